@@ -1,0 +1,55 @@
+"""Every error that a user can cause; anything else is a bug and keeps its traceback.
+
+    FednetError            base: the command line prints it and ends with exit code 2
+    +-- ScenarioError      the scenario, or what it asks for, is wrong (all problems at once)
+    +-- DataError          a data file or run folder is missing or corrupt
+    +-- Deadlock           the algorithm waits for something that can never come
+
+SimPy copies an exception as `type(e)(*e.args)` at each process boundary, so `args` stay raw positional values and the
+text is built in `__str__`. Problems read "where: what is wrong, got value; what would be right".
+"""
+
+from __future__ import annotations
+
+
+class FednetError(Exception):
+    """Base of all errors that are the user's to mend."""
+
+
+class ScenarioError(FednetError):
+    """One or more problems in a scenario; each argument is one full sentence about one of them."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__(*problems)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """The problems, one sentence each, in the order of the file."""
+        return self.args
+
+    def __str__(self) -> str:
+        if len(self.args) == 1:
+            return str(self.args[0])
+        return "\n".join([f"{len(self.args)} problems in the scenario:", *(f"  {problem}" for problem in self.args)])
+
+
+class DataError(FednetError):
+    """A data file or run folder cannot be used: `path: problem; remedy`."""
+
+    def __init__(self, path: str, problem: str, remedy: str) -> None:
+        super().__init__(path, problem, remedy)
+
+    def __str__(self) -> str:
+        path, problem, remedy = self.args
+        return f"{path}: {problem}; {remedy}"
+
+
+class Deadlock(FednetError):  # noqa: N818  (the field's own word)
+    """No event is left, yet the algorithm still waits; `waits` says who waits for whom."""
+
+    def __init__(self, now_s: float, waits: str) -> None:
+        super().__init__(now_s, waits)
+
+    def __str__(self) -> str:
+        now_s, waits = self.args
+        return f"deadlock at t={now_s:.6g} s: {waits}"
