@@ -1,0 +1,1 @@
+"""The time plane's core: clock, event order, random streams, gathering and inboxes."""

@@ -1,0 +1,1 @@
+"""The radio turned into events: placement, links, access, the medium, loss and availability."""

@@ -1,0 +1,90 @@
+"""The clock: a SimPy environment that counts integer nanoseconds and settles simultaneous events in a stated order.
+
+Events of one instant run in the order (priority, creation):
+
+    URGENT, NORMAL   SimPy's own: processes start, resume and end
+    SETTLE           a medium looks at everything that started or ended in this instant, and re-rates what is on the air
+    COLLECT          an inbox or a deadline looks at everything that arrived in this instant
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator
+from typing import Any
+
+import simpy
+from simpy.core import EmptySchedule
+from simpy.events import Event, EventPriority, Timeout
+
+from fednet_emu.errors import Deadlock
+
+Process = Generator[Event, Any, Any]
+"""What an algorithm writes: a generator that yields events and returns a result."""
+
+SETTLE = EventPriority(2)
+COLLECT = EventPriority(3)
+
+NS_PER_S = 1_000_000_000
+FOREVER_NS = 1 << 62
+"""Later than any event of a run (146 years)."""
+
+
+def to_ns(duration_s: float) -> int:
+    """Nanoseconds of a duration, rounded up; the rounding noise of the product itself is not rounded up to one more."""
+    exact = duration_s * 1e9
+    return math.ceil(exact - 4 * math.ulp(exact))
+
+
+class Clock(simpy.Environment):
+    """Simulated time in integer nanoseconds; `now` is in nanoseconds and `now_s` in seconds."""
+
+    def __init__(self) -> None:
+        super().__init__(initial_time=0)
+
+    @property
+    def now_s(self) -> float:
+        """Simulated time in seconds."""
+        return self.now / NS_PER_S
+
+    def sleep(self, duration_s: float) -> Timeout:
+        """Event that comes after a duration in seconds (0 or more)."""
+        return self.timeout(to_ns(duration_s))
+
+    def call_at(self, time_ns: int, callback: Callable[[Event], None], priority: EventPriority = SETTLE) -> Event:
+        """Call back at an instant, after all events of that instant with a smaller priority."""
+        event = Event(self)
+        event._ok = True  # noqa: SLF001  (as simpy.Timeout does)
+        event._value = None  # noqa: SLF001
+        event.callbacks = [callback]
+        self.schedule(event, priority, time_ns - self._now)
+        return event
+
+    def run_process(self, process: Process, until_s: float | None = None) -> Any:
+        """Run until a process has ended, and return its result; None when `until_s` came first.
+
+        Raises:
+            Deadlock: no event is left, and the process has not ended.
+        """
+        main = self.process(process)
+        stop = self.call_at(to_ns(until_s), _nothing, COLLECT) if until_s is not None else None
+        while main.callbacks is not None:
+            if stop is not None and stop.callbacks is None:
+                return None
+            try:
+                self.step()
+            except EmptySchedule:
+                raise Deadlock(self.now_s, describe(main)) from None
+        return main.value
+
+
+def _nothing(_event: Event) -> None:
+    """Mark an instant."""
+
+
+def describe(event: Event | None) -> str:
+    """Say what an event is waiting for, down to what cannot come."""
+    if isinstance(event, simpy.events.Process):
+        return f"{event.name} waits for {describe(event.target)}" if event.is_alive else f"{event.name} (ended)"
+    explain = getattr(event, "describe", None)
+    return str(explain()) if explain is not None else f"{type(event).__name__.lower()}"

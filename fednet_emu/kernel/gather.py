@@ -1,0 +1,91 @@
+"""Gathering: run many processes side by side, and have their results in the order they were given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import simpy
+from simpy.events import Event
+
+from fednet_emu.kernel.clock import COLLECT, Clock, Process, describe, to_ns
+
+
+def start(clock: Clock, process: Process) -> simpy.events.Process:
+    """Start a process; it can be cancelled at any wait."""
+    guarded = _cancellable(process)
+    guarded.__name__ = process.__name__
+    return clock.process(guarded)
+
+
+def _cancellable(process: Process) -> Process:
+    try:
+        return (yield from process)
+    except simpy.Interrupt as cancelled:
+        return cancelled.cause
+
+
+def cancel(event: Event | None, outcome: Any) -> None:
+    """Stop a process at its present wait; it ends at once with `outcome`.
+
+    What it waits for is stopped too, down to the transfer or computation, whose event has a method `cancel(outcome)`.
+    """
+    if isinstance(event, simpy.events.Process):
+        if event.is_alive:
+            cancel(event.target, outcome)
+            event.interrupt(outcome)
+        return
+    stop = getattr(event, "cancel", None)
+    if stop is not None:
+        stop(outcome)
+
+
+class Gather(Event):
+    """Event that comes when all processes have ended; its value is the list of their results, in the given order.
+
+    With a deadline, processes that have not ended by then (an end at the very instant counts) are cancelled, and their
+    result is `late(index)`.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        processes: Iterable[Process],
+        deadline_s: float | None = None,
+        late: Callable[[int], Any] = lambda _index: None,
+    ) -> None:
+        super().__init__(clock)
+        self.processes = [start(clock, process) for process in processes]
+        self._missing = len(self.processes)
+        self._late = late
+        for process in self.processes:
+            process.callbacks.append(self._ended)
+        if not self.processes:
+            self.succeed([])
+        elif deadline_s is not None:
+            clock.call_at(clock.now + to_ns(deadline_s), self._deadline, COLLECT)
+
+    def _ended(self, process: Event) -> None:
+        if not process.ok:
+            process.defused = True
+            if not self.triggered:
+                self.fail(process.value)
+            return
+        self._missing -= 1
+        if self._missing == 0 and not self.triggered:
+            self.succeed([process.value for process in self.processes])
+
+    def _deadline(self, _event: Event) -> None:
+        for index, process in enumerate(self.processes):
+            cancel(process, self._late(index))
+
+    def cancel(self, outcome: Any) -> None:
+        """Cancel every process that is still running."""
+        for process in self.processes:
+            cancel(process, outcome)
+
+    def describe(self) -> str:
+        """Say which processes have not ended, and what they wait for."""
+        running = [process for process in self.processes if process.is_alive]
+        shown = "; ".join(describe(process) for process in running[:5])
+        return f"{len(running)} of {len(self.processes)} processes: {shown}{'; ...' if len(running) > 5 else ''}"

@@ -1,0 +1,86 @@
+"""An inbox: processes put items in as they arrive, one process collects them when enough are there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Set
+from typing import Any
+
+from simpy.events import Event
+
+from fednet_emu.kernel.clock import COLLECT, Clock, to_ns
+
+
+class Collect(Event):
+    """Event of one collection; its value is the list of items that had arrived by the end of that instant."""
+
+    def __init__(self, inbox: Inbox, at_least: int, including: Set[int]) -> None:
+        super().__init__(inbox.clock)
+        self.inbox, self.at_least, self.including = inbox, at_least, including
+
+    def describe(self) -> str:
+        """Say how many items are there, and whose are missing."""
+        here = {sender for _, sender, _ in self.inbox.items}
+        missing = [self.inbox.label(sender) for sender in sorted(self.including - here)]
+        text = f"{self.at_least} arrivals in the inbox, which holds {len(here)}"
+        return f"{text}; {', '.join(missing)} must be among them" if missing else text
+
+    def cancel(self, _outcome: Any) -> None:
+        """Stop collecting; what has arrived stays in the inbox."""
+        self.inbox.withdraw(self)
+
+
+class Inbox:
+    """Arrivals in the order (instant, sender, arrival), whatever the order of events within an instant."""
+
+    def __init__(self, clock: Clock, label: Callable[[int], str] = str) -> None:
+        self.clock = clock
+        self.label = label
+        self.items: list[tuple[int, int, Any]] = []
+        self._collector: Collect | None = None
+        self._checking = False
+
+    def put(self, sender: int, item: Any) -> None:
+        """Add an item from a sender at this instant."""
+        self.items.append((self.clock.now, sender, item))
+        self._check_at_end_of_instant()
+
+    def collect(
+        self, at_least: int = 1, including: Set[int] = frozenset(), deadline_s: float | None = None
+    ) -> Collect:
+        """Event that comes as soon as `at_least` items are there, among them one from every sender in `including`.
+
+        All items that arrive in the same instant are collected together. With a deadline it comes then at the latest,
+        with whatever is there.
+        """
+        if self._collector is not None:
+            raise RuntimeError("an inbox serves one collector at a time")
+        self._collector = collector = Collect(self, at_least, including)
+        if deadline_s is not None:
+            self.clock.call_at(self.clock.now + to_ns(deadline_s), lambda _: self._hand_over(collector), COLLECT)
+        self._check_at_end_of_instant()
+        return collector
+
+    def withdraw(self, collector: Collect) -> None:
+        """Forget a collector."""
+        if self._collector is collector:
+            self._collector = None
+
+    def _check_at_end_of_instant(self) -> None:
+        if self._collector is not None and not self._checking and len(self.items) >= self._collector.at_least:
+            self._checking = True
+            self.clock.call_at(self.clock.now, self._check, COLLECT)
+
+    def _check(self, _event: Event) -> None:
+        self._checking = False
+        collector = self._collector
+        if collector is None or len(self.items) < collector.at_least:
+            return
+        if not collector.including or collector.including <= {sender for _, sender, _ in self.items}:
+            self._hand_over(collector)
+
+    def _hand_over(self, collector: Collect) -> None:
+        if self._collector is not collector:
+            return
+        self.items.sort(key=lambda entry: entry[:2])
+        arrived, self.items, self._collector = self.items, [], None
+        collector.succeed([item for _, _, item in arrived])

@@ -1,0 +1,77 @@
+"""What a dataset is: a component that yields training and test samples."""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fednet_emu.component import Component
+
+DATA_VARIABLE = "FEDNET_DATA"
+"""The environment variable that names the data folder when the scenario does not."""
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Training and test samples of one learning problem.
+
+    Attributes:
+        train_x: float32 [n_train, ...].
+        train_y: int64 [n_train] class labels 0..classes-1, or float32 [n_train] targets of a regression.
+        test_x: float32 [n_test, ...], rows shaped as in `train_x`.
+        test_y: As `train_y`, [n_test].
+        classes: Number of classes; None for a regression.
+        train_group: int64 [n_train] natural owner of each sample (writer, subject), where the data tell.
+        test_group: int64 [n_test], numbered as `train_group`.
+        optimum: float32 [n_parameters] exact minimiser of the mean squared training error of a linear model, weight
+            then bias as in `nn.Linear`, where it is known.
+    """
+
+    train_x: Tensor
+    train_y: Tensor
+    test_x: Tensor
+    test_y: Tensor
+    classes: int | None
+    train_group: NDArray[np.int64] | None = None
+    test_group: NDArray[np.int64] | None = None
+    optimum: Tensor | None = None
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of one sample, without the batch dimension."""
+        return tuple(self.train_x.shape[1:])
+
+    @property
+    def outputs(self) -> int:
+        """How many outputs a model of these samples has: one per class, or one for a regression."""
+        return 1 if self.classes is None else self.classes
+
+
+class Dataset(Component):
+    """A source of samples."""
+
+    @abstractmethod
+    def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
+        """Read or draw the samples.
+
+        Args:
+            data_dir: Folder of data files; None means the one that the environment variable FEDNET_DATA names.
+            rng: Random stream of generated data; data read from files do not depend on it.
+
+        Raises:
+            DataError: A file is missing or cannot be used.
+        """
+
+
+def data_folder(data_dir: Path | None) -> Path | None:
+    """The folder of data files: the one given, else the one named by FEDNET_DATA, else none."""
+    if data_dir is not None:
+        return data_dir
+    named = os.environ.get(DATA_VARIABLE)
+    return Path(named) if named else None

@@ -1,0 +1,125 @@
+"""MNIST (LeCun, Cortes, Burges) and Fashion-MNIST (Xiao, Rasul, Vollgraf 2017), read from their official files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fednet_emu.errors import DataError
+from fednet_emu.learning.datasets.base import DATA_VARIABLE, Dataset, Samples, data_folder
+from fednet_emu.learning.datasets.fetch import fetch
+from fednet_emu.learning.datasets.idx import read_idx
+
+
+@dataclass(frozen=True)
+class _Archive:
+    """Four IDX files: where they are published, their checksums, and mean and deviation of the training pixels."""
+
+    kind: str
+    folder: str
+    url: str
+    md5: dict[str, str]
+    mean: float
+    std: float
+
+
+_MNIST = _Archive(
+    kind="mnist",
+    folder="mnist",
+    url="https://ossci-datasets.s3.amazonaws.com/mnist/",  # the original site no longer serves the files
+    md5={
+        "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+        "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
+        "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
+        "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
+    },
+    mean=0.1307,
+    std=0.3081,
+)
+
+_FASHION = _Archive(
+    kind="fashion-mnist",
+    folder="fashion_mnist",
+    url="http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+    md5={
+        "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+        "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
+        "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
+        "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
+    },
+    mean=0.2860,
+    std=0.3530,
+)
+
+
+class Mnist(Dataset):
+    """Handwritten digits: 60,000 training and 10,000 test images, x [n, 1, 28, 28], ten classes.
+
+    With `normalise` a pixel is (value / 255 - 0.1307) / 0.3081, else value / 255. With `download` files that are
+    missing are fetched into the data folder.
+    """
+
+    kind: Literal["mnist"] = "mnist"
+    normalise: bool = True
+    download: bool = False
+
+    def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
+        """Read the four official files from the data folder, its folder `mnist`, or FEDNET_DATA."""
+        return _load(_MNIST, data_dir, normalise=self.normalise, download=self.download)
+
+
+class FashionMnist(Dataset):
+    """Articles of clothing: 60,000 training and 10,000 test images, x [n, 1, 28, 28], ten classes.
+
+    With `normalise` a pixel is (value / 255 - 0.2860) / 0.3530, else value / 255. With `download` files that are
+    missing are fetched into the data folder.
+    """
+
+    kind: Literal["fashion-mnist"] = "fashion-mnist"
+    normalise: bool = True
+    download: bool = False
+
+    def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
+        """Read the four official files from the data folder, its folder `fashion_mnist`, or FEDNET_DATA."""
+        return _load(_FASHION, data_dir, normalise=self.normalise, download=self.download)
+
+
+def _load(archive: _Archive, data_dir: Path | None, *, normalise: bool, download: bool) -> Samples:
+    folder = data_folder(data_dir)
+    if folder is None:
+        raise DataError(archive.kind, "no data folder is given", f"let {DATA_VARIABLE} name the folder of its files")
+    train_x, train_y, test_x, test_y = (
+        read_idx(_find(archive, folder, name, download=download), md5=md5) for name, md5 in archive.md5.items()
+    )
+    mean, std = (archive.mean, archive.std) if normalise else (0.0, 1.0)
+    return Samples(
+        train_x=_pixels(train_x, mean, std),
+        train_y=torch.from_numpy(train_y.astype(np.int64)),
+        test_x=_pixels(test_x, mean, std),
+        test_y=torch.from_numpy(test_y.astype(np.int64)),
+        classes=10,
+    )
+
+
+def _find(archive: _Archive, folder: Path, name: str, *, download: bool) -> Path:
+    home = folder / archive.folder / name
+    for path in (home, folder / archive.kind / name, folder / name):
+        if path.is_file():
+            return path
+    if not download:
+        remedy = "put the official file there, or fetch it with `--set data.download=true`"
+        raise DataError(str(home), "not found", remedy)
+    fetch(archive.url + name, home, md5=archive.md5[name])
+    return home
+
+
+def _pixels(images: NDArray[Any], mean: float, std: float) -> Tensor:
+    """Grey values 0..255 as float32 [n, 1, height, width], shifted by the mean and divided by the deviation."""
+    pixels = torch.from_numpy(images.astype(np.float32)).unsqueeze(1)
+    return pixels.mul_(1 / (255 * std)).sub_(mean / std)

@@ -1,0 +1,60 @@
+"""A value that is computed when somebody reads it."""
+
+from __future__ import annotations
+
+from typing import Any, Final, final
+from weakref import ref
+
+
+class _Pending:
+    """The type of the mark that stands for a value not computed yet."""
+
+    def __repr__(self) -> str:
+        return "<pending>"
+
+
+PENDING: Final = _Pending()
+
+
+@final
+class Deferred:
+    """A value that is computed when somebody reads it: made by a `Graph`, immutable once known.
+
+    A Deferred keeps what it is computed from alive, never what is computed from it: a result that nobody can reach
+    any more is not computed. Tensors held by a Deferred are not modified in place.
+
+    Attributes:
+        number: order of creation within its graph; the same in every run of a scenario, with or without training.
+        size: number of scalars it carries, known before its value.
+    """
+
+    __slots__ = ("__weakref__", "_missing", "_value", "_waiters", "_work", "number", "size")
+
+    # The underscored state is the Graph's: `_work` makes the value, `_missing` counts the inputs not known yet, and
+    # `_waiters` are the results that wait for this one, held weakly.
+    def __init__(self, number: int, size: int, value: Any = PENDING, work: Any = None) -> None:
+        self.number = number
+        self.size = size
+        self._value = value
+        self._work = work
+        self._missing = 0
+        self._waiters: list[ref[Deferred]] = []
+
+    @property
+    def done(self) -> bool:
+        """Whether the value is known."""
+        return self._value is not PENDING
+
+    @property
+    def value(self) -> Any:
+        """The value, if it is known; `Graph.read` computes it first.
+
+        Raises:
+            RuntimeError: the value is not computed yet.
+        """
+        if self._value is PENDING:
+            raise RuntimeError(f"deferred {self.number}: value is not computed yet; use Graph.read")
+        return self._value
+
+    def __repr__(self) -> str:
+        return f"Deferred(number={self.number}, size={self.size}, {'done' if self.done else 'pending'})"

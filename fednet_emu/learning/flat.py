@@ -1,0 +1,218 @@
+"""A neural network as a function of one flat parameter vector, which is what devices send, average and compare."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import NamedTuple, final
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.functional import cross_entropy
+from torch.utils.flop_counter import FlopCounterMode
+
+from fednet_emu.component import did_you_mean
+from fednet_emu.errors import ScenarioError
+
+PerSampleLoss = Callable[[Tensor, Tensor], Tensor]
+"""Outputs [B, ...] and targets [B, ...] to losses [B]."""
+
+
+def _cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+    return cross_entropy(outputs, targets, reduction="none")
+
+
+def _squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
+    return (outputs.reshape(targets.shape) - targets).square().reshape(len(targets), -1).sum(1)
+
+
+LOSSES: Mapping[str, PerSampleLoss] = {"cross-entropy": _cross_entropy, "squared-error": _squared_error}
+"""Loss per sample by name; the squared error is summed over outputs and has no factor 1/2."""
+
+
+class Live(NamedTuple):
+    """A module in training mode whose trainable parameters are views into `vector`: plain PyTorch on a flat model."""
+
+    module: nn.Module
+    parameters: tuple[nn.Parameter, ...]
+    vector: Tensor
+
+
+@final
+class FlatModel:
+    """A module together with its loss, seen as functions of a flat vector [size] of its trainable parameters.
+
+    Parameters that do not require a gradient stay inside and are never sent. The module given is copied.
+
+    Args:
+        module: a float module from [B, *input_shape] to outputs.
+        loss: a name in `LOSSES`.
+        input_shape: the shape of one sample.
+
+    Attributes:
+        size: number of scalars in the vector.
+        draws: whether training draws random numbers of torch, as dropout does.
+        batchable: whether jobs may share a vectorised call: nothing is drawn, and a sample's output does not depend on
+            its neighbours in the batch. Other models are trained one job at a time, under a seed per job.
+
+    Raises:
+        ScenarioError: the loss is unknown, the module does not take such input, has nothing to train, mixes number
+            types, or keeps running statistics, which a vector of parameters does not carry.
+    """
+
+    def __init__(self, module: nn.Module, loss: str, input_shape: tuple[int, ...]) -> None:
+        if loss not in LOSSES:
+            raise ScenarioError(
+                f"model.loss: unknown loss, got '{loss}'; known are {', '.join(LOSSES)}{did_you_mean(loss, LOSSES)}"
+            )
+        self._module = copy.deepcopy(module).train()
+        self._eval_module = copy.deepcopy(module).eval()
+        self._loss = LOSSES[loss]
+        self.input_shape = tuple(input_shape)
+        trainable = {name: p for name, p in self._module.named_parameters() if p.requires_grad}
+        self._names = tuple(trainable)
+        self._shapes = tuple(p.shape for p in trainable.values())
+        self._sizes = [p.numel() for p in trainable.values()]
+        self.size = sum(self._sizes)
+        self.is_classifier = loss == "cross-entropy"
+        self.dtype = _common_dtype(trainable)
+        self.draws = self._draws_random_numbers()
+        self.batchable = not self.draws and not self._mixes_samples()
+
+    def initial(self) -> Tensor:
+        """A flat copy [size] of the parameters that the module was built with."""
+        parameters = dict(self._module.named_parameters())
+        return torch.cat([parameters[name].detach().reshape(-1) for name in self._names])
+
+    def pieces(self, vector: Tensor) -> list[Tensor]:
+        """The parameters inside a flat vector as views of their shapes, in the order of the module."""
+        parts = torch.split(vector, self._sizes)
+        return [part.view(shape) for part, shape in zip(parts, self._shapes, strict=True)]
+
+    def unflatten(self, vector: Tensor) -> dict[str, Tensor]:
+        """The parameters inside a flat vector by name; views, not copies."""
+        return dict(zip(self._names, self.pieces(vector), strict=True))
+
+    def forward(self, vector: Tensor, x: Tensor, *, training: bool = False) -> Tensor:
+        """The outputs [B, ...] for the inputs x [B, *input_shape]; `training` decides whether dropout drops."""
+        outputs: Tensor = functional_call(self._module if training else self._eval_module, self.unflatten(vector), (x,))
+        return outputs
+
+    def sample_losses(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """The loss [B] of each sample, from outputs that were computed already."""
+        return self._loss(outputs, y)
+
+    def loss(self, vector: Tensor, x: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
+        """The training loss sum(weight * loss) / sum(weight) over a batch; the plain mean without weights [B]."""
+        losses = self._loss(self.forward(vector, x, training=True), y)
+        if weight is None:
+            return losses.mean()
+        return (losses * weight).sum() / weight.sum()
+
+    def live(self, device: torch.device | str = "cpu") -> Live:
+        """A module of its own whose parameters are views into one flat vector, for training in place."""
+        module = copy.deepcopy(self._module).to(device)
+        vector = self.initial().to(device)
+        parameters = dict(module.named_parameters())
+        for name, view in self.unflatten(vector).items():
+            parameters[name].data = view
+        return Live(module, tuple(parameters[name] for name in self._names), vector)
+
+    @cached_property
+    def flop_per_sample(self) -> float:
+        """Floating-point operations of a forward and a backward pass for one sample.
+
+        Counted by PyTorch from the matrix products and convolutions that run (a multiply-add is two operations);
+        element-wise work is not counted.
+        """
+        live = self.live()
+        with FlopCounterMode(display=False) as counter:
+            live.module(self._ramp(2)).sum().backward()
+        return float(counter.get_total_flops()) / 2
+
+    @cached_property
+    def forward_flop_per_sample(self) -> float:
+        """Floating-point operations of a forward pass for one sample, counted as in `flop_per_sample`."""
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
+            self._eval_module(self._ramp(2))
+        return float(counter.get_total_flops()) / 2
+
+    @cached_property
+    def activation_byte_per_sample(self) -> int:
+        """Bytes that a forward pass keeps for the backward pass, per sample and without the parameters."""
+        return max(self._saved_byte(2) - self._saved_byte(1), 1) if self.batchable else self._saved_byte(2)
+
+    def _saved_byte(self, n_samples: int) -> int:
+        saved: list[int] = []
+
+        def pack(tensor: Tensor) -> Tensor:
+            saved.append(tensor.numel() * tensor.element_size())
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            copy.deepcopy(self._module)(self._ramp(n_samples))
+        return sum(saved)
+
+    def _ramp(self, n_samples: int) -> Tensor:
+        """Samples that are neither constant nor random, to try a module on."""
+        shape = (n_samples, *self.input_shape)
+        return torch.linspace(-1.0, 1.0, math.prod(shape), dtype=self.dtype).reshape(shape)
+
+    def _draws_random_numbers(self) -> bool:
+        """Whether a training pass draws random numbers, as dropout does; refuses a module that does not work."""
+        module = self.live().module
+        before = {name: buffer.clone() for name, buffer in module.named_buffers()}
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            generator = torch.get_rng_state()
+            self._try(module)
+            draws = not torch.equal(generator, torch.get_rng_state())
+        _refuse_running_statistics(module, before)
+        return draws
+
+    def _try(self, module: nn.Module) -> None:
+        try:
+            outputs = module(self._ramp(2))
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            raise ScenarioError(
+                f"model: cannot take a batch of samples, got shape {(2, *self.input_shape)} and {error}; "
+                f"choose a model for samples of shape {self.input_shape}"
+            ) from error
+        if self.is_classifier and outputs.ndim != 2:
+            raise ScenarioError(
+                f"model: outputs are not one score per class, got shape {tuple(outputs.shape)}; "
+                f"cross-entropy needs [batch, classes]"
+            )
+
+    def _mixes_samples(self) -> bool:
+        """Whether a sample's output changes with its neighbours in the batch, as under batch normalisation."""
+        pair = self._ramp(2)
+        with torch.no_grad():
+            try:
+                alone = self._eval_module(pair[:1])
+            except (RuntimeError, ValueError):
+                return True
+            return not torch.allclose(self._eval_module(pair)[:1], alone, rtol=1e-3, atol=1e-5)
+
+
+def _common_dtype(parameters: Mapping[str, nn.Parameter]) -> torch.dtype:
+    dtypes = sorted({str(p.dtype) for p in parameters.values()})
+    if not dtypes:
+        raise ScenarioError("model: nothing to train, got no parameter that requires a gradient; use another model")
+    if len(dtypes) > 1:
+        raise ScenarioError(f"model: parameters of several types, got {', '.join(dtypes)}; use one type throughout")
+    return next(iter(parameters.values())).dtype
+
+
+def _refuse_running_statistics(module: nn.Module, before: Mapping[str, Tensor]) -> None:
+    """Raises if one training pass changed a buffer, and names all number buffers of the layers concerned."""
+    after = dict(module.named_buffers())
+    owners = {name.rpartition(".")[0] for name, old in before.items() if not torch.equal(old, after[name])}
+    names = [name for name, buffer in after.items() if name.rpartition(".")[0] in owners and buffer.is_floating_point()]
+    if names:
+        raise ScenarioError(
+            f"model: {type(module).__name__} keeps running statistics, got {', '.join(names)}; "
+            "a flat parameter vector does not carry them, use group or layer norm"
+        )

@@ -1,0 +1,231 @@
+"""The deferred graph: cheap computations and training jobs that run when somebody reads a value.
+
+Reading runs what is ready until the value is known, by agenda batching as in DyNet (Neubig, Goldberg and Dyer,
+"On-the-fly Operation Batching in Dynamic Computation Graphs", NeurIPS 2017): cheap nodes first; training jobs wait
+until nothing else is ready and then run together as one wavefront, which is as large as causality allows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Any, NamedTuple, final
+from weakref import ref
+
+from fednet_emu.errors import ScenarioError
+from fednet_emu.learning.deferred import PENDING, Deferred
+from fednet_emu.learning.engine import Engine, TrainResult
+from fednet_emu.learning.jobs import TrainJob
+
+__all__ = ["Deferred", "Graph", "GraphStatistics", "Trained"]
+
+_BYTE_PER_SCALAR = 4
+_BYTE_PER_NODE = 1024  # rounded up, so that very many tiny results are bounded too
+
+
+class Trained(NamedTuple):
+    """What a training job gives: the parameters and the mean loss of its steps."""
+
+    params: Deferred
+    loss: Deferred
+
+
+@final
+@dataclass(slots=True)
+class GraphStatistics:
+    """How the training was run: wavefronts, jobs in them, and host seconds (not simulated seconds) spent there."""
+
+    wavefronts: int = 0
+    jobs: int = 0
+    host_s: float = 0.0
+
+    @property
+    def mean_wavefront(self) -> float:
+        """Jobs per wavefront; zero before the first."""
+        return self.jobs / self.wavefronts if self.wavefronts else 0.0
+
+
+class _Call(NamedTuple):
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+
+
+@final
+class Graph:
+    """Makes Deferreds and computes them when they are read, in an order that changes no value.
+
+    The graph itself keeps nothing alive: a pending result that nobody can reach any more is not computed.
+
+    Args:
+        engine: runs the training jobs; None makes a timing-only graph, where results have sizes but never values.
+        pending_limit_byte: when the results not computed yet would take more memory than this, everything runs at once.
+            Lost results count until the next such flush, so it may come early; it never changes a value.
+    """
+
+    def __init__(self, engine: Engine | None, pending_limit_byte: int = 2**30) -> None:
+        self.statistics = GraphStatistics()
+        self._engine = engine
+        self._pending_limit_byte = pending_limit_byte
+        self._pending_byte = 0
+        self._created = 0
+        self._ready_calls: list[tuple[int, ref[Deferred]]] = []
+        self._ready_jobs: list[ref[Deferred]] = []
+
+    def constant(self, value: Any) -> Deferred:
+        """A value that is known already, a tensor or one number; it must not be modified in place from now on."""
+        self._created += 1
+        return Deferred(self._created, value.numel() if hasattr(value, "numel") else 1, value)
+
+    def call(self, function: Callable[..., Any], *args: Any, size: int | None = None) -> Deferred:
+        """The result of a cheap pure function, called with the values of the Deferreds among its arguments.
+
+        Args:
+            function: must not modify its arguments.
+            args: passed on; Deferreds inside are replaced by their values, in nested tuples and lists too.
+            size: number of scalars in the result; None takes the size of the first Deferred argument.
+        """
+        inputs = list(_deferreds(args))
+        node = self._node(inputs[0].size if size is None else size, _Call(function, args), inputs)
+        self._bound()
+        return node
+
+    def train(self, job: TrainJob) -> Trained:
+        """The parameters and the mean loss after a training job."""
+        result = self._node(0, job, job.inputs())
+        params = self._node(job.model.size, _Call(_params, (result,)), [result])
+        loss = self._node(1, _Call(_loss, (result,)), [result])
+        self._bound()
+        return Trained(params, loss)
+
+    def read(self, deferred: Deferred) -> Any:
+        """The value of a Deferred of this graph; runs what is ready until it is known.
+
+        An error in a call or a job comes out here, with a note that says where; what failed stays pending.
+
+        Raises:
+            ScenarioError: the graph is timing-only, or training diverges.
+        """
+        while not deferred.done:
+            if not self._advance():
+                raise self._unreadable(deferred)
+        return deferred.value
+
+    def flush(self) -> None:
+        """Computes everything that somebody can still reach."""
+        while self._advance():
+            pass
+        self._pending_byte = 0
+
+    def _node(self, size: int, work: _Call | TrainJob, inputs: list[Deferred]) -> Deferred:
+        self._created += 1
+        if self._engine is None:
+            return Deferred(self._created, size)
+        node = Deferred(self._created, size, work=work)
+        me = ref(node)
+        for item in inputs:
+            if item._value is PENDING:
+                item._waiters.append(me)
+                node._missing += 1
+        if not node._missing:
+            self._make_ready(node, me)
+        self._pending_byte += size * _BYTE_PER_SCALAR + _BYTE_PER_NODE
+        return node
+
+    def _make_ready(self, node: Deferred, me: ref[Deferred]) -> None:
+        if isinstance(node._work, _Call):
+            heappush(self._ready_calls, (node.number, me))
+        else:
+            self._ready_jobs.append(me)
+
+    def _bound(self) -> None:
+        if self._pending_byte > self._pending_limit_byte:
+            self.flush()
+
+    def _advance(self) -> bool:
+        """Runs the first ready call, or all ready jobs when no call is ready; False if nothing is ready."""
+        while self._ready_calls:
+            node = self._ready_calls[0][1]()
+            if node is not None:
+                value = self._evaluate(node)
+                heappop(self._ready_calls)
+                self._settle(node, value)
+                return True
+            heappop(self._ready_calls)
+        return self._run_wavefront()
+
+    def _evaluate(self, node: Deferred) -> Any:
+        function, args = node._work
+        try:
+            return function(*_values(args))
+        except Exception as error:
+            error.add_note(f"in call {getattr(function, '__qualname__', function)!s} (deferred {node.number})")
+            raise
+
+    def _run_wavefront(self) -> bool:
+        nodes = sorted((node for me in self._ready_jobs if (node := me()) is not None), key=lambda node: node.number)
+        self._ready_jobs = [ref(node) for node in nodes]
+        if not nodes or self._engine is None:
+            return False
+        start_s = time.perf_counter()
+        results = self._engine.run([node._work.resolve() for node in nodes])
+        self._ready_jobs = []
+        self.statistics.host_s += time.perf_counter() - start_s
+        self.statistics.wavefronts += 1
+        self.statistics.jobs += len(nodes)
+        for node, result in zip(nodes, results, strict=True):
+            self._settle(node, result)
+        return True
+
+    def _settle(self, node: Deferred, value: Any) -> None:
+        """Gives a node its value, lets go of its inputs, and makes ready what waited for it alone."""
+        node._value = value
+        node._work = None
+        self._pending_byte -= node.size * _BYTE_PER_SCALAR + _BYTE_PER_NODE
+        waiters, node._waiters = node._waiters, []
+        for me in waiters:
+            waiter = me()
+            if waiter is not None:
+                waiter._missing -= 1
+                if not waiter._missing:
+                    self._make_ready(waiter, me)
+
+    def _unreadable(self, deferred: Deferred) -> Exception:
+        if self._engine is None:
+            return ScenarioError(
+                f"timing-only run: a computed value is read, got {deferred!r}; "
+                "run with training, or let the algorithm declare a nominal value"
+            )
+        return RuntimeError(f"{deferred!r} is not of this graph; read it where it was made")
+
+
+def _deferreds(items: tuple[Any, ...] | list[Any]) -> Iterator[Deferred]:
+    for item in items:
+        if isinstance(item, Deferred):
+            yield item
+        elif isinstance(item, tuple | list):
+            yield from _deferreds(item)
+
+
+def _values(items: tuple[Any, ...] | list[Any]) -> list[Any]:
+    return [_value(item) for item in items]
+
+
+def _value(item: Any) -> Any:
+    if isinstance(item, Deferred):
+        return item.value
+    if isinstance(item, list):
+        return _values(item)
+    if isinstance(item, tuple):
+        values = _values(item)
+        return type(item)(*values) if hasattr(item, "_fields") else tuple(values)
+    return item
+
+
+def _params(result: TrainResult) -> Any:
+    return result.params
+
+
+def _loss(result: TrainResult) -> float:
+    return result.loss

@@ -1,0 +1,209 @@
+"""Local training as a job: whose samples, from which parameters, with which steps; and the batches that follow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fednet_emu.errors import ScenarioError
+from fednet_emu.learning.deferred import Deferred
+from fednet_emu.learning.flat import FlatModel
+
+Indices = NDArray[np.int64]
+StreamSource = Callable[..., np.random.Generator]
+"""Gives the random generator of a key, which says who and what: `streams("batch", "dev-3", 12)`."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SgdPlan:
+    """Stochastic gradient descent: the step size, the batches and how many of them.
+
+    With epochs, each epoch is a fresh permutation of the samples cut into batches, the last one ragged. With steps, the
+    same sequence of batches is followed for that many steps. A batch that holds all samples is not shuffled.
+
+    Attributes:
+        lr: step size, not negative.
+        batch_size: samples per batch; None takes all samples of the device.
+        steps: number of steps; exactly one of steps and epochs is given.
+        epochs: number of passes over the device's samples.
+
+    Raises:
+        ScenarioError: a field is out of range, or not exactly one of steps and epochs is given.
+    """
+
+    lr: float
+    batch_size: int | None = None
+    steps: int | None = None
+    epochs: int | None = None
+
+    def __post_init__(self) -> None:
+        problems = []
+        if not (math.isfinite(self.lr) and self.lr >= 0):
+            problems.append(f"sgd.lr: not a step size, got {self.lr}; give a finite number >= 0")
+        if (self.steps is None) == (self.epochs is None):
+            problems.append(
+                f"sgd: length is ambiguous, got steps={self.steps} and epochs={self.epochs}; give one of them"
+            )
+        for name, value in (("batch_size", self.batch_size), ("steps", self.steps), ("epochs", self.epochs)):
+            if value is not None and value < 1:
+                problems.append(f"sgd.{name}: not a positive number, got {value}; give at least 1")
+        if problems:
+            raise ScenarioError(*problems)
+
+    def batch_width(self, n_samples: int) -> int:
+        """Samples in a batch that is not ragged."""
+        return n_samples if self.batch_size is None else min(self.batch_size, n_samples)
+
+    def n_steps(self, n_samples: int) -> int:
+        """Gradient steps that a device with so many samples makes."""
+        if self.steps is not None:
+            return self.steps
+        return (self.epochs or 0) * -(-n_samples // self.batch_width(n_samples))
+
+    def n_samples_processed(self, n_samples: int) -> int:
+        """Samples that go through forward and backward passes in all steps together, with repetitions."""
+        width = self.batch_width(n_samples)
+        epochs, rest = divmod(self.n_steps(n_samples), -(-n_samples // width))
+        return epochs * n_samples + rest * width
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainData:
+    """Training samples of all devices, on the torch device that trains: x [N, ...] and y [N, ...]."""
+
+    x: Tensor
+    y: Tensor
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """The rows of the data that each step of a job uses.
+
+    Attributes:
+        index: rows [steps, width]; the places behind the end of a ragged batch repeat a row of the same device.
+        count: number of true samples [steps] in each batch.
+    """
+
+    index: Indices
+    count: Indices
+
+    @property
+    def weight(self) -> NDArray[np.float32]:
+        """Weights [steps, width]: one for a sample, zero for a filled place."""
+        return (np.arange(self.index.shape[1]) < self.count[:, None]).astype(np.float32)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainJob:
+    """One device's local training: w <- w - lr * (scale * grad f(w) + linear + prox * (w - anchor)) in every step.
+
+    Here f is the mean loss over the batch of the step; with scale 1 and nothing else this is plain SGD. The result is a
+    function of the fields and of the stream `streams(*rng_key)` only, never of what else runs.
+
+    Attributes:
+        model: the model and its loss.
+        data: the samples, of which `indices` are the device's own.
+        indices: rows of the data, an array or a slice; a slice is used in place, without a copy, for full batches.
+        params: the parameters to start from.
+        plan: steps and batches.
+        streams: gives the generator of a key.
+        rng_key: names the random stream of this job by who and what, such as ("batch", "dev-3", 12).
+        label: names the job in messages, such as "dev-3, round 12".
+        scale: factor of the loss gradient.
+        linear: gradient [size] of an added linear term, or None.
+        prox: strength of the pull towards the anchor.
+        anchor: point [size] of the proximal term; None takes the parameters that the job starts from.
+
+    Raises:
+        ScenarioError: the device has no samples.
+    """
+
+    model: FlatModel
+    data: TrainData
+    indices: Indices | slice
+    params: Deferred
+    plan: SgdPlan
+    streams: StreamSource
+    rng_key: tuple[Any, ...]
+    label: str
+    scale: float | Deferred = 1.0
+    linear: Deferred | None = None
+    prox: float = 0.0
+    anchor: Deferred | None = None
+
+    def __post_init__(self) -> None:
+        if self.n_samples == 0:
+            raise ScenarioError(
+                f"{self.label}: nothing to train on, got 0 samples; give the device data or leave it out"
+            )
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples the device trains on."""
+        if isinstance(self.indices, slice):
+            return len(range(*self.indices.indices(len(self.data.y))))
+        return len(self.indices)
+
+    @property
+    def is_full_batch(self) -> bool:
+        """Whether every step uses all samples, so that no batch is drawn."""
+        n_samples = self.n_samples
+        return self.plan.batch_width(n_samples) == n_samples
+
+    def inputs(self) -> list[Deferred]:
+        """What has to be known before the job can run."""
+        return [x for x in (self.params, self.scale, self.linear, self.anchor) if isinstance(x, Deferred)]
+
+    def resolve(self) -> ResolvedJob:
+        """The job together with the values of its inputs, which are known by now."""
+        return ResolvedJob(
+            job=self,
+            params=self.params.value,
+            scale=float(self.scale.value if isinstance(self.scale, Deferred) else self.scale),
+            linear=None if self.linear is None else self.linear.value,
+            anchor=(self.anchor or self.params).value if self.prox else None,
+        )
+
+    def rows(self) -> Indices:
+        """Rows [n_samples] of the data that belong to the device."""
+        if isinstance(self.indices, slice):
+            return np.arange(*self.indices.indices(len(self.data.y)), dtype=np.int64)
+        return np.asarray(self.indices, dtype=np.int64)
+
+    def batches(self) -> Batches:
+        """The batches of all steps; a full-batch job repeats its rows, so engines use `rows` for it instead."""
+        rows, steps = self.rows(), self.plan.n_steps(self.n_samples)
+        width = self.plan.batch_width(len(rows))
+        if width == len(rows):
+            return Batches(np.broadcast_to(rows, (steps, width)), np.full(steps, width))
+        per_epoch = -(-len(rows) // width)
+        rng = self.streams(*self.rng_key)
+        order = np.zeros((-(-steps // per_epoch), per_epoch * width), dtype=np.int64)
+        for epoch in order:
+            epoch[: len(rows)] = rng.permutation(len(rows))
+        count = np.full(per_epoch, width)
+        count[-1] = len(rows) - (per_epoch - 1) * width
+        index = rows[order.reshape(-1, width)[:steps]]
+        return Batches(index, np.tile(count, len(order))[:steps])
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class ResolvedJob:
+    """A job whose inputs are known: what an engine runs. `anchor` is None unless there is a proximal term."""
+
+    job: TrainJob
+    params: Tensor
+    scale: float
+    linear: Tensor | None
+    anchor: Tensor | None

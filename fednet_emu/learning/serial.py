@@ -1,0 +1,86 @@
+"""The reference engine: one job after the other, plain autograd, one step after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import final
+
+import torch
+from torch import Tensor
+
+from fednet_emu.learning.engine import TrainResult, checked_result
+from fednet_emu.learning.flat import FlatModel, Live
+from fednet_emu.learning.jobs import ResolvedJob, TrainJob
+from fednet_emu.learning.torch_seed import torch_seed
+
+
+@final
+class SerialEngine:
+    """Trains one job after the other, in place in one live module per model.
+
+    Full batches that are slices of the data are views. The number of threads of one operation is the caller's to
+    choose: small jobs run fastest under `torch.set_num_threads(1)`.
+    """
+
+    def __init__(self) -> None:
+        self._live: dict[tuple[FlatModel, torch.device], Live] = {}
+
+    def run(self, jobs: Sequence[ResolvedJob]) -> list[TrainResult]:
+        """The results of the jobs, in their order.
+
+        Raises:
+            ScenarioError: a loss or a parameter stopped being finite; the text names the job and the step.
+        """
+        return [self._run_one(resolved) for resolved in jobs]
+
+    def _run_one(self, resolved: ResolvedJob) -> TrainResult:
+        model = resolved.job.model
+        key = (model, resolved.params.device)
+        live = self._live.get(key)
+        if live is None:
+            live = self._live[key] = model.live(resolved.params.device)
+        with torch.no_grad():
+            live.vector.copy_(resolved.params)
+        if model.draws:
+            seed = resolved.job.streams(*resolved.job.rng_key, "torch").integers(2**63)
+            with torch_seed(int(seed)):
+                losses = _descend(live, resolved)
+        else:
+            losses = _descend(live, resolved)
+        return checked_result(resolved.job, torch.stack(losses), live.vector.clone())
+
+
+def _descend(live: Live, resolved: ResolvedJob) -> list[Tensor]:
+    """Makes the steps of a job in place; returns the loss before each of them."""
+    job, model = resolved.job, resolved.job.model
+    linear = None if resolved.linear is None else model.pieces(resolved.linear)
+    anchor = None if resolved.anchor is None else model.pieces(resolved.anchor)
+    losses = []
+    for x, y in _batches(job):
+        loss = model.sample_losses(live.module(x), y).mean()
+        gradient = torch.autograd.grad(loss, live.parameters, materialize_grads=True)
+        losses.append(loss.detach())
+        with torch.no_grad():
+            for place, (w, g) in enumerate(zip(live.parameters, gradient, strict=True)):
+                step = g if resolved.scale == 1.0 else g * resolved.scale
+                if linear is not None:
+                    step = step + linear[place]
+                if anchor is not None:
+                    step = step + job.prox * (w - anchor[place])
+                w.sub_(step, alpha=job.plan.lr)
+    return losses
+
+
+def _batches(job: TrainJob) -> Iterator[tuple[Tensor, Tensor]]:
+    """The samples of each step; a full batch is looked up once, as a view when its rows are a slice."""
+    x, y = job.data.x, job.data.y
+    if job.is_full_batch:
+        rows = job.indices if isinstance(job.indices, slice) else torch.tensor(job.rows(), device=y.device)
+        batch = x[rows], y[rows]
+        for _ in range(job.plan.n_steps(job.n_samples)):
+            yield batch
+        return
+    batches = job.batches()
+    index = torch.as_tensor(batches.index, device=y.device)
+    for rows, count in zip(index, batches.count.tolist(), strict=True):
+        yield x.index_select(0, rows[:count]), y.index_select(0, rows[:count])

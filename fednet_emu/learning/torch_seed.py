@@ -1,0 +1,27 @@
+"""Torch's global generator, seeded for one block of code and put back afterwards.
+
+Layer initialisation and dropout take no generator of their own, so they run inside `torch_seed`. Nothing else in the
+package calls `torch.manual_seed`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+
+@contextmanager
+def torch_seed(seed: int) -> Iterator[None]:
+    """Random operations inside the block are a function of `seed`; those outside do not notice the block."""
+    with torch.random.fork_rng(devices=list(range(torch.cuda.device_count()))):
+        torch.manual_seed(seed)
+        yield
+
+
+def seeded_module(build: Callable[[], nn.Module], seed: int) -> nn.Module:
+    """The module that `build` makes, its initial parameters being a function of `seed` only."""
+    with torch_seed(seed):
+        return build()

@@ -1,0 +1,122 @@
+"""When devices are on the network. A device that leaves in the middle of a transfer loses it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Annotated, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, field_validator
+
+from fednet_emu.component import Component, Slot
+from fednet_emu.kernel.clock import FOREVER_NS, to_ns
+from fednet_emu.kernel.streams import uniform
+
+
+class Availability(Component):
+    """When each device is reachable."""
+
+    @abstractmethod
+    def until_ns(self, device: int, now_ns: int, key: int) -> int:
+        """The end of the window the device is in now; `now_ns` itself when it is away; `FOREVER_NS` for no end."""
+
+    @abstractmethod
+    def returns_ns(self, device: int, now_ns: int, key: int) -> int:
+        """The next instant, now or later, at which the device is there; `FOREVER_NS` when it never returns."""
+
+
+class Always(Availability):
+    """Every device is always there."""
+
+    kind: Literal["always"] = "always"
+
+    def until_ns(self, device: int, now_ns: int, key: int) -> int:  # noqa: ARG002
+        """No end."""
+        return FOREVER_NS
+
+    def returns_ns(self, device: int, now_ns: int, key: int) -> int:  # noqa: ARG002
+        """Now."""
+        return now_ns
+
+
+class Periodic(Availability):
+    """Each device is there for `on_s`, away for `off_s`, and so on, from a random phase of its own."""
+
+    kind: Literal["periodic"] = "periodic"
+    on_s: float = Field(gt=0)
+    off_s: float = Field(gt=0)
+
+    def _phase_ns(self, device: int, now_ns: int, key: int) -> tuple[int, int]:
+        period_ns = to_ns(self.on_s) + to_ns(self.off_s)
+        return (now_ns + int(uniform(key, device) * period_ns)) % period_ns, period_ns
+
+    def until_ns(self, device: int, now_ns: int, key: int) -> int:
+        """End of the present on-phase."""
+        phase_ns, _ = self._phase_ns(device, now_ns, key)
+        return now_ns + max(to_ns(self.on_s) - phase_ns, 0)
+
+    def returns_ns(self, device: int, now_ns: int, key: int) -> int:
+        """Start of the next on-phase, or now."""
+        phase_ns, period_ns = self._phase_ns(device, now_ns, key)
+        return now_ns if phase_ns < to_ns(self.on_s) else now_ns + period_ns - phase_ns
+
+
+class Windows(Availability):
+    """Given windows [from_s, to_s) per device; a device that is not listed is always there."""
+
+    kind: Literal["windows"] = "windows"
+    devices: dict[int, tuple[tuple[float, float], ...]]
+
+    @field_validator("devices")
+    @classmethod
+    def _windows_are_in_order(cls, devices: dict[int, tuple[tuple[float, float], ...]]) -> dict[int, object]:
+        for device, windows in devices.items():
+            edges = [edge for window in windows for edge in window]
+            if any(later <= earlier for earlier, later in zip(edges, edges[1:], strict=False)) or min(edges, default=0) < 0:
+                raise ValueError(f"device {device}: windows must be [from, to) in seconds, in order and apart, got {windows}")
+        return dict(devices)
+
+    def until_ns(self, device: int, now_ns: int, key: int) -> int:  # noqa: ARG002
+        """End of the present window."""
+        if device not in self.devices:
+            return FOREVER_NS
+        inside = (to_ns(to_s) for from_s, to_s in self.devices[device] if to_ns(from_s) <= now_ns < to_ns(to_s))
+        return next(inside, now_ns)
+
+    def returns_ns(self, device: int, now_ns: int, key: int) -> int:  # noqa: ARG002
+        """Start of the next window, or now."""
+        if device not in self.devices:
+            return now_ns
+        starts = (max(to_ns(from_s), now_ns) for from_s, to_s in self.devices[device] if now_ns < to_ns(to_s))
+        return next(starts, FOREVER_NS)
+
+
+AVAILABILITIES = {"always": Always, "periodic": Periodic, "windows": Windows}
+AnyAvailability = Annotated[Availability, Slot("availability", AVAILABILITIES)]
+
+
+class Presence:
+    """Availability of all devices of a run, with its random phases."""
+
+    def __init__(self, availability: Availability, key: int, count: int) -> None:
+        self._availability = availability
+        self._key = key
+        self.count = count
+        self.always = isinstance(availability, Always)
+
+    def until_ns(self, device: int, now_ns: int) -> int:
+        """The end of the device's present window; the server never leaves."""
+        if self.always or device < 0:
+            return FOREVER_NS
+        return self._availability.until_ns(device, now_ns, self._key)
+
+    def present(self, now_ns: int) -> NDArray[np.int64]:
+        """The devices that are there now, in order."""
+        if self.always:
+            return np.arange(self.count)
+        return np.array([device for device in range(self.count) if self.until_ns(device, now_ns) > now_ns], dtype=np.int64)
+
+    def next_return_ns(self, now_ns: int) -> int:
+        """The first instant, now or later, at which any device is there."""
+        return min(self._availability.returns_ns(device, now_ns, self._key) for device in range(self.count))

@@ -1,0 +1,43 @@
+"""Random loss of whole transfers, beside what the radio itself loses."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from fednet_emu.component import Component, Slot
+
+
+class Loss(Component):
+    """Which transfers are lost although the radio carried them."""
+
+    @abstractmethod
+    def erases(self, uniform: float) -> bool:
+        """Whether the transfer with this uniform draw is lost."""
+
+
+class NoLoss(Loss):
+    """Nothing is lost but by the radio."""
+
+    kind: Literal["none"] = "none"
+
+    def erases(self, uniform: float) -> bool:  # noqa: ARG002
+        """Never."""
+        return False
+
+
+class RandomLoss(Loss):
+    """Each transfer is lost with the same probability, independently; its airtime and energy are spent all the same."""
+
+    kind: Literal["random"] = "random"
+    probability: float = Field(ge=0, lt=1)
+
+    def erases(self, uniform: float) -> bool:
+        """With the given probability."""
+        return uniform < self.probability
+
+
+LOSSES = {"none": NoLoss, "random": RandomLoss}
+AnyLoss = Annotated[Loss, Slot("loss", LOSSES)]

@@ -1,0 +1,217 @@
+"""The medium: requests in, deliveries out. Everything that starts or ends in one instant is settled together."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+from simpy.events import Event
+
+from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Clock, to_ns
+from fednet_emu.kernel.streams import mix, uniform
+from fednet_emu.network.air import Air, SharedAir, SoloAir
+from fednet_emu.network.availability import Presence
+from fednet_emu.network.band import Band
+from fednet_emu.network.delivery import Delivery
+from fednet_emu.network.links import Links
+from fednet_emu.network.loss import Loss, NoLoss
+from fednet_emu.network.transfer import Burst, Transfer
+from fednet_emu.records.ledger import CODE, NEVER_NS, SEVERAL, Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How one medium behaves: how its band is shared, what gets lost, what a transmission draws from the battery."""
+
+    band: Band
+    links: Links
+    loss: Loss
+    loss_key: int
+    drawn_w: float
+    multicast: bool
+    timeout_s: float
+
+
+class Medium:
+    """One shared band in one direction: uplink, downlink or sidelink."""
+
+    def __init__(self, clock: Clock, ledger: Ledger, presence: Presence, kind: int, rules: Rules) -> None:
+        self.clock = clock
+        self.kind = kind
+        self.rules = rules
+        self._ledger = ledger
+        self._presence = presence
+        self._capacity = rules.band.access.capacity
+        self._air: Air = SoloAir(rules.band) if self._capacity == 1 else SharedAir(rules.band)
+        self._requests: list[Transfer] = []
+        self._queue: deque[Burst] = deque()
+        self._on_air: dict[Transfer, Burst] = {}
+        self._due_ns = FOREVER_NS
+        self._timeout_ns = to_ns(rules.timeout_s)
+        self._lossy = not isinstance(rules.loss, NoLoss)
+        self._sent: dict[tuple[int, int], int] = {}
+
+    def send(self, sender: int, receiver: int, payload: Any, number: int, size_bit: int) -> Transfer:
+        """Ask for a transfer now; the event comes at its end, delivered or lost.
+
+        Args:
+            sender: number of the sending device, or `SERVER`.
+            receiver: number of the receiving device, or `SERVER`.
+            payload: what the delivery will carry. Where the medium has multicast, requests of one instant by one sender
+                for the very same payload are one broadcast.
+            number: the payload's number in the records.
+            size_bit: bits on the air.
+        """
+        transfer = Transfer(self, sender, receiver, payload, number, size_bit)
+        self._requests.append(transfer)
+        self._ledger.offered_bit[self.kind] += size_bit
+        if self._due_ns != self.clock.now:
+            self._settle_at(self.clock.now)
+        return transfer
+
+    def cancel(self, transfer: Transfer, reason: str) -> None:
+        """Take a transfer off, waiting or on the air. Its event never comes; the ledger says what was on the air."""
+        if transfer.triggered or transfer.cancelled:
+            return
+        transfer.cancelled = reason
+        burst = self._on_air.get(transfer)
+        if burst is None:
+            self._record_unsent(transfer, reason)
+        elif all(leg.cancelled for leg in burst):
+            self._air.stop(burst, self.clock.now)
+            self._end(burst, self.clock.now)
+            self._settle_at(self.clock.now)
+
+    def close(self) -> None:
+        """Take everything off at the end of the run."""
+        for transfer in [*self._on_air, *(leg for burst in self._queue for leg in burst), *self._requests]:
+            self.cancel(transfer, "end")
+
+    def _settle_at(self, time_ns: int) -> None:
+        self._due_ns = time_ns
+        self.clock.call_at(time_ns, self._settle)
+
+    def _settle(self, _event: Event) -> None:
+        """Ends first, then the instant's requests in canonical order, then whoever's turn it is."""
+        now_ns = self.clock.now
+        if now_ns != self._due_ns:
+            return
+        for burst in self._air.advance(now_ns):
+            self._end(burst, now_ns)
+        if self._requests:
+            self._enqueue()
+        while self._queue and (self._capacity is None or len(self._air) < self._capacity):
+            self._start(self._queue.popleft(), now_ns)
+        self._due_ns = self._air.next_end_ns()
+        if self._due_ns < FOREVER_NS:
+            self.clock.call_at(self._due_ns, self._settle)
+
+    def _enqueue(self) -> None:
+        requests, self._requests = self._requests, []
+        requests.sort(key=_by_sender_and_receiver)
+        if not self.rules.multicast:
+            self._queue.extend([transfer] for transfer in requests)
+            return
+        bursts: dict[tuple[int, int, int], Burst] = {}
+        for transfer in requests:  # identity only groups here: it never decides an order
+            bursts.setdefault((transfer.sender, id(transfer.payload), transfer.size_bit), []).append(transfer)
+        self._queue.extend(bursts.values())
+
+    def _start(self, burst: Burst, now_ns: int) -> None:
+        ready = [transfer for transfer in burst if not transfer.cancelled and self._is_there(transfer, now_ns)]
+        if not ready:
+            return
+        links = self.rules.links
+        for transfer in ready:
+            transfer.started_ns = now_ns
+            transfer.snr = links.snr(transfer.sender, transfer.receiver)
+            transfer.fading_key = links.fading_key(transfer.sender, transfer.receiver)
+            self._on_air[transfer] = ready
+        self._air.start(ready, now_ns)
+
+    def _is_there(self, transfer: Transfer, now_ns: int) -> bool:
+        """Whether both ends are there; sets how long they, and patience, will last."""
+        transfer.until_ns, transfer.until_reason = now_ns + self._timeout_ns, "timeout"
+        if self._presence.always:
+            return True
+        leaves_ns = min(self._presence.until_ns(end, now_ns) for end in (transfer.sender, transfer.receiver))
+        if leaves_ns <= now_ns:
+            self._record_unsent(transfer, "away")
+            self._deliver(transfer, now_ns, "away")
+            return False
+        if leaves_ns < transfer.until_ns:
+            transfer.until_ns, transfer.until_reason = leaves_ns, "left"
+        return True
+
+    def _end(self, burst: Burst, now_ns: int) -> None:
+        fates = [self._fate(transfer) for transfer in burst]
+        for transfer, fate in zip(burst, fates, strict=True):
+            del self._on_air[transfer]
+            if not transfer.cancelled:
+                self._deliver(transfer, now_ns, fate)
+        self._record(burst, fates, now_ns)
+
+    def _fate(self, transfer: Transfer) -> str:
+        """Why the transfer was lost, or an empty text."""
+        if transfer.cancelled or transfer.lost:
+            return transfer.cancelled or transfer.lost
+        if not self._lossy:
+            return ""
+        link = (transfer.sender, transfer.receiver)
+        count = self._sent[link] = self._sent.get(link, -1) + 1
+        draw = uniform(mix(mix(self.rules.loss_key, transfer.sender + 1), transfer.receiver + 1), count)
+        return "erased" if self.rules.loss.erases(draw) else ""
+
+    def _deliver(self, transfer: Transfer, now_ns: int, lost: str) -> None:
+        started_ns = transfer.started_ns
+        transfer.succeed(
+            Delivery(
+                transfer.sender,
+                transfer.receiver,
+                None if lost else transfer.payload,
+                transfer.size_bit,
+                transfer.requested_ns / NS_PER_S,
+                started_ns / NS_PER_S if started_ns >= 0 else float("nan"),
+                now_ns / NS_PER_S,
+                lost,
+            )
+        )
+
+    def _record(self, burst: Burst, fates: list[str], now_ns: int) -> None:
+        """One row for a burst that was on the air, whatever its fate."""
+        ledger, first, several = self._ledger, burst[0], len(burst) > 1
+        air_bit = max([transfer.air_bit for transfer in burst]) if several else first.air_bit
+        energy_j = self.rules.drawn_w * (now_ns - first.started_ns) / NS_PER_S
+        ledger.sent_bit[self.kind] += min(first.size_bit, round(air_bit))
+        ledger.energy_j += energy_j
+        if several:
+            row = len(ledger.transfers)
+            for transfer, fate in zip(burst, fates, strict=True):
+                ledger.receptions.append((row, transfer.receiver, CODE[fate]))
+        ledger.transfers.append(
+            (
+                self.kind,
+                first.sender,
+                SEVERAL if several else first.receiver,
+                len(burst),
+                first.size_bit,
+                first.number,
+                min([transfer.requested_ns for transfer in burst]),
+                first.started_ns,
+                now_ns,
+                air_bit,
+                first.size_bit * fates.count(""),
+                0 if several else CODE[fates[0]],
+                energy_j,
+            )
+        )
+
+    def _record_unsent(self, transfer: Transfer, reason: str) -> None:
+        now_ns, code = self.clock.now, CODE[reason]
+        ends = (self.kind, transfer.sender, transfer.receiver, 1, transfer.size_bit, transfer.number)
+        self._ledger.transfers.append((*ends, transfer.requested_ns, NEVER_NS, now_ns, 0.0, 0, code, 0.0))
+
+
+def _by_sender_and_receiver(transfer: Transfer) -> tuple[int, int]:
+    return transfer.sender, transfer.receiver

@@ -1,0 +1,63 @@
+"""Where devices stand, in metres around the base station at the origin."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from fednet_emu.component import Component, Slot
+from fednet_emu.errors import ScenarioError
+from fednet_emu.units import Array
+
+
+class Placement(Component):
+    """Where devices stand."""
+
+    @abstractmethod
+    def positions_m(self, count: int, rng: np.random.Generator) -> Array:
+        """Coordinates [count, 2] in metres."""
+
+
+class Disc(Placement):
+    """Uniform over a disc, or a ring, around the base station."""
+
+    kind: Literal["disc"] = "disc"
+    radius_m: float = Field(gt=0)
+    inner_radius_m: float = Field(0.0, ge=0)
+
+    @model_validator(mode="after")
+    def _ring_is_not_empty(self) -> Disc:
+        if self.inner_radius_m >= self.radius_m:
+            raise ValueError(f"inner_radius_m must be below radius_m, got {self.inner_radius_m:g} and {self.radius_m:g}")
+        return self
+
+    def positions_m(self, count: int, rng: np.random.Generator) -> Array:
+        """Uniform over the area: the squared distance is uniform, not the distance."""
+        distance_m = np.sqrt(rng.uniform(self.inner_radius_m**2, self.radius_m**2, count))
+        angle = rng.uniform(0.0, 2 * math.pi, count)
+        return np.stack([distance_m * np.cos(angle), distance_m * np.sin(angle)], axis=1)
+
+
+class Listed(Placement):
+    """Given coordinates, one pair per device."""
+
+    kind: Literal["list"] = "list"
+    xy_m: tuple[tuple[float, float], ...] = Field(min_length=1)
+
+    def positions_m(self, count: int, rng: np.random.Generator) -> Array:  # noqa: ARG002
+        """The coordinates as given.
+
+        Raises:
+            ScenarioError: there are not as many pairs as devices.
+        """
+        if len(self.xy_m) != count:
+            raise ScenarioError(f"devices.placement.xy_m: got {len(self.xy_m)} pairs; one per device, {count}, is right")
+        return np.array(self.xy_m, dtype=np.float64)
+
+
+PLACEMENTS = {"disc": Disc, "list": Listed}
+AnyPlacement = Annotated[Placement, Slot("placement", PLACEMENTS)]

@@ -1,0 +1,49 @@
+"""A transfer: one payload on its way to one receiver, from the request to the delivery."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from simpy.events import Event
+
+from fednet_emu.kernel.clock import FOREVER_NS
+from fednet_emu.network.delivery import device_label
+from fednet_emu.records.ledger import KINDS, NEVER_NS
+
+if TYPE_CHECKING:
+    from fednet_emu.network.medium import Medium
+
+
+class Transfer(Event):
+    """Event that comes when a transfer has ended, delivered or lost; its value is the `Delivery`."""
+
+    def __init__(self, medium: Medium, sender: int, receiver: int, payload: Any, number: int, size_bit: int) -> None:
+        super().__init__(medium.clock)
+        self.medium = medium
+        self.sender = sender
+        self.receiver = receiver
+        self.payload = payload
+        self.number = number
+        self.size_bit = size_bit
+        self.requested_ns: int = medium.clock.now
+        self.started_ns = NEVER_NS
+        self.until_ns = FOREVER_NS
+        self.until_reason = ""
+        self.snr = 0.0
+        self.fading_key = 0
+        self.air_bit = 0.0
+        self.lost = ""
+        self.cancelled = ""
+
+    def cancel(self, outcome: Any) -> None:
+        """Stop the transfer for the reason in `outcome`, a delivery that is lost."""
+        self.medium.cancel(self, outcome.lost)
+
+    def describe(self) -> str:
+        """Say which transfer this is."""
+        kind = KINDS[self.medium.kind]
+        return f"the {kind} from {device_label(self.sender)} to {device_label(self.receiver)}"
+
+
+Burst = list[Transfer]
+"""Transfers that share one stretch of airtime: one, or the receivers of a broadcast."""

@@ -1,0 +1,45 @@
+"""Where the two ends of a link are, as far as propagation formulas care."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fednet_emu.units import Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hop:
+    """The geometry of one or many links; the three arrays broadcast against each other.
+
+    Ignored here: terrain, buildings, antenna orientation and the curvature of the earth.
+
+    Attributes:
+        distance_2d_m: horizontal distance between transmitter and receiver.
+        tx_height_m: height of the transmitting antenna above ground.
+        rx_height_m: height of the receiving antenna above ground.
+    """
+
+    distance_2d_m: Array
+    tx_height_m: Array
+    rx_height_m: Array
+
+    @classmethod
+    def between(cls, tx_xyz_m: Array, rx_xyz_m: Array) -> Hop:
+        """The hop from each transmitter to each receiver, positions of shape [..., 3] that broadcast.
+
+        One receiver of shape [3] and n transmitters of shape [n, 3] give n links; shapes [n, 1, 3] and [m, 3] give all
+        n x m of them.
+        """
+        offset_m = rx_xyz_m - tx_xyz_m
+        return cls(
+            distance_2d_m=np.hypot(offset_m[..., 0], offset_m[..., 1]),
+            tx_height_m=tx_xyz_m[..., 2],
+            rx_height_m=rx_xyz_m[..., 2],
+        )
+
+    @property
+    def distance_3d_m(self) -> Array:
+        """Straight-line distance between the two antennas, in the broadcast shape."""
+        return np.hypot(self.distance_2d_m, self.tx_height_m - self.rx_height_m)

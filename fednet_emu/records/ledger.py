@@ -1,0 +1,122 @@
+"""The ledger of a run: every transfer, computation, round and evaluation, in simulated time.
+
+Times are integer nanoseconds here and seconds in the tables that users read. Devices are numbered from 0.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fednet_emu.records.table import Column, Table
+
+SERVER = -1
+"""The server's number where a device's number could stand."""
+SEVERAL = -2
+"""The receiver of a transfer to several devices; `receptions` names them."""
+NEVER_NS = -1
+"""The start of a transfer that never went on the air."""
+
+KINDS = ("uplink", "downlink", "sidelink")
+REASONS = ("", "erased", "outage", "unreachable", "away", "left", "timeout", "deadline", "end")
+"""Why a transfer was lost; the empty reason means delivered.
+
+erased: random loss; outage: SINR fell below the threshold; unreachable: no rate at all on a constant link; away: the
+device was not there when it was its turn; left: it went away in the middle; timeout: on the air for too long; deadline:
+the algorithm stopped waiting; end: the run ended.
+"""
+CODE = {reason: code for code, reason in enumerate(REASONS)}
+
+_time = Column(np.int64, seconds=True)
+_number = Column(np.int64)
+_device = Column(np.int32)
+_measure = Column(np.float64, digest=False)
+_reason = Column(np.int8, words=REASONS)
+
+TRANSFERS = {
+    "kind": Column(np.int8, words=KINDS),
+    "sender": _device,
+    "receiver": _device,
+    "receivers": _device,
+    "size_bit": _number,
+    "payload": Column(np.int64, digest=False),
+    "requested_ns": _time,
+    "started_ns": _time,
+    "ended_ns": _time,
+    "air_bit": _measure,
+    "delivered_bit": _number,
+    "lost": _reason,
+    "energy_j": _measure,
+}
+RECEPTIONS = {"transfer": _number, "receiver": _device, "lost": _reason}
+COMPUTES = {
+    "device": _device,
+    "started_ns": _time,
+    "ended_ns": _time,
+    "flop": _measure,
+    "energy_j": _measure,
+    "input": Column(np.int64, digest=False),
+    "result": Column(np.int64, digest=False),
+    "stopped": _reason,
+}
+ROUNDS = {"round": _number, "started_ns": _time, "ended_ns": _time, "invited": _device, "arrived": _device}
+EVALUATIONS = {
+    "round": _number,
+    "simulated_ns": _time,
+    "uplink_bit": _number,
+    "downlink_bit": _number,
+    "sidelink_bit": _number,
+    "energy_j": _measure,
+    "loss": _measure,
+    "accuracy": _measure,
+    "worst_accuracy": _measure,
+    "std_accuracy": _measure,
+}
+
+
+class Ledger:
+    """All tables of one run, and the running totals that stop rules and progress lines read."""
+
+    def __init__(self) -> None:
+        self.transfers = Table(TRANSFERS)
+        self.receptions = Table(RECEPTIONS)
+        self.computes = Table(COMPUTES)
+        self.rounds = Table(ROUNDS)
+        self.evaluations = Table(EVALUATIONS)
+        self.series: dict[str, list[dict[str, Any]]] = {}
+        self.sent_bit = [0] * len(KINDS)
+        self.offered_bit = [0] * len(KINDS)
+        self.energy_j = 0.0
+
+    def record(self, series: str, **values: Any) -> None:
+        """Add a row to a series of an algorithm's own, for example `record("staleness", step=3, staleness=1)`."""
+        self.series.setdefault(series, []).append(values)
+
+    def frames(self) -> dict[str, pd.DataFrame]:
+        """Every table as users read it, with `lost_bit` beside `delivered_bit`."""
+        transfers = self.transfers.frame()
+        transfers.insert(0, "transfer", np.arange(len(transfers)))
+        offered_bit = transfers["size_bit"] * transfers["receivers"]
+        transfers.insert(transfers.columns.get_loc("delivered_bit") + 1, "lost_bit", offered_bit - transfers["delivered_bit"])
+        own = {name: pd.DataFrame(rows) for name, rows in self.series.items()}
+        tables = {
+            "transfers": transfers,
+            "receptions": self.receptions.frame(),
+            "computes": self.computes.frame(),
+            "rounds": self.rounds.frame(),
+            "evaluations": self.evaluations.frame(),
+        }
+        return {**own, **tables}
+
+    def event_digest(self) -> str:
+        """Fingerprint of the event log: who sent, received and computed what, and when, to the nanosecond.
+
+        It does not cover what depends on values learnt (losses, accuracies), so training and timing-only runs agree.
+        """
+        whole = blake2b(digest_size=16)
+        for table in (self.transfers, self.receptions, self.computes):
+            whole.update(table.digest())
+        return whole.hexdigest()

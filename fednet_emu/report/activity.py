@@ -1,0 +1,79 @@
+"""What each device did when: the bars of a timeline, from the tables of a run."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+TRANSFER_COLUMNS = ("transfer", "kind", "sender", "receiver", "requested_s", "started_s", "ended_s", "lost")
+RECEPTION_COLUMNS = ("transfer", "receiver", "lost")
+COMPUTE_COLUMNS = ("device", "started_s", "ended_s", "stopped")
+
+SEVERAL = -2
+"""The receiver of a transfer whose receivers are in the table of receptions; the server is -1."""
+
+WAITING = "waiting"
+BAR_COLUMNS = ("device", "activity", "started_s", "ended_s", "failed")
+ROUNDS_SHOWN = 3
+
+
+def activity_bars(
+    transfers: pd.DataFrame, receptions: pd.DataFrame, computes: pd.DataFrame, until_s: float
+) -> pd.DataFrame:
+    """Everything that devices did before `until_s`, cut off there.
+
+    A transfer is a bar of each device that takes part; the wait for its channel is a bar of the sender, or of the
+    receivers when the server sends.
+
+    Returns:
+        One row per bar: `device`; `activity`, a kind of transfer, `compute` or `waiting`; `started_s`, `ended_s`; and
+        `failed`, whether the transfer was lost to this device or the computation was stopped.
+    """
+    transfers = transfers[transfers["requested_s"] < until_s]
+    parts = _parts(transfers, receptions)
+    started_s = parts["started_s"].fillna(parts["ended_s"])  # a transfer that never started has waited to its end
+    on_air = parts.assign(activity=parts["kind"], started_s=started_s)[parts["started_s"].notna()]
+    waits = parts[parts["waits"]].assign(activity=WAITING, started_s=parts["requested_s"], ended_s=started_s)
+    waits["failed"] = parts["started_s"].isna()
+    computing = computes.assign(activity="compute", failed=computes["stopped"] != "")
+    bars = pd.concat([table[list(BAR_COLUMNS)] for table in (on_air, waits, computing)], ignore_index=True)
+    bars["ended_s"] = bars["ended_s"].fillna(np.inf).clip(upper=until_s)
+    return bars[(bars["started_s"] < bars["ended_s"])].reset_index(drop=True)
+
+
+def busiest_devices(bars: pd.DataFrame, limit: int) -> list[int]:
+    """At most `limit` devices, in ascending order: those that computed or used the channel for the longest time."""
+    busy = bars[bars["activity"] != WAITING]
+    busy_s = (busy["ended_s"] - busy["started_s"]).groupby(busy["device"]).sum()
+    devices = busy_s.index.to_numpy(np.int64)
+    ranking = np.lexsort((devices, -busy_s.to_numpy(np.float64)))
+    return sorted(devices[ranking[:limit]].tolist())
+
+
+def first_rounds_end_s(rounds: pd.DataFrame, transfers: pd.DataFrame, computes: pd.DataFrame) -> float:
+    """The instant at which the first three rounds have ended, or zero when nothing has.
+
+    Without rounds (a run may keep none): when as many computations have ended as its devices make in three rounds, or
+    else when the last transfer has ended.
+    """
+    ended_s = np.sort(rounds["ended_s"].dropna().to_numpy())
+    if ended_s.size:
+        return float(ended_s[:ROUNDS_SHOWN][-1])
+    ended_s = np.sort(computes["ended_s"].dropna().to_numpy())
+    if ended_s.size:
+        return float(ended_s[: ROUNDS_SHOWN * computes["device"].nunique()][-1])
+    ended_s = transfers["ended_s"].dropna().to_numpy()
+    return float(ended_s.max()) if ended_s.size else 0.0
+
+
+def _parts(transfers: pd.DataFrame, receptions: pd.DataFrame) -> pd.DataFrame:
+    """One row per transfer and device that takes part in it."""
+    transfers = transfers.assign(failed=transfers["lost"] != "")
+    from_server = transfers["sender"] < 0
+    sending = transfers[~from_server].assign(device=transfers["sender"], waits=True)
+    single = transfers[transfers["receiver"] >= 0].assign(device=transfers["receiver"], waits=from_server)
+    several = transfers[transfers["receiver"] == SEVERAL].assign(waits=from_server)
+    each = receptions[["transfer", "receiver", "lost"]].set_axis(["transfer", "device", "missed"], axis="columns")
+    several = several.merge(each[each["device"] >= 0], on="transfer")
+    several["failed"] = several["failed"] | several["missed"]
+    return pd.concat([sending, single, several], ignore_index=True)

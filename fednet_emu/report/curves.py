@@ -1,0 +1,104 @@
+"""Curves that overlay several runs: learning progress against what it cost, and the distribution of round latency."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fednet_emu.report.quantities import BITS, ENERGIES, LONG_TIMES, Unit, axis_unit
+from fednet_emu.report.style import (
+    CURVE_HEIGHT_IN,
+    add_grid,
+    add_legend,
+    finish_axes,
+    fit_scale,
+    line_style,
+    new_figure,
+)
+
+MARKERS_PER_CURVE = 8
+EVALUATION_COLUMNS = ("simulated_s", "uplink_bit", "downlink_bit", "sidelink_bit", "energy_j", "loss", "accuracy")
+ROUND_COLUMNS = ("started_s", "ended_s")
+
+Labelled = Sequence[tuple[str, pd.DataFrame]]
+"""One table of several runs, each with the run's label; a run keeps its line style by its place here."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a run spends to learn: its name on the axis, its units, and how to get it from the evaluations."""
+
+    title: str
+    units: tuple[Unit, ...]
+    of: Callable[[pd.DataFrame], pd.Series]
+
+
+COSTS = {
+    "time": Cost("Simulated time", LONG_TIMES, lambda rows: rows["simulated_s"]),
+    "bits": Cost(
+        "Transmitted data", BITS, lambda rows: rows["uplink_bit"] + rows["downlink_bit"] + rows["sidelink_bit"]
+    ),
+    "energy": Cost("Energy", ENERGIES, lambda rows: rows["energy_j"]),
+}
+
+
+def progress_figures(evaluations: Labelled) -> dict[str, Figure]:
+    """Accuracy against time, bits and energy, by name; loss instead when a run was evaluated without accuracy.
+
+    Returns:
+        No figure for a cost that no run had, and none at all when nothing was evaluated.
+    """
+    evaluated = [rows for _, rows in evaluations if len(rows)]
+    measure = "accuracy" if all(np.isfinite(rows["accuracy"]).any() for rows in evaluated) else "loss"
+    known = [(label, rows[np.isfinite(rows[measure])]) for label, rows in evaluations]
+    return {
+        f"{measure}-{name}": _progress_figure(known, measure, cost)
+        for name, cost in COSTS.items()
+        if any((cost.of(rows) > 0).any() for _, rows in known)
+    }
+
+
+def latency_figure(rounds: Labelled) -> Figure | None:
+    """The share of rounds that took at most so long, one step curve for each run; None when no round has ended."""
+    latencies = [(label, (rows["ended_s"] - rows["started_s"]).dropna().to_numpy()) for label, rows in rounds]
+    longest_s = max((float(latency_s.max()) for _, latency_s in latencies if latency_s.size), default=None)
+    if longest_s is None:
+        return None
+    unit = axis_unit(longest_s, LONG_TIMES)
+    figure = new_figure(CURVE_HEIGHT_IN)
+    axes = figure.add_subplot()
+    for index, (label, latency_s) in enumerate(latencies):
+        if latency_s.size:
+            axes.ecdf(latency_s / unit.size, label=label, **line_style(index) | {"marker": "none"})
+    fit_scale(axes, "x")
+    axes.set(xlabel=f"Round latency ({unit.symbol})", ylabel="Share of rounds", ylim=(0.0, 1.02))
+    _complete(figure, axes)
+    return figure
+
+
+def _progress_figure(curves: Labelled, measure: str, cost: Cost) -> Figure:
+    unit = axis_unit(max(float(cost.of(rows).max()) for _, rows in curves if len(rows)), cost.units)
+    figure = new_figure(CURVE_HEIGHT_IN)
+    axes = figure.add_subplot()
+    for index, (label, rows) in enumerate(curves):
+        if len(rows):
+            every = max(1, len(rows) // MARKERS_PER_CURVE)
+            axes.plot(cost.of(rows) / unit.size, rows[measure], label=label, markevery=every, **line_style(index))
+    fit_scale(axes, "x")
+    fit_scale(axes, "y")
+    axes.set(xlabel=f"{cost.title} ({unit.symbol})", ylabel=measure.capitalize())
+    _complete(figure, axes)
+    return figure
+
+
+def _complete(figure: Figure, axes: Axes) -> None:
+    add_grid(axes)
+    finish_axes(axes)
+    handles, labels = axes.get_legend_handles_labels()
+    if len(labels) > 1:
+        add_legend(figure, handles, labels)

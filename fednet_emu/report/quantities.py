@@ -1,0 +1,96 @@
+"""Readable quantities: bits, seconds and joules with a fitting unit, for tables and for axes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+UNKNOWN = "unknown"
+"""What stands in a table for a quantity that was not measured (NaN)."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A unit for display: a quantity in SI units divided by `size` is its number in `symbol`."""
+
+    size: float
+    symbol: str
+
+
+BITS = (
+    Unit(1.0, "bit"),
+    Unit(1e3, "kbit"),
+    Unit(1e6, "Mbit"),
+    Unit(1e9, "Gbit"),
+    Unit(1e12, "Tbit"),
+    Unit(1e15, "Pbit"),
+)
+ENERGIES = (
+    Unit(1e-9, "nJ"),
+    Unit(1e-6, "µJ"),
+    Unit(1e-3, "mJ"),
+    Unit(1.0, "J"),
+    Unit(1e3, "kJ"),
+    Unit(1e6, "MJ"),
+    Unit(1e9, "GJ"),
+)
+SHORT_TIMES = (Unit(1e-9, "ns"), Unit(1e-6, "µs"), Unit(1e-3, "ms"), Unit(1.0, "s"))
+LONG_TIMES = (Unit(1.0, "s"), Unit(60.0, "min"), Unit(3600.0, "h"), Unit(86400.0, "d"))
+
+
+def fitting_unit(largest: float, units: tuple[Unit, ...], *, at_least: float = 1.0) -> Unit:
+    """The largest of the ascending `units` in which the quantity still reads `at_least` this number.
+
+    Args:
+        largest: the quantity in SI units, for an axis its largest value; zero and NaN take the unit of size 1.
+        units: candidates, ascending.
+        at_least: how many of a unit it takes to prefer that unit; axes in minutes start to read well at about 5.
+    """
+    size = abs(largest)
+    if not math.isfinite(size) or size == 0:
+        return next(unit for unit in units if unit.size == 1.0)
+    fitting = [unit for unit in units if size >= at_least * unit.size]
+    return fitting[-1] if fitting else units[0]
+
+
+def axis_unit(largest: float, units: tuple[Unit, ...]) -> Unit:
+    """The unit of an axis that ends at `largest`; times change to minutes, hours and days from five of them on."""
+    if units is LONG_TIMES:
+        return fitting_unit(largest, SHORT_TIMES) if largest < 1.0 else fitting_unit(largest, LONG_TIMES, at_least=5.0)
+    return fitting_unit(largest, units)
+
+
+def format_bits(size_bit: float) -> str:
+    """A number of bits with three significant digits and a decimal prefix, as in `12.3 Mbit`."""
+    return _three_digits(size_bit, BITS)
+
+
+def format_energy(energy_j: float) -> str:
+    """An energy with three significant digits and a decimal prefix, as in `4.56 J`."""
+    return _three_digits(energy_j, ENERGIES)
+
+
+def format_seconds(duration_s: float) -> str:
+    """A duration as people say it: `1.5 ms`, `12.3 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`."""
+    if not math.isfinite(duration_s):
+        return UNKNOWN
+    size_s = abs(duration_s)
+    sign = "-" if duration_s < 0 else ""
+    if float(f"{size_s:.3g}") < 60.0:
+        return _three_digits(duration_s, SHORT_TIMES)
+    small, large = next(pair for pair in _CLOCK if round(size_s / pair[0].size) * pair[0].size < pair[2])[:2]
+    whole, rest = divmod(round(size_s / small.size), round(large.size / small.size))
+    return f"{sign}{whole} {large.symbol}" + (f" {rest} {small.symbol}" if rest else "")
+
+
+_SECOND, _MINUTE, _HOUR, _DAY = LONG_TIMES
+_CLOCK = ((_SECOND, _MINUTE, 3600.0), (_MINUTE, _HOUR, 86400.0), (_HOUR, _DAY, math.inf))
+
+
+def _three_digits(quantity: float, units: tuple[Unit, ...]) -> str:
+    if not math.isfinite(quantity):
+        return UNKNOWN
+    rounded = float(f"{quantity:.3g}")  # first, so that 999.9 kbit becomes 1 Mbit and not 1e+03 kbit
+    unit = fitting_unit(rounded, units)
+    number = rounded / unit.size
+    return f"{number:.0f} {unit.symbol}" if abs(number) >= 1000 else f"{number:.3g} {unit.symbol}"

@@ -1,0 +1,96 @@
+"""A recorded run as the figures see it: its summary, its scenario and its tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from fednet_emu.errors import DataError
+
+UNFINISHED = "finish or repeat the run that writes it"
+DAMAGED = "repeat the run, or restore the file from a copy"
+
+
+@dataclass(frozen=True)
+class RunView:
+    """A finished run, read-only; tables are read from the folder when they are asked for."""
+
+    label: str
+    summary: dict[str, Any]
+    scenario: dict[str, Any]
+    folder: Path
+
+    def table(self, name: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
+        """A table of the run, times in seconds, sizes in bits, energies in joules.
+
+        Args:
+            name: the table's name, for example `transfers`.
+            columns: the columns to read, in this order; all of them by default.
+
+        Raises:
+            DataError: the table is missing, unreadable, or lacks one of the columns.
+        """
+        path = self.folder / f"{name}.parquet"
+        if not path.is_file():
+            raise DataError(str(path), "no such table in this run folder", UNFINISHED)
+        try:
+            return pd.read_parquet(path, columns=list(columns) if columns is not None else None)
+        except (OSError, ValueError) as error:  # pyarrow's errors derive from these two
+            raise DataError(str(path), f"not a readable table, got {_one_line(error)!r}", DAMAGED) from error
+
+
+def open_run(path: Path, label: str | None = None) -> RunView:
+    """The run recorded in a folder, named `label` in figures (by default the name of its scenario).
+
+    Raises:
+        DataError: the folder, its summary or its scenario is missing or unreadable.
+    """
+    if not path.is_dir():
+        raise DataError(str(path), "no such run folder", "give the folder that `fednet run` wrote")
+    summary = _mapping(path / "summary.json", _read(path / "summary.json", json.loads))
+    scenario = _mapping(path / "scenario.yaml", _read(path / "scenario.yaml", _load_yaml))
+    return RunView(label or str(summary.get("name") or path.resolve().name), summary, scenario, path)
+
+
+def distinct_labels(runs: Sequence[RunView]) -> list[str]:
+    """The labels of the runs, those that occur twice completed by the seed, or else by the folder's name."""
+    labels = [run.label for run in runs]
+    for detail in ((f"seed {run.summary.get('seed')}" for run in runs), (run.folder.name for run in runs)):
+        repeated = {label for label in labels if labels.count(label) > 1}
+        completed = [
+            f"{run.label}, {text}" if label in repeated else label
+            for run, label, text in zip(runs, labels, detail, strict=True)
+        ]
+        if len(set(completed)) > len(set(labels)):
+            labels = completed
+    return labels
+
+
+def _read(path: Path, parse: Any) -> Any:
+    if not path.is_file():
+        raise DataError(str(path), "no such file in this run folder", UNFINISHED)
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, YAMLError) as error:
+        raise DataError(str(path), f"unreadable, got {_one_line(error)!r}", DAMAGED) from error
+
+
+def _load_yaml(text: str) -> Any:
+    return YAML(typ="safe", pure=True).load(text)
+
+
+def _mapping(path: Path, content: Any) -> dict[str, Any]:
+    if not isinstance(content, dict):
+        raise DataError(str(path), f"expected a mapping of names to values, got {type(content).__name__}", DAMAGED)
+    return content
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:120]

@@ -1,0 +1,130 @@
+"""The look of every figure: one column of a two-column paper, safe for colour-blind readers and for greyscale print."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Literal
+
+import numpy as np
+from matplotlib import style
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.textpath import TextPath
+from matplotlib.ticker import MaxNLocator, NullFormatter
+
+WIDTH_IN = 3.5
+CURVE_HEIGHT_IN = 2.2
+SMALL_PT = 7.0
+POINTS_PER_IN = 72.0
+LABEL_LENGTH = 52
+"""Characters of a run's label per line; at 7 pt this many fit beside a legend's handle."""
+
+BLUE, VERMILLION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+ORANGE, SKY_BLUE, YELLOW, BLACK = "#E69F00", "#56B4E9", "#F0E442", "#000000"
+"""The palette of Okabe and Ito (2008), Color Universal Design; yellow is too light for lines on white."""
+
+_LINE_COLOURS = (BLUE, VERMILLION, GREEN, BLACK, PURPLE, ORANGE, SKY_BLUE)
+_DASHES = ("-", (0, (4, 1.5)), (0, (5, 1.2, 1, 1.2)), (0, (1, 1)), (0, (6, 1, 1, 1, 1, 1)))
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+
+_SETTINGS = {
+    "font.size": 8.0,
+    "axes.labelsize": 8.0,
+    "axes.titlesize": SMALL_PT,
+    "legend.fontsize": SMALL_PT,
+    "axes.linewidth": 0.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 3.2,
+    "hatch.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.labelspacing": 0.35,
+    "legend.columnspacing": 1.2,
+    "pdf.fonttype": 42,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "fednet_emu",
+}
+
+
+def paper_style() -> AbstractContextManager[None]:
+    """The settings under which figures are drawn and saved, whatever the user's own matplotlib settings are."""
+    return style.context(["default", _SETTINGS])
+
+
+def new_figure(height_in: float) -> Figure:
+    """An empty figure, one column wide, that makes room for what lies outside its axes."""
+    return Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
+
+
+def finish_axes(axes: Axes) -> None:
+    """Thin ticks and small numbers, also for the ticks that matplotlib makes as late as when it draws."""
+    axes.tick_params(which="major", labelsize=SMALL_PT, width=0.5, length=2.5, pad=2.0)
+    axes.tick_params(which="minor", width=0.4, length=1.5)
+
+
+def add_grid(axes: Axes) -> None:
+    """A faint grid below the data."""
+    axes.grid(visible=True, linewidth=0.3, color="0.85")
+    axes.set_axisbelow(True)
+
+
+def line_style(index: int) -> dict[str, Any]:
+    """Colour, dashes and marker of the run number `index`; periods 7, 5 and 8 keep 280 runs apart."""
+    return {
+        "color": _LINE_COLOURS[index % len(_LINE_COLOURS)],
+        "linestyle": _DASHES[index % len(_DASHES)],
+        "marker": _MARKERS[index % len(_MARKERS)],
+        "markeredgewidth": 0.0,
+    }
+
+
+def wrapped(label: str) -> str:
+    """A run's label, broken into lines that fit the width of a figure."""
+    return "\n".join(textwrap.wrap(label, LABEL_LENGTH)) or label
+
+
+def add_legend(figure: Figure, handles: Sequence[Artist], labels: Sequence[str], handle_em: float = 2.6) -> None:
+    """A legend above the axes, where it cannot cover data; the figure grows by the room that it takes.
+
+    Args:
+        handles: what is drawn beside each label, `handle_em` font sizes wide.
+        labels: one for each handle; long ones are broken into lines.
+    """
+    texts = [wrapped(label) for label in labels]
+    columns = _legend_columns(texts, handle_em)
+    rows = math.ceil(len(texts) / columns)
+    lines = sum(sorted((text.count("\n") + 1 for text in texts), reverse=True)[:rows])
+    figure.set_figheight(figure.get_figheight() + (lines * 1.2 + rows * 0.35) * SMALL_PT / POINTS_PER_IN)
+    figure.legend(handles, texts, loc="outside upper center", ncols=columns, handlelength=handle_em, borderaxespad=0.1)
+
+
+def _legend_columns(texts: Sequence[str], handle_em: float) -> int:
+    """The most columns that fit the width; matplotlib fills them one after the other, the first ones fuller."""
+    widths_in = [
+        max(map(_width_in, text.splitlines())) + (handle_em + 2.0) * SMALL_PT / POINTS_PER_IN for text in texts
+    ]
+    for columns in range(len(texts), 1, -1):
+        if sum(max(column) for column in np.array_split(widths_in, columns)) <= WIDTH_IN:
+            return columns
+    return 1
+
+
+def _width_in(line: str) -> float:
+    extent = TextPath((0.0, 0.0), line, size=SMALL_PT).get_extents() if line.strip() else None
+    return float(extent.width) / POINTS_PER_IN if extent is not None else 0.0
+
+
+def fit_scale(axes: Axes, direction: Literal["x", "y"]) -> None:
+    """A logarithmic scale when positive values span more than a factor of 100, else a linear one with round ticks."""
+    smallest, largest = (float(limit) for limit in getattr(axes.dataLim, f"interval{direction}"))
+    axis = axes.xaxis if direction == "x" else axes.yaxis
+    if smallest > 0 and largest > 100.0 * smallest:
+        axes.set(**{f"{direction}scale": "log"})
+        axis.set_minor_formatter(NullFormatter())
+    else:
+        axis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10]))

@@ -1,0 +1,71 @@
+"""The summary of a run as rows of a table for people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fednet_emu.report.quantities import format_bits, format_energy, format_seconds
+
+__all__ = ["format_bits", "format_energy", "format_seconds", "summary_rows"]
+
+DIGEST_LENGTH = 12
+"""Hexadecimal digits shown of the event digest: 48 bits tell any two runs of a study apart."""
+
+
+def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The rows (what, value with unit) of a run's summary, without what the run did not measure.
+
+    Args:
+        summary: the content of `summary.json`, SI units; None and NaN mean that a quantity was not measured.
+    """
+    return [(title, show(summary[key])) for key, title, show in _ROWS if _is_known(summary.get(key))]
+
+
+def _is_known(value: Any) -> bool:
+    return value is not None and not (isinstance(value, float) and math.isnan(value))
+
+
+def _format_count(count: Any) -> str:
+    return f"{int(count):,}".replace(",", " ")
+
+
+def _format_score(score: float) -> str:
+    return f"{score:.3f}"
+
+
+def _format_loss(loss: float) -> str:
+    return f"{loss:.4g}"
+
+
+def _format_digest(digest: str) -> str:
+    return str(digest)[:DIGEST_LENGTH]
+
+
+def _format_verdict(verified: Any) -> str:
+    """`verified` is true or false, or a list of violated laws."""
+    if isinstance(verified, bool):
+        return "all records consistent" if verified else "records are not consistent"
+    if isinstance(verified, str):
+        return verified
+    violations = [str(violation) for violation in verified]
+    return "; ".join(violations) if violations else "all records consistent"
+
+
+_ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+    ("name", "scenario", str),
+    ("seed", "seed", str),
+    ("status", "status", str),
+    ("simulated_s", "simulated time", format_seconds),
+    ("host_s", "host time", format_seconds),
+    ("rounds", "rounds", _format_count),
+    ("uplink_bit", "uplink", format_bits),
+    ("downlink_bit", "downlink", format_bits),
+    ("sidelink_bit", "sidelink", format_bits),
+    ("energy_j", "energy", format_energy),
+    ("accuracy", "accuracy", _format_score),
+    ("loss", "loss", _format_loss),
+    ("event_digest", "event digest", _format_digest),
+    ("verified", "verdict", _format_verdict),
+)

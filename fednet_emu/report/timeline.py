@@ -1,0 +1,150 @@
+"""The timeline: one row per device, coloured bars for what it does, one panel per run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from fednet_emu.report.activity import WAITING, busiest_devices
+from fednet_emu.report.quantities import LONG_TIMES, Unit, axis_unit
+from fednet_emu.report.style import (
+    BLUE,
+    SKY_BLUE,
+    VERMILLION,
+    YELLOW,
+    add_legend,
+    finish_axes,
+    fit_scale,
+    new_figure,
+    wrapped,
+)
+from fednet_emu.units import Array
+
+MAX_ROWS, MIN_ROWS = 40, 12
+MAX_ROUND_LINES = 20
+ROW_IN, ROW_LABEL_PT = 0.105, 6.0
+TICKS_IN, TITLE_IN, X_LABEL_IN = 0.2, 0.16, 0.2
+
+
+@dataclass(frozen=True)
+class Look:
+    """How the bars of one activity are drawn; colours differ in lightness too, for greyscale print."""
+
+    colour: str
+    height: float = 0.8
+    layer: float = 2.0
+
+
+LOOKS = {
+    "downlink": Look(SKY_BLUE),
+    "compute": Look(YELLOW),
+    "uplink": Look(BLUE),
+    "sidelink": Look(VERMILLION),
+    WAITING: Look("0.7", height=0.3, layer=1.8),
+}
+IDLE_COLOUR = "0.94"
+HATCH = "/" * 8
+ROUND_END: dict[str, Any] = {"color": "0.45", "linewidth": 0.5, "linestyle": (0, (3, 2))}
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One run's part of the figure: its bars (see `activity_bars`), and when rounds ended, from 0 to `until_s`."""
+
+    label: str
+    bars: pd.DataFrame
+    round_ends_s: Array
+    until_s: float
+
+
+def timeline_figure(panels: Sequence[Panel]) -> Figure | None:
+    """What the busiest devices of each run did over time, or None when no device of any run did anything.
+
+    Lost transfers and stopped computations are hollow and hatched. At most 40 rows, shared by the panels.
+    """
+    panels = [panel for panel in panels if len(panel.bars)]
+    if not panels:
+        return None
+    limit = max(MIN_ROWS, MAX_ROWS // len(panels))
+    rows = [busiest_devices(panel.bars, limit) for panel in panels]
+    titles_in = TITLE_IN * sum(wrapped(panel.label).count("\n") + 1 for panel in panels) if len(panels) > 1 else 0.0
+    height_in = sum(TICKS_IN + ROW_IN * len(devices) for devices in rows) + titles_in + X_LABEL_IN
+    figure = new_figure(height_in)
+    grid = figure.subplots(len(panels), 1, squeeze=False, height_ratios=[len(devices) for devices in rows])
+    unit = axis_unit(max(panel.until_s for panel in panels), LONG_TIMES)
+    for axes, panel, devices in zip(grid[:, 0], panels, rows, strict=True):
+        _draw(axes, panel, devices, unit)
+        if len(panels) > 1:
+            axes.set_title(wrapped(panel.label), loc="left", pad=3.0)
+    grid[-1, 0].set_xlabel(f"Simulated time ({unit.symbol})")
+    handles = _legend_handles(panels)
+    add_legend(figure, handles, [str(handle.get_label()) for handle in handles], handle_em=1.4)
+    return figure
+
+
+def _draw(axes: Axes, panel: Panel, devices: list[int], unit: Unit) -> None:
+    until = panel.until_s / unit.size
+    bars = panel.bars[panel.bars["device"].isin(devices)]
+    idle = pd.DataFrame({"device": devices, "started_s": 0.0, "ended_s": panel.until_s})
+    _add_bars(axes, _boxes(idle, devices, unit), zorder=1.0, linewidths=0.0, facecolors=[IDLE_COLOUR])
+    if len(panel.round_ends_s) <= MAX_ROUND_LINES:
+        for end_s in panel.round_ends_s:
+            axes.axvline(end_s / unit.size, zorder=1.5, **ROUND_END)
+    for activity, look in LOOKS.items():
+        chosen = bars[bars["activity"] == activity]
+        for failed, fill in ((False, {"facecolors": [look.colour]}), (True, {"facecolors": ["white"], "hatch": HATCH})):
+            boxes = _boxes(chosen[chosen["failed"] == failed], devices, unit, look.height)
+            # the thin outline keeps a bar visible that is shorter than a pixel
+            _add_bars(axes, boxes, zorder=look.layer, linewidths=0.4, edgecolors=[look.colour], **fill)
+    _label(axes, devices, int(panel.bars["device"].nunique()))
+    axes.set(xlim=(0.0, until), ylim=(len(devices) - 0.4, -0.6))
+
+
+def _add_bars(axes: Axes, boxes: Array, **options: Any) -> None:
+    if len(boxes):
+        axes.add_collection(PolyCollection(list(boxes), **options), autolim=False)
+
+
+def _boxes(bars: pd.DataFrame, devices: list[int], unit: Unit, height: float = 0.8) -> Array:
+    """Corners [bar, 4, 2] of horizontal bars, centred on the rows of their devices."""
+    row = np.searchsorted(devices, bars["device"].to_numpy(np.int64))
+    started, ended = (bars[name].to_numpy(np.float64) / unit.size for name in ("started_s", "ended_s"))
+    low, high = row - height / 2, row + height / 2
+    x = np.stack([started, ended, ended, started], axis=1)
+    y = np.stack([low, low, high, high], axis=1)
+    return np.stack([x, y], axis=2)
+
+
+def _label(axes: Axes, devices: list[int], active: int) -> None:
+    axes.set_yticks(range(len(devices)), [str(device) for device in devices])
+    fit_scale(axes, "x")
+    finish_axes(axes)
+    axes.tick_params(axis="y", length=0.0, labelsize=ROW_LABEL_PT)
+    axes.spines["left"].set_visible(False)
+    axes.set_ylabel("Device" if len(devices) == active else f"Device ({len(devices)} busiest of {active})")
+
+
+def _legend_handles(panels: Sequence[Panel]) -> list[Artist]:
+    """One entry for each thing that the panels show."""
+    bars = pd.concat([panel.bars[["activity", "failed"]] for panel in panels])
+    handles: list[Artist] = [
+        Patch(label=activity, facecolor=look.colour)
+        for activity, look in LOOKS.items()
+        if activity in set(bars["activity"])
+    ]
+    handles.append(Patch(label="idle", facecolor=IDLE_COLOUR))
+    if bars["failed"].any():
+        handles.append(Patch(label="lost or stopped", facecolor="white", edgecolor="0.3", hatch=HATCH))
+    if any(0 < len(panel.round_ends_s) <= MAX_ROUND_LINES for panel in panels):
+        handles.append(Line2D([], [], label="round end", **ROUND_END))
+    return handles

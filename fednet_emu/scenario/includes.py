@@ -1,0 +1,83 @@
+"""Includes: the mapping of another file, put underneath the one that names it.
+
+`include: NAME` may stand in any mapping; its own keys win over those of the file. For the keys in a table of short forms
+a plain text does the same: with `{"channel": "channels"}`, `channel: urban-micro` reads `channel: {include: urban-micro}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fednet_emu.errors import ScenarioError
+from fednet_emu.scenario.search import Folder, locate, no_such
+from fednet_emu.scenario.tree import KeyPath, Node, file_text, merge, problem_text, show
+from fednet_emu.scenario.yaml_text import parse
+
+INCLUDE = "include"
+
+ShortForms = Mapping[str, Folder]
+"""Keys whose plain text names a file, each with the folder where bare names are searched."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads one file and all it includes; `files` are the files on the way here, the innermost last."""
+
+    short_forms: ShortForms
+    problems: list[str]
+    files: tuple[Path, ...] = ()
+
+    def read(self, path: Path, at: KeyPath = ()) -> Node | None:
+        """The tree of a file with its includes in it; nothing when the file has problems, which are collected."""
+        source = file_text(path)
+        try:
+            tree = parse(path.read_text(encoding="utf-8-sig"), source)
+        except ScenarioError as error:
+            self.problems.extend(error.problems)
+            return None
+        except UnicodeDecodeError as error:
+            self.problems.append(f"{source}  the file must be UTF-8 text, got byte {error.object[error.start]:#04x}")
+            return None
+        except OSError as error:
+            self.problems.append(f"{source}  the file cannot be read, got '{error.strerror}'; check its permissions")
+            return None
+        return Reader(self.short_forms, self.problems, (*self.files, path)).expand(tree, at)
+
+    def expand(self, node: Node, at: KeyPath) -> Node:
+        """A tree with the files that it includes put underneath; `at` is its key path in the whole scenario."""
+        if isinstance(node.value, list):
+            return Node([self.expand(child, (*at, index)) for index, child in enumerate(node.value)], node.place)
+        if isinstance(node.value, dict):
+            return self._mapping(node, at)
+        if at and at[-1] in self.short_forms and isinstance(node.value, str):
+            base = self.include(node, at, at)
+            return Node(base.value, node.place) if base else node
+        return node
+
+    def _mapping(self, node: Node, at: KeyPath) -> Node:
+        own = {key: self.expand(child, (*at, key)) for key, child in node.value.items() if key != INCLUDE}
+        name = node.value.get(INCLUDE)
+        base = self.include(name, at, (*at, INCLUDE)) if name else None
+        return merge(base, Node(own, node.place)) if base else Node(own, node.place)
+
+    def include(self, name: Node, at: KeyPath, key: KeyPath) -> Node | None:
+        """The tree of the file that `name` asks for, to stand at `at`; problems are told about the path `key`."""
+        folder = self._folder(at)
+        if not isinstance(name.value, str):
+            what = f"expected the name of a {folder.removesuffix('s')} file, got {show(name.value)}"
+            return self._complain(name, key, f"{what}; include one file")
+        path = locate(name.value, folder, self.files[-1] if self.files else None)
+        if path is None:
+            return self._complain(name, key, no_such(name.value, folder))
+        if any(path.samefile(earlier) for earlier in self.files):
+            chain = " -> ".join(file_text(file) for file in (*self.files, path))
+            return self._complain(name, key, f"must not include itself, got {chain}; remove one of these includes")
+        return self.read(path, at)
+
+    def _folder(self, at: KeyPath) -> Folder:
+        return next((self.short_forms[str(key)] for key in reversed(at) if key in self.short_forms), "scenarios")
+
+    def _complain(self, node: Node, key: KeyPath, what: str) -> None:
+        self.problems.append(problem_text(node.place, key, what))

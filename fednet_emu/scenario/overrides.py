@@ -1,0 +1,115 @@
+"""Settings from the command line: `--set algorithm.lr=0.05` changes one value of a scenario.
+
+The value is YAML (`3`, `rayleigh`, `[1, 2]`, `{kind: fixed, rate_bps: 1e6}`) and replaces what was there. List entries are
+counted from 0: `groups.2.size=5` or `groups[2].size=5`. Missing mappings are created. Options apply from left to right.
+
+- `x.kind=NEW`, when the kind changes, drops the settings of `x` that come from files: they belong to the old kind.
+- `x.include=NAME` puts another file underneath `x` in the place of the one that was included there.
+- Text where a mapping is needed is the short form of a component: below `fading: rician`, `fading.k_db=3` is good.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from fednet_emu.errors import ScenarioError
+from fednet_emu.scenario.includes import INCLUDE, Reader, ShortForms
+from fednet_emu.scenario.tree import KeyPath, Node, Place, merge, problem_text, show
+from fednet_emu.scenario.yaml_text import parse_value
+
+
+def overridden(root: Node, short_forms: ShortForms, overrides: Iterable[str]) -> Node:
+    """The tree with settings changed, each given as `key.path=value`; the place of each becomes `--set key.path`.
+
+    Raises:
+        ScenarioError: One line for each override that is malformed or does not fit the tree.
+    """
+    problems: list[str] = []
+    for override in overrides:
+        try:
+            root = _applied(root, short_forms, override)
+        except ScenarioError as error:
+            problems.extend(error.problems)
+    if problems:
+        raise ScenarioError(*problems)
+    return root
+
+
+def _applied(root: Node, short_forms: ShortForms, override: str) -> Node:
+    name, equals, text = (part.strip() for part in override.partition("="))
+    keys = re.sub(r"\[(\d+)\]", r".\1", name).split(".")
+    if not equals or not all(keys):
+        raise ScenarioError(f"--set: expected key.path=value, got {show(override)}; for example algorithm.lr=0.05")
+    place = Place(f"--set {name}")
+    path = _resolve(root, keys, place)
+    value = parse_value(text, place)
+    reader = Reader(short_forms, [])
+    if path[-1] == INCLUDE:
+        base = reader.include(value, path[:-1], path)
+        path, value = path[:-1], _included(_get(root, path[:-1]), base or value)
+    else:
+        value = reader.expand(value, path)
+    if reader.problems:
+        raise ScenarioError(*reader.problems)
+    return _set(root, path, value)
+
+
+def _resolve(root: Node, keys: list[str], place: Place) -> KeyPath:
+    """The key path of an override, list positions as numbers; an error where it cannot go further."""
+    path: KeyPath = ()
+    node: Node | None = root
+    for key in keys:
+        value = node.value if node else None
+        if isinstance(value, list):
+            if not (key.isdecimal() and int(key) < len(value)):
+                what = f"expected a position in a list of {len(value)}, got {show(key)}"
+                raise ScenarioError(problem_text(place, path, f"{what}; positions count from 0"))
+            path, node = (*path, int(key)), value[int(key)]
+        elif value is None or isinstance(value, dict | str):
+            path, node = (*path, key), value.get(key) if isinstance(value, dict) else None
+        else:
+            what = f"has no setting {show(key)} inside, got {show(value)}; it would have to be a mapping"
+            raise ScenarioError(problem_text(place, path, what))
+    return path
+
+
+def _get(root: Node, path: KeyPath) -> Node | None:
+    node: Any = root
+    for key in path:
+        if isinstance(node.value, dict):
+            node = node.value.get(key)
+        else:
+            node = node.value[key] if isinstance(node.value, list) else None
+        if node is None:
+            return None
+    return node if isinstance(node, Node) else None
+
+
+def _set(node: Node, path: KeyPath, value: Node) -> Node:
+    if not path:
+        return value
+    key, rest = path[0], path[1:]
+    if isinstance(node.value, list):
+        entries = list(node.value)
+        entries[int(key)] = _set(entries[int(key)], rest, value)
+        return Node(entries, node.place)
+    settings = {"kind": Node(node.value, node.place)} if isinstance(node.value, str) else dict(node.value or {})
+    if path == ("kind",) and "kind" in settings and settings["kind"].value != value.value:
+        settings = {name: child for name, child in settings.items() if not child.place.in_file}
+    settings[str(key)] = _set(settings.get(str(key), Node(None, value.place)), rest, value)
+    return Node(settings, node.place)
+
+
+def _included(old: Node | None, base: Node) -> Node:
+    """A newly included tree under the settings that `old` has of its own, without what it had included before."""
+    own = _own(old, old.place.source) if old else None
+    return merge(base, own) if own else base
+
+
+def _own(node: Node, source: str) -> Node | None:
+    if isinstance(node.value, dict):
+        parts = {key: part for key, child in node.value.items() if (part := _own(child, source))}
+        return Node(parts, node.place) if parts else None
+    return node if node.place.source == source or not node.place.in_file else None

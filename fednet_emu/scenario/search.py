@@ -1,0 +1,73 @@
+"""Where scenarios and channels are found by name: beside the asker, in the working folder, or in the library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from fednet_emu.component import did_you_mean
+from fednet_emu.errors import ScenarioError
+from fednet_emu.scenario.tree import show
+
+Folder = Literal["scenarios", "channels"]
+
+SUFFIXES = (".yaml", ".yml")
+"""Endings of the files that have a name here; both may be left out when asking for one."""
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def find(name: str, folder: Folder = "scenarios", beside: Path | None = None) -> Path:
+    """The file of a name, with or without its ending.
+
+    A name is tried as a path (from the folder of the file `beside`, else from the working folder), then in
+    `./<folder>`, in the library inside the package, and in the source checkout around it.
+
+    Raises:
+        ScenarioError: There is no such file; the text suggests near names.
+    """
+    path = locate(name, folder, beside)
+    if path is None:
+        raise ScenarioError(f"{name}: {no_such(name, folder)}")
+    return path
+
+
+def locate(name: str, folder: Folder, beside: Path | None = None) -> Path | None:
+    """As `find`, but nothing for an unknown name; a file does not find itself while another one has the name."""
+    start = beside.parent if beside else Path()
+    inside = name.removeprefix(f"{folder}/")
+    tries = [start / Path(name).expanduser(), *(place / inside for place in _places(folder))]
+    found = [path for attempt in tries for path in _with_suffix(attempt) if path.is_file()]
+    others = [path for path in found if beside is None or not path.samefile(beside)]
+    return next(iter(others or found), None)
+
+
+def names(folder: Folder = "scenarios") -> list[str]:
+    """The names that `find` knows in the search folders, sorted; a name in a subfolder reads `subfolder/name`."""
+    known = {
+        path.relative_to(place).with_suffix("").as_posix()
+        for place in _places(folder)
+        for path in place.rglob("*")
+        if path.suffix in SUFFIXES and path.is_file()
+    }
+    return sorted(known)
+
+
+def no_such(name: str, folder: Folder) -> str:
+    """What is wrong with an unknown name: `no such channel, got 'x'; did you mean 'y'?`."""
+    known = names(folder)
+    remedy = did_you_mean(Path(name).stem, known) or (f"; known: {', '.join(known)}" if known else "; give a path")
+    return f"no such {folder.removesuffix('s')}, got {show(name)}{remedy}"
+
+
+def _places(folder: Folder) -> Iterator[Path]:
+    yield Path(folder)
+    yield _PACKAGE / "library" / folder
+    yield _PACKAGE.parent / folder
+
+
+def _with_suffix(path: Path) -> Iterator[Path]:
+    yield path
+    for suffix in SUFFIXES:
+        yield path.with_name(path.name + suffix) if path.name else path

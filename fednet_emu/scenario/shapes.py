@@ -1,0 +1,198 @@
+"""What each place in a scenario may hold, read from the annotations of the component classes.
+
+Pydantic names the place of a problem by keys mixed with tags (the kind of a component, the member of a union). Walking
+the annotations tells the two apart, and knows which settings, kinds and bounds would be right there.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from annotated_types import Ge, GroupedMetadata, Gt, Le, Lt
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from fednet_emu.component import Slot
+from fednet_emu.scenario.tree import KeyPath
+
+_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", Path: "a path"}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """An annotation without its wrapping: the bare type, and what `Annotated` and `Field` say about it.
+
+    Attributes:
+        annotation: The type, a union only when it has two members or more besides None.
+        metadata: Slots and bounds.
+        slot: For the class of a component, the slot whose table holds it.
+        entered: For a union, whether the label of one member was passed.
+    """
+
+    annotation: Any
+    metadata: tuple[Any, ...] = ()
+    slot: Slot | None = None
+    entered: bool = False
+
+    @staticmethod
+    def of(annotation: Any, metadata: Iterable[Any] = ()) -> Shape:
+        """The shape of a type as it stands in a class."""
+        found = tuple(_flat(metadata))
+        if get_origin(annotation) is Annotated:
+            inner, *more = get_args(annotation)
+            return Shape.of(inner, (*found, *more))
+        if any(isinstance(item, Slot) for item in found):
+            return Shape(annotation, found)
+        if get_origin(annotation) in (Union, types.UnionType):
+            members = [member for member in get_args(annotation) if member is not types.NoneType]
+            if len(members) == 1:
+                return Shape.of(members[0], found)
+        return Shape(annotation, found)
+
+    @property
+    def choice(self) -> Slot | None:
+        """The slot, where a component of several kinds is due."""
+        return next((item for item in self.metadata if isinstance(item, Slot)), None)
+
+    @property
+    def members(self) -> list[Shape]:
+        """The members of a union besides None; none for anything else."""
+        if self.choice is None and get_origin(self.annotation) in (Union, types.UnionType):
+            return [Shape.of(member) for member in get_args(self.annotation) if member is not types.NoneType]
+        return []
+
+    @property
+    def settings(self) -> dict[str, Shape]:
+        """The settings of a component class by name; none for anything else."""
+        if isinstance(self.annotation, type) and issubclass(self.annotation, BaseModel) and self.choice is None:
+            fields = self.annotation.model_fields.items()
+            return {field.alias or name: Shape.of(field.annotation, field.metadata) for name, field in fields}
+        return {}
+
+    @property
+    def literals(self) -> tuple[Any, ...]:
+        """The choices of a Literal, also of one inside a union."""
+        if get_origin(self.annotation) is Literal:
+            return get_args(self.annotation)
+        return tuple(choice for member in self.members for choice in member.literals)
+
+    def step(self, element: str | int) -> tuple[bool, Shape] | None:
+        """One step along a location: whether `element` is a key (else a tag), and the shape behind it."""
+        if self.choice is not None:
+            component = self.choice.kinds().get(str(element))
+            return (False, Shape(component, slot=self.choice)) if component else None
+        if self.members and not self.entered:
+            return False, replace(self, entered=True)
+        if self.members:
+            return next((step for member in self.members if (step := member.step(element))), None)
+        if element in self.settings:
+            return True, self.settings[str(element)]
+        part = self._part(element)
+        return (True, Shape.of(part)) if part is not None else None
+
+    def _part(self, element: str | int) -> Any:
+        """The type of one entry of a list or mapping."""
+        origin, arguments = get_origin(self.annotation), get_args(self.annotation)
+        if not isinstance(origin, type) or not arguments:
+            return None
+        if issubclass(origin, Mapping):
+            return arguments[1]
+        if not isinstance(element, int) or not issubclass(origin, Sequence | Set):
+            return None
+        fixed = origin is tuple and arguments[-1] is not Ellipsis
+        return arguments[element] if fixed and element < len(arguments) else arguments[0]
+
+    def describe(self) -> str:
+        """What is expected here, in words: `a number`, `a list`, `a kind of fading`."""
+        if self.choice is not None:
+            return f"a kind of {self.choice.name}"
+        if self.members:
+            return " or ".join(dict.fromkeys(member.describe() for member in self.members))
+        if self.literals:
+            return " or ".join(map(repr, self.literals))
+        kind = get_origin(self.annotation) or self.annotation
+        if kind in _WORDS:
+            return _WORDS[kind]
+        if not isinstance(kind, type):
+            return "another value"
+        if issubclass(kind, Mapping | BaseModel):
+            return "a mapping"
+        return "a list" if issubclass(kind, Sequence | Set) else "another value"
+
+    def range_text(self) -> str | None:
+        """The bounds of a number: `in [0, 1)` when both are known, else `> 0`; nothing when there are none."""
+        low = next((item for item in self.metadata if isinstance(item, Gt | Ge)), None)
+        high = next((item for item in self.metadata if isinstance(item, Lt | Le)), None)
+        if low and high:
+            left = f"({low.gt}" if isinstance(low, Gt) else f"[{low.ge}"
+            return f"in {left}, {high.lt})" if isinstance(high, Lt) else f"in {left}, {high.le}]"
+        if low:
+            return f"> {low.gt}" if isinstance(low, Gt) else f">= {low.ge}"
+        if high:
+            return f"< {high.lt}" if isinstance(high, Lt) else f"<= {high.le}"
+        return next((text for member in self.members if (text := member.range_text())), None)
+
+
+def _flat(metadata: Iterable[Any]) -> Iterator[Any]:
+    for item in metadata:
+        if isinstance(item, FieldInfo):
+            yield from _flat(item.metadata)
+        elif isinstance(item, GroupedMetadata) and not isinstance(item, Slot):
+            yield from item
+        else:
+            yield item
+
+
+@dataclass(frozen=True)
+class Spot:
+    """Where a location of pydantic leads.
+
+    Attributes:
+        path: The keys of the location, without the tags.
+        shape: What is expected there; nothing when the classes do not say.
+        parent: What is expected one key above.
+        union: The path and shape of the outermost union on the way.
+    """
+
+    path: KeyPath
+    shape: Shape | None
+    parent: Shape | None
+    union: tuple[KeyPath, Shape] | None
+
+
+def walk(model_class: type[BaseModel], location: tuple[str | int, ...]) -> Spot:
+    """Follows a location of pydantic through the annotations of a model class."""
+    path: KeyPath = ()
+    shape: Shape | None = Shape(model_class)
+    parent: Shape | None = None
+    union: tuple[KeyPath, Shape] | None = None
+    for element in location:
+        if element == "[key]":
+            continue
+        if shape and shape.members and not shape.entered and union is None:
+            union = path, shape
+        step = shape.step(element) if shape else None
+        is_key, behind = step or (True, None)
+        if is_key:
+            path, parent = (*path, element), shape
+        shape = behind
+    return Spot(path, shape, parent, union)
+
+
+def homes(shape: Shape, data: Any, key: str, path: KeyPath = ()) -> Iterator[KeyPath]:
+    """The paths where a setting called `key` would be right, given the kinds that the data chooses."""
+    settings = data if isinstance(data, Mapping) else {}
+    for name, inner in shape.settings.items():
+        value = settings.get(name)
+        if name == key:
+            yield (*path, name)
+        if inner.choice is not None:
+            kind = value.get("kind") if isinstance(value, Mapping) else value
+            component = inner.choice.kinds().get(kind) if isinstance(kind, str) else None
+            inner = Shape(component)  # noqa: PLW2901  (the class that the data chooses stands for the slot)
+        if inner.annotation is not shape.annotation:
+            yield from homes(inner, value, key, (*path, name))

@@ -1,0 +1,121 @@
+"""The tree that scenario text becomes: plain values, each with the place where it was written.
+
+A tree is never changed: merging two trees and setting a value both give a new one, and every value keeps its place, so
+that an error about a setting can name the line that made it, whichever file that line is in.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+KeyPath = tuple[str | int, ...]
+"""The keys and list positions that lead from the top of a scenario to one value."""
+
+MAX_SHOWN = 60
+"""Longest value, in characters, that an error shows in full."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a value was written: a line of a file (from 1), or an option of the command line (no line)."""
+
+    source: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return self.source if self.line is None else f"{self.source}:{self.line}"
+
+    @property
+    def in_file(self) -> bool:
+        """Whether the value comes from a file and not from the command line."""
+        return self.line is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One value and its place; the parts of a mapping (keys are text) or list are nodes again."""
+
+    value: Any
+    place: Place
+
+    def plain(self) -> Any:
+        """The value without places: nested dicts, lists and scalars."""
+        if isinstance(self.value, dict):
+            return {key: child.plain() for key, child in self.value.items()}
+        if isinstance(self.value, list):
+            return [child.plain() for child in self.value]
+        return self.value
+
+    def walk(self, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Place]]:
+        """The place of this value and of everything inside it, each with its key path."""
+        yield path, self.place
+        if isinstance(self.value, dict | list):
+            parts = self.value.items() if isinstance(self.value, dict) else enumerate(self.value)
+            for key, child in parts:
+                yield from child.walk((*path, key))
+
+
+def merge(base: Node, own: Node) -> Node:
+    """Puts one tree underneath another: mappings are merged key by key, and the value of `own` wins everywhere else.
+
+    A mapping that names another `kind` than the one underneath replaces it wholly, because the other settings belong
+    to the old kind. Text underneath a mapping without `kind` is the short form of one: `{kind: TEXT}`.
+    """
+    if not isinstance(own.value, dict):
+        return own
+    if isinstance(base.value, str):
+        base = Node({"kind": Node(base.value, base.place)}, base.place)
+    if not isinstance(base.value, dict) or _kinds_differ(base, own):
+        return own
+    merged = dict(base.value)
+    for key, child in own.value.items():
+        merged[key] = merge(merged[key], child) if key in merged else child
+    return Node(merged, own.place)
+
+
+def _kinds_differ(base: Node, own: Node) -> bool:
+    old, new = base.value.get("kind"), own.value.get("kind")
+    return old is not None and new is not None and bool(old.value != new.value)
+
+
+def path_text(path: KeyPath) -> str:
+    """A key path as errors and `--set` spell it, for example `groups[2].size`."""
+    text = ""
+    for key in path:
+        text += f"[{key}]" if isinstance(key, int) else f".{key}" if text else key
+    return text
+
+
+def problem_text(place: Place, path: KeyPath, what: str) -> str:
+    """One problem as a line: the place, the key path, what is wrong."""
+    return f"{place}  {path_text(path)}: {what}" if path else f"{place}  {what}"
+
+
+def show(value: Any) -> str:
+    """A value as an error shows it: spelt as in YAML, cut when long."""
+    text = _flow(value)
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
+
+
+def _flow(value: Any) -> str:
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return "true" if value else "false"
+        case dict():
+            return "{" + ", ".join(f"{key}: {_flow(part)}" for key, part in value.items()) + "}"
+        case list() | tuple():
+            return "[" + ", ".join(_flow(part) for part in value) + "]"
+    return repr(value)
+
+
+def file_text(path: Path) -> str:
+    """A file as errors name it: relative to the working folder when it lies inside, else absolute."""
+    full = Path(os.path.abspath(path))
+    folder = Path.cwd()
+    return full.relative_to(folder).as_posix() if full.is_relative_to(folder) else full.as_posix()

@@ -1,0 +1,204 @@
+"""YAML text to a tree of values and places, and a component back to YAML text.
+
+The rules are those of YAML 1.2: `1e6` is a number, `on` and `12:30` are text. Dates are text too. A key that is given
+twice, a key that is not text, a tag and a merge key `<<` are errors; anchors and aliases are allowed.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+from pydantic import BaseModel
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
+from ruamel.yaml.representer import SafeRepresenter
+
+from fednet_emu.errors import ScenarioError
+from fednet_emu.scenario.tree import KeyPath, Node, Place, problem_text, show
+
+LINE_WIDTH = 120
+_TAG = "tag:yaml.org,2002:"
+_SCALARS = frozenset(_TAG + name for name in ("null", "bool", "int", "float"))
+_TEXTS = frozenset(_TAG + name for name in ("str", "timestamp"))
+
+
+def parse(text: str, source: str) -> Node:
+    """The tree of a whole file, whose top is a mapping.
+
+    Args:
+        text: The YAML text.
+        source: The name that errors give to the text, usually its file.
+
+    Raises:
+        ScenarioError: The text is no YAML (the first problem), or breaks the rules of scenarios (all problems).
+    """
+    root = _compose(text, lambda line: Place(source, line))
+    if root is None:
+        raise ScenarioError(f"{source}:1  the file is empty; a scenario is a mapping of settings, `key: value`")
+    if not isinstance(root, MappingNode):
+        place = Place(source, root.start_mark.line + 1)
+        kind = "a list" if isinstance(root, SequenceNode) else show(root.value)
+        raise ScenarioError(f"{place}  the top of the file must be a mapping, got {kind}; write `key: value`")
+    return _convert(root, lambda line: Place(source, line))
+
+
+def parse_value(text: str, place: Place) -> Node:
+    """The tree of one value, a scalar or a flow collection such as `[1, 2]`; everything in it has the same place."""
+    root = _compose(text, lambda line: place)
+    return Node(None, place) if root is None else _convert(root, lambda line: place)
+
+
+def _compose(text: str, place: Callable[[int], Place]) -> Any:
+    directive = re.search(r"^%YAML\s+(?!1\.2\s)(\S*)", text, re.MULTILINE)
+    if directive:
+        line = text.count("\n", 0, directive.start()) + 1
+        raise ScenarioError(f"{place(line)}  yaml: must be version 1.2, got {directive[1]}; remove the %YAML line")
+    try:
+        return YAML(typ="safe", pure=True).compose(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 1
+        context = f" ({error.context})" if error.context else ""
+        raise ScenarioError(f"{place(line)}  yaml: {error.problem}{context}") from error
+    except YAMLError as error:
+        line = text.count("\n", 0, getattr(error, "position", 0)) + 1
+        reason = getattr(error, "reason", None) or str(error).splitlines()[0]
+        raise ScenarioError(f"{place(line)}  yaml: {reason}") from error
+
+
+def _convert(root: Any, place: Callable[[int], Place]) -> Node:
+    converter = _Converter(place)
+    tree = converter.node(root, (), place(root.start_mark.line + 1))
+    if converter.problems:
+        raise ScenarioError(*converter.problems)
+    return tree
+
+
+class _Converter:
+    """Turns composed YAML nodes into ours and collects what breaks the rules."""
+
+    def __init__(self, place: Callable[[int], Place]) -> None:
+        self._place = place
+        self._scalars = YAML(typ="safe", pure=True).constructor
+        self._open: list[int] = []
+        self.problems: list[str] = []
+
+    def node(self, node: Any, path: KeyPath, place: Place) -> Node:
+        if isinstance(node, ScalarNode):
+            return Node(self._scalar(node, path, place), place)
+        if id(node) in self._open:
+            self._complain(place, path, "contains itself through an alias; write the value out")
+            return Node(None, place)
+        self._open.append(id(node))
+        value = self._mapping(node, path) if isinstance(node, MappingNode) else self._list(node, path)
+        self._open.pop()
+        if str(node.tag) not in (f"{_TAG}map", f"{_TAG}seq"):
+            self._complain(place, path, f"yaml tags are not used here, got {_tag_text(node)}; remove the tag")
+        return Node(value, place)
+
+    def _mapping(self, node: MappingNode, path: KeyPath) -> dict[str, Node]:
+        value: dict[str, Node] = {}
+        for key_node, child in node.value:
+            place = self._line(key_node)
+            key = self._key(key_node, path, place)
+            if key is None:
+                continue
+            if key in value:
+                first = value[key].place.line
+                self._complain(place, (*path, key), f"is given twice, first in line {first}; keep one of them")
+            value.setdefault(key, self.node(child, (*path, key), place))
+        return value
+
+    def _list(self, node: SequenceNode, path: KeyPath) -> list[Node]:
+        return [self.node(child, (*path, index), self._line(child)) for index, child in enumerate(node.value)]
+
+    def _key(self, node: Any, path: KeyPath, place: Place) -> str | None:
+        tag = str(node.tag)
+        if isinstance(node, ScalarNode) and tag in _TEXTS:
+            return str(node.value)
+        if tag == f"{_TAG}merge":
+            self._complain(place, path, "merge keys are not used here, got '<<'; write `include: NAME`")
+        elif isinstance(node, ScalarNode):
+            self._complain(place, path, f"a key must be text, got {node.value}; write '{node.value}' in quotes")
+        else:
+            self._complain(place, path, "a key must be text, got a list or mapping; write one word")
+        return None
+
+    def _scalar(self, node: ScalarNode, path: KeyPath, place: Place) -> Any:
+        tag = str(node.tag)
+        if tag in _SCALARS:
+            try:
+                return self._scalars.construct_object(node)
+            except (ValueError, KeyError):
+                self._complain(place, path, f"is no {tag.removeprefix(_TAG)}, got {show(node.value)}; remove the tag")
+                return None
+        if tag not in _TEXTS:
+            self._complain(place, path, f"yaml tags are not used here, got {_tag_text(node)}; remove the tag")
+        return str(node.value)
+
+    def _line(self, node: Any) -> Place:
+        return self._place(node.start_mark.line + 1)
+
+    def _complain(self, place: Place, path: KeyPath, what: str) -> None:
+        self.problems.append(problem_text(place, path, what))
+
+
+def _tag_text(node: Any) -> str:
+    return str(node.tag).replace(_TAG, "!!")
+
+
+def dump(model: BaseModel) -> str:
+    """A component as YAML text: every setting with its value, defaults included, `kind` first.
+
+    Loading and validating the text gives an equal component. Large and small numbers read `2.0e+7`; lists without
+    mappings stand on one line.
+    """
+    yaml = YAML(typ="safe", pure=True)
+    yaml.Representer = _Representer
+    yaml.default_flow_style = False
+    yaml.sort_base_mapping_type_on_output = False
+    yaml.width = LINE_WIDTH
+    yaml.allow_unicode = True
+    stream = io.StringIO()
+    yaml.dump(model.model_dump(mode="json"), stream)
+    return stream.getvalue()
+
+
+class _Representer(SafeRepresenter):
+    """How `dump` spells values; the keys of a mapping keep their order, but `kind` leads."""
+
+    def represent_dict(self, data: dict[str, Any]) -> Any:
+        ordered = {key: data[key] for key in sorted(data, key=lambda key: key != "kind")}
+        return self.represent_mapping(f"{_TAG}map", ordered.items(), flow_style=False if data else None)
+
+    def represent_list(self, data: list[Any]) -> Any:
+        return self.represent_sequence(f"{_TAG}seq", data, flow_style=not _has_mapping(data))
+
+    def represent_float(self, data: float) -> Any:
+        return self.represent_scalar(f"{_TAG}float", float_text(data))
+
+
+_Representer.add_representer(dict, _Representer.represent_dict)
+_Representer.add_representer(list, _Representer.represent_list)
+_Representer.add_representer(float, _Representer.represent_float)
+
+
+def _has_mapping(value: Any) -> bool:
+    return isinstance(value, dict) or (isinstance(value, list) and any(map(_has_mapping, value)))
+
+
+def float_text(value: float) -> str:
+    """The shortest YAML spelling that reads back as the same number; `2.0e+7` from a million on and below a thousandth."""
+    number = Decimal(repr(value))
+    if not number.is_finite():
+        return ".nan" if number.is_nan() else ".inf" if value > 0 else "-.inf"
+    exponent = number.adjusted()
+    if number == 0 or -4 < exponent < 6:
+        return repr(value)
+    digits = "".join(map(str, number.normalize().as_tuple().digits))
+    return f"{'-' if value < 0 else ''}{digits[0]}.{digits[1:] or '0'}e{exponent:+d}"

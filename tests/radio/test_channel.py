@@ -1,0 +1,174 @@
+"""Claims about the channel component and about every file in channels/."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+from ruamel.yaml import YAML
+
+from fednet_emu.radio.channel import Channel, Terminal
+from fednet_emu.radio.fading import NoFading, coherence_time_s
+from fednet_emu.radio.geometry import Hop
+from fednet_emu.radio.path_loss import FreeSpace, LogDistance
+from fednet_emu.radio.rate import Shannon
+from fednet_emu.units import watt_to_dbm
+
+FILES = sorted((Path(__file__).parents[2] / "channels").glob("*.yaml"))
+HANDSET = Terminal(tx_power_dbm=23, noise_figure_db=9, height_m=1.5)
+STATION = Terminal(tx_power_dbm=30, noise_figure_db=5, height_m=10)
+
+
+def load(name):
+    """The channel of a file in channels/, by name."""
+    path = next(path for path in FILES if path.stem == name)
+    return Channel.model_validate(YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8")))
+
+
+def channel(**changes):
+    """A small free-space channel with some settings changed."""
+    settings = {"carrier_hz": 3.5e9, "bandwidth_hz": 20e6, "path_loss": "free-space", "device": HANDSET}
+    return Channel.model_validate({**settings, "base_station": STATION, **changes})
+
+
+def uplink(*distances_2d_m, of):
+    """Hops from devices to the base station of a channel, at the heights it gives them."""
+    device_m, station_m = of.device.height_m, of.base_station.height_m
+    return Hop(np.array(distances_2d_m), tx_height_m=np.array(device_m), rx_height_m=np.array(station_m))
+
+
+def loss_db(of, *distances_2d_m):
+    """Loss of uplinks with median shadowing."""
+    gains = of.mean_gain(uplink(*distances_2d_m, of=of), np.zeros(len(distances_2d_m)))
+    return -10 * np.log10(gains)
+
+
+def test_gain_is_path_loss_and_shadowing_together():
+    """60 dB of distance and 16 dB of two standard deviations leave 10^-7.6 of the power."""
+    law = LogDistance(exponent=2.0, reference_distance_m=10, reference_loss_db=40)
+    shadowed = channel(path_loss=law, shadowing={"kind": "log-normal", "sigma_db": 8})
+    flat = Hop(np.array([100.0, 100.0]), tx_height_m=np.array(1.5), rx_height_m=np.array(1.5))
+
+    gains = shadowed.mean_gain(flat, np.array([2.0, 0.0]))
+
+    assert gains == pytest.approx([10**-7.6, 10**-6.0])
+
+
+def test_gain_is_the_same_both_ways():
+    """With one shadowing draw per pair of places, uplink and downlink have one gain."""
+    micro = load("urban-micro")
+    device_m, station_m = np.array([[120.0, 50.0, 1.5]]), np.array([0.0, 0.0, 10.0])
+    draw = np.array([0.7])
+
+    up, down = (
+        micro.mean_gain(Hop.between(device_m, station_m), draw),
+        micro.mean_gain(Hop.between(station_m, device_m), draw),
+    )
+
+    np.testing.assert_array_equal(up, down)
+
+
+def test_noise_uses_the_receiver_the_channel_density_and_the_share_of_the_band():
+    """Half of 20 MHz at -170 dBm/Hz and 5 dB is -95 dBm at the station, 4 dB more at a handset."""
+    noisy = channel(noise_density_dbm_hz=-170)
+
+    assert watt_to_dbm(noisy.noise_w(noisy.base_station, 10e6)) == pytest.approx(-95.0)
+    assert watt_to_dbm(noisy.noise_w(noisy.device, 10e6)) == pytest.approx(-91.0)
+
+
+def test_shadowing_fading_and_rate_may_be_left_out():
+    """A channel is a band, a path loss and two terminals; the rest has defaults that add no randomness."""
+    plain = channel()
+
+    assert isinstance(plain.path_loss, FreeSpace)
+    assert isinstance(plain.fading, NoFading)
+    assert plain.rate == Shannon()
+    np.testing.assert_array_equal(
+        loss_db(plain, 80.0), -10 * np.log10(plain.mean_gain(uplink(80.0, of=plain), np.ones(1)))
+    )
+
+
+def test_radiated_power_in_watt():
+    """23 dBm are 0.2 W."""
+    assert HANDSET.tx_power_w == pytest.approx(0.19953, rel=1e-4)
+
+
+def test_a_carrier_in_gigahertz_is_refused():
+    """3.5 instead of 3.5e9 would make every link 180 dB better."""
+    with pytest.raises(ValidationError, match=r"got 2e\+07 Hz around 3\.5 Hz; both are in hertz"):
+        channel(carrier_hz=3.5)
+
+
+def test_a_misspelt_setting_is_refused():
+    """`bandwith_hz` is an error, never a silent default."""
+    with pytest.raises(ValidationError, match="bandwith_hz"):
+        channel(bandwith_hz=1e6)
+
+
+@pytest.mark.parametrize("efficiency", [0.0, 1.2])
+def test_an_amplifier_radiates_some_and_at_most_all(efficiency):
+    """Its efficiency lies in (0, 1]."""
+    with pytest.raises(ValidationError, match="amplifier_efficiency"):
+        Terminal(tx_power_dbm=23, noise_figure_db=9, height_m=1.5, amplifier_efficiency=efficiency)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_file_is_a_channel_that_says_where_it_is_from(path):
+    """Each file validates, comes back equal from its own dump, and names its title, use, source and licence."""
+    loaded = load(path.stem)
+
+    assert Channel.model_validate(loaded.model_dump()) == loaded
+    assert loaded.title
+    assert loaded.use
+    assert loaded.source
+    assert "# Units" in path.read_text(encoding="utf-8")
+    assert "Licence" in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_device_50_m_away_is_served_in_every_environment(path):
+    """With median shadowing and mean fading, its SNR is one at which the rate law carries bits."""
+    here = load(path.stem)
+    gain = 10 ** (-loss_db(here, 50.0)[0] / 10)
+
+    snr = here.device.tx_power_w * gain / here.noise_w(here.base_station, here.bandwidth_hz)
+
+    assert snr > here.rate.min_sinr
+    assert here.rate.rate_bps(snr, here.bandwidth_hz) >= 1e6
+
+
+def test_urban_micro_follows_the_3gpp_street_canyon():
+    """At 10, 100, 1000 and 5000 m it is the UMi NLOS row of ns-3's suite at 5 GHz, moved to 3.5 GHz."""
+    to_5_ghz_db = 21.3 * math.log10(5 / 3.5)
+
+    assert loss_db(load("urban-micro"), 10.0, 100.0, 1000.0, 5000.0) + to_5_ghz_db == pytest.approx(
+        [76.7563, 107.9432, 143.1886, 167.8617], abs=1e-4
+    )
+
+
+def test_urban_macro_is_the_law_of_the_papers():
+    """128.1 + 37.6 log10(d_km): 128.1 dB at 1 km, 11.3 dB less at half of it, 90.5 dB at 100 m."""
+    macro = load("urban-macro-classic")
+    level = Hop(np.array([1000.0, 500.0, 100.0]), tx_height_m=np.array(1.5), rx_height_m=np.array(1.5))
+
+    losses_db = -10 * np.log10(macro.mean_gain(level, np.zeros(3)))
+
+    assert losses_db == pytest.approx([128.1, 128.1 - 37.6 * math.log10(2), 90.5])
+
+
+@pytest.mark.parametrize("name", ["urban-micro", "urban-macro-classic"])
+def test_blocks_last_as_long_as_a_pedestrian_makes_them(name):
+    """The coherence time in the file is that of 3 km/h at the file's own carrier."""
+    here = load(name)
+
+    assert here.fading.coherence_s == pytest.approx(coherence_time_s(3 / 3.6, here.carrier_hz), rel=1e-3)
+
+
+def test_ideal_carries_one_megabit_in_one_second_anywhere():
+    """The rate is 1 Mbit/s at any SINR and in any share of the band, and nothing is ever in outage."""
+    ideal = load("ideal")
+
+    assert ideal.rate.rate_bps(1e-15, 1.0) == 1e6
+    assert (ideal.rate.outage_sinr, ideal.rate.min_sinr) == (0.0, 0.0)
+    assert math.isinf(ideal.fading.coherence_s)

@@ -1,0 +1,36 @@
+"""Claims about shadowing."""
+
+import numpy as np
+import pytest
+
+from fednet_emu.radio.shadowing import SHADOWINGS, LogNormalShadowing, NoShadowing
+
+
+def test_no_shadowing_adds_nothing():
+    """Zero dB in the shape of the draws."""
+    np.testing.assert_array_equal(NoShadowing().loss_db(np.array([[-2.0, 0.5], [1.0, 3.0]])), np.zeros((2, 2)))
+
+
+def test_one_standard_deviation_costs_sigma_db():
+    """A positive draw is a loss: +1 costs 7.82 dB, -2 wins 15.64 dB."""
+    loss_db = LogNormalShadowing(sigma_db=7.82).loss_db(np.array([1.0, 0.0, -2.0]))
+
+    assert loss_db == pytest.approx([7.82, 0.0, -15.64])
+
+
+def test_the_linear_mean_gain_is_higher_than_the_median():
+    """By sigma^2 ln(10) / 20 dB, 7.37 dB for 8 dB: the mean of dB is not the dB of the mean."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
+
+    gains = 10 ** (-LogNormalShadowing(sigma_db=8.0).loss_db(nodes) / 10)
+    mean_db = 10 * np.log10(gains @ weights / weights.sum())
+
+    assert mean_db == pytest.approx(7.3683, abs=1e-4)
+
+
+def test_every_kind_takes_a_draw_per_link():
+    """The shape of the loss is the shape of the draws, for every kind in the table."""
+    laws = [NoShadowing(), LogNormalShadowing(sigma_db=8.0)]
+
+    assert [law.kind for law in laws] == list(SHADOWINGS)
+    assert [law.loss_db(np.zeros((3, 4))).shape for law in laws] == [(3, 4), (3, 4)]
