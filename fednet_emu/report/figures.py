@@ -85,6 +85,7 @@ def _panel(label: str, run: RunView, until_s: float | None) -> Panel:
     transfers = run.table("transfers", TRANSFER_COLUMNS)
     computes = run.table("computes", COMPUTE_COLUMNS)
     rounds = run.table("rounds", ROUND_COLUMNS)
+    ended_s = max((table["ended_s"].max() for table in (transfers, computes, rounds) if len(table)), default=0.0)
     end_s = first_rounds_end_s(rounds, transfers, computes) if until_s is None else until_s
     bars = activity_bars(transfers, run.table("receptions", RECEPTION_COLUMNS), computes, end_s)
     round_ends_s = rounds["ended_s"].to_numpy(np.float64)

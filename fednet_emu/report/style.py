@@ -28,6 +28,7 @@ ORANGE, SKY_BLUE, YELLOW, BLACK = "#E69F00", "#56B4E9", "#F0E442", "#000000"
 """The palette of Okabe and Ito (2008), Color Universal Design; yellow is too light for lines on white."""
 
 _LINE_COLOURS = (BLUE, VERMILLION, GREEN, BLACK, PURPLE, ORANGE, SKY_BLUE)
+_LEGEND_PADS: dict[str, float] = {"borderaxespad": 0.1, "borderpad": 0.1, "handletextpad": 0.6, "columnspacing": 1.2}
 _DASHES = ("-", (0, (4, 1.5)), (0, (5, 1.2, 1, 1.2)), (0, (1, 1)), (0, (6, 1, 1, 1, 1, 1)))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
@@ -44,7 +45,6 @@ _SETTINGS = {
     "hatch.linewidth": 0.6,
     "legend.frameon": False,
     "legend.labelspacing": 0.35,
-    "legend.columnspacing": 1.2,
     "pdf.fonttype": 42,
     "svg.fonttype": "none",
     "svg.hashsalt": "fednet_emu",
@@ -100,7 +100,7 @@ def add_legend(figure: Figure, handles: Sequence[Artist], labels: Sequence[str],
     rows = math.ceil(len(texts) / columns)
     lines = sum(sorted((text.count("\n") + 1 for text in texts), reverse=True)[:rows])
     figure.set_figheight(figure.get_figheight() + (lines * 1.2 + rows * 0.35) * SMALL_PT / POINTS_PER_IN)
-    figure.legend(handles, texts, loc="outside upper center", ncols=columns, handlelength=handle_em, borderaxespad=0.1)
+    figure.legend(handles, texts, loc="outside upper center", ncols=columns, handlelength=handle_em, **_LEGEND_PADS)
 
 
 def _legend_columns(texts: Sequence[str], handle_em: float) -> int:

@@ -19,6 +19,7 @@ from fednet_emu.report.activity import WAITING, busiest_devices
 from fednet_emu.report.quantities import LONG_TIMES, Unit, axis_unit
 from fednet_emu.report.style import (
     BLUE,
+    ORANGE,
     SKY_BLUE,
     VERMILLION,
     YELLOW,
@@ -33,21 +34,27 @@ from fednet_emu.units import Array
 MAX_ROWS, MIN_ROWS = 40, 12
 MAX_ROUND_LINES = 20
 ROW_IN, ROW_LABEL_PT = 0.105, 6.0
+MIN_HEIGHT_ROWS = 4
+"""A panel is at least so high, or its axis label would not fit."""
 TICKS_IN, TITLE_IN, X_LABEL_IN = 0.2, 0.16, 0.2
 
 
 @dataclass(frozen=True)
 class Look:
-    """How the bars of one activity are drawn; colours differ in lightness too, for greyscale print."""
+    """How the bars of one activity are drawn; colours differ in lightness too, for greyscale print.
+
+    What failed is hollow, hatched in `hollow` where the colour itself would be too light on white.
+    """
 
     colour: str
     height: float = 0.8
     layer: float = 2.0
+    hollow: str = ""
 
 
 LOOKS = {
     "downlink": Look(SKY_BLUE),
-    "compute": Look(YELLOW),
+    "compute": Look(YELLOW, layer=1.9, hollow=ORANGE),
     "uplink": Look(BLUE),
     "sidelink": Look(VERMILLION),
     WAITING: Look("0.7", height=0.3, layer=1.8),
@@ -70,7 +77,7 @@ class Panel:
 def timeline_figure(panels: Sequence[Panel]) -> Figure | None:
     """What the busiest devices of each run did over time, or None when no device of any run did anything.
 
-    Lost transfers and stopped computations are hollow and hatched. At most 40 rows, shared by the panels.
+    At most 40 rows, shared by the panels; they show the devices that were busy for the longest time.
     """
     panels = [panel for panel in panels if len(panel.bars)]
     if not panels:
@@ -78,9 +85,10 @@ def timeline_figure(panels: Sequence[Panel]) -> Figure | None:
     limit = max(MIN_ROWS, MAX_ROWS // len(panels))
     rows = [busiest_devices(panel.bars, limit) for panel in panels]
     titles_in = TITLE_IN * sum(wrapped(panel.label).count("\n") + 1 for panel in panels) if len(panels) > 1 else 0.0
-    height_in = sum(TICKS_IN + ROW_IN * len(devices) for devices in rows) + titles_in + X_LABEL_IN
+    heights = [max(MIN_HEIGHT_ROWS, len(devices)) for devices in rows]
+    height_in = sum(TICKS_IN + ROW_IN * height for height in heights) + titles_in + X_LABEL_IN
     figure = new_figure(height_in)
-    grid = figure.subplots(len(panels), 1, squeeze=False, height_ratios=[len(devices) for devices in rows])
+    grid = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)
     unit = axis_unit(max(panel.until_s for panel in panels), LONG_TIMES)
     for axes, panel, devices in zip(grid[:, 0], panels, rows, strict=True):
         _draw(axes, panel, devices, unit)
@@ -102,12 +110,18 @@ def _draw(axes: Axes, panel: Panel, devices: list[int], unit: Unit) -> None:
             axes.axvline(end_s / unit.size, zorder=1.5, **ROUND_END)
     for activity, look in LOOKS.items():
         chosen = bars[bars["activity"] == activity]
-        for failed, fill in ((False, {"facecolors": [look.colour]}), (True, {"facecolors": ["white"], "hatch": HATCH})):
+        for failed in (False, True):
             boxes = _boxes(chosen[chosen["failed"] == failed], devices, unit, look.height)
             # the thin outline keeps a bar visible that is shorter than a pixel
-            _add_bars(axes, boxes, zorder=look.layer, linewidths=0.4, edgecolors=[look.colour], **fill)
+            _add_bars(axes, boxes, zorder=look.layer, linewidths=0.4, **_fill(look, failed=failed))
     _label(axes, devices, int(panel.bars["device"].nunique()))
-    axes.set(xlim=(0.0, until), ylim=(len(devices) - 0.4, -0.6))
+    axes.set(xlim=(0.0, until), ylim=(max(MIN_HEIGHT_ROWS, len(devices)) - 0.4, -0.6))
+
+
+def _fill(look: Look, *, failed: bool) -> dict[str, Any]:
+    if failed:
+        return {"facecolors": ["white"], "edgecolors": [look.hollow or look.colour], "hatch": HATCH}
+    return {"facecolors": [look.colour], "edgecolors": [look.colour]}
 
 
 def _add_bars(axes: Axes, boxes: Array, **options: Any) -> None:
@@ -131,7 +145,7 @@ def _label(axes: Axes, devices: list[int], active: int) -> None:
     finish_axes(axes)
     axes.tick_params(axis="y", length=0.0, labelsize=ROW_LABEL_PT)
     axes.spines["left"].set_visible(False)
-    axes.set_ylabel("Device" if len(devices) == active else f"Device ({len(devices)} busiest of {active})")
+    axes.set_ylabel("Device" if len(devices) == active else f"Device ({len(devices)} of {active})")
 
 
 def _legend_handles(panels: Sequence[Panel]) -> list[Artist]:
@@ -144,7 +158,8 @@ def _legend_handles(panels: Sequence[Panel]) -> list[Artist]:
     ]
     handles.append(Patch(label="idle", facecolor=IDLE_COLOUR))
     if bars["failed"].any():
-        handles.append(Patch(label="lost or stopped", facecolor="white", edgecolor="0.3", hatch=HATCH))
+        stopped = (bars["failed"] & (bars["activity"] == "compute")).any()
+        handles.append(Patch(label="lost or stopped" if stopped else "lost", facecolor="white", edgecolor="0.3", hatch=HATCH))
     if any(0 < len(panel.round_ends_s) <= MAX_ROUND_LINES for panel in panels):
         handles.append(Line2D([], [], label="round end", **ROUND_END))
     return handles

@@ -3,16 +3,15 @@
     document = apply_overrides(load("cyclic-fedavg"), ["algorithm.lr=0.05"])
     scenario = validate(Scenario, document)
 
-This module is the door to reading and writing scenario text; the parts are in tree, yaml_text, search, includes and overrides.
+This module is the door to scenario text; its parts are `tree`, `yaml_text`, `search`, `includes` and `overrides`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from fednet_emu.errors import ScenarioError
@@ -24,7 +23,7 @@ from fednet_emu.scenario.yaml_text import dump, parse
 
 __all__ = ["SHORT_FORMS", "Document", "apply_overrides", "dump", "find", "from_text", "load", "names"]
 
-SHORT_FORMS: ShortForms = MappingProxyType({"channel": "channels"})
+SHORT_FORMS: ShortForms = {"channel": "channels"}
 """The settings of a scenario that may be the name of a file."""
 
 
@@ -33,8 +32,8 @@ class Document:
     """A scenario as it was written, not yet validated."""
 
     root: Node
-    path: Path | None = None
-    short_forms: ShortForms = field(default=SHORT_FORMS)
+    path: Path | None
+    short_forms: ShortForms
 
     @cached_property
     def data(self) -> dict[str, Any]:

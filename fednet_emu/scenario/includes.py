@@ -1,7 +1,7 @@
 """Includes: the mapping of another file, put underneath the one that names it.
 
-`include: NAME` may stand in any mapping; its own keys win over those of the file. For the keys in a table of short forms
-a plain text does the same: with `{"channel": "channels"}`, `channel: urban-micro` reads `channel: {include: urban-micro}`.
+`include: NAME` may stand in any mapping; its own keys win over those of the file. For the keys in a table of short
+forms a plain text does the same: `channel: urban-micro` reads `channel: {include: urban-micro}`.
 """
 
 from __future__ import annotations
@@ -67,13 +67,16 @@ class Reader:
         folder = self._folder(at)
         if not isinstance(name.value, str):
             what = f"expected the name of a {folder.removesuffix('s')} file, got {show(name.value)}"
-            return self._complain(name, key, f"{what}; include one file")
+            self._complain(name, key, f"{what}; include one file")
+            return None
         path = locate(name.value, folder, self.files[-1] if self.files else None)
         if path is None:
-            return self._complain(name, key, no_such(name.value, folder))
+            self._complain(name, key, no_such(name.value, folder))
+            return None
         if any(path.samefile(earlier) for earlier in self.files):
             chain = " -> ".join(file_text(file) for file in (*self.files, path))
-            return self._complain(name, key, f"must not include itself, got {chain}; remove one of these includes")
+            self._complain(name, key, f"must not include itself, got {chain}; remove one of these includes")
+            return None
         return self.read(path, at)
 
     def _folder(self, at: KeyPath) -> Folder:

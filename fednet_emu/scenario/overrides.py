@@ -1,7 +1,7 @@
 """Settings from the command line: `--set algorithm.lr=0.05` changes one value of a scenario.
 
-The value is YAML (`3`, `rayleigh`, `[1, 2]`, `{kind: fixed, rate_bps: 1e6}`) and replaces what was there. List entries are
-counted from 0: `groups.2.size=5` or `groups[2].size=5`. Missing mappings are created. Options apply from left to right.
+The value is YAML (`3`, `rayleigh`, `[1, 2]`, `{kind: fixed, rate_bps: 1e6}`) and replaces what was there. List entries
+count from 0: `groups.2.size=5` or `groups[2].size=5`. Missing mappings are created. Options apply from left to right.
 
 - `x.kind=NEW`, when the kind changes, drops the settings of `x` that come from files: they belong to the old kind.
 - `x.include=NAME` puts another file underneath `x` in the place of the one that was included there.
@@ -81,7 +81,7 @@ def _get(root: Node, path: KeyPath) -> Node | None:
         if isinstance(node.value, dict):
             node = node.value.get(key)
         else:
-            node = node.value[key] if isinstance(node.value, list) else None
+            node = node.value[int(key)] if isinstance(node.value, list) else None
         if node is None:
             return None
     return node if isinstance(node, Node) else None

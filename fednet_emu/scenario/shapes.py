@@ -9,7 +9,7 @@ from __future__ import annotations
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import PurePath
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from annotated_types import Ge, GroupedMetadata, Gt, Le, Lt
@@ -19,7 +19,18 @@ from pydantic.fields import FieldInfo
 from fednet_emu.component import Slot
 from fednet_emu.scenario.tree import KeyPath
 
-_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", Path: "a path"}
+_WORDS: dict[type, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    PurePath: "a path",
+    Mapping: "a mapping",
+    BaseModel: "a mapping",
+    Sequence: "a list",
+    Set: "a list",
+}
+"""What a type is called; the first line that fits counts."""
 
 
 @dataclass(frozen=True)
@@ -115,13 +126,8 @@ class Shape:
         if self.literals:
             return " or ".join(map(repr, self.literals))
         kind = get_origin(self.annotation) or self.annotation
-        if kind in _WORDS:
-            return _WORDS[kind]
-        if not isinstance(kind, type):
-            return "another value"
-        if issubclass(kind, Mapping | BaseModel):
-            return "a mapping"
-        return "a list" if issubclass(kind, Sequence | Set) else "another value"
+        bases = _WORDS if isinstance(kind, type) else ()
+        return next((_WORDS[base] for base in bases if issubclass(kind, base)), "another value")
 
     def range_text(self) -> str | None:
         """The bounds of a number: `in [0, 1)` when both are known, else `> 0`; nothing when there are none."""

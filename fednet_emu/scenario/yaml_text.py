@@ -160,8 +160,6 @@ def dump(model: BaseModel) -> str:
     """
     yaml = YAML(typ="safe", pure=True)
     yaml.Representer = _Representer
-    yaml.default_flow_style = False
-    yaml.sort_base_mapping_type_on_output = False
     yaml.width = LINE_WIDTH
     yaml.allow_unicode = True
     stream = io.StringIO()
@@ -174,7 +172,7 @@ class _Representer(SafeRepresenter):
 
     def represent_dict(self, data: dict[str, Any]) -> Any:
         ordered = {key: data[key] for key in sorted(data, key=lambda key: key != "kind")}
-        return self.represent_mapping(f"{_TAG}map", ordered.items(), flow_style=False if data else None)
+        return self.represent_mapping(f"{_TAG}map", ordered.items(), flow_style=False)
 
     def represent_list(self, data: list[Any]) -> Any:
         return self.represent_sequence(f"{_TAG}seq", data, flow_style=not _has_mapping(data))
@@ -193,7 +191,7 @@ def _has_mapping(value: Any) -> bool:
 
 
 def float_text(value: float) -> str:
-    """The shortest YAML spelling that reads back as the same number; `2.0e+7` from a million on and below a thousandth."""
+    """The shortest YAML spelling that reads back as the same number; `2.0e+7` for the large and the small."""
     number = Decimal(repr(value))
     if not number.is_finite():
         return ".nan" if number.is_nan() else ".inf" if value > 0 else "-.inf"
