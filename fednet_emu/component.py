@@ -20,14 +20,18 @@ ENTRY_POINT_GROUP = "fednet_emu.components"
 class Component(BaseModel):
     """Base of every configurable part: frozen, no unknown keys, numbers are never booleans."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
     @field_validator("*", mode="before")
     @classmethod
     def _no_boolean_as_number(cls, value: Any, info: ValidationInfo) -> Any:
-        if isinstance(value, bool) and not _admits_bool(cls.model_fields[str(info.field_name)].annotation):
+        if _holds_bool(value) and not _admits_bool(cls.model_fields[str(info.field_name)].annotation):
             raise PydanticCustomError("not_a_boolean", "expected a value that is not true or false")
         return value
+
+
+def _holds_bool(value: Any) -> bool:
+    return isinstance(value, bool) or (isinstance(value, list | tuple) and any(map(_holds_bool, value)))
 
 
 def _admits_bool(annotation: Any) -> bool:

@@ -23,7 +23,8 @@ def db_to_linear(value_db: float) -> float: ...
 def db_to_linear(value_db: Array) -> Array: ...
 def db_to_linear(value_db: float | Array) -> float | Array:
     """Power ratio of a level in decibel."""
-    return 10.0 ** (value_db / 10.0)
+    ratio: float | Array = 10.0 ** (value_db / 10.0)
+    return ratio
 
 
 @overload
@@ -41,7 +42,7 @@ def linear_to_db(ratio: float | Array) -> float | Array:
 
 def dbm_to_watt(level_dbm: float) -> float:
     """Power in watt of a level in dBm."""
-    return 10.0 ** ((level_dbm - 30.0) / 10.0)
+    return db_to_linear(level_dbm - 30.0)
 
 
 def watt_to_dbm(power_w: float) -> float:

@@ -1,0 +1,9 @@
+"""Algorithms, one paper per file, and the table that scenario files look them up in."""
+
+from typing import Annotated
+
+from fednet_emu.algorithms.fedavg import FedAvg
+from fednet_emu.component import Slot
+
+ALGORITHMS = {"fedavg": FedAvg}
+AnyAlgorithm = Annotated[FedAvg, Slot("algorithm", ALGORITHMS)]

@@ -1,0 +1,1 @@
+"""What an algorithm sees: devices, links, training, deferred values, gathering, evaluation, inboxes."""

@@ -1,4 +1,4 @@
-"""The engine that trains many devices in one vectorised call: parameters stacked to [J, P], one `vmap(grad)` per step."""
+"""The engine that trains many devices in one vectorised call: stacked parameters, one `vmap(grad)` per step."""
 
 from __future__ import annotations
 
@@ -13,11 +13,16 @@ from torch.func import grad_and_value, vmap
 from fednet_emu.learning.engine import TrainResult, checked_result
 from fednet_emu.learning.flat import FlatModel
 from fednet_emu.learning.grouping import JobShape, group_by_shape
-from fednet_emu.learning.jobs import ResolvedJob, TrainData
+from fednet_emu.learning.jobs import Indices, ResolvedJob, TrainData
 from fednet_emu.learning.serial import SerialEngine
 
-Gradient = Callable[[Tensor, Tensor, Tensor, Tensor | None], tuple[Tensor, Tensor]]
-"""Parameters [J, P], x [J, B, ...], y [J, B, ...] and weights [J, B] to gradients [J, P] and losses [J]."""
+
+class Batch(NamedTuple):
+    """One step of the first A jobs: x [A, B, ...], y [A, B, ...] and weights [A, B], None when no batch is ragged."""
+
+    x: Tensor
+    y: Tensor
+    weight: Tensor | None
 
 
 @final
@@ -44,13 +49,16 @@ class BatchedEngine:
         for shape, places in group_by_shape(jobs).items():
             for part in self._cut(shape, places, jobs):
                 members = [jobs[place] for place in part]
-                stackable = shape.model.batchable and len(part) > 1
-                done = _run_stack(shape, members) if stackable else self._serial.run(members)
+                alone = len(part) == 1 or not shape.model.batchable
+                done = self._serial.run(members) if alone else _run_noted(shape, members)
                 results.update(zip(part, done, strict=True))
         return [results[place] for place in range(len(jobs))]
 
     def _cut(self, shape: JobShape, places: list[int], jobs: Sequence[ResolvedJob]) -> Iterator[list[int]]:
         """Cuts a group into parts that fit in memory, the jobs with most steps first."""
+        if not shape.model.batchable:
+            yield places
+            return
         ordered = sorted(places, key=lambda place: -_n_steps(jobs[place]))
         limit = max(1, self._memory_limit_byte // _byte_per_job(shape))
         for start in range(0, len(ordered), limit):
@@ -68,6 +76,14 @@ def _byte_per_job(shape: JobShape) -> int:
     return vectors * shape.model.size * shape.model.dtype.itemsize + shape.width * sample
 
 
+def _run_noted(shape: JobShape, jobs: list[ResolvedJob]) -> list[TrainResult]:
+    try:
+        return _run_stack(shape, jobs)
+    except Exception as error:
+        error.add_note(f"in {len(jobs)} training jobs run together, the first of them {jobs[0].job.label}")
+        raise
+
+
 def _run_stack(shape: JobShape, jobs: list[ResolvedJob]) -> list[TrainResult]:
     """Trains jobs of one shape, ordered by falling number of steps, as one stack."""
     w = torch.stack([resolved.params for resolved in jobs])
@@ -75,10 +91,10 @@ def _run_stack(shape: JobShape, jobs: list[ResolvedJob]) -> list[TrainResult]:
     steps = np.array([_n_steps(resolved) for resolved in jobs])
     losses = torch.zeros((int(steps[0]), len(jobs)), dtype=w.dtype, device=w.device)
     gradient = _gradient(shape.model)
-    batches = _full_batches(shape.data, jobs) if shape.full_batch else _mini_batches(shape.data, jobs, steps)
-    for step, (x, y, weight) in enumerate(batches):
-        active = len(x)
-        g, losses[step, :active] = gradient(w[:active], x, y, weight)
+    batches = (_full_batches if shape.full_batch else _mini_batches)(shape.data, jobs, steps)
+    for step, batch in enumerate(batches):
+        active = len(batch.x)
+        g, losses[step, :active] = gradient(w[:active], batch)
         terms.descend(w[:active], g)
     return _results(jobs, steps, losses, w)
 
@@ -122,27 +138,70 @@ class _Terms(NamedTuple):
         w.sub_(g.mul_(self.lr[:active]))
 
 
-def _gradient(model: FlatModel) -> Gradient:
-    weighted = vmap(grad_and_value(model.loss))
-    plain = vmap(grad_and_value(model.loss), in_dims=(0, 0, 0, None))
+def _gradient(model: FlatModel) -> Callable[[Tensor, Batch], tuple[Tensor, Tensor]]:
+    """The function from parameters [A, P] and a batch to gradients [A, P] and losses [A]."""
+    function = vmap(grad_and_value(model.loss))
 
-    def gradient(w: Tensor, x: Tensor, y: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
-        g, loss = plain(w, x, y, None) if weight is None else weighted(w, x, y, weight)
+    def gradient(w: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        g, loss = function(w, *batch) if batch.weight is not None else function(w, batch.x, batch.y)
         return g, loss
 
     return gradient
 
 
-Batch = tuple[Tensor, Tensor, Tensor | None]
-"""x [A, B, ...], y [A, B, ...] and weights [A, B] of one step of the first A jobs; no weights when no batch is ragged."""
+@final
+class _Lookup:
+    """Looks up batches into one pair of buffers, which every call overwrites."""
+
+    def __init__(self, data: TrainData, n_samples: int) -> None:
+        self._data = data
+        self._x = data.x.new_empty((n_samples, *data.x.shape[1:]))
+        self._y = data.y.new_empty((n_samples, *data.y.shape[1:]))
+
+    def __call__(self, index: Indices, count: Indices) -> Batch:
+        """The batches of rows [A, B], of which the first `count` [A] are true samples."""
+        rows = torch.from_numpy(index.reshape(-1)).to(self._x.device)
+        x = torch.index_select(self._data.x, 0, rows, out=self._x[: len(rows)])
+        y = torch.index_select(self._data.y, 0, rows, out=self._y[: len(rows)])
+        weight = None
+        if count.min() < index.shape[1]:
+            weight = torch.from_numpy(np.arange(index.shape[1]) < count[:, None]).to(self._x)
+        return Batch(x.view(*index.shape, *x.shape[1:]), y.view(*index.shape, *y.shape[1:]), weight)
 
 
-def _full_batches(data: TrainData, jobs: list[ResolvedJob]) -> Iterator[Batch]:
-    """The samples of each job, looked up once for all its steps."""
+def _full_batches(data: TrainData, jobs: list[ResolvedJob], steps: Indices) -> Iterator[Batch]:
+    """All samples of each job, looked up once for all its steps."""
     rows = [resolved.job.rows() for resolved in jobs]
     count = np.array([len(own) for own in rows])
     index = np.stack([np.resize(own, count.max()) for own in rows])
-    x, y, weight = _Lookup(data, index.shape).fetch(index), data.y[torch.from_numpy(index).to(data.y.device)], None
-    yield x, y, weight
+    x, y, weight = _Lookup(data, index.size)(index, count)
+    for step in range(steps[0]):
+        active = np.count_nonzero(steps > step)
+        yield Batch(x[:active], y[:active], None if weight is None else weight[:active])
 
 
+def _mini_batches(data: TrainData, jobs: list[ResolvedJob], steps: Indices) -> Iterator[Batch]:
+    """The batches that each job draws, filled up to one width."""
+    drawn = [resolved.job.batches() for resolved in jobs]
+    width = max(batches.index.shape[1] for batches in drawn)
+    index = np.zeros((int(steps[0]), len(jobs), width), dtype=np.int64)
+    count = np.zeros((int(steps[0]), len(jobs)), dtype=np.int64)
+    for place, (batches, own_steps) in enumerate(zip(drawn, steps, strict=True)):
+        own_width = batches.index.shape[1]
+        index[:own_steps, place, :own_width] = batches.index
+        index[:own_steps, place, own_width:] = batches.index[:, :1]
+        count[:own_steps, place] = batches.count
+    lookup = _Lookup(data, len(jobs) * width)
+    for step in range(steps[0]):
+        active = np.count_nonzero(steps > step)
+        yield lookup(index[step, :active], count[step, :active])
+
+
+def _results(jobs: list[ResolvedJob], steps: Indices, losses: Tensor, w: Tensor) -> list[TrainResult]:
+    """The results of a stack, given the losses [S, J] (zero where a job has ended) and the parameters [J, P]."""
+    total = losses.sum(0, dtype=torch.float64)
+    if not torch.isfinite(total.sum() + w.sum()):
+        for place, resolved in enumerate(jobs):
+            checked_result(resolved.job, losses[: steps[place], place], w[place])
+    means = total.cpu().numpy() / steps
+    return [TrainResult(own.clone(), float(mean)) for own, mean in zip(w, means, strict=True)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any, Final, final
 from weakref import ref
 
+from torch import Tensor
+
 
 class _Pending:
     """The type of the mark that stands for a value not computed yet."""
@@ -21,24 +23,25 @@ class Deferred:
     """A value that is computed when somebody reads it: made by a `Graph`, immutable once known.
 
     A Deferred keeps what it is computed from alive, never what is computed from it: a result that nobody can reach
-    any more is not computed. Tensors held by a Deferred are not modified in place.
+    any more is not computed. A tensor modified in place after it became a value is an error when it is read next.
 
     Attributes:
         number: order of creation within its graph; the same in every run of a scenario, with or without training.
         size: number of scalars it carries, known before its value.
     """
 
-    __slots__ = ("__weakref__", "_missing", "_value", "_waiters", "_work", "number", "size")
+    __slots__ = ("__weakref__", "_missing", "_value", "_version", "_waiters", "_work", "number", "size")
 
     # The underscored state is the Graph's: `_work` makes the value, `_missing` counts the inputs not known yet, and
     # `_waiters` are the results that wait for this one, held weakly.
-    def __init__(self, number: int, size: int, value: Any = PENDING, work: Any = None) -> None:
+    def __init__(self, number: int, size: int, work: Any = None) -> None:
         self.number = number
         self.size = size
-        self._value = value
+        self._value: Any = PENDING
+        self._version = 0
         self._work = work
         self._missing = 0
-        self._waiters: list[ref[Deferred]] = []
+        self._waiters: list[ref[Deferred]] | None = None
 
     @property
     def done(self) -> bool:
@@ -50,11 +53,24 @@ class Deferred:
         """The value, if it is known; `Graph.read` computes it first.
 
         Raises:
-            RuntimeError: the value is not computed yet.
+            RuntimeError: the value is not computed yet, or its tensor was modified in place.
         """
         if self._value is PENDING:
             raise RuntimeError(f"deferred {self.number}: value is not computed yet; use Graph.read")
+        if self._version != _version(self._value):
+            raise RuntimeError(f"deferred {self.number}: its tensor was modified in place; make a new tensor instead")
         return self._value
+
+    def _settle(self, value: Any) -> None:
+        """Gives the value, and lets go of what it was computed from."""
+        self._value = value
+        self._version = _version(value)
+        self._work = None
 
     def __repr__(self) -> str:
         return f"Deferred(number={self.number}, size={self.size}, {'done' if self.done else 'pending'})"
+
+
+def _version(value: Any) -> int:
+    """How often a tensor was modified in place; zero for everything else."""
+    return value._version if isinstance(value, Tensor) and not value.is_inference() else 0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from typing import NamedTuple, final
 
@@ -45,7 +46,8 @@ class Live(NamedTuple):
 class FlatModel:
     """A module together with its loss, seen as functions of a flat vector [size] of its trainable parameters.
 
-    Parameters that do not require a gradient stay inside and are never sent. The module given is copied.
+    Parameters that do not require a gradient stay inside and are never sent. The module given is copied; vectors and
+    data belong on the device that it is on.
 
     Args:
         module: a float module from [B, *input_shape] to outputs.
@@ -112,10 +114,10 @@ class FlatModel:
             return losses.mean()
         return (losses * weight).sum() / weight.sum()
 
-    def live(self, device: torch.device | str = "cpu") -> Live:
+    def live(self) -> Live:
         """A module of its own whose parameters are views into one flat vector, for training in place."""
-        module = copy.deepcopy(self._module).to(device)
-        vector = self.initial().to(device)
+        module = copy.deepcopy(self._module)
+        vector = self.initial()
         parameters = dict(module.named_parameters())
         for name, view in self.unflatten(vector).items():
             parameters[name].data = view
@@ -128,16 +130,15 @@ class FlatModel:
         Counted by PyTorch from the matrix products and convolutions that run (a multiply-add is two operations);
         element-wise work is not counted.
         """
-        live = self.live()
-        with FlopCounterMode(display=False) as counter:
-            live.module(self._ramp(2)).sum().backward()
+        with self._trial(self._module) as module, FlopCounterMode(display=False) as counter:
+            module(self._ramp(2)).sum().backward()
         return float(counter.get_total_flops()) / 2
 
     @cached_property
     def forward_flop_per_sample(self) -> float:
         """Floating-point operations of a forward pass for one sample, counted as in `flop_per_sample`."""
-        with FlopCounterMode(display=False) as counter, torch.no_grad():
-            self._eval_module(self._ramp(2))
+        with self._trial(self._eval_module) as module, FlopCounterMode(display=False) as counter, torch.no_grad():
+            module(self._ramp(2))
         return float(counter.get_total_flops()) / 2
 
     @cached_property
@@ -152,8 +153,9 @@ class FlatModel:
             saved.append(tensor.numel() * tensor.element_size())
             return tensor
 
-        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-            copy.deepcopy(self._module)(self._ramp(n_samples))
+        hooks = torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
+        with self._trial(self._module) as module, hooks:
+            module(self._ramp(n_samples))
         return sum(saved)
 
     def _ramp(self, n_samples: int) -> Tensor:
@@ -163,13 +165,12 @@ class FlatModel:
 
     def _draws_random_numbers(self) -> bool:
         """Whether a training pass draws random numbers, as dropout does; refuses a module that does not work."""
-        module = self.live().module
-        before = {name: buffer.clone() for name, buffer in module.named_buffers()}
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        before = {name: buffer.cpu().clone() for name, buffer in self._module.named_buffers()}
+        with self._trial(self._module) as module, torch.no_grad():
             generator = torch.get_rng_state()
             self._try(module)
             draws = not torch.equal(generator, torch.get_rng_state())
-        _refuse_running_statistics(module, before)
+            _refuse_running_statistics(module, before)
         return draws
 
     def _try(self, module: nn.Module) -> None:
@@ -189,12 +190,19 @@ class FlatModel:
     def _mixes_samples(self) -> bool:
         """Whether a sample's output changes with its neighbours in the batch, as under batch normalisation."""
         pair = self._ramp(2)
-        with torch.no_grad():
+        with self._trial(self._eval_module) as module, torch.no_grad():
             try:
-                alone = self._eval_module(pair[:1])
+                alone = module(pair[:1])
             except (RuntimeError, ValueError):
                 return True
-            return not torch.allclose(self._eval_module(pair)[:1], alone, rtol=1e-3, atol=1e-5)
+            return not torch.allclose(module(pair)[:1], alone, rtol=1e-3, atol=1e-5)
+
+    @staticmethod
+    @contextmanager
+    def _trial(module: nn.Module) -> Iterator[nn.Module]:
+        """A copy on the CPU to try things on, which leaves the module and torch's generators alone."""
+        with torch.random.fork_rng(devices=[]):
+            yield copy.deepcopy(module).cpu()
 
 
 def _common_dtype(parameters: Mapping[str, nn.Parameter]) -> torch.dtype:

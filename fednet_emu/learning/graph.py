@@ -14,6 +14,8 @@ from heapq import heappop, heappush
 from typing import Any, NamedTuple, final
 from weakref import ref
 
+from torch import Tensor
+
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.deferred import PENDING, Deferred
 from fednet_emu.learning.engine import Engine, TrainResult
@@ -66,7 +68,7 @@ class Graph:
 
     def __init__(self, engine: Engine | None, pending_limit_byte: int = 2**30) -> None:
         self.statistics = GraphStatistics()
-        self._engine = engine
+        self.engine = engine
         self._pending_limit_byte = pending_limit_byte
         self._pending_byte = 0
         self._created = 0
@@ -76,7 +78,9 @@ class Graph:
     def constant(self, value: Any) -> Deferred:
         """A value that is known already, a tensor or one number; it must not be modified in place from now on."""
         self._created += 1
-        return Deferred(self._created, value.numel() if hasattr(value, "numel") else 1, value)
+        node = Deferred(self._created, value.numel() if isinstance(value, Tensor) else 1)
+        node._settle(value)
+        return node
 
     def call(self, function: Callable[..., Any], *args: Any, size: int | None = None) -> Deferred:
         """The result of a cheap pure function, called with the values of the Deferreds among its arguments.
@@ -85,8 +89,13 @@ class Graph:
             function: must not modify its arguments.
             args: passed on; Deferreds inside are replaced by their values, in nested tuples and lists too.
             size: number of scalars in the result; None takes the size of the first Deferred argument.
+
+        Raises:
+            ValueError: there is neither a size nor a Deferred argument.
         """
         inputs = list(_deferreds(args))
+        if size is None and not inputs:
+            raise ValueError(f"call: size is unknown, got {function} without a Deferred argument; give size")
         node = self._node(inputs[0].size if size is None else size, _Call(function, args), inputs)
         self._bound()
         return node
@@ -120,14 +129,17 @@ class Graph:
 
     def _node(self, size: int, work: _Call | TrainJob, inputs: list[Deferred]) -> Deferred:
         self._created += 1
-        if self._engine is None:
+        if self.engine is None:
             return Deferred(self._created, size)
-        node = Deferred(self._created, size, work=work)
+        node = Deferred(self._created, size, work)
         me = ref(node)
         for item in inputs:
             if item._value is PENDING:
-                item._waiters.append(me)
                 node._missing += 1
+                if item._waiters is None:
+                    item._waiters = [me]
+                else:
+                    item._waiters.append(me)
         if not node._missing:
             self._make_ready(node, me)
         self._pending_byte += size * _BYTE_PER_SCALAR + _BYTE_PER_NODE
@@ -166,10 +178,10 @@ class Graph:
     def _run_wavefront(self) -> bool:
         nodes = sorted((node for me in self._ready_jobs if (node := me()) is not None), key=lambda node: node.number)
         self._ready_jobs = [ref(node) for node in nodes]
-        if not nodes or self._engine is None:
+        if not nodes or self.engine is None:
             return False
         start_s = time.perf_counter()
-        results = self._engine.run([node._work.resolve() for node in nodes])
+        results = self.engine.run([node._work.resolve() for node in nodes])
         self._ready_jobs = []
         self.statistics.host_s += time.perf_counter() - start_s
         self.statistics.wavefronts += 1
@@ -179,12 +191,11 @@ class Graph:
         return True
 
     def _settle(self, node: Deferred, value: Any) -> None:
-        """Gives a node its value, lets go of its inputs, and makes ready what waited for it alone."""
-        node._value = value
-        node._work = None
+        """Gives a node its value, and makes ready what waited for it alone."""
+        node._settle(value)
         self._pending_byte -= node.size * _BYTE_PER_SCALAR + _BYTE_PER_NODE
-        waiters, node._waiters = node._waiters, []
-        for me in waiters:
+        waiters, node._waiters = node._waiters, None
+        for me in waiters or ():
             waiter = me()
             if waiter is not None:
                 waiter._missing -= 1
@@ -192,7 +203,7 @@ class Graph:
                     self._make_ready(waiter, me)
 
     def _unreadable(self, deferred: Deferred) -> Exception:
-        if self._engine is None:
+        if self.engine is None:
             return ScenarioError(
                 f"timing-only run: a computed value is read, got {deferred!r}; "
                 "run with training, or let the algorithm declare a nominal value"
@@ -204,7 +215,7 @@ def _deferreds(items: tuple[Any, ...] | list[Any]) -> Iterator[Deferred]:
     for item in items:
         if isinstance(item, Deferred):
             yield item
-        elif isinstance(item, tuple | list):
+        elif isinstance(item, (tuple, list)):
             yield from _deferreds(item)
 
 

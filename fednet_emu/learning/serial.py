@@ -23,7 +23,7 @@ class SerialEngine:
     """
 
     def __init__(self) -> None:
-        self._live: dict[tuple[FlatModel, torch.device], Live] = {}
+        self._live: dict[FlatModel, Live] = {}
 
     def run(self, jobs: Sequence[ResolvedJob]) -> list[TrainResult]:
         """The results of the jobs, in their order.
@@ -31,14 +31,20 @@ class SerialEngine:
         Raises:
             ScenarioError: a loss or a parameter stopped being finite; the text names the job and the step.
         """
-        return [self._run_one(resolved) for resolved in jobs]
+        results = []
+        for resolved in jobs:
+            try:
+                results.append(self._run_one(resolved))
+            except Exception as error:
+                error.add_note(f"in training job {resolved.job.label}")
+                raise
+        return results
 
     def _run_one(self, resolved: ResolvedJob) -> TrainResult:
         model = resolved.job.model
-        key = (model, resolved.params.device)
-        live = self._live.get(key)
+        live = self._live.get(model)
         if live is None:
-            live = self._live[key] = model.live(resolved.params.device)
+            live = self._live[model] = model.live()
         with torch.no_grad():
             live.vector.copy_(resolved.params)
         if model.draws:

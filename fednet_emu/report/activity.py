@@ -43,8 +43,7 @@ def activity_bars(
 
 def busiest_devices(bars: pd.DataFrame, limit: int) -> list[int]:
     """At most `limit` devices, in ascending order: those that computed or used the channel for the longest time."""
-    busy = bars[bars["activity"] != WAITING]
-    busy_s = (busy["ended_s"] - busy["started_s"]).groupby(busy["device"]).sum()
+    busy_s = (bars["ended_s"] - bars["started_s"]).where(bars["activity"] != WAITING, 0.0).groupby(bars["device"]).sum()
     devices = busy_s.index.to_numpy(np.int64)
     ranking = np.lexsort((devices, -busy_s.to_numpy(np.float64)))
     return sorted(devices[ranking[:limit]].tolist())
@@ -75,5 +74,5 @@ def _parts(transfers: pd.DataFrame, receptions: pd.DataFrame) -> pd.DataFrame:
     several = transfers[transfers["receiver"] == SEVERAL].assign(waits=from_server)
     each = receptions[["transfer", "receiver", "lost"]].set_axis(["transfer", "device", "missed"], axis="columns")
     several = several.merge(each[each["device"] >= 0], on="transfer")
-    several["failed"] = several["failed"] | several["missed"]
+    several["failed"] = several["missed"] != ""  # one receiver may miss what others hear
     return pd.concat([sending, single, several], ignore_index=True)

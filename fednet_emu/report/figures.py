@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 
 from fednet_emu.errors import FednetError
@@ -35,13 +36,16 @@ def figures(runs: Sequence[RunView], *, until_s: float | None = None) -> dict[st
 
     Args:
         runs: the runs; each keeps the same line style in all figures.
-        until_s: where the timeline ends; by default at the end of each run's third round.
+        until_s: where the timeline ends; by default at the end of each run's third round, at most
+            where the last run ends.
 
     Raises:
         DataError: a table of a run is missing or unreadable.
     """
     if until_s is not None and not until_s > 0:
         raise FednetError(f"until_s: the timeline must end after it starts, got {until_s:g}; give seconds above 0")
+    if until_s is not None:
+        until_s = min(until_s, max((_last_end_s(run) for run in runs), default=0.0))
     labels = distinct_labels(runs)
     evaluations = [run.table("evaluations", EVALUATION_COLUMNS) for run in runs]
     rounds = [run.table("rounds", ROUND_COLUMNS) for run in runs]
@@ -85,11 +89,15 @@ def _panel(label: str, run: RunView, until_s: float | None) -> Panel:
     transfers = run.table("transfers", TRANSFER_COLUMNS)
     computes = run.table("computes", COMPUTE_COLUMNS)
     rounds = run.table("rounds", ROUND_COLUMNS)
-    ended_s = max((table["ended_s"].max() for table in (transfers, computes, rounds) if len(table)), default=0.0)
     end_s = first_rounds_end_s(rounds, transfers, computes) if until_s is None else until_s
     bars = activity_bars(transfers, run.table("receptions", RECEPTION_COLUMNS), computes, end_s)
     round_ends_s = rounds["ended_s"].to_numpy(np.float64)
     return Panel(label, bars, round_ends_s[round_ends_s <= end_s], end_s)
+
+
+def _last_end_s(run: RunView) -> float:
+    ends_s = pd.concat([run.table(name, ["ended_s"]) for name in ("transfers", "computes", "rounds")])["ended_s"]
+    return float(ends_s.max()) if ends_s.notna().any() else 0.0
 
 
 def _save_one(figure: Figure, path: Path, picture: str) -> Path:

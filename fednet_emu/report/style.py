@@ -28,7 +28,7 @@ ORANGE, SKY_BLUE, YELLOW, BLACK = "#E69F00", "#56B4E9", "#F0E442", "#000000"
 """The palette of Okabe and Ito (2008), Color Universal Design; yellow is too light for lines on white."""
 
 _LINE_COLOURS = (BLUE, VERMILLION, GREEN, BLACK, PURPLE, ORANGE, SKY_BLUE)
-_LEGEND_PADS: dict[str, float] = {"borderaxespad": 0.1, "borderpad": 0.1, "handletextpad": 0.6, "columnspacing": 1.2}
+_LEGEND_PADS: dict[str, float] = {"borderaxespad": 0.3, "borderpad": 0.1, "handletextpad": 0.6, "columnspacing": 1.2}
 _DASHES = ("-", (0, (4, 1.5)), (0, (5, 1.2, 1, 1.2)), (0, (1, 1)), (0, (6, 1, 1, 1, 1, 1)))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 

@@ -151,15 +151,12 @@ def _label(axes: Axes, devices: list[int], active: int) -> None:
 def _legend_handles(panels: Sequence[Panel]) -> list[Artist]:
     """One entry for each thing that the panels show."""
     bars = pd.concat([panel.bars[["activity", "failed"]] for panel in panels])
-    handles: list[Artist] = [
-        Patch(label=activity, facecolor=look.colour)
-        for activity, look in LOOKS.items()
-        if activity in set(bars["activity"])
-    ]
+    shown = set(bars["activity"].unique())
+    handles: list[Artist] = [Patch(label=name, facecolor=look.colour) for name, look in LOOKS.items() if name in shown]
     handles.append(Patch(label="idle", facecolor=IDLE_COLOUR))
     if bars["failed"].any():
-        stopped = (bars["failed"] & (bars["activity"] == "compute")).any()
-        handles.append(Patch(label="lost or stopped" if stopped else "lost", facecolor="white", edgecolor="0.3", hatch=HATCH))
+        name = "lost or stopped" if (bars["failed"] & (bars["activity"] == "compute")).any() else "lost"
+        handles.append(Patch(label=name, facecolor="white", edgecolor="0.3", linewidth=0.5, hatch=HATCH))
     if any(0 < len(panel.round_ends_s) <= MAX_ROUND_LINES for panel in panels):
         handles.append(Line2D([], [], label="round end", **ROUND_END))
     return handles

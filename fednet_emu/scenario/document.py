@@ -3,7 +3,7 @@
     document = apply_overrides(load("cyclic-fedavg"), ["algorithm.lr=0.05"])
     scenario = validate(Scenario, document)
 
-This module is the door to scenario text; its parts are `tree`, `yaml_text`, `search`, `includes` and `overrides`.
+This module is the door to scenario text; its parts are `yaml_text`, `search`, `includes`, `overrides` and `dump`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from fednet_emu.errors import ScenarioError
+from fednet_emu.scenario.dump import dump
 from fednet_emu.scenario.includes import Reader, ShortForms
 from fednet_emu.scenario.overrides import overridden
 from fednet_emu.scenario.search import Folder, find, names
 from fednet_emu.scenario.tree import KeyPath, Node, Place
-from fednet_emu.scenario.yaml_text import dump, parse
+from fednet_emu.scenario.yaml_text import parse
 
 __all__ = ["SHORT_FORMS", "Document", "apply_overrides", "dump", "find", "from_text", "load", "names"]
 

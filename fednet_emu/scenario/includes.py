@@ -66,7 +66,7 @@ class Reader:
         """The tree of the file that `name` asks for, to stand at `at`; problems are told about the path `key`."""
         folder = self._folder(at)
         if not isinstance(name.value, str):
-            what = f"expected the name of a {folder.removesuffix('s')} file, got {show(name.value)}"
+            what = f"expected the name of a {folder.removesuffix('s')} file, got {show(name.plain())}"
             self._complain(name, key, f"{what}; include one file")
             return None
         path = locate(name.value, folder, self.files[-1] if self.files else None)

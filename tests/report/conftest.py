@@ -14,7 +14,7 @@ import pytest
 COLUMNS: dict[str, dict[str, str]] = {
     "transfers": {
         "transfer": "int64",
-        "kind": "str",
+        "kind": "category",
         "sender": "int64",
         "receiver": "int64",
         "receivers": "int64",
@@ -26,10 +26,10 @@ COLUMNS: dict[str, dict[str, str]] = {
         "air_bit": "float64",
         "delivered_bit": "float64",
         "lost_bit": "float64",
-        "lost": "str",
+        "lost": "category",
         "energy_j": "float64",
     },
-    "receptions": {"transfer": "int64", "receiver": "int64", "lost": "bool"},
+    "receptions": {"transfer": "int64", "receiver": "int64", "lost": "category"},
     "computes": {
         "device": "int64",
         "started_s": "float64",
@@ -38,7 +38,7 @@ COLUMNS: dict[str, dict[str, str]] = {
         "energy_j": "float64",
         "input": "int64",
         "result": "int64",
-        "stopped": "str",
+        "stopped": "category",
     },
     "evaluations": {
         "round": "int64",
@@ -58,7 +58,7 @@ COLUMNS: dict[str, dict[str, str]] = {
 
 def frame(table: str, rows: list[dict[str, Any]]) -> pd.DataFrame:
     """A table with all its columns and types; what a row leaves out is 0, NaN or an empty text."""
-    empty = {"int64": 0, "float64": np.nan, "str": "", "bool": False}
+    empty = {"int64": 0, "float64": np.nan, "category": ""}
     columns = COLUMNS[table]
     content = {name: [row.get(name, empty[kind]) for row in rows] for name, kind in columns.items()}
     return pd.DataFrame(content).astype(columns)
@@ -100,7 +100,8 @@ class Play:
         free_s, arrived = heard_s, 0
         for device in sorted(invited, key=lambda i: self.pace[i]):
             missed = bool(self.rng.random() < self.loss / 2)
-            self.tables["receptions"].append({"transfer": transfer, "receiver": int(device), "lost": missed})
+            reception = {"transfer": transfer, "receiver": int(device), "lost": "outage" if missed else ""}
+            self.tables["receptions"].append(reception)
             if missed:
                 continue
             ready_s = heard_s + self.pace[device] * self.rng.uniform(0.9, 1.1)
@@ -137,6 +138,11 @@ class Play:
                 "accuracy": np.nan if self.regression else accuracy,
             }
         )
+
+
+@pytest.fixture(name="make_frame", scope="session")
+def _make_frame() -> Callable[..., pd.DataFrame]:
+    return frame
 
 
 @pytest.fixture(name="write_run")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
 from urllib.request import urlopen
@@ -38,6 +39,7 @@ def fetch(url: str, path: Path, *, md5: str) -> None:
         part.write_bytes(content)
         part.replace(path)
     except OSError as error:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink()
         problem = f"cannot be written ({error.strerror})"
         raise DataError(str(path), problem, "let FEDNET_DATA name a folder that you may write to") from error

@@ -65,16 +65,12 @@ def _find(name: str, folder: Path | None) -> Path:
 
 def _read(path: Path) -> dict[str, NDArray[Any]]:
     try:
-        file = np.load(path, allow_pickle=False)
-        if not isinstance(file, np.lib.npyio.NpzFile):
-            return _complete(path, {})
-        with file:
-            return _complete(path, {name: file[name] for name in (*_REQUIRED, *_OPTIONAL) if name in file.files})
+        with path.open("rb") as stream:
+            file = np.load(stream, allow_pickle=False)
+            names = file.files if isinstance(file, np.lib.npyio.NpzFile) else []
+            arrays = {name: file[name] for name in (*_REQUIRED, *_OPTIONAL) if name in names}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(str(path), f"cannot be read as an .npz file of numbers ({error})", _HOW) from error
-
-
-def _complete(path: Path, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     missing = [name for name in _REQUIRED if name not in arrays]
     if missing:
         raise DataError(str(path), f"lacks {', '.join(missing)}, got {', '.join(arrays) or 'none of them'}", _HOW)

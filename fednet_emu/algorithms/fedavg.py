@@ -1,0 +1,97 @@
+"""Federated averaging.
+
+McMahan, Moore, Ramage, Hampson, Agüera y Arcas: "Communication-Efficient Learning of Deep Networks from Decentralized
+Data", AISTATS 2017, https://proceedings.mlr.press/v54/mcmahan17a.html
+
+Differences from the paper: the server may scale the mean update (`server_lr`; 1 is the paper's), a round may have a
+deadline, and lost uplinks may be sent again. Whatever has not arrived is left out of the mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from fednet_emu.component import Component
+from fednet_emu.federation.device import Device
+from fednet_emu.federation.federation import Federation
+from fednet_emu.kernel.clock import Process
+from fednet_emu.learning.deferred import Deferred
+from fednet_emu.learning.jobs import SgdPlan
+
+
+class FedAvg(Component):
+    """Each round a random cohort trains locally, and the server averages what arrives."""
+
+    kind: Literal["fedavg"] = "fedavg"
+    cohort: int = Field(gt=0)
+    """Devices invited per round; fewer when fewer are there."""
+    lr: float = Field(ge=0)
+    """Step size of the devices."""
+    batch_size: int | None = Field(gt=0)
+    """Samples per step; null takes all of the device's samples at once."""
+    local_epochs: int | None = Field(None, gt=0)
+    """Passes over the device's samples per round; give this or `local_steps`."""
+    local_steps: int | None = Field(None, gt=0)
+    """Gradient steps per round; give this or `local_epochs`."""
+    weighting: Literal["samples", "uniform"] = "samples"
+    """Whether a device counts by its number of samples, as in the paper, or as one."""
+    server_lr: float = Field(1.0, ge=0)
+    """Factor of the mean update."""
+    deadline_s: float | None = Field(None, gt=0)
+    """A round ends after this time at the latest."""
+    retries: int = Field(0, ge=0)
+    """How often a lost uplink is sent again."""
+
+    @model_validator(mode="after")
+    def _one_measure_of_local_work(self) -> FedAvg:
+        if (self.local_epochs is None) == (self.local_steps is None):
+            raise ValueError(
+                f"exactly one of local_epochs and local_steps is needed, got {self.local_epochs} and {self.local_steps}"
+            )
+        return self
+
+    def demands(self) -> Iterator[tuple[str, str, int]]:
+        """Settings (key, meaning, number of devices) that need so many devices."""
+        yield "cohort", "invites more devices than there are", self.cohort
+
+    def run(self, fed: Federation) -> Process:
+        """The server: invite, wait, average."""
+        w = fed.initial_model()
+        for t in fed.rounds():
+            cohort = yield fed.cohort(self.cohort, t)
+            replies = yield fed.gather((self.client(fed, k, w, t) for k in cohort), self.deadline_s)
+            arrived = [(k, reply.payload) for k, reply in zip(cohort, replies, strict=True) if not reply.lost]
+            if arrived:
+                weights = [k.n_samples if self.weighting == "samples" else 1 for k, _ in arrived]
+                w = fed.defer(average, w, [w_k for _, w_k in arrived], weights, self.server_lr)
+            fed.end_of_round(w, invited=len(cohort), arrived=len(arrived))
+
+    def client(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
+        """A device: receive, train, send."""
+        got = yield fed.downlink(k, w)
+        if got.lost:
+            return got
+        plan = SgdPlan(lr=self.lr, batch_size=self.batch_size, steps=self.local_steps, epochs=self.local_epochs)
+        trained = yield k.compute(fed.train(k, got.payload, plan, t))
+        sent = yield fed.uplink(k, trained.params)
+        for _ in range(self.retries):
+            if not sent.lost:
+                break
+            sent = yield fed.uplink(k, trained.params)
+        return sent
+
+
+def average(w: Tensor, arrived: Sequence[Tensor], weights: Sequence[float], server_lr: float) -> Tensor:
+    """Move w [P] by server_lr times the weighted mean of the differences arrived - w.
+
+    Differences, not models, are summed: models equal to w leave it bit for bit as it is.
+    """
+    update = torch.zeros_like(w)
+    for w_k, weight in zip(arrived, weights, strict=True):
+        update.add_(w_k - w, alpha=weight / sum(weights))
+    return w + server_lr * update

@@ -1,0 +1,43 @@
+"""A device as an algorithm sees it: a view on the arrays of the federation, made when asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fednet_emu.federation.processors import Computation, Work
+from fednet_emu.network.delivery import device_label
+
+if TYPE_CHECKING:
+    from fednet_emu.federation.federation import Federation
+
+
+class Device:
+    """One device, or the server (whose `index` is -1)."""
+
+    __slots__ = ("_federation", "index")
+
+    def __init__(self, federation: Federation, index: int) -> None:
+        self._federation = federation
+        self.index = index
+
+    @property
+    def name(self) -> str:
+        """The name in logs and errors, for example `dev-3`."""
+        return device_label(self.index)
+
+    @property
+    def n_samples(self) -> int:
+        """Number of the device's own training samples."""
+        return int(self._federation.task.n_samples[self.index])
+
+    @property
+    def flop_per_s(self) -> float:
+        """Computing speed in FLOP/s."""
+        return self._federation.processors.flop_per_s(self.index)
+
+    def compute(self, work: Work) -> Computation:
+        """Do some work as soon as the processor is free; the event's value is the work's result."""
+        return self._federation.processors.run(self.index, work)
+
+    def __repr__(self) -> str:
+        return self.name

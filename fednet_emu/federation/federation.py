@@ -1,0 +1,334 @@
+"""The federation: everything an algorithm can do. Each verb that takes simulated time returns an event to `yield`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from simpy.events import Event
+from simpy.events import Process as Started
+
+from fednet_emu.errors import Deadlock, ScenarioError
+from fednet_emu.federation.device import Device
+from fednet_emu.federation.processors import Processors, Work
+from fednet_emu.federation.stop import Evaluation, Stop
+from fednet_emu.federation.task import Task
+from fednet_emu.kernel.clock import COLLECT, FOREVER_NS, Clock, Process
+from fednet_emu.kernel.gather import Gather, start
+from fednet_emu.kernel.inbox import Inbox
+from fednet_emu.kernel.streams import Streams
+from fednet_emu.learning.deferred import Deferred
+from fednet_emu.learning.graph import Graph
+from fednet_emu.learning.jobs import SgdPlan, TrainJob
+from fednet_emu.network.availability import Presence
+from fednet_emu.network.delivery import Delivery, device_label
+from fednet_emu.network.network import Network
+from fednet_emu.network.transfer import Transfer
+from fednet_emu.records.ledger import SERVER, Ledger
+
+BIT_PER_SCALAR = 32
+
+
+class Algorithm(Protocol):
+    """What the federation runs: a generator that reads like the paper's pseudo-code."""
+
+    def run(self, fed: Federation) -> Process:
+        """The server's process; it ends when the algorithm has ended."""
+
+
+class Federation:
+    """Devices, links, training and records of one run.
+
+    Attributes:
+        clock: simulated time.
+        streams: randomness by name.
+        ledger: records.
+        graph: deferred values.
+        task: model and samples.
+        network: uplink, downlink, sidelink.
+        processors: who computes how fast.
+        round: rounds ended so far.
+        nominal: whether a nominal value stood for one that is not computed in a timing-only run.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        streams: Streams,
+        ledger: Ledger,
+        graph: Graph,
+        task: Task,
+        network: Network,
+        processors: Processors,
+        presence: Presence,
+        stop: Stop,
+        evaluation: Evaluation,
+        *,
+        initial_vector: Callable[[], Any],
+        timing_only: bool = False,
+        header_bit: int = 0,
+        on_round: Callable[[Federation], None] | None = None,
+    ) -> None:
+        self.clock, self.streams, self.ledger, self.graph = clock, streams, ledger, graph
+        self.task, self.network, self.processors = task, network, processors
+        self.timing_only = timing_only
+        self.round = 0
+        self.nominal = False
+        self.server = Device(self, SERVER)
+        self._presence, self._stop, self._evaluation = presence, stop, evaluation
+        self._initial_vector, self._header_bit, self._on_round = initial_vector, header_bit, on_round
+        self._round_started_ns = 0
+        self._latest: Deferred | None = None
+        self._evaluated = -1
+
+    # ---- who is there ------------------------------------------------------------------------------------------------
+
+    @property
+    def n_devices(self) -> int:
+        """Number of devices, there or away."""
+        return self._presence.count
+
+    def device(self, index: int) -> Device:
+        """The device with this number."""
+        return Device(self, index)
+
+    def devices(self) -> Iterator[Device]:
+        """All devices in order."""
+        return (Device(self, index) for index in range(self.n_devices))
+
+    def cohort(self, size: int, *key: Any) -> Event:
+        """Event with up to `size` devices, drawn uniformly among those that are there, in order of their numbers.
+
+        When all are away, it comes as soon as one returns. `key` names the draw, for example the round.
+        """
+        chosen = Event(self.clock)
+
+        def choose(_event: Event | None = None) -> None:
+            present = self._presence.present(self.clock.now)
+            chosen.succeed([Device(self, int(index)) for index in self._draw(present, size, *key)])
+
+        returns_ns = self.clock.now if self._presence.always else self._presence.next_return_ns(self.clock.now)
+        if returns_ns == self.clock.now:
+            choose()
+        elif returns_ns < FOREVER_NS:
+            self.clock.call_at(returns_ns, choose, COLLECT)
+        return chosen
+
+    def _draw(self, present: NDArray[np.int64], size: int, *key: Any) -> NDArray[np.int64]:
+        if size >= len(present):
+            return present
+        return present[np.sort(self.streams("cohort", *key).choice(len(present), size, replace=False))]
+
+    # ---- links -------------------------------------------------------------------------------------------------------
+
+    def downlink(self, device: Device, payload: Any, size_bit: int | None = None) -> Transfer:
+        """Send from the server to a device; the event's value is the `Delivery`."""
+        return self.network.downlink.send(SERVER, device.index, payload, *self._parcel(payload, size_bit))
+
+    def uplink(self, device: Device, payload: Any, size_bit: int | None = None) -> Transfer:
+        """Send from a device to the server; the event's value is the `Delivery`."""
+        return self.network.uplink.send(device.index, SERVER, payload, *self._parcel(payload, size_bit))
+
+    def sidelink(self, sender: Device, receivers: Sequence[Device], payload: Any, size_bit: int | None = None) -> Event:
+        """Send from a device to others; the event's value is the list of deliveries, in the order of the receivers.
+
+        Raises:
+            ScenarioError: the scenario has no sidelink.
+        """
+        medium = self.network.sidelink
+        if medium is None:
+            raise ScenarioError("network.sidelink: is required, the algorithm sends from device to device; add one")
+        parcel = self._parcel(payload, size_bit)
+        transfers = [medium.send(sender.index, receiver.index, payload, *parcel) for receiver in receivers]
+        return Gather(self.clock, (_wait(transfer) for transfer in transfers))
+
+    def _parcel(self, payload: Any, size_bit: int | None) -> tuple[int, int]:
+        number = payload.number if isinstance(payload, Deferred) else -1
+        bits = n_scalars(payload) * BIT_PER_SCALAR if size_bit is None else size_bit
+        return number, bits + self._header_bit
+
+    # ---- learning ----------------------------------------------------------------------------------------------------
+
+    def initial_model(self) -> Deferred:
+        """The model before training; it is evaluated as round 0."""
+        if self.timing_only:
+            return self.graph.call(_never, size=self.task.model.size)
+        model = self.graph.constant(self._initial_vector())
+        self._latest = model
+        self._evaluate()
+        return model
+
+    def train(
+        self, device: Device, params: Deferred, plan: SgdPlan, *key: Any, subset: NDArray[np.int64] | None = None, **terms: Any
+    ) -> Work:
+        """Local training as work for `device.compute`; its result is a `Trained` (params, loss).
+
+        Args:
+            device: whose samples are used.
+            params: the parameters to start from.
+            plan: steps and batches.
+            key: names the batches' random stream beside the device, for example the round.
+            subset: the device's samples to use, by their place among its own; all when None.
+            terms: further terms of the local objective, as `TrainJob` has them: scale, linear, prox, anchor.
+        """
+        mine = self.task.slice_of(device.index)
+        n_samples = mine.stop - mine.start if subset is None else len(subset)
+        flop = self.task.model.flop_per_sample * plan.n_samples_processed(n_samples)
+        job = TrainJob(
+            model=self.task.model,
+            data=self.task.data,
+            indices=mine if subset is None else mine.start + subset,
+            params=params,
+            plan=plan,
+            streams=self.streams,
+            rng_key=("batch", device.index, *key),
+            label=f"{device.name}, round {self.round + 1}",
+            **terms,
+        )
+        trained = self.graph.train(job)
+        return Work(flop, trained, params.number, trained.params.number)
+
+    def defer(self, function: Callable[..., Any], *args: Any, size: int | None = None) -> Deferred:
+        """The result of a cheap pure function of deferred values; `size` scalars, that of the first one by default."""
+        return self.graph.call(function, *args, size=size)
+
+    def read(self, value: Deferred, nominal: Any = None) -> Any:
+        """The number behind a deferred value.
+
+        In a timing-only run there is none: `nominal` stands for it, and the run is marked.
+        """
+        if self.timing_only and nominal is not None:
+            self.nominal = True
+            return nominal
+        return self.graph.read(value)
+
+    # ---- flow --------------------------------------------------------------------------------------------------------
+
+    def start(self, process: Process) -> Started:
+        """Start a process beside the caller's."""
+        return start(self.clock, process)
+
+    def gather(self, processes: Iterable[Process], deadline_s: float | None = None) -> Gather:
+        """Event with the results of all processes, in their order.
+
+        With a deadline, those that have not ended are cancelled: what they send or compute stops there, and their result
+        is a `Delivery` lost for the reason "deadline".
+        """
+        return Gather(self.clock, processes, deadline_s, late=lambda _index: self._lost("deadline"))
+
+    def _lost(self, reason: str) -> Delivery:
+        now_s = self.clock.now_s
+        return Delivery(SERVER, SERVER, None, 0, now_s, float("nan"), now_s, reason)
+
+    def inbox(self) -> Inbox:
+        """A new inbox, for algorithms that act on the first arrivals."""
+        return Inbox(self.clock, device_label)
+
+    def rounds(self) -> Iterator[int]:
+        """Numbers of the rounds, from 0, until a stop rule ends the run."""
+        while not self._stopped():
+            yield self.round
+
+    def end_of_round(self, model: Deferred, *, invited: int, arrived: int) -> None:
+        """Record a round (or a step of the server) that has ended with this global model; evaluate it when due."""
+        now_ns = self.clock.now
+        self.ledger.rounds.append((self.round + 1, self._round_started_ns, now_ns, invited, arrived))
+        self._round_started_ns = now_ns
+        self.round += 1
+        self._latest = model
+        if self.round % self._evaluation.every_rounds == 0:
+            self._evaluate()
+        if self._on_round is not None:
+            self._on_round(self)
+
+    def _stopped(self) -> bool:
+        stop, ledger = self._stop, self.ledger
+        accuracy = self.accuracy
+        return (
+            (stop.rounds is not None and self.round >= stop.rounds)
+            or (stop.bits is not None and sum(ledger.sent_bit) >= stop.bits)
+            or (stop.energy_j is not None and ledger.energy_j >= stop.energy_j)
+            or (stop.accuracy is not None and accuracy is not None and accuracy >= stop.accuracy)
+        )
+
+    # ---- measuring ---------------------------------------------------------------------------------------------------
+
+    @property
+    def accuracy(self) -> float | None:
+        """The latest pooled accuracy, if any was measured."""
+        return self._accuracy
+
+    _accuracy: float | None = None
+
+    def _evaluate(self) -> None:
+        if self.timing_only or self._latest is None or self._evaluated == self.round:
+            return
+        scores = self.task.score(self.graph.read(self._latest), self._evaluation.per_device)
+        self._evaluated = self.round
+        self._accuracy = None if np.isnan(scores.accuracy) else scores.accuracy
+        ledger = self.ledger
+        ledger.evaluations.append(
+            (
+                self.round,
+                self.clock.now,
+                *ledger.sent_bit,
+                ledger.energy_j,
+                scores.loss,
+                scores.accuracy,
+                scores.worst_accuracy,
+                scores.std_accuracy,
+            )
+        )
+
+    def run(self, algorithm: Algorithm) -> Deferred | None:
+        """Run an algorithm until it ends or a stop rule ends it; the final model is evaluated.
+
+        Raises:
+            Deadlock: the algorithm waits for something that can never come; says who, and which transfers were lost.
+        """
+        try:
+            self.clock.run_process(algorithm.run(self), self._stop.simulated_s)
+        except Deadlock as deadlock:
+            now_s, waits = deadlock.args
+            raise Deadlock(now_s, waits + self._recent_losses()) from None
+        self.close()
+        self._evaluate()
+        return self._latest
+
+    def close(self) -> None:
+        """Stop everything that is under way; the ledger then accounts for all of it."""
+        self.network.close()
+        self.processors.close()
+
+    def _recent_losses(self) -> str:
+        transfers = self.ledger.frames()["transfers"]
+        lost = transfers[(transfers["lost"] != "") & (transfers["receiver"] == SERVER)].groupby("sender").tail(1).tail(5)
+        if lost.empty:
+            return ""
+        told = (f"{device_label(row.sender)} at t={row.ended_s:.6g} s ({row.lost})" for row in lost.itertuples())
+        return f"; last lost uplinks: {', '.join(told)}"
+
+
+def n_scalars(payload: Any) -> int:
+    """Number of scalars in a payload: a deferred value, a number, or tuples and lists of them; None carries nothing."""
+    if isinstance(payload, Deferred):
+        return payload.size
+    if isinstance(payload, tuple | list):
+        return sum(n_scalars(item) for item in payload)
+    if isinstance(payload, np.ndarray):
+        return int(payload.size)
+    if payload is None:
+        return 0
+    if isinstance(payload, int | float | np.generic):
+        return 1
+    raise TypeError(f"cannot tell the size of a {type(payload).__name__}; give size_bit")
+
+
+def _wait(event: Event) -> Process:
+    return (yield event)
+
+
+def _never() -> Any:
+    raise AssertionError("a timing-only run computes nothing")

@@ -1,0 +1,36 @@
+"""When a run ends, and when it is evaluated."""
+
+from __future__ import annotations
+
+from pydantic import Field, model_validator
+
+from fednet_emu.component import Component
+
+
+class Stop(Component):
+    """Limits; whichever comes first ends the run. Simulated time ends it at once, the others at the end of a round."""
+
+    rounds: int | None = Field(None, gt=0)
+    simulated_s: float | None = Field(None, gt=0)
+    bits: float | None = Field(None, gt=0)
+    """Bits sent over all links together."""
+    energy_j: float | None = Field(None, gt=0)
+    """Energy of all transmissions and computations together."""
+    accuracy: float | None = Field(None, gt=0, le=1)
+    """Pooled test accuracy."""
+
+    @model_validator(mode="after")
+    def _something_ends_the_run(self) -> Stop:
+        limits = (self.rounds, self.simulated_s, self.bits, self.energy_j, self.accuracy)
+        if all(limit is None for limit in limits):
+            raise ValueError(f"nothing ends the run, got no limit; give one of {', '.join(type(self).model_fields)}")
+        return self
+
+
+class Evaluation(Component):
+    """When the global model is evaluated: an observer that costs no simulated time, no bits and no energy."""
+
+    every_rounds: int = Field(1, gt=0)
+    """The initial and the last model are evaluated in any case."""
+    per_device: bool = False
+    """Whether each device's own share of the test set is evaluated too, for the worst device and the spread."""

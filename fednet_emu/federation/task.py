@@ -1,0 +1,62 @@
+"""The learning task of a run: one model, and every device's own samples of one dataset."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fednet_emu.learning.datasets.base import Samples
+from fednet_emu.learning.evaluate import evaluate, evaluate_by_device
+from fednet_emu.learning.flat import FlatModel
+from fednet_emu.learning.jobs import TrainData
+from fednet_emu.learning.partitions.base import Split
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Metrics of one model on the test set; NaN where they do not apply."""
+
+    loss: float
+    accuracy: float
+    worst_accuracy: float = float("nan")
+    std_accuracy: float = float("nan")
+
+
+class Task:
+    """Samples are laid out device by device, so that a device's data is one contiguous slice, used without copying."""
+
+    def __init__(
+        self, model: FlatModel, samples: Samples, splits: tuple[Split, Split], device: torch.device, timing_only: bool
+    ) -> None:
+        train, test = splits
+        self.model = model
+        self.offsets = train.offsets
+        self.n_samples: NDArray[np.int64] = train.sizes()
+        self._test_offsets = test.offsets
+        order = torch.from_numpy(train.order)
+        if timing_only:
+            self.data = TrainData(torch.empty(len(order), 0), torch.empty(len(order), 0))
+        else:
+            self.data = TrainData(samples.train_x[order].to(device), samples.train_y[order].to(device))
+            self._test_x, self._test_y = samples.test_x.to(device), samples.test_y.to(device)
+            self._test_order = torch.from_numpy(test.order).to(device)
+
+    def slice_of(self, device: int) -> slice:
+        """The rows of `data` that belong to a device."""
+        return slice(int(self.offsets[device]), int(self.offsets[device + 1]))
+
+    def score(self, vector: torch.Tensor, per_device: bool) -> Scores:
+        """Metrics of a model on the pooled test set, and on every device's share of it if asked for."""
+        pooled = evaluate(self.model, vector, self._test_x, self._test_y)
+        accuracy = float("nan") if pooled.accuracy is None else pooled.accuracy
+        if not per_device:
+            return Scores(pooled.loss, accuracy)
+        own_x, own_y = self._test_x[self._test_order], self._test_y[self._test_order]
+        by_device = evaluate_by_device(self.model, vector, own_x, own_y, self._test_offsets)
+        if by_device.accuracy is None:
+            return Scores(pooled.loss, accuracy)
+        accuracies = by_device.accuracy[~np.isnan(by_device.accuracy)]
+        return Scores(pooled.loss, accuracy, float(accuracies.min()), float(accuracies.std()))

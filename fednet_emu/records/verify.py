@@ -1,0 +1,160 @@
+"""The conservation laws: checks on the ledger of every run that hold whatever the algorithm does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from fednet_emu.records.ledger import CODE, KINDS, NEVER_NS, Ledger
+
+DELIVERED = CODE[""]
+
+
+def verify(ledger: Ledger, exclusive: frozenset[str]) -> dict[str, str]:
+    """Each law with its verdict: an empty text when it holds, else what breaks it.
+
+    Args:
+        ledger: the closed ledger of a run.
+        exclusive: kinds of links whose access scheme lets one transmission at a time on the air.
+    """
+    laws: dict[str, Callable[[], str]] = {
+        "bits offered = delivered + lost": lambda: _offered(ledger),
+        "bits on the air = payload": lambda: _on_air(ledger),
+        "a broadcast is the sum of its receptions": lambda: _receptions(ledger),
+        "airtime never overlaps in turns": lambda: _turns(ledger, exclusive),
+        "requested <= started <= ended": lambda: _order(ledger),
+        "records are written as time goes": lambda: _monotone(ledger),
+        "one computation at a time": lambda: _one_at_a_time(ledger),
+        "nothing is used before it is there": lambda: _used_before_there(ledger),
+        "energy is the sum of its parts": lambda: _energy(ledger),
+        "staleness >= 0": lambda: _staleness(ledger),
+    }
+    return {law: check() for law, check in laws.items()}
+
+
+def _rows(bad: NDArray[np.bool_], name: str) -> str:
+    """Name the first rows that break a law."""
+    rows = np.flatnonzero(bad)
+    return f"{len(rows)} of {len(bad)} {name}, first in row {rows[0]}" if len(rows) else ""
+
+
+def _offered(ledger: Ledger) -> str:
+    column = ledger.transfers.column
+    size_bit = column("size_bit") * column("receivers")
+    if np.any(column("delivered_bit") > size_bit):
+        return _rows(column("delivered_bit") > size_bit, "transfers deliver more than they carry")
+    for kind, offered_bit in enumerate(ledger.offered_bit):
+        recorded_bit = int(size_bit[column("kind") == kind].sum())
+        if recorded_bit != offered_bit:
+            return f"{KINDS[kind]}: {offered_bit} bit were offered, {recorded_bit} bit are accounted for"
+    return ""
+
+
+def _on_air(ledger: Ledger) -> str:
+    column = ledger.transfers.column
+    size_bit, air_bit = column("size_bit"), column("air_bit")
+    tolerance_bit = 2.0 + 1e-6 * size_bit  # the end of a transfer is rounded up to a nanosecond
+    whole = column("delivered_bit") > 0
+    return _rows((air_bit > size_bit + tolerance_bit) | (whole & (air_bit < size_bit - tolerance_bit)), "transfers")
+
+
+def _receptions(ledger: Ledger) -> str:
+    column = ledger.transfers.column
+    several = column("receivers") > 1
+    transfer, lost = ledger.receptions.column("transfer"), ledger.receptions.column("lost")
+    received = np.bincount(transfer, minlength=len(several))
+    arrived = np.bincount(transfer[lost == DELIVERED], minlength=len(several))
+    wrong = (received != column("receivers")) | (arrived * column("size_bit") != column("delivered_bit"))
+    return _rows(several & wrong, "broadcasts")
+
+
+def _turns(ledger: Ledger, exclusive: frozenset[str]) -> str:
+    column = ledger.transfers.column
+    for kind in exclusive:
+        mine = (column("kind") == KINDS.index(kind)) & (column("started_ns") != NEVER_NS)
+        overlap = _overlaps(column("started_ns")[mine], column("ended_ns")[mine])
+        if overlap.any():
+            return _rows(overlap, f"{kind} transfers start before the one before has ended")
+    return ""
+
+
+def _overlaps(started_ns: NDArray[np.int64], ended_ns: NDArray[np.int64]) -> NDArray[np.bool_]:
+    order = np.lexsort((ended_ns, started_ns))
+    starts_early: NDArray[np.bool_] = started_ns[order][1:] < ended_ns[order][:-1]
+    return starts_early
+
+
+def _order(ledger: Ledger) -> str:
+    column = ledger.transfers.column
+    requested_ns, started_ns, ended_ns = column("requested_ns"), column("started_ns"), column("ended_ns")
+    on_air = started_ns != NEVER_NS
+    wrong = (requested_ns > ended_ns) | (on_air & ((requested_ns > started_ns) | (started_ns > ended_ns)))
+    computes = ledger.computes.column
+    return _rows(wrong, "transfers") or _rows(computes("started_ns") > computes("ended_ns"), "computations")
+
+
+def _monotone(ledger: Ledger) -> str:
+    for name, table in (("transfers", ledger.transfers), ("computations", ledger.computes), ("rounds", ledger.rounds)):
+        back = np.diff(table.column("ended_ns")) < 0
+        if back.any():
+            return _rows(back, f"{name} go back in time")
+    return _rows(np.diff(ledger.evaluations.column("simulated_ns")) < 0, "evaluations go back in time")
+
+
+def _one_at_a_time(ledger: Ledger) -> str:
+    column = ledger.computes.column
+    order = np.lexsort((column("ended_ns"), column("started_ns"), column("device")))
+    device, started_ns, ended_ns = (column(name)[order] for name in ("device", "started_ns", "ended_ns"))
+    return _rows((device[1:] == device[:-1]) & (started_ns[1:] < ended_ns[:-1]), "computations of one device overlap")
+
+
+def _arrivals(ledger: Ledger) -> pd.DataFrame:
+    """First arrival of each payload at each receiver: columns receiver, payload, arrived_ns."""
+    transfers = pd.DataFrame(
+        {name: ledger.transfers.column(name) for name in ("receiver", "payload", "ended_ns", "receivers", "lost")}
+    )
+    receptions = pd.DataFrame({name: ledger.receptions.column(name) for name in ("transfer", "receiver", "lost")})
+    several = receptions.join(transfers[["payload", "ended_ns"]], on="transfer")
+    single = transfers[transfers["receivers"] == 1]
+    columns = ["receiver", "payload", "ended_ns", "lost"]
+    arrived = pd.concat([single[columns], several[columns]])
+    arrived = arrived[(arrived["lost"] == DELIVERED) & (arrived["payload"] >= 0)]
+    return arrived.groupby(["receiver", "payload"], as_index=False)["ended_ns"].min()
+
+
+def _used_before_there(ledger: Ledger) -> str:
+    """A payload that was sent to a device is computed on after its arrival, and a result is sent after its computation."""
+    computes = pd.DataFrame({name: ledger.computes.column(name) for name in COMPUTE_KEYS})
+    sent = pd.DataFrame({name: ledger.transfers.column(name) for name in ("sender", "payload", "requested_ns")})
+    inputs = computes.merge(_arrivals(ledger), left_on=["device", "input"], right_on=["receiver", "payload"], suffixes=("", "_got"))
+    early = (inputs["started_ns"] < inputs["ended_ns_got"]).to_numpy()
+    results = sent.merge(computes, left_on=["sender", "payload"], right_on=["device", "result"])
+    results = results[results["payload"] >= 0]
+    rushed = (results["requested_ns"] < results["ended_ns"]).to_numpy()
+    return _rows(early, "computations start before their input has come") or _rows(rushed, "results are sent too early")
+
+
+COMPUTE_KEYS = ("device", "started_ns", "ended_ns", "input", "result")
+
+
+def _energy(ledger: Ledger) -> str:
+    parts_j = float(ledger.transfers.column("energy_j").sum() + ledger.computes.column("energy_j").sum())
+    if not np.isclose(parts_j, ledger.energy_j, rtol=1e-9, atol=1e-12):
+        return f"the parts are {parts_j:.9g} J, the total is {ledger.energy_j:.9g} J"
+    return ""
+
+
+def _staleness(ledger: Ledger) -> str:
+    broken = (name for name, values in _staleness_series(ledger) if min(values) < 0)
+    return ", ".join(f"negative in {name}" for name in broken)
+
+
+def _staleness_series(ledger: Ledger) -> Iterator[tuple[str, list[Any]]]:
+    for name, rows in ledger.series.items():
+        values = [row["staleness"] for row in rows if "staleness" in row]
+        if values:
+            yield name, values

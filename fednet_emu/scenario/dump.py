@@ -1,0 +1,64 @@
+"""A component back to YAML text, complete and in a form that people can read."""
+
+from __future__ import annotations
+
+import io
+from decimal import Decimal
+from typing import Any
+
+from pydantic import BaseModel
+from ruamel.yaml import YAML
+from ruamel.yaml.representer import SafeRepresenter
+
+LINE_WIDTH = 120
+_TAG = "tag:yaml.org,2002:"
+
+
+def dump(model: BaseModel) -> str:
+    """A component as YAML text: every setting with its value, defaults included, `kind` first.
+
+    Loading and validating the text gives an equal component. Large and small numbers read `2.0e+7`; lists without
+    mappings stand on one line.
+    """
+    yaml = YAML(typ="safe", pure=True)
+    yaml.Representer = _Representer
+    yaml.width = LINE_WIDTH
+    yaml.allow_unicode = True
+    stream = io.StringIO()
+    yaml.dump(model.model_dump(mode="json"), stream)
+    return stream.getvalue()
+
+
+class _Representer(SafeRepresenter):
+    """How `dump` spells values; the keys of a mapping keep their order, but `kind` leads."""
+
+    def represent_dict(self, data: dict[str, Any]) -> Any:
+        ordered = {key: data[key] for key in sorted(data, key=lambda key: key != "kind")}
+        return self.represent_mapping(f"{_TAG}map", ordered.items(), flow_style=False)
+
+    def represent_list(self, data: list[Any]) -> Any:
+        return self.represent_sequence(f"{_TAG}seq", data, flow_style=not _has_mapping(data))
+
+    def represent_float(self, data: float) -> Any:
+        return self.represent_scalar(f"{_TAG}float", float_text(data))
+
+
+_Representer.add_representer(dict, _Representer.represent_dict)
+_Representer.add_representer(list, _Representer.represent_list)
+_Representer.add_representer(float, _Representer.represent_float)
+
+
+def _has_mapping(value: Any) -> bool:
+    return isinstance(value, dict) or (isinstance(value, list) and any(map(_has_mapping, value)))
+
+
+def float_text(value: float) -> str:
+    """The shortest YAML spelling that reads back as the same number; `2.0e+7` for the large and the small."""
+    number = Decimal(repr(value))
+    if not number.is_finite():
+        return ".nan" if number.is_nan() else ".inf" if value > 0 else "-.inf"
+    exponent = number.adjusted()
+    if number == 0 or -4 < exponent < 6:
+        return repr(value)
+    digits = "".join(map(str, number.normalize().as_tuple().digits))
+    return f"{'-' if value < 0 else ''}{digits[0]}.{digits[1:] or '0'}e{exponent:+d}"

@@ -1,0 +1,120 @@
+"""From a scenario to a wired emulation: every part is built here, once, and knows only what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from fednet_emu.errors import ScenarioError
+from fednet_emu.federation.federation import Federation
+from fednet_emu.federation.processors import Processors
+from fednet_emu.federation.task import Task
+from fednet_emu.kernel.clock import Clock
+from fednet_emu.kernel.streams import Streams
+from fednet_emu.learning.auto import ENGINES
+from fednet_emu.learning.flat import FlatModel
+from fednet_emu.learning.graph import Graph
+from fednet_emu.learning.torch_seed import seeded_module
+from fednet_emu.network.availability import Presence
+from fednet_emu.network.network import Network
+from fednet_emu.records.ledger import Ledger
+from fednet_emu.scenario.model import Problem, Scenario
+
+
+def build(
+    scenario: Scenario,
+    *,
+    data_dir: Path | None = None,
+    timing_only: bool = False,
+    on_round: Callable[[Federation], None] | None = None,
+) -> Federation:
+    """Wire everything that a scenario describes.
+
+    Args:
+        scenario: a valid scenario.
+        data_dir: where data sets are; the environment variable FEDNET_DATA when None.
+        timing_only: whether to leave out training and evaluation; time, bits and energy stay the same.
+        on_round: called at the end of every round, as an observer.
+
+    Raises:
+        ScenarioError: parts of the scenario do not go together.
+        DataError: the data cannot be read.
+    """
+    if scenario.training.threads is not None:
+        torch.set_num_threads(scenario.training.threads)
+    streams, clock, ledger, devices = Streams(scenario.seed), Clock(), Ledger(), scenario.devices
+    task = build_task(scenario, streams, data_dir, timing_only)
+    presence = Presence(devices.availability, streams.key("availability"), devices.count)
+    processors = Processors(
+        clock,
+        ledger,
+        devices.speed.draw(devices.count, streams("speed")),
+        scenario.server.flop_per_s,
+        devices.processor,
+        devices.straggler,
+        streams.key("straggler"),
+    )
+    torch_device = _torch_device(scenario.training.device)
+    return Federation(
+        clock,
+        streams,
+        ledger,
+        Graph(None if timing_only else ENGINES[scenario.training.engine]()),
+        task,
+        build_network(scenario, clock, ledger, streams, presence),
+        processors,
+        presence,
+        scenario.stop,
+        scenario.evaluation,
+        initial_vector=lambda: task.model.initial().to(torch_device),
+        timing_only=timing_only,
+        header_bit=scenario.network.header_bit,
+        on_round=on_round,
+    )
+
+
+def build_task(scenario: Scenario, streams: Streams, data_dir: Path | None, timing_only: bool) -> Task:
+    """Load the data, deal it out, and build the model."""
+    samples = scenario.data.load(data_dir, streams("data"))
+    splits = scenario.partition.split(samples, scenario.devices.count, streams("partition"))
+    module = seeded_module(lambda: scenario.model.build(samples.input_shape, samples.outputs), streams.key("init") >> 1)
+    model = FlatModel(module, "squared-error" if samples.classes is None else "cross-entropy", samples.input_shape)
+    return Task(model, samples, splits, _torch_device(scenario.training.device), timing_only)
+
+
+def build_network(scenario: Scenario, clock: Clock, ledger: Ledger, streams: Streams, presence: Presence) -> Network:
+    """Place the devices and connect them."""
+    devices, network = scenario.devices, scenario.network
+    xy_m = devices.placement.positions_m(devices.count, streams("placement"))
+    settings = (network.uplink, network.downlink, network.sidelink)
+    return Network(clock, ledger, streams, presence, scenario.channel, xy_m, settings)
+
+
+def unreachable(scenario: Scenario) -> Iterator[Problem]:
+    """Links on which nothing would ever get through, or hardly: every device below the rate law's lowest SINR."""
+    clock, ledger, streams = Clock(), Ledger(), Streams(scenario.seed)
+    presence = Presence(scenario.devices.availability, 0, scenario.devices.count)
+    network = build_network(scenario, clock, ledger, streams, presence)
+    law = scenario.channel.rate
+    for kind, links in (("uplink", network.up_links), ("downlink", network.down_links)):
+        best = float(np.max(links.mean_snr))
+        if best < law.min_sinr / _FADING_MARGIN:
+            best_db, needed_db = 10 * np.log10(best), 10 * np.log10(law.min_sinr)
+            yield (
+                ("channel", "rate"),
+                f"nobody can reach it on the {kind}, the best mean SNR is {best_db:.1f} dB, got a rate that needs "
+                f"{needed_db:.1f} dB; lower the threshold or the distances, or raise the power",
+            )
+
+
+_FADING_MARGIN = 20.0
+"""A block 13 dB above the mean is rarer than 1 in 10^8 under Rayleigh fading."""
+
+
+def _torch_device(name: str) -> torch.device:
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ScenarioError("training.device: no CUDA device is here, got cuda; use cpu")
+    return torch.device(name)

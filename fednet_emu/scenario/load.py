@@ -1,0 +1,31 @@
+"""From a scenario file and command-line overrides to a valid scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from fednet_emu.errors import ScenarioError
+from fednet_emu.scenario.document import apply_overrides, load
+from fednet_emu.scenario.emulation import unreachable
+from fednet_emu.scenario.model import Scenario
+from fednet_emu.scenario.problems import validate
+from fednet_emu.scenario.tree import problem_text
+
+
+def load_scenario(name: str | Path, overrides: Iterable[str] = ()) -> Scenario:
+    """Read, complete and check a scenario.
+
+    Args:
+        name: a path, or the name of a file in scenarios/.
+        overrides: settings as `key.path=value`.
+
+    Raises:
+        ScenarioError: every problem of the file, each with its line.
+    """
+    document = apply_overrides(load(name), overrides)
+    scenario = validate(Scenario, document)
+    problems = list(scenario.contradictions()) or list(unreachable(scenario))
+    if problems:
+        raise ScenarioError(*(problem_text(document.place(path), path, what) for path, what in problems))
+    return scenario

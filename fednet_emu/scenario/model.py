@@ -1,0 +1,99 @@
+"""The scenario: the one configuration object, whose fields are the keys of a scenario file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import Field
+
+from fednet_emu.algorithms import AnyAlgorithm
+from fednet_emu.component import Component
+from fednet_emu.federation.speeds import AnySpeeds, Processor
+from fednet_emu.federation.stop import Evaluation, Stop
+from fednet_emu.federation.stragglers import AnyStraggler, NoStraggler, SlowWindow
+from fednet_emu.learning.datasets import AnyDataset
+from fednet_emu.learning.datasets.digits import Digits
+from fednet_emu.learning.models import AnyModel
+from fednet_emu.learning.partitions import AnyPartition
+from fednet_emu.network.availability import Always, AnyAvailability, Windows
+from fednet_emu.network.network import Downlink, Sidelink, Uplink
+from fednet_emu.network.placement import AnyPlacement
+from fednet_emu.radio.channel import Channel
+
+Problem = tuple[tuple[str, ...], str]
+"""Where (the key path) and what is wrong."""
+
+
+class Devices(Component):
+    """The devices of the federation."""
+
+    count: int = Field(gt=0)
+    placement: AnyPlacement
+    speed: AnySpeeds
+    processor: Processor = Processor()
+    straggler: AnyStraggler = NoStraggler()
+    availability: AnyAvailability = Always()
+
+
+class Server(Component):
+    """The server, beside the base station."""
+
+    flop_per_s: float | None = Field(None, gt=0)
+    """Computing speed, for algorithms that train on the server; its energy is not counted."""
+
+
+class NetworkSettings(Component):
+    """How the bands are used."""
+
+    uplink: Uplink = Uplink()
+    downlink: Downlink = Downlink()
+    sidelink: Sidelink | None = None
+    header_bit: int = Field(0, ge=0)
+    """Bits that each message carries beside its payload."""
+
+
+class Training(Component):
+    """How training is run on this host. Nothing here changes simulated time."""
+
+    engine: Literal["auto", "serial", "batched"] = "auto"
+    """serial: one job after the other, the reference; batched: all ready jobs at once; auto: the faster, by measurement."""
+    device: Literal["cpu", "cuda"] = "cpu"
+    threads: int | None = Field(None, gt=0)
+    """Threads of torch within one operation; null leaves torch's own choice."""
+
+
+class Scenario(Component):
+    """A network, data, a model and an algorithm, and when to stop."""
+
+    title: str = ""
+    seed: int = Field(0, ge=0)
+    devices: Devices
+    server: Server = Server()
+    channel: Channel
+    network: NetworkSettings = NetworkSettings()
+    data: AnyDataset = Digits()
+    partition: AnyPartition
+    model: AnyModel
+    algorithm: AnyAlgorithm
+    stop: Stop
+    evaluation: Evaluation = Evaluation()
+    training: Training = Training()
+
+    def contradictions(self) -> Iterator[Problem]:
+        """Settings that are each possible but cannot be together."""
+        count = self.devices.count
+        yield from (
+            (("algorithm", key), f"{what}, got {value}; must be at most devices.count, {count}")
+            for key, what, value in self.algorithm.demands()
+            if value > count
+        )
+        named = {
+            ("devices", "straggler", "devices"): self.devices.straggler,
+            ("devices", "availability", "devices"): self.devices.availability,
+        }
+        for path, component in named.items():
+            if isinstance(component, SlowWindow | Windows):
+                unknown = [device for device in component.devices if not 0 <= device < count]
+                if unknown:
+                    yield path, f"no such devices, got {unknown}; must be from 0 to {count - 1}"

@@ -1,0 +1,136 @@
+"""One run: from a scenario to a run folder, whatever happens on the way."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fednet_emu.federation.federation import Federation
+from fednet_emu.learning.auto import AutoEngine
+from fednet_emu.records.ledger import KINDS
+from fednet_emu.records.store import RunFolder
+from fednet_emu.records.verify import verify
+from fednet_emu.scenario.document import dump
+from fednet_emu.scenario.emulation import build
+from fednet_emu.scenario.model import Scenario
+
+LOG = logging.getLogger("fednet_emu")
+
+
+def run_scenario(
+    scenario: Scenario,
+    name: str,
+    out: Path,
+    *,
+    data_dir: Path | None = None,
+    timing_only: bool = False,
+    force: bool = False,
+    on_round: Callable[[Federation], None] | None = None,
+) -> dict[str, Any]:
+    """Run a scenario and leave its records in a folder.
+
+    The folder appears only when everything has been built, and says how the run ended: done, interrupted or failed.
+    In the last two cases what was measured so far is written before the exception goes on.
+
+    Args:
+        scenario: what to run.
+        name: the scenario's name, for the records.
+        out: the run folder.
+        data_dir: where data sets are.
+        timing_only: whether to leave out training.
+        force: whether to overwrite a finished run.
+        on_round: called at the end of every round.
+
+    Returns:
+        The summary, as in summary.json.
+    """
+    started = time.perf_counter()
+    RunFolder.check(out, force=force)
+    fed = build(scenario, data_dir=data_dir, timing_only=timing_only, on_round=on_round)
+    folder = RunFolder.create(out, force=force)
+    folder.write_text("scenario.yaml", dump(scenario))
+    facts = {"name": name, "seed": scenario.seed, "timing_only": timing_only}
+    folder.write_manifest("running", **facts)
+    with _log_file(folder.path / "log.txt"):
+        LOG.info("%s, seed %d: %d devices, %d parameters", name, scenario.seed, fed.n_devices, fed.task.model.size)
+        status = "failed"
+        try:
+            fed.run(scenario.algorithm)
+            status = "done"
+        except KeyboardInterrupt:
+            status = "interrupted"
+            raise
+        except BaseException as error:
+            LOG.error("failed at t=%.9g s: %s", fed.clock.now_s, error)
+            raise
+        finally:
+            summary = {**facts, "status": status, **_finish(fed, folder, scenario), "host_s": _since(started)}
+            folder.write_json("summary.json", summary)
+            folder.write_manifest(status, **facts, event_digest=summary["event_digest"])
+            LOG.info("%s at t=%.9g s after %d rounds, %.1f s of host time", status, fed.clock.now_s, fed.round, summary["host_s"])
+    return summary
+
+
+def _finish(fed: Federation, folder: RunFolder, scenario: Scenario) -> dict[str, Any]:
+    """Close the books: tables, laws and totals."""
+    fed.close()
+    ledger, network = fed.ledger, scenario.network
+    engine = fed.graph.engine
+    for choice in engine.choices if isinstance(engine, AutoEngine) else ():
+        LOG.info("%s", choice)
+    for name, table in ledger.frames().items():
+        folder.write_table(name, table)
+    access = {"uplink": network.uplink, "downlink": network.downlink, "sidelink": network.sidelink}
+    exclusive = frozenset(kind for kind, used in access.items() if used is not None and used.access.capacity == 1)
+    laws = verify(ledger, exclusive)
+    for law, broken in laws.items():
+        LOG.log(logging.ERROR if broken else logging.INFO, "law %s: %s", law, broken or "holds")
+    return {
+        "simulated_s": fed.clock.now_s,
+        "rounds": fed.round,
+        **{f"{kind}_bit": sent_bit for kind, sent_bit in zip(KINDS, ledger.sent_bit, strict=True)},
+        "energy_j": ledger.energy_j,
+        **_last_evaluation(fed),
+        "event_digest": ledger.event_digest(),
+        "verified": not any(laws.values()),
+        "broken_laws": {law: broken for law, broken in laws.items() if broken},
+        "nominal_values": fed.nominal,
+        "transfers": len(ledger.transfers),
+        "wavefronts": fed.graph.statistics.wavefronts,
+        "mean_wavefront": fed.graph.statistics.mean_wavefront,
+        "training_host_s": fed.graph.statistics.host_s,
+    }
+
+
+def _last_evaluation(fed: Federation) -> dict[str, float | None]:
+    evaluations = fed.ledger.evaluations
+    names = ("accuracy", "loss", "worst_accuracy", "std_accuracy")
+    if len(evaluations) == 0:
+        return dict.fromkeys(names)
+    return {name: _finite(float(evaluations.column(name)[-1])) for name in names}
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _since(started: float) -> float:
+    return time.perf_counter() - started
+
+
+@contextmanager
+def _log_file(path: Path) -> Iterator[None]:
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    LOG.addHandler(handler)
+    LOG.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        LOG.removeHandler(handler)
+        handler.close()

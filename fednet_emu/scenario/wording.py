@@ -1,0 +1,144 @@
+"""One error of pydantic in our words: what is wrong, got VALUE; what would be right."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic_core import ErrorDetails
+
+from fednet_emu.component import Slot, did_you_mean
+from fednet_emu.scenario.shapes import Shape, Spot, homes
+from fednet_emu.scenario.tree import KeyPath, path_text, show
+
+_RANGES = {
+    "greater_than": "> {gt}",
+    "greater_than_equal": ">= {ge}",
+    "less_than": "< {lt}",
+    "less_than_equal": "<= {le}",
+}
+_OTHERS = {
+    "finite_number": "must be finite",
+    "multiple_of": "must be a multiple of {multiple_of}",
+    "string_pattern_mismatch": "must match the pattern '{pattern}'",
+    "string_too_long": "must have a length <= {max_length}",
+    "string_too_short": "must have a length >= {min_length}",
+    "too_long": "must have a length <= {max_length}",
+    "too_short": "must have a length >= {min_length}",
+}
+_TYPES = frozenset({"not_a_boolean", "int_from_float", "literal_error", "unknown_kind", "none_required"})
+_TYPE_ENDINGS = ("_type", "_parsing", "_parsing_size", "_sub_type")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One problem of a document.
+
+    Attributes:
+        path: The setting.
+        what: What is wrong with it, to be printed after the path.
+        written: The path whose place is printed.
+        missing: Whether a required setting is absent.
+        rival: The setting that was meant, when a key is misspelt.
+    """
+
+    path: KeyPath
+    what: str
+    written: KeyPath
+    missing: bool = False
+    rival: KeyPath | None = None
+
+
+def is_type_error(kind: str) -> bool:
+    """Whether an error, by its pydantic type, says that the value is of a wrong type or none of the choices."""
+    return kind in _TYPES or kind.endswith(_TYPE_ENDINGS)
+
+
+def problem_of(model_class: type[BaseModel], data: Any, spot: Spot, detail: ErrorDetails) -> Problem:
+    """The problem behind one error; `data` are the settings of the whole document."""
+    path, kind = spot.path, detail["type"]
+    if kind == "extra_forbidden":
+        return _unknown_setting(model_class, data, spot)
+    if kind == "missing":
+        return Problem(path, f"is required{_choices(spot.shape)}", path[:-1], missing=True)
+    if kind == "unknown_kind" and spot.shape and spot.shape.choice:
+        return _unknown_kind(spot.shape.choice, path, detail["input"])
+    return Problem(path, _wrong_value(spot, detail), path)
+
+
+def _choices(shape: Shape | None) -> str:
+    if shape and shape.choice:
+        return f"; kinds of {shape.choice.name}: {', '.join(shape.choice.kinds())}"
+    return f"; one of {', '.join(map(show, shape.literals))}" if shape and shape.literals else ""
+
+
+def _unknown_setting(model_class: type[BaseModel], data: Any, spot: Spot) -> Problem:
+    path, key = spot.path, str(spot.path[-1])
+    known = [name for name in spot.parent.settings if name != "kind"] if spot.parent else []
+    close = difflib.get_close_matches(key, known, n=1)
+    if close:
+        return Problem(path, f"no such setting; did you mean '{close[0]}'?", path, rival=(*path[:-1], close[0]))
+    slot = spot.parent.slot if spot.parent else None
+    kinds = [kind for kind, its in slot.kinds().items() if key in its.model_fields] if slot else []
+    if slot and kinds:
+        return Problem(path, f"no such setting; it belongs to {slot.name} {_either(kinds)}", path)
+    home = next(homes(Shape(model_class), data, key), None)
+    if home:
+        return Problem(path, f"no such setting; did you mean '{path_text(home)}'?", path, rival=home)
+    return Problem(path, f"no such setting; known: {', '.join(known) or 'none'}", path)
+
+
+def _either(names: Iterable[str]) -> str:
+    return " or ".join(f"'{name}'" for name in names)
+
+
+def _unknown_kind(slot: Slot, path: KeyPath, value: Any) -> Problem:
+    """A component whose kind is missing, misspelt or unknown; `value` may be the short form, already written out."""
+    kinds = list(slot.kinds())
+    if not isinstance(value, Mapping):
+        return Problem(path, f"expected a kind of {slot.name}, got {show(value)}; known: {', '.join(kinds)}", path)
+    if "kind" not in value:
+        typo = next((key for key in value if difflib.get_close_matches(key, ["kind"], cutoff=0.7)), None)
+        if typo is not None:
+            return Problem((*path, typo), "no such setting; did you mean 'kind'?", (*path, typo))
+        return Problem((*path, "kind"), f"is required; kinds of {slot.name}: {', '.join(kinds)}", path)
+    kind = value["kind"]
+    near = did_you_mean(kind, kinds) if isinstance(kind, str) else ""
+    remedy = f"{near} (known: {', '.join(kinds)})" if near else f"; known: {', '.join(kinds)}"
+    return Problem(path, f"no such kind of {slot.name}, got {show(kind)}{remedy}", (*path, "kind"))
+
+
+def _wrong_value(spot: Spot, detail: ErrorDetails) -> str:
+    kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
+    if kind in ("value_error", "assertion_error"):
+        return str(context.get("error", "")) or _own_words(detail["msg"])
+    if kind in _RANGES:
+        bounds = spot.shape.range_text() if spot.shape else None
+        return f"must be {bounds or _RANGES[kind].format(**context)}, got {show(value)}"
+    if kind in ("too_long", "too_short"):
+        return f"{_OTHERS[kind].format(**context)}, got {context['actual_length']}"
+    if kind in _OTHERS:
+        return f"{_OTHERS[kind].format(**context)}, got {show(value)}"
+    if is_type_error(kind) and spot.shape:
+        return f"expected {spot.shape.describe()}, got {show(value)}{_remedy(spot.shape, value)}"
+    return f"{_own_words(detail['msg'])}, got {show(value)}"
+
+
+def _own_words(message: str) -> str:
+    text = re.sub(r"^Input should be", "must be", re.sub(r"^(Value|Assertion) error, ", "", message))
+    return text[:1].lower() + text[1:]
+
+
+def _remedy(shape: Shape, value: Any) -> str:
+    """The clause that says how to mend a value of the wrong type, where that is not plain."""
+    if isinstance(value, str) and shape.literals:
+        return did_you_mean(value, shape.literals)
+    if shape.annotation is str and isinstance(value, int | float):
+        return f"; write '{show(value)}' in quotes"
+    if shape.annotation in (int, float) and isinstance(value, str) and re.match(r"[-+]?\.?\d", value):
+        return "; write the number alone, the unit is in the name of the setting"
+    return ""

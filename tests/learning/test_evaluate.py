@@ -1,0 +1,65 @@
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fednet_emu.learning.evaluate import evaluate, evaluate_by_device
+from fednet_emu.learning.flat import FlatModel
+from fednet_emu.learning.torch_seed import seeded_module
+
+CLASSIFIER = FlatModel(seeded_module(lambda: nn.Linear(5, 3), 1), "cross-entropy", (5,))
+RNG = np.random.default_rng(4)
+X = torch.from_numpy(RNG.normal(size=(50, 5)).astype(np.float32))
+Y = torch.from_numpy(RNG.integers(0, 3, 50))
+
+
+def test_uniform_scores_lose_log_of_the_classes():
+    """With all parameters zero the loss is ln 3 and every sample is put in class 0."""
+    metrics = evaluate(CLASSIFIER, torch.zeros(CLASSIFIER.size), X, Y)
+
+    assert metrics.loss == pytest.approx(np.log(3), rel=1e-6)
+    assert metrics.accuracy == float((Y == 0).double().mean())
+    assert metrics.samples == 50
+
+
+def test_chunks_do_not_matter():
+    """Seven samples at a time give the same as all at once."""
+    vector = CLASSIFIER.initial()
+    whole, chunked = evaluate(CLASSIFIER, vector, X, Y), evaluate(CLASSIFIER, vector, X, Y, chunk=7)
+
+    assert chunked.loss == pytest.approx(whole.loss, rel=1e-6)
+    assert chunked.accuracy == whole.accuracy
+
+
+def test_regression_has_no_accuracy():
+    """Squared error: the model 2x + 1 on targets 2x misses each by one."""
+    model = FlatModel(nn.Linear(1, 1), "squared-error", (1,))
+    x = torch.arange(4.0)[:, None]
+    metrics = evaluate(model, torch.tensor([2.0, 1.0]), x, 2 * x[:, 0])
+
+    assert metrics.loss == pytest.approx(1.0)
+    assert metrics.accuracy is None
+    assert evaluate_by_device(model, torch.tensor([2.0, 1.0]), x, 2 * x[:, 0], np.array([0, 4])).accuracy is None
+
+
+def test_devices_are_measured_as_if_alone():
+    """One pass over all samples gives each device the metrics of its own slice, and nan to one without samples."""
+    vector, offsets = CLASSIFIER.initial(), np.array([3, 10, 10, 11, 50])
+    found = evaluate_by_device(CLASSIFIER, vector, X, Y, offsets, chunk=16)
+    alone = [evaluate(CLASSIFIER, vector, X[a:b], Y[a:b]) for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
+
+    assert found.loss == pytest.approx([one.loss for one in alone], rel=1e-5, nan_ok=True)
+    assert found.accuracy == pytest.approx([one.accuracy for one in alone], nan_ok=True)
+    assert found.samples.tolist() == [7, 0, 1, 39]
+    assert np.isnan(found.loss).tolist() == [False, True, False, False]
+
+
+def test_evaluation_draws_nothing():
+    """A model with dropout is evaluated without dropping and without touching torch's generator."""
+    model = FlatModel(nn.Sequential(nn.Linear(5, 3), nn.Dropout(0.5)), "cross-entropy", (5,))
+    before = torch.get_rng_state()
+
+    first, second = (evaluate(model, model.initial(), X, Y) for _ in range(2))
+
+    assert first == second
+    assert torch.equal(torch.get_rng_state(), before)

@@ -1,0 +1,219 @@
+import pytest
+import torch
+from torch import nn
+
+from fednet_emu.errors import ScenarioError
+from fednet_emu.learning.flat import FlatModel
+from fednet_emu.learning.torch_seed import seeded_module
+
+
+def mcmahan_cnn() -> nn.Module:
+    return nn.Sequential(
+        *(nn.Conv2d(1, 32, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(32, 64, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Flatten(), nn.Linear(64 * 7 * 7, 512), nn.ReLU(), nn.Linear(512, 10)),
+    )
+
+
+def flat(module: nn.Module, *input_shape: int, loss: str = "cross-entropy") -> FlatModel:
+    return FlatModel(module, loss, input_shape)
+
+
+def mlp() -> nn.Module:
+    return seeded_module(lambda: nn.Sequential(nn.Linear(784, 200), nn.ReLU(), nn.Linear(200, 10)), 1)
+
+
+def test_flat_vector_has_the_published_size_of_the_mcmahan_cnn():
+    """The CNN of McMahan et al. (2017) has 1,663,370 parameters."""
+    assert flat(mcmahan_cnn(), 1, 28, 28).size == 1_663_370
+
+
+def test_forward_equals_the_module():
+    """The initial vector gives the outputs of the module that it came from, bit by bit."""
+    module = mlp()
+    model, x = flat(module, 784), torch.rand(4, 784)
+
+    assert torch.equal(model.forward(model.initial(), x), module(x))
+
+
+def test_initial_is_a_copy():
+    """Changing the module or one initial vector does not change the model."""
+    module = mlp()
+    model = flat(module, 784)
+    first = model.initial()
+    expected = first.clone()
+
+    first.zero_()
+    nn.init.zeros_(module[0].weight)
+
+    assert torch.equal(model.initial(), expected)
+
+
+def test_unflatten_gives_views():
+    """Unflattened parameters share memory with the vector and have the module's names and shapes."""
+    module = mlp()
+    model = flat(module, 784)
+    vector = torch.zeros(model.size)
+    pieces = model.unflatten(vector)
+
+    vector.fill_(3.0)
+
+    assert {name: piece.shape for name, piece in pieces.items()} == {n: p.shape for n, p in module.named_parameters()}
+    assert all((piece == 3.0).all() for piece in pieces.values())
+
+
+def test_loss_weighs_samples():
+    """Weights 1, 0 and 3 on squared errors 1, 100 and 4 give (1 + 12) / 4; without weights the mean is 35."""
+    model = flat(nn.Linear(1, 1), 1, loss="squared-error")
+    x, y = torch.tensor([[1.0], [10.0], [2.0]]), torch.zeros(3)
+    vector = torch.tensor([1.0, 0.0])
+
+    assert float(model.loss(vector, x, y, torch.tensor([1.0, 0.0, 3.0]))) == pytest.approx(13 / 4)
+    assert float(model.loss(vector, x, y)) == pytest.approx(35.0)
+
+
+def test_squared_error_refuses_outputs_of_another_shape():
+    """Two outputs per sample are never silently broadcast against one target."""
+    model = flat(nn.Linear(1, 2), 1, loss="squared-error")
+
+    with pytest.raises(RuntimeError, match="shape"):
+        model.loss(model.initial(), torch.ones(3, 1), torch.zeros(3))
+
+
+def test_flop_of_a_linear_layer():
+    """Softmax regression 784-10 needs 2 x 7840 operations forward and as many for the gradient of its weights."""
+    model = flat(nn.Linear(784, 10), 784)
+
+    assert model.forward_flop_per_sample == 15_680
+    assert model.flop_per_sample == 31_360
+
+
+def test_flop_of_a_multilayer_perceptron():
+    """The backward pass adds the weight gradients of both layers and the input gradient of the second."""
+    model = flat(mlp(), 784)
+    forward = 2 * (784 * 200 + 200 * 10)
+
+    assert model.forward_flop_per_sample == forward
+    assert model.flop_per_sample == 2 * forward + 2 * 200 * 10
+
+
+def test_flop_of_a_convolution():
+    """A convolution makes two operations per weight of its kernel and output pixel."""
+    model = flat(nn.Sequential(nn.Conv2d(3, 8, 5, padding=2), nn.Flatten()), 3, 10, 12)
+
+    assert model.forward_flop_per_sample == 2 * (8 * 3 * 5 * 5) * 10 * 12
+
+
+def test_activations_are_counted_per_sample():
+    """A ReLU network keeps its input and its hidden layer for the backward pass, and not its parameters."""
+    assert flat(mlp(), 784).activation_byte_per_sample == 4 * (784 + 200 + 200)
+
+
+def test_frozen_parameters_stay_inside():
+    """Parameters without gradient are not part of the vector but of the function."""
+    module = mlp()
+    module[0].requires_grad_(False)
+    model, x = flat(module, 784), torch.rand(4, 784)
+
+    assert model.size == 200 * 10 + 10
+    assert torch.equal(model.forward(model.initial(), x), module(x))
+
+
+@pytest.mark.parametrize(
+    ("layer", "draws", "batchable"),
+    [
+        (nn.ReLU(), False, True),
+        (nn.LayerNorm(6), False, True),
+        (nn.Dropout(0.01), True, False),
+        (nn.RReLU(), True, False),
+        (nn.BatchNorm1d(6, track_running_stats=False), False, False),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_models_that_cannot_share_a_batch_are_recognised(layer, draws, batchable):
+    """A model that draws random numbers, or mixes the samples of a batch, is not batchable."""
+    model = flat(nn.Sequential(nn.Linear(4, 6), layer, nn.Linear(6, 3)), 4)
+
+    assert (model.draws, model.batchable) == (draws, batchable)
+
+
+def test_dropout_drops_in_training_only():
+    """Evaluation with dropout is deterministic."""
+    model = flat(nn.Sequential(nn.Linear(50, 50), nn.Dropout(0.5)), 50)
+    vector, x = model.initial(), torch.rand(4, 50)
+
+    assert torch.equal(model.forward(vector, x), model.forward(vector, x))
+    assert (model.forward(vector, x, training=True) == 0).any()
+
+
+def test_making_a_model_draws_nothing():
+    """Trying and measuring a module with dropout leaves torch's global generator where it was."""
+    module = nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.5))
+    before = torch.get_rng_state()
+
+    model = flat(module, 4)
+    counted = (model.flop_per_sample, model.forward_flop_per_sample, model.activation_byte_per_sample)
+
+    assert min(counted) > 0
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_running_statistics_are_refused_by_name():
+    """Batch norm is an error that names its buffers and says what to use instead."""
+    module = nn.Sequential()
+    module.add_module("fc", nn.Linear(4, 6))
+    module.add_module("bn1", nn.BatchNorm1d(6))
+
+    with pytest.raises(ScenarioError, match=r"got bn1\.running_mean, bn1\.running_var; .* group or layer norm"):
+        flat(module, 4)
+
+
+def test_buffers_that_training_leaves_alone_are_welcome():
+    """A constant buffer, such as a normalisation, is part of the function."""
+
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(4, 3)
+            self.register_buffer("factor", torch.tensor(2.0))
+
+        def forward(self, x):
+            return self.fc(self.factor * x)
+
+    module = Scaled()
+    model, x = flat(module, 4), torch.rand(2, 4)
+
+    assert torch.equal(model.forward(model.initial(), x), module(x))
+
+
+def test_unknown_loss_is_suggested():
+    """A misspelt loss is an error with a suggestion."""
+    with pytest.raises(ScenarioError, match=r"got 'cross_entropy'; .* did you mean 'cross-entropy'\?"):
+        flat(nn.Linear(4, 3), 4, loss="cross_entropy")
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        (nn.Linear(5, 3), r"cannot take a batch of samples, got shape \(2, 4\)"),
+        (nn.Conv1d(4, 3, 1), r"cannot take a batch|not one score per class"),
+        (nn.Unflatten(1, (2, 2)), "nothing to train"),
+        (nn.Sequential(nn.Linear(4, 4), nn.Unflatten(1, (2, 2))), r"not one score per class, got shape \(2, 2, 2\)"),
+        (nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 3).double()), r"got torch\.float32, torch\.float64"),
+    ],
+)
+def test_unusable_modules_are_the_users_error(module, message):
+    """A module that does not fit the data is reported when the model is made, not in the first round."""
+    with pytest.raises(ScenarioError, match=message):
+        flat(module, 4)
+
+
+def test_live_module_shares_memory_with_its_vector():
+    """Writing to the vector of a live module changes what the module computes, and nothing else."""
+    model, x = flat(mlp(), 784), torch.rand(3, 784)
+    live = model.live()
+
+    live.vector.zero_()
+
+    assert (live.module(x) == 0).all()
+    assert (model.initial() != 0).any()

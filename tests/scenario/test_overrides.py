@@ -1,0 +1,148 @@
+"""Overrides: settings changed from the command line."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fednet_emu.errors import ScenarioError
+from fednet_emu.scenario.document import apply_overrides, from_text
+
+TEXT = """
+seed: 1
+algorithm: {kind: fedavg, lr: 0.1, steps: 5}
+groups: [{size: 1}, {size: 2}]
+fading: rician
+"""
+
+
+def changed(*overrides: str, text: str = TEXT) -> Any:
+    """The settings of a text after overrides."""
+    return apply_overrides(from_text(text), overrides).data
+
+
+def problems(*overrides: str) -> tuple[str, ...]:
+    """The problems of overrides on TEXT."""
+    with pytest.raises(ScenarioError) as caught:
+        changed(*overrides)
+    return caught.value.problems
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0.05", 0.05),
+        ("1e6", 1e6),
+        ("on", "on"),
+        ("", None),
+        ("[1, 2]", [1, 2]),
+        ("{a: 1}", {"a": 1}),
+        ("a=b", "a=b"),
+        ("'3'", "3"),
+    ],
+)
+def test_the_value_is_yaml(text: str, value: Any) -> None:
+    """What follows the first `=` reads as in a file."""
+    assert changed(f"seed={text}")["seed"] == value
+
+
+def test_only_the_named_setting_changes() -> None:
+    """Siblings keep their values and places, and the original document is left alone."""
+    document = from_text(TEXT, "a.yaml")
+
+    after = apply_overrides(document, ["algorithm.lr=0.05"])
+
+    assert after.data == {**document.data, "algorithm": {"kind": "fedavg", "lr": 0.05, "steps": 5}}
+    assert document.data["algorithm"]["lr"] == 0.1
+    assert str(after.places["algorithm", "lr"]) == "--set algorithm.lr"
+    assert str(after.places["algorithm", "steps"]) == "a.yaml:3"
+
+
+@pytest.mark.parametrize("spelling", ["groups.1.size=9", "groups[1].size=9"])
+def test_list_entries_count_from_zero(spelling: str) -> None:
+    """An entry of a list is reached by its position, also in the spelling of error messages."""
+    assert changed(spelling)["groups"] == [{"size": 1}, {"size": 9}]
+
+
+def test_missing_mappings_are_created() -> None:
+    """A path may go where the file says nothing, or says only a key."""
+    assert changed("a.b.c=1", text="x: 1\n") == {"x": 1, "a": {"b": {"c": 1}}}
+    assert changed("a.b=1", text="a:\n") == {"a": {"b": 1}}
+
+
+def test_later_overrides_win() -> None:
+    """Options apply from left to right."""
+    assert changed("seed=2", "seed=3")["seed"] == 3
+    assert changed("algorithm={kind: x}", "algorithm.p=3")["algorithm"] == {"kind": "x", "p": 3}
+
+
+def test_another_kind_drops_the_settings_of_the_old_one() -> None:
+    """Settings from the file go, those from the command line stay, whatever the order of the options."""
+    assert changed("algorithm.kind=fedprox")["algorithm"] == {"kind": "fedprox"}
+    assert changed("algorithm.kind=fedavg")["algorithm"] == {"kind": "fedavg", "lr": 0.1, "steps": 5}
+    assert changed("algorithm.mu=1", "algorithm.kind=fedprox")["algorithm"] == {"kind": "fedprox", "mu": 1}
+    assert changed("algorithm.kind=fedprox", "algorithm.mu=1")["algorithm"] == {"kind": "fedprox", "mu": 1}
+
+
+def test_text_is_the_short_form_of_a_component() -> None:
+    """A setting can be added to a component that the file names by its kind alone."""
+    assert changed("fading.k_db=3")["fading"] == {"kind": "rician", "k_db": 3}
+    assert changed("fading.kind=none")["fading"] == {"kind": "none"}
+
+
+def test_a_short_form_on_the_command_line_is_included(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`channel=street` reads the file, and later options change single settings of it."""
+    monkeypatch.chdir(tmp_path)
+    Path("channels").mkdir()
+    Path("channels/street.yaml").write_text("p: 1\nq: 1\n", encoding="utf-8")
+
+    assert changed("channel=street", "channel.q=2")["channel"] == {"p": 1, "q": 2}
+    assert changed("channel={include: street, r: 3}")["channel"] == {"p": 1, "q": 1, "r": 3}
+
+
+def test_another_include_keeps_what_the_file_sets_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The settings of the file before included go, those of the scenario itself stay on top."""
+    monkeypatch.chdir(tmp_path)
+    Path("one.yaml").write_text("p: 1\nx: {s: 1, t: 1}\n", encoding="utf-8")
+    Path("two.yaml").write_text("q: 2\nx: {t: 2, u: 2}\n", encoding="utf-8")
+
+    after = changed("channel.include=two.yaml", text="channel: {include: one.yaml, x: {t: 0}}\n")
+
+    assert after["channel"] == {"q": 2, "x": {"t": 0, "u": 2}}
+
+
+def test_every_bad_override_is_told_in_one_list() -> None:
+    """Malformed text, wrong values and paths that lead nowhere each have their sentence."""
+    assert problems("lr", "=3", "a..b=1", "seed.x=1", "groups.2=1", "groups.x=1", "seed=[1", "channel=zzzz") == (
+        "--set: expected key.path=value, got 'lr'; for example algorithm.lr=0.05",
+        "--set: expected key.path=value, got '=3'; for example algorithm.lr=0.05",
+        "--set: expected key.path=value, got 'a..b=1'; for example algorithm.lr=0.05",
+        "--set seed.x  seed: has no setting 'x' inside, got 1; it would have to be a mapping",
+        "--set groups.2  groups: expected a position in a list of 2, got '2'; positions count from 0",
+        "--set groups.x  groups: expected a position in a list of 2, got 'x'; positions count from 0",
+        "--set seed  yaml: expected ',' or ']', but got '<stream end>' (while parsing a flow sequence)",
+        problems("channel=zzzz")[0],
+    )
+    assert problems("channel=zzzz")[0].startswith("--set channel  channel: no such channel, got 'zzzz'")
+
+
+names = st.lists(st.sampled_from(["a", "b", "seed2", "x"]), min_size=1, max_size=4)
+
+
+@settings(max_examples=60, deadline=None)
+@given(names, st.integers(), st.dictionaries(st.sampled_from(["a", "x"]), st.just({"b": {"q": 1}}), max_size=2))
+def test_an_override_is_read_back_at_its_path(path: list[str], value: int, start: dict[str, Any]) -> None:
+    """Whatever the file says, the value stands at the path afterwards, and once more changes nothing."""
+    text = "seed: 1\n" + "".join(f"{key}: {{b: {{q: 1}}}}\n" for key in start)
+    override = f"{'.'.join(path)}={value}"
+
+    once = apply_overrides(from_text(text), [override])
+
+    found: Any = once.data
+    for key in path:
+        found = found[key]
+    assert found == value
+    assert once.data["seed"] == 1
+    assert apply_overrides(once, [override]).data == once.data

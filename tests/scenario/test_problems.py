@@ -1,0 +1,309 @@
+"""Problems: every sentence that a wrong scenario can cause."""
+
+from enum import Enum
+from typing import Annotated, Any, Literal, Protocol, Self
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import Field, field_validator, model_validator
+
+from fednet_emu.component import Component, Slot
+from fednet_emu.errors import ScenarioError
+from fednet_emu.scenario.document import apply_overrides, from_text
+from fednet_emu.scenario.problems import validate
+
+
+class Fading(Protocol):
+    """What every kind of fading can do."""
+
+    def gain(self) -> float:
+        """Power gain."""
+        ...
+
+
+class NoFading(Component):
+    """Has no settings."""
+
+    kind: Literal["none"] = "none"
+
+
+class Rayleigh(Component):
+    """Has one setting, with a default."""
+
+    kind: Literal["rayleigh"] = "rayleigh"
+    coherence_s: float = Field(default=0.1, gt=0)
+
+
+class Rician(Component):
+    """Needs a setting; one setting has the name of another kind."""
+
+    kind: Literal["rician"] = "rician"
+    k_db: float
+    rayleigh: bool = False
+
+
+AnyFading = Annotated[Fading, Slot("fading", {"none": NoFading, "rayleigh": Rayleigh, "rician": Rician})]
+
+
+class Radio(Component):
+    """Two required numbers and a fading."""
+
+    bandwidth_hz: float = Field(gt=0)
+    tx_power_dbm: float
+    outage_prob: float = Field(default=0, ge=0, lt=1)
+    fading: AnyFading = Rayleigh()
+
+
+class Colour(Enum):
+    """Choices as an enumeration."""
+
+    RED = "red"
+
+
+class Group(Component):
+    """An entry of a list."""
+
+    size: Annotated[int, Field(gt=0)] | Literal["all"] = 1
+    fading: AnyFading | None = None
+    delay: float | AnyFading | tuple[int, ...] = 0.0
+
+
+class Scenario(Component):
+    """One setting of every type."""
+
+    seed: int = Field(default=0, ge=0)
+    name: str = Field(default="x", min_length=1, max_length=5, pattern="^[a-z]+$")
+    flag: bool = False
+    mode: Literal["fast", "exact"] = "fast"
+    colour: Colour = Colour.RED
+    even: int = Field(default=0, multiple_of=2)
+    rates: tuple[float, ...] = Field(default=(1.0,), min_length=1, max_length=3)
+    pair: tuple[int, str] = (1, "a")
+    levels: dict[str, Annotated[float, Field(le=1)]] = Field(default_factory=dict)
+    groups: tuple[Group, ...] = ()
+    mix: tuple[AnyFading, ...] = ()
+    shares: tuple[float, ...] = ()
+    radio: Radio = Radio(bandwidth_hz=1, tx_power_dbm=0)
+    start_s: float | None = Field(default=None, ge=0)
+    end_s: float | None = None
+
+    @field_validator("shares")
+    @classmethod
+    def _sum_to_one(cls, shares: tuple[float, ...]) -> tuple[float, ...]:
+        if shares and sum(shares) != 1:
+            raise ValueError(f"must sum to 1, got {sum(shares)}; scale them")
+        return shares
+
+    @model_validator(mode="after")
+    def _ends_after_start(self) -> Self:
+        if self.start_s is not None and self.end_s is not None and self.end_s < self.start_s:
+            raise ValueError(f"end_s must not be below start_s, got {self.end_s} < {self.start_s}")
+        return self
+
+
+def problems(text: str, *overrides: str, model: type[Component] = Scenario) -> list[str]:
+    """The problems of a text, as validation tells them."""
+    with pytest.raises(ScenarioError) as caught:
+        validate(model, apply_overrides(from_text(text, "a.yaml"), overrides))
+    return list(caught.value.problems)
+
+
+def test_a_right_document_becomes_a_component() -> None:
+    """Short forms, lists and numbers with exponent arrive as what the classes say."""
+    scenario = validate(Scenario, from_text("seed: 1e3\nmix: [none, {kind: rician, k_db: 3}]\npair: [1, b]\n"))
+
+    assert scenario == Scenario(seed=1000, mix=(NoFading(), Rician(k_db=3)), pair=(1, "b"))
+
+
+def test_all_problems_come_at_once_in_the_order_of_the_file() -> None:
+    """The example of the style guide: one error, one line for each problem, and none twice."""
+    text = (
+        "sed: 1\nradio:\n  bandwith_hz: 20e6\n  tx_power_dbm: loud\n  fading: raileigh\n  outage_prob: 1.2\nseed: 1.5\n"
+    )
+
+    with pytest.raises(ScenarioError) as caught:
+        validate(Scenario, from_text(text, "scenarios/cyclic.yaml"))
+
+    assert str(caught.value) == (
+        "6 problems in the scenario:\n"
+        "  scenarios/cyclic.yaml:1  sed: no such setting; did you mean 'seed'?\n"
+        "  scenarios/cyclic.yaml:3  radio.bandwith_hz: no such setting; did you mean 'bandwidth_hz'?\n"
+        "  scenarios/cyclic.yaml:4  radio.tx_power_dbm: expected a number, got 'loud'\n"
+        "  scenarios/cyclic.yaml:5  radio.fading: no such kind of fading, got 'raileigh'; did you mean 'rayleigh'? "
+        "(known: none, rayleigh, rician)\n"
+        "  scenarios/cyclic.yaml:6  radio.outage_prob: must be in [0, 1), got 1.2\n"
+        "  scenarios/cyclic.yaml:7  seed: expected a whole number, got 1.5"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("seed: -1", "seed: must be >= 0, got -1"),
+        ("seed: many", "seed: expected a whole number, got 'many'"),
+        ("seed: true", "seed: expected a whole number, got true"),
+        ("seed:", "seed: expected a whole number, got nothing"),
+        ("seed: [1]", "seed: expected a whole number, got [1]"),
+        ("seed: 3 rounds", "seed: expected a whole number, got '3 rounds'; write the number alone, the unit is in "
+         "the name of the setting"),
+        ("start_s: -1", "start_s: must be >= 0, got -1"),
+        ("start_s: soon", "start_s: expected a number, got 'soon'"),
+        ("start_s: .inf", "start_s: must be finite, got inf"),
+        ("name: 3", "name: expected text, got 3; write '3' in quotes"),
+        ("name: ''", "name: must have a length >= 1, got ''"),
+        ("name: abcdef", "name: must have a length <= 5, got 'abcdef'"),
+        ("name: A1", "name: must match the pattern '^[a-z]+$', got 'A1'"),
+        ("flag: maybe", "flag: expected true or false, got 'maybe'"),
+        ("mode: fats", "mode: expected 'fast' or 'exact', got 'fats'; did you mean 'fast'?"),
+        ("colour: blue", "colour: must be 'red', got 'blue'"),
+        ("even: 3", "even: must be a multiple of 2, got 3"),
+        ("rates: []", "rates: must have a length >= 1, got 0"),
+        ("rates: [1, 2, 3, 4]", "rates: must have a length <= 3, got 4"),
+        ("rates: 5", "rates: expected a list, got 5"),
+        ("rates: [1, x]", "rates[1]: expected a number, got 'x'"),
+        ("pair: [1, 2]", "pair[1]: expected text, got 2; write '2' in quotes"),
+        ("levels: 1", "levels: expected a mapping, got 1"),
+        ("levels: {low: 2}", "levels.low: must be <= 1, got 2"),
+        ("groups: [{}, {size: 1, sise: 2}]", "groups[1].sise: no such setting; did you mean 'size'?"),
+        ("groups: [7]", "groups[0]: expected a mapping, got 7"),
+        ("shares: [0.5, 1]", "shares: must sum to 1, got 1.5; scale them"),
+        ("radio: 3", "radio: expected a mapping, got 3"),
+        ("radio:", "radio: expected a mapping, got nothing"),
+        ("radio: {bandwidth_hz: 1}", "radio.tx_power_dbm: is required"),
+        ("zzz: 1", "zzz: no such setting; known: seed, name, flag, mode, colour, even, rates, pair, levels, groups, "
+         "mix, shares, radio, start_s, end_s"),
+    ],
+)  # fmt: skip
+def test_one_wrong_value_gives_one_sentence(text: str, problem: str) -> None:
+    """Where, what is wrong, the value in the user's spelling, and what would be right."""
+    assert problems(text) == [f"a.yaml:1  {problem}"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        ("rician", ".k_db: is required"),
+        ("{kind: rician}", ".k_db: is required"),
+        ("{kind: rician, k_db: x}", ".k_db: expected a number, got 'x'"),
+        ("{kind: rician, k_db: 1, rayleigh: 3}", ".rayleigh: expected true or false, got 3"),
+        ("{kind: rayleigh, coherence_s: 0}", ".coherence_s: must be > 0, got 0"),
+        ("{kind: rayleigh, k_db: 3}", ".k_db: no such setting; it belongs to fading 'rician'"),
+        ("{kind: none, zzz: 3}", ".zzz: no such setting; known: none"),
+        ("{kind: nome}", ": no such kind of fading, got 'nome'; did you mean 'none'? (known: none, rayleigh, rician)"),
+        ("nome", ": no such kind of fading, got 'nome'; did you mean 'none'? (known: none, rayleigh, rician)"),
+        ("zzz", ": no such kind of fading, got 'zzz'; known: none, rayleigh, rician"),
+        ("{kind: 8}", ": no such kind of fading, got 8; known: none, rayleigh, rician"),
+        ("{kind: [a]}", ": no such kind of fading, got ['a']; known: none, rayleigh, rician"),
+        ("{}", ".kind: is required; kinds of fading: none, rayleigh, rician"),
+        ("{kidn: none}", ".kidn: no such setting; did you mean 'kind'?"),
+        ("7", ": expected a kind of fading, got 7; known: none, rayleigh, rician"),
+        ("null", ": expected a kind of fading, got nothing; known: none, rayleigh, rician"),
+    ],
+)
+def test_a_wrong_component_gives_one_sentence(entry: str, problem: str) -> None:
+    """The kind is never part of the path, also when a setting is called like a kind."""
+    assert problems(f"mix:\n- none\n- {entry}\n") == [f"a.yaml:3  mix[1]{problem}"]
+
+
+@pytest.mark.parametrize(
+    ("group", "problem"),
+    [
+        ("size: -1", "size: must be > 0, got -1"),
+        ("size: al", "size: expected a whole number or 'all', got 'al'; did you mean 'all'?"),
+        ("size: true", "size: expected a whole number or 'all', got true"),
+        ("delay: soon", "delay: expected a number or a kind of fading or a list, got 'soon'"),
+        ("delay: {kind: rician}", "delay.k_db: is required"),
+        ("delay: [1, x]", "delay[1]: expected a whole number, got 'x'"),
+        ("fading: rician", "fading.k_db: is required"),
+        ("fading: {kind: rayleigh, coherence_s: -1}", "fading.coherence_s: must be > 0, got -1"),
+    ],
+)
+def test_a_choice_of_types_gives_one_sentence(group: str, problem: str) -> None:
+    """A value that fits one member of a union in type is judged by it; else all members are named."""
+    assert problems(f"groups:\n- {{{group}}}\n") == [f"a.yaml:2  groups[0].{problem}"]
+
+
+def test_a_missing_setting_points_to_the_mapping_around_it() -> None:
+    """The line is that of the nearest key which was written."""
+    assert problems("seed: 1\nradio:\n  outage_prob: 0\n") == [
+        "a.yaml:2  radio.bandwidth_hz: is required",
+        "a.yaml:2  radio.tx_power_dbm: is required",
+    ]
+
+
+def test_missing_components_and_choices_are_listed() -> None:
+    """A required slot or choice says what it may be."""
+
+    class Needy(Component):
+        """Requires a kind and a choice."""
+
+        fading: AnyFading
+        mode: Literal["fast", 3]
+
+    assert problems("{}", model=Needy) == [
+        "a.yaml:1  fading: is required; kinds of fading: none, rayleigh, rician",
+        "a.yaml:1  mode: is required; one of 'fast', 3",
+    ]
+
+
+def test_a_setting_in_the_wrong_section_is_told_where_it_belongs() -> None:
+    """A key that another section knows is sent there, and is not reported missing there."""
+    assert problems("bandwidth_hz: 1e6\nk_db: 3\nradio: {tx_power_dbm: 3, fading: {kind: rician}}\n") == [
+        "a.yaml:1  bandwidth_hz: no such setting; did you mean 'radio.bandwidth_hz'?",
+        "a.yaml:2  k_db: no such setting; did you mean 'radio.fading.k_db'?",
+    ]
+
+
+def test_rules_over_several_settings_name_the_section() -> None:
+    """The text of a component's own check is kept."""
+    assert problems("seed: 1\nstart_s: 2\nend_s: 1\n") == [
+        "a.yaml:1  end_s must not be below start_s, got 1.0 < 2.0"
+    ]  # fmt: skip
+
+
+def test_problems_of_the_command_line_come_last() -> None:
+    """An override is named as the place of its problem; the file keeps its order."""
+    assert problems("mode: x\nseed: y\n", "flag=z", "mix=[none]", "mix[0]=q") == [
+        "a.yaml:1  mode: expected 'fast' or 'exact', got 'x'",
+        "a.yaml:2  seed: expected a whole number, got 'y'",
+        "--set flag  flag: expected true or false, got 'z'",
+        "--set mix[0]  mix[0]: no such kind of fading, got 'q'; known: none, rayleigh, rician",
+    ]
+
+
+def test_problems_of_an_included_file_name_that_file(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line is the one to mend, wherever it is; the main file comes first."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "base.yaml").write_text("\nseed: x\nflag: y\n", encoding="utf-8")
+
+    assert problems("include: base.yaml\nflag: true\nmode: z\n") == [
+        "a.yaml:3  mode: expected 'fast' or 'exact', got 'z'",
+        "base.yaml:2  seed: expected a whole number, got 'x'",
+    ]
+
+
+wrong_values = st.sampled_from([None, True, -7, 1.5, "zzz", [], [1], {}, {"kind": "zzz"}, {"size": "x", "no": 1}])
+settings_of_scenario = st.sampled_from([*Scenario.model_fields, "unknown"])
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.dictionaries(settings_of_scenario, wrong_values, min_size=1, max_size=4))
+def test_whatever_is_written_is_accepted_or_explained(data: dict[str, Any]) -> None:
+    """Any mixture of wrong values gives sentences in our grammar, each on a line that has a key of its path."""
+    lines = [f"{key}: {_flow(value)}" for key, value in data.items()]
+    document = from_text("\n".join(lines), "a.yaml")
+    try:
+        validate(Scenario, document)
+    except ScenarioError as error:
+        for problem in error.problems:
+            place, path = problem.split("  ", 1)
+            line = int(place.removeprefix("a.yaml:"))
+            assert lines[line - 1].split(":")[0] == path.split(":")[0].split(".")[0].split("[")[0]
+            assert not any(word in problem for word in ("Input", "valid", "function-", "constrained", "None", "True"))
+
+
+def _flow(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_flow(part)}" for key, part in value.items()) + "}"
+    return {None: "null", True: "true"}.get(value, str(value)) if not isinstance(value, list) else str(value)
