@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -72,12 +73,13 @@ def latency_figure(rounds: Labelled) -> Figure | None:
     unit = axis_unit(longest_s, LONG_TIMES)
     figure = new_figure(CURVE_HEIGHT_IN)
     axes = figure.add_subplot()
+    drawn: dict[str, Artist] = {}
     for index, (label, latency_s) in enumerate(latencies):
         if latency_s.size:
-            axes.ecdf(latency_s / unit.size, label=label, **line_style(index) | {"marker": "none"})
+            drawn[label] = axes.ecdf(latency_s / unit.size, **line_style(index) | {"marker": "none"})
     fit_scale(axes, "x")
     axes.set(xlabel=f"Round latency ({unit.symbol})", ylabel="Share of rounds", ylim=(0.0, 1.02))
-    _complete(figure, axes)
+    _complete(figure, axes, drawn)
     return figure
 
 
@@ -85,20 +87,20 @@ def _progress_figure(curves: Labelled, measure: str, cost: Cost) -> Figure:
     unit = axis_unit(max(float(cost.of(rows).max()) for _, rows in curves if len(rows)), cost.units)
     figure = new_figure(CURVE_HEIGHT_IN)
     axes = figure.add_subplot()
+    drawn: dict[str, Artist] = {}
     for index, (label, rows) in enumerate(curves):
         if len(rows):
             every = max(1, len(rows) // MARKERS_PER_CURVE)
-            axes.plot(cost.of(rows) / unit.size, rows[measure], label=label, markevery=every, **line_style(index))
+            (drawn[label],) = axes.plot(cost.of(rows) / unit.size, rows[measure], markevery=every, **line_style(index))
     fit_scale(axes, "x")
     fit_scale(axes, "y")
     axes.set(xlabel=f"{cost.title} ({unit.symbol})", ylabel=measure.capitalize())
-    _complete(figure, axes)
+    _complete(figure, axes, drawn)
     return figure
 
 
-def _complete(figure: Figure, axes: Axes) -> None:
+def _complete(figure: Figure, axes: Axes, drawn: Mapping[str, Artist]) -> None:
     add_grid(axes)
     finish_axes(axes)
-    handles, labels = axes.get_legend_handles_labels()
-    if len(labels) > 1:
-        add_legend(figure, handles, labels)
+    if len(drawn) > 1:
+        add_legend(figure, list(drawn.values()), list(drawn))

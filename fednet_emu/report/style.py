@@ -84,8 +84,8 @@ def line_style(index: int) -> dict[str, Any]:
 
 
 def wrapped(label: str) -> str:
-    """A run's label, broken into lines that fit the width of a figure."""
-    return "\n".join(textwrap.wrap(label, LABEL_LENGTH)) or label
+    """A run's label, broken into lines that fit the width of a figure, its dollar signs no mathematics."""
+    return "\n".join(textwrap.wrap(label, LABEL_LENGTH)).replace("$", r"\$")
 
 
 def add_legend(figure: Figure, handles: Sequence[Artist], labels: Sequence[str], handle_em: float = 2.6) -> None:

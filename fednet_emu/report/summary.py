@@ -44,13 +44,14 @@ def _format_digest(digest: str) -> str:
 
 
 def _format_verdict(verified: Any) -> str:
-    """`verified` is true or false, or a list of violated laws."""
+    """`verified` is true or false, or each law with what breaks it (nothing when it holds), or the broken laws."""
     if isinstance(verified, bool):
         return "all records consistent" if verified else "records are not consistent"
     if isinstance(verified, str):
         return verified
-    violations = [str(violation) for violation in verified]
-    return "; ".join(violations) if violations else "all records consistent"
+    if isinstance(verified, Mapping):
+        verified = [f"{law}: {problem}" for law, problem in verified.items() if problem]
+    return "; ".join(map(str, verified)) or "all records consistent"
 
 
 _ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (

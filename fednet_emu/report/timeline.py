@@ -34,7 +34,7 @@ from fednet_emu.units import Array
 MAX_ROWS, MIN_ROWS = 40, 12
 MAX_ROUND_LINES = 20
 ROW_IN, ROW_LABEL_PT = 0.105, 6.0
-MIN_HEIGHT_ROWS = 4
+MIN_HEIGHT_ROWS = 5
 """A panel is at least so high, or its axis label would not fit."""
 TICKS_IN, TITLE_IN, X_LABEL_IN = 0.2, 0.16, 0.2
 

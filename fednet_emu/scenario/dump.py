@@ -39,11 +39,16 @@ class _Representer(SafeRepresenter):
     def represent_list(self, data: list[Any]) -> Any:
         return self.represent_sequence(f"{_TAG}seq", data, flow_style=not _has_mapping(data))
 
+    def represent_str(self, data: str) -> Any:
+        # ruamel writes unusual line breaks raw, which read back as blanks; within double quotes it escapes them
+        return self.represent_scalar(f"{_TAG}str", data, style=None if data.isprintable() else '"')
+
     def represent_float(self, data: float) -> Any:
         return self.represent_scalar(f"{_TAG}float", float_text(data))
 
 
 _Representer.add_representer(dict, _Representer.represent_dict)
+_Representer.add_representer(str, _Representer.represent_str)
 _Representer.add_representer(list, _Representer.represent_list)
 _Representer.add_representer(float, _Representer.represent_float)
 

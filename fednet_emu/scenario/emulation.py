@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -43,10 +44,9 @@ def build(
         ScenarioError: parts of the scenario do not go together.
         DataError: the data cannot be read.
     """
-    if scenario.training.threads is not None:
-        torch.set_num_threads(scenario.training.threads)
     streams, clock, ledger, devices = Streams(scenario.seed), Clock(), Ledger(), scenario.devices
     task = build_task(scenario, streams, data_dir, timing_only)
+    torch.set_num_threads(scenario.training.threads or threads_for(task.model))
     presence = Presence(devices.availability, streams.key("availability"), devices.count)
     processors = Processors(
         clock,
@@ -109,6 +109,13 @@ def unreachable(scenario: Scenario) -> Iterator[Problem]:
                 f"{needed_db:.1f} dB; lower the threshold or the distances, or raise the power",
             )
 
+
+def threads_for(model: FlatModel) -> int:
+    """Threads within one operation: one for small models, where the threads' barriers cost more than they save."""
+    return 1 if model.flop_per_sample < _SMALL_MODEL_FLOP else os.cpu_count() or 1
+
+
+_SMALL_MODEL_FLOP = 1e7
 
 _FADING_MARGIN = 20.0
 """A block 13 dB above the mean is rarer than 1 in 10^8 under Rayleigh fading."""

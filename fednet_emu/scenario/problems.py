@@ -7,7 +7,7 @@ Every problem of the document is told at once, in the order of the file, as
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -53,7 +53,7 @@ def _settled(model_class: type[BaseModel], details: list[ErrorDetails]) -> Itera
 
     A value that is right in type for one member is judged by that member; else one error stands for all of them.
     """
-    spots = [(walk(model_class, tuple(detail["loc"])), detail) for detail in details]
+    spots = [(walk(model_class, tuple(detail["loc"])), detail) for detail in map(_pointed, details)]
     seen: set[KeyPath] = set()
     for spot, detail in spots:
         if spot.union is None:
@@ -67,3 +67,19 @@ def _settled(model_class: type[BaseModel], details: list[ErrorDetails]) -> Itera
         deeper = [(other, its) for other, its in rivals if len(other.path) > len(path)]
         judged = [(other, its) for other, its in rivals if not is_type_error(its["type"])]
         yield from deeper or judged[:1] or [(Spot(path, shape, spot.parent, None), {**detail, "type": "union_type"})]
+
+
+def _pointed(detail: ErrorDetails) -> ErrorDetails:
+    """The error about a boolean inside a list, told of the very entry; any other error as it is."""
+    path = _path_to_boolean(detail["input"]) if detail["type"] == "not_a_boolean" else None
+    value = detail["input"]
+    for index in path or ():
+        value = value[index]
+    return {**detail, "loc": (*detail["loc"], *(path or ())), "input": value}
+
+
+def _path_to_boolean(value: Any) -> tuple[int, ...] | None:
+    if isinstance(value, list):
+        inner = ((index, _path_to_boolean(part)) for index, part in enumerate(value))
+        return next(((index, *path) for index, path in inner if path is not None), None)
+    return () if isinstance(value, bool) else None

@@ -1,3 +1,4 @@
+import itertools
 import zlib
 
 import numpy as np
@@ -25,10 +26,12 @@ PLANS = {
 
 
 def streams(*key: object) -> np.random.Generator:
+    """A stand-in for the named streams of a run: one generator per key."""
     return np.random.default_rng(zlib.crc32(repr(key).encode()))
 
 
 def cnn() -> nn.Module:
+    """A small CNN of McMahan's shape."""
     return nn.Sequential(
         *(nn.Conv2d(1, 4, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
         *(nn.Conv2d(4, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
@@ -37,18 +40,22 @@ def cnn() -> nn.Module:
 
 
 def mlp() -> nn.Module:
+    """One hidden layer."""
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 20), nn.ReLU(), nn.Linear(20, 3))
 
 
 def softmax() -> nn.Module:
+    """Softmax regression."""
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
 
 
 def dropout() -> nn.Module:
+    """Softmax regression on dropped inputs."""
     return nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(64, 3))
 
 
 def classifier(build=softmax, dtype=torch.float32) -> tuple[FlatModel, TrainData]:
+    """A model and clients whose classes can be told apart a little."""
     rng = np.random.default_rng(3)
     y = torch.from_numpy(rng.integers(0, 3, OFFSETS[-1]))
     x = torch.from_numpy(rng.normal(size=(OFFSETS[-1], 1, 8, 8))).to(dtype) + y[:, None, None, None] / 3
@@ -56,6 +63,7 @@ def classifier(build=softmax, dtype=torch.float32) -> tuple[FlatModel, TrainData
 
 
 def regression(dtype=torch.float64) -> tuple[FlatModel, TrainData]:
+    """Linear regression on noise."""
     rng = np.random.default_rng(3)
     x, y = rng.normal(size=(OFFSETS[-1], 4)), rng.normal(size=OFFSETS[-1])
     data = TrainData(torch.from_numpy(x).to(dtype), torch.from_numpy(y).to(dtype))
@@ -63,13 +71,15 @@ def regression(dtype=torch.float64) -> tuple[FlatModel, TrainData]:
 
 
 def jobs(graph, w, model, data, plan, key=0, **terms):
+    """One job per client, on its own slice of the data."""
     return [
         TrainJob(model, data, slice(a, b), w, plan, streams, (i, key), f"dev-{i}, round {key}", **terms)
-        for i, (a, b) in enumerate(zip(OFFSETS[:-1], OFFSETS[1:], strict=True))
+        for i, (a, b) in enumerate(itertools.pairwise(OFFSETS))
     ]
 
 
 def mean(parts):
+    """The plain mean of parameter vectors."""
     return torch.stack(parts).mean(0)
 
 
@@ -97,6 +107,7 @@ def train(engine, make, **terms):
 
 
 def relative_error(a, b):
+    """The distance of two vectors relative to the second."""
     return float((a - b).norm() / b.norm())
 
 
@@ -152,7 +163,7 @@ def test_full_batch_descent_follows_its_formula(engine):
     found = train(engine(), (model, data, PLANS["full"]), **terms)
 
     x = np.column_stack([data.x.numpy(), np.ones(OFFSETS[-1])])
-    for device, (a, b) in enumerate(zip(OFFSETS[:-1], OFFSETS[1:], strict=True)):
+    for device, (a, b) in enumerate(itertools.pairwise(OFFSETS)):
         w = model.initial().numpy()
         for _ in range(3):
             gradient = 2 / (b - a) * x[a:b].T @ (x[a:b] @ w - data.y.numpy()[a:b])
@@ -175,7 +186,7 @@ def test_anchor_defaults_to_the_starting_point(engine):
 @pytest.mark.parametrize("engine", [SerialEngine, BatchedEngine])
 @pytest.mark.parametrize("build", [mlp, cnn])
 def test_zero_step_size_changes_nothing(build, engine):
-    """lr = 0 leaves the parameters of every device bit-identical."""
+    """A step size of zero leaves the parameters of every device bit-identical."""
     model, data = classifier(build)
     found = train(engine(), (model, data, SgdPlan(lr=0.0, batch_size=8, epochs=1)))
 

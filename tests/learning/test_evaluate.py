@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -46,7 +48,7 @@ def test_devices_are_measured_as_if_alone():
     """One pass over all samples gives each device the metrics of its own slice, and nan to one without samples."""
     vector, offsets = CLASSIFIER.initial(), np.array([3, 10, 10, 11, 50])
     found = evaluate_by_device(CLASSIFIER, vector, X, Y, offsets, chunk=16)
-    alone = [evaluate(CLASSIFIER, vector, X[a:b], Y[a:b]) for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
+    alone = [evaluate(CLASSIFIER, vector, X[a:b], Y[a:b]) for a, b in itertools.pairwise(offsets)]
 
     assert found.loss == pytest.approx([one.loss for one in alone], rel=1e-5, nan_ok=True)
     assert found.accuracy == pytest.approx([one.accuracy for one in alone], nan_ok=True)

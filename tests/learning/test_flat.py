@@ -8,6 +8,7 @@ from fednet_emu.learning.torch_seed import seeded_module
 
 
 def mcmahan_cnn() -> nn.Module:
+    """The CNN of McMahan et al. (2017) for 28x28 images."""
     return nn.Sequential(
         *(nn.Conv2d(1, 32, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
         *(nn.Conv2d(32, 64, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
@@ -16,10 +17,12 @@ def mcmahan_cnn() -> nn.Module:
 
 
 def flat(module: nn.Module, *input_shape: int, loss: str = "cross-entropy") -> FlatModel:
+    """The model of a module and the shape of one sample."""
     return FlatModel(module, loss, input_shape)
 
 
 def mlp() -> nn.Module:
+    """The network 784-200-10 of McMahan et al. (2017)."""
     return seeded_module(lambda: nn.Sequential(nn.Linear(784, 200), nn.ReLU(), nn.Linear(200, 10)), 1)
 
 

@@ -27,32 +27,41 @@ class HalvingEngine:
         self.wavefronts = []
 
     def run(self, jobs):
+        """Halves each job's parameters."""
         self.wavefronts.append([job.job.label for job in jobs])
         return [halved(job.params) for job in jobs]
 
 
 class FailingEngine:
+    """Diverges always."""
+
     def run(self, jobs):
+        """Fails for the first job."""
         raise ScenarioError(f"{jobs[0].job.label}: training diverges")
 
 
 def halved(params):
+    """What `HalvingEngine` makes of parameters."""
     return TrainResult(0.5 * params + 1, float(params.sum()))
 
 
 def job(params, label="dev", **terms):
+    """A job whose data and plan do not matter."""
     return TrainJob(MODEL, DATA, slice(0, 3), params, PLAN, np.random.default_rng, (1,), label, **terms)
 
 
 def vector(*values):
+    """An exact tensor."""
     return torch.tensor(values, dtype=torch.float64)
 
 
 def add(a, b):
+    """A cheap node of two inputs."""
     return a + b
 
 
 def weighted(parts):
+    """A cheap node whose inputs are nested."""
     return sum(weight * part for weight, part in parts)
 
 
@@ -60,6 +69,7 @@ OPERATIONS = st.lists(st.tuples(st.sampled_from(["add", "train", "mix"]), st.int
 
 
 def eager(operations):
+    """The values of a random program, computed at once."""
     values = [vector(1, 2, 3, 4), vector(-5, 0, 1, 7)]
     for kind, i, j in operations:
         a, b = values[i % len(values)], values[j % len(values)]
@@ -71,6 +81,7 @@ def eager(operations):
 
 
 def deferred(graph, operations):
+    """The nodes of the same random program."""
     nodes = [graph.constant(vector(1, 2, 3, 4)), graph.constant(vector(-5, 0, 1, 7))]
     for kind, i, j in operations:
         a, b = nodes[i % len(nodes)], nodes[j % len(nodes)]
@@ -274,7 +285,7 @@ def test_timing_only_runs_compute_and_keep_nothing():
     del source
     assert memory() is None
     for node in (result, *trained):
-        with pytest.raises(ScenarioError, match="timing-only run: .* nominal value"):
+        with pytest.raises(ScenarioError, match=r"timing-only run: .* nominal value"):
             graph.read(node)
 
 
@@ -338,7 +349,7 @@ def test_a_deferred_of_another_graph_is_recognised():
 
 
 def test_nested_arguments_keep_their_types():
-    """Tuples, named tuples and lists arrive as such, with values in place of Deferreds; other arguments pass through."""
+    """Tuples, named tuples and lists arrive as such, with values for Deferreds; other arguments pass through."""
     graph = Graph(HalvingEngine())
     a, b = graph.constant(1), graph.constant(2)
     found = graph.call(lambda *args: args, (a, [b, "x"]), Trained(a, b), {"kept": a}, size=1)

@@ -18,10 +18,12 @@ PARAMS = Graph(None).constant(MODEL.initial())
 
 
 def streams(*key: object) -> np.random.Generator:
+    """A stand-in for the named streams of a run: one generator per key."""
     return np.random.default_rng(zlib.crc32(repr(key).encode()))
 
 
 def job(indices: object, key: object = "a", **plan: object) -> TrainJob:
+    """A job on some rows of the data."""
     return TrainJob(MODEL, DATA, indices, PARAMS, SgdPlan(lr=0.1, **plan), streams, (key,), "dev-3, round 12")
 
 

@@ -42,7 +42,7 @@ def test_a_round_of_one_device(bars_of):
         (0, "downlink", 0, 1, False),
         (0, "compute", 1, 3, False),
         (0, "waiting", 3, 4, False),
-        (0, "uplink", 0, 6, False),
+        (0, "uplink", 4, 6, False),
     ]
 
 

@@ -63,6 +63,8 @@ def test_what_was_not_measured_has_no_row(unmeasured):
         ([], "all records consistent"),
         (["bits: sent 5, delivered 4", "airtime overlaps"], "bits: sent 5, delivered 4; airtime overlaps"),
         ("not checked", "not checked"),
+        ({"staleness >= 0": "", "energy": ""}, "all records consistent"),
+        ({"staleness >= 0": "", "energy": "parts sum to 4 J"}, "energy: parts sum to 4 J"),
     ],
 )
 def test_the_verdict_names_what_is_wrong(verified, verdict):

@@ -3,7 +3,7 @@
 from typing import Annotated, Any, Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import Field
 
@@ -118,6 +118,7 @@ def scenarios(draw: Any) -> Scenario:
 
 
 @settings(max_examples=80, deadline=None)
+@example(Scenario(name="\x85\u2028\n ", notes={"\x85": "", " ": "\xa0"}))
 @given(scenarios())
 def test_a_dumped_scenario_reads_back_as_itself(scenario: Scenario) -> None:
     """The text of a scenario, read and validated, is an equal scenario."""

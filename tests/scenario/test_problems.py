@@ -161,6 +161,7 @@ def test_all_problems_come_at_once_in_the_order_of_the_file() -> None:
         ("rates: []", "rates: must have a length >= 1, got 0"),
         ("rates: [1, 2, 3, 4]", "rates: must have a length <= 3, got 4"),
         ("rates: 5", "rates: expected a list, got 5"),
+        ("rates: [1, false]", "rates[1]: expected a number, got false"),
         ("rates: [1, x]", "rates[1]: expected a number, got 'x'"),
         ("pair: [1, 2]", "pair[1]: expected text, got 2; write '2' in quotes"),
         ("levels: 1", "levels: expected a mapping, got 1"),

@@ -1,0 +1,154 @@
+"""The commands: run, check, plot, schema."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from fednet_emu import __version__
+from fednet_emu.cli.outcome import ERRORS, MISTAKE, outcome
+
+app = typer.Typer(
+    help="Discrete-event network emulator for wireless federated learning.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+OUTPUT = Console(highlight=False, soft_wrap=True)
+
+
+class Engine(StrEnum):
+    """How training is run."""
+
+    AUTO = "auto"
+    SERIAL = "serial"
+    BATCHED = "batched"
+
+
+ScenarioName = Annotated[str, typer.Argument(metavar="SCENARIO", help="A scenario file, or the name of one in scenarios/.")]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, e.g. algorithm.lr=0.05.")
+]
+Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Seed, instead of the scenario's.")]
+
+
+@app.command()
+def run(
+    scenario: ScenarioName,
+    out: Annotated[Path | None, typer.Option("--out", help="The run folder. [default: results/NAME/seed-N]")] = None,
+    seed: Seed = None,
+    overrides: Overrides = None,
+    data_dir: Annotated[
+        Path | None, typer.Option("--data-dir", envvar="FEDNET_DATA", help="Folder with data sets.")
+    ] = None,
+    timing_only: Annotated[bool, typer.Option("--timing-only", help="Time, bits and energy without training.")] = False,
+    engine: Annotated[Engine | None, typer.Option("--engine", help="How training is run on this host.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no table.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a finished run.")] = False,
+    plots: Annotated[bool, typer.Option("--plots/--no-plots", help="Draw the figures of the run.")] = True,
+) -> None:
+    """Run a scenario; leave tables, figures and a summary in a run folder."""
+    replay = shlex.join(["fednet", *sys.argv[1:]])
+    with outcome(replay, "interrupted; what was measured so far is in the run folder"):
+        from fednet_emu.cli.progress import live
+        from fednet_emu.report.summary import summary_rows
+        from fednet_emu.scenario.load import load_scenario
+        from fednet_emu.scenario.run import run_scenario
+
+        changed = load_scenario(scenario, _all_overrides(overrides, seed, engine))
+        name = Path(scenario).stem
+        folder = out or Path("results") / name / f"seed-{changed.seed}"
+        with live(changed.stop, quiet=quiet) as on_round:
+            summary = run_scenario(
+                changed, name, folder, data_dir=data_dir, timing_only=timing_only, force=force, on_round=on_round
+            )
+        if plots:
+            _draw([folder], [], folder / "figures", None)
+        if not quiet:
+            _print_rows([*summary_rows(summary), ("run folder", str(folder))])
+        if not summary["verified"]:
+            raise RuntimeError(f"conservation laws are broken: {summary['broken_laws']}")
+
+
+@app.command()
+def check(scenario: ScenarioName, seed: Seed = None, overrides: Overrides = None) -> None:
+    """Validate a scenario and print it with every default filled in."""
+    with outcome(f"fednet check {scenario}"):
+        from fednet_emu.scenario.document import dump
+        from fednet_emu.scenario.load import load_scenario
+
+        OUTPUT.out(dump(load_scenario(scenario, _all_overrides(overrides, seed, None))), end="")
+
+
+@app.command()
+def plot(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders; several are overlaid.")],
+    out: Annotated[Path | None, typer.Option("--out", help="Where the figures go. [default: RUN/figures or figures]")] = None,
+    label: Annotated[list[str] | None, typer.Option("--label", help="Name of a run in the legends, one per run.")] = None,
+    until_s: Annotated[float | None, typer.Option("--until", min=0, help="End of the timeline in simulated seconds.")] = None,
+) -> None:
+    """Draw accuracy against time, bits and energy, the timeline of every device, and round latencies."""
+    with outcome(f"fednet plot {shlex.join(map(str, runs))}"):
+        if label and len(label) != len(runs):
+            ERRORS.print(f"--label: one per run is needed, got {len(label)} for {len(runs)} runs")
+            raise typer.Exit(MISTAKE)
+        folder = out or (runs[0] / "figures" if len(runs) == 1 else Path("figures"))
+        for path in _draw(runs, label or [], folder, until_s):
+            OUTPUT.out(str(path))
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of scenario files, for editors that complete and check them."""
+    with outcome("fednet schema"):
+        from fednet_emu.scenario.model import Scenario
+        from fednet_emu.scenario.schema import json_schema
+
+        OUTPUT.out(json.dumps(json_schema(Scenario), indent=2))
+
+
+@app.callback(invoke_without_command=True)
+def version(show: Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True)] = False) -> None:
+    """Discrete-event network emulator for wireless federated learning."""
+    if show:
+        OUTPUT.out(f"fednet_emu {__version__}")
+        raise typer.Exit
+
+
+def _all_overrides(overrides: list[str] | None, seed: int | None, engine: Engine | None) -> list[str]:
+    changes = list(overrides or [])
+    if seed is not None:
+        changes.append(f"seed={seed}")
+    if engine is not None:
+        changes.append(f"training.engine={engine.value}")
+    return changes
+
+
+def _draw(runs: list[Path], labels: list[str], folder: Path, until_s: float | None) -> list[Path]:
+    from fednet_emu.report.figures import figures, save
+    from fednet_emu.report.run import open_run
+
+    opened = [open_run(run, labels[place] if labels else None) for place, run in enumerate(runs)]
+    return save(figures(opened, until_s=until_s), folder)
+
+
+def _print_rows(rows: list[tuple[str, Any]]) -> None:
+    table = Table.grid(padding=(0, 2))
+    for what, value in rows:
+        table.add_row(what, value)
+    OUTPUT.print(table)
+
+
+def main() -> None:
+    """Entry point of the command `fednet`."""
+    app()
