@@ -91,7 +91,7 @@ def average(w: Tensor, arrived: Sequence[Tensor], weights: Sequence[float], serv
 
     Differences, not models, are summed: models equal to w leave it bit for bit as it is.
     """
-    update = torch.zeros_like(w)
+    update, total = torch.zeros_like(w), sum(weights)
     for w_k, weight in zip(arrived, weights, strict=True):
-        update.add_(w_k - w, alpha=weight / sum(weights))
+        update.add_(w_k - w, alpha=weight / total)
     return w + server_lr * update

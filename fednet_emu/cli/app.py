@@ -35,7 +35,9 @@ class Engine(StrEnum):
     BATCHED = "batched"
 
 
-ScenarioName = Annotated[str, typer.Argument(metavar="SCENARIO", help="A scenario file, or the name of one in scenarios/.")]
+ScenarioName = Annotated[
+    str, typer.Argument(metavar="SCENARIO", help="A scenario file, or the name of one in scenarios/.")
+]
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, e.g. algorithm.lr=0.05.")
 ]
@@ -93,9 +95,15 @@ def check(scenario: ScenarioName, seed: Seed = None, overrides: Overrides = None
 @app.command()
 def plot(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders; several are overlaid.")],
-    out: Annotated[Path | None, typer.Option("--out", help="Where the figures go. [default: RUN/figures or figures]")] = None,
-    label: Annotated[list[str] | None, typer.Option("--label", help="Name of a run in the legends, one per run.")] = None,
-    until_s: Annotated[float | None, typer.Option("--until", min=0, help="End of the timeline in simulated seconds.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Where the figures go. [default: RUN/figures or figures]")
+    ] = None,
+    label: Annotated[
+        list[str] | None, typer.Option("--label", help="Name of a run in the legends, one per run.")
+    ] = None,
+    until_s: Annotated[
+        float | None, typer.Option("--until", min=0, help="End of the timeline in simulated seconds.")
+    ] = None,
 ) -> None:
     """Draw accuracy against time, bits and energy, the timeline of every device, and round latencies."""
     with outcome(f"fednet plot {shlex.join(map(str, runs))}"):
@@ -144,9 +152,11 @@ def _draw(runs: list[Path], labels: list[str], folder: Path, until_s: float | No
 
 def _print_rows(rows: list[tuple[str, Any]]) -> None:
     table = Table.grid(padding=(0, 2))
+    table.add_column()
+    table.add_column(no_wrap=True, overflow="ignore")
     for what, value in rows:
         table.add_row(what, value)
-    OUTPUT.print(table)
+    OUTPUT.print(table, crop=False)
 
 
 def main() -> None:

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from fednet_emu.federation.processors import Computation, Work
 from fednet_emu.network.delivery import device_label
+from fednet_emu.records.ledger import SERVER
 
 if TYPE_CHECKING:
     from fednet_emu.federation.federation import Federation
 
 
 class Device:
-    """One device, or the server (whose `index` is -1)."""
+    """One device, or the server (whose `index` is -1). Views on the same device are equal, so they serve as keys."""
 
     __slots__ = ("_federation", "index")
 
@@ -27,8 +28,8 @@ class Device:
 
     @property
     def n_samples(self) -> int:
-        """Number of the device's own training samples."""
-        return int(self._federation.task.n_samples[self.index])
+        """Number of the device's own training samples; the server has none."""
+        return 0 if self.index == SERVER else int(self._federation.task.n_samples[self.index])
 
     @property
     def flop_per_s(self) -> float:
@@ -38,6 +39,14 @@ class Device:
     def compute(self, work: Work) -> Computation:
         """Do some work as soon as the processor is free; the event's value is the work's result."""
         return self._federation.processors.run(self.index, work)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Device):
+            return NotImplemented
+        return self.index == other.index and self._federation is other._federation
+
+    def __hash__(self) -> int:
+        return self.index
 
     def __repr__(self) -> str:
         return self.name

@@ -11,11 +11,12 @@ from simpy.events import Event
 from simpy.events import Process as Started
 
 from fednet_emu.errors import Deadlock, ScenarioError
+from fednet_emu.federation.cohort import Cohort
 from fednet_emu.federation.device import Device
 from fednet_emu.federation.processors import Processors, Work
 from fednet_emu.federation.stop import Evaluation, Stop
 from fednet_emu.federation.task import Task
-from fednet_emu.kernel.clock import COLLECT, FOREVER_NS, Clock, Process
+from fednet_emu.kernel.clock import Clock, Process
 from fednet_emu.kernel.gather import Gather, start
 from fednet_emu.kernel.inbox import Inbox
 from fednet_emu.kernel.streams import Streams
@@ -29,6 +30,7 @@ from fednet_emu.network.transfer import Transfer
 from fednet_emu.records.ledger import SERVER, Ledger
 
 BIT_PER_SCALAR = 32
+MAX_FRUITLESS_ROUNDS = 1000
 
 
 class Algorithm(Protocol):
@@ -80,8 +82,13 @@ class Federation:
         self._presence, self._stop, self._evaluation = presence, stop, evaluation
         self._initial_vector, self._header_bit, self._on_round = initial_vector, header_bit, on_round
         self._round_started_ns = 0
+        self._fruitless_rounds = 0
         self._latest: Deferred | None = None
         self._evaluated = -1
+        self._accuracy: float | None = None
+        if stop.only_accuracy and (timing_only or not task.model.is_classifier):
+            what = "a timing-only run" if timing_only else "a regression"
+            raise ScenarioError(f"stop.accuracy: cannot end {what}, got no other limit; give rounds or simulated_s")
 
     # ---- who is there ------------------------------------------------------------------------------------------------
 
@@ -98,28 +105,12 @@ class Federation:
         """All devices in order."""
         return (Device(self, index) for index in range(self.n_devices))
 
-    def cohort(self, size: int, *key: Any) -> Event:
+    def cohort(self, size: int, *key: Any) -> Cohort:
         """Event with up to `size` devices, drawn uniformly among those that are there, in order of their numbers.
 
         When all are away, it comes as soon as one returns. `key` names the draw, for example the round.
         """
-        chosen = Event(self.clock)
-
-        def choose(_event: Event | None = None) -> None:
-            present = self._presence.present(self.clock.now)
-            chosen.succeed([Device(self, int(index)) for index in self._draw(present, size, *key)])
-
-        returns_ns = self.clock.now if self._presence.always else self._presence.next_return_ns(self.clock.now)
-        if returns_ns == self.clock.now:
-            choose()
-        elif returns_ns < FOREVER_NS:
-            self.clock.call_at(returns_ns, choose, COLLECT)
-        return chosen
-
-    def _draw(self, present: NDArray[np.int64], size: int, *key: Any) -> NDArray[np.int64]:
-        if size >= len(present):
-            return present
-        return present[np.sort(self.streams("cohort", *key).choice(len(present), size, replace=False))]
+        return Cohort(self.clock, self._presence, size, self.streams("cohort", *key), self.device)
 
     # ---- links -------------------------------------------------------------------------------------------------------
 
@@ -161,7 +152,13 @@ class Federation:
         return model
 
     def train(
-        self, device: Device, params: Deferred, plan: SgdPlan, *key: Any, subset: NDArray[np.int64] | None = None, **terms: Any
+        self,
+        device: Device,
+        params: Deferred,
+        plan: SgdPlan,
+        *key: Any,
+        subset: NDArray[np.int64] | None = None,
+        **terms: Any,
     ) -> Work:
         """Local training as work for `device.compute`; its result is a `Trained` (params, loss).
 
@@ -235,6 +232,7 @@ class Federation:
         """Record a round (or a step of the server) that has ended with this global model; evaluate it when due."""
         now_ns = self.clock.now
         self.ledger.rounds.append((self.round + 1, self._round_started_ns, now_ns, invited, arrived))
+        self._watch_for_standstill(fruitless=arrived == 0 and now_ns == self._round_started_ns)
         self._round_started_ns = now_ns
         self.round += 1
         self._latest = model
@@ -242,6 +240,12 @@ class Federation:
             self._evaluate()
         if self._on_round is not None:
             self._on_round(self)
+
+    def _watch_for_standstill(self, *, fruitless: bool) -> None:
+        """Without this, a run whose transfers all fail at once would go round for ever in one instant."""
+        self._fruitless_rounds = self._fruitless_rounds + 1 if fruitless else 0
+        if self._fruitless_rounds == MAX_FRUITLESS_ROUNDS:
+            raise Deadlock(self.clock.now_s, f"{MAX_FRUITLESS_ROUNDS} rounds in a row took no time and brought nothing")
 
     def _stopped(self) -> bool:
         stop, ledger = self._stop, self.ledger
@@ -259,8 +263,6 @@ class Federation:
     def accuracy(self) -> float | None:
         """The latest pooled accuracy, if any was measured."""
         return self._accuracy
-
-    _accuracy: float | None = None
 
     def _evaluate(self) -> None:
         if self.timing_only or self._latest is None or self._evaluated == self.round:
@@ -304,7 +306,9 @@ class Federation:
 
     def _recent_losses(self) -> str:
         transfers = self.ledger.frames()["transfers"]
-        lost = transfers[(transfers["lost"] != "") & (transfers["receiver"] == SERVER)].groupby("sender").tail(1).tail(5)
+        lost = (
+            transfers[(transfers["lost"] != "") & (transfers["receiver"] == SERVER)].groupby("sender").tail(1).tail(5)
+        )
         if lost.empty:
             return ""
         told = (f"{device_label(row.sender)} at t={row.ended_s:.6g} s ({row.lost})" for row in lost.itertuples())

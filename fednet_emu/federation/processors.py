@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any, NamedTuple
 
 from simpy.events import NORMAL, Event
@@ -12,7 +13,7 @@ from fednet_emu.federation.stragglers import Straggler
 from fednet_emu.kernel.clock import NS_PER_S, Clock, to_ns
 from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.network.delivery import device_label
-from fednet_emu.records.ledger import CODE, SERVER, Ledger
+from fednet_emu.records.ledger import CODE, NEVER_NS, SERVER, Ledger
 from fednet_emu.units import Array
 
 
@@ -29,18 +30,26 @@ class Work(NamedTuple):
 
 
 class Computation(Event):
-    """Event that comes when a computation has ended; its value is the work's result."""
+    """Event that comes when a computation has ended; its value is the work's result.
 
-    def __init__(self, processors: Processors, device: int, work: Work, started_ns: int, ended_ns: int) -> None:
+    `started_ns` and `ended_ns` are `NEVER_NS` while it waits for the processor.
+    """
+
+    def __init__(self, processors: Processors, device: int, work: Work, count: int) -> None:
         super().__init__(processors.clock)
         self._processors = processors
-        self.device, self.work = device, work
-        self.started_ns, self.ended_ns = started_ns, ended_ns
+        self.device, self.work, self.count = device, work, count
+        self.started_ns = self.ended_ns = NEVER_NS
         self.stopped = ""
-        self._ok = True
-        self._value = work.result
         self.callbacks.append(processors.ended)
-        processors.clock.schedule(self, NORMAL, ended_ns - processors.clock.now)
+
+    def begin(self, duration_ns: int) -> None:
+        """Start now, and come after so long."""
+        self.started_ns = self._processors.clock.now
+        self.ended_ns = self.started_ns + duration_ns
+        self._ok = True
+        self._value = self.work.result
+        self.env.schedule(self, NORMAL, duration_ns)
 
     def cancel(self, outcome: Any) -> None:
         """Stop computing, for the reason in `outcome`, a delivery that is lost."""
@@ -48,11 +57,12 @@ class Computation(Event):
 
     def describe(self) -> str:
         """Say who computes until when."""
-        return f"a computation of {device_label(self.device)} until t={self.ended_ns / NS_PER_S:.6g} s"
+        until = "that waits for its turn" if self.ended_ns == NEVER_NS else f"until t={self.ended_ns / NS_PER_S:.6g} s"
+        return f"a computation of {device_label(self.device)} {until}"
 
 
 class Processors:
-    """All processors of a run. Each works through its computations in the order of the requests."""
+    """All processors of a run. Each works through its computations one by one, in the order of the requests."""
 
     def __init__(
         self,
@@ -71,9 +81,8 @@ class Processors:
         self._processor = processor
         self._straggler = straggler
         self._straggler_key = straggler_key
-        self._busy_until_ns: dict[int, int] = {}
         self._count: dict[int, int] = {}
-        self._running: dict[Computation, None] = {}
+        self._queues: dict[int, deque[Computation]] = {}
 
     def flop_per_s(self, device: int) -> float:
         """Speed of a device or of the server.
@@ -89,40 +98,52 @@ class Processors:
 
     def run(self, device: int, work: Work) -> Computation:
         """Compute as soon as the processor is free; the event comes at the end."""
-        started_ns = max(self.clock.now, self._busy_until_ns.get(device, 0))
         count = self._count[device] = self._count.get(device, -1) + 1
-        nominal_s = work.flop / self.flop_per_s(device)
-        if device != SERVER:
-            draw = uniform(mix(self._straggler_key, device), count)
-            nominal_s = self._straggler.duration_s(nominal_s, device, started_ns / NS_PER_S, draw)
-        ended_ns = started_ns + to_ns(nominal_s)
-        self._busy_until_ns[device] = ended_ns
-        computation = Computation(self, device, work, started_ns, ended_ns)
-        self._running[computation] = None
+        computation = Computation(self, device, work, count)
+        queue = self._queues.setdefault(device, deque())
+        queue.append(computation)
+        if len(queue) == 1:
+            self._begin(computation)
         return computation
 
+    def _begin(self, computation: Computation) -> None:
+        device = computation.device
+        duration_s = computation.work.flop / self.flop_per_s(device)
+        if device != SERVER:
+            draw = uniform(mix(self._straggler_key, device), computation.count)
+            duration_s = self._straggler.duration_s(duration_s, device, self.clock.now_s, draw)
+        computation.begin(to_ns(duration_s))
+
     def ended(self, event: Event) -> None:
-        """Record a computation that has come to its end."""
+        """Record a computation that has come to its end; the next one of the device begins."""
         if isinstance(event, Computation) and not event.stopped:
-            del self._running[event]
             self._record(event, event.ended_ns, 1.0)
+            self._leave(event)
 
     def stop(self, computation: Computation, reason: str) -> None:
-        """Stop a computation: the part done so far is recorded, and the processor is free again."""
-        if computation not in self._running:
+        """Stop a computation: the part done so far is recorded, and the processor is free for the next one."""
+        if computation.stopped or computation not in self._queues.get(computation.device, ()):
             return
-        del self._running[computation]
         computation.stopped = reason
         now_ns, started_ns = self.clock.now, computation.started_ns
-        if self._busy_until_ns[computation.device] == computation.ended_ns:
-            self._busy_until_ns[computation.device] = max(now_ns, started_ns)
-        if now_ns > started_ns:
+        if NEVER_NS < started_ns < now_ns:
             self._record(computation, now_ns, (now_ns - started_ns) / (computation.ended_ns - started_ns))
+        self._leave(computation)
+
+    def _leave(self, computation: Computation) -> None:
+        queue = self._queues[computation.device]
+        first = queue[0] is computation
+        queue.remove(computation)
+        if not queue:
+            del self._queues[computation.device]
+        elif first:
+            self._begin(queue[0])
 
     def close(self) -> None:
         """Stop everything at the end of the run."""
-        for computation in list(self._running):
-            self.stop(computation, "end")
+        for queue in list(self._queues.values()):
+            for computation in reversed(list(queue)):
+                self.stop(computation, "end")
 
     def _record(self, computation: Computation, ended_ns: int, part: float) -> None:
         device, work = computation.device, computation.work

@@ -26,6 +26,11 @@ class Stop(Component):
             raise ValueError(f"nothing ends the run, got no limit; give one of {', '.join(type(self).model_fields)}")
         return self
 
+    @property
+    def only_accuracy(self) -> bool:
+        """Whether the accuracy is the only limit."""
+        return all(limit is None for limit in (self.rounds, self.simulated_s, self.bits, self.energy_j))
+
 
 class Evaluation(Component):
     """When the global model is evaluated: an observer that costs no simulated time, no bits and no energy."""

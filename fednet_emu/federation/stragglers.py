@@ -70,7 +70,7 @@ class Pareto(Straggler):
 
     def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:  # noqa: ARG002
         """Never below nominal; alpha / (alpha - 1) times nominal on average."""
-        return nominal_s * (1.0 - uniform) ** (-1.0 / self.alpha)
+        return nominal_s * math.pow(1.0 - uniform, -1.0 / self.alpha)
 
 
 class SlowWindow(Straggler):

@@ -59,4 +59,6 @@ class Task:
         if by_device.accuracy is None:
             return Scores(pooled.loss, accuracy)
         accuracies = by_device.accuracy[~np.isnan(by_device.accuracy)]
+        if len(accuracies) == 0:
+            return Scores(pooled.loss, accuracy)
         return Scores(pooled.loss, accuracy, float(accuracies.min()), float(accuracies.std()))

@@ -39,13 +39,20 @@ def to_ns(duration_s: float) -> int:
 class Clock(simpy.Environment):
     """Simulated time in integer nanoseconds; `now` is in nanoseconds and `now_s` in seconds."""
 
+    _now: int
+
     def __init__(self) -> None:
         super().__init__(initial_time=0)
 
     @property
+    def now(self) -> int:
+        """Simulated time in nanoseconds."""
+        return self._now
+
+    @property
     def now_s(self) -> float:
         """Simulated time in seconds."""
-        return self.now / NS_PER_S
+        return self._now / NS_PER_S
 
     def sleep(self, duration_s: float) -> Timeout:
         """Event that comes after a duration in seconds (0 or more)."""

@@ -14,7 +14,7 @@ from fednet_emu.kernel.clock import COLLECT, Clock, Process, describe, to_ns
 def start(clock: Clock, process: Process) -> simpy.events.Process:
     """Start a process; it can be cancelled at any wait."""
     guarded = _cancellable(process)
-    guarded.__name__ = process.__name__
+    guarded.__name__ = process.__name__  # type: ignore[attr-defined]
     return clock.process(guarded)
 
 

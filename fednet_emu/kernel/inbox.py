@@ -44,9 +44,7 @@ class Inbox:
         self.items.append((self.clock.now, sender, item))
         self._check_at_end_of_instant()
 
-    def collect(
-        self, at_least: int = 1, including: Set[int] = frozenset(), deadline_s: float | None = None
-    ) -> Collect:
+    def collect(self, at_least: int = 1, including: Set[int] = frozenset(), deadline_s: float | None = None) -> Collect:
         """Event that comes as soon as `at_least` items are there, among them one from every sender in `including`.
 
         All items that arrive in the same instant are collected together. With a deadline it comes then at the latest,

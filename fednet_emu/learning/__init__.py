@@ -1,0 +1,1 @@
+"""Data, models and the deferred graph: what is learnt, whatever the time."""

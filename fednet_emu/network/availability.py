@@ -73,8 +73,13 @@ class Windows(Availability):
     def _windows_are_in_order(cls, devices: dict[int, tuple[tuple[float, float], ...]]) -> dict[int, object]:
         for device, windows in devices.items():
             edges = [edge for window in windows for edge in window]
-            if any(later <= earlier for earlier, later in zip(edges, edges[1:], strict=False)) or min(edges, default=0) < 0:
-                raise ValueError(f"device {device}: windows must be [from, to) in seconds, in order and apart, got {windows}")
+            if (
+                any(later <= earlier for earlier, later in zip(edges, edges[1:], strict=False))
+                or min(edges, default=0) < 0
+            ):
+                raise ValueError(
+                    f"device {device}: windows must be [from, to) in seconds, in order and apart, got {windows}"
+                )
         return dict(devices)
 
     def until_ns(self, device: int, now_ns: int, key: int) -> int:  # noqa: ARG002
@@ -115,7 +120,9 @@ class Presence:
         """The devices that are there now, in order."""
         if self.always:
             return np.arange(self.count)
-        return np.array([device for device in range(self.count) if self.until_ns(device, now_ns) > now_ns], dtype=np.int64)
+        return np.array(
+            [device for device in range(self.count) if self.until_ns(device, now_ns) > now_ns], dtype=np.int64
+        )
 
     def next_return_ns(self, now_ns: int) -> int:
         """The first instant, now or later, at which any device is there."""

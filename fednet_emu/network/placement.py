@@ -32,7 +32,9 @@ class Disc(Placement):
     @model_validator(mode="after")
     def _ring_is_not_empty(self) -> Disc:
         if self.inner_radius_m >= self.radius_m:
-            raise ValueError(f"inner_radius_m must be below radius_m, got {self.inner_radius_m:g} and {self.radius_m:g}")
+            raise ValueError(
+                f"inner_radius_m must be below radius_m, got {self.inner_radius_m:g} and {self.radius_m:g}"
+            )
         return self
 
     def positions_m(self, count: int, rng: np.random.Generator) -> Array:
@@ -55,7 +57,9 @@ class Listed(Placement):
             ScenarioError: there are not as many pairs as devices.
         """
         if len(self.xy_m) != count:
-            raise ScenarioError(f"devices.placement.xy_m: got {len(self.xy_m)} pairs; one per device, {count}, is right")
+            raise ScenarioError(
+                f"devices.placement.xy_m: got {len(self.xy_m)} pairs; one per device, {count}, is right"
+            )
         return np.array(self.xy_m, dtype=np.float64)
 
 

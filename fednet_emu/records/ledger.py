@@ -100,7 +100,9 @@ class Ledger:
         transfers = self.transfers.frame()
         transfers.insert(0, "transfer", np.arange(len(transfers)))
         offered_bit = transfers["size_bit"] * transfers["receivers"]
-        transfers.insert(transfers.columns.get_loc("delivered_bit") + 1, "lost_bit", offered_bit - transfers["delivered_bit"])
+        transfers.insert(
+            list(transfers).index("delivered_bit") + 1, "lost_bit", offered_bit - transfers["delivered_bit"]
+        )
         own = {name: pd.DataFrame(rows) for name, rows in self.series.items()}
         tables = {
             "transfers": transfers,

@@ -38,7 +38,9 @@ class RunFolder:
         manifest = path / MANIFEST
         if manifest.is_file():
             if not force and _status(manifest) == "done":
-                raise DataError(str(path), "holds a finished run", "pass --force to overwrite it, or choose another --out")
+                raise DataError(
+                    str(path), "holds a finished run", "pass --force to overwrite it, or choose another --out"
+                )
         elif path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise DataError(str(path), "exists and is not a run folder", "choose another --out")
 

@@ -127,10 +127,12 @@ def _arrivals(ledger: Ledger) -> pd.DataFrame:
 
 
 def _used_before_there(ledger: Ledger) -> str:
-    """A payload that was sent to a device is computed on after its arrival, and a result is sent after its computation."""
+    """A payload sent to a device is computed on after its arrival; a result is sent after its computation."""
     computes = pd.DataFrame({name: ledger.computes.column(name) for name in COMPUTE_KEYS})
     sent = pd.DataFrame({name: ledger.transfers.column(name) for name in ("sender", "payload", "requested_ns")})
-    inputs = computes.merge(_arrivals(ledger), left_on=["device", "input"], right_on=["receiver", "payload"], suffixes=("", "_got"))
+    inputs = computes.merge(
+        _arrivals(ledger), left_on=["device", "input"], right_on=["receiver", "payload"], suffixes=("", "_got")
+    )
     early = (inputs["started_ns"] < inputs["ended_ns_got"]).to_numpy()
     results = sent.merge(computes, left_on=["sender", "payload"], right_on=["device", "result"])
     results = results[results["payload"] >= 0]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -67,19 +66,18 @@ def progress_figures(evaluations: Labelled) -> dict[str, Figure]:
 def latency_figure(rounds: Labelled) -> Figure | None:
     """The share of rounds that took at most so long, one step curve for each run; None when no round has ended."""
     latencies = [(label, (rows["ended_s"] - rows["started_s"]).dropna().to_numpy()) for label, rows in rounds]
-    longest_s = max((float(latency_s.max()) for _, latency_s in latencies if latency_s.size), default=None)
-    if longest_s is None:
+    together_s = np.concatenate([latency_s for _, latency_s in latencies]) if latencies else np.empty(0)
+    if not together_s.size:
         return None
-    unit = axis_unit(longest_s, LONG_TIMES)
+    unit = axis_unit(float(np.median(together_s)), LONG_TIMES)  # the largest may be far out on a logarithmic axis
     figure = new_figure(CURVE_HEIGHT_IN)
     axes = figure.add_subplot()
-    drawn: dict[str, Artist] = {}
     for index, (label, latency_s) in enumerate(latencies):
         if latency_s.size:
-            drawn[label] = axes.ecdf(latency_s / unit.size, **line_style(index) | {"marker": "none"})
+            axes.ecdf(latency_s / unit.size, label=label, **line_style(index) | {"marker": "none"})
     fit_scale(axes, "x")
     axes.set(xlabel=f"Round latency ({unit.symbol})", ylabel="Share of rounds", ylim=(0.0, 1.02))
-    _complete(figure, axes, drawn)
+    _complete(figure, axes)
     return figure
 
 
@@ -87,20 +85,20 @@ def _progress_figure(curves: Labelled, measure: str, cost: Cost) -> Figure:
     unit = axis_unit(max(float(cost.of(rows).max()) for _, rows in curves if len(rows)), cost.units)
     figure = new_figure(CURVE_HEIGHT_IN)
     axes = figure.add_subplot()
-    drawn: dict[str, Artist] = {}
     for index, (label, rows) in enumerate(curves):
         if len(rows):
             every = max(1, len(rows) // MARKERS_PER_CURVE)
-            (drawn[label],) = axes.plot(cost.of(rows) / unit.size, rows[measure], markevery=every, **line_style(index))
+            axes.plot(cost.of(rows) / unit.size, rows[measure], label=label, markevery=every, **line_style(index))
     fit_scale(axes, "x")
     fit_scale(axes, "y")
     axes.set(xlabel=f"{cost.title} ({unit.symbol})", ylabel=measure.capitalize())
-    _complete(figure, axes, drawn)
+    _complete(figure, axes)
     return figure
 
 
-def _complete(figure: Figure, axes: Axes, drawn: Mapping[str, Artist]) -> None:
+def _complete(figure: Figure, axes: Axes) -> None:
     add_grid(axes)
     finish_axes(axes)
-    if len(drawn) > 1:
-        add_legend(figure, list(drawn.values()), list(drawn))
+    lines = axes.get_lines()
+    if len(lines) > 1:
+        add_legend(figure, lines, [str(line.get_label()) for line in lines])

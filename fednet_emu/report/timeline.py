@@ -115,7 +115,8 @@ def _draw(axes: Axes, panel: Panel, devices: list[int], unit: Unit) -> None:
             # the thin outline keeps a bar visible that is shorter than a pixel
             _add_bars(axes, boxes, zorder=look.layer, linewidths=0.4, **_fill(look, failed=failed))
     _label(axes, devices, int(panel.bars["device"].nunique()))
-    axes.set(xlim=(0.0, until), ylim=(max(MIN_HEIGHT_ROWS, len(devices)) - 0.4, -0.6))
+    margin = 0.6 + max(0, MIN_HEIGHT_ROWS - len(devices)) / 2
+    axes.set(xlim=(0.0, until), ylim=(len(devices) - 1 + margin, -margin))
 
 
 def _fill(look: Look, *, failed: bool) -> dict[str, Any]:

@@ -57,7 +57,7 @@ class Training(Component):
     """How training is run on this host. Nothing here changes simulated time."""
 
     engine: Literal["auto", "serial", "batched"] = "auto"
-    """serial: one job after the other, the reference; batched: all ready jobs at once; auto: the faster, by measurement."""
+    """serial: one job after the other; batched: all ready jobs at once; auto: the faster of the two, by measurement."""
     device: Literal["cpu", "cuda"] = "cpu"
     threads: int | None = Field(None, gt=0)
     """Threads of torch within one operation; null leaves torch's own choice."""

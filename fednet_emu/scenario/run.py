@@ -66,13 +66,19 @@ def run_scenario(
             status = "interrupted"
             raise
         except BaseException as error:
-            LOG.error("failed at t=%.9g s: %s", fed.clock.now_s, error)
+            LOG.info("failed at t=%.9g s: %s", fed.clock.now_s, error)
             raise
         finally:
             summary = {**facts, "status": status, **_finish(fed, folder, scenario), "host_s": _since(started)}
             folder.write_json("summary.json", summary)
             folder.write_manifest(status, **facts, event_digest=summary["event_digest"])
-            LOG.info("%s at t=%.9g s after %d rounds, %.1f s of host time", status, fed.clock.now_s, fed.round, summary["host_s"])
+            LOG.info(
+                "%s at t=%.9g s after %d rounds, %.1f s of host time",
+                status,
+                fed.clock.now_s,
+                fed.round,
+                summary["host_s"],
+            )
     return summary
 
 

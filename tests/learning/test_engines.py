@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from fednet_emu.errors import ScenarioError
-from fednet_emu.learning.auto import ENGINES, AutoEngine
+from fednet_emu.learning.auto import ENGINES
 from fednet_emu.learning.batched import BatchedEngine
 from fednet_emu.learning.flat import FlatModel
 from fednet_emu.learning.graph import Graph
@@ -229,6 +229,38 @@ def test_jobs_may_differ_in_everything(engine):
     assert [a.loss for a in found] == pytest.approx([b.loss for b in expected], rel=1e-5)
 
 
+def test_jobs_of_one_stack_keep_their_own_numbers():
+    """Step size, scale and pull of each job are its own, although the jobs are trained as one stack."""
+    model, data = classifier(mlp)
+    graph = Graph(None)
+    w, anchor = graph.constant(model.initial()), graph.constant(torch.zeros(model.size))
+    wavefront = []
+    for i in range(4):
+        plan = SgdPlan(lr=0.02 * (i + 1), batch_size=8, steps=4)
+        terms = {"scale": 2.0 - i / 3, "prox": 0.1 * (4 - i), "anchor": anchor}
+        wavefront.append(jobs(graph, w, model, data, plan, **terms)[0].resolve())
+
+    found, expected = BatchedEngine().run(wavefront), SerialEngine().run(wavefront)
+
+    assert all(relative_error(a.params, b.params) < 1e-6 for a, b in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("batch_sizes", [(None, None), (5, 8)])
+def test_filling_up_uses_the_devices_own_samples(batch_sizes):
+    """Rows that belong to nobody in the wavefront are never touched, not even with weight zero."""
+    model, data = classifier()
+    graph = Graph(None)
+    w = graph.constant(model.initial())
+    plans = [SgdPlan(lr=0.1, batch_size=size, epochs=2) for size in batch_sizes]
+    wavefront = [jobs(graph, w, model, data, plan)[place].resolve() for plan, place in zip(plans, (3, 4), strict=True)]
+    expected = SerialEngine().run(wavefront)
+    data.x[: OFFSETS[3]] = torch.nan
+
+    found = BatchedEngine().run(wavefront)
+
+    assert all(relative_error(a.params, b.params) < 1e-6 for a, b in zip(found, expected, strict=True))
+
+
 def test_memory_limit_cuts_without_changing_results():
     """A limit that one job exceeds alone still runs every job, and gives the same."""
     plan = PLANS["epochs"]
@@ -340,40 +372,3 @@ def test_full_batches_of_contiguous_samples_are_views():
     train(SerialEngine(), (model, TrainData(x, torch.zeros(len(x))), PLANS["full"]))
 
     assert set(seen) == {x.untyped_storage().data_ptr()}
-
-
-def test_auto_engine_measures_once_and_keeps_the_faster():
-    """After four wavefronts of a shape the faster engine is chosen; no job was run twice on the way."""
-    drawn = []
-
-    def counting(*key):
-        drawn.append(key)
-        return streams(*key)
-
-    model, data = classifier()
-    engine = AutoEngine()
-    graph = Graph(engine)
-    w = graph.constant(model.initial())
-    plan = SgdPlan(lr=0.1, batch_size=2, steps=2)
-    for r in range(6):
-        wavefront = [
-            TrainJob(model, data, slice(10 * i, 10 * i + 10), w, plan, counting, (i, r), f"dev-{i}") for i in range(5)
-        ]
-        trained = [graph.train(job).params for job in wavefront]
-        chosen_before = len(engine.choices)
-        w = graph.call(mean, trained)
-        graph.read(w)
-        assert chosen_before == (r >= 4)
-
-    (choice,) = engine.choices
-    assert (choice.parameters, choice.full_batch, choice.width, choice.jobs) == (195, False, 2, 8)
-    assert choice.engine == ("serial" if choice.serial_s < choice.batched_s else "batched")
-    assert drawn == [(i, r) for r in range(6) for i in range(5)]
-
-
-def test_auto_engine_agrees_with_the_serial_engine():
-    """Whatever is measured and chosen, the model is that of the serial engine within 1e-5."""
-    expected, _ = rounds(SerialEngine(), *classifier(mlp), PLANS["epochs"], n_rounds=6)
-    found, _ = rounds(AutoEngine(), *classifier(mlp), PLANS["epochs"], n_rounds=6)
-
-    assert relative_error(found, expected) < 1e-5

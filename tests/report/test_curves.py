@@ -98,3 +98,12 @@ def test_a_legend_appears_with_the_second_run(evaluations):
     two = progress_figures([("a", evaluations(0.5)), ("b", evaluations(0.6))])["accuracy-time"]
     assert one.legends == []
     assert [text.get_text() for text in two.legends[0].get_texts()] == ["a", "b"]
+
+
+def test_labels_are_text_and_nothing_else(evaluations):
+    """Dollar signs are no mathematics and a leading underscore hides nothing: every run has its entry."""
+    figure = progress_figures([("$5 and $6_x", evaluations(0.5)), ("_draft", evaluations(0.6))])["accuracy-time"]
+    figure.draw_without_rendering()
+    first, second = figure.legends[0].get_texts()
+    assert [first.get_text(), second.get_text()] == [r"\$5 and \$6_x", "_draft"]
+    assert first.get_window_extent().height == pytest.approx(second.get_window_extent().height, rel=0.1)

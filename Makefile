@@ -1,0 +1,51 @@
+# Everything from a bare clone: `make demo` runs the main job, `make test` passes the tests. Needs Python >= 3.11, git, make.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+export OMP_NUM_THREADS ?= 1
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test test-all lint format bench clean
+
+help:  ## Show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.developing: $(VENV)/.installed
+	$(PIP) --editable '.[dev]'
+	@touch $@
+
+install: $(VENV)/.installed  ## Make the virtual environment and install fednet_emu into it
+
+demo: $(VENV)/.installed  ## Run scenarios/quickstart.yaml on embedded data, with plots
+	$(BIN)/fednet run scenarios/quickstart.yaml --out results/quickstart/demo --force
+
+test: $(VENV)/.developing  ## Run the tests (minutes)
+	$(BIN)/python -m pytest -q -m "not slow" --numprocesses 2
+
+test-all: $(VENV)/.developing  ## Run all tests, the slow ones too
+	$(BIN)/python -m pytest -q --numprocesses 2
+
+lint: $(VENV)/.developing  ## Check style, formatting and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.developing  ## Format the code and mend what can be mended
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.developing  ## Measure the speed of the time plane and of training
+	$(BIN)/python -m pytest -q -s benchmarks
+
+clean:  ## Remove the virtual environment, caches and runs
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	find results -mindepth 1 -maxdepth 1 ! -name reference -exec rm -rf {} +

@@ -1,0 +1,46 @@
+"""Cohorts: which of the devices that are there take part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from simpy.events import Event
+
+from fednet_emu.kernel.clock import COLLECT, FOREVER_NS, Clock
+from fednet_emu.network.availability import Presence
+
+
+class Cohort(Event):
+    """Event with up to `size` devices, drawn uniformly among those that are there, in order of their numbers.
+
+    It comes at once, or as soon as a device returns when all are away. `view` makes a device of its number.
+    """
+
+    def __init__(
+        self, clock: Clock, presence: Presence, size: int, rng: np.random.Generator, view: Callable[[int], Any]
+    ) -> None:
+        super().__init__(clock)
+        self._clock, self._presence, self._size, self._rng, self._view = clock, presence, size, rng, view
+        returns_ns = clock.now if presence.always else presence.next_return_ns(clock.now)
+        if returns_ns == clock.now:
+            self._choose()
+        elif returns_ns < FOREVER_NS:
+            clock.call_at(returns_ns, self._choose, COLLECT)
+
+    def _choose(self, _event: Event | None = None) -> None:
+        present = self._presence.present(self._clock.now)
+        self.succeed([self._view(index) for index in draw(present, self._size, self._rng)])
+
+    def describe(self) -> str:
+        """Say that everybody is away."""
+        return f"a device to return; all {self._presence.count} are away"
+
+
+def draw(present: NDArray[np.int64], size: int, rng: np.random.Generator) -> list[int]:
+    """Up to `size` of the numbers, each subset equally likely, in order."""
+    if size >= len(present):
+        return [int(index) for index in present]
+    return [int(index) for index in present[np.sort(rng.choice(len(present), size, replace=False))]]

@@ -1,0 +1,236 @@
+"""The command line: what it prints, what it leaves behind, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner, Result
+
+from fednet_emu.cli.app import app
+
+QUICK = ["--set", "stop.rounds=2", "--set", "algorithm.cohort=3", "--no-plots"]
+
+
+def fednet(*arguments: str) -> Result:
+    """Run a command in this process."""
+    return CliRunner().invoke(app, list(arguments))
+
+
+@pytest.fixture
+def finished(tmp_path: Path) -> Path:
+    """The folder of a short finished run."""
+    folder = tmp_path / "finished"
+    assert fednet("run", "quickstart", "--out", str(folder), *QUICK).exit_code == 0
+    return folder
+
+
+def test_run_leaves_summary_tables_and_figures(tmp_path: Path) -> None:
+    """A run folder holds the resolved scenario, the summary, every table as Parquet, and figures as PNG and PDF."""
+    folder = tmp_path / "run"
+
+    result = fednet("run", "quickstart", "--out", str(folder), *QUICK[:-1])
+
+    assert result.exit_code == 0, result.output
+    summary = json.loads((folder / "summary.json").read_text())
+    asked = {"simulated_s", "host_s", "rounds", "uplink_bit", "downlink_bit", "energy_j", "accuracy", "event_digest"}
+    assert asked <= set(summary)
+    assert summary["rounds"] == 2
+    assert summary["verified"] is True
+    assert len(pd.read_parquet(folder / "transfers.parquet")) == 2 * (1 + 3)
+    assert {"timeline.png", "timeline.pdf", "accuracy-time.png"} <= {path.name for path in (folder / "figures").iterdir()}
+
+
+def test_run_ends_with_a_table(finished: Path) -> None:
+    """The last thing a run prints is a table with time, bits, energy, accuracy and the run folder."""
+    again = fednet("run", "quickstart", "--out", str(finished), "--force", *QUICK)
+
+    assert all(word in again.output for word in ("simulated time", "uplink", "energy", "accuracy", str(finished)))
+
+
+def test_quiet_prints_nothing(tmp_path: Path) -> None:
+    """--quiet is for scripts: the run folder is the only result."""
+    assert fednet("run", "quickstart", "--out", str(tmp_path / "run"), "--quiet", *QUICK).output == ""
+
+
+def test_default_folder_is_named_by_scenario_and_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without --out a run goes to results/NAME/seed-N of the working folder."""
+    monkeypatch.chdir(tmp_path)
+
+    fednet("run", "quickstart", "--seed", "7", *QUICK)
+
+    assert json.loads((tmp_path / "results/quickstart/seed-7/summary.json").read_text())["seed"] == 7
+
+
+def test_finished_run_is_not_overwritten(finished: Path) -> None:
+    """A finished run stays as it is unless --force is given."""
+    before = (finished / "summary.json").read_bytes()
+
+    refused = fednet("run", "quickstart", "--out", str(finished), *QUICK)
+
+    assert refused.exit_code == 2
+    assert "holds a finished run; pass --force to overwrite it" in refused.stderr
+    assert (finished / "summary.json").read_bytes() == before
+
+
+def test_all_problems_of_a_scenario_at_once(tmp_path: Path) -> None:
+    """Misspelt key, wrong type and out of range come together, each with file and line, and nothing is written."""
+    text = (Path(__file__).parents[2] / "scenarios/quickstart.yaml").read_text()
+    scenario = tmp_path / "wrong.yaml"
+    scenario.write_text(text.replace("cohort: 10", "cohrt: 10").replace("lr: 0.1", "lr: loud").replace("rounds: 60", "rounds: -1"))
+
+    result = fednet("run", str(scenario), "--out", str(tmp_path / "run"))
+
+    assert result.exit_code == 2
+    assert "3 problems in the scenario" in result.stderr
+    assert "wrong.yaml:30  algorithm.cohrt: no such setting; did you mean 'cohort'?" in result.stderr
+    assert "algorithm.lr: expected a number, got 'loud'" in result.stderr
+    assert "stop.rounds: must be > 0, got -1" in result.stderr
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("algorithm.cohort=21", "algorithm.cohort: invites more devices than there are, got 21; must be at most"),
+        ("channel.rate={kind: fixed, bit_rate_bps: 1e6, threshold_db: 200}", "channel.rate: nobody can reach it on the"),
+        ("devices.straggler={kind: slow-window, devices: [20], factor: 2, from_s: 0, to_s: 1}", "no such devices, got [20]"),
+        ("algorithm.local_steps=3", "exactly one of local_epochs and local_steps"),
+        ("stop={}", "nothing ends the run"),
+        ("model=rnn", "no such kind of model"),
+        ("devices.count=true", "devices.count: expected"),
+    ],
+)
+def test_contradictory_settings_are_refused(tmp_path: Path, change: str, told: str) -> None:
+    """Settings that cannot be together end with exit code 2, a sentence, and no run folder."""
+    result = fednet("run", "quickstart", "--out", str(tmp_path / "run"), "--set", change)
+
+    assert result.exit_code == 2
+    assert told in " ".join(result.stderr.split())
+    assert not (tmp_path / "run").exists()
+
+
+def test_missing_data_names_path_and_remedy(tmp_path: Path) -> None:
+    """A data set that is not there is an error with the path, and no run folder is left behind."""
+    result = fednet("run", "quickstart", "--set", "data=mnist", "--data-dir", str(tmp_path), "--out", str(tmp_path / "run"))
+
+    assert result.exit_code == 2
+    assert "train-images-idx3-ubyte.gz" in result.stderr
+    assert "data.download=true" in result.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_diverging_training_names_device_round_and_lr(tmp_path: Path) -> None:
+    """A model that yields NaN stops the run at once; what was measured so far stays readable."""
+    folder = tmp_path / "run"
+
+    result = fednet("run", "quickstart", "--out", str(folder), *QUICK, "--set", "algorithm.lr=1e30")
+
+    assert result.exit_code == 2
+    assert "round 1: training diverges" in result.stderr
+    assert "lr=1e+30" in result.stderr
+    assert json.loads((folder / "manifest.json").read_text())["status"] == "failed"
+    assert len(pd.read_parquet(folder / "evaluations.parquet")) == 1
+
+
+def test_interrupt_keeps_what_was_measured(tmp_path: Path) -> None:
+    """Ctrl-C ends with exit code 130, a status that says so, and readable tables."""
+    folder = tmp_path / "run"
+    command = [sys.executable, "-m", "fednet_emu", "run", "quickstart", "--out", str(folder), "--set", "stop.rounds=100000"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+    deadline = time.monotonic() + 60
+    while not (folder / "manifest.json").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(1.5)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+
+    assert process.returncode == 130, errors.decode()
+    assert b"what was measured so far is in the run folder" in errors
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["status"] == "interrupted"
+    assert summary["verified"] is True
+    assert len(pd.read_parquet(folder / "rounds.parquet")) == summary["rounds"]
+
+
+def test_bug_ends_with_a_replay_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unexpected exception keeps its traceback, ends with exit code 1, and says how to repeat it."""
+    monkeypatch.setattr("fednet_emu.scenario.run.build", lambda *_args, **_more: 1 / 0)
+    monkeypatch.setattr(sys, "argv", ["fednet", "run", "quickstart"])
+
+    result = fednet("run", "quickstart", "--out", str(tmp_path / "run"))
+
+    assert result.exit_code == 1
+    assert "ZeroDivisionError" in result.stderr
+    assert "replay: fednet run quickstart" in result.stderr
+
+
+def test_timing_only_has_the_same_events_and_no_accuracy(finished: Path, tmp_path: Path) -> None:
+    """--timing-only measures time, bits and energy exactly as with training."""
+    folder = tmp_path / "timing"
+
+    fednet("run", "quickstart", "--out", str(folder), "--timing-only", *QUICK)
+
+    trained, timed = (json.loads((path / "summary.json").read_text()) for path in (finished, folder))
+    same = ("event_digest", "simulated_s", "uplink_bit", "downlink_bit", "energy_j", "rounds")
+    assert [timed[key] for key in same] == [trained[key] for key in same]
+    assert timed["accuracy"] is None
+
+
+def test_check_prints_a_scenario_that_runs_the_same(finished: Path, tmp_path: Path) -> None:
+    """The output of `fednet check` is a scenario file with every default, and gives the same events."""
+    result = fednet("check", "quickstart", *QUICK[:-1])
+    resolved = tmp_path / "resolved.yaml"
+    resolved.write_text(result.stdout)
+
+    fednet("run", str(resolved), "--out", str(tmp_path / "again"), "--no-plots")
+
+    digests = [json.loads((path / "summary.json").read_text())["event_digest"] for path in (finished, tmp_path / "again")]
+    assert "noise_figure_db: 9.0" in result.stdout
+    assert digests[0] == digests[1]
+
+
+def test_plot_overlays_runs(finished: Path, tmp_path: Path) -> None:
+    """`fednet plot A B` draws each figure once, for all runs, and names the files."""
+    result = fednet("plot", str(finished), str(finished), "--out", str(tmp_path / "figures"), "--label", "A", "--label", "B")
+
+    assert result.exit_code == 0, result.output
+    assert str(tmp_path / "figures" / "accuracy-time.pdf") in result.stdout
+
+
+def test_plot_of_no_run_is_a_mistake(tmp_path: Path) -> None:
+    """An unreadable run folder is an error with exit code 2 that names it."""
+    result = fednet("plot", str(tmp_path / "nothing"))
+
+    assert result.exit_code == 2
+    assert "no such run folder" in result.stderr
+
+
+def test_schema_accepts_the_scenarios() -> None:
+    """`fednet schema` prints a JSON schema whose properties are the sections of a scenario."""
+    schema = json.loads(fednet("schema").stdout)
+
+    assert {"devices", "channel", "algorithm", "stop"} <= set(json.dumps(schema).replace('"', " ").split())
+
+
+def test_usage_error_is_exit_code_2() -> None:
+    """A wrong option is the user's mistake."""
+    assert fednet("run").exit_code == 2
+    assert fednet("run", "quickstart", "--engine", "warp").exit_code == 2
+
+
+@pytest.mark.parametrize("hash_seed", ["0", "1"])
+def test_digest_does_not_depend_on_the_hash_seed(finished: Path, tmp_path: Path, hash_seed: str) -> None:
+    """PYTHONHASHSEED changes no event."""
+    command = [sys.executable, "-m", "fednet_emu", "run", "quickstart", "--out", str(tmp_path / "run"), "--quiet", *QUICK]
+    subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": hash_seed}, timeout=120)
+
+    digests = [json.loads((path / "summary.json").read_text())["event_digest"] for path in (finished, tmp_path / "run")]
+    assert digests[0] == digests[1]

@@ -1,0 +1,74 @@
+import zlib
+
+import numpy as np
+import torch
+from torch import nn
+
+from fednet_emu.learning.auto import AutoEngine
+from fednet_emu.learning.flat import FlatModel
+from fednet_emu.learning.graph import Graph
+from fednet_emu.learning.jobs import SgdPlan, TrainData, TrainJob
+from fednet_emu.learning.serial import SerialEngine
+from fednet_emu.learning.torch_seed import seeded_module
+
+PLAN = SgdPlan(lr=0.1, batch_size=2, steps=2)
+RNG = np.random.default_rng(3)
+DATA = TrainData(
+    torch.from_numpy(RNG.normal(size=(50, 64)).astype(np.float32)), torch.from_numpy(RNG.integers(0, 3, 50))
+)
+MODEL = FlatModel(seeded_module(lambda: nn.Linear(64, 3), 5), "cross-entropy", (64,))
+
+
+def averaging(engine, drawn, n_rounds):
+    """The global model after each round of federated averaging with five clients; notes each stream drawn."""
+
+    def streams(*key):
+        drawn.append(key)
+        return np.random.default_rng(zlib.crc32(repr(key).encode()))
+
+    graph = Graph(engine)
+    w = graph.constant(MODEL.initial())
+    for r in range(n_rounds):
+        wavefront = [
+            TrainJob(MODEL, DATA, slice(10 * i, 10 * i + 10), w, PLAN, streams, (i, r), f"dev-{i}") for i in range(5)
+        ]
+        w = graph.call(lambda parts: torch.stack(parts).mean(0), [graph.train(job).params for job in wavefront])
+        yield graph.read(w)
+
+
+def test_auto_engine_measures_once_and_keeps_the_faster():
+    """After four wavefronts of a shape the faster engine is chosen; no job was run twice on the way."""
+    engine, drawn = AutoEngine(), []
+    chosen = [len(engine.choices) for _ in averaging(engine, drawn, n_rounds=6)]
+
+    (choice,) = engine.choices
+    assert chosen == [0, 0, 0, 1, 1, 1]
+    assert (choice.parameters, choice.full_batch, choice.width, choice.jobs) == (195, False, 2, 8)
+    assert choice.engine == ("serial" if choice.serial_s < choice.batched_s else "batched")
+    assert drawn == [(i, r) for r in range(6) for i in range(5)]
+
+
+def test_auto_engine_agrees_with_the_serial_engine():
+    """Whatever is measured and chosen, the models are those of the serial engine within 1e-5."""
+    pairs = zip(averaging(AutoEngine(), [], 6), averaging(SerialEngine(), [], 6), strict=True)
+
+    assert all(float((found - expected).norm() / expected.norm()) < 1e-5 for found, expected in pairs)
+
+
+def test_lone_jobs_are_not_measured():
+    """A wavefront of one job gains nothing from stacking, so it is run serially and no choice is made."""
+    engine, graph = AutoEngine(), Graph(None)
+    job = TrainJob(
+        MODEL,
+        DATA,
+        slice(0, 10),
+        graph.constant(MODEL.initial()),
+        SgdPlan(lr=0.1, steps=1),
+        np.random.default_rng,
+        (),
+        "dev-0",
+    ).resolve()
+    results = [engine.run([job])[0].params for _ in range(6)]
+
+    assert all(torch.equal(found, SerialEngine().run([job])[0].params) for found in results)
+    assert engine.choices == []
