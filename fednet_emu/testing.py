@@ -53,3 +53,15 @@ def small_federation(*settings: str, timing_only: bool = False) -> Federation:
         ScenarioError: a setting is malformed, unknown or impossible.
     """
     return build(small_scenario(*settings), timing_only=timing_only)
+
+
+def run_small(*settings: str, timing_only: bool = False) -> Federation:
+    """The small federation after a run of its scenario's own algorithm.
+
+    Raises:
+        FednetError: the settings are wrong, or the run fails.
+    """
+    scenario = small_scenario(*settings)
+    fed = build(scenario, timing_only=timing_only)
+    fed.run(scenario.algorithm)
+    return fed

@@ -7,11 +7,10 @@ import shlex
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from fednet_emu import __version__
 from fednet_emu.cli.outcome import ERRORS, MISTAKE, outcome
@@ -150,13 +149,10 @@ def _draw(runs: list[Path], labels: list[str], folder: Path, until_s: float | No
     return save(figures(opened, until_s=until_s), folder)
 
 
-def _print_rows(rows: list[tuple[str, Any]]) -> None:
-    table = Table.grid(padding=(0, 2))
-    table.add_column()
-    table.add_column(no_wrap=True, overflow="ignore")
+def _print_rows(rows: list[tuple[str, str]]) -> None:
+    width = max(len(what) for what, _ in rows) + 2
     for what, value in rows:
-        table.add_row(what, value)
-    OUTPUT.print(table, crop=False)
+        OUTPUT.out(f"{what:<{width}}{value}")
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from simpy.events import Event
 from simpy.events import Process as Started
@@ -305,14 +306,18 @@ class Federation:
         self.processors.close()
 
     def _recent_losses(self) -> str:
-        transfers = self.ledger.frames()["transfers"]
-        lost = (
-            transfers[(transfers["lost"] != "") & (transfers["receiver"] == SERVER)].groupby("sender").tail(1).tail(5)
+        """The latest loss of each sender and receiver, at most five, to hint at what will never come."""
+        frames = self.ledger.frames()
+        transfers = frames["transfers"]
+        several = frames["receptions"].join(transfers[["kind", "sender", "ended_s"]], on="transfer")
+        columns = ["kind", "sender", "receiver", "ended_s", "lost"]
+        ends = pd.concat([transfers.loc[transfers["receivers"] == 1, columns], several[columns]])
+        lost = ends[ends["lost"] != ""].sort_values("ended_s", kind="stable").groupby(["sender", "receiver"]).tail(1)
+        told = (
+            f"{row.kind} {device_label(row.sender)} to {device_label(row.receiver)} at t={row.ended_s:.6g} s ({row.lost})"
+            for row in lost.tail(5).itertuples()
         )
-        if lost.empty:
-            return ""
-        told = (f"{device_label(row.sender)} at t={row.ended_s:.6g} s ({row.lost})" for row in lost.itertuples())
-        return f"; last lost uplinks: {', '.join(told)}"
+        return "" if lost.empty else f"; last lost: {', '.join(told)}"
 
 
 def n_scalars(payload: Any) -> int:

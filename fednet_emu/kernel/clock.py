@@ -33,7 +33,7 @@ FOREVER_NS = 1 << 62
 def to_ns(duration_s: float) -> int:
     """Nanoseconds of a duration, rounded up; the rounding noise of the product itself is not rounded up to one more."""
     exact = duration_s * 1e9
-    return math.ceil(exact - 4 * math.ulp(exact))
+    return math.ceil(exact - min(4 * math.ulp(exact), 0.25))
 
 
 class Clock(simpy.Environment):
@@ -59,10 +59,18 @@ class Clock(simpy.Environment):
         return self.timeout(to_ns(duration_s))
 
     def call_at(self, time_ns: int, callback: Callable[[Event], None], priority: EventPriority = SETTLE) -> Event:
-        """Call back at an instant, after all events of that instant with a smaller priority."""
+        """Call back at an instant, after all events of that instant with a smaller priority.
+
+        Raises:
+            ValueError: the instant is in the past.
+        """
+        if time_ns < self._now:
+            raise ValueError(
+                f"clock: cannot call back in the past, got {time_ns} ns; {self._now} ns, now, is the earliest"
+            )
         event = Event(self)
-        event._ok = True  # noqa: SLF001  (as simpy.Timeout does)
-        event._value = None  # noqa: SLF001
+        event._ok = True
+        event._value = None
         event.callbacks = [callback]
         self.schedule(event, priority, time_ns - self._now)
         return event
@@ -93,5 +101,8 @@ def describe(event: Event | None) -> str:
     """Say what an event is waiting for, down to what cannot come."""
     if isinstance(event, simpy.events.Process):
         return f"{event.name} waits for {describe(event.target)}" if event.is_alive else f"{event.name} (ended)"
+    if isinstance(event, simpy.events.Condition):
+        parts = [describe(part) for part in event._events if not part.triggered]
+        return f"{len(parts)} of {len(event._events)} events: {'; '.join(parts[:5])}{'; ...' if len(parts) > 5 else ''}"
     explain = getattr(event, "describe", None)
     return str(explain()) if explain is not None else f"{type(event).__name__.lower()}"

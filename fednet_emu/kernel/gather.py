@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 import simpy
 from simpy.events import Event
@@ -34,6 +34,10 @@ def cancel(event: Event | None, outcome: Any) -> None:
         if event.is_alive:
             cancel(event.target, outcome)
             event.interrupt(outcome)
+        return
+    if isinstance(event, simpy.events.Condition):
+        for part in event._events:
+            cancel(part, outcome)
         return
     stop = getattr(event, "cancel", None)
     if stop is not None:
@@ -69,7 +73,7 @@ class Gather(Event):
         if not process.ok:
             process.defused = True
             if not self.triggered:
-                self.fail(process.value)
+                self.fail(cast("Exception", process.value))
             return
         self._missing -= 1
         if self._missing == 0 and not self.triggered:

@@ -20,9 +20,12 @@ class Collect(Event):
     def describe(self) -> str:
         """Say how many items are there, and whose are missing."""
         here = {sender for _, sender, _ in self.inbox.items}
-        missing = [self.inbox.label(sender) for sender in sorted(self.including - here)]
-        text = f"{self.at_least} arrivals in the inbox, which holds {len(here)}"
-        return f"{text}; {', '.join(missing)} must be among them" if missing else text
+        missing = sorted(self.including - here)
+        text = f"{self.at_least} arrivals in the inbox, which holds {len(self.inbox.items)}"
+        if not missing:
+            return text
+        shown = ", ".join(self.inbox.label(sender) for sender in missing[:5])
+        return f"{text}; {shown}{', ...' if len(missing) > 5 else ''} must be among them"
 
     def cancel(self, _outcome: Any) -> None:
         """Stop collecting; what has arrived stays in the inbox."""

@@ -8,6 +8,7 @@ hashes (SplitMix64's finaliser, Steele, Lea and Flood, OOPSLA 2014) for the draw
 from __future__ import annotations
 
 from hashlib import blake2b
+from operator import index
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from fednet_emu.units import Array
 
 Name = str | int | tuple["Name", ...]
+"""What names a stream; integers of numpy are as good as Python's."""
 
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -31,13 +33,24 @@ class Streams:
 
     def __call__(self, *name: Name) -> np.random.Generator:
         """A fresh generator at the start of the stream of this name."""
-        digest = blake2b(repr(name).encode(), digest_size=16).digest()
+        digest = blake2b(_spelt(name), digest_size=16).digest()
         words = tuple(int.from_bytes(digest[i : i + 4], "little") for i in range(0, 16, 4))
         return np.random.Generator(np.random.PCG64(np.random.SeedSequence(self.seed, spawn_key=words)))
 
     def key(self, *name: Name) -> int:
         """A 64-bit key of this name for `uniform` and `uniforms`."""
-        return int.from_bytes(blake2b(repr((self.seed, *name)).encode(), digest_size=8).digest(), "little")
+        return int.from_bytes(blake2b(_spelt((self.seed, *name)), digest_size=8).digest(), "little")
+
+
+def _spelt(name: Name) -> bytes:
+    return repr(_plain(name)).encode()
+
+
+def _plain(name: Name) -> Name:
+    """The name without types of numpy, whose repr differs from that of an equal Python number."""
+    if isinstance(name, tuple):
+        return tuple(map(_plain, name))
+    return str(name) if isinstance(name, str) else index(name)
 
 
 def mix(key: int, counter: int) -> int:

@@ -38,7 +38,7 @@ class Tdma(Access):
         """One at a time."""
         return 1
 
-    def share(self, active: int) -> float:  # noqa: ARG002
+    def share(self, active: int) -> float:
         """The whole band."""
         return 1.0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from itertools import pairwise
 from typing import Annotated, Literal
 
 import numpy as np
@@ -31,11 +32,11 @@ class Always(Availability):
 
     kind: Literal["always"] = "always"
 
-    def until_ns(self, device: int, now_ns: int, key: int) -> int:  # noqa: ARG002
+    def until_ns(self, device: int, now_ns: int, key: int) -> int:
         """No end."""
         return FOREVER_NS
 
-    def returns_ns(self, device: int, now_ns: int, key: int) -> int:  # noqa: ARG002
+    def returns_ns(self, device: int, now_ns: int, key: int) -> int:
         """Now."""
         return now_ns
 
@@ -73,23 +74,20 @@ class Windows(Availability):
     def _windows_are_in_order(cls, devices: dict[int, tuple[tuple[float, float], ...]]) -> dict[int, object]:
         for device, windows in devices.items():
             edges = [edge for window in windows for edge in window]
-            if (
-                any(later <= earlier for earlier, later in zip(edges, edges[1:], strict=False))
-                or min(edges, default=0) < 0
-            ):
+            if any(later <= earlier for earlier, later in pairwise(edges)) or min(edges, default=0) < 0:
                 raise ValueError(
                     f"device {device}: windows must be [from, to) in seconds, in order and apart, got {windows}"
                 )
         return dict(devices)
 
-    def until_ns(self, device: int, now_ns: int, key: int) -> int:  # noqa: ARG002
+    def until_ns(self, device: int, now_ns: int, key: int) -> int:
         """End of the present window."""
         if device not in self.devices:
             return FOREVER_NS
         inside = (to_ns(to_s) for from_s, to_s in self.devices[device] if to_ns(from_s) <= now_ns < to_ns(to_s))
         return next(inside, now_ns)
 
-    def returns_ns(self, device: int, now_ns: int, key: int) -> int:  # noqa: ARG002
+    def returns_ns(self, device: int, now_ns: int, key: int) -> int:
         """Start of the next window, or now."""
         if device not in self.devices:
             return now_ns

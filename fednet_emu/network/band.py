@@ -1,4 +1,4 @@
-"""A band of the spectrum and how fast bits flow through it: rates walked over fading blocks, without an event per block."""
+"""A band of the spectrum and how fast bits flow through it: rates are walked over fading blocks, not one event each."""
 
 from __future__ import annotations
 
@@ -59,9 +59,11 @@ class Band:
     def alone(self, snr: float, fading_key: int, size_bit: float, start_ns: int, until_ns: int = FOREVER_NS) -> Walk:
         """Send bits over a link that is alone in the band, until they are through or until an instant.
 
-        This is the hot path of turn-taking schemes: scalars for the first blocks, arrays for a long rest. It ends at the
-        start when the link is constant and carries nothing.
+        This is the hot path of turn-taking schemes: scalars for the first blocks, arrays for a long rest. It ends at
+        the start when there is nothing to send, or when the link is constant and carries nothing.
         """
+        if size_bit <= 0:
+            return Walk(start_ns, 0.0, float("inf"))
         share = self.access.share(1)
         bandwidth_hz = self.bandwidth_hz * share
         block, now_ns, left_bit, lowest = start_ns // self.coherence_ns, start_ns, float(size_bit), float("inf")
@@ -73,7 +75,8 @@ class Band:
             if rate_bps > 0:
                 end_ns = now_ns + to_ns(left_bit / rate_bps)
                 if end_ns <= block_end_ns:
-                    return Walk(end_ns, size_bit - left_bit + rate_bps * (end_ns - now_ns) / NS_PER_S, lowest)
+                    sent_bit = size_bit - left_bit + rate_bps * (end_ns - now_ns) / NS_PER_S
+                    return Walk(end_ns, min(sent_bit, float(size_bit)), lowest)
                 left_bit -= rate_bps * (block_end_ns - now_ns) / NS_PER_S
             elif self.constant:
                 return Walk(start_ns, 0.0, lowest)
@@ -93,8 +96,8 @@ class Band:
             seen = int(np.searchsorted(pace.edges_ns, stop_ns))
             so_far = Walk(
                 stop_ns,
-                so_far.air_bit + float(carried(pace, np.array([stop_ns]))[0]),
-                min(so_far.lowest_sinr, float(pace.sinr[0, :seen].min())),
+                min(so_far.air_bit + float(carried(pace, np.array([stop_ns]))[0]), float(size_bit)),
+                float(pace.sinr[0, :seen].min(initial=so_far.lowest_sinr)),
             )
             if ended:
                 return so_far
@@ -128,7 +131,8 @@ def through(pace: Pace, left_bit: Array) -> NDArray[np.int64]:
     with np.errstate(divide="ignore", invalid="ignore"):
         exact_ns = (left_bit - before_bit) / rate_bps * NS_PER_S
     exact_ns = np.where(reached & (left_bit > before_bit), exact_ns, 0.0)
-    ends_ns = pace.edges_ns[inside] + np.ceil(exact_ns - 4 * np.spacing(exact_ns)).astype(np.int64)
+    noise_ns = np.minimum(4 * np.spacing(exact_ns), 0.25)  # as in to_ns
+    ends_ns = pace.edges_ns[inside] + np.ceil(exact_ns - noise_ns).astype(np.int64)
     return np.where(reached, ends_ns, FOREVER_NS)
 
 

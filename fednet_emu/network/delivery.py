@@ -8,7 +8,7 @@ from fednet_emu.records.ledger import SERVER
 
 
 class Delivery(NamedTuple):
-    """The end of one transfer at one receiver. Loss is a value: `lost` is its reason, empty when the payload arrived."""
+    """The end of one transfer at one receiver. Loss is a value: `lost` is its reason, empty when it has arrived."""
 
     sender: int
     receiver: int

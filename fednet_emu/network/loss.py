@@ -23,7 +23,7 @@ class NoLoss(Loss):
 
     kind: Literal["none"] = "none"
 
-    def erases(self, uniform: float) -> bool:  # noqa: ARG002
+    def erases(self, uniform: float) -> bool:
         """Never."""
         return False
 

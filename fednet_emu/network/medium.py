@@ -48,7 +48,7 @@ class Medium:
         self._queue: deque[Burst] = deque()
         self._on_air: dict[Transfer, Burst] = {}
         self._due_ns = FOREVER_NS
-        self._timeout_ns = to_ns(rules.timeout_s)
+        self._timeout_ns = min(to_ns(rules.timeout_s), FOREVER_NS)
         self._lossy = not isinstance(rules.loss, NoLoss)
         self._sent: dict[tuple[int, int], int] = {}
 
@@ -63,7 +63,7 @@ class Medium:
             number: the payload's number in the records.
             size_bit: bits on the air.
         """
-        transfer = Transfer(self, sender, receiver, payload, number, size_bit)
+        transfer = Transfer(self, sender, receiver, payload, number=number, size_bit=size_bit)
         self._requests.append(transfer)
         self._ledger.offered_bit[self.kind] += size_bit
         if self._due_ns != self.clock.now:

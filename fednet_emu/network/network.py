@@ -1,4 +1,4 @@
-"""The network of one run: an uplink, a downlink and perhaps a sidelink, each a medium of its own (frequency division)."""
+"""The network of one run: uplink, downlink and perhaps a sidelink, each a medium of its own (frequency division)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Downlink(Uplink):
     """From the server to devices."""
 
     mode: Literal["broadcast", "unicast"] = "broadcast"
-    """Whether one transmission, as long as its worst receiver needs, serves all who are sent the same in one instant."""
+    """Whether one transmission, as long as the worst receiver needs, serves all who are sent the same in an instant."""
 
 
 class Sidelink(Downlink):

@@ -38,9 +38,14 @@ class Disc(Placement):
         return self
 
     def positions_m(self, count: int, rng: np.random.Generator) -> Array:
-        """Uniform over the area: the squared distance is uniform, not the distance."""
-        distance_m = np.sqrt(rng.uniform(self.inner_radius_m**2, self.radius_m**2, count))
-        angle = rng.uniform(0.0, 2 * math.pi, count)
+        """Uniform over the area: the squared distance is uniform, not the distance.
+
+        A device's two draws follow those of the devices before it, so more devices move none of the others.
+        """
+        draws = rng.random((count, 2))
+        inner_m2, outer_m2 = self.inner_radius_m**2, self.radius_m**2
+        distance_m = np.sqrt(inner_m2 + (outer_m2 - inner_m2) * draws[:, 0])
+        angle = 2 * math.pi * draws[:, 1]
         return np.stack([distance_m * np.cos(angle), distance_m * np.sin(angle)], axis=1)
 
 
@@ -50,7 +55,7 @@ class Listed(Placement):
     kind: Literal["list"] = "list"
     xy_m: tuple[tuple[float, float], ...] = Field(min_length=1)
 
-    def positions_m(self, count: int, rng: np.random.Generator) -> Array:  # noqa: ARG002
+    def positions_m(self, count: int, rng: np.random.Generator) -> Array:
         """The coordinates as given.
 
         Raises:

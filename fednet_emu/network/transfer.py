@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Transfer(Event):
     """Event that comes when a transfer has ended, delivered or lost; its value is the `Delivery`."""
 
-    def __init__(self, medium: Medium, sender: int, receiver: int, payload: Any, number: int, size_bit: int) -> None:
+    def __init__(self, medium: Medium, sender: int, receiver: int, payload: Any, *, number: int, size_bit: int) -> None:
         super().__init__(medium.clock)
         self.medium = medium
         self.sender = sender

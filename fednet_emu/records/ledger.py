@@ -77,6 +77,9 @@ EVALUATIONS = {
 }
 
 
+TABLES = ("transfers", "receptions", "computes", "rounds", "evaluations")
+
+
 class Ledger:
     """All tables of one run, and the running totals that stop rules and progress lines read."""
 
@@ -92,7 +95,13 @@ class Ledger:
         self.energy_j = 0.0
 
     def record(self, series: str, **values: Any) -> None:
-        """Add a row to a series of an algorithm's own, for example `record("staleness", step=3, staleness=1)`."""
+        """Add a row to a series of an algorithm's own, for example `record("staleness", step=3, staleness=1)`.
+
+        Raises:
+            ValueError: the ledger has a table of that name.
+        """
+        if series in TABLES:
+            raise ValueError(f"series: is a table of the ledger, got '{series}'; choose another name")
         self.series.setdefault(series, []).append(values)
 
     def frames(self) -> dict[str, pd.DataFrame]:

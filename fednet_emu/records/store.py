@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import shutil
@@ -19,6 +20,7 @@ import pyarrow.parquet as pq
 from fednet_emu.errors import DataError
 
 MANIFEST = "manifest.json"
+STATUSES = ("running", "done", "interrupted", "failed")
 PACKAGES = ("fednet-emu", "torch", "numpy", "scipy", "simpy", "pandas", "pyarrow")
 
 
@@ -35,13 +37,10 @@ class RunFolder:
         Raises:
             DataError: the folder holds a finished run and `force` is not given, or something that is no run at all.
         """
-        manifest = path / MANIFEST
-        if manifest.is_file():
-            if not force and _status(manifest) == "done":
-                raise DataError(
-                    str(path), "holds a finished run", "pass --force to overwrite it, or choose another --out"
-                )
-        elif path.exists() and (not path.is_dir() or any(path.iterdir())):
+        status = _status(path / MANIFEST)
+        if status == "done" and not force:
+            raise DataError(str(path), "holds a finished run", "pass --force to overwrite it, or choose another --out")
+        if status is None and path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise DataError(str(path), "exists and is not a run folder", "choose another --out")
 
     @classmethod
@@ -52,9 +51,9 @@ class RunFolder:
             DataError: as `check`, or the folder cannot be made.
         """
         cls.check(path, force=force)
-        if path.exists():
-            shutil.rmtree(path)
         try:
+            if path.exists():
+                shutil.rmtree(path)
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise DataError(str(path), f"cannot be made ({error.strerror})", "choose another --out") from None
@@ -66,7 +65,7 @@ class RunFolder:
 
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:
         """Write a JSON file at once or not at all; what is not a number is null."""
-        self.write_text(name, json.dumps(content, indent=2, allow_nan=False) + "\n")
+        self.write_text(name, json.dumps(_finite(content), indent=2, allow_nan=False) + "\n")
 
     def write_table(self, name: str, table: pd.DataFrame) -> None:
         """Write a Parquet table at once or not at all."""
@@ -81,11 +80,22 @@ class RunFolder:
         self.write_json(MANIFEST, {"status": status, **facts, "written": written, "versions": versions, "host": host})
 
 
-def _status(manifest: Path) -> str:
+def _status(manifest: Path) -> str | None:
+    """How far the run of a manifest came; None when it is not the manifest of a run, which nobody may overwrite."""
     try:
-        return str(json.loads(manifest.read_text(encoding="utf-8")).get("status"))
-    except (OSError, ValueError, AttributeError):
-        return "unreadable"
+        content = json.loads(manifest.read_text(encoding="utf-8"))
+        ours = PACKAGES[0] in content["versions"] and content["status"] in STATUSES
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    return str(content["status"]) if ours else None
+
+
+def _finite(content: Any) -> Any:
+    if isinstance(content, Mapping):
+        return {key: _finite(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
 def _atomically(path: Path, write: Callable[[Path], Any]) -> None:

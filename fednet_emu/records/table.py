@@ -30,7 +30,7 @@ class Column:
         """The column as it appears in a data frame."""
         if self.seconds:
             return np.where(values < 0, np.nan, values / 1e9)
-        return pd.Categorical.from_codes(values, list(self.words)) if self.words else values
+        return pd.Categorical.from_codes(values.astype(np.int64), pd.Index(self.words)) if self.words else values
 
 
 class Table:
@@ -52,11 +52,18 @@ class Table:
             self._pack()
 
     def extend(self, **columns: NDArray[Any]) -> None:
-        """Add many rows at once, given as arrays of equal length."""
+        """Add many rows at once, given as arrays of equal length.
+
+        Raises:
+            ValueError: a column is missing or unknown, or the lengths differ.
+        """
+        lengths = {name: len(values) for name, values in columns.items()}
+        if lengths.keys() != self.columns.keys() or len(set(lengths.values())) != 1:
+            raise ValueError(f"columns: got {lengths}; arrays of equal length for {', '.join(self.columns)} are right")
         self._pack()
         for name, column in self.columns.items():
             self._packed[name].append(columns[name].astype(column.dtype))
-        self._packed_rows += len(next(iter(columns.values())))
+        self._packed_rows += lengths.popitem()[1]
 
     def _pack(self) -> None:
         if self._rows:

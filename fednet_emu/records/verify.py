@@ -45,8 +45,11 @@ def _rows(bad: NDArray[np.bool_], name: str) -> str:
 def _offered(ledger: Ledger) -> str:
     column = ledger.transfers.column
     size_bit = column("size_bit") * column("receivers")
-    if np.any(column("delivered_bit") > size_bit):
-        return _rows(column("delivered_bit") > size_bit, "transfers deliver more than they carry")
+    single = column("receivers") == 1
+    due_bit = np.where(column("lost") == DELIVERED, size_bit, 0)
+    wrong = (column("delivered_bit") > size_bit) | (single & (column("delivered_bit") != due_bit))
+    if wrong.any():
+        return _rows(wrong, "transfers deliver more or less than they carry")
     for kind, offered_bit in enumerate(ledger.offered_bit):
         recorded_bit = int(size_bit[column("kind") == kind].sum())
         if recorded_bit != offered_bit:
@@ -57,7 +60,7 @@ def _offered(ledger: Ledger) -> str:
 def _on_air(ledger: Ledger) -> str:
     column = ledger.transfers.column
     size_bit, air_bit = column("size_bit"), column("air_bit")
-    tolerance_bit = 2.0 + 1e-6 * size_bit  # the end of a transfer is rounded up to a nanosecond
+    tolerance_bit = 1e-6 * size_bit
     whole = column("delivered_bit") > 0
     return _rows((air_bit > size_bit + tolerance_bit) | (whole & (air_bit < size_bit - tolerance_bit)), "transfers")
 
@@ -66,26 +69,36 @@ def _receptions(ledger: Ledger) -> str:
     column = ledger.transfers.column
     several = column("receivers") > 1
     transfer, lost = ledger.receptions.column("transfer"), ledger.receptions.column("lost")
+    stray = (transfer < 0) | (transfer >= len(several))
+    if stray.any():
+        return _rows(stray, "receptions are of no transfer")
     received = np.bincount(transfer, minlength=len(several))
     arrived = np.bincount(transfer[lost == DELIVERED], minlength=len(several))
     wrong = (received != column("receivers")) | (arrived * column("size_bit") != column("delivered_bit"))
-    return _rows(several & wrong, "broadcasts")
+    alone = ~several & (received > 0)
+    return _rows((several & wrong) | alone, "transfers differ from their receptions")
 
 
 def _turns(ledger: Ledger, exclusive: frozenset[str]) -> str:
     column = ledger.transfers.column
-    for kind in exclusive:
-        mine = (column("kind") == KINDS.index(kind)) & (column("started_ns") != NEVER_NS)
-        overlap = _overlaps(column("started_ns")[mine], column("ended_ns")[mine])
-        if overlap.any():
-            return _rows(overlap, f"{kind} transfers start before the one before has ended")
+    for code, kind in enumerate(KINDS):
+        mine = (column("kind") == code) & (column("started_ns") != NEVER_NS)
+        overlap = _overlaps(column("kind"), column("started_ns"), column("ended_ns"), mine)
+        if kind in exclusive and overlap.any():
+            return _rows(overlap, f"transfers start before the {kind} before has ended")
     return ""
 
 
-def _overlaps(started_ns: NDArray[np.int64], ended_ns: NDArray[np.int64]) -> NDArray[np.bool_]:
-    order = np.lexsort((ended_ns, started_ns))
-    starts_early: NDArray[np.bool_] = started_ns[order][1:] < ended_ns[order][:-1]
-    return starts_early
+def _overlaps(
+    owner: NDArray[Any], started_ns: NDArray[np.int64], ended_ns: NDArray[np.int64], among: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Which rows start before another row of the same owner, which started no later, has ended."""
+    rows = np.flatnonzero(among)
+    rows = rows[np.lexsort((ended_ns[rows], started_ns[rows], owner[rows]))]
+    early = (owner[rows[1:]] == owner[rows[:-1]]) & (started_ns[rows[1:]] < ended_ns[rows[:-1]])
+    overlap = np.zeros(len(among), np.bool_)
+    overlap[rows[1:]] = early
+    return overlap
 
 
 def _order(ledger: Ledger) -> str:
@@ -98,18 +111,24 @@ def _order(ledger: Ledger) -> str:
 
 
 def _monotone(ledger: Ledger) -> str:
-    for name, table in (("transfers", ledger.transfers), ("computations", ledger.computes), ("rounds", ledger.rounds)):
-        back = np.diff(table.column("ended_ns")) < 0
+    written_ns = {
+        "transfers": ledger.transfers.column("ended_ns"),
+        "computations": ledger.computes.column("ended_ns"),
+        "rounds": ledger.rounds.column("ended_ns"),
+        "evaluations": ledger.evaluations.column("simulated_ns"),
+    }
+    for name, times_ns in written_ns.items():
+        back = np.diff(times_ns, prepend=times_ns[:1]) < 0
         if back.any():
             return _rows(back, f"{name} go back in time")
-    return _rows(np.diff(ledger.evaluations.column("simulated_ns")) < 0, "evaluations go back in time")
+    return ""
 
 
 def _one_at_a_time(ledger: Ledger) -> str:
     column = ledger.computes.column
-    order = np.lexsort((column("ended_ns"), column("started_ns"), column("device")))
-    device, started_ns, ended_ns = (column(name)[order] for name in ("device", "started_ns", "ended_ns"))
-    return _rows((device[1:] == device[:-1]) & (started_ns[1:] < ended_ns[:-1]), "computations of one device overlap")
+    began = column("started_ns") != NEVER_NS
+    overlap = _overlaps(column("device"), column("started_ns"), column("ended_ns"), began)
+    return _rows(overlap, "computations start before the device's one before has ended")
 
 
 def _arrivals(ledger: Ledger) -> pd.DataFrame:
@@ -123,24 +142,22 @@ def _arrivals(ledger: Ledger) -> pd.DataFrame:
     columns = ["receiver", "payload", "ended_ns", "lost"]
     arrived = pd.concat([single[columns], several[columns]])
     arrived = arrived[(arrived["lost"] == DELIVERED) & (arrived["payload"] >= 0)]
-    return arrived.groupby(["receiver", "payload"], as_index=False)["ended_ns"].min()
+    return arrived.groupby(["receiver", "payload"])["ended_ns"].min().reset_index()
 
 
 def _used_before_there(ledger: Ledger) -> str:
     """A payload sent to a device is computed on after its arrival; a result is sent after its computation."""
-    computes = pd.DataFrame({name: ledger.computes.column(name) for name in COMPUTE_KEYS})
+    columns = ("device", "started_ns", "ended_ns", "input", "result")
+    computes = pd.DataFrame({name: ledger.computes.column(name) for name in columns})
     sent = pd.DataFrame({name: ledger.transfers.column(name) for name in ("sender", "payload", "requested_ns")})
     inputs = computes.merge(
         _arrivals(ledger), left_on=["device", "input"], right_on=["receiver", "payload"], suffixes=("", "_got")
     )
     early = (inputs["started_ns"] < inputs["ended_ns_got"]).to_numpy()
-    results = sent.merge(computes, left_on=["sender", "payload"], right_on=["device", "result"])
-    results = results[results["payload"] >= 0]
+    sent, made = sent[sent["payload"] >= 0], computes[computes["result"] >= 0]
+    results = sent.merge(made, left_on=["sender", "payload"], right_on=["device", "result"])
     rushed = (results["requested_ns"] < results["ended_ns"]).to_numpy()
     return _rows(early, "computations start before their input has come") or _rows(rushed, "results are sent too early")
-
-
-COMPUTE_KEYS = ("device", "started_ns", "ended_ns", "input", "result")
 
 
 def _energy(ledger: Ledger) -> str:

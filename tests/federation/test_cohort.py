@@ -1,0 +1,91 @@
+"""Cohorts: uniform, reproducible, and made of those who are there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from fednet_emu.errors import Deadlock
+from fednet_emu.federation.federation import Federation
+from fednet_emu.kernel.clock import Process
+from fednet_emu.testing import small_federation
+
+
+class Ask:
+    """Asks for a cohort at an instant, and notes who came and when."""
+
+    def __init__(self, size: int, at_s: float = 0.0) -> None:
+        self.size, self.at_s = size, at_s
+        self.seen: list[tuple[float, list[int]]] = []
+
+    def run(self, fed: Federation) -> Process:
+        """Ask once."""
+        yield fed.clock.sleep(self.at_s)
+        cohort = yield fed.cohort(self.size, 0)
+        self.seen.append((fed.clock.now_s, [device.index for device in cohort]))
+
+
+def asked(size: int, at_s: float, *settings: str) -> Any:
+    """When the cohort came and who was in it."""
+    ask = Ask(size, at_s)
+    small_federation(*settings).run(ask)
+    return ask.seen[0]
+
+
+def windows(**devices: str) -> str:
+    """The setting that lets devices come and go."""
+    listed = ", ".join(f"'{name.removeprefix('dev')}': {spans}" for name, spans in devices.items())
+    return f"devices.availability={{kind: windows, devices: {{{listed}}}}}"
+
+
+def drawn(seed: int, rounds: int) -> list[tuple[int, ...]]:
+    """Cohorts of 3 of 10 devices."""
+    fed = small_federation("devices.count=10", f"seed={seed}", timing_only=True)
+    return [tuple(device.index for device in fed.cohort(3, t).value) for t in range(rounds)]
+
+
+def test_another_seed_gives_another_cohort() -> None:
+    """The draw depends on the seed and the round, and on nothing else."""
+    assert drawn(0, 20) == drawn(0, 20) != drawn(1, 20)
+    assert len(set(drawn(0, 20))) > 10
+
+
+def test_every_device_is_as_likely_as_the_others() -> None:
+    """Over 2000 draws of 3 of 10, counts stay within five deviations of 600, and no draw repeats a device."""
+    cohorts = drawn(0, 2000)
+    counts = Counter(index for cohort in cohorts for index in cohort)
+
+    assert all(abs(counts[index] - 600) < 5 * 20.5 for index in range(10))
+    assert all(list(cohort) == sorted(set(cohort)) for cohort in cohorts)
+
+
+def test_only_those_who_are_there_are_drawn() -> None:
+    """At 2 ms devices 0 and 2 are away, so a cohort of three has the other two."""
+    away = "[[0, 0.001], [0.005, 1]]"
+
+    assert asked(3, 0.002, windows(dev0=away, dev2=away)) == (0.002, [1, 3])
+
+
+def test_when_all_are_away_the_cohort_comes_with_the_first_to_return() -> None:
+    """The event waits for the first return, in the order of time and not of numbers."""
+    returns_s = {"dev0": 0.009, "dev1": 0.007, "dev2": 0.005, "dev3": 0.006}
+    spans = {name: f"[[0, 0.001], [{back_s}, 1]]" for name, back_s in returns_s.items()}
+
+    assert asked(2, 0.002, windows(**spans)) == (0.005, [2])
+
+
+def test_two_who_return_in_one_instant_are_both_in() -> None:
+    """Everything that happens in the instant of the return counts."""
+    spans = dict.fromkeys(("dev0", "dev1", "dev2", "dev3"), "[[0, 0.001], [0.005, 1]]")
+
+    assert asked(9, 0.002, windows(**spans)) == (0.005, [0, 1, 2, 3])
+
+
+def test_when_nobody_ever_returns_the_error_says_so() -> None:
+    """The run ends with who waits for whom instead of an idle wait."""
+    spans = dict.fromkeys(("dev0", "dev1", "dev2", "dev3"), "[[0, 0.001]]")
+
+    with pytest.raises(Deadlock, match=r"^deadlock at t=0\.002 s: run waits for a device to return; all 4 are away"):
+        asked(2, 0.002, windows(**spans))

@@ -1,0 +1,302 @@
+"""What an algorithm sees: payload sizes, links, gathering, reading, and errors that say who waits for whom."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fednet_emu.errors import Deadlock, ScenarioError
+from fednet_emu.federation.federation import Federation, n_scalars
+from fednet_emu.federation.processors import Work
+from fednet_emu.kernel.clock import Process
+from fednet_emu.learning.jobs import SgdPlan
+from fednet_emu.records.ledger import SERVER
+from fednet_emu.records.verify import verify
+from fednet_emu.testing import run_small, small_federation
+
+
+class Play:
+    """An algorithm made of one generator function; what that returns is kept."""
+
+    def __init__(self, flow: Callable[[Federation], Process]) -> None:
+        self.flow = flow
+        self.result: Any = None
+
+    def run(self, fed: Federation) -> Process:
+        """Play the flow."""
+        self.result = yield from self.flow(fed)
+
+
+def play(flow: Callable[[Federation], Process], *settings: str, timing_only: bool = False) -> tuple[Any, Federation]:
+    """The result of a flow and the federation it was played in."""
+    fed, algorithm = small_federation(*settings, timing_only=timing_only), Play(flow)
+    fed.run(algorithm)
+    return algorithm.result, fed
+
+
+# ---- sizes -----------------------------------------------------------------------------------------------------------
+
+
+def test_scalars_of_payloads_are_counted() -> None:
+    """Numbers count one, arrays and deferred values their length, tuples and lists the sum, nothing counts zero."""
+    model = small_federation().initial_model()
+
+    assert n_scalars(model) == 10
+    assert n_scalars((model, 3, [0.5, np.float32(1)], np.zeros((2, 3)), None)) == 10 + 1 + 2 + 6
+    assert n_scalars(None) == n_scalars(()) == 0
+
+
+def test_a_payload_of_unknown_size_needs_its_size() -> None:
+    """A type that carries no known number of scalars is an error that names the remedy."""
+    with pytest.raises(TypeError, match="cannot tell the size of a dict; give size_bit"):
+        n_scalars({"w": 1})
+
+
+def test_messages_carry_their_header_and_a_given_size_wins() -> None:
+    """32 bit per scalar and the header; `size_bit` replaces the count and not the header."""
+
+    def flow(fed: Federation) -> Process:
+        yield fed.uplink(fed.device(0), (1.0, 2.0))
+        yield fed.uplink(fed.device(0), None)
+        yield fed.uplink(fed.device(0), {"any": "thing"}, size_bit=1000)
+
+    _, fed = play(flow, "network.header_bit=24")
+
+    assert fed.ledger.transfers.column("size_bit").tolist() == [88, 24, 1024]
+
+
+def test_a_megabit_on_a_megabit_per_second_takes_one_second() -> None:
+    """Bits are bits: 1 Mbit at 1 Mbit/s arrives after exactly 1 s, in both directions."""
+
+    def flow(fed: Federation) -> Process:
+        down = yield fed.downlink(fed.device(2), "x", size_bit=10**6)
+        up = yield fed.uplink(fed.device(2), "y", size_bit=10**6)
+        return down, up
+
+    (down, up), _ = play(flow)
+
+    assert (down.sender, down.receiver, down.payload, down.ended_s, down.lost) == (SERVER, 2, "x", 1.0, "")
+    assert (up.sender, up.receiver, up.payload, up.requested_s, up.ended_s) == (2, SERVER, "y", 1.0, 2.0)
+
+
+# ---- devices ---------------------------------------------------------------------------------------------------------
+
+
+def test_views_on_one_device_are_one_key() -> None:
+    """Devices made twice are equal and share a place in a dict; those of another federation are strangers."""
+    fed = small_federation()
+    first, again = fed.device(1), list(fed.devices())[1]
+
+    assert {first: "x"}[again] == "x"
+    assert first != fed.device(2)
+    assert first != small_federation().device(1)
+    assert repr(first) == "dev-1"
+
+
+def test_the_server_has_no_samples() -> None:
+    """Its data is nobody's, and training there is an error that names it."""
+    fed = small_federation("server.flop_per_s=1e9")
+
+    assert (fed.server.name, fed.server.n_samples) == ("server", 0)
+    with pytest.raises(ScenarioError, match=r"^server, round 1: nothing to train on, got 0 samples"):
+        fed.train(fed.server, fed.initial_model(), SgdPlan(lr=0.1, steps=1))
+
+
+def test_training_costs_its_floating_point_operations() -> None:
+    """36 FLOP per sample and pass: batches of 8 out of 20 samples, over 2 epochs and a third of 4 steps or a subset."""
+    fed = small_federation()
+    device, model = fed.device(0), fed.initial_model()
+
+    def flop(plan: SgdPlan, **terms: Any) -> float:
+        return fed.train(device, model, plan, 0, **terms).flop
+
+    assert flop(SgdPlan(lr=0.1, batch_size=8, epochs=2)) == 36 * 40
+    assert flop(SgdPlan(lr=0.1, batch_size=8, steps=4)) == 36 * (8 + 8 + 4 + 8)
+    assert flop(SgdPlan(lr=0.1, epochs=3), subset=np.arange(5)) == 36 * 15
+
+
+def test_a_subset_counts_places_among_the_devices_own_samples() -> None:
+    """Training device 1 on its samples 3 and 5 follows the gradient of just those two."""
+    fed = small_federation()
+    device, model = fed.device(1), fed.initial_model()
+    work = fed.train(device, model, SgdPlan(lr=0.1, steps=1), 0, subset=np.array([3, 5]))
+
+    rows = torch.tensor([20 + 3, 20 + 5])
+    x, y = fed.task.data.x[rows].double(), fed.task.data.y[rows].double()
+    design = torch.cat([x, torch.ones(2, 1, dtype=torch.float64)], 1)
+    w = fed.read(model).double()
+    expected = w - 0.1 * 2 / 2 * design.T @ (design @ w - y)
+
+    assert torch.allclose(fed.read(work.result.params).double(), expected, atol=1e-6)
+
+
+def test_work_of_an_algorithms_own_takes_its_time() -> None:
+    """Any work has a cost and a result that is there when its time is over."""
+
+    def flow(fed: Federation) -> Process:
+        result = yield fed.server.compute(Work(5e5, "answer"))
+        return result, fed.clock.now_s
+
+    assert play(flow, "server.flop_per_s=1e6")[0] == ("answer", 0.5)
+
+
+# ---- flow ------------------------------------------------------------------------------------------------------------
+
+
+def test_without_a_sidelink_the_error_names_the_setting() -> None:
+    """An algorithm that sends from device to device needs the scenario's sidelink."""
+
+    def flow(fed: Federation) -> Process:
+        yield fed.sidelink(fed.device(0), [fed.device(1)], 1.0)
+
+    with pytest.raises(ScenarioError, match=r"^network\.sidelink: is required"):
+        play(flow)
+
+
+def test_gathered_results_keep_their_order_whoever_ends_first() -> None:
+    """Results stand in the order of the processes, not of their ends."""
+
+    def job(fed: Federation, duration_s: float) -> Process:
+        yield fed.clock.sleep(duration_s)
+        return duration_s
+
+    def flow(fed: Federation) -> Process:
+        return (yield fed.gather(job(fed, duration_s) for duration_s in (0.3, 0.1, 0.2)))
+
+    assert play(flow)[0] == [0.3, 0.1, 0.2]
+
+
+def test_what_misses_a_deadline_is_a_lost_delivery() -> None:
+    """The late are cancelled at the deadline, and their result says why."""
+
+    def job(fed: Federation, duration_s: float) -> Process:
+        yield fed.clock.sleep(duration_s)
+        return duration_s
+
+    def flow(fed: Federation) -> Process:
+        replies = yield fed.gather((job(fed, duration_s) for duration_s in (0.1, 0.5, 0.2)), deadline_s=0.2)
+        return replies, fed.clock.now_s
+
+    (replies, now_s), _ = play(flow)
+
+    assert replies[::2] == [0.1, 0.2]
+    assert (replies[1].lost, replies[1].payload, replies[1].ended_s) == ("deadline", None, 0.2)
+    assert now_s == 0.2
+
+
+def test_a_deadline_stops_computing_waiting_and_sending() -> None:
+    """At 1.5 ms device 0 has arrived, 1 is on the air, 2 waits for its turn and 3 computes; the books say so."""
+    fed = run_small("devices.speed={kind: list, flop_per_s: [1e6, 1e6, 1e6, 1e5]}",
+                    "algorithm.deadline_s=1.5e-3", "stop.rounds=1")  # fmt: skip
+    frames = fed.ledger.frames()
+    uplinks = frames["transfers"].query("kind == 'uplink'").set_index("sender")
+    [late] = frames["computes"].query("stopped != ''").itertuples()
+
+    assert uplinks["lost"].to_dict() == {0: "", 1: "deadline", 2: "deadline"}
+    assert uplinks["air_bit"].to_dict() == pytest.approx({0: 320.0, 1: 140.0, 2: 0.0})
+    assert (uplinks["started_s"][1], math.isnan(uplinks["started_s"][2])) == (1.36e-3, True)
+    assert (late.device, late.stopped) == (3, "deadline")
+    assert late.flop == pytest.approx(1e5 * (1.5e-3 - 0.32e-3))
+    assert frames["rounds"].values.tolist() == [[1, 0.0, 1.5e-3, 4, 1]]
+    assert not any(verify(fed.ledger, frozenset({"uplink", "downlink"})).values())
+
+
+def test_after_a_deadline_the_next_round_starts_unhindered() -> None:
+    """A device that was cut off while it computed starts the next round's work as soon as it has the model."""
+    fed = run_small("devices.speed={kind: list, flop_per_s: [1e6, 1e6, 1e6, 1e5]}",
+                    "algorithm.deadline_s=1.5e-3", "stop.rounds=2")  # fmt: skip
+    starts_s = fed.ledger.frames()["computes"].query("device == 3")["started_s"].tolist()
+
+    assert starts_s == [0.32e-3, pytest.approx(1.82e-3)]
+
+
+# ---- learning --------------------------------------------------------------------------------------------------------
+
+
+def test_reading_gives_the_number_behind_a_deferred_value() -> None:
+    """A deferred function is computed when read; its size is that of its first argument unless given."""
+    fed = small_federation()
+    model = fed.initial_model()
+    norm = fed.defer(lambda w: float(w.norm()), model, size=1)
+
+    assert (n_scalars(norm), n_scalars(fed.defer(torch.neg, model))) == (1, 10)
+    assert fed.read(norm) == pytest.approx(float(fed.task.model.initial().norm()))
+    assert not fed.nominal
+
+
+def test_a_timing_only_run_takes_the_nominal_value_and_is_marked() -> None:
+    """Without training there is no number: the declared one stands for it, and the run says so."""
+    fed = small_federation(timing_only=True)
+    gap = fed.defer(torch.norm, fed.initial_model(), size=1)
+
+    with pytest.raises(ScenarioError, match="timing-only run: a computed value is read"):
+        fed.read(gap)
+    assert not fed.nominal
+    assert fed.read(gap, nominal=3) == 3
+    assert fed.nominal
+
+
+def test_training_that_diverges_names_device_round_step_and_lr() -> None:
+    """A loss that is not finite stops the run at once, and is never plotted."""
+    with pytest.raises(ScenarioError) as caught:
+        run_small("algorithm.lr=1e30", "algorithm.local_steps=5")
+
+    assert str(caught.value).startswith("dev-0, round 1: training diverges, got loss inf after step 1 with lr=1e+30")
+
+
+# ---- who waits for whom ----------------------------------------------------------------------------------------------
+
+
+def test_a_deadlock_tells_who_is_missing_and_what_was_lost() -> None:
+    """The server waits for device 3, whose only upload was lost; the error says both, with the time."""
+
+    def worker(fed: Federation, index: int, inbox: Any) -> Process:
+        sent = yield fed.uplink(fed.device(index), 1.0, size_bit=1000)
+        if not sent.lost:
+            inbox.put(index, sent)
+
+    def flow(fed: Federation) -> Process:
+        inbox = fed.inbox()
+        for index in (2, 3):
+            fed.start(worker(fed, index, inbox))
+        yield inbox.collect(at_least=1, including={3})
+
+    with pytest.raises(Deadlock) as caught:
+        play(flow, "network.uplink.loss={kind: random, probability: 0.999999}")
+
+    assert str(caught.value) == (
+        "deadlock at t=0.002 s: run waits for 1 arrivals in the inbox, which holds 0; dev-3 must be among them; "
+        "last lost: uplink dev-2 to server at t=0.001 s (erased), uplink dev-3 to server at t=0.002 s (erased)"
+    )
+
+
+def test_a_deadlock_tells_lost_broadcasts_too() -> None:
+    """Every receiver that missed a broadcast is named."""
+
+    def listener(fed: Federation, index: int, inbox: Any) -> Process:
+        got = yield fed.downlink(fed.device(index), "hello", size_bit=1000)
+        if not got.lost:
+            inbox.put(index, got)
+
+    def flow(fed: Federation) -> Process:
+        inbox = fed.inbox()
+        for index in range(3):
+            fed.start(listener(fed, index, inbox))
+        yield inbox.collect(at_least=3)
+
+    with pytest.raises(Deadlock, match=r"downlink server to dev-0 at t=0\.001 s \(erased\), downlink server to dev-1"):
+        play(flow, "network.downlink.loss={kind: random, probability: 0.999999}")
+
+
+def test_a_run_that_stands_still_says_so() -> None:
+    """When every transfer fails at once, rounds would go round for ever in one instant: that is an error."""
+    shadowed = ("channel.rate={kind: shannon}", "channel.shadowing=none", "channel.device.tx_power_dbm=-300",
+                "channel.base_station.tx_power_dbm=-300")  # fmt: skip
+
+    with pytest.raises(Deadlock, match=r"^deadlock at t=0 s: 1000 rounds in a row took no time and brought nothing"):
+        run_small(*shadowed, "stop={simulated_s: 1}", timing_only=True)

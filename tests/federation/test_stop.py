@@ -1,0 +1,86 @@
+"""Stop rules: when a run ends, and in which state it leaves the books."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from fednet_emu.errors import ScenarioError
+from fednet_emu.federation.stop import Stop
+from fednet_emu.records.verify import verify
+from fednet_emu.testing import run_small, small_federation
+
+CLASSES = ("data={kind: synthetic, n_samples: 200, n_test: 200, features: 9, classes: 2}", "model=softmax")
+
+
+def test_rounds_end_the_run() -> None:
+    """The run ends with the last of the rounds."""
+    fed = run_small("stop.rounds=2")
+
+    assert fed.round == 2
+    assert fed.clock.now_s == pytest.approx(2 * 2.32e-3, abs=1e-12)
+
+
+def test_simulated_time_ends_the_run_in_mid_round() -> None:
+    """The run ends at exactly that instant, and everything under way is on the books as cut off by the end."""
+    fed = run_small("stop={simulated_s: 3.5e-3}")
+    frames = fed.ledger.frames()
+    cut = frames["transfers"].query("lost == 'end'")
+
+    assert fed.clock.now_s == 3.5e-3
+    assert fed.round == 1
+    assert cut[["sender", "air_bit"]].values.tolist() == [[0, pytest.approx(140.0)], [1, 0], [2, 0], [3, 0]]
+    assert not any(verify(fed.ledger, frozenset({"uplink", "downlink"})).values())
+
+
+def test_simulated_time_cuts_computations() -> None:
+    """A computation that is under way at the end is recorded with the part that was done."""
+    fed = run_small("stop={simulated_s: 0.5e-3}")
+    computes = fed.ledger.frames()["computes"]
+
+    assert set(computes["stopped"]) == {"end"}
+    assert computes["flop"].tolist() == pytest.approx([180.0] * 4)
+
+
+def test_a_round_that_ends_at_the_very_limit_counts() -> None:
+    """The instant of the limit belongs to the run."""
+    assert run_small("stop={simulated_s: 2.32e-3}").round == 1
+
+
+def test_bits_end_the_run_at_the_end_of_a_round() -> None:
+    """A round sends 5 x 320 bit; the run ends with the first round that reaches the limit."""
+    assert [run_small(f"stop={{bits: {bits}}}").round for bits in (1, 1600, 1601, 3200)] == [1, 1, 2, 2]
+
+
+def test_energy_ends_the_run_at_the_end_of_a_round() -> None:
+    """The limit is reached with the last round and not before."""
+    per_round_j = run_small("stop.rounds=1").ledger.energy_j
+
+    fed = run_small(f"stop={{energy_j: {2.5 * per_round_j}}}")
+
+    assert fed.round == 3
+
+
+def test_accuracy_ends_the_run() -> None:
+    """The last evaluation is the first that reaches the target."""
+    fed = run_small(*CLASSES, "stop={accuracy: 0.9, rounds: 100}")
+    accuracies = fed.ledger.evaluations.column("accuracy")
+
+    assert fed.round < 100
+    assert accuracies[-1] >= 0.9
+    assert max(accuracies[:-1]) < 0.9
+
+
+@pytest.mark.parametrize(("model", "timing_only", "what"), [((), False, "a regression"), (CLASSES, True, "a timing-only run")])
+def test_accuracy_alone_cannot_end_a_run_that_has_none(model: tuple[str, ...], timing_only: bool, what: str) -> None:
+    """Where no accuracy is ever measured, a run without another limit would never end: it is refused."""
+    with pytest.raises(ScenarioError) as caught:
+        small_federation(*model, "stop={accuracy: 0.9}", timing_only=timing_only)
+
+    assert str(caught.value) == f"stop.accuracy: cannot end {what}, got no other limit; give rounds or simulated_s"
+
+
+def test_some_limit_is_required() -> None:
+    """A run that nothing ends is refused, with the settings that would end it."""
+    with pytest.raises(ValidationError, match="give one of rounds, simulated_s, bits, energy_j, accuracy"):
+        Stop()

@@ -1,0 +1,104 @@
+"""A cell with hand-made links, on which a test plays requests and reads deliveries and rows."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fednet_emu.kernel.clock import Clock
+from fednet_emu.kernel.streams import mix
+from fednet_emu.network.access import Access, Tdma
+from fednet_emu.network.availability import Always, Availability, Presence
+from fednet_emu.network.band import Band
+from fednet_emu.network.delivery import Delivery
+from fednet_emu.network.loss import Loss, NoLoss
+from fednet_emu.network.medium import Medium, Rules
+from fednet_emu.radio.fading import Fading, NoFading
+from fednet_emu.radio.rate import FixedRate, RateLaw
+from fednet_emu.records.ledger import SERVER, Ledger
+from fednet_emu.records.verify import verify
+
+FADING_KEY = 0x5EED
+
+
+class HandMadeLinks:
+    """Given SNRs, one per device; the fading key of device k is item k of a family."""
+
+    def __init__(self, snr: Sequence[float]) -> None:
+        self._snr = snr
+
+    def snr(self, sender: int, receiver: int) -> float:
+        return self._snr[max(sender, receiver)]
+
+    def fading_key(self, sender: int, receiver: int) -> int:
+        return mix(FADING_KEY, max(sender, receiver))
+
+
+class Cell:
+    """One medium, its clock and its books."""
+
+    def __init__(
+        self,
+        access: Access | None = None,
+        law: RateLaw | None = None,
+        fading: Fading | None = None,
+        *,
+        snr: Sequence[float] = (1.0,) * 8,
+        bandwidth_hz: float = 1e6,
+        loss: Loss | None = None,
+        multicast: bool = False,
+        timeout_s: float = 3600.0,
+        drawn_w: float = 0.2,
+        availability: Availability | None = None,
+    ) -> None:
+        self.clock, self.ledger = Clock(), Ledger()
+        access = access or Tdma()
+        self.band = Band.of(bandwidth_hz, access, law or FixedRate(bit_rate_bps=1e6), fading or NoFading())
+        self.exclusive = frozenset({"uplink"} if access.capacity == 1 else ())
+        rules = Rules(self.band, HandMadeLinks(snr), loss or NoLoss(), 77, drawn_w, multicast, timeout_s)
+        presence = Presence(availability or Always(), 99, len(snr))
+        self.medium = Medium(self.clock, self.ledger, presence, 0, rules)
+
+    def play(self, *requests: tuple[float, int, int], payload: Any = "payload") -> list[Delivery]:
+        """Send (at_s, device, size_bit) to the server, or from it with `multicast`; deliveries in the given order."""
+        started = [self.clock.process(self._send(request, payload)) for request in requests]
+
+        def everything() -> Any:
+            yield self.clock.all_of(started)
+
+        self.clock.run_process(everything())
+        self.close()
+        return [process.value for process in started]
+
+    def _send(self, request: tuple[float, int, int], payload: Any) -> Any:
+        at_s, device, size_bit = request
+        yield self.clock.sleep(at_s)
+        ends = (SERVER, device) if self.medium.rules.multicast else (device, SERVER)
+        return (yield self.medium.send(*ends, payload, 0, size_bit))
+
+    def close(self) -> None:
+        """Close the books; every law must hold."""
+        self.medium.close()
+        broken = {law: text for law, text in verify(self.ledger, self.exclusive).items() if text}
+        assert broken == {}
+
+    @property
+    def rows(self) -> pd.DataFrame:
+        """The transfers of the ledger."""
+        return self.ledger.frames()["transfers"]
+
+
+@pytest.fixture
+def cell() -> Callable[..., Cell]:
+    """Makes a cell; TDMA at a fixed 1 Mbit/s unless told otherwise."""
+    return Cell
+
+
+@pytest.fixture
+def uplink_gains() -> Callable[[Fading, int, int], float]:
+    """Fading gain of a device's link in a block, drawn one by one."""
+    from fednet_emu.kernel.streams import uniform
+
+    return lambda fading, device, block: float(fading.gain(uniform(mix(FADING_KEY, device), int(np.int64(block)))))
