@@ -4,8 +4,8 @@
     fed.run(MyAlgorithm(lr=0.1))
     fed.ledger.frames()["transfers"]
 
-As it stands everything can be worked out by hand. Every transmission runs at 1 Mbit/s and arrives; uploads take turns. The
-model is a linear regression with 9 features: 10 parameters, so a model is 320 bit and takes 320 us, and 36 FLOP per
+As it stands everything can be worked out by hand. Every transmission runs at 1 Mbit/s and arrives; uploads take turns.
+The model is a linear regression with 9 features: 10 parameters, so a model is 320 bit and takes 320 us, and 36 FLOP per
 sample. Each of 4 devices has 20 samples, takes all of them in every step and does 1 MFLOP/s: one step takes 720 us.
 """
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from simpy.events import Event
 from simpy.events import Process as Started
@@ -14,7 +13,9 @@ from simpy.events import Process as Started
 from fednet_emu.errors import Deadlock, ScenarioError
 from fednet_emu.federation.cohort import Cohort
 from fednet_emu.federation.device import Device
+from fednet_emu.federation.payload import BIT_PER_SCALAR, n_scalars
 from fednet_emu.federation.processors import Processors, Work
+from fednet_emu.federation.recent_losses import recent_losses
 from fednet_emu.federation.stop import Evaluation, Stop
 from fednet_emu.federation.task import Task
 from fednet_emu.kernel.clock import Clock, Process
@@ -30,7 +31,6 @@ from fednet_emu.network.network import Network
 from fednet_emu.network.transfer import Transfer
 from fednet_emu.records.ledger import SERVER, Ledger
 
-BIT_PER_SCALAR = 32
 MAX_FRUITLESS_ROUNDS = 1000
 
 
@@ -56,7 +56,7 @@ class Federation:
         nominal: whether a nominal value stood for one that is not computed in a timing-only run.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0917  (wired in one place, scenario.emulation)
         self,
         clock: Clock,
         streams: Streams,
@@ -211,8 +211,8 @@ class Federation:
     def gather(self, processes: Iterable[Process], deadline_s: float | None = None) -> Gather:
         """Event with the results of all processes, in their order.
 
-        With a deadline, those that have not ended are cancelled: what they send or compute stops there, and their result
-        is a `Delivery` lost for the reason "deadline".
+        With a deadline, those that have not ended are cancelled: what they send or compute stops there, and their
+        result is a `Delivery` lost for the reason "deadline".
         """
         return Gather(self.clock, processes, deadline_s, late=lambda _index: self._lost("deadline"))
 
@@ -295,7 +295,7 @@ class Federation:
             self.clock.run_process(algorithm.run(self), self._stop.simulated_s)
         except Deadlock as deadlock:
             now_s, waits = deadlock.args
-            raise Deadlock(now_s, waits + self._recent_losses()) from None
+            raise Deadlock(now_s, waits + recent_losses(self.ledger)) from None
         self.close()
         self._evaluate()
         return self._latest
@@ -304,35 +304,6 @@ class Federation:
         """Stop everything that is under way; the ledger then accounts for all of it."""
         self.network.close()
         self.processors.close()
-
-    def _recent_losses(self) -> str:
-        """The latest loss of each sender and receiver, at most five, to hint at what will never come."""
-        frames = self.ledger.frames()
-        transfers = frames["transfers"]
-        several = frames["receptions"].join(transfers[["kind", "sender", "ended_s"]], on="transfer")
-        columns = ["kind", "sender", "receiver", "ended_s", "lost"]
-        ends = pd.concat([transfers.loc[transfers["receivers"] == 1, columns], several[columns]])
-        lost = ends[ends["lost"] != ""].sort_values("ended_s", kind="stable").groupby(["sender", "receiver"]).tail(1)
-        told = (
-            f"{row.kind} {device_label(row.sender)} to {device_label(row.receiver)} at t={row.ended_s:.6g} s ({row.lost})"
-            for row in lost.tail(5).itertuples()
-        )
-        return "" if lost.empty else f"; last lost: {', '.join(told)}"
-
-
-def n_scalars(payload: Any) -> int:
-    """Number of scalars in a payload: a deferred value, a number, or tuples and lists of them; None carries nothing."""
-    if isinstance(payload, Deferred):
-        return payload.size
-    if isinstance(payload, tuple | list):
-        return sum(n_scalars(item) for item in payload)
-    if isinstance(payload, np.ndarray):
-        return int(payload.size)
-    if payload is None:
-        return 0
-    if isinstance(payload, int | float | np.generic):
-        return 1
-    raise TypeError(f"cannot tell the size of a {type(payload).__name__}; give size_bit")
 
 
 def _wait(event: Event) -> Process:

@@ -30,7 +30,7 @@ class FixedSpeed(Speeds):
     kind: Literal["fixed"] = "fixed"
     flop_per_s: Speed
 
-    def draw(self, count: int, rng: np.random.Generator) -> Array:  # noqa: ARG002
+    def draw(self, count: int, rng: np.random.Generator) -> Array:
         """The same speed for all."""
         return np.full(count, self.flop_per_s)
 
@@ -54,7 +54,7 @@ class ListedSpeeds(Speeds):
     kind: Literal["list"] = "list"
     flop_per_s: tuple[Speed, ...] = Field(min_length=1)
 
-    def draw(self, count: int, rng: np.random.Generator) -> Array:  # noqa: ARG002
+    def draw(self, count: int, rng: np.random.Generator) -> Array:
         """The speeds as given.
 
         Raises:

@@ -32,7 +32,7 @@ class NoStraggler(Straggler):
 
     kind: Literal["none"] = "none"
 
-    def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:  # noqa: ARG002
+    def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:
         """The nominal time."""
         return nominal_s
 
@@ -46,7 +46,7 @@ class ShiftedExponential(Straggler):
     kind: Literal["shifted-exponential"] = "shifted-exponential"
     mean_factor: float = Field(ge=0)
 
-    def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:  # noqa: ARG002
+    def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:
         """Never below nominal; (1 + mean_factor) times nominal on average."""
         return nominal_s * (1.0 - self.mean_factor * math.log1p(-uniform))
 
@@ -57,7 +57,7 @@ class LogNormal(Straggler):
     kind: Literal["log-normal"] = "log-normal"
     sigma: float = Field(ge=0)
 
-    def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:  # noqa: ARG002
+    def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:
         """Median nominal, mean exp(sigma^2 / 2) times nominal."""
         return nominal_s * math.exp(self.sigma * float(ndtri(uniform)))
 
@@ -68,7 +68,7 @@ class Pareto(Straggler):
     kind: Literal["pareto"] = "pareto"
     alpha: float = Field(gt=1)
 
-    def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:  # noqa: ARG002
+    def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:
         """Never below nominal; alpha / (alpha - 1) times nominal on average."""
         return nominal_s * math.pow(1.0 - uniform, -1.0 / self.alpha)
 
@@ -88,7 +88,7 @@ class SlowWindow(Straggler):
             raise ValueError(f"to_s must be after from_s, got {self.from_s:g} and {self.to_s:g}")
         return self
 
-    def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:  # noqa: ARG002
+    def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:
         """Work is done at 1 / factor of the speed inside the window, at full speed outside."""
         if device not in self.devices or start_s >= self.to_s:
             return nominal_s

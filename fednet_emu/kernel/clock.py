@@ -9,8 +9,10 @@ Events of one instant run in the order (priority, creation):
 
 from __future__ import annotations
 
+import gc
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import simpy
@@ -82,15 +84,26 @@ class Clock(simpy.Environment):
             Deadlock: no event is left, and the process has not ended.
         """
         main = self.process(process)
-        stop = self.call_at(to_ns(until_s), _nothing, COLLECT) if until_s is not None else None
-        while main.callbacks is not None:
-            if stop is not None and stop.callbacks is None:
-                return None
-            try:
-                self.step()
-            except EmptySchedule:
-                raise Deadlock(self.now_s, describe(main)) from None
-        return main.value
+        stop = Event(self) if until_s is None else self.call_at(to_ns(until_s), _nothing, COLLECT)
+        step = self.step
+        try:
+            with _rare_garbage_collection():
+                while main.callbacks is not None and stop.callbacks is not None:
+                    step()
+        except EmptySchedule:
+            raise Deadlock(self.now_s, describe(main)) from None
+        return main.value if main.callbacks is None else None
+
+
+@contextmanager
+def _rare_garbage_collection() -> Iterator[None]:
+    """Let Python look for reference cycles rarely: a run makes millions of objects that are freed without it."""
+    before = gc.get_threshold()
+    gc.set_threshold(100_000, 50, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def _nothing(_event: Event) -> None:

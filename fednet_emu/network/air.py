@@ -17,7 +17,7 @@ from fednet_emu.network.transfer import Burst, Transfer
 
 _BLOCKS = 32
 _MOST_BLOCKS = 2048
-_DUST = 1e-9
+_DUST = 1e-12
 """A transfer is through when less than this part of it is left: the rounding noise of its segments' sum."""
 
 

@@ -70,8 +70,9 @@ class Band:
         for _ in range(_FEW_BLOCKS):
             sinr = snr * self.fading.gain(uniform(fading_key, block)) / share
             rate_bps = self.law.rate_bps(sinr, bandwidth_hz)
-            lowest = min(lowest, sinr)
-            block_end_ns = min((block + 1) * self.coherence_ns, until_ns)
+            lowest = sinr if sinr < lowest else lowest
+            block_end_ns = (block + 1) * self.coherence_ns
+            block_end_ns = until_ns if until_ns < block_end_ns else block_end_ns
             if rate_bps > 0:
                 end_ns = now_ns + to_ns(left_bit / rate_bps)
                 if end_ns <= block_end_ns:

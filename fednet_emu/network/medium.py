@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from dataclasses import dataclass
 from typing import Any
@@ -42,8 +43,9 @@ class Medium:
         self.rules = rules
         self._ledger = ledger
         self._presence = presence
-        self._capacity = rules.band.access.capacity
-        self._air: Air = SoloAir(rules.band) if self._capacity == 1 else SharedAir(rules.band)
+        capacity = rules.band.access.capacity
+        self._air: Air = SoloAir(rules.band) if capacity == 1 else SharedAir(rules.band)
+        self._places = sys.maxsize if capacity is None else capacity  # for further bursts on the air
         self._requests: list[Transfer] = []
         self._queue: deque[Burst] = deque()
         self._on_air: dict[Transfer, Burst] = {}
@@ -66,7 +68,7 @@ class Medium:
         transfer = Transfer(self, sender, receiver, payload, number=number, size_bit=size_bit)
         self._requests.append(transfer)
         self._ledger.offered_bit[self.kind] += size_bit
-        if self._due_ns != self.clock.now:
+        if self._places:  # a full medium looks at its requests when a place gets free
             self._settle_at(self.clock.now)
         return transfer
 
@@ -89,33 +91,39 @@ class Medium:
             self.cancel(transfer, "end")
 
     def _settle_at(self, time_ns: int) -> None:
-        self._due_ns = time_ns
-        self.clock.call_at(time_ns, self._settle)
+        if self._due_ns != time_ns:
+            self._due_ns = time_ns
+            self.clock.call_at(time_ns, self._settle)
 
     def _settle(self, _event: Event) -> None:
         """Ends first, then the instant's requests in canonical order, then whoever's turn it is."""
         now_ns = self.clock.now
         if now_ns != self._due_ns:
             return
+        self._due_ns = FOREVER_NS
         for burst in self._air.advance(now_ns):
             self._end(burst, now_ns)
         if self._requests:
             self._enqueue()
-        while self._queue and (self._capacity is None or len(self._air) < self._capacity):
+        while self._queue and self._places:
             self._start(self._queue.popleft(), now_ns)
-        self._due_ns = self._air.next_end_ns()
-        if self._due_ns < FOREVER_NS:
-            self.clock.call_at(self._due_ns, self._settle)
+        next_ns = self._air.next_end_ns()
+        if next_ns < FOREVER_NS:
+            self._settle_at(next_ns)
 
     def _enqueue(self) -> None:
         requests, self._requests = self._requests, []
-        requests.sort(key=_by_sender_and_receiver)
+        if len(requests) == 1:
+            self._queue.append(requests)
+            return
+        requests.sort(key=_canonical)
         if not self.rules.multicast:
             self._queue.extend([transfer] for transfer in requests)
             return
-        bursts: dict[tuple[int, int, int], Burst] = {}
+        bursts: dict[tuple[int, ...], Burst] = {}
         for transfer in requests:  # identity only groups here: it never decides an order
-            bursts.setdefault((transfer.sender, id(transfer.payload), transfer.size_bit), []).append(transfer)
+            same = (transfer.requested_ns, transfer.sender, id(transfer.payload), transfer.size_bit)
+            bursts.setdefault(same, []).append(transfer)
         self._queue.extend(bursts.values())
 
     def _start(self, burst: Burst, now_ns: int) -> None:
@@ -128,6 +136,7 @@ class Medium:
             transfer.snr = links.snr(transfer.sender, transfer.receiver)
             transfer.fading_key = links.fading_key(transfer.sender, transfer.receiver)
             self._on_air[transfer] = ready
+        self._places -= 1
         self._air.start(ready, now_ns)
 
     def _is_there(self, transfer: Transfer, now_ns: int) -> bool:
@@ -145,6 +154,7 @@ class Medium:
         return True
 
     def _end(self, burst: Burst, now_ns: int) -> None:
+        self._places += 1
         fates = [self._fate(transfer) for transfer in burst]
         for transfer, fate in zip(burst, fates, strict=True):
             del self._on_air[transfer]
@@ -180,32 +190,22 @@ class Medium:
 
     def _record(self, burst: Burst, fates: list[str], now_ns: int) -> None:
         """One row for a burst that was on the air, whatever its fate."""
-        ledger, first, several = self._ledger, burst[0], len(burst) > 1
-        air_bit = max([transfer.air_bit for transfer in burst]) if several else first.air_bit
-        energy_j = self.rules.drawn_w * (now_ns - first.started_ns) / NS_PER_S
-        ledger.sent_bit[self.kind] += min(first.size_bit, round(air_bit))
-        ledger.energy_j += energy_j
-        if several:
+        ledger, first, receiver, code = self._ledger, burst[0], burst[0].receiver, CODE[fates[0]]
+        requested_ns, air_bit = first.requested_ns, first.air_bit
+        if len(burst) > 1:
+            receiver, code = SEVERAL, CODE[""]
+            requested_ns = min([transfer.requested_ns for transfer in burst])
+            air_bit = max([transfer.air_bit for transfer in burst])
             row = len(ledger.transfers)
             for transfer, fate in zip(burst, fates, strict=True):
                 ledger.receptions.append((row, transfer.receiver, CODE[fate]))
-        ledger.transfers.append(
-            (
-                self.kind,
-                first.sender,
-                SEVERAL if several else first.receiver,
-                len(burst),
-                first.size_bit,
-                first.number,
-                min([transfer.requested_ns for transfer in burst]),
-                first.started_ns,
-                now_ns,
-                air_bit,
-                first.size_bit * fates.count(""),
-                0 if several else CODE[fates[0]],
-                energy_j,
-            )
-        )
+        size_bit, started_ns = first.size_bit, first.started_ns
+        energy_j = self.rules.drawn_w * (now_ns - started_ns) / NS_PER_S
+        ledger.sent_bit[self.kind] += min(size_bit, round(air_bit))
+        ledger.energy_j += energy_j
+        what = (self.kind, first.sender, receiver, len(burst), size_bit, first.number)
+        when = (requested_ns, started_ns, now_ns)
+        ledger.transfers.append((*what, *when, air_bit, size_bit * fates.count(""), code, energy_j))
 
     def _record_unsent(self, transfer: Transfer, reason: str) -> None:
         now_ns, code = self.clock.now, CODE[reason]
@@ -213,5 +213,6 @@ class Medium:
         self._ledger.transfers.append((*ends, transfer.requested_ns, NEVER_NS, now_ns, 0.0, 0, code, 0.0))
 
 
-def _by_sender_and_receiver(transfer: Transfer) -> tuple[int, int]:
-    return transfer.sender, transfer.receiver
+def _canonical(transfer: Transfer) -> tuple[int, int, int]:
+    """The order of requests: by time, then by who, whatever the order of the events that made them."""
+    return transfer.requested_ns, transfer.sender, transfer.receiver

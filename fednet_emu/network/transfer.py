@@ -17,6 +17,15 @@ if TYPE_CHECKING:
 class Transfer(Event):
     """Event that comes when a transfer has ended, delivered or lost; its value is the `Delivery`."""
 
+    started_ns = NEVER_NS
+    until_ns = FOREVER_NS
+    until_reason = ""
+    snr = 0.0
+    fading_key = 0
+    air_bit = 0.0
+    lost = ""
+    cancelled = ""
+
     def __init__(self, medium: Medium, sender: int, receiver: int, payload: Any, *, number: int, size_bit: int) -> None:
         super().__init__(medium.clock)
         self.medium = medium
@@ -26,14 +35,6 @@ class Transfer(Event):
         self.number = number
         self.size_bit = size_bit
         self.requested_ns: int = medium.clock.now
-        self.started_ns = NEVER_NS
-        self.until_ns = FOREVER_NS
-        self.until_reason = ""
-        self.snr = 0.0
-        self.fading_key = 0
-        self.air_bit = 0.0
-        self.lost = ""
-        self.cancelled = ""
 
     def cancel(self, outcome: Any) -> None:
         """Stop the transfer for the reason in `outcome`, a delivery that is lost."""

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from fednet_emu.errors import Deadlock, ScenarioError
-from fednet_emu.federation.federation import Federation, n_scalars
+from fednet_emu.federation.federation import Federation
+from fednet_emu.federation.payload import n_scalars
 from fednet_emu.federation.processors import Work
 from fednet_emu.kernel.clock import Process
 from fednet_emu.learning.jobs import SgdPlan
@@ -108,7 +109,7 @@ def test_the_server_has_no_samples() -> None:
 
 
 def test_training_costs_its_floating_point_operations() -> None:
-    """36 FLOP per sample and pass: batches of 8 out of 20 samples, over 2 epochs and a third of 4 steps or a subset."""
+    """36 FLOP per sample: 2 epochs of 20 samples, 4 batches of 8, 8, 4 and 8, and 3 epochs of a subset of 5."""
     fed = small_federation()
     device, model = fed.device(0), fed.initial_model()
 

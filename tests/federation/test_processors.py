@@ -25,7 +25,9 @@ LATE = Delivery(SERVER, SERVER, None, 0, 0.0, math.nan, 0.0, "deadline")
 class Bench:
     """Processors with a clock and a ledger of their own."""
 
-    def __init__(self, *speeds: float, straggler: Straggler | None = None, server: float | None = None, **energy: float):
+    def __init__(
+        self, *speeds: float, straggler: Straggler | None = None, server: float | None = None, **energy: float
+    ):
         self.clock, self.ledger = Clock(), Ledger()
         laws = (Processor(**energy), straggler or NoStraggler(), 7)
         self.processors = Processors(self.clock, self.ledger, np.array(speeds), server, *laws)
@@ -51,7 +53,9 @@ class Bench:
     ("flop", "flop_per_s", "duration_ns"),
     [(720, 1e6, 720_000), (1e9, 1e9, 10**9), (1, 3e9, 1), (1, 1e9 / 3, 3), (7, 0.1, 70 * 10**9), (0, 1e6, 0)],
 )
-def test_a_computation_takes_work_over_speed_to_the_nanosecond(flop: float, flop_per_s: float, duration_ns: int) -> None:
+def test_a_computation_takes_work_over_speed_to_the_nanosecond(
+    flop: float, flop_per_s: float, duration_ns: int
+) -> None:
     """The end comes after flop / speed, rounded up to a nanosecond, and carries the result."""
     bench = Bench(flop_per_s)
 

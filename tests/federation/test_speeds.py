@@ -54,9 +54,7 @@ def test_drawn_speeds_differ_with_the_seed_and_are_seen_by_algorithms() -> None:
     """The speeds come from the scenario's seed, and `device.flop_per_s` shows them."""
 
     def speeds(seed: int) -> list[float]:
-        fed = small_federation(
-            f"seed={seed}", "devices.speed={kind: log-normal, median_flop_per_s: 1e6, sigma: 1}"
-        )
+        fed = small_federation(f"seed={seed}", "devices.speed={kind: log-normal, median_flop_per_s: 1e6, sigma: 1}")
         return [device.flop_per_s for device in fed.devices()]
 
     assert speeds(0) == speeds(0) != speeds(1)

@@ -71,7 +71,9 @@ def test_accuracy_ends_the_run() -> None:
     assert max(accuracies[:-1]) < 0.9
 
 
-@pytest.mark.parametrize(("model", "timing_only", "what"), [((), False, "a regression"), (CLASSES, True, "a timing-only run")])
+@pytest.mark.parametrize(
+    ("model", "timing_only", "what"), [((), False, "a regression"), (CLASSES, True, "a timing-only run")]
+)
 def test_accuracy_alone_cannot_end_a_run_that_has_none(model: tuple[str, ...], timing_only: bool, what: str) -> None:
     """Where no accuracy is ever measured, a run without another limit would never end: it is refused."""
     with pytest.raises(ScenarioError) as caught:

@@ -37,7 +37,9 @@ def test_mean_duration_is_the_closed_form(law: Straggler, mean: float) -> None:
     assert expected_order_statistic(law, 1, 1) == pytest.approx(mean, rel=1e-6)
 
 
-@pytest.mark.parametrize(("k", "n", "factor"), [(10, 10, 2.92897), (8, 10, 1.42897), (100, 100, 5.18738), (90, 100, 2.25841)])
+@pytest.mark.parametrize(
+    ("k", "n", "factor"), [(10, 10, 2.92897), (8, 10, 1.42897), (100, 100, 5.18738), (90, 100, 2.25841)]
+)
 def test_waiting_for_k_of_n_exponentials_is_the_published_number(k: int, n: int, factor: float) -> None:
     """E[k-th of n] = a + (H_n - H_(n-k)) / mu for the shifted exponential, here with a = 1 / mu = 1."""
     assert expected_order_statistic(ShiftedExponential(mean_factor=1.0), k, n) == pytest.approx(1.0 + factor, abs=2e-5)
@@ -65,7 +67,9 @@ def test_quantiles_are_the_closed_form(law: Straggler, u: float, duration_s: flo
 
 @settings(max_examples=30, deadline=None)
 @given(st.sampled_from(LAWS), st.floats(1e-6, 1e3), st.floats(1e-9, 1 - 1e-9), st.floats(1e-9, 1 - 1e-9))
-def test_durations_scale_with_the_work_and_grow_with_the_draw(law: Straggler, work_s: float, u: float, v: float) -> None:
+def test_durations_scale_with_the_work_and_grow_with_the_draw(
+    law: Straggler, work_s: float, u: float, v: float
+) -> None:
     """Twice the work takes twice the time, and a quantile function never falls."""
     low, high = law.duration_s(work_s, 0, 0.0, min(u, v)), law.duration_s(work_s, 0, 0.0, max(u, v))
 

@@ -3,12 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from fednet_emu.kernel.clock import Clock
-from fednet_emu.kernel.streams import mix
+from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.network.access import Access, Tdma
 from fednet_emu.network.availability import Always, Availability, Presence
 from fednet_emu.network.band import Band
@@ -90,15 +89,13 @@ class Cell:
         return self.ledger.frames()["transfers"]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def cell() -> Callable[..., Cell]:
     """Makes a cell; TDMA at a fixed 1 Mbit/s unless told otherwise."""
     return Cell
 
 
-@pytest.fixture
-def uplink_gains() -> Callable[[Fading, int, int], float]:
+@pytest.fixture(scope="session")
+def gain_of() -> Callable[[Fading, int, int], float]:
     """Fading gain of a device's link in a block, drawn one by one."""
-    from fednet_emu.kernel.streams import uniform
-
-    return lambda fading, device, block: float(fading.gain(uniform(mix(FADING_KEY, device), int(np.int64(block)))))
+    return lambda fading, device, block: fading.gain(uniform(mix(FADING_KEY, device), block))

@@ -1,0 +1,150 @@
+"""Speed of the time plane, as ratios within one run: against a bare queue on SimPy, over waiting devices, over idle time."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import Any
+
+import numpy as np
+import simpy
+
+from fednet_emu.kernel.clock import Clock
+from fednet_emu.kernel.gather import Gather
+from fednet_emu.kernel.streams import Streams
+from fednet_emu.network.access import Tdma
+from fednet_emu.network.availability import Always, Presence
+from fednet_emu.network.band import Band
+from fednet_emu.network.links import CellLinks
+from fednet_emu.network.loss import NoLoss
+from fednet_emu.network.medium import Medium, Rules
+from fednet_emu.radio.fading import Rayleigh
+from fednet_emu.radio.rate import Shannon
+from fednet_emu.records.ledger import SERVER, Ledger
+
+TRANSFERS = 60_000
+
+
+def median_of(repeats: int, measure: Callable[[], float]) -> float:
+    """The median of some measurements."""
+    return statistics.median(measure() for _ in range(repeats))
+
+
+def tdma_rate(devices: int, transfers: int = TRANSFERS) -> float:
+    """Transfers per host second over a TDMA uplink with fading, records included, every device always having one waiting."""
+    clock, ledger, streams = Clock(), Ledger(), Streams(0)
+    links = CellLinks(np.full(devices, 100.0), streams.key("fading"))
+    band = Band.of(20e6, Tdma(), Shannon(), Rayleigh())
+    rules = Rules(band, links, NoLoss(), 0, drawn_w=0.2, multicast=False, timeout_s=3600.0)
+    medium = Medium(clock, ledger, Presence(Always(), 0, devices), 0, rules)
+
+    def device(index: int, count: int) -> Generator[Any, Any, None]:
+        for _ in range(count):
+            yield medium.send(index, SERVER, None, -1, 251_200)
+
+    def everyone() -> Generator[Any, Any, None]:
+        yield Gather(clock, (device(index, transfers // devices) for index in range(devices)))
+
+    started = time.perf_counter()
+    clock.run_process(everyone())
+    assert len(ledger.transfers) == transfers // devices * devices
+    return len(ledger.transfers) / (time.perf_counter() - started)
+
+
+def bare_queue_rate(devices: int, transfers: int = TRANSFERS) -> float:
+    """Transfers per host second of a callback-driven queue on SimPy: no radio, no records, no deliveries."""
+    env = simpy.Environment()
+    queue: deque[simpy.Event] = deque()
+    busy = False
+
+    def serve(_event: simpy.Event | None = None) -> None:
+        nonlocal busy
+        busy = bool(queue)
+        if busy:
+            sent = queue.popleft()
+            done = env.timeout(1)
+            done.callbacks.append(lambda _: sent.succeed())
+            done.callbacks.append(serve)
+
+    def device(count: int) -> Generator[Any, Any, None]:
+        for _ in range(count):
+            sent = env.event()
+            queue.append(sent)
+            if not busy:
+                serve()
+            yield sent
+
+    for _ in range(devices):
+        env.process(device(transfers // devices))
+    started = time.perf_counter()
+    env.run()
+    return transfers / (time.perf_counter() - started)
+
+
+def test_transfers_per_second_against_a_bare_queue() -> None:
+    """Radio, fading, deliveries and records cost at most five times a bare queue on the same kernel."""
+    ours, bare = median_of(3, lambda: tdma_rate(1000)), median_of(3, lambda: bare_queue_rate(1000))
+    print(f"\nTDMA with fading and ledger, 1000 devices: {ours:,.0f} transfers/s; bare queue: {bare:,.0f}/s")
+    assert ours > bare / 5
+
+
+def test_waiting_devices_do_not_slow_the_clock() -> None:
+    """Events per second fall by less than half from 10^2 to 10^4 waiting devices."""
+    few, many = median_of(3, lambda: tdma_rate(100)), median_of(3, lambda: tdma_rate(10_000))
+    print(f"\n100 waiting devices: {few:,.0f} transfers/s; 10,000: {many:,.0f}/s")
+    assert many > few / 2
+
+
+def test_idle_time_costs_nothing() -> None:
+    """A process that sleeps for 10^6 simulated seconds costs what one second costs."""
+
+    def run(idle_s: float) -> float:
+        clock = Clock()
+
+        def process() -> Generator[Any, Any, None]:
+            for _ in range(2000):
+                yield clock.sleep(idle_s)
+
+        clock.process(process())
+        started = time.perf_counter()
+        clock.run()
+        return time.perf_counter() - started
+
+    second, long = median_of(5, lambda: run(1.0)), median_of(5, lambda: run(1e6))
+    print(f"\n2000 sleeps of 1 s: {second * 1e3:.2f} ms; of 10^6 s: {long * 1e3:.2f} ms")
+    assert long < 3 * second
+
+
+LARGE = """
+import json, resource, sys, time
+started = time.perf_counter()
+from pathlib import Path
+from fednet_emu.scenario.load import load_scenario
+from fednet_emu.scenario.emulation import build
+scenario = load_scenario("quickstart", [
+    "devices.count=100000", "algorithm.cohort=100", "stop.rounds=100", "partition=iid",
+    "data={kind: synthetic, n_samples: 200000, features: 20}", "evaluation.per_device=false",
+])
+fed = build(scenario, timing_only=True)
+built = time.perf_counter()
+fed.run(scenario.algorithm)
+ended = time.perf_counter()
+peak_byte = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+print(json.dumps({"start_s": built - started, "run_s": ended - built, "peak_byte": peak_byte, "rounds": fed.round}))
+"""
+
+
+def test_a_hundred_thousand_devices_fit() -> None:
+    """100,000 devices of which 100 take part per round, timing only: less than 1 GB from start to end."""
+    output = subprocess.run([sys.executable, "-c", LARGE], check=True, capture_output=True, text=True).stdout
+    measured = json.loads(output)
+    print(
+        f"\n100,000 devices: ready after {measured['start_s']:.1f} s (imports included), {measured['rounds']} rounds in "
+        f"{measured['run_s']:.2f} s, peak {measured['peak_byte'] / 1e6:.0f} MB"
+    )
+    assert measured["peak_byte"] < 1e9

@@ -1,0 +1,27 @@
+"""The size of what is sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fednet_emu.learning.deferred import Deferred
+
+BIT_PER_SCALAR = 32
+"""Models and numbers are sent in single precision."""
+
+
+def n_scalars(payload: Any) -> int:
+    """Number of scalars in a payload: a deferred value, a number, or tuples and lists of them; None carries nothing."""
+    if isinstance(payload, Deferred):
+        return payload.size
+    if isinstance(payload, tuple | list):
+        return sum(n_scalars(item) for item in payload)
+    if isinstance(payload, np.ndarray):
+        return int(payload.size)
+    if payload is None:
+        return 0
+    if isinstance(payload, int | float | np.generic):
+        return 1
+    raise TypeError(f"cannot tell the size of a {type(payload).__name__}; give size_bit")

@@ -1,0 +1,107 @@
+"""What every algorithm of the table must do, in an ideal, a lossy and a lonely network."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+import torch
+
+from fednet_emu.algorithms import ALGORITHMS
+from fednet_emu.errors import Deadlock
+from fednet_emu.federation.federation import Federation
+from fednet_emu.kernel.streams import Streams
+from fednet_emu.records.verify import verify
+from fednet_emu.testing import run_small, small_federation, small_scenario
+
+ALGORITHM_SETTINGS = {
+    "fedavg": ("algorithm.cohort=3", "algorithm.local_steps=2", "algorithm.batch_size=8"),
+}
+"""Settings with which each algorithm runs on four devices; each keeps its learning rate in `algorithm.lr`."""
+
+CONDITIONS = {
+    "ideal": (),
+    "30 % loss": (
+        "network.uplink.loss={kind: random, probability: 0.3}",
+        "network.downlink.loss={kind: random, probability: 0.3}",
+    ),
+    "one device": ("devices.count=1", "algorithm.cohort=1"),
+}
+EVERYWHERE = ("devices.straggler={kind: shifted-exponential, mean_factor: 0.5}", "stop.rounds=6")
+
+CASES = list(product(ALGORITHM_SETTINGS, CONDITIONS))
+
+
+def settings_of(algorithm: str, condition: str, *more: str) -> tuple[str, ...]:
+    """The scenario of one case."""
+    return (*EVERYWHERE, *ALGORITHM_SETTINGS[algorithm], *CONDITIONS[condition], *more)
+
+
+def digest_of(fed: Federation) -> str:
+    """The fingerprint of a run."""
+    return fed.ledger.event_digest()
+
+
+def test_no_algorithm_is_untested() -> None:
+    """Every kind of the table has its settings here."""
+    assert set(ALGORITHM_SETTINGS) == set(ALGORITHMS)
+    assert all(ALGORITHMS[kind].model_fields["kind"].default == kind for kind in ALGORITHMS)
+
+
+@pytest.mark.parametrize(("algorithm", "condition"), CASES)
+def test_it_ends_or_says_who_waits(algorithm: str, condition: str) -> None:
+    """The run ends by its stop rule and keeps every conservation law, or is a deadlock that names what is missing."""
+    fed, ended = small_federation(*settings_of(algorithm, condition)), ""
+    try:
+        fed.run(small_scenario(*settings_of(algorithm, condition)).algorithm)
+    except Deadlock as deadlock:
+        ended = str(deadlock)
+        fed.close()
+
+    assert fed.round == 6 or (condition == "30 % loss" and "waits for" in ended and "last lost: " in ended)
+    assert not any(verify(fed.ledger, frozenset({"uplink", "downlink"})).values())
+
+
+@pytest.mark.parametrize(("algorithm", "condition"), CASES)
+def test_events_are_a_function_of_the_seed(algorithm: str, condition: str) -> None:
+    """The same seed has the same event digest, another seed another one."""
+    settings = settings_of(algorithm, condition)
+
+    assert (
+        digest_of(run_small(*settings)) == digest_of(run_small(*settings)) != digest_of(run_small(*settings, "seed=1"))
+    )
+
+
+@pytest.mark.parametrize(("algorithm", "condition"), CASES)
+def test_events_do_not_depend_on_how_training_is_run(algorithm: str, condition: str) -> None:
+    """Serial, batched and no training at all have one event digest, unless a nominal value stood in."""
+    settings = settings_of(algorithm, condition)
+    serial, batched = run_small(*settings), run_small(*settings, "training.engine=batched")
+    timed = run_small(*settings, timing_only=True)
+
+    assert digest_of(serial) == digest_of(batched)
+    assert timed.nominal or digest_of(timed) == digest_of(serial)
+
+
+@pytest.mark.parametrize(("algorithm", "condition"), CASES)
+def test_a_learning_rate_of_zero_changes_nothing(algorithm: str, condition: str) -> None:
+    """With lr = 0 the global model is bit for bit the initial one: updates are not taken for models, or the reverse."""
+    settings = settings_of(algorithm, condition, "algorithm.lr=0")
+    fed = small_federation(*settings)
+    final = fed.run(small_scenario(*settings).algorithm)
+    assert final is not None
+
+    assert torch.equal(fed.read(final), fed.task.model.initial())
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHM_SETTINGS)
+def test_it_learns(algorithm: str) -> None:
+    """Sixty rounds leave at most a tenth of the distance to the known optimum."""
+    settings = settings_of(algorithm, "ideal", "stop.rounds=60", "evaluation.every_rounds=60")
+    fed = small_federation(*settings)
+    final = fed.run(small_scenario(*settings).algorithm)
+    optimum = small_scenario().data.load(None, Streams(0)("data")).optimum
+    assert final is not None
+    assert optimum is not None
+
+    assert (fed.read(final) - optimum).norm() < 0.1 * (fed.task.model.initial() - optimum).norm()

@@ -1,0 +1,289 @@
+"""FedAvg: the average by hand, its limits as known algorithms, its bits and its losses."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from torch import Tensor
+
+from fednet_emu.algorithms.fedavg import FedAvg, average
+from fednet_emu.federation.federation import Federation
+from fednet_emu.kernel.streams import Streams
+from fednet_emu.records.verify import verify
+from fednet_emu.testing import run_small, small_federation, small_scenario
+
+TURNS = frozenset({"uplink", "downlink"})
+RAGGED = ("data.n_samples=83", "partition=iid")
+LOST = "network.uplink.loss={kind: random, probability: 0.999999}"
+
+
+def trained(*changes: str) -> tuple[Tensor, Federation]:
+    """The final model of a run, and the federation."""
+    fed = small_federation(*changes)
+    final = fed.run(small_scenario(*changes).algorithm)
+    assert final is not None
+    return fed.read(final), fed
+
+
+def design(fed: Federation, device: int | None = None) -> tuple[Tensor, Tensor]:
+    """Inputs with a column of ones, and targets, of one device or of all, in double precision."""
+    rows = slice(None) if device is None else fed.task.slice_of(device)
+    x, y = fed.task.data.x[rows].double(), fed.task.data.y[rows].double()
+    return torch.cat([x, torch.ones(len(x), 1, dtype=torch.float64)], 1), y
+
+
+def descended(w: Tensor, x: Tensor, y: Tensor, lr: float) -> Tensor:
+    """One step of gradient descent on the mean squared error."""
+    return w - lr * 2 / len(y) * x.T @ (x @ w - y)
+
+
+# ---- the average -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("weights", "server_lr", "expected"),
+    [([1, 1], 1.0, [2.0, 4.0]), ([3, 1], 1.0, [1.5, 5.0]), ([1, 1], 0.5, [1.0, 3.0]), ([1, 1], 0.0, [0.0, 2.0])],
+)
+def test_the_average_by_hand(weights: list[float], server_lr: float, expected: list[float]) -> None:
+    """From (0, 2), the mean of (1, 6) and (3, 2), weighted, and a part of the way there."""
+    w, arrived = torch.tensor([0.0, 2.0]), [torch.tensor([1.0, 6.0]), torch.tensor([3.0, 2.0])]
+
+    assert average(w, arrived, weights, server_lr).tolist() == expected
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(1, 1000), min_size=1, max_size=6), st.floats(0, 2), st.integers(0, 99))
+def test_equal_models_are_left_bit_for_bit(weights: list[int], server_lr: float, seed: int) -> None:
+    """When nobody has moved, the average is the model itself, whatever the weights."""
+    w = torch.randn(20, generator=torch.Generator().manual_seed(seed))
+
+    assert torch.equal(average(w, [w.clone() for _ in weights], weights, server_lr), w)
+
+
+def test_the_average_leaves_its_inputs_alone() -> None:
+    """Models that others may still hold are not written to."""
+    w, other = torch.zeros(3), torch.ones(3)
+
+    average(w, [other], [1.0], 1.0)
+
+    assert (w.sum(), other.sum()) == (0, 3)
+
+
+# ---- known limits ----------------------------------------------------------------------------------------------------
+
+
+def test_one_full_batch_step_of_all_is_gradient_descent_on_the_pooled_data() -> None:
+    """Weighted by unequal numbers of samples, three rounds follow three steps on all data together."""
+    w, fed = trained(*RAGGED)
+    x, y = design(fed)
+    expected = fed.task.model.initial().double()
+    for _ in range(3):
+        expected = descended(expected, x, y, 0.1)
+
+    assert sorted(fed.task.n_samples) == [20, 21, 21, 21]
+    assert torch.allclose(w.double(), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("weighting", ["samples", "uniform"])
+def test_weighting_counts_samples_or_devices(weighting: str) -> None:
+    """Two devices with unequal numbers of samples make a step each; their models are averaged as asked for."""
+    class_data = "data={kind: synthetic, n_samples: 83, n_test: 20, features: 9, classes: 2}"
+    changes = ("devices.count=2", "algorithm.cohort=2", class_data, "partition={kind: dirichlet, alpha: 1}",
+               "model=softmax", "seed=3", "stop.rounds=1", f"algorithm.weighting={weighting}")  # fmt: skip
+    w, fed = trained(*changes)
+    n = fed.task.n_samples
+    weights = n.tolist() if weighting == "samples" else [1, 1]
+    start = fed.task.model.initial()
+    models = []
+    for device in range(2):
+        rows = fed.task.slice_of(device)
+        point = start.clone().requires_grad_()
+        (gradient,) = torch.autograd.grad(
+            fed.task.model.loss(point, fed.task.data.x[rows], fed.task.data.y[rows]), point
+        )
+        models.append((start - 0.1 * gradient).double())
+
+    assert n[0] > 1.5 * n[1] or n[1] > 1.5 * n[0]
+    assert torch.allclose(w.double(), (weights[0] * models[0] + weights[1] * models[1]) / sum(weights), atol=1e-6)
+
+
+def test_the_server_step_scales_the_mean_update() -> None:
+    """With server_lr 0.5 a round goes half as far."""
+    full, fed = trained("stop.rounds=1")
+    half, _ = trained("stop.rounds=1", "algorithm.server_lr=0.5")
+    start = fed.task.model.initial()
+
+    assert torch.allclose(half - start, 0.5 * (full - start), atol=1e-6)
+
+
+def test_one_device_with_all_data_is_centralised_sgd() -> None:
+    """A lone device's epochs over shuffled batches, ragged at the end, are plain torch.optim.SGD on that stream."""
+    lone = "algorithm={kind: fedavg, cohort: 1, lr: 0.05, batch_size: 16, local_epochs: 2}"
+    w, fed = trained("devices.count=1", lone, "data.n_samples=70", "stop.rounds=3")
+    point = torch.nn.Parameter(fed.task.model.initial())
+    optimiser = torch.optim.SGD([point], lr=0.05)
+    streams = Streams(0)
+    for t in range(3):
+        rng = streams("batch", 0, t)
+        for batch in [part for _ in range(2) for part in np.split(rng.permutation(70), [16, 32, 48, 64])]:
+            optimiser.zero_grad()
+            fed.task.model.loss(point, fed.task.data.x[batch], fed.task.data.y[batch]).backward()
+            optimiser.step()
+
+    assert torch.allclose(w, point.detach(), atol=1e-6)
+
+
+def test_it_converges_to_the_known_optimum() -> None:
+    """Full-batch rounds on all data approach the least squares solution that comes with the data."""
+    w, fed = trained("stop.rounds=100", "evaluation.every_rounds=100")
+    optimum = small_scenario().data.load(None, Streams(0)("data")).optimum
+    assert optimum is not None
+
+    assert float((w - optimum).norm() / (fed.task.model.initial() - optimum).norm()) < 1e-4
+
+
+# ---- who takes part --------------------------------------------------------------------------------------------------
+
+
+def invited(fed: Federation) -> list[tuple[int, ...]]:
+    """The devices that received the model, round by round."""
+    frames = fed.ledger.frames()
+    return [tuple(group["receiver"]) for _, group in frames["receptions"].groupby("transfer")]
+
+
+def test_another_seed_invites_another_cohort() -> None:
+    """The sampler follows the experiment's seed."""
+    changes = ("devices.count=10", "algorithm.cohort=3", "stop.rounds=6")
+    first = invited(run_small(*changes, timing_only=True))
+
+    assert first == invited(run_small(*changes, timing_only=True))
+    assert first != invited(run_small(*changes, "seed=1", timing_only=True))
+    assert {len(cohort) for cohort in first} == {3}
+
+
+def test_a_cohort_of_one_trains_one() -> None:
+    """With one device invited per round, one computes and one sends, and its model is the new one."""
+    fed = run_small("algorithm.cohort=1")
+    frames = fed.ledger.frames()
+
+    assert frames["rounds"][["invited", "arrived"]].values.tolist() == [[1, 1]] * 3
+    assert len(frames["computes"]) == 3
+    assert frames["transfers"]["kind"].tolist() == ["downlink", "uplink"] * 3
+
+
+def test_a_round_waits_until_somebody_is_there() -> None:
+    """All devices are away from 3 ms to 10 ms; the round that would start then starts at 10 ms."""
+    spans = ", ".join(f"'{device}': [[0, 0.003], [0.01, 1]]" for device in range(4))
+    fed = run_small(f"devices.availability={{kind: windows, devices: {{{spans}}}}}", timing_only=True)
+    downlinks = fed.ledger.frames()["transfers"].query("kind == 'downlink'")
+
+    assert downlinks["started_s"].tolist() == pytest.approx([0.0, 0.00232, 0.01], abs=1e-12)
+    assert fed.ledger.rounds.column("arrived").tolist() == [4, 0, 4]
+
+
+def test_more_devices_than_there_are_is_a_contradiction() -> None:
+    """The scenario is refused with the setting and both numbers."""
+    [(path, what)] = small_scenario("algorithm.cohort=5").contradictions()
+
+    assert path == ("algorithm", "cohort")
+    assert what == "invites more devices than there are, got 5; must be at most devices.count, 4"
+
+
+# ---- loss ------------------------------------------------------------------------------------------------------------
+
+
+def test_when_nothing_arrives_the_model_stays() -> None:
+    """With every upload lost, rounds go on and the model is bit for bit the initial one."""
+    w, fed = trained(LOST)
+
+    assert torch.equal(w, fed.task.model.initial())
+    assert fed.ledger.rounds.column("arrived").tolist() == [0, 0, 0]
+    assert fed.ledger.sent_bit[0] == 3 * 4 * 320
+
+
+def test_what_is_lost_is_left_out_of_the_mean() -> None:
+    """A round's model is the weighted mean over just those whose uploads arrived."""
+    changes = (*RAGGED, "network.uplink.loss={kind: random, probability: 0.5}", "stop.rounds=1", "seed=1")
+    w, fed = trained(*changes)
+    uplinks = fed.ledger.frames()["transfers"].query("kind == 'uplink'")
+    arrived = uplinks.query("lost == ''")["sender"].tolist()
+    assert 0 < len(arrived) < 4
+    start, n = fed.task.model.initial().double(), fed.task.n_samples
+    expected = sum(n[k] * descended(start, *design(fed, k), 0.1) for k in arrived) / n[arrived].sum()
+
+    assert torch.allclose(w.double(), expected, atol=1e-6)
+
+
+def test_lost_uploads_are_sent_again_up_to_the_limit() -> None:
+    """A device sends until its model has arrived, at most 1 + retries times a round; only then it is missing."""
+    changes = ("network.uplink.loss={kind: random, probability: 0.5}", "algorithm.retries=2", "stop.rounds=20")
+    fed = run_small(*changes, timing_only=True)
+    frames = fed.ledger.frames()
+    uplinks = frames["transfers"].query("kind == 'uplink'").sort_values(["payload", "ended_s"])
+    fates = [[row.lost for row in rows] for _, rows in groupby(uplinks.itertuples(), lambda row: row.payload)]
+
+    assert all(set(fate[:-1]) <= {"erased"} and (fate[-1] == "" or len(fate) == 3) for fate in fates)
+    assert {len(fate) for fate in fates} == {1, 2, 3}
+    assert frames["rounds"]["arrived"].sum() == sum(fate[-1] == "" for fate in fates) < len(fates)
+
+
+def test_an_arrival_at_the_very_deadline_counts() -> None:
+    """The first upload ends at 1.36 ms: with that deadline it is in, a nanosecond earlier it is out."""
+    arrived = [run_small(f"algorithm.deadline_s={s}", "stop.rounds=1").ledger.rounds.column("arrived").tolist()
+               for s in (1.36e-3, 1.359999e-3)]  # fmt: skip
+
+    assert arrived == [[1], [0]]
+
+
+def test_the_late_are_left_out_and_the_laws_hold() -> None:
+    """With heavy stragglers and a deadline, no round is longer, some devices are late, and no law is broken."""
+    fed = run_small("devices.straggler={kind: pareto, alpha: 1.2}", "algorithm.deadline_s=3e-3", "stop.rounds=30",
+                    timing_only=True)  # fmt: skip
+    rounds = fed.ledger.frames()["rounds"]
+
+    assert (rounds["ended_s"] - rounds["started_s"]).max() <= 3e-3 + 1e-12
+    assert 0 < (rounds["arrived"] < rounds["invited"]).sum() < 30
+    assert not any(verify(fed.ledger, TURNS).values())
+
+
+# ---- bits and energy -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("mode", "copies"), [("broadcast", 1), ("unicast", 3)])
+def test_bits_are_the_closed_form(mode: str, copies: int) -> None:
+    """32 P bit down once per round or once per cohort member, and 32 P bit up per member, over 5 rounds."""
+    fed = run_small(f"network.downlink.mode={mode}", "algorithm.cohort=3", "stop.rounds=5", timing_only=True)
+
+    assert fed.ledger.sent_bit == [5 * 3 * 32 * 10, 5 * copies * 32 * 10, 0]
+
+
+def test_a_rounds_energy_is_the_sum_of_its_parts() -> None:
+    """Four uploads and a broadcast at drawn power for 320 us each, and kappa C f^2 for four steps of 720 FLOP."""
+    fed = run_small("channel.device.amplifier_efficiency=0.35", "channel.device.circuit_w=0.1",
+                    "devices.processor={kappa: 1e-20, flop_per_cycle: 2}", "stop.rounds=1")  # fmt: skip
+    radio_j = 4 * (10 ** (23 / 10 - 3) / 0.35 + 0.1) * 320e-6 + 10 ** (30 / 10 - 3) * 320e-6
+    compute_j = 4 * 1e-20 * (720 / 2) * (1e6 / 2) ** 2
+    frames = fed.ledger.frames()
+
+    assert frames["computes"]["energy_j"].sum() == pytest.approx(compute_j)
+    assert frames["transfers"]["energy_j"].sum() == pytest.approx(radio_j)
+    assert fed.ledger.energy_j == pytest.approx(radio_j + compute_j)
+
+
+def test_a_round_takes_the_closed_form_to_the_nanosecond() -> None:
+    """Broadcast, slowest computation, then uploads in turn: 320 + 720 + 4 x 320 us."""
+    assert run_small("stop.rounds=1").clock.now == 320_000 + 720_000 + 4 * 320_000
+
+
+@pytest.mark.parametrize("work", [{}, {"local_steps": 1, "local_epochs": 1}])
+def test_local_work_is_measured_one_way(work: dict[str, Any]) -> None:
+    """Neither or both of local_epochs and local_steps is an error that shows both."""
+    with pytest.raises(ValidationError, match="exactly one of local_epochs and local_steps is needed, got"):
+        FedAvg(cohort=1, lr=0.1, batch_size=None, **work)

@@ -1,0 +1,100 @@
+"""Evaluation: when it happens, what it measures, and that it only observes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from fednet_emu.federation.task import Task
+from fednet_emu.kernel.streams import Streams
+from fednet_emu.learning.partitions.base import Split
+from fednet_emu.testing import run_small, small_federation, small_scenario
+
+CLASSES = (
+    "data={kind: synthetic, n_samples: 200, n_test: 203, features: 9, classes: 3, separation: 2}",
+    "partition={kind: dirichlet, alpha: 0.5}",
+    "model=softmax",
+)
+
+
+def test_the_initial_and_the_last_model_are_evaluated_in_any_case() -> None:
+    """With one evaluation every 2 rounds, a run of 5 rounds has rounds 0, 2, 4 and 5, each at its own end."""
+    fed = run_small("evaluation.every_rounds=2", "stop.rounds=5")
+    evaluations = fed.ledger.frames()["evaluations"]
+
+    assert evaluations["round"].tolist() == [0, 2, 4, 5]
+    assert evaluations["simulated_s"].tolist() == pytest.approx([0, 4.64e-3, 9.28e-3, 11.6e-3], abs=1e-12)
+    assert evaluations["uplink_bit"].tolist() == [0, 2 * 1280, 4 * 1280, 5 * 1280]
+
+
+def test_no_round_is_evaluated_twice() -> None:
+    """A run that ends with an evaluated round adds nothing."""
+    assert run_small("stop.rounds=2").ledger.evaluations.column("round").tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("settings", [("evaluation.every_rounds=5",), ("evaluation.per_device=true",)])
+def test_evaluation_only_observes(settings: tuple[str, ...]) -> None:
+    """However often and whatever is evaluated, events, final model, bits, energy and time are the same."""
+    varied = (*CLASSES, "algorithm.cohort=2", "devices.straggler={kind: pareto, alpha: 2}", "stop.rounds=6")
+    often, seldom = run_small(*varied), run_small(*varied, *settings)
+
+    assert often.ledger.event_digest() == seldom.ledger.event_digest()
+    assert often.ledger.evaluations.column("loss")[-1] == seldom.ledger.evaluations.column("loss")[-1]
+    assert often.ledger.energy_j == seldom.ledger.energy_j
+
+
+def test_metrics_are_those_of_a_second_implementation() -> None:
+    """Pooled loss and accuracy, worst device and spread, recomputed in numpy from the model's numbers."""
+    scenario = small_scenario(*CLASSES, "evaluation.per_device=true", "stop.rounds=3")
+    fed = small_federation(*CLASSES, "evaluation.per_device=true", "stop.rounds=3")
+    final = fed.run(scenario.algorithm)
+    assert final is not None
+    streams = Streams(scenario.seed)
+    samples = scenario.data.load(None, streams("data"))
+    _, test = scenario.partition.split(samples, 4, streams("partition"))
+
+    weight, bias = np.split(fed.read(final).double().numpy(), [27])
+    scores = samples.test_x.double().numpy() @ weight.reshape(3, 9).T + bias
+    labels = samples.test_y.numpy()
+    losses = np.log(np.exp(scores).sum(1)) - scores[np.arange(len(labels)), labels]
+    hits = scores.argmax(1) == labels
+    by_device = [hits[test.of(device)].mean() for device in range(4) if len(test.of(device))]
+    last = fed.ledger.frames()["evaluations"].iloc[-1]
+
+    assert last["loss"] == pytest.approx(losses.mean(), rel=1e-5)
+    assert last["accuracy"] == pytest.approx(hits.mean())
+    assert last["worst_accuracy"] == pytest.approx(min(by_device))
+    assert last["std_accuracy"] == pytest.approx(np.std(by_device))
+    assert fed.accuracy == last["accuracy"]
+
+
+def test_a_regression_has_a_loss_and_no_accuracy() -> None:
+    """What does not apply is not a number, also per device."""
+    fed = run_small("evaluation.per_device=true")
+    last = fed.ledger.frames()["evaluations"].iloc[-1]
+
+    assert last["loss"] > 0
+    assert all(math.isnan(last[name]) for name in ("accuracy", "worst_accuracy", "std_accuracy"))
+    assert fed.accuracy is None
+
+
+def test_test_samples_that_nobody_owns_leave_the_spread_open() -> None:
+    """Without test samples on devices there is a pooled accuracy and no worst device."""
+    scenario, fed = small_scenario(*CLASSES), small_federation(*CLASSES)
+    samples = scenario.data.load(None, Streams(0)("data"))
+    train, _ = scenario.partition.split(samples, 4, Streams(0)("partition"))
+    nobody = Split.from_owners(np.full(len(samples.test_y), -1), 4)
+    task = Task(fed.task.model, samples, (train, nobody), torch.device("cpu"), timing_only=False)
+
+    scores = task.score(fed.task.model.initial(), per_device=True)
+
+    assert 0 <= scores.accuracy <= 1
+    assert math.isnan(scores.worst_accuracy)
+
+
+def test_a_timing_only_run_evaluates_nothing() -> None:
+    """Without training there is nothing to measure."""
+    assert len(run_small(timing_only=True).ledger.evaluations) == 0

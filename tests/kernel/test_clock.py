@@ -1,0 +1,185 @@
+"""Claims about simulated time: rounding, the order within an instant, and what a run that cannot go on says."""
+
+import math
+from fractions import Fraction
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from simpy.events import NORMAL, URGENT
+
+from fednet_emu.errors import Deadlock
+from fednet_emu.kernel.clock import COLLECT, NS_PER_S, SETTLE, Clock, to_ns
+from fednet_emu.kernel.gather import Gather
+from fednet_emu.kernel.inbox import Inbox
+
+
+@pytest.mark.parametrize(
+    ("duration_s", "expected_ns"),
+    [(0.0, 0), (1e-10, 1), (1e-9, 1), (1.5e-9, 2), (0.001, 1_000_000), (0.1, 100_000_000), (1.1, 1_100_000_000)],
+)
+def test_durations_round_up_to_the_nanosecond(duration_s, expected_ns):
+    """No duration but zero is free, and 1.1 s is not 1.100000001 s because of binary fractions."""
+    assert to_ns(duration_s) == expected_ns
+
+
+@settings(max_examples=200, deadline=None)
+@example(duration_s=5e6)
+@example(duration_s=9_007_199.254740993)
+@given(duration_s=st.floats(0.0, 1e9))
+def test_rounding_never_loses_a_nanosecond(duration_s):
+    """The result is the next whole nanosecond, up to the noise of one product, for nanoseconds and for decades."""
+    exact = Fraction(duration_s) * NS_PER_S
+    ulp = Fraction(math.ulp(float(exact)))
+
+    assert exact - min(5 * ulp, Fraction(1, 4) + ulp) <= to_ns(duration_s) < exact + 1 + ulp
+
+
+@settings(max_examples=100, deadline=None)
+@example(seconds=5_000_000)
+@given(seconds=st.integers(0, 10**9))
+def test_whole_seconds_are_exact(seconds):
+    """A whole number of seconds is that many billions of nanoseconds, however large."""
+    assert to_ns(float(seconds)) == seconds * NS_PER_S
+
+
+def test_an_instant_settles_in_the_stated_order():
+    """Urgent, normal, settle, collect: whatever the order in which they were asked for."""
+    clock, log = Clock(), []
+    for priority in (COLLECT, SETTLE, NORMAL, URGENT):
+        clock.call_at(5, lambda _event, priority=priority: log.append(priority), priority)
+    clock.call_at(4, lambda _event: log.append("before"), COLLECT)
+
+    clock.run()
+
+    assert log == ["before", URGENT, NORMAL, SETTLE, COLLECT]
+
+
+def test_a_callback_in_the_past_is_an_error():
+    """Time never runs backwards."""
+    clock = Clock()
+    clock.run(until=10)
+
+    with pytest.raises(ValueError, match="cannot call back in the past, got 9 ns; 10 ns, now, is the earliest"):
+        clock.call_at(9, lambda _event: None)
+
+
+def test_running_a_process_gives_its_result():
+    """What the process returns comes back, at the time it ended."""
+    clock = Clock()
+
+    def server():
+        yield clock.sleep(0.25)
+        return "model"
+
+    assert clock.run_process(server()) == "model"
+    assert clock.now_s == 0.25
+
+
+def test_a_failure_inside_comes_out_as_it_was():
+    """An exception of a process reaches the caller with its type and text."""
+    clock = Clock()
+
+    def server():
+        yield clock.sleep(1.0)
+        raise KeyError("w")
+
+    with pytest.raises(KeyError, match="w"):
+        clock.run_process(server())
+
+
+def test_a_run_stops_at_the_very_instant():
+    """What happens at the last instant is part of the run; one nanosecond later is not."""
+    clock, log = Clock(), []
+
+    def server():
+        yield clock.sleep(1.0)
+        log.append("at the end")
+        yield clock.timeout(1)
+        log.append("after the end")
+
+    assert clock.run_process(server(), until_s=1.0) is None
+    assert log == ["at the end"]
+    assert clock.now == NS_PER_S
+
+
+def test_a_process_that_ends_at_the_last_instant_has_ended():
+    """An end at the very instant counts, and its result is there."""
+    clock = Clock()
+
+    def server():
+        yield clock.sleep(1.0)
+        return "in time"
+
+    assert clock.run_process(server(), until_s=1.0) == "in time"
+
+
+def test_idle_time_costs_nothing():
+    """A million idle seconds are as many events as one: the clock jumps, it does not tick."""
+
+    def events_of(idle_s):
+        clock, steps = Clock(), 0
+
+        def server():
+            yield clock.sleep(idle_s)
+
+        process = clock.process(server())
+        while process.callbacks is not None:
+            clock.step()
+            steps += 1
+        return steps
+
+    assert events_of(1e6) == events_of(1.0) == 3
+
+
+def test_a_deadlock_says_who_waits_for_whom():
+    """The text follows the waits from the server down to what cannot come."""
+    clock = Clock()
+    inbox = Inbox(clock, lambda device: f"dev-{device}")
+
+    def client():
+        yield inbox.collect(at_least=2, including=frozenset({3, 5}))
+
+    def server():
+        yield clock.sleep(2.5)
+        inbox.put(3, "update")
+        yield Gather(clock, [client()])
+
+    with pytest.raises(Deadlock) as caught:
+        clock.run_process(server())
+
+    assert str(caught.value) == (
+        "deadlock at t=2.5 s: server waits for 1 of 1 processes: client waits for 2 arrivals in the inbox, "
+        "which holds 1; dev-5 must be among them"
+    )
+
+
+def test_a_deadlock_on_several_events_names_those_that_are_missing():
+    """SimPy's own conditions are described by their parts."""
+    clock = Clock()
+    inbox = Inbox(clock)
+
+    def server():
+        yield clock.sleep(1.0) & inbox.collect()
+
+    with pytest.raises(Deadlock, match="server waits for 1 of 2 events: 1 arrivals in the inbox, which holds 0"):
+        clock.run_process(server())
+
+
+def test_a_deadlock_of_many_names_the_first_few():
+    """The text stays short in a network of thousands."""
+    clock = Clock()
+    inbox = Inbox(clock, lambda device: f"dev-{device}")
+
+    def client():
+        yield clock.event()
+
+    def server():
+        yield Gather(clock, [client() for _ in range(1000)]) & inbox.collect(including=frozenset(range(1000)))
+
+    with pytest.raises(Deadlock) as caught:
+        clock.run_process(server())
+
+    assert "1000 of 1000 processes: client waits for event; " in str(caught.value)
+    assert str(caught.value).endswith("dev-0, dev-1, dev-2, dev-3, dev-4, ... must be among them")
+    assert len(str(caught.value)) < 400

@@ -1,0 +1,211 @@
+"""Claims about gathering and cancelling, down to what a process waits for."""
+
+from typing import Any, NamedTuple
+
+import pytest
+from simpy.events import Event
+
+from fednet_emu.errors import DataError
+from fednet_emu.kernel.clock import COLLECT, NS_PER_S, SETTLE, Clock
+from fednet_emu.kernel.gather import Gather, cancel, start
+
+
+class Lost(NamedTuple):
+    """What a cancelled process returns in these stories."""
+
+    lost: str
+
+
+class Cancellable(Event):
+    """An event like a transfer or a computation: it can be cancelled, and remembers why."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self.why: list[str] = []
+
+    def cancel(self, outcome: Any) -> None:
+        self.why.append(outcome.lost)
+
+
+def sleeper(clock, duration_s, result):
+    yield clock.sleep(duration_s)
+    return result
+
+
+def waiter(event):
+    return (yield event)
+
+
+def run(clock, event):
+    """Run until an event has come; its value and when it came."""
+    value = clock.run_process(waiter(event))
+    return value, clock.now_s
+
+
+def test_results_are_in_the_given_order():
+    """Whoever ends first: results stand where their processes stood, and the last one decides the time."""
+    clock = Clock()
+    gathered = Gather(clock, (sleeper(clock, duration_s, duration_s) for duration_s in (3.0, 1.0, 2.0)))
+
+    assert run(clock, gathered) == ([3.0, 1.0, 2.0], 3.0)
+
+
+def test_nothing_to_gather_is_gathered_at_once():
+    """An empty cohort costs no time, with a deadline or without."""
+    clock = Clock()
+
+    assert run(clock, Gather(clock, [])) == ([], 0.0)
+    assert run(clock, Gather(clock, [], deadline_s=5.0)) == ([], 0.0)
+
+
+def test_the_late_are_left_behind():
+    """At the deadline the gather comes, with a stand-in for those that have not ended."""
+    clock = Clock()
+    processes = [sleeper(clock, 1.0, "early"), sleeper(clock, 9.0, "late"), sleeper(clock, 2.0, "also early")]
+
+    gathered = Gather(clock, processes, deadline_s=4.0, late=lambda index: Lost(f"number {index}"))
+
+    assert run(clock, gathered) == (["early", Lost("number 1"), "also early"], 4.0)
+
+
+def test_an_end_at_the_very_deadline_counts():
+    """Whatever settles in the instant of the deadline has still arrived; a nanosecond later is late."""
+    clock = Clock()
+    settled, too_late = clock.event(), clock.event()
+    clock.call_at(4 * NS_PER_S, lambda _event: settled.succeed("settled"), SETTLE)
+    clock.call_at(4 * NS_PER_S + 1, lambda _event: too_late.succeed("too late"), SETTLE)
+    processes = [sleeper(clock, 4.0, "slept"), waiter(settled), waiter(too_late)]
+
+    assert run(clock, Gather(clock, processes, deadline_s=4.0)) == (["slept", "settled", None], 4.0)
+
+
+def test_all_in_time_do_not_wait_for_the_deadline():
+    """The gather comes with the last one."""
+    clock = Clock()
+
+    assert run(clock, Gather(clock, [sleeper(clock, 1.0, "x")], deadline_s=100.0)) == (["x"], 1.0)
+
+
+def test_a_deadline_in_the_past_is_an_error():
+    """A negative deadline is a mistake of the algorithm, not a step back in time."""
+    clock = Clock()
+
+    with pytest.raises(ValueError, match="in the past"):
+        Gather(clock, [sleeper(clock, 1.0, "x")], deadline_s=-1.0)
+
+
+def test_what_a_late_process_waits_for_is_cancelled():
+    """A transfer or a computation is told once, with the outcome that its process ends with."""
+    clock = Clock()
+    event = Cancellable(clock)
+
+    result = run(clock, Gather(clock, [waiter(event)], deadline_s=2.0, late=lambda _index: Lost("deadline")))
+
+    assert result == ([Lost("deadline")], 2.0)
+    assert event.why == ["deadline"]
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda clock, event: start(clock, waiter(event)),
+        lambda clock, event: start(clock, waiter(start(clock, waiter(event)))),
+        lambda clock, event: Gather(clock, [waiter(event), sleeper(clock, 50.0, "other")]),
+        lambda clock, event: Gather(clock, [waiter(Gather(clock, [waiter(event)], deadline_s=99.0))]),
+        lambda clock, event: event & clock.sleep(1.0),
+        lambda clock, event: clock.sleep(50.0) | start(clock, waiter(event)),
+    ],
+    ids=["process", "process of a process", "gather", "gather in a gather", "both of two events", "one of two events"],
+)
+def test_cancelling_reaches_the_innermost_wait(wrap):
+    """However deep a transfer is wrapped, it is taken off when its process is cancelled."""
+    clock = Clock()
+    event = Cancellable(clock)
+
+    result = run(
+        clock, Gather(clock, [waiter(wrap(clock, event))], deadline_s=2.0, late=lambda _index: Lost("deadline"))
+    )
+
+    assert result == ([Lost("deadline")], 2.0)
+    assert event.why == ["deadline"]
+
+
+def test_nested_deadlines_of_one_instant_cancel_once():
+    """The outer and the inner deadline come together: the innermost wait is told once, and both gathers come."""
+    clock = Clock()
+    event = Cancellable(clock)
+    inner = Gather(clock, [waiter(event)], deadline_s=2.0, late=lambda _index: Lost("inner"))
+    outer = Gather(clock, [waiter(inner)], deadline_s=2.0, late=lambda _index: Lost("outer"))
+
+    assert run(clock, outer) == ([[Lost("inner")]], 2.0)
+    assert event.why == ["inner"]
+
+
+def test_cancelling_what_has_ended_changes_nothing():
+    """A result that is there stays as it is."""
+    clock = Clock()
+    process = start(clock, sleeper(clock, 1.0, "done"))
+    run(clock, process)
+
+    cancel(process, Lost("deadline"))
+    cancel(None, Lost("deadline"))
+
+    assert process.value == "done"
+
+
+def test_cancelling_twice_in_one_instant_is_cancelling_once():
+    """The first outcome counts."""
+    clock = Clock()
+    process = start(clock, sleeper(clock, 9.0, "done"))
+
+    def impatient(_event):
+        cancel(process, Lost("first"))
+        cancel(process, Lost("second"))
+
+    clock.call_at(NS_PER_S, impatient, COLLECT)
+
+    assert run(clock, process) == (Lost("first"), 1.0)
+
+
+def test_a_process_may_tidy_up_when_it_is_cancelled():
+    """A `finally` of the cancelled process runs, at the time of the deadline."""
+    clock, log = Clock(), []
+
+    def tidy():
+        try:
+            yield clock.sleep(9.0)
+        finally:
+            log.append(clock.now_s)
+
+    run(clock, Gather(clock, [tidy()], deadline_s=3.0))
+
+    assert log == [3.0]
+
+
+def test_failing_children_fail_the_gather_once():
+    """The first exception comes out; a second one, later or in the same instant, does not crash the run behind it."""
+    clock = Clock()
+
+    def failing(duration_s, word):
+        yield clock.sleep(duration_s)
+        raise DataError("file", word, "mend it")
+
+    def server():
+        gathered = Gather(clock, [failing(2.0, "second"), failing(1.0, "first"), failing(1.0, "same instant")])
+        try:
+            yield gathered
+        except DataError as error:
+            caught = str(error)
+        yield clock.sleep(10.0)
+        return caught
+
+    assert clock.run_process(server()) == "file: first; mend it"
+
+
+def test_a_gather_describes_who_is_missing():
+    """Those that have ended are not named."""
+    clock = Clock()
+    gathered = Gather(clock, [sleeper(clock, 1.0, "x"), waiter(clock.event())])
+    clock.run(until=2 * NS_PER_S)
+
+    assert gathered.describe() == "1 of 2 processes: waiter waits for event"

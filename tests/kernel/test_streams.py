@@ -1,0 +1,136 @@
+"""Claims about random streams: keyed by name, the same everywhere, uniform, and unrelated to their neighbours."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from fednet_emu.kernel import streams as module
+from fednet_emu.kernel.streams import Streams, mix, mixes, uniform, uniforms
+
+KEYS = st.integers(0, 2**64 - 1)
+COUNTERS = st.integers(0, 2**63 - 2)
+N = 100_000
+
+
+@settings(max_examples=200, deadline=None)
+@example(key=2**64 - 1, counter=2**63 - 2)
+@given(key=KEYS, counter=COUNTERS)
+def test_scalar_and_vector_are_the_same_numbers(key, counter):
+    """Hot paths may use either form: bit for bit the same draw."""
+    counters = np.array([counter])
+
+    assert int(mixes(key, counters)[0]) == mix(key, counter)
+    assert uniforms(key, counters)[0] == uniform(key, counter)
+
+
+def test_vector_broadcasts_keys_against_counters():
+    """A table of links by blocks holds what each link draws alone."""
+    keys = np.array([3, 2**63 + 5], np.uint64)
+    table = uniforms(keys[:, None], np.arange(4)[None, :])
+
+    assert table.tolist() == [[uniform(int(key), block) for block in range(4)] for key in keys]
+
+
+@pytest.mark.parametrize("hashed", [0, 2**64 - 1])
+def test_draws_stay_inside_the_open_interval(monkeypatch, hashed):
+    """Even the extreme hashes are neither 0 nor 1, so that logarithms and quantiles are finite."""
+    monkeypatch.setattr(module, "mix", lambda _key, _counter: hashed)
+    monkeypatch.setattr(module, "mixes", lambda _key, _counter: np.array([hashed], np.uint64))
+
+    assert 0.0 < uniform(1, 1) < 1.0
+    assert uniforms(1, np.array([1]))[0] == uniform(1, 1)
+
+
+@pytest.mark.parametrize("key", [0, 1, Streams(0).key("fading", "uplink")])
+def test_draws_are_uniform(key):
+    """Kolmogorov and Smirnov find nothing in 100 000 draws, along the counter and along the key."""
+    along_counter = uniforms(key, np.arange(N))
+    along_key = uniforms(mixes(key, np.arange(N)), np.zeros(1, np.int64))
+
+    assert stats.kstest(along_counter, "uniform").pvalue > 1e-3
+    assert stats.kstest(along_key, "uniform").pvalue > 1e-3
+
+
+def test_neighbouring_blocks_and_links_are_unrelated():
+    """Correlations between blocks k, k + 1 and links i, i + 1 are within four sigma of zero."""
+    along_counter = uniforms(5, np.arange(N))
+    links = uniforms(mixes(5, np.arange(2))[:, None], np.arange(N)[None, :])
+
+    for one, other in ((along_counter[:-1], along_counter[1:]), (links[0], links[1])):
+        assert abs(np.corrcoef(one, other)[0, 1]) < 4 / np.sqrt(N)
+        assert stats.kstest((one + other) % 1.0, "uniform").pvalue > 1e-3
+
+
+def test_draws_are_the_same_on_every_machine():
+    """Golden numbers: a change here changes every result ever published."""
+    streams = Streams(7)
+
+    assert mix(0, 0) == 0xE220A8397B1DCDAF  # first output of SplitMix64 from state 0, Vigna's reference code
+    assert mix(0, 1) == 0x6E789E6AA1B965F4
+    assert mix(0, 2) == 0x06C45D188009454F
+    assert streams.key("fading", "uplink") == 0x986814AB9AC56833
+    assert streams("batch", 3, 12).integers(0, 2**32, 3).tolist() == [2111573260, 955285672, 2337649089]
+
+
+def test_a_stream_is_its_name():
+    """The same name gives the same numbers again, whatever was drawn in between."""
+    streams = Streams(1)
+    first = streams("batch", 3, 12).random(4)
+    streams("plot").random(1000)
+
+    assert streams("batch", 3, 12).random(4).tolist() == first.tolist()
+
+
+def test_names_do_not_collide():
+    """Device 1 round 23, device 12 round 3, and the texts "1" and 1 are all different streams, of keys as well."""
+    names = [("a", 1, 23), ("a", 12, 3), ("a", "1", 23), ("a", (1, 23)), ("a1", 23), ("b", 1, 23), ("a", 1), ("a",), ()]
+    streams = Streams(1)
+
+    assert len({streams(*name).random() for name in names}) == len(names)
+    assert len({streams.key(*name) for name in names}) == len(names)
+
+
+def test_seeds_do_not_collide():
+    """Another seed changes every stream."""
+    assert len({Streams(seed)("batch", 1).random() for seed in range(100)}) == 100
+    assert len({Streams(seed).key("batch", 1) for seed in range(100)}) == 100
+
+
+def test_integers_of_numpy_name_the_same_stream():
+    """A device number taken out of an array is the same device."""
+    streams = Streams(1)
+
+    assert streams("batch", np.int64(3), (np.int32(4),)).random() == streams("batch", 3, (4,)).random()
+    assert streams.key(np.str_("batch"), np.int64(3)) == streams.key("batch", 3)
+
+
+def test_a_name_of_fractions_is_refused():
+    """Names are texts and whole numbers; a time in seconds is no name."""
+    with pytest.raises(TypeError, match="float"):
+        Streams(1)("batch", 0.5)
+
+
+def test_streams_do_not_depend_on_the_hash_seed_of_the_process():
+    """Python's hash randomisation moves nothing."""
+    code = (
+        "from fednet_emu.kernel.streams import Streams; s = Streams(3);"
+        "print(s.key('fading', 'uplink'), s('batch', 1, ('a', 2)).random())"
+    )
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("0", "1")
+    }
+
+    assert len(printed) == 1
