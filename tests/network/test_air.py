@@ -54,8 +54,12 @@ def test_sharing_is_the_integral_of_the_shared_rates(cell, gain_of, requests, su
 
     ends_s = fluid_ends_s(requests, lambda block, device: gain_of(fading, device, block), subchannels)
     # simultaneous requests of one device have no order between them: compare their ends as a set
-    got = sorted((at_s, device, round(end.ended_s * 1e9)) for (at_s, device, _), end in zip(requests, deliveries, strict=True))
-    expected = sorted((at_s, device, round(end_s * 1e9)) for (at_s, device, _), end_s in zip(requests, ends_s, strict=True))
+    got = sorted(
+        (at_s, device, round(end.ended_s * 1e9)) for (at_s, device, _), end in zip(requests, deliveries, strict=True)
+    )
+    expected = sorted(
+        (at_s, device, round(end_s * 1e9)) for (at_s, device, _), end_s in zip(requests, ends_s, strict=True)
+    )
     assert all(abs(one[2] - other[2]) <= 20 for one, other in zip(got, expected, strict=True))
 
 

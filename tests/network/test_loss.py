@@ -8,7 +8,9 @@ from pydantic import ValidationError
 from fednet_emu.network.loss import NoLoss, RandomLoss
 
 
-@given(uniform=st.floats(0.0, 1.0, exclude_min=True, exclude_max=True), probability=st.floats(0.0, 1.0, exclude_max=True))
+@given(
+    uniform=st.floats(0.0, 1.0, exclude_min=True, exclude_max=True), probability=st.floats(0.0, 1.0, exclude_max=True)
+)
 def test_a_transfer_is_erased_below_its_probability(uniform, probability):
     """Quantile by quantile: more loss only ever adds to what is lost."""
     assert RandomLoss(probability=probability).erases(uniform) == (uniform < probability)
