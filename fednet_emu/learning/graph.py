@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any, NamedTuple, final
-from weakref import ref
+from weakref import WeakValueDictionary, ref
 
 from torch import Tensor
 
@@ -54,6 +54,13 @@ class _Call(NamedTuple):
     args: tuple[Any, ...]
 
 
+class Snapshot(NamedTuple):
+    """Values of a graph by number, and how many Deferreds it had created."""
+
+    created: int
+    values: dict[int, Any]
+
+
 @final
 class Graph:
     """Makes Deferreds and computes them when they are read, in an order that changes no value.
@@ -74,6 +81,20 @@ class Graph:
         self._created = 0
         self._ready_calls: list[tuple[int, ref[Deferred]]] = []
         self._ready_jobs: list[ref[Deferred]] = []
+        self._reachable: WeakValueDictionary[int, Deferred] = WeakValueDictionary()
+        self._restored = Snapshot(0, {})
+
+    def snapshot(self) -> Snapshot:
+        """All values known now that somebody can still reach."""
+        known = {number: node._value for number, node in self._reachable.items() if node.done}
+        return Snapshot(self._created, known)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Take values from a snapshot of an earlier run, instead of computing them, as this run creates them again.
+
+        Until the run has created as many Deferreds as the snapshot's had, nothing may be read.
+        """
+        self._restored = snapshot
 
     def constant(self, value: Any) -> Deferred:
         """A value that is known already, a tensor or one number; it must not be modified in place from now on."""
@@ -131,7 +152,9 @@ class Graph:
         self._created += 1
         if self.engine is None:
             return Deferred(self._created, size)
-        node = Deferred(self._created, size, work)
+        if self._created in self._restored.values:
+            return self._restore_node(size)
+        self._reachable[self._created] = node = Deferred(self._created, size, work)
         me = ref(node)
         for item in inputs:
             if item._value is PENDING:
@@ -145,6 +168,11 @@ class Graph:
         self._pending_byte += size * _BYTE_PER_SCALAR + _BYTE_PER_NODE
         return node
 
+    def _restore_node(self, size: int) -> Deferred:
+        self._reachable[self._created] = node = Deferred(self._created, size)
+        node._settle(self._restored.values.pop(self._created))
+        return node
+
     def _make_ready(self, node: Deferred, me: ref[Deferred]) -> None:
         if isinstance(node._work, _Call):
             heappush(self._ready_calls, (node.number, me))
@@ -152,7 +180,7 @@ class Graph:
             self._ready_jobs.append(me)
 
     def _bound(self) -> None:
-        if self._pending_byte > self._pending_limit_byte:
+        if self._pending_byte > self._pending_limit_byte and self._created >= self._restored.created:
             self.flush()
 
     def _advance(self) -> bool:

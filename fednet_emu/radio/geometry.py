@@ -43,3 +43,17 @@ class Hop:
     def distance_3d_m(self) -> Array:
         """Straight-line distance between the two antennas, in the broadcast shape."""
         return np.hypot(self.distance_2d_m, self.tx_height_m - self.rx_height_m)
+
+    @property
+    def high_m(self) -> Array:
+        """Height of the higher antenna: formulas that tell a base station from a device take it for the former."""
+        return np.maximum(self.tx_height_m, self.rx_height_m)
+
+    @property
+    def low_m(self) -> Array:
+        """Height of the lower antenna, which such formulas take for the device."""
+        return np.minimum(self.tx_height_m, self.rx_height_m)
+
+    def at_least(self, distance_2d_m: float) -> Hop:
+        """The same hops with every horizontal distance below a minimum raised to it."""
+        return Hop(np.maximum(self.distance_2d_m, distance_2d_m), self.tx_height_m, self.rx_height_m)

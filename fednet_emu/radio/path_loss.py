@@ -1,28 +1,29 @@
-"""Path loss: the mean attenuation of a link, in decibel, from its geometry and the carrier."""
+"""Path loss: the mean attenuation of a link, in decibel, from its geometry and the carrier.
+
+Here are the classical laws and the table of all kinds; those of TR 38.901 are in `tr38901`, links between devices in
+`d2d` and `v2v`.
+"""
 
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 
-from fednet_emu.component import Component, Slot
+from fednet_emu.component import Slot
+from fednet_emu.errors import ScenarioError
+from fednet_emu.radio.d2d import D2dIndoor, D2dOutdoor
+from fednet_emu.radio.draws import LinkDraws
 from fednet_emu.radio.geometry import Hop
+from fednet_emu.radio.propagation import PathLoss, Propagation
+from fednet_emu.radio.tr38901.factory import IndoorFactory
+from fednet_emu.radio.tr38901.office import IndoorOffice
+from fednet_emu.radio.tr38901.rural import RuralMacro
+from fednet_emu.radio.tr38901.urban import UrbanMacro, UrbanMicro
+from fednet_emu.radio.v2v import V2v
 from fednet_emu.units import SPEED_OF_LIGHT_M_S, Array
-
-
-class PathLoss(Component):
-    """The law of mean attenuation over distance.
-
-    Every kind is a deterministic function of geometry and carrier: shadowing and fading are separate components.
-    """
-
-    @abstractmethod
-    def loss_db(self, hop: Hop, carrier_hz: float) -> Array:
-        """Mean loss of each link in dB, positive for attenuation, in the broadcast shape of `hop`."""
 
 
 class FreeSpace(PathLoss):
@@ -37,9 +38,10 @@ class FreeSpace(PathLoss):
     min_distance_m: float = Field(default=1.0, gt=0)
     """Links shorter than this lose as much as at this distance: the law diverges in the near field."""
 
-    def loss_db(self, hop: Hop, carrier_hz: float) -> Array:
-        """Free-space loss of each link in dB; constant up to `min_distance_m`."""
-        return free_space_loss_db(np.maximum(hop.distance_3d_m, self.min_distance_m), carrier_hz)
+    def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
+        """Free-space loss of each link; constant up to `min_distance_m`, always with line of sight."""
+        loss_db = free_space_loss_db(np.maximum(hop.distance_3d_m, self.min_distance_m), carrier_hz)
+        return Propagation.of(loss_db, los=True)
 
 
 class LogDistance(PathLoss):
@@ -47,7 +49,7 @@ class LogDistance(PathLoss):
 
     Fitted laws of the form a + b log10(d) are this one with n = b / 10 and L0 its value at any d0 below the shortest
     link. The exponent is 2 in free space, 2.7 to 3.5 in cities, up to 6 through walls (Rappaport, Wireless
-    Communications).
+    Communications). Links count as without line of sight.
     Ignored here: antenna heights other than through the 3D distance, breakpoints, and the carrier when
     `reference_loss_db` is given.
     """
@@ -63,13 +65,61 @@ class LogDistance(PathLoss):
     reference_loss_db: float | None = None
     """Loss L0 at d0; when absent, the free-space loss there."""
 
-    def loss_db(self, hop: Hop, carrier_hz: float) -> Array:
-        """Log-distance loss of each link in dB; constant up to `reference_distance_m`."""
+    def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
+        """Log-distance loss of each link; constant up to `reference_distance_m`."""
         reference_loss_db = self.reference_loss_db
         if reference_loss_db is None:
             reference_loss_db = float(free_space_loss_db(np.float64(self.reference_distance_m), carrier_hz))
         decades = np.log10(np.maximum(hop.distance_3d_m / self.reference_distance_m, 1.0))
-        return reference_loss_db + 10.0 * self.exponent * decades
+        return Propagation.of(reference_loss_db + 10.0 * self.exponent * decades, los=False)
+
+
+class MacroClassic(PathLoss):
+    """The macro-cell law of the LTE studies and of most federated-learning papers: 128.1 + 37.6 log10(d in km) dB.
+
+    It is TR 36.942 clause 4.5.2 at 2 GHz with the antenna 15 m above the roofs, and d the horizontal distance. Links
+    count as without line of sight.
+    Ignored here: the carrier (other carriers would add 21 log10(f / 2 GHz)), antenna heights, line of sight.
+    """
+
+    kind: Literal["macro-classic"] = "macro-classic"
+
+    penetration_db: float = Field(default=0.0, ge=0)
+    """Loss into buildings that some papers add for every link, usually 20 dB."""
+
+    min_distance_m: float = Field(default=10.0, gt=0)
+    """Links shorter than this lose as much as at this distance."""
+
+    def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
+        """Classic macro-cell loss of each link; constant up to `min_distance_m`."""
+        distance_2d_m = hop.at_least(self.min_distance_m).distance_2d_m
+        loss_db = 128.1 + 37.6 * np.log10(distance_2d_m / 1000.0) + self.penetration_db
+        return Propagation.of(loss_db, los=False)
+
+
+class TwoRayGround(PathLoss):
+    """Loss over flat ground: free space up to 4 pi h1 h2 / wavelength, then 40 log10(d) - 20 log10(h1 h2) dB.
+
+    The direct wave and the one reflected by the ground cancel more and more beyond that distance, where both branches
+    meet (Rappaport, Wireless Communications, section 4.6). d is the 3D distance.
+    Ignored here: the fluctuation of both waves' sum before the crossover, the conductivity of the ground, obstacles.
+    """
+
+    kind: Literal["two-ray"] = "two-ray"
+
+    min_distance_m: float = Field(default=1.0, gt=0)
+    """Links shorter than this lose as much as at this distance."""
+
+    def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
+        """Two-ray loss of each link, always with line of sight."""
+        if np.any(hop.low_m <= 0):
+            raise ScenarioError("path_loss two-ray: an antenna stands on the ground, got height 0 m; raise height_m")
+        distance_m = np.maximum(hop.distance_3d_m, self.min_distance_m)
+        heights_m2 = hop.tx_height_m * hop.rx_height_m
+        crossover_m = 4.0 * math.pi * heights_m2 * carrier_hz / SPEED_OF_LIGHT_M_S
+        far_db = 40.0 * np.log10(distance_m) - 20.0 * np.log10(heights_m2)
+        loss_db = np.where(distance_m <= crossover_m, free_space_loss_db(distance_m, carrier_hz), far_db)
+        return Propagation.of(loss_db, los=True)
 
 
 def free_space_loss_db(distance_m: Array | np.float64, carrier_hz: float) -> Array:
@@ -80,6 +130,19 @@ def free_space_loss_db(distance_m: Array | np.float64, carrier_hz: float) -> Arr
     return np.asarray(20.0 * np.log10(4.0 * math.pi * distance_m * carrier_hz / SPEED_OF_LIGHT_M_S))
 
 
-PATH_LOSSES: dict[str, type[PathLoss]] = {"free-space": FreeSpace, "log-distance": LogDistance}
+PATH_LOSSES: dict[str, type[PathLoss]] = {
+    "free-space": FreeSpace,
+    "log-distance": LogDistance,
+    "two-ray": TwoRayGround,
+    "macro-classic": MacroClassic,
+    "3gpp-uma": UrbanMacro,
+    "3gpp-umi": UrbanMicro,
+    "3gpp-rma": RuralMacro,
+    "3gpp-inh": IndoorOffice,
+    "3gpp-inf": IndoorFactory,
+    "d2d-outdoor": D2dOutdoor,
+    "d2d-indoor": D2dIndoor,
+    "v2v": V2v,
+}
 
 AnyPathLoss = Annotated[PathLoss, Slot("path_loss", PATH_LOSSES)]

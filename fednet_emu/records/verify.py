@@ -150,14 +150,17 @@ def _used_before_there(ledger: Ledger) -> str:
     columns = ("device", "started_ns", "ended_ns", "input", "result")
     computes = pd.DataFrame({name: ledger.computes.column(name) for name in columns})
     sent = pd.DataFrame({name: ledger.transfers.column(name) for name in ("sender", "payload", "requested_ns")})
-    inputs = computes.merge(
+    early, rushed = np.zeros(len(computes), np.bool_), np.zeros(len(sent), np.bool_)
+    inputs = computes.reset_index().merge(
         _arrivals(ledger), left_on=["device", "input"], right_on=["receiver", "payload"], suffixes=("", "_got")
     )
-    early = (inputs["started_ns"] < inputs["ended_ns_got"]).to_numpy()
-    sent, made = sent[sent["payload"] >= 0], computes[computes["result"] >= 0]
-    results = sent.merge(made, left_on=["sender", "payload"], right_on=["device", "result"])
-    rushed = (results["requested_ns"] < results["ended_ns"]).to_numpy()
-    return _rows(early, "computations start before their input has come") or _rows(rushed, "results are sent too early")
+    early[inputs["index"][inputs["started_ns"] < inputs["ended_ns_got"]]] = True
+    numbered, made = sent[sent["payload"] >= 0].reset_index(), computes[computes["result"] >= 0]
+    results = numbered.merge(made, left_on=["sender", "payload"], right_on=["device", "result"])
+    rushed[results["index"][results["requested_ns"] < results["ended_ns"]]] = True
+    return _rows(early, "computations start before their input has come") or _rows(
+        rushed, "transfers are asked for before their payload has been computed"
+    )
 
 
 def _energy(ledger: Ledger) -> str:

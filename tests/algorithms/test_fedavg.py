@@ -159,13 +159,14 @@ def invited(fed: Federation) -> list[tuple[int, ...]]:
 
 
 def test_another_seed_invites_another_cohort() -> None:
-    """The sampler follows the experiment's seed."""
+    """The sampler follows the experiment's seed, and draws anew in every round."""
     changes = ("devices.count=10", "algorithm.cohort=3", "stop.rounds=6")
     first = invited(run_small(*changes, timing_only=True))
 
     assert first == invited(run_small(*changes, timing_only=True))
     assert first != invited(run_small(*changes, "seed=1", timing_only=True))
     assert {len(cohort) for cohort in first} == {3}
+    assert len(set(first)) > 3
 
 
 def test_a_cohort_of_one_trains_one() -> None:

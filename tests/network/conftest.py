@@ -29,9 +29,11 @@ class HandMadeLinks:
         self._snr = snr
 
     def snr(self, sender: int, receiver: int) -> float:
+        """SNR of whichever end is a device."""
         return self._snr[max(sender, receiver)]
 
     def fading_key(self, sender: int, receiver: int) -> int:
+        """Key of whichever end is a device."""
         return mix(FADING_KEY, max(sender, receiver))
 
 

@@ -20,6 +20,7 @@ KEY = 0xFADE
 
 
 def band_of(fading, law=CAPACITY, access=None):
+    """A band of 1 MHz."""
     return Band.of(1e6, access or Tdma(), law, fading)
 
 

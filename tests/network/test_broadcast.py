@@ -19,6 +19,7 @@ SNR = [100.0, 1.0, 10.0, 3.0]
 
 
 def rate_bps(snr, share=1.0):
+    """Capacity of a share of 1 MHz."""
     return 1e6 * share * math.log2(1 + snr / share)
 
 

@@ -22,6 +22,7 @@ PATTERN = [(0.01 * number, number % 4, 20_000) for number in range(60)]
 
 
 def gone(reason):
+    """The outcome of whoever is cancelled."""
     return Delivery(0, 0, None, 0, 0.0, math.nan, 0.0, reason)
 
 
@@ -129,6 +130,7 @@ def test_a_link_that_wakes_up_late_still_delivers(cell, access, gain_of):
 
 
 def losses_of(deliveries):
+    """Each device's fates, in the order of its transfers."""
     lost = {}
     for delivery in sorted(deliveries, key=lambda delivery: delivery.ended_s):
         lost.setdefault(delivery.sender, []).append(delivery.lost)
@@ -226,6 +228,8 @@ def test_others_speed_up_when_a_device_leaves(cell):
 
 
 def cancel_at(world, transfer, at_s, *reasons, priority=COLLECT):
+    """Cancel a transfer at an instant, once per reason."""
+
     def cancel_all(_event):
         for reason in reasons:
             transfer.cancel(gone(reason))

@@ -17,6 +17,7 @@ MBIT = 1_000_000
 
 
 def ns(seconds):
+    """Whole nanoseconds of a time in a delivery."""
     return round(seconds * NS_PER_S)
 
 

@@ -11,6 +11,7 @@ from fednet_emu.network.placement import Disc, Listed
 
 
 def place(placement, count, seed=1):
+    """Positions from the stream that a run uses."""
     return placement.positions_m(count, Streams(seed)("placement"))
 
 

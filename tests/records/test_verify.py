@@ -1,0 +1,189 @@
+"""Claims about the conservation laws: a lawful ledger passes, and each law notices its own breach."""
+
+import numpy as np
+import pytest
+
+from fednet_emu.records.ledger import CODE, SERVER, Ledger
+from fednet_emu.records.verify import verify
+
+S = 1_000_000_000
+BOTH = frozenset({"uplink", "downlink"})
+ENERGY = "energy is the sum of its parts"
+
+
+def broken(ledger, exclusive=BOTH):
+    """The laws that do not hold, with what breaks them."""
+    return {law: text for law, text in verify(ledger, exclusive).items() if text}
+
+
+def test_a_lawful_ledger_passes(rows, make_ledger):
+    """No law cries wolf, on a small run and on an empty one."""
+    assert broken(make_ledger(rows)) == {}
+    assert broken(Ledger()) == {}
+    assert len(verify(Ledger(), BOTH)) == 10
+
+
+OFFERED = "bits offered = delivered + lost"
+ON_AIR = "bits on the air = payload"
+BROADCAST = "a broadcast is the sum of its receptions"
+TURNS = "airtime never overlaps in turns"
+ORDER = "requested <= started <= ended"
+MONOTONE = "records are written as time goes"
+ONE = "one computation at a time"
+USED = "nothing is used before it is there"
+
+BREACHES = [
+    # table, row, changes, law, part of the text
+    (
+        "transfers",
+        1,
+        {"size_bit": 99, "air_bit": 99.0, "delivered_bit": 99},
+        OFFERED,
+        "uplink: 300 bit were offered, 299",
+    ),
+    (
+        "transfers",
+        1,
+        {"delivered_bit": 101},
+        OFFERED,
+        "1 of 4 transfers deliver more or less than they carry, first in row 1",
+    ),
+    ("transfers", 1, {"delivered_bit": 0}, OFFERED, "first in row 1"),
+    ("transfers", 3, {"delivered_bit": 100, "air_bit": 100.0}, OFFERED, "first in row 3"),
+    ("transfers", 2, {"air_bit": 101.0}, ON_AIR, "1 of 4 transfers, first in row 2"),
+    ("transfers", 2, {"air_bit": 99.0}, ON_AIR, "1 of 4 transfers, first in row 2"),
+    (
+        "transfers",
+        0,
+        {"delivered_bit": 200},
+        BROADCAST,
+        "1 of 4 transfers differ from their receptions, first in row 0",
+    ),
+    ("receptions", 1, {"lost": CODE[""]}, BROADCAST, "first in row 0"),
+    ("receptions", 1, {"transfer": 1}, BROADCAST, "2 of 4 transfers"),
+    ("receptions", 1, {"transfer": 17}, BROADCAST, "1 of 2 receptions are of no transfer, first in row 1"),
+    (
+        "transfers",
+        2,
+        {"started_ns": 4 * S - 1},
+        TURNS,
+        "1 of 4 transfers start before the uplink before has ended, first in row 2",
+    ),
+    ("transfers", 1, {"started_ns": 3 * S - 1}, ORDER, "1 of 4 transfers, first in row 1"),
+    ("transfers", 2, {"started_ns": 5 * S + 1}, ORDER, "1 of 4 transfers, first in row 2"),
+    ("transfers", 3, {"requested_ns": 6 * S}, ORDER, "1 of 4 transfers, first in row 3"),
+    ("computes", 1, {"started_ns": 3 * S + 1}, ORDER, "1 of 2 computations, first in row 1"),
+    ("transfers", 3, {"ended_ns": 4 * S}, MONOTONE, "1 of 4 transfers go back in time, first in row 3"),
+    ("computes", 1, {"ended_ns": 3 * S - 1}, MONOTONE, "1 of 2 computations go back in time, first in row 1"),
+    ("evaluations", 0, {"simulated_ns": 6 * S}, MONOTONE, "1 of 2 evaluations go back in time, first in row 1"),
+    (
+        "computes",
+        1,
+        {"device": 0, "result": 10},
+        ONE,
+        "1 of 2 computations start before the device's one before has ended",
+    ),
+    (
+        "computes",
+        0,
+        {"started_ns": 2 * S - 1},
+        USED,
+        "1 of 2 computations start before their input has come, first in row 0",
+    ),
+    (
+        "transfers",
+        1,
+        {"requested_ns": 3 * S - 1},
+        USED,
+        "1 of 4 transfers are asked for before their payload has been computed, first in row 1",
+    ),
+    ("transfers", 1, {"energy_j": 0.6}, ENERGY, "the parts are 2.1 J, the total is 2 J"),
+    ("computes", 1, {"energy_j": 0.3}, ENERGY, "the parts are 2.05 J, the total is 2 J"),
+]
+
+
+@pytest.mark.parametrize(("table", "row", "changes", "law", "text"), BREACHES)
+def test_every_law_notices_its_breach(rows, make_ledger, table, row, changes, law, text):
+    """One value is wrong: its law says so, names the row, and no other law complains."""
+    rows[table][row] |= changes
+
+    complaints = broken(make_ledger(rows))
+
+    assert list(complaints) == [law]
+    assert text in complaints[law]
+
+
+def test_a_payload_of_several_receivers_is_there_when_it_arrives(rows, make_ledger):
+    """A broadcast's own arrival counts: device 1 missed it, so nothing says when it may use model 1."""
+    rows["receptions"][1]["lost"] = CODE[""]
+    rows["transfers"][0]["delivered_bit"] = 200
+    rows["computes"][1] |= {"input": 1, "started_ns": 2 * S - 5}
+
+    assert list(broken(make_ledger(rows))) == [USED]
+
+
+def test_values_without_a_number_are_nobodys_input(rows, make_ledger):
+    """Payload -1 names nothing: plain numbers may be sent and used at any time."""
+    for table, column in (("transfers", "payload"), ("computes", "input"), ("computes", "result")):
+        for row in rows[table]:
+            row[column] = -1
+    rows["computes"][0]["started_ns"] = 0
+
+    assert broken(make_ledger(rows)) == {}
+
+
+def test_only_exclusive_kinds_take_turns(rows, make_ledger):
+    """On OFDMA uplinks may overlap; an uplink and a downlink always may."""
+    rows["transfers"][2] |= {"started_ns": 3 * S}
+    rows["transfers"][0] |= {"ended_ns": 4 * S}
+    rows["computes"].clear()
+    ledger = make_ledger(rows)
+    ledger.energy_j = 1.5
+
+    assert broken(ledger, frozenset()) == {}
+    assert list(broken(ledger)) == [TURNS]
+
+
+def test_overlaps_hide_nowhere(rows, make_ledger):
+    """Against pairwise comparison, on random intervals: the law holds exactly when no two overlap."""
+    rng = np.random.default_rng(1)
+    verdicts = []
+    for _ in range(60):
+        starts = rng.integers(3, 40, 4) * S
+        spans = [(int(start), int(start + rng.integers(1, 9) * S)) for start in starts]
+        ledger = Ledger()
+        for start, end in sorted(spans, key=lambda span: span[1]):
+            row = {**rows["transfers"][1], "requested_ns": start, "started_ns": start, "ended_ns": end, "payload": -1}
+            ledger.transfers.append(tuple(row[column] for column in ledger.transfers.columns))
+        ledger.offered_bit, ledger.energy_j = [400, 0, 0], 2.0
+        clash = any(one[0] < other[1] and other[0] < one[1] for i, one in enumerate(spans) for other in spans[:i])
+        verdicts.append(clash)
+        assert list(broken(ledger)) == ([TURNS] if clash else [])
+    assert set(verdicts) == {True, False}
+
+
+def test_the_server_computes_under_the_same_laws(rows, make_ledger):
+    """What the server sends before it has computed it is noticed too."""
+    rows["computes"].append(
+        {**rows["computes"][0], "device": SERVER, "started_ns": 4 * S, "ended_ns": 5 * S, "result": 1, "energy_j": 0.0}
+    )
+
+    assert list(broken(make_ledger(rows))) == [USED]
+
+
+def test_staleness_is_never_negative(rows, make_ledger):
+    """Zero for a lone synchronous worker is right, minus one is a counter that moved too early."""
+    ledger = make_ledger(rows)
+    ledger.record("staleness", step=1, staleness=0)
+    ledger.record("cuts", step=1, planes=3)
+    assert broken(ledger) == {}
+
+    ledger.record("staleness", step=2, staleness=-1)
+    assert broken(ledger) == {"staleness >= 0": "negative in staleness"}
+
+
+def test_every_law_has_a_breach():
+    """The table above, and the test of staleness, leave no law untested."""
+    laws = set(verify(Ledger(), BOTH))
+
+    assert laws == {law for *_, law, _ in BREACHES} | {"staleness >= 0"}

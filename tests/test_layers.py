@@ -1,0 +1,130 @@
+"""Claims about the whole package: who may import whom, who may print, and where chance and time come from."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "fednet_emu"
+LAYERS = [
+    {"errors", "units", "component"},
+    {"radio", "kernel", "records"},
+    {"network", "learning"},
+    {"federation"},
+    {"algorithms"},
+    {"scenario", "report"},
+    {"cli", "testing"},
+    {"__init__", "__main__"},
+]
+"""From the bottom to the top, as in the design; parts of one layer do not import each other."""
+RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
+FILES = sorted(PACKAGE.rglob("*.py"))
+TREES = {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+CLOCKED = ("kernel/", "radio/", "network/", "records/", "federation/", "algorithms/")
+
+
+def part_of(file):
+    """The part of the package that a file, or a module in dots, belongs to."""
+    return file.removesuffix(".py").replace(".", "/").split("/")[0]
+
+
+def imports(tree):
+    """Modules that a file imports, in dots; `from a import b` counts as a.b."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def dotted(node):
+    """The name `a.b.c` of an attribute, or nothing."""
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def problems_of(file, tree):
+    """Everything in a file that the rules of this module forbid, as `file: what`."""
+    own = part_of(file)
+    for module in imports(tree):
+        if module.startswith("fednet_emu."):
+            other = part_of(module.removeprefix("fednet_emu."))
+            if other not in (own, "__version__") and RANK[other] >= RANK[own]:
+                yield f"{file}: imports {module}, which is not below it"
+            elif own == "report" and other != own and RANK[other] > RANK["records"]:
+                yield f"{file}: imports {module}; report reads records only"
+        root = module.split(".")[0]
+        if root == "random" or module.startswith("numpy.random."):
+            yield f"{file}: imports {module}; randomness comes from kernel.streams"
+        if file.startswith(CLOCKED) and root == "time":
+            yield f"{file}: imports {module}; simulated time never reads the host's clock"
+        if own == "radio" and root in ("simpy", "torch"):
+            yield f"{file}: imports {module}; radio is numpy only"
+    for node in ast.walk(tree):
+        name = dotted(node.func) if isinstance(node, ast.Call) else ""
+        if name == "print" and own != "cli":
+            yield f"{file}: prints in line {node.lineno}; only cli does"
+        if name in ("torch.manual_seed", "torch.random.manual_seed", "torch.seed") and file != "learning/torch_seed.py":
+            yield f"{file}: seeds torch in line {node.lineno}; only learning/torch_seed.py does"
+        if name.startswith("np.random.") and name.split(".")[2] not in ("Generator", "PCG64", "SeedSequence"):
+            yield f"{file}: calls {name} in line {node.lineno}; randomness comes from kernel.streams"
+        if name in ("hash", "id") and own in ("kernel", "federation", "algorithms"):
+            yield f"{file}: calls {name} in line {node.lineno}; it differs from process to process"
+
+
+def test_every_part_has_its_layer():
+    """A new package or module takes a place in the design before it is used."""
+    assert len(FILES) > 30
+    assert {part_of(file) for file in TREES} <= RANK.keys()
+
+
+@pytest.mark.parametrize("file", TREES)
+def test_files_keep_to_their_layer(file):
+    """Imports go strictly downward, and chance, time and printing have one home each."""
+    assert list(problems_of(file, TREES[file])) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "code", "problem"),
+    [
+        ("radio/x.py", "from fednet_emu.kernel.clock import Clock", "not below it"),
+        ("radio/x.py", "import fednet_emu.records.ledger", "not below it"),
+        ("network/x.py", "from fednet_emu.learning import graph", "not below it"),
+        ("learning/x.py", "def f():\n    from fednet_emu.federation.task import Task", "not below it"),
+        ("report/x.py", "from fednet_emu.scenario.run import run_scenario", "not below it"),
+        ("report/x.py", "from fednet_emu.network.delivery import device_label", "report reads records only"),
+        ("federation/x.py", "from fednet_emu import cli", "not below it"),
+        ("kernel/x.py", "import random", "randomness comes from kernel.streams"),
+        ("kernel/x.py", "from random import choice", "randomness comes from kernel.streams"),
+        ("kernel/x.py", "x = np.random.normal()", "calls np.random.normal in line 1"),
+        ("kernel/x.py", "rng = np.random.default_rng()", "calls np.random.default_rng"),
+        ("network/x.py", "import time", "never reads the host's clock"),
+        ("radio/x.py", "import torch", "radio is numpy only"),
+        ("federation/x.py", "def f():\n    print(1)", "prints in line 2; only cli does"),
+        ("learning/x.py", "torch.manual_seed(1)", "seeds torch in line 1"),
+        ("algorithms/x.py", "sorted(devices, key=id) or hash(devices)", "calls hash in line 1"),
+    ],
+)
+def test_every_rule_can_be_broken(file, code, problem):
+    """The checks above see what they forbid."""
+    (found,) = problems_of(file, ast.parse(code))
+
+    assert found.startswith(f"{file}: ")
+    assert problem in found
+
+
+@pytest.mark.parametrize(
+    ("file", "code"),
+    [
+        ("cli/x.py", "print(1)"),
+        ("learning/torch_seed.py", "torch.manual_seed(1)"),
+        ("kernel/x.py", "rng = np.random.Generator(np.random.PCG64(1))"),
+        ("network/x.py", "from fednet_emu.kernel.clock import Clock\nfrom fednet_emu.network.band import Band"),
+        ("learning/x.py", "import time"),
+    ],
+)
+def test_what_is_allowed_passes(file, code):
+    """Each thing has the one place where it is right."""
+    assert list(problems_of(file, ast.parse(code))) == []
