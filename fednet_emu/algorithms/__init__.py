@@ -2,8 +2,9 @@
 
 from typing import Annotated
 
+from fednet_emu.algorithms.base import Algorithm
 from fednet_emu.algorithms.fedavg import FedAvg
 from fednet_emu.component import Slot
 
-ALGORITHMS = {"fedavg": FedAvg}
-AnyAlgorithm = Annotated[FedAvg, Slot("algorithm", ALGORITHMS)]
+ALGORITHMS: dict[str, type[Algorithm]] = {"fedavg": FedAvg}
+AnyAlgorithm = Annotated[Algorithm, Slot("algorithm", ALGORITHMS)]

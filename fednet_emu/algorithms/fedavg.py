@@ -16,7 +16,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from fednet_emu.component import Component
+from fednet_emu.algorithms.base import Algorithm
 from fednet_emu.federation.device import Device
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.clock import Process
@@ -24,7 +24,7 @@ from fednet_emu.learning.deferred import Deferred
 from fednet_emu.learning.jobs import SgdPlan
 
 
-class FedAvg(Component):
+class FedAvg(Algorithm):
     """Each round a random cohort trains locally, and the server averages what arrives."""
 
     kind: Literal["fedavg"] = "fedavg"

@@ -13,11 +13,13 @@ from simpy.events import Process as Started
 from fednet_emu.errors import Deadlock, ScenarioError
 from fednet_emu.federation.cohort import Cohort
 from fednet_emu.federation.device import Device
+from fednet_emu.federation.observer import Observer
 from fednet_emu.federation.payload import BIT_PER_SCALAR, n_scalars
 from fednet_emu.federation.processors import Processors, Work
+from fednet_emu.federation.readings import Checkpoint, Readings
 from fednet_emu.federation.recent_losses import recent_losses
 from fednet_emu.federation.stop import Evaluation, Stop
-from fednet_emu.federation.task import Task
+from fednet_emu.federation.task import Scores, Task
 from fednet_emu.kernel.clock import Clock, Process
 from fednet_emu.kernel.gather import Gather, start
 from fednet_emu.kernel.inbox import Inbox
@@ -53,6 +55,7 @@ class Federation:
         network: uplink, downlink, sidelink.
         processors: who computes how fast.
         round: rounds ended so far.
+        observers: called at the end of every round; they may look but not touch.
         nominal: whether a nominal value stood for one that is not computed in a timing-only run.
     """
 
@@ -72,7 +75,6 @@ class Federation:
         initial_vector: Callable[[], Any],
         timing_only: bool = False,
         header_bit: int = 0,
-        on_round: Callable[[Federation], None] | None = None,
     ) -> None:
         self.clock, self.streams, self.ledger, self.graph = clock, streams, ledger, graph
         self.task, self.network, self.processors = task, network, processors
@@ -80,13 +82,13 @@ class Federation:
         self.round = 0
         self.nominal = False
         self.server = Device(self, SERVER)
-        self._presence, self._stop, self._evaluation = presence, stop, evaluation
-        self._initial_vector, self._header_bit, self._on_round = initial_vector, header_bit, on_round
+        self._presence, self._stop, self._per_device = presence, stop, evaluation.per_device
+        self._initial_vector, self._header_bit = initial_vector, header_bit
+        self.observers: list[Callable[[Federation], None]] = []
         self._round_started_ns = 0
         self._fruitless_rounds = 0
-        self._latest: Deferred | None = None
-        self._evaluated = -1
-        self._accuracy: float | None = None
+        self._readings = Readings()
+        self._observer = Observer(clock, ledger, evaluation, None if timing_only else self._score)
         if stop.only_accuracy and (timing_only or not task.model.is_classifier):
             what = "a timing-only run" if timing_only else "a regression"
             raise ScenarioError(f"stop.accuracy: cannot end {what}, got no other limit; give rounds or simulated_s")
@@ -148,8 +150,7 @@ class Federation:
         if self.timing_only:
             return self.graph.call(_never, size=self.task.model.size)
         model = self.graph.constant(self._initial_vector())
-        self._latest = model
-        self._evaluate()
+        self._observer.see(model, after_round=0)
         return model
 
     def train(
@@ -200,7 +201,7 @@ class Federation:
         if self.timing_only and nominal is not None:
             self.nominal = True
             return nominal
-        return self.graph.read(value)
+        return self._readings.take(lambda: self.graph.read(value))
 
     # ---- flow --------------------------------------------------------------------------------------------------------
 
@@ -236,11 +237,9 @@ class Federation:
         self._watch_for_standstill(fruitless=arrived == 0 and now_ns == self._round_started_ns)
         self._round_started_ns = now_ns
         self.round += 1
-        self._latest = model
-        if self.round % self._evaluation.every_rounds == 0:
-            self._evaluate()
-        if self._on_round is not None:
-            self._on_round(self)
+        self._observer.see(model, after_round=self.round)
+        for observer in self.observers:
+            observer(self)
 
     def _watch_for_standstill(self, *, fruitless: bool) -> None:
         """Without this, a run whose transfers all fail at once would go round for ever in one instant."""
@@ -249,8 +248,7 @@ class Federation:
             raise Deadlock(self.clock.now_s, f"{MAX_FRUITLESS_ROUNDS} rounds in a row took no time and brought nothing")
 
     def _stopped(self) -> bool:
-        stop, ledger = self._stop, self.ledger
-        accuracy = self.accuracy
+        stop, ledger, accuracy = self._stop, self.ledger, self.accuracy
         return (
             (stop.rounds is not None and self.round >= stop.rounds)
             or (stop.bits is not None and sum(ledger.sent_bit) >= stop.bits)
@@ -263,27 +261,23 @@ class Federation:
     @property
     def accuracy(self) -> float | None:
         """The latest pooled accuracy, if any was measured."""
-        return self._accuracy
+        return self._observer.accuracy
 
-    def _evaluate(self) -> None:
-        if self.timing_only or self._latest is None or self._evaluated == self.round:
-            return
-        scores = self.task.score(self.graph.read(self._latest), self._evaluation.per_device)
-        self._evaluated = self.round
-        self._accuracy = None if np.isnan(scores.accuracy) else scores.accuracy
-        ledger = self.ledger
-        ledger.evaluations.append(
-            (
-                self.round,
-                self.clock.now,
-                *ledger.sent_bit,
-                ledger.energy_j,
-                scores.loss,
-                scores.accuracy,
-                scores.worst_accuracy,
-                scores.std_accuracy,
-            )
-        )
+    def _score(self, model: Deferred) -> Scores:
+        def compute() -> Scores:
+            return self.task.score(self.graph.read(model), per_device=self._per_device)
+
+        scores: Scores = self._readings.take(compute)
+        return scores
+
+    def checkpoint(self) -> Checkpoint:
+        """What `resume` needs to go on from here, at any moment of a run."""
+        return Checkpoint(self.graph.snapshot(), list(self._readings.values))
+
+    def resume(self, checkpoint: Checkpoint) -> None:
+        """Before `run`: compute nothing that a run of the same scenario has computed before its checkpoint."""
+        self.graph.restore(checkpoint.snapshot)
+        self._readings = Readings(checkpoint.readings)
 
     def run(self, algorithm: Algorithm) -> Deferred | None:
         """Run an algorithm until it ends or a stop rule ends it; the final model is evaluated.
@@ -297,8 +291,8 @@ class Federation:
             now_s, waits = deadlock.args
             raise Deadlock(now_s, waits + recent_losses(self.ledger)) from None
         self.close()
-        self._evaluate()
-        return self._latest
+        self._observer.evaluate()
+        return self._observer.latest
 
     def close(self) -> None:
         """Stop everything that is under way; the ledger then accounts for all of it."""

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from fednet_emu.learning.datasets.base import Samples
-from fednet_emu.learning.evaluate import evaluate, evaluate_by_device
+from fednet_emu.learning.evaluate import DeviceMetrics, Metrics, score_samples
 from fednet_emu.learning.flat import FlatModel
 from fednet_emu.learning.jobs import TrainData
 from fednet_emu.learning.partitions.base import Split
 
 
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """Metrics of one model on the test set; NaN where they do not apply."""
+class Scores(NamedTuple):
+    """Metrics of one model on the test set, and on every device's share of it if those were asked for."""
 
-    loss: float
-    accuracy: float
-    worst_accuracy: float = float("nan")
-    std_accuracy: float = float("nan")
+    pooled: Metrics
+    by_device: DeviceMetrics | None
+
+    @property
+    def accuracies(self) -> NDArray[np.float64]:
+        """Accuracies of the devices that have test samples; empty when there are none."""
+        if self.by_device is None or self.by_device.accuracy is None:
+            return np.empty(0)
+        return self.by_device.accuracy[self.by_device.samples > 0]
 
 
 class Task:
@@ -48,17 +52,7 @@ class Task:
         """The rows of `data` that belong to a device."""
         return slice(int(self.offsets[device]), int(self.offsets[device + 1]))
 
-    def score(self, vector: torch.Tensor, per_device: bool) -> Scores:
+    def score(self, vector: torch.Tensor, *, per_device: bool) -> Scores:
         """Metrics of a model on the pooled test set, and on every device's share of it if asked for."""
-        pooled = evaluate(self.model, vector, self._test_x, self._test_y)
-        accuracy = float("nan") if pooled.accuracy is None else pooled.accuracy
-        if not per_device:
-            return Scores(pooled.loss, accuracy)
-        own_x, own_y = self._test_x[self._test_order], self._test_y[self._test_order]
-        by_device = evaluate_by_device(self.model, vector, own_x, own_y, self._test_offsets)
-        if by_device.accuracy is None:
-            return Scores(pooled.loss, accuracy)
-        accuracies = by_device.accuracy[~np.isnan(by_device.accuracy)]
-        if len(accuracies) == 0:
-            return Scores(pooled.loss, accuracy)
-        return Scores(pooled.loss, accuracy, float(accuracies.min()), float(accuracies.std()))
+        samples = score_samples(self.model, vector, self._test_x, self._test_y)
+        return Scores(samples.pooled(), samples.by_device(self._test_order, self._test_offsets) if per_device else None)

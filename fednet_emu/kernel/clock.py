@@ -81,7 +81,7 @@ class Clock(simpy.Environment):
         """Run until a process has ended, and return its result; None when `until_s` came first.
 
         Raises:
-            Deadlock: no event is left, and the process has not ended.
+            Deadlock: no event is left, and the process has not ended; waiting until `until_s` does not make it right.
         """
         main = self.process(process)
         stop = Event(self) if until_s is None else self.call_at(to_ns(until_s), _nothing, COLLECT)
@@ -92,7 +92,11 @@ class Clock(simpy.Environment):
                     step()
         except EmptySchedule:
             raise Deadlock(self.now_s, describe(main)) from None
-        return main.value if main.callbacks is None else None
+        if main.callbacks is None:
+            return main.value
+        if not self._queue:
+            raise Deadlock(self.now_s, describe(main))
+        return None
 
 
 @contextmanager

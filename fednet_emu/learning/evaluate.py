@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 import torch
@@ -40,36 +40,36 @@ class DeviceMetrics:
     samples: NDArray[np.int64]
 
 
-def evaluate(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor, *, chunk: int = _CHUNK) -> Metrics:
-    """The mean loss and accuracy of the parameters `vector` [size] on samples x [N, ...] and y [N, ...].
+class SampleScores(NamedTuple):
+    """Losses [N], and for a classifier whether the class with the highest score is right [N]."""
+
+    losses: Tensor
+    hits: Tensor | None
+
+    def pooled(self) -> Metrics:
+        """The metrics over all samples."""
+        return Metrics(_mean(self.losses), None if self.hits is None else _mean(self.hits), len(self.losses))
+
+    def by_device(self, order: Tensor, offsets: NDArray[np.int64]) -> DeviceMetrics:
+        """The metrics of each device, whose samples are order[offsets[d]] to order[offsets[d + 1] - 1]."""
+        samples = np.diff(offsets)
+        owner = np.repeat(np.arange(len(samples)), samples)
+
+        def mean(values: Tensor) -> Array:
+            own = values[order].double().cpu().numpy()
+            means = np.full(len(samples), np.nan)
+            np.divide(np.bincount(owner, own, minlength=len(samples)), samples, out=means, where=samples > 0)
+            return means
+
+        return DeviceMetrics(mean(self.losses), None if self.hits is None else mean(self.hits), samples)
+
+
+def score_samples(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor, *, chunk: int = _CHUNK) -> SampleScores:
+    """How the parameters `vector` [size] do on each of the samples x [N, ...] and y [N, ...].
 
     Nothing is drawn and no gradient is kept. `chunk` bounds the samples that go through the model at a time; it does
     not change the result beyond rounding.
     """
-    losses, hits = _per_sample(model, vector, x, y, chunk)
-    accuracy = None if hits is None else _mean(hits)
-    return Metrics(_mean(losses), accuracy, len(y))
-
-
-def evaluate_by_device(
-    model: FlatModel, vector: Tensor, x: Tensor, y: Tensor, offsets: NDArray[np.int64], *, chunk: int = _CHUNK
-) -> DeviceMetrics:
-    """The metrics of each device, whose samples are the rows offsets[d] to offsets[d + 1] of x and y, in one pass."""
-    losses, hits = _per_sample(model, vector, x, y, chunk)
-    samples = np.diff(offsets)
-    owner = np.repeat(np.arange(len(samples)), samples)
-
-    def by_device(values: Tensor) -> Array:
-        own = values[int(offsets[0]) : int(offsets[-1])].double().cpu().numpy()
-        mean = np.full(len(samples), np.nan)
-        np.divide(np.bincount(owner, own, minlength=len(samples)), samples, out=mean, where=samples > 0)
-        return mean
-
-    return DeviceMetrics(by_device(losses), None if hits is None else by_device(hits), samples)
-
-
-def _per_sample(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor, chunk: int) -> tuple[Tensor, Tensor | None]:
-    """Losses [N], and for a classifier whether the class with the highest score is right [N]."""
     losses, hits = [], []
     with torch.no_grad():
         for part, target in zip(torch.split(x, chunk), torch.split(y, chunk), strict=True):
@@ -77,7 +77,7 @@ def _per_sample(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor, chunk: i
             losses.append(model.sample_losses(outputs, target))
             if model.is_classifier:
                 hits.append(outputs.argmax(1) == target)
-    return torch.cat(losses), torch.cat(hits) if hits else None
+    return SampleScores(torch.cat(losses), torch.cat(hits) if hits else None)
 
 
 def _mean(values: Tensor) -> float:

@@ -94,7 +94,12 @@ class Graph:
 
         Until the run has created as many Deferreds as the snapshot's had, nothing may be read.
         """
-        self._restored = snapshot
+        self._restored = Snapshot(snapshot.created, dict(snapshot.values))
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether everything that a restored snapshot's graph had created has been created again."""
+        return self._created >= self._restored.created
 
     def constant(self, value: Any) -> Deferred:
         """A value that is known already, a tensor or one number; it must not be modified in place from now on."""
@@ -180,7 +185,7 @@ class Graph:
             self._ready_jobs.append(me)
 
     def _bound(self) -> None:
-        if self._pending_byte > self._pending_limit_byte and self._created >= self._restored.created:
+        if self._pending_byte > self._pending_limit_byte and self.caught_up:
             self.flush()
 
     def _advance(self) -> bool:

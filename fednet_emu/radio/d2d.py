@@ -79,7 +79,7 @@ def winner_free_space_db(distance_m: Array, carrier_hz: float) -> Array:
 def b1_los_db(distance_m: Array, carrier_hz: float) -> Array:
     """WINNER+ B1 loss with line of sight: 22.7 dB per decade up to 4 h'^2 f / c, 40 dB per decade beyond.
 
-    The two published branches meet within 0.01 dB only where the heights make them.
+    The two published branches meet within 0.03 dB.
     Ignored here: heights other than 0.8 m effective.
     """
     f, breakpoint_m = carrier_ghz(carrier_hz), b1_breakpoint_m(carrier_hz)

@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from pydantic import Field
+from scipy.special import chndtr, chndtrix, gammainc, gammaincinv
 
 from fednet_emu.component import Component, Slot
-from fednet_emu.units import SPEED_OF_LIGHT_M_S, Array
+from fednet_emu.radio.propagation import Mask
+from fednet_emu.units import SPEED_OF_LIGHT_M_S, Array, db_to_linear
 
 
 class Fading(Component):
     """The law of the power gain in one coherence block, of mean 1 in linear power.
 
     A kind is the quantile function of its law: it maps a uniform variable to a gain and never decreases, so one set of
-    uniforms compares two kinds on the same luck.
+    uniforms compares two kinds on the same luck. Kinds whose law depends on line of sight are told; others ignore it.
     """
 
     if TYPE_CHECKING:  # pydantic lets no field implement an abstract property: only the type checker sees this one
@@ -27,12 +29,16 @@ class Fading(Component):
             """Duration of a block, after which the gain is drawn again; infinity when it never changes."""
 
     @abstractmethod
-    def gain(self, uniform: float) -> float:
+    def gain(self, uniform: float, los: bool = False) -> float:
         """Power gain of one block for a uniform in the open interval (0, 1)."""
 
     @abstractmethod
-    def gains(self, uniform: Array) -> Array:
-        """Power gains of many blocks, the same law as `gain` for every element."""
+    def gains(self, uniform: Array, los: Mask | bool = False) -> Array:
+        """Power gains of many blocks, the same law as `gain` for every element; `los` broadcasts."""
+
+    @abstractmethod
+    def cdf(self, gain: Array, los: Mask | bool = False) -> Array:
+        """Probability that the gain of a block is at most each of `gain`."""
 
 
 class NoFading(Fading):
@@ -45,13 +51,17 @@ class NoFading(Fading):
         """Infinity: one block lasts for the whole run."""
         return math.inf
 
-    def gain(self, uniform: float) -> float:
+    def gain(self, uniform: float, los: bool = False) -> float:
         """Always 1."""
         return 1.0
 
-    def gains(self, uniform: Array) -> Array:
+    def gains(self, uniform: Array, los: Mask | bool = False) -> Array:
         """Ones in the shape of `uniform`."""
         return np.ones_like(uniform)
+
+    def cdf(self, gain: Array, los: Mask | bool = False) -> Array:
+        """A step from 0 to 1 at a gain of 1."""
+        return np.where(gain < 1.0, 0.0, 1.0)
 
 
 class Rayleigh(Fading):
@@ -66,13 +76,117 @@ class Rayleigh(Fading):
     coherence_s: float = Field(default=0.0435, gt=0)
     """Duration of a block; the default is that of 3 km/h at 3.5 GHz, see `coherence_time_s`."""
 
-    def gain(self, uniform: float) -> float:
+    def gain(self, uniform: float, los: bool = False) -> float:
         """Exponential quantile -ln(1 - u)."""
         return -math.log1p(-uniform)
 
-    def gains(self, uniform: Array) -> Array:
+    def gains(self, uniform: Array, los: Mask | bool = False) -> Array:
         """Exponential quantile -ln(1 - u) of every element."""
         return -np.log1p(-uniform)
+
+    def cdf(self, gain: Array, los: Mask | bool = False) -> Array:
+        """1 - exp(-x)."""
+        return -np.expm1(-gain)
+
+
+class Rician(Fading):
+    """Rician block fading: one dominant path with K times the power of all others together.
+
+    The gain is |sqrt(K / (K + 1)) + CN(0, 1 / (K + 1))|^2, so 2 (K + 1) times it is non-central chi-squared with two
+    degrees of freedom and non-centrality 2 K. TR 38.901 Table 7.5-6 has K = 9 dB in cities and 7 dB indoors, both with
+    line of sight.
+    Ignored here: the spread of K between places (3.5 to 8 dB there), correlation between blocks and frequencies.
+    """
+
+    kind: Literal["rician"] = "rician"
+
+    k_db: float = Field(ge=-40, le=40)
+    """Power of the dominant path over that of all others, in dB; -40 is Rayleigh, 40 hardly any fading."""
+
+    coherence_s: float = Field(default=0.0435, gt=0)
+    """Duration of a block; the default is that of 3 km/h at 3.5 GHz."""
+
+    def gain(self, uniform: float, los: bool = False) -> float:
+        """Non-central chi-squared quantile, scaled to mean 1."""
+        k = db_to_linear(self.k_db)
+        return float(chndtrix(uniform, 2.0, 2.0 * k)) / (2.0 * (k + 1.0))
+
+    def gains(self, uniform: Array, los: Mask | bool = False) -> Array:
+        """Non-central chi-squared quantile of every element, scaled to mean 1."""
+        k = db_to_linear(self.k_db)
+        return np.asarray(chndtrix(uniform, 2.0, 2.0 * k)) / (2.0 * (k + 1.0))
+
+    def cdf(self, gain: Array, los: Mask | bool = False) -> Array:
+        """Non-central chi-squared distribution function."""
+        k = db_to_linear(self.k_db)
+        return np.asarray(chndtr(2.0 * (k + 1.0) * gain, 2.0, 2.0 * k))
+
+
+class Nakagami(Fading):
+    """Nakagami-m block fading: the power gain is Gamma with shape m and mean 1.
+
+    m = 1 is Rayleigh, m = 0.5 the one-sided Gaussian, a large m hardly any fading.
+    Ignored here: correlation between successive blocks and between frequencies.
+    """
+
+    kind: Literal["nakagami"] = "nakagami"
+
+    m: float = Field(ge=0.5, le=1000)
+    """Shape; the variance of the power is 1 / m."""
+
+    coherence_s: float = Field(default=0.0435, gt=0)
+    """Duration of a block; the default is that of 3 km/h at 3.5 GHz."""
+
+    def gain(self, uniform: float, los: bool = False) -> float:
+        """Gamma quantile, scaled to mean 1."""
+        return float(gammaincinv(self.m, uniform)) / self.m
+
+    def gains(self, uniform: Array, los: Mask | bool = False) -> Array:
+        """Gamma quantile of every element, scaled to mean 1."""
+        return np.asarray(gammaincinv(self.m, uniform)) / self.m
+
+    def cdf(self, gain: Array, los: Mask | bool = False) -> Array:
+        """Regularised lower incomplete Gamma function."""
+        return np.asarray(gammainc(self.m, self.m * gain))
+
+
+class FadingByLineOfSight(Fading):
+    """Rician fading on links with line of sight, Rayleigh on all others.
+
+    Ignored here: correlation between successive blocks and between frequencies.
+    """
+
+    kind: Literal["by-line-of-sight"] = "by-line-of-sight"
+
+    k_db: float = Field(default=9.0, ge=-40, le=40)
+    """K factor with line of sight; 9 dB is the mean in cities (TR 38.901 Table 7.5-6)."""
+
+    coherence_s: float = Field(default=0.0435, gt=0)
+    """Duration of a block; the default is that of 3 km/h at 3.5 GHz."""
+
+    def of(self, los: bool) -> Fading:
+        """The law of a link in one of the two states."""
+        if los:
+            return Rician(k_db=self.k_db, coherence_s=self.coherence_s)
+        return Rayleigh(coherence_s=self.coherence_s)
+
+    def gain(self, uniform: float, los: bool = False) -> float:
+        """Quantile of the law of the link's state."""
+        if not los:
+            return -math.log1p(-uniform)
+        k = db_to_linear(self.k_db)
+        return float(chndtrix(uniform, 2.0, 2.0 * k)) / (2.0 * (k + 1.0))
+
+    def gains(self, uniform: Array, los: Mask | bool = False) -> Array:
+        """Quantile of the law of each element's state."""
+        uniform, los = np.broadcast_arrays(uniform, los)
+        gains = -np.log1p(-uniform)
+        gains[los] = self.of(True).gains(uniform[los])
+        return gains
+
+    def cdf(self, gain: Array, los: Mask | bool = False) -> Array:
+        """Distribution function of the law of each element's state."""
+        return np.where(los, self.of(True).cdf(gain), self.of(False).cdf(gain))
 
 
 def coherence_time_s(speed_m_s: float, carrier_hz: float) -> float:
@@ -86,6 +200,12 @@ def coherence_time_s(speed_m_s: float, carrier_hz: float) -> float:
     return 0.423 / doppler_hz if doppler_hz > 0 else math.inf
 
 
-FADINGS: dict[str, type[Fading]] = {"none": NoFading, "rayleigh": Rayleigh}
+FADINGS: dict[str, type[Fading]] = {
+    "none": NoFading,
+    "rayleigh": Rayleigh,
+    "rician": Rician,
+    "nakagami": Nakagami,
+    "by-line-of-sight": FadingByLineOfSight,
+}
 
 AnyFading = Annotated[Fading, Slot("fading", FADINGS)]

@@ -89,20 +89,24 @@ class SitePathLoss(PathLoss):
         return np.asarray(draws.los < probability)
 
     def within(self, what: str, value: Array | float, low: float, high: float) -> None:
-        """Refuse values outside [low, high] unless told to extrapolate.
+        """Refuse values outside [low, high] unless told to extrapolate; the last digits of a position do not matter."""
+        if self.outside == "error":
+            require_range(f"path_loss {getattr(self, 'kind', '?')}", what, value, low, high)
 
-        Raises:
-            ScenarioError: naming the kind, the quantity and the first value outside.
-        """
-        values = np.atleast_1d(value)
-        slack = 1e-9 * high  # a distance worked out from positions may be off by its rounding
-        beyond = (values < low - slack) | (values > high + slack)
-        if self.outside == "error" and beyond.any():
-            kind = getattr(self, "kind", type(self).__name__)
-            raise ScenarioError(
-                f"path_loss {kind}: {what} is outside the range of the formula, got {values[beyond][0]:g}; "
-                f"expected {low:g} to {high:g}, or set outside: extrapolate"
-            )
+
+def require_range(where: str, what: str, value: Array | float, low: float, high: float) -> None:
+    """Refuse values outside the range [low, high] of a formula, but for a relative rounding error of 1e-9.
+
+    Raises:
+        ScenarioError: naming the formula, the quantity and the first value outside.
+    """
+    values = np.atleast_1d(value)
+    beyond = (values < low - 1e-9 * high) | (values > high + 1e-9 * high)
+    if beyond.any():
+        raise ScenarioError(
+            f"{where}: {what} is outside the range of the formula, got {values[beyond][0]:g}; "
+            f"expected {low:g} to {high:g}, or set outside: extrapolate"
+        )
 
 
 def carrier_ghz(carrier_hz: float) -> float:

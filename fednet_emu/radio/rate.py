@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from fednet_emu.component import Component, Slot
+from fednet_emu.component import Slot
+from fednet_emu.radio.finite_blocklength import FiniteBlocklength
+from fednet_emu.radio.nr_mcs import NrMcs
+from fednet_emu.radio.rate_law import RateLaw
 from fednet_emu.units import Array, db_to_linear
 
 CQI_1_BPS_HZ = 0.1523
@@ -19,28 +21,6 @@ CQI_15_BPS_HZ = 5.5547
 """Spectral efficiency of the highest CQI, 64QAM at 948/1024 (TS 38.214 Table 5.2.2.1-2)."""
 
 _LN_2 = math.log(2.0)
-
-
-class RateLaw(Component):
-    """The law from SINR (linear, never dB) and bandwidth to a rate; the rate never falls as the SINR grows."""
-
-    @abstractmethod
-    def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
-        """Rate of one transmission in bit/s."""
-
-    @abstractmethod
-    def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
-        """Rates of many transmissions in bit/s, the same law as `rate_bps` in the broadcast shape."""
-
-    @property
-    @abstractmethod
-    def outage_sinr(self) -> float:
-        """A transmission is lost when its SINR is below this in any fading block that it spans; 0 for never."""
-
-    @property
-    @abstractmethod
-    def min_sinr(self) -> float:
-        """The lowest SINR at which anything gets through; 0 when every SINR above 0 carries some bits."""
 
 
 class Shannon(RateLaw):
@@ -106,6 +86,8 @@ class FixedRate(RateLaw):
     Ignored here: bandwidth, adaptation, and bit errors above the threshold.
     """
 
+    PER_HERTZ: ClassVar[bool] = False
+
     kind: Literal["fixed"] = "fixed"
 
     bit_rate_bps: float = Field(gt=0)
@@ -138,6 +120,11 @@ class FixedRate(RateLaw):
         return np.where(sinrs < threshold, 0.0, self.bit_rate_bps)
 
 
-RATE_LAWS: dict[str, type[RateLaw]] = {"shannon": Shannon, "fixed": FixedRate}
+RATE_LAWS: dict[str, type[RateLaw]] = {
+    "shannon": Shannon,
+    "fixed": FixedRate,
+    "nr-mcs": NrMcs,
+    "finite-blocklength": FiniteBlocklength,
+}
 
 AnyRateLaw = Annotated[RateLaw, Slot("rate", RATE_LAWS)]

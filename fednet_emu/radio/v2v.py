@@ -9,7 +9,7 @@ from pydantic import Field
 
 from fednet_emu.radio.draws import LinkDraws
 from fednet_emu.radio.geometry import Hop
-from fednet_emu.radio.propagation import PathLoss, Propagation, carrier_ghz
+from fednet_emu.radio.propagation import PathLoss, Propagation, carrier_ghz, require_range
 from fednet_emu.units import Array
 
 URBAN_SEEN = {"low": (0.8548, 0.0064), "medium": (0.8372, 0.0114), "high": (0.8962, 0.017)}
@@ -27,7 +27,7 @@ HIGHWAY_BEHIND = {
 
 
 class V2v(PathLoss):
-    """Two vehicles on an urban grid or a highway, 0.5 to 100 GHz as in TR 38.901; links below 1 m count as 1 m.
+    """Two vehicles on an urban grid or a highway, 0.5 to 100 GHz; links shorter than 1 m count as 1 m.
 
     A vehicle in between costs a Gaussian number of dB that depends on whose antennas are below its roof, and never
     less than 0 dB. Shadowing: 3 dB in sight or blocked, 4 dB behind buildings; correlated over 10 m in cities and 25 m
@@ -53,12 +53,13 @@ class V2v(PathLoss):
     """Height of the vehicles in between: 1.6 m for cars, 3.0 m for lorries."""
 
     outside: Literal["error", "extrapolate"] = "error"
-    """What to do beyond 10 km and outside 0.5 to 100 GHz."""
+    """What to do with carriers outside 0.5 to 100 GHz: refuse, or use the formula as it stands."""
 
     def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
         """State of each link; a blocked one has no line of sight."""
-        distance_m = np.maximum(hop.distance_3d_m, 1.0)
-        f = carrier_ghz(carrier_hz)
+        distance_m, f = np.maximum(hop.distance_3d_m, 1.0), carrier_ghz(carrier_hz)
+        if self.outside == "error":
+            require_range("path_loss v2v", "carrier in GHz", f, 0.5, 100.0)
         seen, behind = self.probabilities(hop.distance_2d_m)
         los, hidden = np.asarray(draws.los < seen), np.asarray(draws.los >= 1.0 - behind)
         if self.road == "urban":
@@ -123,9 +124,9 @@ def urban_probabilities(distance_2d_m: Array, density: str) -> tuple[Array, Arra
 
 
 def highway_probabilities(distance_2d_m: Array, density: str) -> tuple[Array, Array]:
-    """Probabilities in sight and behind obstacles on a highway (Boban, Gong and Xu 2016, as in ns-3); flat from 500 m.
+    """Probabilities in sight and behind obstacles on a highway (Boban, Gong and Xu 2016, as in ns-3).
 
-    The fits are parabolas that turn near 470 m (in sight) and 800 m (behind), so both are held there.
+    The fits are parabolas, held from where they turn: 463 to 500 m in sight, 817 to 1017 m behind.
     Ignored here: curves and bridges.
     """
     a, b, c = HIGHWAY_SEEN[density]

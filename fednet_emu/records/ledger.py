@@ -75,9 +75,14 @@ EVALUATIONS = {
     "worst_accuracy": _measure,
     "std_accuracy": _measure,
 }
-
-
-TABLES = ("transfers", "receptions", "computes", "rounds", "evaluations")
+DEVICE_EVALUATIONS = {
+    "round": _number,
+    "device": _device,
+    "samples": _number,
+    "loss": _measure,
+    "accuracy": _measure,
+}
+TABLES = ("transfers", "receptions", "computes", "rounds", "evaluations", "device_evaluations")
 
 
 class Ledger:
@@ -89,6 +94,7 @@ class Ledger:
         self.computes = Table(COMPUTES)
         self.rounds = Table(ROUNDS)
         self.evaluations = Table(EVALUATIONS)
+        self.device_evaluations = Table(DEVICE_EVALUATIONS)
         self.series: dict[str, list[dict[str, Any]]] = {}
         self.sent_bit = [0] * len(KINDS)
         self.offered_bit = [0] * len(KINDS)
@@ -119,6 +125,7 @@ class Ledger:
             "computes": self.computes.frame(),
             "rounds": self.rounds.frame(),
             "evaluations": self.evaluations.frame(),
+            "device_evaluations": self.device_evaluations.frame(),
         }
         return {**own, **tables}
 

@@ -72,6 +72,10 @@ class RunFolder:
         arrow = pa.Table.from_pandas(table, preserve_index=False)
         _atomically(self.path / f"{name}.parquet", lambda part: pq.write_table(arrow, part, compression="zstd"))
 
+    def write_bytes(self, name: str, write: Callable[[Path], Any]) -> None:
+        """Let `write` make a file, at once or not at all."""
+        _atomically(self.path / name, write)
+
     def write_manifest(self, status: str, **facts: Any) -> None:
         """Say how far the run came, with what versions, on what host."""
         host = {"system": platform.platform(), "python": platform.python_version(), "cores": os.cpu_count()}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +31,6 @@ def build(
     *,
     data_dir: Path | None = None,
     timing_only: bool = False,
-    on_round: Callable[[Federation], None] | None = None,
 ) -> Federation:
     """Wire everything that a scenario describes.
 
@@ -38,7 +38,6 @@ def build(
         scenario: a valid scenario.
         data_dir: where data sets are; the environment variable FEDNET_DATA when None.
         timing_only: whether to leave out training and evaluation; time, bits and energy stay the same.
-        on_round: called at the end of every round, as an observer.
 
     Raises:
         ScenarioError: parts of the scenario do not go together.
@@ -72,7 +71,6 @@ def build(
         initial_vector=lambda: task.model.initial().to(torch_device),
         timing_only=timing_only,
         header_bit=scenario.network.header_bit,
-        on_round=on_round,
     )
 
 
@@ -98,10 +96,11 @@ def unreachable(scenario: Scenario) -> Iterator[Problem]:
     clock, ledger, streams = Clock(), Ledger(), Streams(scenario.seed)
     presence = Presence(scenario.devices.availability, 0, scenario.devices.count)
     network = build_network(scenario, clock, ledger, streams, presence)
-    law = scenario.channel.rate
+    law, fading = scenario.channel.rate, scenario.channel.fading
+    margin = 1.0 if math.isinf(fading.coherence_s) else _FADING_MARGIN
     for kind, links in (("uplink", network.up_links), ("downlink", network.down_links)):
         best = float(np.max(links.mean_snr))
-        if best < law.min_sinr / _FADING_MARGIN:
+        if best < law.min_sinr / margin:
             best_db, needed_db = 10 * np.log10(best), 10 * np.log10(law.min_sinr)
             yield (
                 ("channel", "rate"),

@@ -60,7 +60,9 @@ class Training(Component):
     """serial: one job after the other; batched: all ready jobs at once; auto: the faster of the two, by measurement."""
     device: Literal["cpu", "cuda"] = "cpu"
     threads: int | None = Field(None, gt=0)
-    """Threads of torch within one operation; null leaves torch's own choice."""
+    """Threads of torch within one operation; null takes one for small models and all cores for others."""
+    checkpoint_s: float | None = Field(60.0, gt=0)
+    """Host time between checkpoints, from which a run that died goes on; null for none."""
 
 
 class Scenario(Component):

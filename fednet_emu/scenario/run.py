@@ -15,6 +15,7 @@ from fednet_emu.learning.auto import AutoEngine
 from fednet_emu.records.ledger import KINDS
 from fednet_emu.records.store import RunFolder
 from fednet_emu.records.verify import verify
+from fednet_emu.scenario.checkpoints import Saver, load_checkpoint
 from fednet_emu.scenario.document import dump
 from fednet_emu.scenario.emulation import build
 from fednet_emu.scenario.model import Scenario
@@ -35,7 +36,8 @@ def run_scenario(
     """Run a scenario and leave its records in a folder.
 
     The folder appears only when everything has been built, and says how the run ended: done, interrupted or failed.
-    In the last two cases what was measured so far is written before the exception goes on.
+    In the last two cases what was measured so far is written before the exception goes on, and the same call later goes
+    on from the last checkpoint.
 
     Args:
         scenario: what to run.
@@ -49,19 +51,27 @@ def run_scenario(
     Returns:
         The summary, as in summary.json.
     """
-    started = time.perf_counter()
+    started, text = time.perf_counter(), dump(scenario)
     RunFolder.check(out, force=force)
-    fed = build(scenario, data_dir=data_dir, timing_only=timing_only, on_round=on_round)
+    checkpoint = None if force or timing_only else load_checkpoint(out, text)
+    fed = build(scenario, data_dir=data_dir, timing_only=timing_only)
     folder = RunFolder.create(out, force=force)
-    folder.write_text("scenario.yaml", dump(scenario))
+    folder.write_text("scenario.yaml", text)
     facts = {"name": name, "seed": scenario.seed, "timing_only": timing_only}
     folder.write_manifest("running", **facts)
+    saver = Saver(folder, scenario.training.checkpoint_s)
+    fed.observers.extend([observer for observer in (on_round, saver) if observer is not None])
     with _log_file(folder.path / "log.txt"):
         LOG.info("%s, seed %d: %d devices, %d parameters", name, scenario.seed, fed.n_devices, fed.task.model.size)
+        if checkpoint is not None:
+            LOG.info("going on from a checkpoint: %d values were read before", len(checkpoint.readings))
+            saver.write(checkpoint)
+            fed.resume(checkpoint)
         status = "failed"
         try:
             fed.run(scenario.algorithm)
             status = "done"
+            saver.discard()
         except KeyboardInterrupt:
             status = "interrupted"
             raise
@@ -69,16 +79,13 @@ def run_scenario(
             LOG.info("failed at t=%.9g s: %s", fed.clock.now_s, error)
             raise
         finally:
-            summary = {**facts, "status": status, **_finish(fed, folder, scenario), "host_s": _since(started)}
+            if status != "done":
+                saver.save(fed)
+            summary = {**facts, "status": status, **_finish(fed, folder, scenario)}
+            summary["host_s"] = time.perf_counter() - started
             folder.write_json("summary.json", summary)
             folder.write_manifest(status, **facts, event_digest=summary["event_digest"])
-            LOG.info(
-                "%s at t=%.9g s after %d rounds, %.1f s of host time",
-                status,
-                fed.clock.now_s,
-                fed.round,
-                summary["host_s"],
-            )
+            LOG.info("%s at t=%.9g s, after %.1f s of host time", status, fed.clock.now_s, summary["host_s"])
     return summary
 
 
@@ -123,10 +130,6 @@ def _last_evaluation(fed: Federation) -> dict[str, float | None]:
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
-
-
-def _since(started: float) -> float:
-    return time.perf_counter() - started
 
 
 @contextmanager

@@ -45,7 +45,9 @@ def test_run_leaves_summary_tables_and_figures(tmp_path: Path) -> None:
     assert summary["rounds"] == 2
     assert summary["verified"] is True
     assert len(pd.read_parquet(folder / "transfers.parquet")) == 2 * (1 + 3)
-    assert {"timeline.png", "timeline.pdf", "accuracy-time.png"} <= {path.name for path in (folder / "figures").iterdir()}
+    assert {"timeline.png", "timeline.pdf", "accuracy-time.png"} <= {
+        path.name for path in (folder / "figures").iterdir()
+    }
 
 
 def test_run_ends_with_a_table(finished: Path) -> None:
@@ -84,7 +86,9 @@ def test_all_problems_of_a_scenario_at_once(tmp_path: Path) -> None:
     """Misspelt key, wrong type and out of range come together, each with file and line, and nothing is written."""
     text = (Path(__file__).parents[2] / "scenarios/quickstart.yaml").read_text()
     scenario = tmp_path / "wrong.yaml"
-    scenario.write_text(text.replace("cohort: 10", "cohrt: 10").replace("lr: 0.1", "lr: loud").replace("rounds: 60", "rounds: -1"))
+    scenario.write_text(
+        text.replace("cohort: 10", "cohrt: 10").replace("lr: 0.1", "lr: loud").replace("rounds: 60", "rounds: -1")
+    )
 
     result = fednet("run", str(scenario), "--out", str(tmp_path / "run"))
 
@@ -100,8 +104,14 @@ def test_all_problems_of_a_scenario_at_once(tmp_path: Path) -> None:
     ("change", "told"),
     [
         ("algorithm.cohort=21", "algorithm.cohort: invites more devices than there are, got 21; must be at most"),
-        ("channel.rate={kind: fixed, bit_rate_bps: 1e6, threshold_db: 200}", "channel.rate: nobody can reach it on the"),
-        ("devices.straggler={kind: slow-window, devices: [20], factor: 2, from_s: 0, to_s: 1}", "no such devices, got [20]"),
+        (
+            "channel.rate={kind: fixed, bit_rate_bps: 1e6, threshold_db: 200}",
+            "channel.rate: nobody can reach it on the",
+        ),
+        (
+            "devices.straggler={kind: slow-window, devices: [20], factor: 2, from_s: 0, to_s: 1}",
+            "no such devices, got [20]",
+        ),
         ("algorithm.local_steps=3", "exactly one of local_epochs and local_steps"),
         ("stop={}", "nothing ends the run"),
         ("model=rnn", "no such kind of model"),
@@ -119,7 +129,9 @@ def test_contradictory_settings_are_refused(tmp_path: Path, change: str, told: s
 
 def test_missing_data_names_path_and_remedy(tmp_path: Path) -> None:
     """A data set that is not there is an error with the path, and no run folder is left behind."""
-    result = fednet("run", "quickstart", "--set", "data=mnist", "--data-dir", str(tmp_path), "--out", str(tmp_path / "run"))
+    result = fednet(
+        "run", "quickstart", "--set", "data=mnist", "--data-dir", str(tmp_path), "--out", str(tmp_path / "run")
+    )
 
     assert result.exit_code == 2
     assert "train-images-idx3-ubyte.gz" in result.stderr
@@ -143,7 +155,17 @@ def test_diverging_training_names_device_round_and_lr(tmp_path: Path) -> None:
 def test_interrupt_keeps_what_was_measured(tmp_path: Path) -> None:
     """Ctrl-C ends with exit code 130, a status that says so, and readable tables."""
     folder = tmp_path / "run"
-    command = [sys.executable, "-m", "fednet_emu", "run", "quickstart", "--out", str(folder), "--set", "stop.rounds=100000"]
+    command = [
+        sys.executable,
+        "-m",
+        "fednet_emu",
+        "run",
+        "quickstart",
+        "--out",
+        str(folder),
+        "--set",
+        "stop.rounds=100000",
+    ]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
     deadline = time.monotonic() + 60
     while not (folder / "manifest.json").exists() and time.monotonic() < deadline:
@@ -192,14 +214,18 @@ def test_check_prints_a_scenario_that_runs_the_same(finished: Path, tmp_path: Pa
 
     fednet("run", str(resolved), "--out", str(tmp_path / "again"), "--no-plots")
 
-    digests = [json.loads((path / "summary.json").read_text())["event_digest"] for path in (finished, tmp_path / "again")]
+    digests = [
+        json.loads((path / "summary.json").read_text())["event_digest"] for path in (finished, tmp_path / "again")
+    ]
     assert "noise_figure_db: 9.0" in result.stdout
     assert digests[0] == digests[1]
 
 
 def test_plot_overlays_runs(finished: Path, tmp_path: Path) -> None:
     """`fednet plot A B` draws each figure once, for all runs, and names the files."""
-    result = fednet("plot", str(finished), str(finished), "--out", str(tmp_path / "figures"), "--label", "A", "--label", "B")
+    result = fednet(
+        "plot", str(finished), str(finished), "--out", str(tmp_path / "figures"), "--label", "A", "--label", "B"
+    )
 
     assert result.exit_code == 0, result.output
     assert str(tmp_path / "figures" / "accuracy-time.pdf") in result.stdout
@@ -229,7 +255,17 @@ def test_usage_error_is_exit_code_2() -> None:
 @pytest.mark.parametrize("hash_seed", ["0", "1"])
 def test_digest_does_not_depend_on_the_hash_seed(finished: Path, tmp_path: Path, hash_seed: str) -> None:
     """PYTHONHASHSEED changes no event."""
-    command = [sys.executable, "-m", "fednet_emu", "run", "quickstart", "--out", str(tmp_path / "run"), "--quiet", *QUICK]
+    command = [
+        sys.executable,
+        "-m",
+        "fednet_emu",
+        "run",
+        "quickstart",
+        "--out",
+        str(tmp_path / "run"),
+        "--quiet",
+        *QUICK,
+    ]
     subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": hash_seed}, timeout=120)
 
     digests = [json.loads((path / "summary.json").read_text())["event_digest"] for path in (finished, tmp_path / "run")]

@@ -1,5 +1,6 @@
 """Claims about simulated time: rounding, the order within an instant, and what a run that cannot go on says."""
 
+import gc
 import math
 from fractions import Fraction
 
@@ -8,7 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from simpy.events import NORMAL, URGENT
 
-from fednet_emu.errors import Deadlock
+from fednet_emu import errors
+from fednet_emu.errors import DataError, Deadlock, FednetError, ScenarioError
 from fednet_emu.kernel.clock import COLLECT, NS_PER_S, SETTLE, Clock, to_ns
 from fednet_emu.kernel.gather import Gather
 from fednet_emu.kernel.inbox import Inbox
@@ -183,3 +185,63 @@ def test_a_deadlock_of_many_names_the_first_few():
     assert "1000 of 1000 processes: client waits for event; " in str(caught.value)
     assert str(caught.value).endswith("dev-0, dev-1, dev-2, dev-3, dev-4, ... must be among them")
     assert len(str(caught.value)) < 400
+
+
+ERRORS = [
+    FednetError("text"),
+    ScenarioError("seed: is required"),
+    ScenarioError("seed: is required", "sed: no such setting"),
+    DataError("a.npz", "not found", "fetch it"),
+    Deadlock(1.5, "server waits for dev-3"),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_errors_keep_their_text_through_processes(error):
+    """SimPy rebuilds an exception as type(e)(*e.args) at each process boundary: after three it still reads the same."""
+    clock = Clock()
+
+    def process(depth):
+        yield clock.sleep(1.0)
+        if depth == 0:
+            raise error
+        yield clock.process(process(depth - 1))
+
+    with pytest.raises(type(error)) as caught:
+        clock.run_process(process(3))
+
+    assert caught.value is not error
+    assert str(caught.value) == str(error)
+
+
+def test_every_error_class_is_tried():
+    """A new class of errors gets its example above."""
+    classes = {kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, FednetError)}
+
+    assert classes == {type(error) for error in ERRORS}
+
+
+def test_a_run_leaves_the_garbage_collector_as_it_was():
+    """Whether it ends, stops or fails."""
+    before = gc.get_threshold()
+    clock = Clock()
+
+    def server():
+        yield clock.event()
+
+    with pytest.raises(Deadlock):
+        clock.run_process(server())
+
+    assert gc.get_threshold() == before
+
+
+def test_a_time_limit_does_not_hide_a_deadlock():
+    """A server that waits for ever after a loss says so: idling until the limit would look like a complete run."""
+    clock = Clock()
+    inbox = Inbox(clock)
+
+    def server():
+        yield inbox.collect()
+
+    with pytest.raises(Deadlock, match="server waits for 1 arrivals in the inbox"):
+        clock.run_process(server(), until_s=100.0)

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from fednet_emu.learning.evaluate import evaluate, evaluate_by_device
+from fednet_emu.learning.evaluate import Metrics, score_samples
 from fednet_emu.learning.flat import FlatModel
 from fednet_emu.learning.torch_seed import seeded_module
 
@@ -13,6 +13,11 @@ CLASSIFIER = FlatModel(seeded_module(lambda: nn.Linear(5, 3), 1), "cross-entropy
 RNG = np.random.default_rng(4)
 X = torch.from_numpy(RNG.normal(size=(50, 5)).astype(np.float32))
 Y = torch.from_numpy(RNG.integers(0, 3, 50))
+
+
+def evaluate(*args, chunk=4096) -> Metrics:
+    """The metrics over all samples."""
+    return score_samples(*args, chunk=chunk).pooled()
 
 
 def test_uniform_scores_lose_log_of_the_classes():
@@ -41,14 +46,17 @@ def test_regression_has_no_accuracy():
 
     assert metrics.loss == pytest.approx(1.0)
     assert metrics.accuracy is None
-    assert evaluate_by_device(model, torch.tensor([2.0, 1.0]), x, 2 * x[:, 0], np.array([0, 4])).accuracy is None
+    scores = score_samples(model, torch.tensor([2.0, 1.0]), x, 2 * x[:, 0])
+    assert scores.by_device(torch.arange(4), np.array([0, 4])).accuracy is None
 
 
 def test_devices_are_measured_as_if_alone():
     """One pass over all samples gives each device the metrics of its own slice, and nan to one without samples."""
-    vector, offsets = CLASSIFIER.initial(), np.array([3, 10, 10, 11, 50])
-    found = evaluate_by_device(CLASSIFIER, vector, X, Y, offsets, chunk=16)
-    alone = [evaluate(CLASSIFIER, vector, X[a:b], Y[a:b]) for a, b in itertools.pairwise(offsets)]
+    vector, offsets = CLASSIFIER.initial(), np.array([0, 7, 7, 8, 47])
+    order = torch.from_numpy(RNG.permutation(50)[:47])
+    found = score_samples(CLASSIFIER, vector, X, Y, chunk=16).by_device(order, offsets)
+    own = [order[a:b] for a, b in itertools.pairwise(offsets)]
+    alone = [evaluate(CLASSIFIER, vector, X[rows], Y[rows]) for rows in own]
 
     assert found.loss == pytest.approx([one.loss for one in alone], rel=1e-5, nan_ok=True)
     assert found.accuracy == pytest.approx([one.accuracy for one in alone], nan_ok=True)

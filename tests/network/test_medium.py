@@ -201,3 +201,18 @@ def test_idle_seconds_and_fading_blocks_are_not_events(cell):
         return steps
 
     assert events_of(MBIT) == events_of(10) == 3
+
+
+def test_those_who_wait_cost_nothing(cell):
+    """Events per transfer do not grow with the queue: the thousandth waiting uplink adds as many as the second."""
+
+    def events_of(count):
+        world, steps = cell(), 0
+        for number in range(count):
+            world.medium.send(number % 8, SERVER, "payload", 0, 1000)
+        while world.clock.peek() < math.inf:
+            world.clock.step()
+            steps += 1
+        return steps
+
+    assert events_of(1000) - events_of(500) == 500 * (events_of(2) - events_of(1))

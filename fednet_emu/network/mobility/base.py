@@ -58,7 +58,7 @@ class StillPaths:
         self.speed_m_s = 0.0
         self._xy_m = np.array(initial_xy_m, dtype=np.float64)
 
-    def positions_m(self, devices: IntArray, time_s: float) -> Array:  # noqa: ARG002
+    def positions_m(self, devices: IntArray, time_s: float) -> Array:
         """Where the devices [k] were placed, [k, 2]."""
         placed: Array = self._xy_m[devices]
         return placed
@@ -69,6 +69,6 @@ class Static(Mobility):
 
     kind: Literal["static"] = "static"
 
-    def paths(self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None) -> StillPaths:  # noqa: ARG002
+    def paths(self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None) -> StillPaths:
         """Everybody stays where the placement put them, in the region or not."""
         return StillPaths(initial_xy_m)

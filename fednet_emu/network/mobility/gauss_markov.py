@@ -38,7 +38,7 @@ class GaussMarkov(Mobility):
     step_s: float = Field(10.0, gt=0)
     """Time between changes; speed and heading are forgotten after about -step_s / ln(alpha), here a minute."""
 
-    def paths(self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None) -> LegPaths:  # noqa: ARG002
+    def paths(self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None) -> LegPaths:
         """Paths that start where the placement put the devices; the typical speed is the mean speed."""
         check_inside(region, initial_xy_m)
         devices = np.arange(len(initial_xy_m))
@@ -47,12 +47,12 @@ class GaussMarkov(Mobility):
 
         def turned(legs: Legs) -> Legs:
             legs.number = legs.number + 1
-            legs.turn_s = (legs.number + 1) * self.step_s
+            turn_s: Array = (legs.number + 1) * self.step_s
+            legs.turn_s = turn_s
             first = legs.number == 0
-            news = ndtri(uniforms(keys[legs.device], 2 * legs.number + _DRAWS))
-            for column in (2, 3):
-                kept, added = np.where(first, 0.0, self.alpha), np.where(first, 1.0, fresh)
-                legs.memory[:, column] = kept * legs.memory[:, column] + added * news[column - 2]
+            news: Array = ndtri(uniforms(keys[legs.device], 2 * legs.number + _DRAWS))
+            kept, added = np.where(first, 0.0, self.alpha), np.where(first, 1.0, fresh)
+            legs.memory[:, 2:] = (kept * legs.memory[:, 2:].T + added * news).T
             legs.velocity_m_s = self._velocity_m_s(legs.memory)
             return legs
 

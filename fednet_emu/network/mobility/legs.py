@@ -1,4 +1,4 @@
-"""Paths made of straight legs: each device's present leg is kept, and the next ones are drawn when time is asked for."""
+"""Paths made of straight legs: each device's present leg is kept, and the next ones are drawn when they are needed."""
 
 from __future__ import annotations
 
@@ -52,26 +52,24 @@ class Legs:
             memory=np.zeros((count, columns)),
         )
 
-    def _arrays(self) -> tuple[IntArray, IntArray, Array, Array, Array, Array, Array, Array]:
-        return (
-            self.device,
-            self.number,
-            self.start_s,
-            self.end_s,
-            self.turn_s,
-            self.xy_m,
-            self.velocity_m_s,
-            self.memory,
-        )
-
     def take(self, rows: IntArray) -> Legs:
         """A copy of some rows."""
-        return Legs(*(array[rows] for array in self._arrays()))
+        return Legs(
+            device=self.device[rows],
+            number=self.number[rows],
+            start_s=self.start_s[rows],
+            end_s=self.end_s[rows],
+            turn_s=self.turn_s[rows],
+            xy_m=self.xy_m[rows],
+            velocity_m_s=self.velocity_m_s[rows],
+            memory=self.memory[rows],
+        )
 
     def put(self, rows: IntArray, legs: Legs) -> None:
         """Overwrite some rows."""
-        for mine, theirs in zip(self._arrays(), legs._arrays(), strict=True):
-            mine[rows] = theirs
+        self.device[rows], self.number[rows] = legs.device, legs.number
+        self.start_s[rows], self.end_s[rows], self.turn_s[rows] = legs.start_s, legs.end_s, legs.turn_s
+        self.xy_m[rows], self.velocity_m_s[rows], self.memory[rows] = legs.xy_m, legs.velocity_m_s, legs.memory
 
     def at_m(self, time_s: float | Array) -> Array:
         """Positions [k, 2] at one time, or at one time each."""

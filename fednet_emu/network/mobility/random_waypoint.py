@@ -62,7 +62,7 @@ class RandomWaypoint(Mobility):
         ratio = self.max_speed_m_s / self.min_speed_m_s
         return self.min_speed_m_s * (1.0 if ratio == 1 else (ratio - 1) / math.log(ratio))
 
-    def paths(self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None) -> LegPaths:  # noqa: ARG002
+    def paths(self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None) -> LegPaths:
         """Paths of the stationary law, or from the placement; the typical speed is the mean over time."""
         devices = np.arange(len(initial_xy_m))
         keys = mixes(streams.key("mobility"), devices)
@@ -77,8 +77,8 @@ class RandomWaypoint(Mobility):
             arrived = (legs.memory[:, 0] == _MOVING) & (self.pause_s > 0)
             legs.xy_m, legs.start_s = region.clipped_m(legs.at_m(legs.end_s)), legs.end_s
             legs.number = np.where(arrived, legs.number, legs.number + 1)
-            first, second, quick = uniforms(keys[legs.device], 4 * np.maximum(legs.number, 0) + _DRAWS)
-            trip_m = region.points_m(first, second) - legs.xy_m
+            one, two, quick = uniforms(keys[legs.device], 4 * np.maximum(legs.number, 0) + _DRAWS)
+            trip_m = region.points_m(one, two) - legs.xy_m
             trip_s, velocity_m_s = _trip(trip_m, self.min_speed_m_s + span_m_s * quick)
             legs.turn_s = legs.start_s + np.where(arrived, self.pause_s, trip_s)
             legs.end_s = legs.turn_s

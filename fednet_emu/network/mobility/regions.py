@@ -79,7 +79,7 @@ class DiscRegion(Region):
         after_s: Array = np.where(leaving, -c / np.where(leaving, b + root, 1.0), (root - b) / a)
         return after_s
 
-    def normal(self, xy_m: Array, velocity_m_s: Array) -> Array:  # noqa: ARG002
+    def normal(self, xy_m: Array, velocity_m_s: Array) -> Array:
         """Away from the centre."""
         away: Array = xy_m / np.sqrt(_dot(xy_m, xy_m))[:, None]
         return away
@@ -130,7 +130,8 @@ class BoxRegion(Region):
         """Along the axis whose wall ahead is nearest; a corner is two walls, one after the other."""
         moving_gap_m = np.where(velocity_m_s != 0, self._gap_m(xy_m, velocity_m_s), math.inf)
         across = moving_gap_m[:, 0] <= moving_gap_m[:, 1]
-        return np.stack([across, ~across], axis=1) * np.sign(velocity_m_s)
+        outward: Array = np.where(np.stack([across, ~across], axis=1), np.sign(velocity_m_s), 0.0)
+        return outward
 
     def _gap_m(self, xy_m: Array, velocity_m_s: Array) -> Array:
         gap_m: Array = self._half_m() - xy_m * np.sign(velocity_m_s)

@@ -19,7 +19,7 @@ class RateSeries:
 
     Attributes:
         edges_s: Increasing times [n + 1] in seconds from 0 to the period.
-        rate_bps: Rates [n] in bit/s, 0 or more and not all 0; `rate_bps[i]` holds from `edges_s[i]` until the next edge.
+        rate_bps: Rates [n] in bit/s, 0 or more and not all 0; `rate_bps[i]` holds from `edges_s[i]` on.
     """
 
     edges_s: Array
@@ -31,7 +31,9 @@ class RateSeries:
         edges_s, rate_bps = np.asarray(self.edges_s, np.float64), np.asarray(self.rate_bps, np.float64)
         if edges_s.shape != (len(rate_bps) + 1,) or edges_s[0] != 0 or not np.all(np.diff(edges_s) > 0):
             raise ValueError(f"edges_s: must increase from 0 and be one more than the rates, got {edges_s}")
-        if not (np.isfinite(edges_s).all() and np.isfinite(rate_bps).all() and (rate_bps >= 0).all() and rate_bps.any()):
+        if not (
+            np.isfinite(edges_s).all() and np.isfinite(rate_bps).all() and (rate_bps >= 0).all() and rate_bps.any()
+        ):
             raise ValueError(f"rate_bps: must be finite, 0 or more, and not all 0, got {rate_bps}")
         object.__setattr__(self, "edges_s", edges_s)
         object.__setattr__(self, "rate_bps", rate_bps)

@@ -97,8 +97,10 @@ def inf_nlos_loss_db(distance_3d_m: Array, carrier_hz: float, hall: str) -> Arra
     """
     constant_db, slope_db, _ = UNSEEN[hall]
     term_db = constant_db + slope_db * np.log10(distance_3d_m) + 20.0 * np.log10(carrier_ghz(carrier_hz))
-    floor_db = inf_nlos_loss_db(distance_3d_m, carrier_hz, "SL") if hall == "DL" else inf_los_loss_db(
-        distance_3d_m, carrier_hz
+    floor_db = (
+        inf_nlos_loss_db(distance_3d_m, carrier_hz, "SL")
+        if hall == "DL"
+        else inf_los_loss_db(distance_3d_m, carrier_hz)
     )
     return np.maximum(term_db, floor_db)
 

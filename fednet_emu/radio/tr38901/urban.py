@@ -84,10 +84,7 @@ def uma_nlos_term_db(hop: Hop, carrier_hz: float) -> Array:
     Ignored here: the maximum, which the component takes.
     """
     return np.asarray(
-        13.54
-        + 39.08 * np.log10(hop.distance_3d_m)
-        + 20.0 * np.log10(carrier_ghz(carrier_hz))
-        - 0.6 * (hop.low_m - 1.5)
+        13.54 + 39.08 * np.log10(hop.distance_3d_m) + 20.0 * np.log10(carrier_ghz(carrier_hz)) - 0.6 * (hop.low_m - 1.5)
     )
 
 
@@ -109,10 +106,7 @@ def umi_nlos_term_db(hop: Hop, carrier_hz: float) -> Array:
     Ignored here: the maximum, which the component takes.
     """
     return np.asarray(
-        22.4
-        + 35.3 * np.log10(hop.distance_3d_m)
-        + 21.3 * np.log10(carrier_ghz(carrier_hz))
-        - 0.3 * (hop.low_m - 1.5)
+        22.4 + 35.3 * np.log10(hop.distance_3d_m) + 21.3 * np.log10(carrier_ghz(carrier_hz)) - 0.3 * (hop.low_m - 1.5)
     )
 
 

@@ -1,0 +1,22 @@
+"""What an algorithm is to a scenario file."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+
+from fednet_emu.component import Component
+from fednet_emu.federation.federation import Federation
+from fednet_emu.kernel.clock import Process
+
+
+class Algorithm(Component):
+    """One paper's algorithm: its hyper-parameters are the fields, its pseudo-code is `run`."""
+
+    @abstractmethod
+    def run(self, fed: Federation) -> Process:
+        """The server's process; it ends when the algorithm has ended."""
+
+    def demands(self) -> Iterable[tuple[str, str, int]]:
+        """Settings that need so many devices, as (key, what it asks for, number of devices)."""
+        return ()

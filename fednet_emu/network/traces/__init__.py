@@ -1,0 +1,39 @@
+"""Recorded rates of real links, one format per file, and the speeds of real devices."""
+
+from typing import Annotated
+
+from fednet_emu.component import Slot
+from fednet_emu.network.traces.assign import DeviceRates, device_rates
+from fednet_emu.network.traces.base import RateTraces
+from fednet_emu.network.traces.csv_traces import CsvTraces
+from fednet_emu.network.traces.irish_5g import Irish5gTraces
+from fednet_emu.network.traces.lumos_5g import Lumos5gTraces
+from fednet_emu.network.traces.mahimahi import MahimahiTraces
+from fednet_emu.network.traces.pensieve import PensieveTraces
+from fednet_emu.network.traces.series import RateSeries
+
+RATE_TRACES: dict[str, type[RateTraces]] = {
+    "csv": CsvTraces,
+    "irish-5g": Irish5gTraces,
+    "lumos-5g": Lumos5gTraces,
+    "mahimahi": MahimahiTraces,
+    "pensieve": PensieveTraces,
+}
+"""Every format of rate traces that is built in."""
+
+AnyRateTraces = Annotated[RateTraces, Slot("trace", RATE_TRACES)]
+"""Type of a field that holds one source of rate traces."""
+
+__all__ = [
+    "RATE_TRACES",
+    "AnyRateTraces",
+    "CsvTraces",
+    "DeviceRates",
+    "Irish5gTraces",
+    "Lumos5gTraces",
+    "MahimahiTraces",
+    "PensieveTraces",
+    "RateSeries",
+    "RateTraces",
+    "device_rates",
+]

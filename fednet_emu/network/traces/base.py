@@ -1,0 +1,89 @@
+"""What a source of rate traces is, and how recorded rows become a series without a doubt about their meaning."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from fednet_emu.component import Component
+from fednet_emu.errors import DataError
+from fednet_emu.network.traces.series import RateSeries
+from fednet_emu.units import Array
+
+BIT_PER_MBIT = 1e6
+BIT_PER_KBIT = 1e3
+
+
+class RateTraces(Component):
+    """Recorded rates of links, and how devices get theirs."""
+
+    assignment: Literal["in-turn", "random"] = "in-turn"
+    """Whether device k has trace k modulo their number, in the order of their names, or one drawn for it."""
+    start: Literal["random", "beginning"] = "random"
+    """Whether a device starts at a random point of its trace, drawn for it, or at its beginning."""
+    scale: float = Field(1.0, gt=0)
+    """Factor on every rate."""
+
+    @abstractmethod
+    def load(self, data_dir: Path | None = None) -> dict[str, RateSeries]:
+        """The traces by name, in the order of their names, as recorded: `scale` is not applied yet.
+
+        Args:
+            data_dir: The data folder; None means the one that the environment variable FEDNET_DATA names.
+
+        Raises:
+            DataError: A file is missing or cannot be used.
+        """
+
+
+def holding_until_next(where: str, time_s: Array, rate_bps: Array, last_s: float | None = None) -> RateSeries:
+    """A series in which the rate of each row [rows] holds from its time until that of the next row.
+
+    Times are counted from the first row. Rows of the same time are averaged. The last row holds for `last_s`; None
+    means as long as the row before it, or 1 s when it is alone.
+
+    Raises:
+        DataError: Times go back, or rates are negative or all 0.
+    """
+    _check_order(where, time_s)
+    starts_s, group = np.unique(time_s, return_inverse=True)
+    mean_bps = np.bincount(group, rate_bps) / np.bincount(group)
+    if last_s is None:
+        last_s = float(starts_s[-1] - starts_s[-2]) if len(starts_s) > 1 else 1.0
+    return _series(where, np.append(starts_s, starts_s[-1] + last_s) - starts_s[0], mean_bps)
+
+
+def holding_since_last(where: str, time_s: Array, rate_bps: Array) -> RateSeries:
+    """A series in which the rate of each row [rows] holds from the time of the row before it until its own time.
+
+    Times are counted from the first row, whose own rate lies before the series and is not used.
+
+    Raises:
+        DataError: There is one row only, times do not increase, or rates are negative or all 0.
+    """
+    _check_order(where, time_s)
+    if len(time_s) < 2 or not np.all(np.diff(time_s) > 0):
+        raise DataError(where, "has no two rows of increasing time", "drop rows of the same time")
+    if rate_bps[0] < 0:
+        raise DataError(where, f"row 1 has a negative rate, got {rate_bps[0]:g}", "rates are 0 or more")
+    return _series(where, time_s - time_s[0], rate_bps[1:])
+
+
+def _check_order(where: str, time_s: Array) -> None:
+    back = np.flatnonzero(np.diff(time_s) < 0)
+    if len(back):
+        row = int(back[0]) + 1
+        raise DataError(where, f"time goes back in row {row + 1}, got {time_s[row]:g}", "sort the rows by time")
+
+
+def _series(where: str, edges_s: Array, rate_bps: Array) -> RateSeries:
+    if (rate_bps < 0).any():
+        row = int(np.argmax(rate_bps < 0))
+        raise DataError(where, f"has a negative rate {edges_s[row]:g} s after its start", "rates are 0 or more")
+    if not rate_bps.any():
+        raise DataError(where, "never carries a bit", "leave this trace out: a transfer over it would never end")
+    return RateSeries(edges_s, rate_bps)

@@ -1,0 +1,131 @@
+"""The ergodic rate: what a link carries on average over its fading, for transmissions of very many blocks."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from fednet_emu.radio.fading import AnyFading, FadingByLineOfSight
+from fednet_emu.radio.rate import AnyRateLaw
+from fednet_emu.radio.rate_law import RateLaw
+from fednet_emu.units import Array
+
+LOW_DB, HIGH_DB, STEP_DB = -60.0, 80.0, 0.02
+_TAIL_DB = 40.0
+_NOTHING_BPS_HZ = 1e-9
+
+
+class ErgodicRate(RateLaw):
+    """The mean of another law's rate over fading, as a law of the mean SINR.
+
+    E[R] is the integral of P(gain > s / SINR) dR(s): jumps of R enter exactly, its smooth part on a grid of 0.02 dB. The
+    result is kept on the same grid from -60 to 80 dB and interpolated in ln R, within 1e-4 of the exact mean wherever
+    at least one block in 10^6 carries bits; means below 1e-9 of the law's unit, and SINRs below -60 dB, count as none.
+    Above 80 dB the rate continues as a straight line over dB.
+    Ignored here: the fading of interferers (they count with their mean), and the scatter that a finite number of
+    blocks leaves.
+    """
+
+    PER_HERTZ: ClassVar[bool] = True
+
+    kind: Literal["ergodic"] = "ergodic"
+
+    law: AnyRateLaw
+    """The law of one block."""
+
+    fading: AnyFading = Field()
+    """The law of the gain of one block."""
+
+    @model_validator(mode="after")
+    def _has_a_mean(self) -> Self:
+        if self.law.outage_sinr > 0:
+            raise ValueError(
+                f"a rate law that loses transmissions in outage has no ergodic rate, got {self.law.kind_name}; "
+                "set on_outage: stall, or walk the blocks"
+            )
+        if isinstance(self.fading, FadingByLineOfSight):
+            raise ValueError(
+                "fading by-line-of-sight has two laws, got one average; choose rician or rayleigh, or walk the blocks"
+            )
+        return self
+
+    @property
+    def outage_sinr(self) -> float:
+        """Zero: the average over many blocks is never in outage."""
+        return 0.0
+
+    @property
+    def min_sinr(self) -> float:
+        """Lowest mean SINR at which the average counts."""
+        first = int(np.argmax(np.isfinite(self._log_rates)))
+        return float(10.0 ** ((LOW_DB + first * STEP_DB) / 10.0))
+
+    def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
+        """Mean rate of one transmission in bit/s."""
+        return float(self.rates_bps(np.array(sinr), bandwidth_hz))
+
+    def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
+        """Mean rates of many transmissions in bit/s, in the broadcast shape."""
+        sinr, _ = np.broadcast_arrays(sinr, bandwidth_hz)
+        with np.errstate(divide="ignore"):
+            place = (10.0 * np.log10(sinr) - LOW_DB) / STEP_DB
+        below = np.clip(np.floor(place), 0, len(self._log_rates) - 2).astype(np.int64)
+        share = np.clip(place - below, 0.0, 1.0)
+        with np.errstate(invalid="ignore"):  # minus infinity times zero, where nothing gets through
+            log_rate = (1.0 - share) * self._log_rates[below] + share * self._log_rates[below + 1]
+        rate = np.where(np.isfinite(log_rate) & (place >= 0.0), np.exp(np.nan_to_num(log_rate, neginf=0.0)), 0.0)
+        rate = rate + np.maximum(place - (len(self._log_rates) - 1), 0.0) * self._rise
+        return rate * bandwidth_hz if self.law.PER_HERTZ else rate
+
+    @cached_property
+    def _rise(self) -> float:
+        """Growth of the mean rate per step at the upper end of the grid."""
+        before, last = np.exp(self._log_rates[-2:])
+        return float(last - before)
+
+    @cached_property
+    def _log_rates(self) -> Array:
+        """Natural logarithm of the mean rate on the grid, minus infinity where nothing gets through."""
+        snr_db = np.arange(round((HIGH_DB - LOW_DB) / STEP_DB) + 1) * STEP_DB + LOW_DB
+        edges_db = np.arange(round((HIGH_DB - LOW_DB + 2 * _TAIL_DB) / STEP_DB) + 1) * STEP_DB + (LOW_DB - _TAIL_DB)
+        edges = 10.0 ** (edges_db / 10.0)
+        grid = self.law.rates_bps(edges, 1.0)
+        smooth = np.diff(grid)
+        mean = np.zeros_like(snr_db)
+        for sinr in self.law.jumps:
+            rise = self.law.rate_bps(sinr * (1 + 1e-12), 1.0) - self.law.rate_bps(sinr * (1 - 1e-12), 1.0)
+            mean += rise * (1.0 - self.fading.cdf(sinr / 10.0 ** (snr_db / 10.0)))
+            cell = np.searchsorted(edges, sinr) - 1
+            if 0 <= cell < len(smooth):
+                smooth[cell] -= rise
+        mean += _correlate(smooth, self._survival(len(smooth), len(snr_db)), len(snr_db)) + grid[0]
+        with np.errstate(divide="ignore"):
+            logs: Array = np.log(np.where(mean > _NOTHING_BPS_HZ, mean, 0.0))
+        return logs
+
+    def _survival(self, cells: int, points: int) -> Array:
+        """P(gain > s / SINR) by the difference in dB of the middle of a cell of s and a point of SINR."""
+        first_db = -_TAIL_DB + 0.5 * STEP_DB - (points - 1) * STEP_DB
+        gain_db = first_db + np.arange(cells + points - 1) * STEP_DB
+        return 1.0 - self.fading.cdf(10.0 ** (gain_db / 10.0))
+
+
+def _correlate(weight: Array, kernel: Array, points: int) -> Array:
+    """Sum over cells j of weight[j] kernel[j - i + points - 1] for each point i, by fast Fourier transform."""
+    length = 1 << math.ceil(math.log2(len(kernel) + len(weight)))
+    product = np.fft.rfft(kernel, length) * np.conj(np.fft.rfft(weight, length))
+    shifted = np.fft.irfft(product, length)[:points]
+    return np.maximum(shifted[::-1], 0.0)
+
+
+def ergodic_rate_bps(law: RateLaw, fading: AnyFading, snr: Array, bandwidth_hz: Array | float) -> Array:
+    """Mean rate over the fading distribution at each mean SNR, in the broadcast shape.
+
+    Builds the table anew at each call (some 20 ms): keep an `ErgodicRate` for more than one.
+    Ignored here: what `ErgodicRate` ignores.
+    """
+    return ErgodicRate(law=law, fading=fading).rates_bps(snr, bandwidth_hz)

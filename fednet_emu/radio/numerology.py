@@ -1,0 +1,50 @@
+"""5G NR resource blocks: how much of a channel carries anything (TS 38.101-1 and 38.101-2 Table 5.3.2-1)."""
+
+from __future__ import annotations
+
+from fednet_emu.radio.data import rows
+
+SUBCARRIERS_PER_BLOCK = 12
+FR1_TOP_HZ = 7.125e9
+
+
+def resource_blocks(channel_hz: float, spacing_khz: int, carrier_hz: float) -> int:
+    """Number of resource blocks in a channel at a subcarrier spacing.
+
+    Ignored here: guard bands between carriers, control channels and reference signals within the blocks.
+
+    Args:
+        channel_hz: nominal width of the channel, one of those that the standard has.
+        spacing_khz: 15, 30 or 60 up to 7.125 GHz (frequency range 1), 60 or 120 above (range 2).
+        carrier_hz: centre frequency, which picks the range.
+
+    Raises:
+        ValueError: when the standard has no such channel; the message lists the widths it has.
+    """
+    frequency_range = "FR1" if carrier_hz <= FR1_TOP_HZ else "FR2"
+    blocks = {
+        float(row["channel_mhz"]): int(row["resource_blocks"])
+        for row in rows("nr_resource_blocks.csv")
+        if row["frequency_range"] == frequency_range and int(row["spacing_khz"]) == spacing_khz
+    }
+    if not blocks:
+        raise ValueError(
+            f"a subcarrier spacing of {spacing_khz} kHz is not used around this carrier, got {carrier_hz:g} Hz; "
+            f"expected {'15, 30 or 60' if frequency_range == 'FR1' else '60 or 120'}"
+        )
+    if channel_hz / 1e6 not in blocks:
+        widths = ", ".join(f"{width:g}" for width in blocks)
+        raise ValueError(
+            f"5G NR has no channel of this width at {spacing_khz} kHz spacing, got {channel_hz:g} Hz; "
+            f"expected one of {widths} MHz, or numerology_khz: null for the nominal width"
+        )
+    return blocks[channel_hz / 1e6]
+
+
+def occupied_hz(channel_hz: float, spacing_khz: int, carrier_hz: float) -> float:
+    """Width of all resource blocks of a channel together: 79 to 98 % of its nominal width.
+
+    Ignored here: what `resource_blocks` ignores.
+    """
+    blocks = resource_blocks(channel_hz, spacing_khz, carrier_hz)
+    return float(blocks * SUBCARRIERS_PER_BLOCK * spacing_khz * 1000)

@@ -1,0 +1,41 @@
+"""What every rate law offers: bit/s from SINR and bandwidth, one by one or vectorised."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
+
+import numpy as np
+
+from fednet_emu.component import Component
+from fednet_emu.units import Array
+
+
+class RateLaw(Component):
+    """The law from SINR (linear, never dB) and bandwidth to a rate; the rate never falls as the SINR grows."""
+
+    PER_HERTZ: ClassVar[bool] = True
+    """Whether the rate is proportional to the bandwidth."""
+
+    @abstractmethod
+    def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
+        """Rate of one transmission in bit/s."""
+
+    @abstractmethod
+    def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
+        """Rates of many transmissions in bit/s, the same law as `rate_bps` in the broadcast shape."""
+
+    @property
+    @abstractmethod
+    def outage_sinr(self) -> float:
+        """A transmission is lost when its SINR is below this in any fading block that it spans; 0 for never."""
+
+    @property
+    @abstractmethod
+    def min_sinr(self) -> float:
+        """The lowest SINR at which anything gets through; 0 when every SINR above 0 carries some bits."""
+
+    @property
+    def jumps(self) -> Array:
+        """SINRs at which the rate jumps; averages over fading are exact only when all are named."""
+        return np.array([self.min_sinr]) if self.min_sinr > 0 else np.empty(0)
