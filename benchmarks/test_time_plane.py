@@ -1,4 +1,4 @@
-"""Speed of the time plane, as ratios within one run: against a bare queue on SimPy, over waiting devices, over idle time."""
+"""Speed of the time plane, as ratios within one run: to a bare queue on SimPy, over waiting devices, over idle time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def median_of(repeats: int, measure: Callable[[], float]) -> float:
 
 
 def tdma_rate(devices: int, transfers: int = TRANSFERS) -> float:
-    """Transfers per host second over a TDMA uplink with fading, records included, every device always having one waiting."""
+    """Transfers per host second over a TDMA uplink with fading and records; every device always has one waiting."""
     clock, ledger, streams = Clock(), Ledger(), Streams(0)
     links = CellLinks(np.full(devices, 100.0), streams.key("fading"))
     band = Band.of(20e6, Tdma(), Shannon(), Rayleigh())
@@ -144,7 +144,7 @@ def test_a_hundred_thousand_devices_fit() -> None:
     output = subprocess.run([sys.executable, "-c", LARGE], check=True, capture_output=True, text=True).stdout
     measured = json.loads(output)
     print(
-        f"\n100,000 devices: ready after {measured['start_s']:.1f} s (imports included), {measured['rounds']} rounds in "
-        f"{measured['run_s']:.2f} s, peak {measured['peak_byte'] / 1e6:.0f} MB"
+        f"\n100,000 devices: ready after {measured['start_s']:.1f} s (imports included), "
+        f"{measured['rounds']} rounds in {measured['run_s']:.2f} s, peak {measured['peak_byte'] / 1e6:.0f} MB"
     )
     assert measured["peak_byte"] < 1e9

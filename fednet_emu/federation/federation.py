@@ -59,7 +59,7 @@ class Federation:
         nominal: whether a nominal value stood for one that is not computed in a timing-only run.
     """
 
-    def __init__(  # noqa: PLR0917  (wired in one place, scenario.emulation)
+    def __init__(
         self,
         clock: Clock,
         streams: Streams,
@@ -148,8 +148,10 @@ class Federation:
     def initial_model(self) -> Deferred:
         """The model before training; it is evaluated as round 0."""
         if self.timing_only:
-            return self.graph.call(_never, size=self.task.model.size)
-        model = self.graph.constant(self._initial_vector())
+            model = self.graph.call(_never, size=self.task.model.size)
+        else:
+            model = self.graph.constant(self._initial_vector())
+        self.ledger.given.add(model.number)
         self._observer.see(model, after_round=0)
         return model
 

@@ -64,7 +64,7 @@ class Computation(Event):
 class Processors:
     """All processors of a run. Each works through its computations one by one, in the order of the requests."""
 
-    def __init__(  # noqa: PLR0917  (wired in one place, scenario.emulation)
+    def __init__(
         self,
         clock: Clock,
         ledger: Ledger,

@@ -1,8 +1,8 @@
 """What leaves the learning plane, in order, and how a run that died goes on from it.
 
-Generators cannot be saved, but the time plane is cheap and deterministic. A checkpoint therefore holds only the values of
-the deferred graph that are still in use and everything that was read so far. A resumed run plays the time plane again
-from the start, takes what was read from the checkpoint, and computes nothing until it has caught up.
+Generators cannot be saved, but the time plane is cheap and deterministic. A checkpoint therefore holds only the values
+of the deferred graph that are still in use and everything that was read so far. A resumed run plays the time plane
+again from the start, takes what was read from the checkpoint, and computes nothing until it has caught up.
 """
 
 from __future__ import annotations

@@ -6,12 +6,13 @@ re-rates all of them at every change, and conserves bits: the sum over segments 
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fednet_emu.kernel.clock import FOREVER_NS
+from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
 from fednet_emu.network.band import Band, Pace, carried, through
 from fednet_emu.network.transfer import Burst, Transfer
 
@@ -59,6 +60,7 @@ class SoloAir:
         """Walk each leg to its end; the burst ends with its slowest leg."""
         self._burst = burst
         self._end_ns = max([self._walk(leg, now_ns, leg.until_ns) for leg in burst])
+        burst[0].power_s = (self._end_ns - now_ns) / NS_PER_S
 
     def _walk(self, leg: Transfer, start_ns: int, until_ns: int) -> int:
         band = self._band
@@ -75,6 +77,7 @@ class SoloAir:
         """Walk again, up to now."""
         for leg in burst:
             self._walk(leg, leg.started_ns, now_ns)
+        burst[0].power_s = (now_ns - burst[0].started_ns) / NS_PER_S
         self._burst, self._end_ns = None, FOREVER_NS
 
     def advance(self, now_ns: int) -> list[Burst]:
@@ -90,12 +93,13 @@ class SoloAir:
 
 
 class SharedAir:
-    """Many bursts at a time, each at a rate that depends on the others."""
+    """Many bursts at a time, at rates that depend on each other; bursts of one sender share its power equally."""
 
     def __init__(self, band: Band) -> None:
         self._band = band
         self._bursts: list[Burst] = []
         self._ends_ns: list[int] = []
+        self._power_shares: list[float] = []
         self._legs: list[Transfer] = []
         self._leg_ends_ns: NDArray[np.int64] = np.empty(0, np.int64)
         self._pace: Pace | None = None
@@ -142,6 +146,8 @@ class SharedAir:
                 spanned = pace.edges_ns[:-1] < until_ns[:, None]
                 for link in np.flatnonzero(np.any(spanned & (pace.sinr < outage_sinr), axis=1)):
                     self._legs[link].lost = "outage"
+            for burst, power_share in zip(self._bursts, self._power_shares, strict=False):
+                burst[0].power_s += power_share * (now_ns - self._since_ns) / NS_PER_S
             self._pace = None
         self._since_ns = now_ns
 
@@ -155,7 +161,9 @@ class SharedAir:
 
     def _plan(self) -> Pace:
         self._legs = legs = [leg for burst in self._bursts for leg in burst]
-        snr = np.array([leg.snr for leg in legs])
+        bursts_of = Counter(burst[0].sender for burst in self._bursts)
+        self._power_shares = [1 / bursts_of[burst[0].sender] for burst in self._bursts]
+        snr = np.array([leg.snr / bursts_of[leg.sender] for leg in legs])
         keys = np.array([leg.fading_key for leg in legs], np.uint64)
         left_bit = np.array([0.0 if _is_through(leg) else leg.size_bit - leg.air_bit for leg in legs])
         until_ns = np.array([leg.until_ns for leg in legs])

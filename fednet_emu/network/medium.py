@@ -200,7 +200,7 @@ class Medium:
             for transfer, fate in zip(burst, fates, strict=True):
                 ledger.receptions.append((row, transfer.receiver, CODE[fate]))
         size_bit, started_ns = first.size_bit, first.started_ns
-        energy_j = self.rules.drawn_w * (now_ns - started_ns) / NS_PER_S
+        energy_j = self.rules.drawn_w * first.power_s
         ledger.sent_bit[self.kind] += min(size_bit, round(air_bit))
         ledger.energy_j += energy_j
         what = (self.kind, first.sender, receiver, len(burst), size_bit, first.number)

@@ -23,6 +23,7 @@ class Transfer(Event):
     snr = 0.0
     fading_key = 0
     air_bit = 0.0
+    power_s = 0.0  # time on the air, times the part of the sender's power; in the first transfer of a burst
     lost = ""
     cancelled = ""
 

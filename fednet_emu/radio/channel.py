@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from pydantic import Field, ValidationInfo, field_validator
+from dataclasses import dataclass
+from typing import Literal, Self
+
+import numpy as np
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from fednet_emu.component import Component
-from fednet_emu.radio.fading import AnyFading, NoFading
+from fednet_emu.errors import ScenarioError
+from fednet_emu.radio.draws import LinkDraws
+from fednet_emu.radio.ergodic import ErgodicRate
+from fednet_emu.radio.fading import AnyFading, Fading, NoFading
 from fednet_emu.radio.geometry import Hop
 from fednet_emu.radio.noise import thermal_noise_w
+from fednet_emu.radio.numerology import occupied_hz
 from fednet_emu.radio.path_loss import AnyPathLoss
+from fednet_emu.radio.propagation import Mask
 from fednet_emu.radio.rate import AnyRateLaw, Shannon
-from fednet_emu.radio.shadowing import AnyShadowing, NoShadowing
+from fednet_emu.radio.rate_law import RateLaw
+from fednet_emu.radio.shadowing import AnyShadowing, NoShadowing, ShadowingOfPathLoss
 from fednet_emu.units import THERMAL_NOISE_DBM_HZ, Array, db_to_linear, dbm_to_watt
+
+_TRIAL_M = 50.0
 
 
 class Terminal(Component):
@@ -32,16 +44,37 @@ class Terminal(Component):
     circuit_w: float = Field(default=0.0, ge=0)
     """Power that the rest of the transmitter draws while it sends."""
 
+    receive_w: float = Field(default=0.0, ge=0)
+    """Power that the receiver draws while it receives; 0 as in most papers, 0.1 to 1 in hardware."""
+
+    idle_w: float = Field(default=0.0, ge=0)
+    """Power that the radio draws while it neither sends nor receives; 0 as in most papers, 0.01 to 0.1 in hardware."""
+
     @property
     def tx_power_w(self) -> float:
         """Radiated power in W."""
         return dbm_to_watt(self.tx_power_dbm)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class LargeScale:
+    """What holds for links as long as nobody moves, every array in the same shape.
+
+    Attributes:
+        gain: power gain (received over sent, linear), shadowing included, averaged over fading.
+        los: whether the link has line of sight.
+        correlation_m: distance of movement over which its shadowing falls to a correlation of 1/e.
+    """
+
+    gain: Array
+    los: Mask
+    correlation_m: Array
+
+
 class Channel(Component):
     """A radio environment: a band, its propagation and rate laws, and the terminals in it.
 
-    Ignored here: antenna gains and arrays, body and wall losses, and frequency selectivity inside the band.
+    Ignored here: antenna gains and arrays, body losses, and frequency selectivity inside the band.
     """
 
     title: str = ""
@@ -57,7 +90,10 @@ class Channel(Component):
     """Centre frequency."""
 
     bandwidth_hz: float = Field(gt=0)
-    """Width of the whole band that the access scheme shares out."""
+    """Nominal width of the whole band that the access scheme shares out."""
+
+    numerology_khz: Literal[15, 30, 60, 120] | None = None
+    """Subcarrier spacing of 5G NR, whose resource blocks leave part of the band unused; null uses all of it."""
 
     path_loss: AnyPathLoss
     """Mean loss over distance."""
@@ -70,6 +106,9 @@ class Channel(Component):
 
     rate: AnyRateLaw = Shannon()
     """From SINR to bit/s."""
+
+    long_transfers: Literal["walk", "ergodic"] = "walk"
+    """Whether a transmission walks its fading blocks one by one, or runs at the mean rate over fading throughout."""
 
     noise_density_dbm_hz: float = THERMAL_NOISE_DBM_HZ
     """Power density of the noise before the receiver's noise figure."""
@@ -91,17 +130,70 @@ class Channel(Component):
             )
         return bandwidth_hz
 
-    def mean_gain(self, hop: Hop, standard_normal: Array) -> Array:
+    @model_validator(mode="after")
+    def _parts_fit(self) -> Self:
+        if isinstance(self.shadowing, ShadowingOfPathLoss) and not self.path_loss.STATES_SIGMA:
+            kind = getattr(self.path_loss, "kind", "?")
+            raise ValueError(
+                f"path_loss states no standard deviation of shadowing, got {kind} with shadowing: of-path-loss; "
+                "use kind: log-normal with its own sigma_db"
+            )
+        if self.numerology_khz is not None:
+            occupied_hz(self.bandwidth_hz, self.numerology_khz, self.carrier_hz)
+        if self.long_transfers == "ergodic":
+            self.medium_rate  # noqa: B018  (built to have its own checks run)
+        try:
+            self.path_loss.loss_db(self._trial_hop(), self.carrier_hz)
+        except ScenarioError as problem:
+            raise ValueError(str(problem)) from problem
+        return self
+
+    def _trial_hop(self) -> Hop:
+        """A link that every law can serve, if its carrier and heights are right."""
+        return Hop(np.array([_TRIAL_M]), np.array(self.device.height_m), np.array(self.base_station.height_m))
+
+    @property
+    def usable_hz(self) -> float:
+        """The part of the band that carries anything: all of it, or its resource blocks."""
+        if self.numerology_khz is None:
+            return self.bandwidth_hz
+        return occupied_hz(self.bandwidth_hz, self.numerology_khz, self.carrier_hz)
+
+    @property
+    def medium_rate(self) -> RateLaw:
+        """The rate law of a block, or averaged over fading, as `long_transfers` says."""
+        if self.long_transfers == "walk" or isinstance(self.fading, NoFading):
+            return self.rate
+        return ErgodicRate(law=self.rate, fading=self.fading)
+
+    @property
+    def medium_fading(self) -> Fading:
+        """The fading that `medium_rate` leaves: all of it, or none."""
+        return self.fading if self.long_transfers == "walk" else NoFading()
+
+    def mean_gain(self, hop: Hop, draws: Array | LinkDraws) -> Array:
         """Power gain of each link (received over sent, linear), averaged over fading, in the broadcast shape.
 
         Ignored here: fading, which multiplies this gain block by block.
 
         Args:
             hop: geometry of the links.
-            standard_normal: one shadowing draw per link; draw one per pair of places to keep links reciprocal.
+            draws: the luck of each link, or only one standard normal of shadowing for each: then every link is in its
+                likelier state. Draw one per pair of places to keep links reciprocal.
         """
-        loss_db = self.path_loss.loss_db(hop, self.carrier_hz) + self.shadowing.loss_db(standard_normal)
-        return db_to_linear(-loss_db)
+        return self.large_scale(hop, draws).gain
+
+    def large_scale(self, hop: Hop, draws: Array | LinkDraws) -> LargeScale:
+        """Gain, line of sight and shadowing correlation of each link; the arguments are those of `mean_gain`.
+
+        Ignored here: fading.
+        """
+        luck = draws if isinstance(draws, LinkDraws) else LinkDraws.typical(draws)
+        state = self.path_loss.propagate(hop, self.carrier_hz, luck)
+        loss_db = state.loss_db + self.shadowing.loss_db(luck.shadowing, state.sigma_db)
+        correlation_m = self.shadowing.correlation_m(state.correlation_m)
+        los = np.broadcast_to(state.los, loss_db.shape)
+        return LargeScale(db_to_linear(-loss_db), los, np.broadcast_to(correlation_m, loss_db.shape))
 
     def noise_w(self, receiver: Terminal, bandwidth_hz: float) -> float:
         """Noise power in W at a receiver over the part of the band that a transmission uses.

@@ -1,6 +1,14 @@
-"""Energy of a transmission and of a computation."""
+"""Energy of a transmission, of reception and waiting, and of a computation."""
 
 from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator
+
+from fednet_emu.component import Component, Slot
+from fednet_emu.radio.presets import ENERGY_PRESETS, PresetName
 
 
 def transmit_energy_j(tx_power_w: float, duration_s: float, amplifier_efficiency: float, circuit_w: float) -> float:
@@ -31,3 +39,83 @@ def compute_energy_j(cycles: float, frequency_hz: float, kappa: float) -> float:
         kappa: effective switched capacitance in J s^2; 1e-28 in most papers, 1e-27 close to small boards.
     """
     return kappa * cycles * frequency_hz**2
+
+
+class ComputeEnergy(Component):
+    """The law of the energy of a computation."""
+
+    @abstractmethod
+    def energy_j(self, flop: float, flop_per_s: float, duration_s: float) -> float:
+        """Energy of `flop` operations on a processor whose nominal speed is `flop_per_s`, which took `duration_s`."""
+
+
+class CmosEnergy(ComputeEnergy):
+    """Dynamic energy kappa x cycles x f^2, where the clock is f = speed / flop_per_cycle; see `compute_energy_j`.
+
+    Ignored here: how long it took, leakage, memory, and everything else that draws power while the processor works.
+    """
+
+    kind: Literal["cmos"] = "cmos"
+
+    flop_per_cycle: float = Field(default=8.0, gt=0)
+    """Floating-point operations per clock cycle; 8 is a core with 256-bit vectors."""
+
+    kappa: float = Field(default=1e-28, ge=0)
+    """Effective switched capacitance in J s^2; 1e-28 in most papers, 1e-27 close to small boards."""
+
+    def energy_j(self, flop: float, flop_per_s: float, duration_s: float) -> float:
+        """Dynamic energy of the cycles, however long they took."""
+        return compute_energy_j(flop / self.flop_per_cycle, flop_per_s / self.flop_per_cycle, self.kappa)
+
+
+class PublishedEnergy(ComputeEnergy):
+    """Dynamic energy with the kappa of a publication, `presets.ENERGY_PRESETS`.
+
+    Ignored here: what `cmos` ignores.
+    """
+
+    kind: Literal["published"] = "published"
+
+    preset: PresetName
+    """Whose constant."""
+
+    flop_per_cycle: float = Field(default=8.0, gt=0)
+    """Floating-point operations per clock cycle."""
+
+    @field_validator("preset")
+    @classmethod
+    def _has_kappa(cls, preset: PresetName) -> PresetName:
+        if ENERGY_PRESETS[preset].kappa_j_s2 is None:
+            raise ValueError(f"this source measured watts instead of kappa, got {preset}; use kind: measured")
+        return preset
+
+    def energy_j(self, flop: float, flop_per_s: float, duration_s: float) -> float:
+        """Dynamic energy of the cycles, however long they took."""
+        kappa = ENERGY_PRESETS[self.preset].kappa_j_s2 or 0.0
+        return compute_energy_j(flop / self.flop_per_cycle, flop_per_s / self.flop_per_cycle, kappa)
+
+
+class MeasuredEnergy(ComputeEnergy):
+    """Measured power times the time that a computation takes, stragglers' delays included.
+
+    A Raspberry Pi 4 draws some 4 to 6 W while it trains (Ekaireb et al., WNS3 2022).
+    Ignored here: how the power varies with the kind of work.
+    """
+
+    kind: Literal["measured"] = "measured"
+
+    active_w: float = Field(ge=0)
+    """Power that the whole device draws while it computes."""
+
+    def energy_j(self, flop: float, flop_per_s: float, duration_s: float) -> float:
+        """Power times time."""
+        return self.active_w * duration_s
+
+
+COMPUTE_ENERGIES: dict[str, type[ComputeEnergy]] = {
+    "cmos": CmosEnergy,
+    "published": PublishedEnergy,
+    "measured": MeasuredEnergy,
+}
+
+AnyComputeEnergy = Annotated[ComputeEnergy, Slot("compute_energy", COMPUTE_ENERGIES)]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import ClassVar, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from fednet_emu.radio.fading import AnyFading, FadingByLineOfSight
 from fednet_emu.radio.rate import AnyRateLaw
@@ -30,21 +30,19 @@ class ErgodicRate(RateLaw):
     blocks leaves.
     """
 
-    PER_HERTZ: ClassVar[bool] = True
-
     kind: Literal["ergodic"] = "ergodic"
 
     law: AnyRateLaw
     """The law of one block."""
 
-    fading: AnyFading = Field()
+    fading: AnyFading
     """The law of the gain of one block."""
 
     @model_validator(mode="after")
     def _has_a_mean(self) -> Self:
         if self.law.outage_sinr > 0:
             raise ValueError(
-                f"a rate law that loses transmissions in outage has no ergodic rate, got {self.law.kind_name}; "
+                "a rate law that loses transmissions in outage has no ergodic rate, got on_outage: lose; "
                 "set on_outage: stall, or walk the blocks"
             )
         if isinstance(self.fading, FadingByLineOfSight):

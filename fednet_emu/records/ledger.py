@@ -96,6 +96,7 @@ class Ledger:
         self.evaluations = Table(EVALUATIONS)
         self.device_evaluations = Table(DEVICE_EVALUATIONS)
         self.series: dict[str, list[dict[str, Any]]] = {}
+        self.given: set[int] = set()  # numbers of values that everybody knows from the start
         self.sent_bit = [0] * len(KINDS)
         self.offered_bit = [0] * len(KINDS)
         self.energy_j = 0.0

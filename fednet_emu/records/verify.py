@@ -154,6 +154,7 @@ def _used_before_there(ledger: Ledger) -> str:
     inputs = computes.reset_index().merge(
         _arrivals(ledger), left_on=["device", "input"], right_on=["receiver", "payload"], suffixes=("", "_got")
     )
+    inputs = inputs[~inputs["input"].isin(ledger.given)]
     early[inputs["index"][inputs["started_ns"] < inputs["ended_ns_got"]]] = True
     numbered, made = sent[sent["payload"] >= 0].reset_index(), computes[computes["result"] >= 0]
     results = numbered.merge(made, left_on=["sender", "payload"], right_on=["device", "result"])

@@ -91,8 +91,19 @@ def test_test_samples_that_nobody_owns_leave_the_spread_open() -> None:
 
     scores = task.score(fed.task.model.initial(), per_device=True)
 
-    assert 0 <= scores.accuracy <= 1
-    assert math.isnan(scores.worst_accuracy)
+    assert 0 <= scores.pooled.accuracy <= 1
+    assert len(scores.accuracies) == 0
+
+
+def test_devices_have_a_table_of_their_own() -> None:
+    """Evaluated per device, the mean over devices weighted by test samples is the pooled accuracy."""
+    frames = run_small(*CLASSES, "evaluation.per_device=true", "stop.rounds=2").ledger.frames()
+    own = frames["device_evaluations"]
+    weighted = (own["accuracy"] * own["samples"]).groupby(own["round"]).sum() / own["samples"].groupby(
+        own["round"]
+    ).sum()
+
+    assert weighted.to_numpy() == pytest.approx(frames["evaluations"]["accuracy"].to_numpy())
 
 
 def test_a_timing_only_run_evaluates_nothing() -> None:

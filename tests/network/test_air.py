@@ -26,9 +26,10 @@ def fluid_ends_s(requests, gain_of, subchannels):
             index = waiting.pop(0)
             left_bit[index] = requests[index][2]
         parts = subchannels or max(len(left_bit), 1)
+        sending = [requests[index][1] for index in left_bit]  # who sends twice at once splits its power
         rates = {
-            index: 1e6 / parts * math.log2(1 + SNR[requests[index][1]] * gain_of(block, requests[index][1]) * parts)
-            for index in left_bit
+            index: 1e6 / parts * math.log2(1 + SNR[k] * gain_of(block, k) * parts / sending.count(k))
+            for index, k in zip(left_bit, sending, strict=True)
         }
         steps_s = [(block + 1) * COHERENCE_S - now_s, *(left_bit[index] / rates[index] for index in left_bit)]
         full = subchannels is not None and len(left_bit) >= subchannels

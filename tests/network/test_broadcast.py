@@ -67,7 +67,10 @@ def test_only_one_payload_of_one_instant_is_one_broadcast(cell):
 
 @BOTH_AIRS
 def test_a_broadcast_next_to_another_follows_the_closed_form(cell, access):
-    """Two broadcasts of one server: in turns, or side by side on half the band each until the first one has ended."""
+    """Two broadcasts of one server: in turns, or side by side until the first has ended.
+
+    Side by side each has half the band and half the power, and so half the rate of one alone.
+    """
     world = cell(access, CAPACITY, snr=SNR, multicast=True)
     send, both = world.medium.send, []
     for pair in ((0, 1), (2, 3)):
@@ -80,8 +83,8 @@ def test_a_broadcast_next_to_another_follows_the_closed_form(cell, access):
     if access.capacity:
         ends_s = (MBIT / rate_bps(slow_1), MBIT / rate_bps(slow_1) + MBIT / rate_bps(slow_3))
     else:
-        second_s = MBIT / rate_bps(slow_3, 0.5)
-        left_bit = MBIT - second_s * rate_bps(slow_1, 0.5)
+        second_s = MBIT / (rate_bps(slow_3) / 2)
+        left_bit = MBIT - second_s * rate_bps(slow_1) / 2
         ends_s = (second_s + left_bit / rate_bps(slow_1), second_s)
     for transfers, end_s in zip(both, ends_s, strict=True):
         assert [transfer.value.ended_s for transfer in transfers] == pytest.approx([end_s] * 2, abs=2e-9)

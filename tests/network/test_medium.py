@@ -216,3 +216,18 @@ def test_those_who_wait_cost_nothing(cell):
         return steps
 
     assert events_of(1000) - events_of(500) == 500 * (events_of(2) - events_of(1))
+
+
+def test_bursts_of_one_sender_share_its_power(cell):
+    """Two unicasts of the base station: half the band and half the power each, so each keeps the SNR of one alone.
+
+    With SNR 3 and 1 MHz that is 1 Mbit/s each, 1 s for 1 Mbit; one transmitter draws 0.2 W for 1 s altogether.
+    """
+    shannon = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
+    base = cell(Ofdma(), shannon, snr=(3.0, 3.0), bandwidth_hz=1e6)
+    transfers = [base.medium.send(SERVER, device, payload, 0, 1_000_000) for device, payload in enumerate("ab")]
+    base.clock.run()
+    base.close()
+
+    assert [transfer.value.ended_s for transfer in transfers] == [1.0, 1.0]
+    assert base.rows["energy_j"].tolist() == pytest.approx([0.1, 0.1])

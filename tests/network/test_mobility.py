@@ -91,9 +91,7 @@ def test_more_devices_move_none_of_the_others(law):
     other = law.paths(placed, DISC, Streams(2))
 
     for time_s in (0.0, 30.0, 2000.0):
-        assert np.array_equal(
-            few.positions_m(everybody(10), time_s), many.positions_m(everybody(50), time_s)[:10]
-        )
+        assert np.array_equal(few.positions_m(everybody(10), time_s), many.positions_m(everybody(50), time_s)[:10])
     assert not np.any(other.positions_m(everybody(50), 2000.0) == many.positions_m(everybody(50), 2000.0))
 
 
@@ -258,7 +256,7 @@ def test_gauss_markov_keeps_to_its_mean_heading():
 
 @pytest.mark.parametrize("alpha", [1, -0.1])
 def test_gauss_markov_without_randomness_is_refused(alpha):
-    """alpha is at least 0 and below 1."""
+    """Alpha is at least 0 and below 1."""
     with pytest.raises(ValidationError, match="alpha"):
         GaussMarkov(alpha=alpha)
 

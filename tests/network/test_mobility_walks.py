@@ -85,7 +85,7 @@ def test_coordinates_are_recorded_ones_less_the_centre_or_start_at_the_placement
 
     moved = walk(path, placed, origin="placement", start="random")
     assert moved.positions_m(np.arange(3), 0.0) == pytest.approx(np.array(placed), abs=1e-12)
-    assert not np.any(moved.positions_m(np.arange(3), 9.0) == np.array(placed))
+    assert not np.all(moved.positions_m(np.arange(3), 9.0) == np.array(placed), axis=1).any()
 
 
 def test_the_typical_speed_is_all_distance_over_all_time(tmp_path):

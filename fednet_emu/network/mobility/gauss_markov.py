@@ -47,8 +47,7 @@ class GaussMarkov(Mobility):
 
         def turned(legs: Legs) -> Legs:
             legs.number = legs.number + 1
-            turn_s: Array = (legs.number + 1) * self.step_s
-            legs.turn_s = turn_s
+            legs.turn_s = (legs.number + 1).astype(np.float64) * self.step_s
             first = legs.number == 0
             news: Array = ndtri(uniforms(keys[legs.device], 2 * legs.number + _DRAWS))
             kept, added = np.where(first, 0.0, self.alpha), np.where(first, 1.0, fresh)

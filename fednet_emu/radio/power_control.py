@@ -1,0 +1,165 @@
+"""Power control: how strongly each sender transmits."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Annotated, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+from fednet_emu.component import Component, Slot
+from fednet_emu.radio.interference import sinr_of_pairs
+from fednet_emu.units import Array, db_to_linear
+
+RESOURCE_BLOCK_HZ = 180e3
+
+
+class PowerControl(Component):
+    """The law of the transmit powers of senders that share a band."""
+
+    @abstractmethod
+    def powers_w(self, max_power_w: Array, gain: Array, noise_w: Array, bandwidth_hz: float) -> Array:
+        """Radiated power of each of n senders.
+
+        Args:
+            max_power_w: [n] cap of each sender.
+            gain: [n, n] mean power gain to receiver i from sender j; the diagonal holds each sender's own link.
+            noise_w: [n] noise power of each receiver.
+            bandwidth_hz: width that each transmission occupies.
+        """
+
+
+class FullPower(PowerControl):
+    """Everybody sends at the cap."""
+
+    kind: Literal["none"] = "none"
+
+    def powers_w(self, max_power_w: Array, gain: Array, noise_w: Array, bandwidth_hz: float) -> Array:
+        """The caps."""
+        return max_power_w
+
+
+class OpenLoop(PowerControl):
+    """Fractional path-loss compensation of LTE and NR, min(P_max, P0 + 10 log10(M) + alpha PL) (TS 38.213 clause 7.1.1).
+
+    M counts resource blocks of 180 kHz, so one formula serves every subcarrier spacing.
+    Ignored here: closed-loop commands, the offset by transport format, and the error of path-loss estimates.
+    """
+
+    kind: Literal["open-loop"] = "open-loop"
+
+    target_dbm: float
+    """Received power P0 per resource block that full compensation aims at; -80 to -110 is usual."""
+
+    compensation: float = Field(default=1.0, ge=0, le=1)
+    """Share alpha of the path loss that is made up for; 0.8 favours the cell centre, 1 treats all alike."""
+
+    def powers_w(self, max_power_w: Array, gain: Array, noise_w: Array, bandwidth_hz: float) -> Array:
+        """Open-loop powers, each from its own link only."""
+        blocks = bandwidth_hz / RESOURCE_BLOCK_HZ
+        wanted_w = db_to_linear(self.target_dbm - 30.0) * blocks * np.diagonal(gain) ** -self.compensation
+        return np.minimum(max_power_w, wanted_w)
+
+
+class FoschiniMiljanic(PowerControl):
+    """The lowest powers that give everybody the same SINR, or the caps for those who cannot reach it.
+
+    The fixed point of the capped iteration p <- min(cap, target / SINR p) (Foschini and Miljanic 1993; Yates 1995).
+    Ignored here: fading between iterations, and the time they take.
+    """
+
+    kind: Literal["foschini-miljanic"] = "foschini-miljanic"
+
+    target_sinr_db: float
+    """SINR that every sender aims at."""
+
+    iterations: int = Field(default=1000, gt=0)
+    """Bound on the iterations; they stop once no power moves by more than 1e-12 of itself."""
+
+    def powers_w(self, max_power_w: Array, gain: Array, noise_w: Array, bandwidth_hz: float) -> Array:
+        """Capped powers after convergence."""
+        target = np.full_like(max_power_w, db_to_linear(self.target_sinr_db))
+        return foschini_miljanic(target, gain, noise_w, max_power_w, self.iterations)
+
+
+class Feasibility(NamedTuple):
+    """Whether targets can be met at all, the spectral radius that says so, and the lowest powers (infinite if not)."""
+
+    feasible: bool
+    spectral_radius: float
+    power_w: Array
+
+
+def foschini_miljanic(target: Array, gain: Array, noise_w: Array, max_power_w: Array, iterations: int = 1000) -> Array:
+    """Powers after the iteration p <- min(cap, target / SINR p) from the caps, until it rests or runs out.
+
+    It converges geometrically with the spectral radius of `feasibility`; when the targets are out of reach, those who
+    miss theirs end at their caps.
+    Ignored here: fading between iterations.
+    """
+    power_w = max_power_w
+    for _ in range(iterations):
+        sinr = sinr_of_pairs(power_w, gain, noise_w)
+        moved_w = np.minimum(max_power_w, target / sinr * power_w)
+        if np.all(np.abs(moved_w - power_w) <= 1e-12 * power_w):
+            return moved_w
+        power_w = moved_w
+    return power_w
+
+
+def feasibility(target: Array, gain: Array, noise_w: Array, max_power_w: Array | float = np.inf) -> Feasibility:
+    """Whether SINR targets can be met together, and the component-wise lowest powers p = (I - D F)^-1 D u.
+
+    F_ij = g_ij / g_ii off the diagonal, D = diag(target), u_i = N_i / g_ii: feasible without caps exactly when the
+    spectral radius of D F is below 1 (Perron and Frobenius), with caps exactly when also p <= cap.
+    Ignored here: fading, and anything but a shared band.
+
+    Args:
+        target: [n] SINR that each pair needs (linear).
+        gain: [n, n] power gain to receiver i from sender j.
+        noise_w: [n] noise power of each receiver.
+        max_power_w: cap of each sender.
+    """
+    own = np.diagonal(gain)
+    coupling = relative_interference(gain) * target[:, None]
+    radius = spectral_radius(coupling)
+    if radius >= 1.0:
+        return Feasibility(False, radius, np.full(len(own), np.inf))
+    power_w = np.linalg.solve(np.eye(len(own)) - coupling, target * noise_w / own)
+    return Feasibility(bool(np.all(power_w <= max_power_w)), radius, power_w)
+
+
+def best_common_sinr(gain: Array) -> float:
+    """The SINR that all pairs can approach together with unlimited power, 1 / spectral radius of F.
+
+    Ignored here: noise and caps, which only lower it.
+    """
+    radius = spectral_radius(relative_interference(gain))
+    return 1.0 / radius if radius > 0 else np.inf
+
+
+def relative_interference(gain: Array) -> Array:
+    """The matrix F of interfering gains over each receiver's own, zero on the diagonal.
+
+    Ignored here: noise.
+    """
+    own = np.diagonal(gain)
+    return np.asarray(gain / own[:, None] - np.diag(np.ones(len(own))))
+
+
+def spectral_radius(matrix: Array) -> float:
+    """Largest absolute eigenvalue of a square matrix.
+
+    Ignored here: nothing.
+    """
+    return float(np.abs(np.linalg.eigvals(matrix)).max())
+
+
+POWER_CONTROLS: dict[str, type[PowerControl]] = {
+    "none": FullPower,
+    "open-loop": OpenLoop,
+    "foschini-miljanic": FoschiniMiljanic,
+}
+
+AnyPowerControl = Annotated[PowerControl, Slot("power_control", POWER_CONTROLS)]
