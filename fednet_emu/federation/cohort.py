@@ -24,14 +24,16 @@ class Cohort(Event):
     ) -> None:
         super().__init__(clock)
         self._clock, self._presence, self._size, self._rng, self._view = clock, presence, size, rng, view
-        returns_ns = clock.now if presence.always else presence.next_return_ns(clock.now)
-        if returns_ns == clock.now:
-            self._choose()
-        elif returns_ns < FOREVER_NS:
-            clock.call_at(returns_ns, self._choose, COLLECT)
+        present = presence.present(clock.now)
+        if len(present):
+            self._choose(present)
+        elif (returns_ns := presence.next_return_ns(clock.now)) < FOREVER_NS:
+            clock.call_at(returns_ns, self._somebody_returned, COLLECT)
 
-    def _choose(self, _event: Event | None = None) -> None:
-        present = self._presence.present(self._clock.now)
+    def _somebody_returned(self, _event: Event) -> None:
+        self._choose(self._presence.present(self._clock.now))
+
+    def _choose(self, present: NDArray[np.int64]) -> None:
         self.succeed([self._view(index) for index in draw(present, self._size, self._rng)])
 
     def describe(self) -> str:

@@ -12,7 +12,7 @@ from pydantic import Field, field_validator
 
 from fednet_emu.component import Component, Slot
 from fednet_emu.kernel.clock import FOREVER_NS, to_ns
-from fednet_emu.kernel.streams import uniform
+from fednet_emu.kernel.streams import uniform, uniforms
 
 
 class Availability(Component):
@@ -21,6 +21,10 @@ class Availability(Component):
     @abstractmethod
     def until_ns(self, device: int, now_ns: int, key: int) -> int:
         """The end of the window the device is in now; `now_ns` itself when it is away; `FOREVER_NS` for no end."""
+
+    @abstractmethod
+    def present(self, count: int, now_ns: int, key: int) -> NDArray[np.bool_]:
+        """Which of the devices [count] are there now."""
 
     @abstractmethod
     def returns_ns(self, device: int, now_ns: int, key: int) -> int:
@@ -35,6 +39,10 @@ class Always(Availability):
     def until_ns(self, device: int, now_ns: int, key: int) -> int:
         """No end."""
         return FOREVER_NS
+
+    def present(self, count: int, now_ns: int, key: int) -> NDArray[np.bool_]:
+        """All."""
+        return np.ones(count, np.bool_)
 
     def returns_ns(self, device: int, now_ns: int, key: int) -> int:
         """Now."""
@@ -56,6 +64,13 @@ class Periodic(Availability):
         """End of the present on-phase."""
         phase_ns, _ = self._phase_ns(device, now_ns, key)
         return now_ns + max(to_ns(self.on_s) - phase_ns, 0)
+
+    def present(self, count: int, now_ns: int, key: int) -> NDArray[np.bool_]:
+        """Those in an on-phase."""
+        period_ns = to_ns(self.on_s) + to_ns(self.off_s)
+        offsets_ns = (uniforms(key, np.arange(count)) * period_ns).astype(np.int64)
+        there: NDArray[np.bool_] = (now_ns + offsets_ns) % period_ns < to_ns(self.on_s)
+        return there
 
     def returns_ns(self, device: int, now_ns: int, key: int) -> int:
         """Start of the next on-phase, or now."""
@@ -87,6 +102,14 @@ class Windows(Availability):
         inside = (to_ns(to_s) for from_s, to_s in self.devices[device] if to_ns(from_s) <= now_ns < to_ns(to_s))
         return next(inside, now_ns)
 
+    def present(self, count: int, now_ns: int, key: int) -> NDArray[np.bool_]:
+        """Those inside a window, and those that are not listed."""
+        there = np.ones(count, np.bool_)
+        for device in self.devices:
+            if device < count:
+                there[device] = self.until_ns(device, now_ns, key) > now_ns
+        return there
+
     def returns_ns(self, device: int, now_ns: int, key: int) -> int:
         """Start of the next window, or now."""
         if device not in self.devices:
@@ -116,11 +139,7 @@ class Presence:
 
     def present(self, now_ns: int) -> NDArray[np.int64]:
         """The devices that are there now, in order."""
-        if self.always:
-            return np.arange(self.count)
-        return np.array(
-            [device for device in range(self.count) if self.until_ns(device, now_ns) > now_ns], dtype=np.int64
-        )
+        return np.flatnonzero(self._availability.present(self.count, now_ns, self._key))
 
     def next_return_ns(self, now_ns: int) -> int:
         """The first instant, now or later, at which any device is there."""

@@ -11,7 +11,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from fednet_emu.component import Component
 from fednet_emu.errors import ScenarioError
 from fednet_emu.radio.draws import LinkDraws
-from fednet_emu.radio.ergodic import ErgodicRate
+from fednet_emu.radio.ergodic import ErgodicRate, require_mean
 from fednet_emu.radio.fading import AnyFading, Fading, NoFading
 from fednet_emu.radio.geometry import Hop
 from fednet_emu.radio.noise import thermal_noise_w
@@ -141,7 +141,7 @@ class Channel(Component):
         if self.numerology_khz is not None:
             occupied_hz(self.bandwidth_hz, self.numerology_khz, self.carrier_hz)
         if self.long_transfers == "ergodic":
-            self.medium_rate  # noqa: B018  (built to have its own checks run)
+            require_mean(self.rate, self.fading)
         try:
             self.path_loss.loss_db(self._trial_hop(), self.carrier_hz)
         except ScenarioError as problem:

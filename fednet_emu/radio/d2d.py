@@ -86,7 +86,7 @@ def b1_los_db(distance_m: Array, carrier_hz: float) -> Array:
     near_db = 22.7 * np.log10(distance_m) + 27.0 + 20.0 * np.log10(f)
     heights_db = 2 * 17.3 * np.log10(EFFECTIVE_HEIGHT_M)
     far_db = 40.0 * np.log10(distance_m) + 7.56 - heights_db + 2.7 * np.log10(f)
-    return np.where(distance_m <= breakpoint_m, near_db, far_db)
+    return np.asarray(np.where(distance_m <= breakpoint_m, near_db, far_db))
 
 
 def b1_nlos_db(distance_m: Array, carrier_hz: float) -> Array:

@@ -9,10 +9,10 @@ from typing import Literal, Self
 import numpy as np
 from pydantic import model_validator
 
-from fednet_emu.radio.fading import AnyFading, FadingByLineOfSight
+from fednet_emu.radio.fading import AnyFading, Fading
 from fednet_emu.radio.rate import AnyRateLaw
 from fednet_emu.radio.rate_law import RateLaw
-from fednet_emu.units import Array
+from fednet_emu.units import Array, db_to_linear
 
 LOW_DB, HIGH_DB, STEP_DB = -60.0, 80.0, 0.02
 _TAIL_DB = 40.0
@@ -22,8 +22,8 @@ _NOTHING_BPS_HZ = 1e-9
 class ErgodicRate(RateLaw):
     """The mean of another law's rate over fading, as a law of the mean SINR.
 
-    E[R] is the integral of P(gain > s / SINR) dR(s): jumps of R enter exactly, its smooth part on a grid of 0.02 dB. The
-    result is kept on the same grid from -60 to 80 dB and interpolated in ln R, within 1e-4 of the exact mean wherever
+    E[R] is the integral of P(gain > s / SINR) dR(s): jumps of R enter exactly, its smooth part on a grid of 0.02 dB.
+    The result is kept on the same grid from -60 to 80 dB and interpolated in ln R, within 1e-4 of the exact mean where
     at least one block in 10^6 carries bits; means below 1e-9 of the law's unit, and SINRs below -60 dB, count as none.
     Above 80 dB the rate continues as a straight line over dB.
     Ignored here: the fading of interferers (they count with their mean), and the scatter that a finite number of
@@ -40,15 +40,7 @@ class ErgodicRate(RateLaw):
 
     @model_validator(mode="after")
     def _has_a_mean(self) -> Self:
-        if self.law.outage_sinr > 0:
-            raise ValueError(
-                "a rate law that loses transmissions in outage has no ergodic rate, got on_outage: lose; "
-                "set on_outage: stall, or walk the blocks"
-            )
-        if isinstance(self.fading, FadingByLineOfSight):
-            raise ValueError(
-                "fading by-line-of-sight has two laws, got one average; choose rician or rayleigh, or walk the blocks"
-            )
+        require_mean(self.law, self.fading)
         return self
 
     @property
@@ -60,7 +52,7 @@ class ErgodicRate(RateLaw):
     def min_sinr(self) -> float:
         """Lowest mean SINR at which the average counts."""
         first = int(np.argmax(np.isfinite(self._log_rates)))
-        return float(10.0 ** ((LOW_DB + first * STEP_DB) / 10.0))
+        return db_to_linear(LOW_DB + first * STEP_DB)
 
     def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
         """Mean rate of one transmission in bit/s."""
@@ -88,15 +80,14 @@ class ErgodicRate(RateLaw):
     @cached_property
     def _log_rates(self) -> Array:
         """Natural logarithm of the mean rate on the grid, minus infinity where nothing gets through."""
-        snr_db = np.arange(round((HIGH_DB - LOW_DB) / STEP_DB) + 1) * STEP_DB + LOW_DB
-        edges_db = np.arange(round((HIGH_DB - LOW_DB + 2 * _TAIL_DB) / STEP_DB) + 1) * STEP_DB + (LOW_DB - _TAIL_DB)
-        edges = 10.0 ** (edges_db / 10.0)
+        snr_db = _grid_db(LOW_DB, HIGH_DB)
+        edges = db_to_linear(_grid_db(LOW_DB - _TAIL_DB, HIGH_DB + _TAIL_DB))
         grid = self.law.rates_bps(edges, 1.0)
         smooth = np.diff(grid)
-        mean = np.zeros_like(snr_db)
+        mean: Array = np.zeros_like(snr_db)
         for sinr in self.law.jumps:
             rise = self.law.rate_bps(sinr * (1 + 1e-12), 1.0) - self.law.rate_bps(sinr * (1 - 1e-12), 1.0)
-            mean += rise * (1.0 - self.fading.cdf(sinr / 10.0 ** (snr_db / 10.0)))
+            mean += rise * (1.0 - self.fading.cdf(sinr / db_to_linear(snr_db)))
             cell = np.searchsorted(edges, sinr) - 1
             if 0 <= cell < len(smooth):
                 smooth[cell] -= rise
@@ -108,8 +99,12 @@ class ErgodicRate(RateLaw):
     def _survival(self, cells: int, points: int) -> Array:
         """P(gain > s / SINR) by the difference in dB of the middle of a cell of s and a point of SINR."""
         first_db = -_TAIL_DB + 0.5 * STEP_DB - (points - 1) * STEP_DB
-        gain_db = first_db + np.arange(cells + points - 1) * STEP_DB
-        return 1.0 - self.fading.cdf(10.0 ** (gain_db / 10.0))
+        gain_db = _grid_db(first_db, first_db + (cells + points - 2) * STEP_DB)
+        return 1.0 - self.fading.cdf(db_to_linear(gain_db))
+
+
+def _grid_db(low_db: float, high_db: float) -> Array:
+    return np.asarray(low_db + STEP_DB * np.arange(round((high_db - low_db) / STEP_DB) + 1), np.float64)
 
 
 def _correlate(weight: Array, kernel: Array, points: int) -> Array:
@@ -118,6 +113,24 @@ def _correlate(weight: Array, kernel: Array, points: int) -> Array:
     product = np.fft.rfft(kernel, length) * np.conj(np.fft.rfft(weight, length))
     shifted = np.fft.irfft(product, length)[:points]
     return np.maximum(shifted[::-1], 0.0)
+
+
+def require_mean(law: RateLaw, fading: Fading) -> None:
+    """Refuse laws whose average over fading means nothing.
+
+    Raises:
+        ValueError: saying which, and what to choose instead.
+    """
+    if law.outage_sinr > 0:
+        raise ValueError(
+            "a rate law that loses transmissions in outage has no ergodic rate, got on_outage: lose; "
+            "set on_outage: stall, or long_transfers: walk"
+        )
+    if getattr(fading, "kind", None) == "by-line-of-sight":
+        raise ValueError(
+            "one average cannot hold for links with and without line of sight, got fading by-line-of-sight; "
+            "choose rician or rayleigh, or long_transfers: walk"
+        )
 
 
 def ergodic_rate_bps(law: RateLaw, fading: AnyFading, snr: Array, bandwidth_hz: Array | float) -> Array:

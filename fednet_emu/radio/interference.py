@@ -74,8 +74,8 @@ def successive_cancellation(
 def most_at_one_receiver(threshold: float, snr: float) -> int:
     """How many transmissions of equal received power one receiver can decode together without cancellation.
 
-    The most K with SNR / (1 + (K - 1) SNR) >= threshold, floor(1 + 1 / threshold - 1 / SNR): at most one from a threshold
-    of 1 (0 dB) on, as soon as there is any noise.
+    The most K with SNR / (1 + (K - 1) SNR) >= threshold, floor(1 + 1 / threshold - 1 / SNR): at most one from a
+    threshold of 1 (0 dB) on, as soon as there is any noise. Thresholds are above 0.
     Ignored here: unequal powers, with which fewer get through.
     """
     if snr < threshold:

@@ -9,7 +9,6 @@ import numpy as np
 from pydantic import Field
 
 from fednet_emu.component import Component, Slot
-from fednet_emu.radio.interference import sinr_of_pairs
 from fednet_emu.units import Array, db_to_linear
 
 RESOURCE_BLOCK_HZ = 180e3
@@ -41,9 +40,10 @@ class FullPower(PowerControl):
 
 
 class OpenLoop(PowerControl):
-    """Fractional path-loss compensation of LTE and NR, min(P_max, P0 + 10 log10(M) + alpha PL) (TS 38.213 clause 7.1.1).
+    """Fractional path-loss compensation of LTE and NR, min(P_max, P0 + 10 log10(M) + alpha PL) in dBm.
 
-    M counts resource blocks of 180 kHz, so one formula serves every subcarrier spacing.
+    This is TS 38.213 clause 7.1.1 for the uplink data channel. M counts resource blocks of 180 kHz, so one formula
+    serves every subcarrier spacing.
     Ignored here: closed-loop commands, the offset by transport format, and the error of path-loss estimates.
     """
 
@@ -98,10 +98,11 @@ def foschini_miljanic(target: Array, gain: Array, noise_w: Array, max_power_w: A
     miss theirs end at their caps.
     Ignored here: fading between iterations.
     """
+    own = np.diagonal(gain)
+    coupling = relative_interference(gain)
     power_w = max_power_w
     for _ in range(iterations):
-        sinr = sinr_of_pairs(power_w, gain, noise_w)
-        moved_w = np.minimum(max_power_w, target / sinr * power_w)
+        moved_w = np.minimum(max_power_w, target * (coupling @ power_w + noise_w / own))
         if np.all(np.abs(moved_w - power_w) <= 1e-12 * power_w):
             return moved_w
         power_w = moved_w
@@ -126,7 +127,7 @@ def feasibility(target: Array, gain: Array, noise_w: Array, max_power_w: Array |
     radius = spectral_radius(coupling)
     if radius >= 1.0:
         return Feasibility(False, radius, np.full(len(own), np.inf))
-    power_w = np.linalg.solve(np.eye(len(own)) - coupling, target * noise_w / own)
+    power_w = np.asarray(np.linalg.solve(np.eye(len(own)) - coupling, target * noise_w / own), np.float64)
     return Feasibility(bool(np.all(power_w <= max_power_w)), radius, power_w)
 
 

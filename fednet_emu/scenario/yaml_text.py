@@ -114,7 +114,7 @@ class _Converter:
 
     def _key(self, node: Any, path: KeyPath, place: Place) -> str | None:
         tag = str(node.tag)
-        if isinstance(node, ScalarNode) and tag in _TEXTS:
+        if isinstance(node, ScalarNode) and (tag in _TEXTS or tag == f"{_TAG}int"):
             return str(node.value)
         if tag == f"{_TAG}merge":
             self._complain(place, path, "merge keys are not used here, got '<<'; write `include: NAME`")

@@ -97,3 +97,16 @@ def test_presence_lists_who_is_there_and_who_is_next():
     assert presence.until_ns(SERVER, 0) == FOREVER_NS
     assert Presence(Windows(devices={0: ((2.0, 3.0),)}), KEY, 1).next_return_ns(0) == 2 * NS_PER_S
     assert Presence(Always(), KEY, 4).present(0).tolist() == [0, 1, 2, 3]
+
+
+@settings(max_examples=50, deadline=None)
+@given(now_ms=st.integers(0, 20_000), key=st.integers(0, 2**64 - 1))
+@pytest.mark.parametrize(
+    "law", [Always(), Periodic(on_s=1.3, off_s=0.7), Windows(devices={0: ((0.0, 5.0),), 2: ((1.0, 2.0), (3.0, 9.0))})]
+)
+def test_all_at_once_are_as_one_by_one(law, now_ms, key):
+    """The vectorised answer is that of asking each device how long it stays."""
+    now_ns = now_ms * 1_000_000
+
+    one_by_one = [law.until_ns(device, now_ns, key) > now_ns for device in range(5)]
+    assert law.present(5, now_ns, key).tolist() == one_by_one

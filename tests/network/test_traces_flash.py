@@ -108,9 +108,8 @@ def test_flash_has_the_manifests_numbers():
     """19 users of median 4318 and 3286 KB/s, scores of 307 phones from 212 to 76206, and 20,000 times per layer."""
     speeds = link_speeds(FLASH)
     assert len(speeds.users) == 19
-    for bps, median in (
-        (speeds.down_mean_bps, 4318), (speeds.down_sigma_bps, 1820), (speeds.up_mean_bps, 3286), (speeds.up_sigma_bps, 1097)
-    ):  # fmt: skip
+    laws = (speeds.down_mean_bps, speeds.down_sigma_bps, speeds.up_mean_bps, speeds.up_sigma_bps)
+    for bps, median in zip(laws, (4318, 1820, 3286, 1097), strict=True):
         assert np.median(bps) / 8192 == pytest.approx(median, abs=0.51)
 
     scores = benchmark_scores(FLASH)

@@ -176,7 +176,8 @@ def test_a_device_starts_in_the_middle_of_its_trace_or_at_its_beginning(tmp_path
     shifted = device_rates(source, 400, Streams(1))
     plain = device_rates(source.model_copy(update={"start": "beginning"}), 2, Streams(1))
 
-    assert 0 <= shifted.offset_s.min() < 1 < 29 < shifted.offset_s.max() < 30
+    assert 0 <= shifted.offset_s.min() < 1
+    assert 29 < shifted.offset_s.max() < 30
     assert shifted.offset_s.mean() == pytest.approx(15, abs=4 * 30 / np.sqrt(12 * 400))
     assert plain.offset_s.tolist() == [0, 0]
     assert plain.rate_bps(1, 10.0) == 4e6

@@ -98,7 +98,7 @@ def test_a_key_given_twice_is_an_error_that_names_both_lines() -> None:
         ("# nothing\n", "a.yaml:1  the file is empty; a scenario is a mapping of settings, `key: value`"),
         ("# x\n- 1\n", "a.yaml:2  the top of the file must be a mapping, got a list; write `key: value`"),
         ("word\n", "a.yaml:1  the top of the file must be a mapping, got 'word'; write `key: value`"),
-        ("a: {1: 2}", "a.yaml:1  a: a key must be text, got 1; write '1' in quotes"),
+        ("a: {1.5: 2}", "a.yaml:1  a: a key must be text, got 1.5; write '1.5' in quotes"),
         ("a:\n  true: 2", "a.yaml:2  a: a key must be text, got true; write 'true' in quotes"),
         ("? [b]\n: 2", "a.yaml:1  a key must be text, got a list or mapping; write one word"),
         ("b: {<<: {p: 1}}", "a.yaml:1  b: merge keys are not used here, got '<<'; write `include: NAME`"),

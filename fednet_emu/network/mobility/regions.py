@@ -17,6 +17,7 @@ from fednet_emu.units import Array
 BoolArray = NDArray[np.bool_]
 
 _SLACK = 1e-9
+_AT_REST_M_S = 1e-200
 _GRAZING = 1e-3
 """Smallest sine of the angle between wall and reflected path: a circle must not be run along in ever shorter chords."""
 
@@ -71,7 +72,7 @@ class DiscRegion(Region):
 
     def exit_s(self, xy_m: Array, velocity_m_s: Array) -> Array:
         """The later time at which |x + v t| is the radius, in the form that cancels no digits."""
-        a = np.maximum(_dot(velocity_m_s, velocity_m_s), 1e-300)
+        a = np.maximum(_dot(velocity_m_s, velocity_m_s), _AT_REST_M_S)
         b = _dot(xy_m, velocity_m_s)
         c = np.minimum(_dot(xy_m, xy_m) - self.radius_m**2, 0.0)
         root = np.sqrt(b * b - a * c)
@@ -122,7 +123,7 @@ class BoxRegion(Region):
         """The earlier of the two axes' walls."""
         speed_m_s = np.abs(velocity_m_s)
         gap_m = self._gap_m(xy_m, velocity_m_s)
-        after_s: Array = np.divide(gap_m, speed_m_s, out=np.full_like(gap_m, math.inf), where=speed_m_s > 0)
+        after_s: Array = np.divide(gap_m, speed_m_s, out=np.full_like(gap_m, math.inf), where=speed_m_s > _AT_REST_M_S)
         first_s: Array = after_s.min(axis=1)
         return first_s
 

@@ -8,10 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fednet_emu.errors import DataError
-from fednet_emu.kernel.streams import Streams, mix, uniform
+from fednet_emu.kernel.streams import Streams, mixes, uniforms
 from fednet_emu.network.traces.base import RateTraces
 from fednet_emu.network.traces.series import RateSeries
 from fednet_emu.units import Array
+
+_DRAWS = np.arange(2)[:, None]
 
 
 class DeviceRates:
@@ -27,13 +29,11 @@ class DeviceRates:
         self, names: tuple[str, ...], series: tuple[RateSeries, ...], trace: NDArray[np.int64], offset_s: Array
     ) -> None:
         self.names, self.trace, self.offset_s = names, trace, offset_s
-        self._of: list[tuple[RateSeries, float]] = [
-            (series[index], offset) for index, offset in zip(trace.tolist(), offset_s.tolist(), strict=True)
-        ]
+        self._series = series
 
     def rate_bps(self, device: int, time_s: float) -> float:
         """The device's rate at a time."""
-        series, offset_s = self._of[device]
+        series, offset_s = self._of(device)
         return series.rate_at_bps(offset_s + time_s)
 
     def rates_bps(self, devices: NDArray[np.int64], time_s: float) -> Array:
@@ -42,19 +42,22 @@ class DeviceRates:
 
     def next_edge_s(self, device: int, time_s: float) -> float:
         """A later time until which the device's rate is constant."""
-        series, offset_s = self._of[device]
+        series, offset_s = self._of(device)
         edge_s = series.next_edge_s(offset_s + time_s) - offset_s
         return edge_s if edge_s > time_s else float(np.nextafter(time_s, np.inf))
 
     def bits_between(self, device: int, start_s: float, end_s: float) -> float:
         """Bits that the device's link carries from one time to a later one."""
-        series, offset_s = self._of[device]
+        series, offset_s = self._of(device)
         return series.bits_between(offset_s + start_s, offset_s + end_s)
 
     def time_to_carry(self, device: int, size_bit: float, start_s: float) -> float:
         """Seconds from a time on until the device's link has carried so many bits."""
-        series, offset_s = self._of[device]
+        series, offset_s = self._of(device)
         return series.time_to_carry(size_bit, offset_s + start_s)
+
+    def _of(self, device: int) -> tuple[RateSeries, float]:
+        return self._series[self.trace.item(device)], self.offset_s.item(device)
 
 
 def device_rates(traces: RateTraces, count: int, streams: Streams, data_dir: Path | None = None) -> DeviceRates:
@@ -70,10 +73,7 @@ def device_rates(traces: RateTraces, count: int, streams: Streams, data_dir: Pat
     if not loaded:
         raise DataError(str(getattr(traces, "path", "traces")), "holds no trace", "correct `select` or `path`")
     series = tuple(one if traces.scale == 1 else one.scaled(traces.scale) for one in loaded.values())
-    key = streams.key("rate trace")
-    which, phase = (
-        np.array([uniform(mix(key, device), draw) for device in range(count)], dtype=np.float64) for draw in (0, 1)
-    )
+    which, phase = uniforms(mixes(streams.key("rate trace"), np.arange(count)), _DRAWS)
     in_turn = np.arange(count) % len(series)
     trace = in_turn if traces.assignment == "in-turn" else (which * len(series)).astype(np.int64)
     period_s = np.array([one.period_s for one in series])

@@ -43,7 +43,7 @@ def csv_columns(where: str, text: str, names: tuple[str, ...]) -> Array:
     """The numbers [names, rows] of these columns of a CSV text with a header.
 
     Raises:
-        DataError: A column is missing, or a number is; the line is named.
+        DataError: A column is missing, or a line lacks a finite number; the line is named.
     """
     rows = csv.DictReader(text.splitlines())
     missing = [name for name in names if name not in (rows.fieldnames or ())]
@@ -59,8 +59,9 @@ def csv_columns(where: str, text: str, names: tuple[str, ...]) -> Array:
         except (TypeError, ValueError) as error:
             problem = f"line {rows.line_num} has no number for {' or '.join(names)}"
             raise DataError(where, problem, "mend or drop the line") from error
+        if not np.isfinite(values).all():
+            raise DataError(where, f"line {rows.line_num} is not finite, got {values}", "mend or drop the line")
         table.append(values)
-    columns = np.array(table).T
-    if columns.size == 0 or not np.isfinite(columns).all():
-        raise DataError(where, "has no rows, or values that are not finite", "keep rows of finite numbers only")
-    return np.ascontiguousarray(columns)
+    if not table:
+        raise DataError(where, "has no rows", "write one row for each change of the rate")
+    return np.array(table).T.copy()

@@ -39,10 +39,11 @@ class MahimahiTraces(RateTraces):
     def load(self, data_dir: Path | None = None) -> dict[str, RateSeries]:
         """One trace per file."""
         path = locate(self.path, data_dir)
-        return {
-            name: packet_series(f"{path}:{name}", text, self.packet_byte * _BIT_PER_BYTE).averaged(self.window_s)
-            for name, text in read_texts(path, self.select)
-        }
+        traces = {}
+        for name, text in read_texts(path, self.select):
+            exact = packet_series(f"{path}:{name}", text, self.packet_byte * _BIT_PER_BYTE)
+            traces[name] = exact.averaged(self.window_s) if self.window_s > _MS else exact
+        return traces
 
 
 def packet_series(where: str, text: str, packet_bit: float) -> RateSeries:

@@ -96,13 +96,10 @@ def inf_nlos_loss_db(distance_3d_m: Array, carrier_hz: float, hall: str) -> Arra
     Ignored here: antenna heights other than through the 3D distance.
     """
     constant_db, slope_db, _ = UNSEEN[hall]
-    term_db = constant_db + slope_db * np.log10(distance_3d_m) + 20.0 * np.log10(carrier_ghz(carrier_hz))
-    floor_db = (
-        inf_nlos_loss_db(distance_3d_m, carrier_hz, "SL")
-        if hall == "DL"
-        else inf_los_loss_db(distance_3d_m, carrier_hz)
-    )
-    return np.maximum(term_db, floor_db)
+    term_db: Array = constant_db + slope_db * np.log10(distance_3d_m) + 20.0 * np.log10(carrier_ghz(carrier_hz))
+    if hall == "DL":
+        return np.maximum(term_db, inf_nlos_loss_db(distance_3d_m, carrier_hz, "SL"))
+    return np.maximum(term_db, inf_los_loss_db(distance_3d_m, carrier_hz))
 
 
 def inf_los_probability(hop: Hop, hall: str, clutter: Clutter) -> Array:

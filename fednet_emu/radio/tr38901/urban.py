@@ -75,7 +75,7 @@ def uma_los_loss_db(hop: Hop, carrier_hz: float, environment_m: Array) -> Array:
     common_db = 28.0 + 20.0 * np.log10(carrier_ghz(carrier_hz))
     near_db = common_db + 22.0 * np.log10(hop.distance_3d_m)
     far_db = common_db + 40.0 * np.log10(hop.distance_3d_m) - 9.0 * np.log10(breakpoint_m**2 + gap_m**2)
-    return np.where(hop.distance_2d_m <= breakpoint_m, near_db, far_db)
+    return np.asarray(np.where(hop.distance_2d_m <= breakpoint_m, near_db, far_db))
 
 
 def uma_nlos_term_db(hop: Hop, carrier_hz: float) -> Array:
@@ -97,7 +97,7 @@ def umi_los_loss_db(hop: Hop, carrier_hz: float) -> Array:
     common_db = 32.4 + 20.0 * np.log10(carrier_ghz(carrier_hz))
     near_db = common_db + 21.0 * np.log10(hop.distance_3d_m)
     far_db = common_db + 40.0 * np.log10(hop.distance_3d_m) - 9.5 * np.log10(breakpoint_m**2 + gap_m**2)
-    return np.where(hop.distance_2d_m <= breakpoint_m, near_db, far_db)
+    return np.asarray(np.where(hop.distance_2d_m <= breakpoint_m, near_db, far_db))
 
 
 def umi_nlos_term_db(hop: Hop, carrier_hz: float) -> Array:
