@@ -57,36 +57,41 @@ def run_scenario(
     fed = build(scenario, data_dir=data_dir, timing_only=timing_only)
     folder = RunFolder.create(out, force=force)
     folder.write_text("scenario.yaml", text)
-    facts = {"name": name, "seed": scenario.seed, "timing_only": timing_only}
-    folder.write_manifest("running", **facts)
     saver = Saver(folder, scenario.training.checkpoint_s)
     fed.observers.extend([observer for observer in (on_round, saver) if observer is not None])
-    with _log_file(folder.path / "log.txt"):
-        LOG.info("%s, seed %d: %d devices, %d parameters", name, scenario.seed, fed.n_devices, fed.task.model.size)
+    facts = {"name": name, "seed": scenario.seed, "timing_only": timing_only}
+    with _log_file(folder.path / "log.txt"), _accounted(fed, folder, scenario, saver, facts, started) as summary:
         if checkpoint is not None:
             LOG.info("going on from a checkpoint: %d values were read before", len(checkpoint.readings))
             saver.write(checkpoint)
             fed.resume(checkpoint)
-        status = "failed"
-        try:
-            fed.run(scenario.algorithm)
-            status = "done"
-            saver.discard()
-        except KeyboardInterrupt:
-            status = "interrupted"
-            raise
-        except BaseException as error:
-            LOG.info("failed at t=%.9g s: %s", fed.clock.now_s, error)
-            raise
-        finally:
-            if status != "done":
-                saver.save(fed)
-            summary = {**facts, "status": status, **_finish(fed, folder, scenario)}
-            summary["host_s"] = time.perf_counter() - started
-            folder.write_json("summary.json", summary)
-            folder.write_manifest(status, **facts, event_digest=summary["event_digest"])
-            LOG.info("%s at t=%.9g s, after %.1f s of host time", status, fed.clock.now_s, summary["host_s"])
+        fed.run(scenario.algorithm)
     return summary
+
+
+@contextmanager
+def _accounted(
+    fed: Federation, folder: RunFolder, scenario: Scenario, saver: Saver, facts: dict[str, Any], started: float
+) -> Iterator[dict[str, Any]]:
+    """Write the records of the run inside, however it ends; the summary is filled in when it has ended."""
+    LOG.info("%s, seed %d: %d devices, %d parameters", facts["name"], facts["seed"], fed.n_devices, fed.task.model.size)
+    folder.write_manifest("running", **facts)
+    summary, status = dict(facts), "failed"
+    try:
+        yield summary
+        status = "done"
+    except KeyboardInterrupt:
+        status = "interrupted"
+        raise
+    except BaseException as error:
+        LOG.info("failed at t=%.9g s: %s", fed.clock.now_s, error)
+        raise
+    finally:
+        saver.discard() if status == "done" else saver.save(fed)
+        summary.update(status=status, **_finish(fed, folder, scenario), host_s=time.perf_counter() - started)
+        folder.write_json("summary.json", summary)
+        folder.write_manifest(status, **facts, event_digest=summary["event_digest"])
+        LOG.info("%s at t=%.9g s, after %.1f s of host time", status, fed.clock.now_s, summary["host_s"])
 
 
 def _finish(fed: Federation, folder: RunFolder, scenario: Scenario) -> dict[str, Any]:

@@ -87,7 +87,7 @@ def test_time_to_carry_inverts_bits_between(rates, start_s, size_bit):
 def test_bits_are_conserved(rates, instants):
     """Two intervals carry together what their union carries, and an interval a period later carries the same."""
     a, b, c = instants
-    rounding = 1e-9 + 1e-11 * c * rates.rate_bps.max()
+    rounding = 1e-9 + 16 * np.spacing(c + rates.period_s) * rates.rate_bps.max()
     parts = rates.bits_between(a, b) + rates.bits_between(b, c)
 
     assert parts == pytest.approx(rates.bits_between(a, c), abs=rounding)
