@@ -46,8 +46,9 @@ class D2dIndoor(SitePathLoss):
     """Two handsets in one building: 89.5 + 16.9 log10(d_km) dB with line of sight, 147.4 + 43.3 log10(d_km) without.
 
     Shadowing: 3 dB with line of sight, 4 dB without; correlated over 10 and 6 m as in offices. Without line of sight
-    the loss is never less than with it, and never less than in free space; below 1 m it is constant. Fitted at 2 GHz.
-    Ignored here: walls and floors one by one, and the carrier but for the free-space floor.
+    the loss is never less than with it; below 1 m it is constant. Corridors guide waves, so with line of sight it may
+    be less than in free space. Fitted at 2 GHz.
+    Ignored here: walls and floors one by one, and the carrier.
     """
 
     kind: Literal["d2d-indoor"] = "d2d-indoor"
@@ -59,7 +60,7 @@ class D2dIndoor(SitePathLoss):
         distance_m = np.maximum(hop.distance_3d_m, 1.0)
         los = self.sees(indoor_los_probability(distance_m), draws)
         decades = np.log10(distance_m / 1000.0)
-        seen_db = np.maximum(89.5 + 16.9 * decades, winner_free_space_db(distance_m, carrier_hz))
+        seen_db = 89.5 + 16.9 * decades
         return Propagation.of(
             np.where(los, seen_db, np.maximum(seen_db, 147.4 + 43.3 * decades)),
             los,

@@ -5,8 +5,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fednet_emu.errors import ScenarioError
 from fednet_emu.radio.geometry import Hop
-from fednet_emu.radio.path_loss import PATH_LOSSES, FreeSpace, LogDistance, free_space_loss_db
+from fednet_emu.radio.path_loss import (
+    PATH_LOSSES,
+    FreeSpace,
+    LogDistance,
+    MacroClassic,
+    TwoRayGround,
+    free_space_loss_db,
+)
 
 EXACT_C_SHIFT_DB = 20 * np.log10(3.0e8 / 299_792_458)
 TX_POWER_W = 0.05035702
@@ -14,7 +22,10 @@ LAWS = [
     FreeSpace(),
     LogDistance(exponent=3.0),
     LogDistance(exponent=3.53, reference_distance_m=10, reference_loss_db=69),
+    TwoRayGround(),
+    MacroClassic(),
 ]
+ELSEWHERE = {"3gpp-uma", "3gpp-umi", "3gpp-rma", "3gpp-inh", "3gpp-inf", "d2d-outdoor", "d2d-indoor", "v2v"}
 
 
 def level(*distances_m):
@@ -91,7 +102,7 @@ def test_losses_use_the_distance_between_the_antennas():
     """Right under a mast of 101.5 m a handset is 100 m away, not 0 m."""
     under = Hop(distance_2d_m=np.array([0.0]), tx_height_m=np.array([1.5]), rx_height_m=np.array([101.5]))
 
-    for law in LAWS:
+    for law in (FreeSpace(), LogDistance(exponent=3.0)):
         np.testing.assert_allclose(law.loss_db(under, 3.5e9), law.loss_db(level(100.0), 3.5e9), rtol=1e-12)
 
 
@@ -110,6 +121,41 @@ def test_ten_times_the_carrier_costs_twenty_db_in_free_space():
     assert free_space_loss_db(np.array(50.0), 28e9) - free_space_loss_db(np.array(50.0), 2.8e9) == pytest.approx(20.0)
 
 
+def test_two_ray_gives_the_received_powers_of_ns3():
+    """Both antennas at 1.5 m: free space at 100 m, then d^4, the four powers of ns-3's propagation-loss test suite."""
+    loss_db = TwoRayGround().loss_db(level(100, 500, 1000, 2000), carrier_hz=3.0e8 / 0.125)
+
+    received_w = TX_POWER_W * 10 ** (-loss_db / 10)
+
+    assert received_w == pytest.approx([4.98265e-10, 4.07891862e-12, 2.5493241375e-13, 1.593327585938e-14], rel=2e-6)
+
+
+@given(height_m=st.floats(0.5, 30), carrier_hz=st.floats(1e8, 1e10))
+@settings(max_examples=30, deadline=None)
+def test_two_ray_is_continuous_at_the_crossover(height_m, carrier_hz):
+    """4 pi h1 h2 / wavelength is where both branches give the same loss."""
+    crossover_m = 4 * np.pi * height_m**2 * carrier_hz / 3.0e8
+    around = Hop(crossover_m * np.array([1 - 1e-9, 1 + 1e-9]), np.array(height_m), np.array(height_m))
+
+    before_db, after_db = TwoRayGround(min_distance_m=1e-3).loss_db(around, carrier_hz)
+
+    assert after_db == pytest.approx(before_db, abs=1e-6)
+
+
+def test_two_ray_needs_antennas_above_ground():
+    """On the ground both waves cancel altogether."""
+    with pytest.raises(ScenarioError, match="an antenna stands on the ground"):
+        TwoRayGround().loss_db(Hop(np.array([50.0]), np.array(0.0), np.array(10.0)), 2e9)
+
+
+def test_classic_macro_law_uses_the_horizontal_distance():
+    """128.1 dB at 1 km, 90.5 dB at 100 m and 52.9 dB up to 10 m whatever the heights; 20 dB more through walls."""
+    hop = Hop(np.array([1000.0, 100.0, 10.0, 0.0]), np.array(1.5), np.array(25.0))
+
+    assert MacroClassic().loss_db(hop, 2e9) == pytest.approx([128.1, 90.5, 52.9, 52.9])
+    assert MacroClassic(penetration_db=20).loss_db(hop, 2e9)[0] == pytest.approx(148.1)
+
+
 def test_every_kind_of_path_loss_has_claims_here():
-    """The table and the laws of this file name the same kinds."""
-    assert set(PATH_LOSSES) == {law.kind for law in LAWS}
+    """The laws of this file, and those of test_tr38901, test_d2d and test_v2v, are all that the table names."""
+    assert set(PATH_LOSSES) == {law.kind for law in LAWS} | ELSEWHERE

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fednet_emu.radio.finite_blocklength import FiniteBlocklength
+from fednet_emu.radio.nr_mcs import NrMcs
 from fednet_emu.radio.rate import RATE_LAWS, FixedRate, Shannon
 
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
@@ -16,6 +18,10 @@ LAWS = {
     "fixed": FixedRate(bit_rate_bps=2e6),
     "fixed, lose": FixedRate(bit_rate_bps=2e6, threshold_db=3.0),
     "fixed, stall": FixedRate(bit_rate_bps=2e6, threshold_db=3.0, on_outage="stall"),
+    "nr-mcs": NrMcs(),
+    "nr-mcs, table 2": NrMcs(table=2, feedback="cqi"),
+    "nr-mcs, table 3": NrMcs(table=3, combining="none"),
+    "finite-blocklength": FiniteBlocklength(block_symbols=200, error_rate=1e-3),
 }
 ALL_LAWS = pytest.mark.parametrize("law", LAWS.values(), ids=list(LAWS))
 SINR = st.floats(0.0, 1e9)

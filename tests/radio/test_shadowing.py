@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fednet_emu.radio.shadowing import SHADOWINGS, LogNormalShadowing, NoShadowing
+from fednet_emu.radio.shadowing import SHADOWINGS, LogNormalShadowing, NoShadowing, ShadowingOfPathLoss
 
 
 def test_no_shadowing_adds_nothing():
@@ -28,9 +28,26 @@ def test_the_linear_mean_gain_is_higher_than_the_median():
     assert mean_db == pytest.approx(7.3683, abs=1e-4)
 
 
+def test_the_path_loss_may_state_the_deviation():
+    """Each link has its own: one draw of +1 costs 4 dB here and 7.82 dB there, over its own distance."""
+    law = ShadowingOfPathLoss()
+
+    assert law.loss_db(np.ones(2), np.array([4.0, 7.82])) == pytest.approx([4.0, 7.82])
+    np.testing.assert_array_equal(law.correlation_m(np.array([10.0, 13.0])), [10.0, 13.0])
+
+
+def test_a_deviation_of_its_own_overrides_what_the_path_loss_states():
+    """So does its own correlation distance, and no shadowing never changes."""
+    law = LogNormalShadowing(sigma_db=8.0, decorrelation_m=20.0)
+
+    np.testing.assert_array_equal(law.loss_db(np.ones(2), np.array([4.0, 7.82])), [8.0, 8.0])
+    np.testing.assert_array_equal(law.correlation_m(np.array([10.0, 13.0])), [20.0, 20.0])
+    assert np.all(np.isinf(NoShadowing().correlation_m(np.ones(2))))
+
+
 def test_every_kind_takes_a_draw_per_link():
     """The shape of the loss is the shape of the draws, for every kind in the table."""
-    laws = [NoShadowing(), LogNormalShadowing(sigma_db=8.0)]
+    laws = [NoShadowing(), LogNormalShadowing(sigma_db=8.0), ShadowingOfPathLoss()]
 
     assert [law.kind for law in laws] == list(SHADOWINGS)
-    assert [law.loss_db(np.zeros((3, 4))).shape for law in laws] == [(3, 4), (3, 4)]
+    assert [law.loss_db(np.zeros((3, 4))).shape for law in laws] == 3 * [(3, 4)]
