@@ -10,13 +10,15 @@ from numpy.typing import NDArray
 
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, to_ns
 from fednet_emu.kernel.streams import uniform, uniforms
-from fednet_emu.network.access import Access
+from fednet_emu.network.sharing import Access, IntArray
 from fednet_emu.radio.fading import Fading
 from fednet_emu.radio.rate import RateLaw
 from fednet_emu.units import Array
 
 _FEW_BLOCKS = 16
 _MANY_BLOCKS = 4096
+_NEVER_NS = float(FOREVER_NS)
+"""Longer than any plan, and still an integer of 64 bits after it has been added to an instant."""
 
 
 class Walk(NamedTuple):
@@ -44,17 +46,27 @@ class Band:
     law: RateLaw
     fading: Fading
     coherence_ns: int
+    slot_ns: int = FOREVER_NS
+    access_key: int = 0
 
     @classmethod
-    def of(cls, bandwidth_hz: float, access: Access, law: RateLaw, fading: Fading) -> Band:
-        """A band whose blocks last for the fading's coherence time."""
-        coherence_ns = FOREVER_NS if np.isinf(fading.coherence_s) else to_ns(fading.coherence_s)
-        return cls(bandwidth_hz, access, law, fading, coherence_ns)
+    def of(cls, bandwidth_hz: float, access: Access, law: RateLaw, fading: Fading, access_key: int = 0) -> Band:
+        """A band whose blocks last for the fading's coherence time; `access_key` keys the draws of random access."""
+        coherence_ns, slot_ns = (
+            FOREVER_NS if np.isinf(duration_s) else to_ns(duration_s)
+            for duration_s in (fading.coherence_s, access.turn_s)
+        )
+        return cls(bandwidth_hz, access, law, fading, coherence_ns, slot_ns, access_key)
 
     @property
     def constant(self) -> bool:
         """Whether links never fade."""
         return self.coherence_ns == FOREVER_NS
+
+    @property
+    def slotted(self) -> bool:
+        """Whether the access scheme has slots of its own, which then are the blocks."""
+        return self.slot_ns < FOREVER_NS
 
     def alone(self, snr: float, fading_key: int, size_bit: float, start_ns: int, until_ns: int = FOREVER_NS) -> Walk:
         """Send bits over a link that is alone in the band, until they are through or until an instant.
@@ -105,40 +117,63 @@ class Band:
             blocks = min(2 * blocks, _MANY_BLOCKS)
 
     def pace(self, snr: Array, fading_key: NDArray[np.uint64], active: int, from_ns: int, blocks: int) -> Pace:
-        """Rates of links over the next blocks while `active` bursts are on the air."""
-        first = from_ns // self.coherence_ns
+        """Rates of links over the next blocks while `active` bursts are on the air, all treated alike."""
+        edges_ns, numbers = self.blocks(from_ns, blocks)
+        share = self.access.share(active)
+        sinr = snr[:, None] * self.gains(fading_key[:, None], numbers[None, :]) / share
+        return Pace(edges_ns, sinr, self.law.rates_bps(sinr, self.bandwidth_hz * share))
+
+    def blocks(self, from_ns: int, count: int) -> tuple[IntArray, IntArray]:
+        """Edges [blocks + 1] and numbers [blocks] of the next blocks: slots, or fading blocks, or one without end."""
+        length_ns = self.slot_ns if self.slotted else self.coherence_ns
+        first = from_ns // length_ns
+        if length_ns == FOREVER_NS:
+            return np.array([from_ns, FOREVER_NS]), np.array([0])
+        if count == 1:
+            return np.array([from_ns, (first + 1) * length_ns]), np.array([first])
+        numbers = np.arange(first, first + count + 1)
+        edges_ns = numbers * length_ns
+        edges_ns[0] = from_ns
+        return edges_ns, numbers[:-1]
+
+    def gains(self, fading_key: NDArray[np.uint64], numbers: IntArray) -> Array:
+        """Fading gains of links in blocks, in the broadcast shape of keys and block numbers."""
         if self.constant:
-            edges_ns = np.array([from_ns, FOREVER_NS])
-            gains = np.ones((len(snr), 1)) * self.fading.gain(0.5)
-        else:
-            numbers = np.arange(first, first + blocks)
-            edges_ns = np.append(numbers, first + blocks) * self.coherence_ns
-            edges_ns[0] = from_ns
-            gains = self.fading.gains(uniforms(fading_key[:, None], numbers[None, :]))
-        sinr = self.access.sinr(snr[:, None] * gains, active)
-        return Pace(edges_ns, sinr, self.law.rates_bps(sinr, self.bandwidth_hz * self.access.share(active)))
+            return np.full(np.broadcast_shapes(fading_key.shape, numbers.shape), self.fading.gain(0.5))
+        if self.slotted:
+            numbers = numbers * self.slot_ns // self.coherence_ns
+        if fading_key.size == numbers.size == 1:
+            gain = self.fading.gain(uniform(int(fading_key.item()), int(numbers.item())))
+            return np.full(np.broadcast_shapes(fading_key.shape, numbers.shape), gain)
+        return self.fading.gains(uniforms(fading_key, numbers))
 
 
 def through(pace: Pace, left_bit: Array) -> NDArray[np.int64]:
     """Instants [links] at which each link has carried its bits; `FOREVER_NS` when that is after the last block."""
-    length_s = np.diff(pace.edges_ns) / NS_PER_S
-    done_bit = np.cumsum(pace.rate_bps * length_s, axis=1)
-    block = np.sum(done_bit < left_bit[:, None], axis=1)
-    reached = block < done_bit.shape[1]
-    inside = np.minimum(block, done_bit.shape[1] - 1)
-    link = np.arange(len(left_bit))
-    rate_bps = pace.rate_bps[link, inside]
-    before_bit = np.where(inside > 0, done_bit[link, inside - 1], 0.0)
+    first_ns, last_ns = int(pace.edges_ns[0]), int(pace.edges_ns[-1])
+    if len(pace.edges_ns) == 2:
+        start_ns: NDArray[np.int64] | int = first_ns
+        rate_bps, short = pace.rate_bps[:, 0], left_bit
+    else:
+        length_s = np.diff(pace.edges_ns) / NS_PER_S
+        done_bit = np.cumsum(pace.rate_bps * length_s, axis=1)
+        block = np.minimum(np.sum(done_bit < left_bit[:, None], axis=1), done_bit.shape[1] - 1)
+        link = np.arange(len(left_bit))
+        rate_bps, start_ns = pace.rate_bps[link, block], pace.edges_ns[block]
+        short = left_bit - np.where(block > 0, done_bit[link, block - 1], 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        exact_ns = (left_bit - before_bit) / rate_bps * NS_PER_S
-    exact_ns = np.where(reached & (left_bit > before_bit), exact_ns, 0.0)
+        exact_ns = np.where(short > 0, short / rate_bps * NS_PER_S, 0.0)
+    exact_ns = np.minimum(exact_ns, _NEVER_NS)
     noise_ns = np.minimum(4 * np.spacing(exact_ns), 0.25)  # as in to_ns
-    ends_ns = pace.edges_ns[inside] + np.ceil(exact_ns - noise_ns).astype(np.int64)
-    return np.where(reached, ends_ns, FOREVER_NS)
+    ends_ns = start_ns + np.ceil(exact_ns - noise_ns).astype(np.int64)
+    return np.where(ends_ns <= last_ns, ends_ns, FOREVER_NS)
 
 
 def carried(pace: Pace, until_ns: NDArray[np.int64]) -> Array:
     """Bits [links] that each link carries from the first edge until its instant."""
-    ends_ns = np.minimum(pace.edges_ns[1:], until_ns[:, None])
-    bits: Array = np.sum(pace.rate_bps * np.maximum(ends_ns - pace.edges_ns[:-1], 0), axis=1) / NS_PER_S
+    edges_ns, rate_bps = pace.edges_ns, pace.rate_bps
+    if len(edges_ns) == 2 or int(until_ns.max(initial=0)) <= edges_ns[1]:
+        return np.asarray(rate_bps[:, 0] * ((until_ns - edges_ns[0]) / NS_PER_S))
+    ends_ns = np.minimum(edges_ns[1:], until_ns[:, None])
+    bits: Array = np.sum(rate_bps * np.maximum(ends_ns - edges_ns[:-1], 0), axis=1) / NS_PER_S
     return bits

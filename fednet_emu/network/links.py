@@ -13,6 +13,8 @@ from fednet_emu.radio.channel import Channel, Terminal
 from fednet_emu.radio.geometry import Hop
 from fednet_emu.units import Array
 
+IntArray = NDArray[np.int64]
+
 
 class Links(Protocol):
     """What a medium asks about a link."""
@@ -23,6 +25,18 @@ class Links(Protocol):
     def fading_key(self, sender: int, receiver: int) -> int:
         """Key of the link's fading draws, one per coherence block."""
 
+    def snrs(self, sender: IntArray, receiver: IntArray) -> Array:
+        """Mean SNRs of many links, in the broadcast shape of senders and receivers."""
+
+    def fading_keys(self, sender: IntArray, receiver: IntArray) -> NDArray[np.uint64]:
+        """Fading keys of many links, in the broadcast shape of senders and receivers."""
+
+    def radios(self, sender: int, receiver: int) -> tuple[int, int]:
+        """Which radios a transfer goes from and to, in the numbers that the other methods take.
+
+        A device's radio has its number; the server's is that of the base station which serves the device, -1 - cell.
+        """
+
 
 class CellLinks:
     """Links between one base station at the origin and the devices around it, in one direction.
@@ -32,6 +46,7 @@ class CellLinks:
 
     def __init__(self, snr: Array, fading_key: int) -> None:
         self.mean_snr = snr
+        self._key = fading_key
         self._snr: list[float] = snr.tolist()
         self._keys: list[int] = mixes(fading_key, np.arange(len(snr))).tolist()
 
@@ -42,6 +57,18 @@ class CellLinks:
     def fading_key(self, sender: int, receiver: int) -> int:
         """Key of the fading of whichever end is a device."""
         return self._keys[sender if receiver < 0 else receiver]
+
+    def snrs(self, sender: IntArray, receiver: IntArray) -> Array:
+        """Mean SNRs of the links of whichever ends are devices."""
+        return self.mean_snr[np.maximum(sender, receiver)]
+
+    def fading_keys(self, sender: IntArray, receiver: IntArray) -> NDArray[np.uint64]:
+        """Fading keys of the links of whichever ends are devices."""
+        return mixes(self._key, np.maximum(sender, receiver))
+
+    def radios(self, sender: int, receiver: int) -> tuple[int, int]:
+        """The device and the one base station."""
+        return sender, receiver
 
 
 def cell_links(channel: Channel, xy_m: Array, streams: Streams) -> tuple[CellLinks, CellLinks]:
@@ -76,7 +103,7 @@ class PairLinks:
             self._known[pair] = float(self.snrs(np.array([pair[0]]), np.array([pair[1]]))[0])
         return self._known[pair]
 
-    def snrs(self, sender: NDArray[np.int64], receiver: NDArray[np.int64]) -> Array:
+    def snrs(self, sender: IntArray, receiver: IntArray) -> Array:
         """Mean SNR of many links, in the broadcast shape of senders and receivers."""
         low, high = np.minimum(sender, receiver), np.maximum(sender, receiver)
         normal = ndtri(uniforms(mixes(self._shadowing_key, low), high))
@@ -86,6 +113,14 @@ class PairLinks:
     def fading_key(self, sender: int, receiver: int) -> int:
         """Key of the fading in this direction."""
         return mix(mix(self._fading_key, sender), receiver)
+
+    def fading_keys(self, sender: IntArray, receiver: IntArray) -> NDArray[np.uint64]:
+        """Keys of the fading in these directions."""
+        return mixes(mixes(self._fading_key, sender), receiver)
+
+    def radios(self, sender: int, receiver: int) -> tuple[int, int]:
+        """The devices themselves."""
+        return sender, receiver
 
 
 def _snr(channel: Channel, gain: Array, sender: Terminal, receiver: Terminal) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +12,13 @@ from simpy.events import Event
 
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Clock, to_ns
 from fednet_emu.kernel.streams import mix, uniform
-from fednet_emu.network.air import Air, SharedAir, SoloAir
+from fednet_emu.network.air import Air, SoloAir
 from fednet_emu.network.availability import Presence
 from fednet_emu.network.band import Band
 from fednet_emu.network.delivery import Delivery
 from fednet_emu.network.links import Links
 from fednet_emu.network.loss import Loss, NoLoss
+from fednet_emu.network.shared_air import SharedAir
 from fednet_emu.network.transfer import Burst, Transfer
 from fednet_emu.records.ledger import CODE, NEVER_NS, SEVERAL, Ledger
 
@@ -32,10 +34,11 @@ class Rules:
     drawn_w: float
     multicast: bool
     timeout_s: float
+    cells: int = 1
 
 
 class Medium:
-    """One shared band in one direction: uplink, downlink or sidelink."""
+    """One shared band in one direction: uplink, downlink or sidelink, in one cell or several."""
 
     def __init__(self, clock: Clock, ledger: Ledger, presence: Presence, kind: int, rules: Rules) -> None:
         self.clock = clock
@@ -44,10 +47,12 @@ class Medium:
         self._ledger = ledger
         self._presence = presence
         capacity = rules.band.access.capacity
-        self._air: Air = SoloAir(rules.band) if capacity == 1 else SharedAir(rules.band)
-        self._places = sys.maxsize if capacity is None else capacity  # for further bursts on the air
+        self._solo = capacity == 1 and rules.cells == 1
+        self._air: Air = SoloAir(rules.band) if self._solo else SharedAir(rules.band, rules.links, rules.cells)
+        self._free = [sys.maxsize if capacity is None else capacity] * rules.cells  # places of each cell on the air
+        self._places = sum(self._free)
         self._requests: list[Transfer] = []
-        self._queue: deque[Burst] = deque()
+        self._queues: list[deque[Burst]] = [deque() for _ in range(rules.cells)]
         self._on_air: dict[Transfer, Burst] = {}
         self._due_ns = FOREVER_NS
         self._timeout_ns = min(to_ns(rules.timeout_s), FOREVER_NS)
@@ -87,8 +92,11 @@ class Medium:
 
     def close(self) -> None:
         """Take everything off at the end of the run."""
-        for transfer in [*self._on_air, *(leg for burst in self._queue for leg in burst), *self._requests]:
+        for transfer in [*self._on_air, *self._waiting(), *self._requests]:
             self.cancel(transfer, "end")
+
+    def _waiting(self) -> Iterator[Transfer]:
+        return (leg for queue in self._queues for burst in queue for leg in burst)
 
     def _settle_at(self, time_ns: int) -> None:
         if self._due_ns != time_ns:
@@ -105,37 +113,46 @@ class Medium:
             self._end(burst, now_ns)
         if self._requests:
             self._enqueue()
-        while self._queue and self._places:
-            self._start(self._queue.popleft(), now_ns)
+        for cell, queue in enumerate(self._queues):
+            while queue and self._free[cell]:
+                self._start(queue.popleft(), now_ns)
         next_ns = self._air.next_end_ns()
         if next_ns < FOREVER_NS:
             self._settle_at(next_ns)
 
     def _enqueue(self) -> None:
         requests, self._requests = self._requests, []
+        if self.rules.cells > 1:
+            for transfer in requests:
+                transfer.cell = -1 - min(self.rules.links.radios(transfer.sender, transfer.receiver))
         if len(requests) == 1:
-            self._queue.append(requests)
+            self._queues[requests[0].cell].append(requests)
             return
         requests.sort(key=_canonical)
         if not self.rules.multicast:
-            self._queue.extend([transfer] for transfer in requests)
+            for transfer in requests:
+                self._queues[transfer.cell].append([transfer])
             return
         bursts: dict[tuple[int, ...], Burst] = {}
         for transfer in requests:  # identity only groups here: it never decides an order
-            same = (transfer.requested_ns, transfer.sender, id(transfer.payload), transfer.size_bit)
+            same = (transfer.requested_ns, transfer.sender, id(transfer.payload), transfer.size_bit, transfer.cell)
             bursts.setdefault(same, []).append(transfer)
-        self._queue.extend(bursts.values())
+        for burst in bursts.values():
+            self._queues[burst[0].cell].append(burst)
 
     def _start(self, burst: Burst, now_ns: int) -> None:
         ready = [transfer for transfer in burst if not transfer.cancelled and self._is_there(transfer, now_ns)]
         if not ready:
             return
-        links = self.rules.links
         for transfer in ready:
             transfer.started_ns = now_ns
-            transfer.snr = links.snr(transfer.sender, transfer.receiver)
-            transfer.fading_key = links.fading_key(transfer.sender, transfer.receiver)
             self._on_air[transfer] = ready
+        if self._solo:
+            links = self.rules.links
+            for transfer in ready:
+                transfer.snr = links.snr(transfer.sender, transfer.receiver)
+                transfer.fading_key = links.fading_key(transfer.sender, transfer.receiver)
+        self._free[ready[0].cell] -= 1
         self._places -= 1
         self._air.start(ready, now_ns)
 
@@ -154,6 +171,7 @@ class Medium:
         return True
 
     def _end(self, burst: Burst, now_ns: int) -> None:
+        self._free[burst[0].cell] += 1
         self._places += 1
         fates = [self._fate(transfer) for transfer in burst]
         for transfer, fate in zip(burst, fates, strict=True):

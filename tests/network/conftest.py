@@ -3,11 +3,12 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from fednet_emu.kernel.clock import Clock
-from fednet_emu.kernel.streams import mix, uniform
+from fednet_emu.kernel.streams import mix, mixes, uniform
 from fednet_emu.network.access import Access, Tdma
 from fednet_emu.network.availability import Always, Availability, Presence
 from fednet_emu.network.band import Band
@@ -35,6 +36,18 @@ class HandMadeLinks:
     def fading_key(self, sender: int, receiver: int) -> int:
         """Key of whichever end is a device."""
         return mix(FADING_KEY, max(sender, receiver))
+
+    def snrs(self, sender: Any, receiver: Any) -> Any:
+        """SNRs of whichever ends are devices."""
+        return np.asarray(self._snr, float)[np.maximum(sender, receiver)]
+
+    def fading_keys(self, sender: Any, receiver: Any) -> Any:
+        """Keys of whichever ends are devices."""
+        return mixes(FADING_KEY, np.maximum(sender, receiver))
+
+    def radios(self, sender: int, receiver: int) -> tuple[int, int]:
+        """The ends themselves: there is one cell."""
+        return sender, receiver
 
 
 class Cell:

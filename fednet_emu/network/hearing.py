@@ -1,0 +1,104 @@
+"""What every receiver of a band hears of every sender, kept between changes: a change costs what it changes."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fednet_emu.network.band import Band
+from fednet_emu.network.links import Links
+from fednet_emu.network.sharing import IntArray
+from fednet_emu.units import Array
+
+_SPARE_EARS = 8
+
+
+class Hearing:
+    """Mean SNRs, fading keys and the fading gains of some blocks, as matrices of receivers (ears) and senders.
+
+    A sender that has several bursts on the air has as many columns.
+
+    Attributes:
+        ears: [ears] radios that listen; some of them may have nobody left who talks to them.
+        senders: [bursts] radios that send.
+        mean: [ears, bursts] SNR at full power, averaged over fading; 0 where the two are one radio.
+    """
+
+    def __init__(self, band: Band, links: Links) -> None:
+        self._band, self._links = band, links
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everybody."""
+        self.ears: IntArray = np.empty(0, np.int64)
+        self.senders: IntArray = np.empty(0, np.int64)
+        self.mean: Array = np.empty((0, 0))
+        self._keys: NDArray[np.uint64] = np.empty((0, 0), np.uint64)
+        self._row: dict[int, int] = {}
+        self._gain: Array | None = None
+        self._numbers: IntArray = np.empty(0, np.int64)
+
+    def listen(self, ears: list[int]) -> list[int]:
+        """The rows of receivers; new ones get theirs."""
+        row = self._row
+        new = [ear for ear in dict.fromkeys(ears) if ear not in row]
+        if new:
+            row.update({ear: len(row) + place for place, ear in enumerate(new)})
+            added = np.array(new, np.int64)
+            mean, keys = self._pairs(self.senders, added)
+            self.ears = np.concatenate((self.ears, added))
+            self.mean, self._keys = np.concatenate((self.mean, mean)), np.concatenate((self._keys, keys))
+            self._gain = None
+        return [row[ear] for ear in ears]
+
+    def add(self, senders: IntArray) -> None:
+        """Give senders a column each."""
+        mean, keys = self._pairs(senders, self.ears)
+        self.senders = np.concatenate((self.senders, senders))
+        self.mean = np.concatenate((self.mean, mean), axis=1)
+        self._keys = np.concatenate((self._keys, keys), axis=1)
+        if self._gain is not None:
+            gain = self._band.gains(keys[:, :, None], self._numbers)
+            self._gain = np.concatenate((self._gain, gain), axis=1)
+
+    def keep(self, columns: IntArray) -> None:
+        """Drop all other columns."""
+        self.senders = self.senders.take(columns)
+        self.mean, self._keys = self.mean.take(columns, axis=1), self._keys.take(columns, axis=1)
+        if self._gain is not None:
+            self._gain = self._gain.take(columns, axis=1)
+
+    def keep_rows(self, rows: IntArray) -> IntArray:
+        """Drop the other rows once they are many; the new places of `rows`, which may repeat."""
+        if len(self.ears) <= 2 * len(rows) + _SPARE_EARS:
+            return rows
+        kept, places = np.unique(rows, return_inverse=True)
+        self.ears, self.mean, self._keys = self.ears[kept], self.mean[kept], self._keys[kept]
+        self._row = {ear: row for row, ear in enumerate(self.ears.tolist())}
+        self._gain = None
+        return np.asarray(places, np.int64)
+
+    def heard(self, numbers: IntArray) -> Array:
+        """SNRs [ears, bursts, blocks] at full power in blocks in a row, fading included."""
+        mean = self.mean[:, :, None]
+        if self._band.constant:
+            return np.repeat(mean * self._band.fading.gain(0.5), len(numbers), axis=2)
+        known, first = self._numbers, numbers[0]
+        if self._gain is None or first < known[0] or numbers[-1] > known[-1]:
+            self._numbers = numbers
+            self._gain = self._band.gains(self._keys[:, :, None], numbers)
+        elif len(known) != len(numbers):
+            skip = int(first - known[0])
+            return mean * self._gain[:, :, skip : skip + len(numbers)]
+        return mean * self._gain
+
+    def _pairs(self, senders: IntArray, ears: IntArray) -> tuple[Array, NDArray[np.uint64]]:
+        sender, ear = senders[None, :], ears[:, None]
+        alone = sender == ear
+        if not alone.any():
+            return self._links.snrs(sender, ear), self._links.fading_keys(sender, ear)
+        mean, keys = np.zeros(alone.shape), np.zeros(alone.shape, np.uint64)
+        row, column = np.nonzero(~alone)
+        mean[row, column] = self._links.snrs(senders[column], ears[row])
+        keys[row, column] = self._links.fading_keys(senders[column], ears[row])
+        return mean, keys
