@@ -17,6 +17,7 @@ from fednet_emu.units import Array
 
 _FEW_BLOCKS = 16
 _MANY_BLOCKS = 4096
+_FEW_GAINS = 8
 _NEVER_NS = float(FOREVER_NS)
 """Longer than any plan, and still an integer of 64 bits after it has been added to an instant."""
 
@@ -142,38 +143,47 @@ class Band:
             return np.full(np.broadcast_shapes(fading_key.shape, numbers.shape), self.fading.gain(0.5))
         if self.slotted:
             numbers = numbers * self.slot_ns // self.coherence_ns
-        if fading_key.size == numbers.size == 1:
-            gain = self.fading.gain(uniform(int(fading_key.item()), int(numbers.item())))
-            return np.full(np.broadcast_shapes(fading_key.shape, numbers.shape), gain)
+        if fading_key.size == 1 and numbers.size <= _FEW_GAINS:
+            key = int(fading_key.item())
+            few = [self.fading.gain(uniform(key, number)) for number in numbers.ravel().tolist()]
+            return np.array(few).reshape(np.broadcast_shapes(fading_key.shape, numbers.shape))
         return self.fading.gains(uniforms(fading_key, numbers))
 
 
 def through(pace: Pace, left_bit: Array) -> NDArray[np.int64]:
     """Instants [links] at which each link has carried its bits; `FOREVER_NS` when that is after the last block."""
-    first_ns, last_ns = int(pace.edges_ns[0]), int(pace.edges_ns[-1])
+    exact_ns = np.minimum(needed_s(pace, left_bit) * NS_PER_S, _NEVER_NS)
+    exact_ns[left_bit <= 0] = 0.0
+    exact_ns -= np.minimum(4 * np.spacing(exact_ns), 0.25)  # as in to_ns
+    ends_ns: NDArray[np.int64] = pace.edges_ns[0] + np.ceil(exact_ns).astype(np.int64)
+    ends_ns[ends_ns > pace.edges_ns[-1]] = FOREVER_NS
+    return ends_ns
+
+
+def needed_s(pace: Pace, left_bit: Array) -> Array:
+    """Time [links] from the first edge until each link has carried its bits, as if the last block had no end.
+
+    Infinity where the last block carries nothing; not a number where there is nothing to carry either.
+    """
     if len(pace.edges_ns) == 2:
-        start_ns: NDArray[np.int64] | int = first_ns
-        rate_bps, short = pace.rate_bps[:, 0], left_bit
-    else:
-        length_s = np.diff(pace.edges_ns) / NS_PER_S
-        done_bit = np.cumsum(pace.rate_bps * length_s, axis=1)
-        block = np.minimum(np.sum(done_bit < left_bit[:, None], axis=1), done_bit.shape[1] - 1)
-        link = np.arange(len(left_bit))
-        rate_bps, start_ns = pace.rate_bps[link, block], pace.edges_ns[block]
-        short = left_bit - np.where(block > 0, done_bit[link, block - 1], 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(left_bit / pace.rate_bps[:, 0])
+    start_s = (pace.edges_ns - pace.edges_ns[0]) / NS_PER_S
+    done_bit = np.cumsum(pace.rate_bps * np.diff(start_s), axis=1)
+    block = np.minimum(np.sum(done_bit < left_bit[:, None], axis=1), done_bit.shape[1] - 1)
+    link = np.arange(len(left_bit))
+    short = left_bit - np.where(block > 0, done_bit[link, block - 1], 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        exact_ns = np.where(short > 0, short / rate_bps * NS_PER_S, 0.0)
-    exact_ns = np.minimum(exact_ns, _NEVER_NS)
-    noise_ns = np.minimum(4 * np.spacing(exact_ns), 0.25)  # as in to_ns
-    ends_ns = start_ns + np.ceil(exact_ns - noise_ns).astype(np.int64)
-    return np.where(ends_ns <= last_ns, ends_ns, FOREVER_NS)
+        return np.asarray(start_s[block] + short / pace.rate_bps[link, block])
 
 
 def carried(pace: Pace, until_ns: NDArray[np.int64]) -> Array:
     """Bits [links] that each link carries from the first edge until its instant."""
-    edges_ns, rate_bps = pace.edges_ns, pace.rate_bps
-    if len(edges_ns) == 2 or int(until_ns.max(initial=0)) <= edges_ns[1]:
-        return np.asarray(rate_bps[:, 0] * ((until_ns - edges_ns[0]) / NS_PER_S))
-    ends_ns = np.minimum(edges_ns[1:], until_ns[:, None])
-    bits: Array = np.sum(rate_bps * np.maximum(ends_ns - edges_ns[:-1], 0), axis=1) / NS_PER_S
+    ends_ns = np.minimum(pace.edges_ns[1:], until_ns[:, None])
+    bits: Array = np.sum(pace.rate_bps * np.maximum(ends_ns - pace.edges_ns[:-1], 0), axis=1) / NS_PER_S
     return bits
+
+
+def spans_s(edges_ns: IntArray, until_ns: int) -> Array:
+    """How much of each block [blocks] lies before an instant."""
+    return np.asarray(np.maximum(np.minimum(edges_ns[1:], until_ns) - edges_ns[:-1], 0) / NS_PER_S)

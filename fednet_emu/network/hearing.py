@@ -7,8 +7,11 @@ from numpy.typing import NDArray
 
 from fednet_emu.network.band import Band
 from fednet_emu.network.links import Links
-from fednet_emu.network.sharing import IntArray
+from fednet_emu.network.sharing import IntArray, Mask
 from fednet_emu.units import Array
+
+Places = IntArray | slice
+"""Which rows or columns of an array."""
 
 _SPARE_EARS = 8
 
@@ -35,26 +38,31 @@ class Hearing:
         self.mean: Array = np.empty((0, 0))
         self._keys: NDArray[np.uint64] = np.empty((0, 0), np.uint64)
         self._row: dict[int, int] = {}
+        self._devices_listen = False
         self._gain: Array | None = None
         self._numbers: IntArray = np.empty(0, np.int64)
 
     def listen(self, ears: list[int]) -> list[int]:
         """The rows of receivers; new ones get theirs."""
         row = self._row
+        if len(ears) == 1 and ears[0] in row:
+            return [row[ears[0]]]
         new = [ear for ear in dict.fromkeys(ears) if ear not in row]
         if new:
             row.update({ear: len(row) + place for place, ear in enumerate(new)})
             added = np.array(new, np.int64)
             mean, keys = self._pairs(self.senders, added)
+            self._devices_listen |= max(new) >= 0
             self.ears = np.concatenate((self.ears, added))
             self.mean, self._keys = np.concatenate((self.mean, mean)), np.concatenate((self._keys, keys))
             self._gain = None
         return [row[ear] for ear in ears]
 
-    def add(self, senders: IntArray) -> None:
+    def add(self, senders: list[int]) -> None:
         """Give senders a column each."""
-        mean, keys = self._pairs(senders, self.ears)
-        self.senders = np.concatenate((self.senders, senders))
+        added = np.array(senders, np.int64)
+        mean, keys = self._pairs(added, self.ears)
+        self.senders = np.concatenate((self.senders, added))
         self.mean = np.concatenate((self.mean, mean), axis=1)
         self._keys = np.concatenate((self._keys, keys), axis=1)
         if self._gain is not None:
@@ -92,7 +100,17 @@ class Hearing:
             return mean * self._gain[:, :, skip : skip + len(numbers)]
         return mean * self._gain
 
+    def deaf(self, ears: Places, columns: Places) -> Mask | None:
+        """Where an ear [ears, columns] is the radio of a sender itself; None where nowhere."""
+        if not self._devices_listen:
+            return None
+        same: Mask = self.ears[ears][:, None] == self.senders[columns]
+        return same if same.any() else None
+
     def _pairs(self, senders: IntArray, ears: IntArray) -> tuple[Array, NDArray[np.uint64]]:
+        if len(senders) == len(ears) == 1 and senders[0] != ears[0]:
+            link = int(senders[0]), int(ears[0])
+            return np.array([[self._links.snr(*link)]]), np.array([[self._links.fading_key(*link)]], np.uint64)
         sender, ear = senders[None, :], ears[:, None]
         alone = sender == ear
         if not alone.any():

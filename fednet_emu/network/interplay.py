@@ -20,14 +20,18 @@ class Rated(NamedTuple):
         rate_bps: [legs, blocks].
         carries: [legs, blocks] whether a block carries bits at all; None where every one does.
         power: [bursts, blocks or 1] part of its sender's power that each burst has.
-        dead: [legs] whether a leg would carry nothing in the first block even if nobody disturbed it.
+        dead: [legs] whether a leg would carry nothing in the first block even if nobody disturbed it; None with fading,
+            where the next block may be better.
     """
 
     sinr: Array
     rate_bps: Array
     carries: Mask | None
     power: Array
-    dead: Mask
+    dead: Mask | None
+
+
+_QUIET = np.ones((1, 1))
 
 
 def rate_cells(roster: Roster, band: Band, heard: Array, numbers: IntArray) -> Rated:
@@ -41,7 +45,7 @@ def rate_cells(roster: Roster, band: Band, heard: Array, numbers: IntArray) -> R
         heard: [ears, bursts, blocks] what each receiver hears of each burst's sender, over its noise.
         numbers: [blocks] numbers of the blocks.
     """
-    quiet = np.ones((len(heard), 1))
+    quiet = _QUIET if len(heard) == 1 else np.ones((len(heard), 1))
     if len(roster.cells) == 1:
         (cell,) = roster.cells
         scene = Scene(cell.crew, heard[cell.ears][:, cell.columns], quiet[cell.ears], numbers, band)
@@ -70,9 +74,11 @@ def _rated(scene: Scene, power: Array | None) -> Rated:
     return Rated(split.sinr, rate_bps, split.carries, power, _dead(split, rate_bps, band))
 
 
-def _dead(split: Split, rate_bps: Array, band: Band) -> Mask:
-    silent = rate_bps[:, 0] == 0
-    if band.constant and silent.any():
+def _dead(split: Split, rate_bps: Array, band: Band) -> Mask | None:
+    if not band.constant:
+        return None
+    silent: Mask = rate_bps[:, 0] == 0
+    if silent.any():
         silent &= band.law.rates_bps(split.clear, band.bandwidth_hz * split.share)[:, 0] == 0
     return silent
 
@@ -96,10 +102,11 @@ def _together(roster: Roster, parts: list[Rated], blocks: int) -> Rated:
     legs = (len(roster.legs), blocks)
     sinr, rate_bps, power = np.empty(legs), np.empty(legs), np.empty((len(roster), blocks))
     carries = None if all(part.carries is None for part in parts) else np.ones(legs, np.bool_)
-    dead = np.empty(len(roster.legs), np.bool_)
+    dead = None if parts[0].dead is None else np.empty(len(roster.legs), np.bool_)
     for cell, part in zip(roster.cells, parts, strict=True):
         sinr[cell.legs], rate_bps[cell.legs], power[cell.bursts] = part.sinr, part.rate_bps, part.power
-        dead[cell.legs] = part.dead
+        if dead is not None:
+            dead[cell.legs] = part.dead
         if carries is not None and part.carries is not None:
             carries[cell.legs] = part.carries
     return Rated(sinr, rate_bps, carries, power, dead)

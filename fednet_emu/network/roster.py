@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
-from fednet_emu.kernel.clock import FOREVER_NS
+from fednet_emu.network.air import DUST
 from fednet_emu.network.band import Band
-from fednet_emu.network.hearing import Hearing
+from fednet_emu.network.hearing import Hearing, Places
 from fednet_emu.network.links import Links
 from fednet_emu.network.sharing import Crew, IntArray, Mask
 from fednet_emu.network.transfer import Burst, Transfer
 from fednet_emu.units import Array
 
-Places = IntArray | slice
 _ALL = slice(None)
-_SIZE, _LEFT, _CHANGED, _HELD = 0, 1, 2, slice(3, 6)
-_UNTIL, _END, _EAR, _FATE = range(4)
+_DUST, _LEFT, _CHANGED, _HELD = 0, 1, 2, slice(3, 6)
+_UNTIL, _EAR, _FATE = range(3)
 _CELL, _LEGS = range(2)
 OUTAGE, DEAD = 1, 2
 """Fates of a leg, beside 0: it has met an outage; it can never carry anything."""
@@ -57,18 +57,14 @@ class Roster:
     def _clear(self) -> None:
         self.hearing.clear()
         self._bits: Array = np.empty((6, 0))
-        self._times: IntArray = np.empty((4, 0), np.int64)
+        self._times: IntArray = np.empty((3, 0), np.int64)
         self._kinds: IntArray = np.empty((2, 0), np.int64)
         self.spent: Array = np.empty((2, 0))
         self.cells: list[Cell] = []
+        self._bursts_of: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self.bursts)
-
-    @property
-    def size_bit(self) -> Array:
-        """Payload of each leg."""
-        return self._bits[_SIZE]
 
     @property
     def left_bit(self) -> Array:
@@ -76,14 +72,14 @@ class Roster:
         return self._bits[_LEFT]
 
     @property
+    def dust_bit(self) -> Array:
+        """What may be left of each leg when it is through: the rounding noise of its segments' sum."""
+        return self._bits[_DUST]
+
+    @property
     def until_ns(self) -> IntArray:
         """When each leg's patience, or the presence of its ends, is over."""
         return self._times[_UNTIL]
-
-    @property
-    def end_ns(self) -> IntArray:
-        """When each leg ends as planned; changes in place."""
-        return self._times[_END]
 
     @property
     def fate(self) -> IntArray:
@@ -106,47 +102,55 @@ class Roster:
         numbers = np.arange(len(self.bursts))
         return numbers if self.plain else np.repeat(numbers, self._kinds[_LEGS])
 
-    def burst_ends_ns(self) -> IntArray:
-        """When each burst ends as planned: with the last of its legs."""
-        if self.plain:
-            return self.end_ns
-        ends: IntArray = np.maximum.reduceat(self.end_ns, np.cumsum(self._kinds[_LEGS]) - self._kinds[_LEGS])
-        return ends
+    def of_bursts(self, combine: np.ufunc, values: Array | Mask) -> Any:
+        """What a property of legs amounts to for each burst, by a function of two such as the maximum."""
+        return values if self.plain else combine.reduceat(values, np.cumsum(self._kinds[_LEGS]) - self._kinds[_LEGS])
 
     def add(self, bursts: list[Burst]) -> None:
         """Put bursts on the air."""
         legs = list(chain.from_iterable(bursts))
-        radios = [self._radios(leg) for leg in legs]
-        first = np.cumsum([0, *map(len, bursts)])[:-1]
         self.bursts.extend(bursts)
         self.legs.extend(legs)
-        rows = self.hearing.listen([ear for _, ear in radios])
-        self.hearing.add(np.array([radios[leg][0] for leg in first.tolist()], np.int64))
-        size_bit = [leg.size_bit for leg in legs]
-        none = [0] * len(legs)
-        bits = np.array([size_bit, size_bit, size_bit, none, none, none], np.float64)
-        times = np.array([[leg.until_ns for leg in legs], [FOREVER_NS] * len(legs), rows, none], np.int64)
-        kinds = np.array([[burst[0].cell for burst in bursts], list(map(len, bursts))], np.int64)
+        senders = [self._radios(burst[0])[0] for burst in bursts]
+        for sender in senders:
+            self._bursts_of[sender] = self._bursts_of.get(sender, 0) + 1
+        rows = self.hearing.listen([self._radios(leg)[1] for leg in legs])
+        self.hearing.add(senders)
+        bits = np.zeros((6, len(legs)))
+        bits[_LEFT] = [leg.size_bit for leg in legs]
+        bits[_DUST] = DUST * bits[_LEFT]
+        times = [[leg.until_ns for leg in legs], rows, [0] * len(legs)]
+        kinds = [[burst[0].cell for burst in bursts], [len(burst) for burst in bursts]]
         self._bits = np.concatenate((self._bits, bits), axis=1)
-        self._times = np.concatenate((self._times, times), axis=1)
-        self._kinds = np.concatenate((self._kinds, kinds), axis=1)
+        self._times = np.concatenate((self._times, np.array(times, np.int64)), axis=1)
+        self._kinds = np.concatenate((self._kinds, np.array(kinds, np.int64)), axis=1)
         self.spent = np.concatenate((self.spent, np.zeros((2, len(bursts)))), axis=1)
 
-    def remove(self, gone: Mask) -> list[Burst]:
-        """Take bursts [bursts] off the air and return them."""
-        ended = [self.bursts[index] for index in np.flatnonzero(gone).tolist()]
+    def legs_of(self, bursts: IntArray) -> IntArray:
+        """The places of the legs of the bursts at these places."""
+        return bursts if self.plain else np.isin(self.burst, bursts).nonzero()[0]
+
+    def remove(self, gone: IntArray) -> list[Burst]:
+        """Take the bursts at these places, in order, off the air and return them."""
+        ended = [self.bursts[place] for place in gone.tolist()]
         if len(ended) == len(self.bursts):
             self.bursts, self.legs = [], []
             self._clear()
             return ended
-        stay = np.flatnonzero(~gone)
-        stays = stay if self.plain else np.flatnonzero(~gone[self.burst])
-        self.bursts = [self.bursts[index] for index in stay.tolist()]
-        self.legs = [self.legs[index] for index in stays.tolist()]
+        for sender in self.hearing.senders[gone].tolist():
+            self._bursts_of[sender] -= 1
+            if not self._bursts_of[sender]:
+                del self._bursts_of[sender]
+        gone_legs = self.legs_of(gone)
+        stays = _others(gone_legs, len(self.legs))
+        stay = stays if self.plain else _others(gone, len(self.bursts))
+        _drop(self.bursts, gone)
+        _drop(self.legs, gone_legs)
         self._bits, self._times = self._bits.take(stays, axis=1), self._times.take(stays, axis=1)
         self._kinds, self.spent = self._kinds.take(stay, axis=1), self.spent.take(stay, axis=1)
         self.hearing.keep(stay)
-        self._times[_EAR] = self.hearing.keep_rows(self._times[_EAR])
+        if len(self.hearing.ears) > 1:
+            self._times[_EAR] = self.hearing.keep_rows(self._times[_EAR])
         return ended
 
     def _radios(self, leg: Transfer) -> tuple[int, int]:
@@ -163,16 +167,21 @@ class Roster:
             self.cells = [self._whole()]
 
     def _whole(self) -> Cell:
-        columns, sender, bursts_of = _distinct(self.hearing.senders)
+        hearing, count = self.hearing, len(self.bursts)
+        columns: Places = _ALL
+        if len(self._bursts_of) == count:
+            sender, part = np.arange(count), np.ones(count)
+        else:
+            columns, sender, part = _distinct(hearing.senders)
         crew = Crew(
-            burst=self.burst,
+            burst=sender if columns is _ALL and self.plain else self.burst,
             ear=self._times[_EAR],
             sender=sender,
-            radio=self.hearing.senders[columns],
-            bursts_of=bursts_of,
+            radio=hearing.senders[columns],
+            part=part,
             left_bit=self._bits[_CHANGED],
-            mean=self.hearing.mean[:, columns],
-            deaf=self._deaf(_ALL, columns),
+            mean=hearing.mean[:, columns],
+            deaf=hearing.deaf(_ALL, columns),
         )
         return Cell(_ALL, _ALL, _ALL, columns, crew)
 
@@ -181,29 +190,42 @@ class Roster:
         bursts = np.flatnonzero(self._kinds[_CELL] == cell)
         legs = np.flatnonzero(self._kinds[_CELL][burst] == cell)
         ears, ear = np.unique(self._times[_EAR][legs], return_inverse=True)
-        chosen, sender, bursts_of = _distinct(self.hearing.senders[bursts])
+        chosen, sender, part = _distinct(self.hearing.senders[bursts])
         columns = bursts[chosen]
         crew = Crew(
             burst=np.searchsorted(bursts, burst[legs]),
             ear=ear,
             sender=sender,
             radio=self.hearing.senders[columns],
-            bursts_of=bursts_of,
+            part=part,
             left_bit=self._bits[_CHANGED][legs],
             mean=self.hearing.mean[np.ix_(ears, columns)],
-            deaf=self._deaf(ears, columns),
+            deaf=self.hearing.deaf(ears, columns),
         )
         return Cell(legs, bursts, ears, columns, crew)
 
-    def _deaf(self, ears: Places, columns: Places) -> Mask | None:
-        same = self.hearing.ears[ears][:, None] == self.hearing.senders[columns]
-        return same if same.any() else None
 
-
-def _distinct(radios: IntArray) -> tuple[Places, IntArray, IntArray]:
-    """Of the senders of bursts: one burst of each, the sender [bursts] of each burst, and how many bursts each has."""
-    count = len(radios)
-    if len(set(radios.tolist())) == count:
-        return _ALL, np.arange(count), np.ones(count, np.int64)
+def _distinct(radios: IntArray) -> tuple[IntArray, IntArray, Array]:
+    """Of the senders of bursts: one burst of each; the sender [bursts] of each burst, and the burst's part of it."""
     _, columns, sender, bursts_of = np.unique(radios, return_index=True, return_inverse=True, return_counts=True)
-    return columns, sender, bursts_of
+    return columns, sender, 1.0 / bursts_of[sender]
+
+
+def _others(places: IntArray, count: int) -> IntArray:
+    """All other places."""
+    other = np.ones(count, np.bool_)
+    other[places] = False
+    return other.nonzero()[0]
+
+
+def _drop(items: list[Any], places: IntArray) -> None:
+    """Delete items at places in order: few one by one, many at once."""
+    if len(places) < _FEW:
+        for place in reversed(places.tolist()):
+            del items[place]
+    else:
+        gone = set(places.tolist())
+        items[:] = [item for place, item in enumerate(items) if place not in gone]
+
+
+_FEW = 8

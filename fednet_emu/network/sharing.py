@@ -34,7 +34,7 @@ class Crew:
         ear: [legs] the receiver of each leg, a row of `mean`.
         sender: [bursts] the radio of each burst, a column of `mean`.
         radio: [senders] numbers of the senders, which key their draws.
-        bursts_of: [senders] how many bursts each sends at once.
+        part: [bursts] part of its sender's power that each burst has when all of the sender's are on the air.
         left_bit: [legs] bits that were left when the crew came together.
         mean: [ears, senders] what each ear hears of each sender at full power, averaged over fading.
         deaf: [ears, senders] whether the two are one radio, which hears nobody while it sends; None when none is.
@@ -44,7 +44,7 @@ class Crew:
     ear: IntArray
     sender: IntArray
     radio: IntArray
-    bursts_of: IntArray
+    part: Array
     left_bit: Array
     mean: Array
     deaf: Mask | None
@@ -58,12 +58,6 @@ class Crew:
     def first_leg(self) -> IntArray:
         """The first leg of each burst [bursts]."""
         return np.flatnonzero(np.diff(self.burst, prepend=-1))
-
-    @property
-    def part(self) -> Array:
-        """The part [bursts] of its sender's power that each burst has when all of the sender's are on the air."""
-        parts: Array = 1.0 / self.bursts_of[self.sender]
-        return parts
 
     def own(self, heard: Array) -> Array:
         """What the receiver of each leg hears of its own sender [legs, ...], out of [ears, senders, ...]."""
