@@ -11,7 +11,7 @@ import numpy as np
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.gather import Gather
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.network.access import Access, Noma, Ofdma, Shared
+from fednet_emu.network.access import Access
 from fednet_emu.network.availability import Always, Presence
 from fednet_emu.network.band import Band
 from fednet_emu.network.links import CellLinks

@@ -10,6 +10,7 @@ from pydantic import Field
 from fednet_emu.kernel.streams import mixes, uniforms
 from fednet_emu.network.sharing import Access, Scene, Split
 from fednet_emu.radio.interference import successive_cancellation
+from fednet_emu.radio.propagation import Mask
 from fednet_emu.units import Array, db_to_linear
 
 
@@ -34,6 +35,11 @@ class Shared(Access):
         """As many as may send at once."""
         return self.max_senders
 
+    @property
+    def threshold(self) -> float:
+        """The threshold as a ratio."""
+        return 0.0 if self.threshold_db is None else db_to_linear(self.threshold_db)
+
     def share(self, active: int) -> float:
         """The whole band."""
         return 1.0
@@ -45,9 +51,9 @@ class Shared(Access):
         if len(total) > 1:
             total, noise = total[crew.ear], noise[crew.ear]
         sinr = own / (noise + (total - own))
-        carries = None if self.threshold_db is None else sinr >= db_to_linear(self.threshold_db)
+        carries = None if self.threshold_db is None else sinr >= self.threshold
         if crew.deaf is not None:
-            listens = np.broadcast_to(~crew.deaf.any(axis=1)[crew.ear, None], sinr.shape)
+            listens: Mask = np.broadcast_to(~np.any(crew.deaf, axis=1)[crew.ear, None], sinr.shape)
             carries = listens if carries is None else carries & listens
         return Split(sinr, _own_parts(scene), own, carries)
 

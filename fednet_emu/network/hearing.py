@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fednet_emu.network.band import Band
-from fednet_emu.network.links import Links
-from fednet_emu.network.sharing import IntArray, Mask
+from fednet_emu.network.links import IntArray, Links
+from fednet_emu.radio.propagation import Mask
 from fednet_emu.units import Array
 
 Places = IntArray | slice

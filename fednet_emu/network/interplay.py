@@ -7,8 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from fednet_emu.network.band import Band
+from fednet_emu.network.links import IntArray
 from fednet_emu.network.roster import Cell, Roster
-from fednet_emu.network.sharing import IntArray, Mask, Scene, Split
+from fednet_emu.network.sharing import Scene, Split
+from fednet_emu.radio.propagation import Mask
 from fednet_emu.units import Array
 
 

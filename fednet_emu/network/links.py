@@ -39,14 +39,14 @@ class Links(Protocol):
 
 
 class CellLinks:
-    """Links between one base station at the origin and the devices around it, in one direction.
+    """Links between one base station and the devices around it, in one direction.
 
     Both directions share path loss and shadowing (reciprocity); their fading is independent (frequency division).
     """
 
     def __init__(self, snr: Array, fading_key: int) -> None:
         self.mean_snr = snr
-        self._key = fading_key
+        self.key = fading_key
         self._snr: list[float] = snr.tolist()
         self._keys: list[int] = mixes(fading_key, np.arange(len(snr))).tolist()
 
@@ -64,22 +64,26 @@ class CellLinks:
 
     def fading_keys(self, sender: IntArray, receiver: IntArray) -> NDArray[np.uint64]:
         """Fading keys of the links of whichever ends are devices."""
-        return mixes(self._key, np.maximum(sender, receiver))
+        return mixes(self.key, np.maximum(sender, receiver))
 
     def radios(self, sender: int, receiver: int) -> tuple[int, int]:
         """The device and the one base station."""
         return sender, receiver
 
 
-def cell_links(channel: Channel, xy_m: Array, streams: Streams) -> tuple[CellLinks, CellLinks]:
-    """Uplinks and downlinks between devices at coordinates [devices, 2] in metres and the base station."""
+def cell_links(channel: Channel, xy_m: Array, streams: Streams, cell: int = 0) -> tuple[CellLinks, CellLinks]:
+    """Uplinks and downlinks between devices at coordinates [devices, 2] in metres and the base station of a cell.
+
+    The base station is at the origin; each cell's links have their own shadowing and fading.
+    """
+    name = (cell,) if cell else ()
     heights_m = np.full(len(xy_m), channel.device.height_m)
     devices_m = np.column_stack([xy_m, heights_m])
     hop = Hop.between(devices_m, np.array([0.0, 0.0, channel.base_station.height_m]))
-    gain = channel.mean_gain(hop, ndtri(uniforms(streams.key("shadowing", "cell"), np.arange(len(xy_m)))))
+    gain = channel.mean_gain(hop, ndtri(uniforms(streams.key("shadowing", "cell", *name), np.arange(len(xy_m)))))
     return (
-        CellLinks(_snr(channel, gain, channel.device, channel.base_station), streams.key("fading", "uplink")),
-        CellLinks(_snr(channel, gain, channel.base_station, channel.device), streams.key("fading", "downlink")),
+        CellLinks(_snr(channel, gain, channel.device, channel.base_station), streams.key("fading", "uplink", *name)),
+        CellLinks(_snr(channel, gain, channel.base_station, channel.device), streams.key("fading", "downlink", *name)),
     )
 
 

@@ -11,9 +11,10 @@ import numpy as np
 from fednet_emu.network.air import DUST
 from fednet_emu.network.band import Band
 from fednet_emu.network.hearing import Hearing, Places
-from fednet_emu.network.links import Links
-from fednet_emu.network.sharing import Crew, IntArray, Mask
+from fednet_emu.network.links import IntArray, Links
+from fednet_emu.network.sharing import Crew
 from fednet_emu.network.transfer import Burst, Transfer
+from fednet_emu.radio.propagation import Mask
 from fednet_emu.units import Array
 
 _ALL = slice(None)
@@ -69,27 +70,32 @@ class Roster:
     @property
     def left_bit(self) -> Array:
         """What each leg still has to carry; changes in place."""
-        return self._bits[_LEFT]
+        row: Array = self._bits[_LEFT]
+        return row
 
     @property
     def dust_bit(self) -> Array:
         """What may be left of each leg when it is through: the rounding noise of its segments' sum."""
-        return self._bits[_DUST]
+        row: Array = self._bits[_DUST]
+        return row
 
     @property
     def until_ns(self) -> IntArray:
         """When each leg's patience, or the presence of its ends, is over."""
-        return self._times[_UNTIL]
+        row: IntArray = self._times[_UNTIL]
+        return row
 
     @property
     def fate(self) -> IntArray:
         """0, `OUTAGE` or `DEAD` for each leg; changes in place."""
-        return self._times[_FATE]
+        row: IntArray = self._times[_FATE]
+        return row
 
     @property
     def held(self) -> Array:
-        """Rate, SINR and whether it carries bits of each leg [3, legs] in the slot that is under way; 0 for new ones."""
-        return self._bits[_HELD]
+        """Rate, SINR and whether it carries bits [3, legs] in the slot that is under way; 0 for newcomers."""
+        rows: Array = self._bits[_HELD]
+        return rows
 
     @property
     def plain(self) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fednet_emu.network.sharing import IntArray, Mask
+from fednet_emu.network.links import IntArray
+from fednet_emu.radio.propagation import Mask
 from fednet_emu.radio.rate_law import RateLaw
 from fednet_emu.units import Array
 
@@ -55,7 +56,7 @@ def equal_finish_shares(snr: Array, left_bit: Array, law: RateLaw, bandwidth_hz:
             break
         open_[who[at_limit]] = False
         budget -= float(parts[at_limit].sum())
-    return shares / shares.sum()
+    return np.asarray(shares / shares.sum())
 
 
 _CRUMB = 1e-9

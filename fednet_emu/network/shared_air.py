@@ -14,10 +14,10 @@ from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, to_ns
 from fednet_emu.network.air import DUST
 from fednet_emu.network.band import Band, Pace, needed_s, spans_s
 from fednet_emu.network.interplay import Rated, rate_cells
-from fednet_emu.network.links import Links
+from fednet_emu.network.links import IntArray, Links
 from fednet_emu.network.roster import DEAD, OUTAGE, Roster
-from fednet_emu.network.sharing import IntArray, Mask
 from fednet_emu.network.transfer import Burst
+from fednet_emu.radio.propagation import Mask
 from fednet_emu.units import Array
 
 _BLOCKS = 8

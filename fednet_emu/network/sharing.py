@@ -1,7 +1,7 @@
-"""What an access scheme is asked: who radiates in each block, and at what SINR and on how much of the band each leg is.
+"""What an access scheme is asked: who radiates in each block, and each leg's SINR and share of the band.
 
-A *leg* is one transfer to one receiver, a *burst* the legs of one broadcast (one leg as a rule), a *sender* the radio of
-one or more bursts, an *ear* the radio of one or more legs' receiver. SNRs and everything heard are power over the
+A *leg* is one transfer to one receiver, a *burst* the legs of one broadcast (one leg as a rule), a *sender* the radio
+of one or more bursts, an *ear* the radio of one or more legs' receiver. SNRs and everything heard are power over the
 receiver's own noise in the whole band.
 """
 
@@ -13,16 +13,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fednet_emu.component import Component
 from fednet_emu.network.links import IntArray
+from fednet_emu.radio.propagation import Mask
 from fednet_emu.units import Array
 
 if TYPE_CHECKING:
     from fednet_emu.network.band import Band
-
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -88,7 +88,7 @@ def build_network(scenario: Scenario, clock: Clock, ledger: Ledger, streams: Str
     devices, network = scenario.devices, scenario.network
     xy_m = devices.placement.positions_m(devices.count, streams("placement"))
     settings = (network.uplink, network.downlink, network.sidelink)
-    return Network(clock, ledger, streams, presence, scenario.channel, xy_m, settings)
+    return Network(clock, ledger, streams, presence, scenario.channel, xy_m, settings, network.cells)
 
 
 def unreachable(scenario: Scenario) -> Iterator[Problem]:

@@ -17,9 +17,12 @@ from fednet_emu.learning.datasets.digits import Digits
 from fednet_emu.learning.models import AnyModel
 from fednet_emu.learning.partitions import AnyPartition
 from fednet_emu.network.availability import Always, AnyAvailability, Windows
+from fednet_emu.network.cells import AnyCells, SingleCell
+from fednet_emu.network.contention import Shared
 from fednet_emu.network.network import Downlink, Sidelink, Uplink
 from fednet_emu.network.placement import AnyPlacement
 from fednet_emu.radio.channel import Channel
+from fednet_emu.units import linear_to_db
 
 Problem = tuple[tuple[str, ...], str]
 """Where (the key path) and what is wrong."""
@@ -46,6 +49,8 @@ class Server(Component):
 class NetworkSettings(Component):
     """How the bands are used."""
 
+    cells: AnyCells = SingleCell()
+    """Where the base stations stand; each is one cell of the uplink and the downlink, and all use the same band."""
     uplink: Uplink = Uplink()
     downlink: Downlink = Downlink()
     sidelink: Sidelink | None = None
@@ -90,6 +95,7 @@ class Scenario(Component):
             for key, what, value in self.algorithm.demands()
             if value > count
         )
+        yield from self._never_two_at_once()
         named = {
             ("devices", "straggler", "devices"): self.devices.straggler,
             ("devices", "availability", "devices"): self.devices.availability,
@@ -99,3 +105,17 @@ class Scenario(Component):
                 unknown = [device for device in component.devices if not 0 <= device < count]
                 if unknown:
                     yield path, f"no such devices, got {unknown}; must be from 0 to {count - 1}"
+
+    def _never_two_at_once(self) -> Iterator[Problem]:
+        """A shared uplink whose one receiver could never decode two transmissions, although two may be on the air."""
+        access = self.network.uplink.access
+        if not isinstance(access, Shared) or self.network.cells.count > 1 or self.devices.count == 1:
+            return
+        threshold = max(self.channel.rate.min_sinr, access.threshold)
+        if access.max_senders != 1 and threshold >= 1:
+            yield (
+                ("network", "uplink", "access"),
+                "one receiver without cancellation can never decode two at once, since their SINRs cannot both reach "
+                f"0 dB, got shared with a threshold of {linear_to_db(threshold):.1f} dB; lower the threshold below "
+                "0 dB, set max_senders: 1, or choose noma, slotted-aloha, ofdma or tdma",
+            )

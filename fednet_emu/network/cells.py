@@ -1,0 +1,104 @@
+"""Base stations and where they stand: each device is served by one of them, and the server is behind all."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field, field_validator
+
+from fednet_emu.component import Component, Slot
+from fednet_emu.units import Array
+
+
+class Cells(Component):
+    """Base stations that all use the same band (reuse 1)."""
+
+    @abstractmethod
+    def positions_m(self) -> Array:
+        """Coordinates [stations, 2] in metres."""
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """How many base stations there are."""
+
+
+class SingleCell(Cells):
+    """One base station at the origin."""
+
+    kind: Literal["single"] = "single"
+
+    def positions_m(self) -> Array:
+        """The origin."""
+        return np.zeros((1, 2))
+
+    @property
+    def count(self) -> int:
+        """One."""
+        return 1
+
+
+class HexagonalCells(Cells):
+    """A base station at the origin and rings of others around it on a hexagonal grid, as in 3GPP evaluations.
+
+    Ignored here: sectors; each site has one omnidirectional station. The outermost cells have fewer neighbours than
+    those inside (no wrap-around).
+    """
+
+    kind: Literal["hexagonal"] = "hexagonal"
+
+    rings: int = Field(ge=1, le=10)
+    """Rings around the centre: 1 makes 7 stations, 2 make 19."""
+
+    inter_site_distance_m: float = Field(gt=0)
+    """Distance between neighbouring stations; 500 in 3GPP's urban macro cells, 200 in its urban micro cells."""
+
+    def positions_m(self) -> Array:
+        """The centre first, then ring after ring, each from the east counter-clockwise."""
+        corner = np.exp(1j * np.pi / 3 * np.arange(6))
+        places = [np.zeros(1, complex)]
+        for ring in range(1, self.rings + 1):
+            steps = np.arange(ring)
+            sides = ring * corner[:, None] + (np.roll(corner, -1) - corner)[:, None] * steps[None, :]
+            places.append(sides.ravel())
+        grid = self.inter_site_distance_m * np.concatenate(places)
+        return np.stack([grid.real, grid.imag], axis=1)
+
+    @property
+    def count(self) -> int:
+        """1 + 3 rings (rings + 1)."""
+        return 1 + 3 * self.rings * (self.rings + 1)
+
+
+class ListedCells(Cells):
+    """Base stations at given coordinates."""
+
+    kind: Literal["list"] = "list"
+
+    xy_m: tuple[tuple[float, float], ...] = Field(min_length=1)
+    """One pair of coordinates per base station."""
+
+    @field_validator("xy_m")
+    @classmethod
+    def _differ(cls, xy_m: tuple[tuple[float, float], ...]) -> tuple[tuple[float, float], ...]:
+        for place, here in enumerate(xy_m):
+            if any(math.dist(here, other) == 0 for other in xy_m[:place]):
+                raise ValueError(f"two base stations are at one place, got {list(here)} twice; each needs its own")
+        return xy_m
+
+    def positions_m(self) -> Array:
+        """The coordinates as given."""
+        return np.array(self.xy_m, dtype=np.float64)
+
+    @property
+    def count(self) -> int:
+        """As many as there are pairs."""
+        return len(self.xy_m)
+
+
+CELLS: dict[str, type[Cells]] = {"single": SingleCell, "hexagonal": HexagonalCells, "list": ListedCells}
+
+AnyCells = Annotated[Cells, Slot("cells", CELLS)]

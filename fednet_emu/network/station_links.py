@@ -1,0 +1,70 @@
+"""Links between several base stations and the devices around them."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fednet_emu.kernel.streams import Streams, mix, mixes
+from fednet_emu.network.links import CellLinks, IntArray, cell_links
+from fednet_emu.radio.channel import Channel
+from fednet_emu.units import Array
+
+
+class StationLinks:
+    """Links of every device with every base station in one direction; radio -1 - c is the base station of cell c.
+
+    Args:
+        snr: [stations, devices] mean SNR of every link, alone in the whole band.
+        serving: [devices] the cell of each device.
+        keys: [stations] key of the fading of each station's links.
+    """
+
+    def __init__(self, snr: Array, serving: IntArray, keys: list[int]) -> None:
+        self.mean_snr: Array = snr[serving, np.arange(len(serving))]
+        self._snr = snr
+        self._serving: list[int] = serving.tolist()
+        self._keys = np.array(keys, np.uint64)
+
+    def snr(self, sender: int, receiver: int) -> float:
+        """Mean SNR between a device's radio and a base station's."""
+        return float(self._snr[-1 - min(sender, receiver), max(sender, receiver)])
+
+    def fading_key(self, sender: int, receiver: int) -> int:
+        """Key of the fading between a device's radio and a base station's."""
+        return mix(int(self._keys[-1 - min(sender, receiver)]), max(sender, receiver))
+
+    def snrs(self, sender: IntArray, receiver: IntArray) -> Array:
+        """Mean SNRs between radios of devices and of base stations."""
+        return np.asarray(self._snr[-1 - np.minimum(sender, receiver), np.maximum(sender, receiver)])
+
+    def fading_keys(self, sender: IntArray, receiver: IntArray) -> NDArray[np.uint64]:
+        """Fading keys between radios of devices and of base stations."""
+        return mixes(self._keys[-1 - np.minimum(sender, receiver)], np.maximum(sender, receiver))
+
+    def radios(self, sender: int, receiver: int) -> tuple[int, int]:
+        """The device, and in the server's place the base station that serves it."""
+        if receiver < 0:
+            return sender, -1 - self._serving[sender]
+        return -1 - self._serving[receiver], receiver
+
+
+def network_links(
+    channel: Channel, xy_m: Array, stations_m: Array, streams: Streams
+) -> tuple[CellLinks | StationLinks, CellLinks | StationLinks]:
+    """Uplinks and downlinks between devices [devices, 2] and base stations [stations, 2], coordinates in metres.
+
+    A device is served by the station whose signal reaches it strongest, shadowing included and averaged over fading;
+    the first one of equals. The first station's links are those of a network that has only this one.
+    """
+    pairs = [cell_links(channel, xy_m - station_m, streams, cell) for cell, station_m in enumerate(stations_m)]
+    if len(pairs) == 1:
+        return pairs[0]
+    ups, downs = zip(*pairs, strict=True)
+    down_snr = np.stack([links.mean_snr for links in downs])
+    serving = down_snr.argmax(axis=0)
+    up_snr = np.stack([links.mean_snr for links in ups])
+    return (
+        StationLinks(up_snr, serving, [links.key for links in ups]),
+        StationLinks(down_snr, serving, [links.key for links in downs]),
+    )
