@@ -12,7 +12,7 @@ from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, to_ns
 from fednet_emu.kernel.streams import uniform, uniforms
 from fednet_emu.network.access import Access
 from fednet_emu.radio.fading import Fading
-from fednet_emu.radio.rate import RateLaw
+from fednet_emu.radio.rate_law import RateLaw
 from fednet_emu.units import Array
 
 _FEW_BLOCKS = 16
