@@ -115,6 +115,27 @@ def plot(
 
 
 @app.command()
+def channels(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[CHANNEL]...", help="Channel files; all by default.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Also draw rate against distance, into this folder.")
+    ] = None,
+) -> None:
+    """List radio environments with the median uplink rate of a lone device at 50, 200 and 500 m."""
+    with outcome("fednet channels"):
+        from fednet_emu.cli.channels import rate_curves, rows
+        from fednet_emu.report.figures import save
+        from fednet_emu.report.rates import rate_figure
+
+        OUTPUT.out("\n".join(rows(names)))
+        if out is not None:
+            for path in save({"rate-distance": rate_figure(rate_curves(names))}, out):
+                OUTPUT.out(str(path))
+
+
+@app.command()
 def schema() -> None:
     """Print the JSON schema of scenario files, for editors that complete and check them."""
     with outcome("fednet schema"):

@@ -31,6 +31,7 @@ from fednet_emu.network.availability import Presence
 from fednet_emu.network.delivery import Delivery, device_label
 from fednet_emu.network.network import Network
 from fednet_emu.network.transfer import Transfer
+from fednet_emu.radio.overhead import NoOverhead, Overhead
 from fednet_emu.records.ledger import SERVER, Ledger
 
 MAX_FRUITLESS_ROUNDS = 1000
@@ -74,7 +75,7 @@ class Federation:
         *,
         initial_vector: Callable[[], Any],
         timing_only: bool = False,
-        header_bit: int = 0,
+        overhead: Overhead = NoOverhead(),  # noqa: B008  (frozen)
     ) -> None:
         self.clock, self.streams, self.ledger, self.graph = clock, streams, ledger, graph
         self.task, self.network, self.processors = task, network, processors
@@ -83,7 +84,7 @@ class Federation:
         self.nominal = False
         self.server = Device(self, SERVER)
         self._presence, self._stop, self._per_device = presence, stop, evaluation.per_device
-        self._initial_vector, self._header_bit = initial_vector, header_bit
+        self._initial_vector, self._overhead = initial_vector, overhead
         self.observers: list[Callable[[Federation], None]] = []
         self._round_started_ns = 0
         self._fruitless_rounds = 0
@@ -141,7 +142,7 @@ class Federation:
     def _parcel(self, payload: Any, size_bit: int | None) -> tuple[int, int]:
         number = payload.number if isinstance(payload, Deferred) else -1
         bits = n_scalars(payload) * BIT_PER_SCALAR if size_bit is None else size_bit
-        return number, bits + self._header_bit
+        return number, self._overhead.wire_bit(bits)
 
     # ---- learning ----------------------------------------------------------------------------------------------------
 

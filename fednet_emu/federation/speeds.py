@@ -1,4 +1,4 @@
-"""How fast devices compute, in floating-point operations per second, and what that costs in energy."""
+"""How fast devices compute, in floating-point operations per second."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pydantic import Field
 
 from fednet_emu.component import Component, Slot
 from fednet_emu.errors import ScenarioError
-from fednet_emu.radio.energy import compute_energy_j
 from fednet_emu.units import Array
 
 Speed = Annotated[float, Field(gt=0)]
@@ -73,17 +72,3 @@ class ListedSpeeds(Speeds):
 
 SPEEDS = {"fixed": FixedSpeed, "log-normal": LogNormalSpeed, "list": ListedSpeeds}
 AnySpeeds = Annotated[Speeds, Slot("speed", SPEEDS)]
-
-
-class Processor(Component):
-    """The energy model of a processor: kappa x cycles x f^2, where f = speed / flop_per_cycle.
-
-    The defaults are a CPU core with 8 operations per cycle and the kappa of most papers (wireless.md, section 5).
-    """
-
-    flop_per_cycle: float = Field(8.0, gt=0)
-    kappa: float = Field(1e-28, ge=0)
-
-    def energy_j(self, flop: float, flop_per_s: float) -> float:
-        """Energy of a computation at a speed, however long it took."""
-        return compute_energy_j(flop / self.flop_per_cycle, flop_per_s / self.flop_per_cycle, self.kappa)

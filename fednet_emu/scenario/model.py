@@ -9,7 +9,7 @@ from pydantic import Field
 
 from fednet_emu.algorithms import AnyAlgorithm
 from fednet_emu.component import Component
-from fednet_emu.federation.speeds import AnySpeeds, Processor
+from fednet_emu.federation.speeds import AnySpeeds
 from fednet_emu.federation.stop import Evaluation, Stop
 from fednet_emu.federation.stragglers import AnyStraggler, NoStraggler, SlowWindow
 from fednet_emu.learning.datasets import AnyDataset
@@ -20,6 +20,8 @@ from fednet_emu.network.availability import Always, AnyAvailability, Windows
 from fednet_emu.network.network import Downlink, Sidelink, Uplink
 from fednet_emu.network.placement import AnyPlacement
 from fednet_emu.radio.channel import Channel
+from fednet_emu.radio.energy import AnyComputeEnergy, CmosEnergy
+from fednet_emu.radio.overhead import AnyOverhead, NoOverhead
 
 Problem = tuple[tuple[str, ...], str]
 """Where (the key path) and what is wrong."""
@@ -31,7 +33,7 @@ class Devices(Component):
     count: int = Field(gt=0)
     placement: AnyPlacement
     speed: AnySpeeds
-    processor: Processor = Processor()
+    compute_energy: AnyComputeEnergy = CmosEnergy()
     straggler: AnyStraggler = NoStraggler()
     availability: AnyAvailability = Always()
 
@@ -49,8 +51,8 @@ class NetworkSettings(Component):
     uplink: Uplink = Uplink()
     downlink: Downlink = Downlink()
     sidelink: Sidelink | None = None
-    header_bit: int = Field(0, ge=0)
-    """Bits that each message carries beside its payload."""
+    overhead: AnyOverhead = NoOverhead()
+    """What messages carry beside their payload."""
 
 
 class Training(Component):

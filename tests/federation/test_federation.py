@@ -66,7 +66,7 @@ def test_messages_carry_their_header_and_a_given_size_wins() -> None:
         yield fed.uplink(fed.device(0), None)
         yield fed.uplink(fed.device(0), {"any": "thing"}, size_bit=1000)
 
-    _, fed = play(flow, "network.header_bit=24")
+    _, fed = play(flow, "network.overhead={kind: header, header_bit: 24}")
 
     assert fed.ledger.transfers.column("size_bit").tolist() == [88, 24, 1024]
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from fednet_emu.radio.overhead import HEADER_BYTE, OVERHEADS, NoOverhead, Packets
+from fednet_emu.radio.overhead import HEADER_BYTE, OVERHEADS, Header, NoOverhead, Packets
 
 
 def test_a_model_of_a_million_parameters_over_tcp():
@@ -43,6 +43,11 @@ def test_packets_without_room_are_refused():
         Packets(headers="tcp-ipv6", mtu_byte=60)
 
 
+def test_a_header_per_message():
+    """Every message pays it, an empty one too."""
+    assert [Header(header_bit=64).wire_bit(size_bit) for size_bit in (0, 1000)] == [64, 1064]
+
+
 def test_every_kind_of_overhead_has_claims_here():
     """The table and this file name the same kinds."""
-    assert set(OVERHEADS) == {"none", "packets"}
+    assert set(OVERHEADS) == {"none", "header", "packets"}
