@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 
 from fednet_emu.component import Component, Slot
+from fednet_emu.data import locate
 from fednet_emu.errors import ScenarioError
+from fednet_emu.network.traces.flash import batch_times_s, benchmark_scores, user_scores
 from fednet_emu.units import Array
 
 Speed = Annotated[float, Field(gt=0)]
@@ -19,7 +22,7 @@ class Speeds(Component):
     """The law of the devices' speeds."""
 
     @abstractmethod
-    def draw(self, count: int, rng: np.random.Generator) -> Array:
+    def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
         """Speeds [count] in FLOP/s."""
 
 
@@ -29,7 +32,7 @@ class FixedSpeed(Speeds):
     kind: Literal["fixed"] = "fixed"
     flop_per_s: Speed
 
-    def draw(self, count: int, rng: np.random.Generator) -> Array:
+    def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
         """The same speed for all."""
         return np.full(count, self.flop_per_s)
 
@@ -41,7 +44,7 @@ class LogNormalSpeed(Speeds):
     median_flop_per_s: Speed
     sigma: float = Field(ge=0)
 
-    def draw(self, count: int, rng: np.random.Generator) -> Array:
+    def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
         """One draw per device."""
         speeds: Array = self.median_flop_per_s * np.exp(self.sigma * rng.standard_normal(count))
         return speeds
@@ -53,7 +56,7 @@ class ListedSpeeds(Speeds):
     kind: Literal["list"] = "list"
     flop_per_s: tuple[Speed, ...] = Field(min_length=1)
 
-    def draw(self, count: int, rng: np.random.Generator) -> Array:
+    def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
         """The speeds as given.
 
         Raises:
@@ -70,5 +73,34 @@ class ListedSpeeds(Speeds):
         return np.array(self.flop_per_s)
 
 
-SPEEDS = {"fixed": FixedSpeed, "log-normal": LogNormalSpeed, "list": ListedSpeeds}
+class FlashSpeed(Speeds):
+    """The phones of real users, by the AI-Benchmark scores and measured training times of FLASH.
+
+    Each device is one of the phone models that users reported, drawn uniformly; speeds are relative to their median,
+    which is given. From Yang et al., "Characterizing impacts of heterogeneity in federated learning upon large-scale
+    smartphone data", WWW 2021.
+    """
+
+    kind: Literal["flash"] = "flash"
+    median_flop_per_s: Speed
+    path: str = "device_flash"
+    """Folder of FLASH's files, in the data folder or in full."""
+    rule: Literal["nearest", "interpolated"] = "interpolated"
+    """Time of a phone that was not measured: that of the measured one nearest in score, as FLASH takes, or between."""
+
+    def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
+        """One phone per device.
+
+        Raises:
+            DataError: The files are missing or not in FLASH's form.
+        """
+        folder = locate(self.path, data_dir)
+        scores = np.array(list(user_scores(folder).values()))
+        times_s = batch_times_s(scores, benchmark_scores(folder), self.rule)
+        picked = (rng.random(count) * len(scores)).astype(np.int64)
+        speeds: Array = self.median_flop_per_s * np.median(times_s) / times_s[picked]
+        return speeds
+
+
+SPEEDS = {"fixed": FixedSpeed, "log-normal": LogNormalSpeed, "list": ListedSpeeds, "flash": FlashSpeed}
 AnySpeeds = Annotated[Speeds, Slot("speed", SPEEDS)]

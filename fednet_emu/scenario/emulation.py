@@ -50,7 +50,7 @@ def build(
     processors = Processors(
         clock,
         ledger,
-        devices.speed.draw(devices.count, streams("speed")),
+        devices.speed.draw(devices.count, streams("speed"), data_dir),
         scenario.server.flop_per_s,
         devices.compute_energy,
         devices.straggler,

@@ -11,8 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fednet_emu.data import DATA_VARIABLE, data_folder
 from fednet_emu.errors import DataError
-from fednet_emu.learning.datasets.base import DATA_VARIABLE, Dataset, Samples, data_folder
+from fednet_emu.learning.datasets.base import Dataset, Samples
 from fednet_emu.learning.datasets.fetch import fetch
 from fednet_emu.learning.datasets.idx import read_idx
 
