@@ -30,5 +30,5 @@ def locate(name: str, data_dir: Path | None) -> Path:
     for path in candidates:
         if path.exists():
             return path
-    remedy = f"give the path in full, or relative to the folder that {DATA_VARIABLE} names or to the current one"
+    remedy = f"give it in full, or relative to the current folder or to that of --data-dir or {DATA_VARIABLE}"
     raise DataError(str(candidates[0]), "not found", remedy)

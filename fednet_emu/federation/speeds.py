@@ -15,7 +15,7 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.network.traces.flash import batch_times_s, benchmark_scores, user_scores
 from fednet_emu.units import Array
 
-Speed = Annotated[float, Field(gt=0)]
+Speed = Annotated[float, Field(gt=1e-3, le=1e21)]
 
 
 class Speeds(Component):
@@ -42,7 +42,7 @@ class LogNormalSpeed(Speeds):
 
     kind: Literal["log-normal"] = "log-normal"
     median_flop_per_s: Speed
-    sigma: float = Field(ge=0)
+    sigma: float = Field(ge=0, le=10)
 
     def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
         """One draw per device."""

@@ -14,6 +14,7 @@ from fednet_emu.federation.stop import Evaluation, Stop
 from fednet_emu.federation.stragglers import AnyStraggler, NoStraggler, SlowWindow
 from fednet_emu.learning.datasets import AnyDataset
 from fednet_emu.learning.datasets.digits import Digits
+from fednet_emu.learning.datasets.synthetic_regression import SyntheticRegression
 from fednet_emu.learning.models import AnyModel
 from fednet_emu.learning.partitions import AnyPartition
 from fednet_emu.network.availability import Always, AnyAvailability, Windows
@@ -41,7 +42,7 @@ class Devices(Component):
 class Server(Component):
     """The server, beside the base station."""
 
-    flop_per_s: float | None = Field(None, gt=0)
+    flop_per_s: float | None = Field(None, gt=1e-3, le=1e21)
     """Computing speed, for algorithms that train on the server; its energy is not counted."""
 
 
@@ -61,7 +62,7 @@ class Training(Component):
     engine: Literal["auto", "serial", "batched"] = "auto"
     """serial: one job after the other; batched: all ready jobs at once; auto: the faster of the two, by measurement."""
     device: Literal["cpu", "cuda"] = "cpu"
-    threads: int | None = Field(None, gt=0)
+    threads: int | None = Field(None, gt=0, le=1024)
     """Threads of torch within one operation; null takes one for small models and all cores for others."""
     checkpoint_s: float | None = Field(60.0, gt=0)
     """Host time between checkpoints, from which a run that died goes on; null for none."""
@@ -92,6 +93,15 @@ class Scenario(Component):
             for key, what, value in self.algorithm.demands()
             if value > count
         )
+        listed = {
+            ("devices", "placement", "xy_m"): getattr(self.devices.placement, "xy_m", None),
+            ("devices", "speed", "flop_per_s"): getattr(self.devices.speed, "flop_per_s", None),
+        }
+        for path, values in listed.items():
+            if isinstance(values, tuple) and len(values) != count:
+                yield path, f"not one for each device, got {len(values)}; must be as many as devices.count, {count}"
+        if self.stop.only_accuracy and isinstance(self.data, SyntheticRegression):
+            yield ("stop", "accuracy"), "a regression has no accuracy, got no other limit; give rounds or simulated_s"
         named = {
             ("devices", "straggler", "devices"): self.devices.straggler,
             ("devices", "availability", "devices"): self.devices.availability,

@@ -178,7 +178,7 @@ def test_interrupt_keeps_what_was_measured(tmp_path: Path) -> None:
     _, errors = process.communicate(timeout=60)
 
     assert process.returncode == 130, errors.decode()
-    assert b"what was measured so far is in the run folder" in errors
+    assert b"what was measured so far is in" in errors
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["status"] == "interrupted"
     assert summary["verified"] is True
