@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -59,8 +57,13 @@ def run(
     plots: Annotated[bool, typer.Option("--plots/--no-plots", help="Draw the figures of the run.")] = True,
 ) -> None:
     """Run a scenario; leave tables, figures and a summary in a run folder."""
-    replay = shlex.join(["fednet", *sys.argv[1:]])
-    with outcome(replay, "interrupted; what was measured so far is in the run folder"):
+    folder = out
+
+    def interrupted() -> str:
+        kept = folder is not None and (folder / "summary.json").exists()
+        return f"interrupted; what was measured so far is in {folder}" if kept else "interrupted before it began"
+
+    with outcome(interrupted):
         from fednet_emu.cli.progress import live
         from fednet_emu.report.summary import summary_rows
         from fednet_emu.scenario.load import load_scenario
@@ -84,7 +87,7 @@ def run(
 @app.command()
 def check(scenario: ScenarioName, seed: Seed = None, overrides: Overrides = None) -> None:
     """Validate a scenario and print it with every default filled in."""
-    with outcome(f"fednet check {scenario}"):
+    with outcome():
         from fednet_emu.scenario.document import dump
         from fednet_emu.scenario.load import load_scenario
 
@@ -105,7 +108,7 @@ def plot(
     ] = None,
 ) -> None:
     """Draw accuracy against time, bits and energy, the timeline of every device, and round latencies."""
-    with outcome(f"fednet plot {shlex.join(map(str, runs))}"):
+    with outcome():
         if label and len(label) != len(runs):
             ERRORS.print(f"--label: one per run is needed, got {len(label)} for {len(runs)} runs")
             raise typer.Exit(MISTAKE)
@@ -115,9 +118,30 @@ def plot(
 
 
 @app.command()
+def channels(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[CHANNEL]...", help="Channel files; all by default.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Also draw rate against distance, into this folder.")
+    ] = None,
+) -> None:
+    """List radio environments with the median uplink rate of a lone device at 50, 200 and 500 m."""
+    with outcome():
+        from fednet_emu.cli.channels import rate_curves, rows
+        from fednet_emu.report.figures import save
+        from fednet_emu.report.rates import rate_figure
+
+        OUTPUT.out("\n".join(rows(names)))
+        if out is not None:
+            for path in save({"rate-distance": rate_figure(rate_curves(names))}, out):
+                OUTPUT.out(str(path))
+
+
+@app.command()
 def schema() -> None:
     """Print the JSON schema of scenario files, for editors that complete and check them."""
-    with outcome("fednet schema"):
+    with outcome():
         from fednet_emu.scenario.model import Scenario
         from fednet_emu.scenario.schema import json_schema
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import typer
@@ -17,11 +19,10 @@ MISTAKE, INTERRUPTED, BUG = 2, 130, 1
 
 
 @contextmanager
-def outcome(replay: str, interrupted: str = "interrupted") -> Iterator[None]:
+def outcome(interrupted: Callable[[], str] = lambda: "interrupted") -> Iterator[None]:
     """Turn exceptions of a command into a message and an exit code.
 
     Args:
-        replay: the command that repeats this one.
         interrupted: what to say after Ctrl-C.
     """
     try:
@@ -30,7 +31,7 @@ def outcome(replay: str, interrupted: str = "interrupted") -> Iterator[None]:
         ERRORS.print(str(_original(error)))
         raise typer.Exit(MISTAKE) from None
     except KeyboardInterrupt:
-        ERRORS.print(interrupted)
+        ERRORS.print(interrupted())
         raise typer.Exit(INTERRUPTED) from None
     except typer.Exit:
         raise
@@ -38,7 +39,7 @@ def outcome(replay: str, interrupted: str = "interrupted") -> Iterator[None]:
         raise typer.Exit(BUG) from None
     except Exception:
         ERRORS.print(traceback.format_exc())
-        ERRORS.print(f"this is a bug in fednet_emu; replay: {replay}")
+        ERRORS.print(f"this is a bug in fednet_emu; replay: {shlex.join(['fednet', *sys.argv[1:]])}")
         raise typer.Exit(BUG) from None
 
 

@@ -31,6 +31,7 @@ from fednet_emu.network.availability import Presence
 from fednet_emu.network.delivery import Delivery, device_label
 from fednet_emu.network.network import Network
 from fednet_emu.network.transfer import Transfer
+from fednet_emu.radio.overhead import NoOverhead, Overhead
 from fednet_emu.records.ledger import SERVER, Ledger
 
 MAX_FRUITLESS_ROUNDS = 1000
@@ -74,7 +75,7 @@ class Federation:
         *,
         initial_vector: Callable[[], Any],
         timing_only: bool = False,
-        header_bit: int = 0,
+        overhead: Overhead = NoOverhead(),  # noqa: B008  (frozen)
     ) -> None:
         self.clock, self.streams, self.ledger, self.graph = clock, streams, ledger, graph
         self.task, self.network, self.processors = task, network, processors
@@ -83,7 +84,8 @@ class Federation:
         self.nominal = False
         self.server = Device(self, SERVER)
         self._presence, self._stop, self._per_device = presence, stop, evaluation.per_device
-        self._initial_vector, self._header_bit = initial_vector, header_bit
+        self._able = presence.only(np.flatnonzero(task.n_samples))
+        self._initial_vector, self._overhead = initial_vector, overhead
         self.observers: list[Callable[[Federation], None]] = []
         self._round_started_ns = 0
         self._fruitless_rounds = 0
@@ -101,7 +103,13 @@ class Federation:
         return self._presence.count
 
     def device(self, index: int) -> Device:
-        """The device with this number."""
+        """The device with this number.
+
+        Raises:
+            IndexError: there is no such device.
+        """
+        if not 0 <= index < self.n_devices:
+            raise IndexError(f"device: no such number, got {index}; must be from 0 to {self.n_devices - 1}")
         return Device(self, index)
 
     def devices(self) -> Iterator[Device]:
@@ -109,11 +117,12 @@ class Federation:
         return (Device(self, index) for index in range(self.n_devices))
 
     def cohort(self, size: int, *key: Any) -> Cohort:
-        """Event with up to `size` devices, drawn uniformly among those that are there, in order of their numbers.
+        """Event with up to `size` devices that have training samples, drawn uniformly among those that are there.
 
-        When all are away, it comes as soon as one returns. `key` names the draw, for example the round.
+        They come in the order of their numbers. When all are away, it comes as soon as one returns. `key` names the
+        draw, for example the round.
         """
-        return Cohort(self.clock, self._presence, size, self.streams("cohort", *key), self.device)
+        return Cohort(self.clock, self._able, size, self.streams("cohort", *key), self.device)
 
     # ---- links -------------------------------------------------------------------------------------------------------
 
@@ -141,7 +150,7 @@ class Federation:
     def _parcel(self, payload: Any, size_bit: int | None) -> tuple[int, int]:
         number = payload.number if isinstance(payload, Deferred) else -1
         bits = n_scalars(payload) * BIT_PER_SCALAR if size_bit is None else size_bit
-        return number, bits + self._header_bit
+        return number, self._overhead.wire_bit(bits)
 
     # ---- learning ----------------------------------------------------------------------------------------------------
 
@@ -174,6 +183,8 @@ class Federation:
             subset: the device's samples to use, by their place among its own; all when None.
             terms: further terms of the local objective, as `TrainJob` has them: scale, linear, prox, anchor.
         """
+        if not isinstance(params, Deferred):
+            raise TypeError(f"{device.name}: params is no value, got {params!r}; look at `lost` before using a payload")
         mine = self.task.slice_of(device.index)
         n_samples = mine.stop - mine.start if subset is None else len(subset)
         flop = self.task.model.flop_per_sample * plan.n_samples_processed(n_samples)

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 from simpy.events import NORMAL, Event
 
 from fednet_emu.errors import ScenarioError
-from fednet_emu.federation.speeds import Processor
 from fednet_emu.federation.stragglers import Straggler
 from fednet_emu.kernel.clock import NS_PER_S, Clock, to_ns
 from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.network.delivery import device_label
+from fednet_emu.radio.energy import ComputeEnergy
 from fednet_emu.records.ledger import CODE, NEVER_NS, SERVER, Ledger
 from fednet_emu.units import Array
 
@@ -70,7 +70,7 @@ class Processors:
         ledger: Ledger,
         flop_per_s: Array,
         server_flop_per_s: float | None,
-        processor: Processor,
+        energy: ComputeEnergy,
         straggler: Straggler,
         straggler_key: int,
     ) -> None:
@@ -78,7 +78,7 @@ class Processors:
         self._ledger = ledger
         self._flop_per_s: list[float] = flop_per_s.tolist()
         self._server_flop_per_s = server_flop_per_s
-        self._processor = processor
+        self._energy = energy
         self._straggler = straggler
         self._straggler_key = straggler_key
         self._count: dict[int, int] = {}
@@ -146,19 +146,10 @@ class Processors:
                 self.stop(computation, "end")
 
     def _record(self, computation: Computation, ended_ns: int, part: float) -> None:
-        device, work = computation.device, computation.work
-        flop = work.flop * part
-        energy_j = self._processor.energy_j(flop, self.flop_per_s(device)) if device != SERVER else 0.0
+        device, work, started_ns = computation.device, computation.work, computation.started_ns
+        flop, energy_j = work.flop * part, 0.0
+        if device != SERVER:
+            energy_j = self._energy.energy_j(flop, self.flop_per_s(device), (ended_ns - started_ns) / NS_PER_S)
         self._ledger.energy_j += energy_j
-        self._ledger.computes.append(
-            (
-                device,
-                computation.started_ns,
-                ended_ns,
-                flop,
-                energy_j,
-                work.input,
-                work.output,
-                CODE[computation.stopped],
-            )
-        )
+        what = (work.input, work.output, CODE[computation.stopped])
+        self._ledger.computes.append((device, started_ns, ended_ns, flop, energy_j, *what))

@@ -1,26 +1,28 @@
-"""How fast devices compute, in floating-point operations per second, and what that costs in energy."""
+"""How fast devices compute, in floating-point operations per second."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 
 from fednet_emu.component import Component, Slot
+from fednet_emu.data import locate
 from fednet_emu.errors import ScenarioError
-from fednet_emu.radio.energy import compute_energy_j
+from fednet_emu.network.traces.flash import batch_times_s, benchmark_scores, user_scores
 from fednet_emu.units import Array
 
-Speed = Annotated[float, Field(gt=0)]
+Speed = Annotated[float, Field(gt=1e-3, le=1e21)]
 
 
 class Speeds(Component):
     """The law of the devices' speeds."""
 
     @abstractmethod
-    def draw(self, count: int, rng: np.random.Generator) -> Array:
+    def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
         """Speeds [count] in FLOP/s."""
 
 
@@ -30,7 +32,7 @@ class FixedSpeed(Speeds):
     kind: Literal["fixed"] = "fixed"
     flop_per_s: Speed
 
-    def draw(self, count: int, rng: np.random.Generator) -> Array:
+    def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
         """The same speed for all."""
         return np.full(count, self.flop_per_s)
 
@@ -40,9 +42,9 @@ class LogNormalSpeed(Speeds):
 
     kind: Literal["log-normal"] = "log-normal"
     median_flop_per_s: Speed
-    sigma: float = Field(ge=0)
+    sigma: float = Field(ge=0, le=10)
 
-    def draw(self, count: int, rng: np.random.Generator) -> Array:
+    def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
         """One draw per device."""
         speeds: Array = self.median_flop_per_s * np.exp(self.sigma * rng.standard_normal(count))
         return speeds
@@ -54,7 +56,7 @@ class ListedSpeeds(Speeds):
     kind: Literal["list"] = "list"
     flop_per_s: tuple[Speed, ...] = Field(min_length=1)
 
-    def draw(self, count: int, rng: np.random.Generator) -> Array:
+    def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
         """The speeds as given.
 
         Raises:
@@ -71,19 +73,34 @@ class ListedSpeeds(Speeds):
         return np.array(self.flop_per_s)
 
 
-SPEEDS = {"fixed": FixedSpeed, "log-normal": LogNormalSpeed, "list": ListedSpeeds}
-AnySpeeds = Annotated[Speeds, Slot("speed", SPEEDS)]
+class FlashSpeed(Speeds):
+    """The phones of real users, by the AI-Benchmark scores and measured training times of FLASH.
 
-
-class Processor(Component):
-    """The energy model of a processor: kappa x cycles x f^2, where f = speed / flop_per_cycle.
-
-    The defaults are a CPU core with 8 operations per cycle and the kappa of most papers (wireless.md, section 5).
+    Each device is one of the phone models that users reported, drawn uniformly; speeds are relative to their median,
+    which is given. From Yang et al., "Characterizing impacts of heterogeneity in federated learning upon large-scale
+    smartphone data", WWW 2021.
     """
 
-    flop_per_cycle: float = Field(8.0, gt=0)
-    kappa: float = Field(1e-28, ge=0)
+    kind: Literal["flash"] = "flash"
+    median_flop_per_s: Speed
+    path: str = "device_flash"
+    """Folder of FLASH's files, in the data folder or in full."""
+    rule: Literal["nearest", "interpolated"] = "interpolated"
+    """Time of a phone that was not measured: that of the measured one nearest in score, as FLASH takes, or between."""
 
-    def energy_j(self, flop: float, flop_per_s: float) -> float:
-        """Energy of a computation at a speed, however long it took."""
-        return compute_energy_j(flop / self.flop_per_cycle, flop_per_s / self.flop_per_cycle, self.kappa)
+    def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
+        """One phone per device.
+
+        Raises:
+            DataError: The files are missing or not in FLASH's form.
+        """
+        folder = locate(self.path, data_dir)
+        scores = np.array(list(user_scores(folder).values()))
+        times_s = batch_times_s(scores, benchmark_scores(folder), self.rule)
+        picked = (rng.random(count) * len(scores)).astype(np.int64)
+        speeds: Array = self.median_flop_per_s * np.median(times_s) / times_s[picked]
+        return speeds
+
+
+SPEEDS = {"fixed": FixedSpeed, "log-normal": LogNormalSpeed, "list": ListedSpeeds, "flash": FlashSpeed}
+AnySpeeds = Annotated[Speeds, Slot("speed", SPEEDS)]

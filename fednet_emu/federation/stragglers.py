@@ -55,7 +55,7 @@ class LogNormal(Straggler):
     """Nominal time is the median: T = T0 exp(sigma Z), Z standard normal."""
 
     kind: Literal["log-normal"] = "log-normal"
-    sigma: float = Field(ge=0)
+    sigma: float = Field(ge=0, le=10)
 
     def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:
         """Median nominal, mean exp(sigma^2 / 2) times nominal."""

@@ -19,7 +19,7 @@ import simpy
 from simpy.core import EmptySchedule
 from simpy.events import Event, EventPriority, Timeout
 
-from fednet_emu.errors import Deadlock
+from fednet_emu.errors import Deadlock, ScenarioError
 
 Process = Generator[Event, Any, Any]
 """What an algorithm writes: a generator that yields events and returns a result."""
@@ -35,6 +35,8 @@ FOREVER_NS = 1 << 62
 def to_ns(duration_s: float) -> int:
     """Nanoseconds of a duration, rounded up; the rounding noise of the product itself is not rounded up to one more."""
     exact = duration_s * 1e9
+    if not exact < FOREVER_NS:
+        raise ScenarioError(f"a duration: too long for the clock, got {duration_s:g} s; 4.6e9 s is the most")
     return math.ceil(exact - min(4 * math.ulp(exact), 0.25))
 
 
@@ -45,6 +47,8 @@ class Clock(simpy.Environment):
 
     def __init__(self) -> None:
         super().__init__(initial_time=0)
+        self.stopping = False
+        """Set at any moment, by a signal say, to end `run_process` between two events with a KeyboardInterrupt."""
 
     @property
     def now(self) -> int:
@@ -88,10 +92,12 @@ class Clock(simpy.Environment):
         step = self.step
         try:
             with _rare_garbage_collection():
-                while main.callbacks is not None and stop.callbacks is not None:
+                while main.callbacks is not None and stop.callbacks is not None and not self.stopping:
                     step()
         except EmptySchedule:
             raise Deadlock(self.now_s, describe(main)) from None
+        if self.stopping:
+            raise KeyboardInterrupt
         if main.callbacks is None:
             return main.value
         if not self._queue:

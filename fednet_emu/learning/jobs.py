@@ -69,6 +69,8 @@ class SgdPlan:
 
     def n_samples_processed(self, n_samples: int) -> int:
         """Samples that go through forward and backward passes in all steps together, with repetitions."""
+        if n_samples == 0:
+            return 0
         width = self.batch_width(n_samples)
         epochs, rest = divmod(self.n_steps(n_samples), -(-n_samples // width))
         return epochs * n_samples + rest * width

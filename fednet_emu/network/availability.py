@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 from itertools import pairwise
 from typing import Annotated, Literal
@@ -128,8 +129,15 @@ class Presence:
     def __init__(self, availability: Availability, key: int, count: int) -> None:
         self._availability = availability
         self._key = key
+        self._among = np.arange(count)
         self.count = count
         self.always = isinstance(availability, Always)
+
+    def only(self, devices: NDArray[np.int64]) -> Presence:
+        """The same, asked about some of the devices only."""
+        some = copy.copy(self)
+        some._among = devices
+        return some
 
     def until_ns(self, device: int, now_ns: int) -> int:
         """The end of the device's present window; the server never leaves."""
@@ -139,8 +147,11 @@ class Presence:
 
     def present(self, now_ns: int) -> NDArray[np.int64]:
         """The devices that are there now, in order."""
-        return np.flatnonzero(self._availability.present(self.count, now_ns, self._key))
+        if self.always:
+            return self._among
+        return self._among[self._availability.present(self.count, now_ns, self._key)[self._among]]
 
     def next_return_ns(self, now_ns: int) -> int:
         """The first instant, now or later, at which any device is there."""
-        return min(self._availability.returns_ns(device, now_ns, self._key) for device in range(self.count))
+        returns_ns = (self._availability.returns_ns(int(device), now_ns, self._key) for device in self._among)
+        return min(returns_ns, default=FOREVER_NS)

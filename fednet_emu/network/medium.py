@@ -15,7 +15,7 @@ from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.network.air import Air, SoloAir
 from fednet_emu.network.availability import Presence
 from fednet_emu.network.band import Band
-from fednet_emu.network.delivery import Delivery
+from fednet_emu.network.delivery import Delivery, device_label
 from fednet_emu.network.links import Links
 from fednet_emu.network.loss import Loss, NoLoss
 from fednet_emu.network.shared_air import SharedAir
@@ -70,6 +70,8 @@ class Medium:
             number: the payload's number in the records.
             size_bit: bits on the air.
         """
+        if sender == receiver:
+            raise ValueError(f"{device_label(sender)} sends to itself; leave it out of the receivers")
         transfer = Transfer(self, sender, receiver, payload, number=number, size_bit=size_bit)
         self._requests.append(transfer)
         self._ledger.offered_bit[self.kind] += size_bit

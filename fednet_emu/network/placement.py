@@ -26,7 +26,7 @@ class Disc(Placement):
     """Uniform over a disc, or a ring, around the base station."""
 
     kind: Literal["disc"] = "disc"
-    radius_m: float = Field(gt=0)
+    radius_m: float = Field(gt=0, le=1e7)
     inner_radius_m: float = Field(0.0, ge=0)
 
     @model_validator(mode="after")

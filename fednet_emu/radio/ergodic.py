@@ -73,9 +73,9 @@ class ErgodicRate(RateLaw):
 
     @cached_property
     def _rise(self) -> float:
-        """Growth of the mean rate per step at the upper end of the grid."""
-        before, last = np.exp(self._log_rates[-2:])
-        return float(last - before)
+        """Growth of the rate per step at the upper end of the grid, where fading no longer changes it."""
+        before, last = (self.law.rate_bps(db_to_linear(level_db), 1.0) for level_db in (HIGH_DB - STEP_DB, HIGH_DB))
+        return last - before
 
     @cached_property
     def _log_rates(self) -> Array:

@@ -38,6 +38,19 @@ class NoOverhead(Overhead):
         return size_bit
 
 
+class Header(Overhead):
+    """Every message, an empty one too, carries a header of its own."""
+
+    kind: Literal["header"] = "header"
+
+    header_bit: int = Field(ge=0)
+    """Bits per message."""
+
+    def wire_bit(self, size_bit: int) -> int:
+        """Payload and header."""
+        return size_bit + self.header_bit
+
+
 class Packets(Overhead):
     """A payload is cut into packets of at most `mtu_byte`, each with its headers; 40 bytes in 1500 are 2.7 %.
 
@@ -70,6 +83,6 @@ class Packets(Overhead):
         return size_bit + 8 * packets * (header_byte + self.link_byte)
 
 
-OVERHEADS: dict[str, type[Overhead]] = {"none": NoOverhead, "packets": Packets}
+OVERHEADS: dict[str, type[Overhead]] = {"none": NoOverhead, "header": Header, "packets": Packets}
 
 AnyOverhead = Annotated[Overhead, Slot("overhead", OVERHEADS)]

@@ -16,10 +16,13 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from filelock import FileLock, Timeout
 
 from fednet_emu.errors import DataError
 
 MANIFEST = "manifest.json"
+SCENARIO = "scenario.yaml"
+LOCK = ".lock"
 STATUSES = ("running", "done", "interrupted", "failed")
 PACKAGES = ("fednet-emu", "torch", "numpy", "scipy", "simpy", "pandas", "pyarrow")
 
@@ -27,37 +30,75 @@ PACKAGES = ("fednet-emu", "torch", "numpy", "scipy", "simpy", "pandas", "pyarrow
 class RunFolder:
     """One run's folder. `manifest.json` says how far it came: running, done, interrupted or failed."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, lock: FileLock) -> None:
         self.path = path
+        self._lock = lock
 
     @staticmethod
-    def check(path: Path, *, force: bool = False) -> None:
-        """Make sure that a run may be written here.
+    def check(path: Path, scenario_text: str, *, timing_only: bool = False, force: bool = False) -> None:
+        """Make sure that a run of this scenario may be written here.
 
         Raises:
-            DataError: the folder holds a finished run and `force` is not given, or something that is no run at all.
+            DataError: the folder holds something that is no run, or, without `force`, a finished run or an unfinished
+                one of another scenario.
         """
-        status = _status(path / MANIFEST)
-        if status == "done" and not force:
-            raise DataError(str(path), "holds a finished run", "pass --force to overwrite it, or choose another --out")
-        if status is None and path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise DataError(str(path), "exists and is not a run folder", "choose another --out")
+        manifest = _manifest(path / MANIFEST)
+        if manifest is None:
+            if path.exists() and (not path.is_dir() or any(child.name != LOCK for child in path.iterdir())):
+                raise DataError(str(path), "exists and is not a run folder", "choose another --out")
+            return
+        remedy = "pass --force to overwrite it, or choose another --out"
+        if manifest["status"] == "done" and not force:
+            raise DataError(str(path), "holds a finished run", remedy)
+        same = bool(manifest.get("timing_only")) == timing_only and _text(path / SCENARIO) == scenario_text
+        if not same and not force:
+            raise DataError(str(path), "holds an unfinished run of another scenario", remedy)
 
     @classmethod
-    def create(cls, path: Path, *, force: bool = False) -> RunFolder:
-        """A fresh folder for a run; what an unfinished run left there is replaced.
+    def create(cls, path: Path, scenario_text: str, *, force: bool = False, **facts: Any) -> RunFolder:
+        """A fresh folder for a run, which no other process may write to; what an unfinished run left is replaced.
+
+        Args:
+            path: the folder.
+            scenario_text: the resolved scenario.
+            force: whether to overwrite what `check` would keep.
+            facts: for the manifest: name, seed, timing_only.
 
         Raises:
-            DataError: as `check`, or the folder cannot be made.
+            DataError: as `check`, or the folder is being written, or cannot be made.
         """
-        cls.check(path, force=force)
+        path, timing_only = path.resolve(), bool(facts.get("timing_only"))
+        cls.check(path, scenario_text, timing_only=timing_only, force=force)
+        lock = FileLock(path / LOCK)
         try:
-            if path.exists():
-                shutil.rmtree(path)
             path.mkdir(parents=True, exist_ok=True)
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise DataError(str(path), "is being written by another run", "choose another --out") from None
         except OSError as error:
             raise DataError(str(path), f"cannot be made ({error.strerror})", "choose another --out") from None
-        return cls(path)
+        folder = cls(path, lock)
+        try:
+            cls.check(path, scenario_text, timing_only=timing_only, force=force)  # now that nobody else can finish one
+        except DataError:
+            folder.release()
+            raise
+        folder._clear()
+        folder.write_manifest("running", **facts)
+        folder.write_text(SCENARIO, scenario_text)
+        return folder
+
+    def _clear(self) -> None:
+        for child in self.path.iterdir():
+            if child.is_dir() and not child.is_symlink():
+                shutil.rmtree(child)
+            elif child.name != LOCK:
+                child.unlink()
+
+    def release(self) -> None:
+        """Let other processes write to the folder again; the end of the process does so, too."""
+        self._lock.release()
+        (self.path / LOCK).unlink(missing_ok=True)
 
     def write_text(self, name: str, text: str) -> None:
         """Write a text file at once or not at all."""
@@ -84,14 +125,21 @@ class RunFolder:
         self.write_json(MANIFEST, {"status": status, **facts, "written": written, "versions": versions, "host": host})
 
 
-def _status(manifest: Path) -> str | None:
-    """How far the run of a manifest came; None when it is not the manifest of a run, which nobody may overwrite."""
+def _manifest(path: Path) -> dict[str, Any] | None:
+    """The manifest of a run; None when it is not one of ours, which nobody may overwrite."""
     try:
-        content = json.loads(manifest.read_text(encoding="utf-8"))
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         ours = PACKAGES[0] in content["versions"] and content["status"] in STATUSES
     except (OSError, ValueError, TypeError, KeyError):
         return None
-    return str(content["status"]) if ours else None
+    return content if ours else None
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return None
 
 
 def _finite(content: Any) -> Any:

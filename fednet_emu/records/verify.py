@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fednet_emu.records.ledger import CODE, KINDS, NEVER_NS, Ledger
 
 DELIVERED = CODE[""]
+FOREVER = np.iinfo(np.int64).max
 
 
 def verify(ledger: Ledger, exclusive: frozenset[str]) -> dict[str, str]:
@@ -132,36 +133,58 @@ def _one_at_a_time(ledger: Ledger) -> str:
 
 
 def _arrivals(ledger: Ledger) -> pd.DataFrame:
-    """First arrival of each payload at each receiver: columns receiver, payload, arrived_ns."""
-    transfers = pd.DataFrame(
-        {name: ledger.transfers.column(name) for name in ("receiver", "payload", "ended_ns", "receivers", "lost")}
-    )
+    """First arrival of each payload at each device or server it was sent to; never is `FOREVER`.
+
+    Columns receiver, payload, arrived_ns.
+    """
+    names = ("receiver", "payload", "ended_ns", "receivers", "lost")
+    transfers = pd.DataFrame({name: ledger.transfers.column(name) for name in names})
     receptions = pd.DataFrame({name: ledger.receptions.column(name) for name in ("transfer", "receiver", "lost")})
     several = receptions.join(transfers[["payload", "ended_ns"]], on="transfer")
-    single = transfers[transfers["receivers"] == 1]
     columns = ["receiver", "payload", "ended_ns", "lost"]
-    arrived = pd.concat([single[columns], several[columns]])
-    arrived = arrived[(arrived["lost"] == DELIVERED) & (arrived["payload"] >= 0)]
-    return arrived.groupby(["receiver", "payload"])["ended_ns"].min().reset_index()
+    sent = pd.concat([transfers[transfers["receivers"] == 1][columns], several[columns]])
+    sent = sent[sent["payload"] >= 0]
+    sent["arrived_ns"] = sent["ended_ns"].where(sent["lost"] == DELIVERED, FOREVER)
+    return sent.groupby(["receiver", "payload"])["arrived_ns"].min().reset_index()
 
 
 def _used_before_there(ledger: Ledger) -> str:
-    """A payload sent to a device is computed on after its arrival; a result is sent after its computation."""
+    """A payload is used where it was made, once it is made; elsewhere once it has arrived, if it was sent at all."""
     columns = ("device", "started_ns", "ended_ns", "input", "result")
     computes = pd.DataFrame({name: ledger.computes.column(name) for name in columns})
     sent = pd.DataFrame({name: ledger.transfers.column(name) for name in ("sender", "payload", "requested_ns")})
-    early, rushed = np.zeros(len(computes), np.bool_), np.zeros(len(sent), np.bool_)
-    inputs = computes.reset_index().merge(
-        _arrivals(ledger), left_on=["device", "input"], right_on=["receiver", "payload"], suffixes=("", "_got")
+    made = computes[computes["result"] >= 0].groupby("result")[["device", "ended_ns"]].first()
+    arrivals = _arrivals(ledger)
+
+    uses = computes.rename(columns={"input": "payload", "started_ns": "used_ns"})[["device", "payload", "used_ns"]]
+    early = _too_early(uses, made, arrivals, ledger.given, must_arrive=False)
+    if early.any():
+        return _rows(early, "computations start before their input has come")
+    sends = sent.rename(columns={"sender": "device", "requested_ns": "used_ns"})[["device", "payload", "used_ns"]]
+    return _rows(
+        _too_early(sends, made, arrivals, ledger.given, must_arrive=True),
+        "transfers are asked for before their payload is there",
     )
-    inputs = inputs[~inputs["input"].isin(ledger.given)]
-    early[inputs["index"][inputs["started_ns"] < inputs["ended_ns_got"]]] = True
-    numbered, made = sent[sent["payload"] >= 0].reset_index(), computes[computes["result"] >= 0]
-    results = numbered.merge(made, left_on=["sender", "payload"], right_on=["device", "result"])
-    rushed[results["index"][results["requested_ns"] < results["ended_ns"]]] = True
-    return _rows(early, "computations start before their input has come") or _rows(
-        rushed, "transfers are asked for before their payload has been computed"
-    )
+
+
+def _too_early(
+    uses: pd.DataFrame, made: pd.DataFrame, arrivals: pd.DataFrame, given: set[int], *, must_arrive: bool
+) -> NDArray[np.bool_]:
+    """Which uses (device, payload, used_ns) come before the payload is there.
+
+    A payload that a computation made is there at its maker from its end. Elsewhere it is there from its first arrival;
+    if it was never sent there, that is too early only when it `must_arrive` and another one's computation made it.
+    """
+    found = uses.merge(arrivals, how="left", left_on=["device", "payload"], right_on=["receiver", "payload"])
+    origin = made.reindex(found["payload"])
+    maker, ended_ns = origin["device"].to_numpy(), origin["ended_ns"].to_numpy()
+    used_ns, arrived_ns = found["used_ns"].to_numpy(), found["arrived_ns"].to_numpy()
+    device, free = found["device"].to_numpy(), found["payload"].isin(given | {-1}).to_numpy()
+    at_maker = maker == device
+    elsewhere = ~at_maker & (used_ns < arrived_ns)
+    unsent = ~at_maker & np.isnan(arrived_ns) & ~np.isnan(maker) & must_arrive
+    too_early: NDArray[np.bool_] = ~free & ((at_maker & (used_ns < ended_ns)) | elsewhere | unsent)
+    return too_early
 
 
 def _energy(ledger: Ledger) -> str:

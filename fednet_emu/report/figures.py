@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fednet_emu.errors import FednetError
+from fednet_emu.errors import DataError, FednetError
 from fednet_emu.report.activity import (
     COMPUTE_COLUMNS,
     RECEPTION_COLUMNS,
@@ -72,17 +72,21 @@ def save(figures: Mapping[str, Figure], folder: Path, formats: Sequence[str] = (
 
     Raises:
         FednetError: a format is none of these.
+        DataError: the folder cannot be written.
     """
     for picture in formats:
         if picture not in UNDATED:
             raise FednetError(f"formats: no such picture format, got {picture!r}; choose from {', '.join(UNDATED)}")
-    folder.mkdir(parents=True, exist_ok=True)
-    with paper_style():
-        return [
-            _save_one(figure, folder / f"{name}.{picture}", picture)
-            for name, figure in figures.items()
-            for picture in formats
-        ]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with paper_style():
+            return [
+                _save_one(figure, folder / f"{name}.{picture}", picture)
+                for name, figure in figures.items()
+                for picture in formats
+            ]
+    except OSError as error:
+        raise DataError(str(folder), f"cannot be written ({error.strerror})", "choose another --out") from error
 
 
 def _panel(label: str, run: RunView, until_s: float | None) -> Panel:

@@ -12,6 +12,7 @@ import numpy as np
 from matplotlib import style
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.textpath import TextPath
 from matplotlib.ticker import MaxNLocator, NullFormatter
@@ -127,4 +128,9 @@ def fit_scale(axes: Axes, direction: Literal["x", "y"]) -> None:
         axes.set(**{f"{direction}scale": "log"})
         axis.set_minor_formatter(NullFormatter())
     else:
-        axis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10]))
+        round_ticks(axis)
+
+
+def round_ticks(axis: Axis) -> None:
+    """A linear scale with few ticks at round numbers."""
+    axis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10]))

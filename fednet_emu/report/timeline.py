@@ -25,8 +25,8 @@ from fednet_emu.report.style import (
     YELLOW,
     add_legend,
     finish_axes,
-    fit_scale,
     new_figure,
+    round_ticks,
     wrapped,
 )
 from fednet_emu.units import Array
@@ -142,7 +142,7 @@ def _boxes(bars: pd.DataFrame, devices: list[int], unit: Unit, height: float = 0
 
 def _label(axes: Axes, devices: list[int], active: int) -> None:
     axes.set_yticks(range(len(devices)), [str(device) for device in devices])
-    fit_scale(axes, "x")
+    round_ticks(axes.xaxis)
     finish_axes(axes)
     axes.tick_params(axis="y", length=0.0, labelsize=ROW_LABEL_PT)
     axes.spines["left"].set_visible(False)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -16,19 +16,21 @@ from fednet_emu.learning.graph import Snapshot
 from fednet_emu.records.store import RunFolder
 
 NAME = "checkpoint.pt"
+LOG = logging.getLogger("fednet_emu")
 
 
-def load_checkpoint(folder: Path, scenario_text: str) -> Checkpoint | None:
-    """The checkpoint that an unfinished run of the very same scenario has left in a folder, if any."""
+def load_checkpoint(folder: Path) -> Checkpoint | None:
+    """The checkpoint that an unfinished run has left in a folder; None when there is none that can be used."""
+    if not (folder / NAME).is_file():
+        return None
     try:
-        if (folder / "scenario.yaml").read_text(encoding="utf-8") != scenario_text:
-            return None
         saved: dict[str, Any] = torch.load(folder / NAME, weights_only=False)
-    except (OSError, EOFError, RuntimeError, UnpicklingError):
+        usable = saved["version"] == __version__
+        checkpoint = Checkpoint(Snapshot(saved["created"], dict(saved["values"])), list(saved["readings"]))
+    except Exception as error:
+        LOG.warning("%s: cannot be read (%s); the run starts anew", folder / NAME, error)
         return None
-    if saved.get("version") != __version__:
-        return None
-    return Checkpoint(Snapshot(saved["created"], saved["values"]), saved["readings"])
+    return checkpoint if usable else None
 
 
 class Saver:

@@ -50,9 +50,9 @@ def build(
     processors = Processors(
         clock,
         ledger,
-        devices.speed.draw(devices.count, streams("speed")),
+        devices.speed.draw(devices.count, streams("speed"), data_dir),
         scenario.server.flop_per_s,
-        devices.processor,
+        devices.compute_energy,
         devices.straggler,
         streams.key("straggler"),
     )
@@ -70,7 +70,7 @@ def build(
         scenario.evaluation,
         initial_vector=lambda: task.model.initial().to(torch_device),
         timing_only=timing_only,
-        header_bit=scenario.network.header_bit,
+        overhead=scenario.network.overhead,
     )
 
 

@@ -9,11 +9,12 @@ from pydantic import Field
 
 from fednet_emu.algorithms import AnyAlgorithm
 from fednet_emu.component import Component
-from fednet_emu.federation.speeds import AnySpeeds, Processor
+from fednet_emu.federation.speeds import AnySpeeds
 from fednet_emu.federation.stop import Evaluation, Stop
 from fednet_emu.federation.stragglers import AnyStraggler, NoStraggler, SlowWindow
 from fednet_emu.learning.datasets import AnyDataset
 from fednet_emu.learning.datasets.digits import Digits
+from fednet_emu.learning.datasets.synthetic_regression import SyntheticRegression
 from fednet_emu.learning.models import AnyModel
 from fednet_emu.learning.partitions import AnyPartition
 from fednet_emu.network.availability import Always, AnyAvailability, Windows
@@ -22,6 +23,8 @@ from fednet_emu.network.contention import Shared
 from fednet_emu.network.network import Downlink, Sidelink, Uplink
 from fednet_emu.network.placement import AnyPlacement
 from fednet_emu.radio.channel import Channel
+from fednet_emu.radio.energy import AnyComputeEnergy, CmosEnergy
+from fednet_emu.radio.overhead import AnyOverhead, NoOverhead
 from fednet_emu.units import linear_to_db
 
 Problem = tuple[tuple[str, ...], str]
@@ -34,7 +37,7 @@ class Devices(Component):
     count: int = Field(gt=0)
     placement: AnyPlacement
     speed: AnySpeeds
-    processor: Processor = Processor()
+    compute_energy: AnyComputeEnergy = CmosEnergy()
     straggler: AnyStraggler = NoStraggler()
     availability: AnyAvailability = Always()
 
@@ -42,7 +45,7 @@ class Devices(Component):
 class Server(Component):
     """The server, beside the base station."""
 
-    flop_per_s: float | None = Field(None, gt=0)
+    flop_per_s: float | None = Field(None, gt=1e-3, le=1e21)
     """Computing speed, for algorithms that train on the server; its energy is not counted."""
 
 
@@ -54,8 +57,8 @@ class NetworkSettings(Component):
     uplink: Uplink = Uplink()
     downlink: Downlink = Downlink()
     sidelink: Sidelink | None = None
-    header_bit: int = Field(0, ge=0)
-    """Bits that each message carries beside its payload."""
+    overhead: AnyOverhead = NoOverhead()
+    """What messages carry beside their payload."""
 
 
 class Training(Component):
@@ -64,7 +67,7 @@ class Training(Component):
     engine: Literal["auto", "serial", "batched"] = "auto"
     """serial: one job after the other; batched: all ready jobs at once; auto: the faster of the two, by measurement."""
     device: Literal["cpu", "cuda"] = "cpu"
-    threads: int | None = Field(None, gt=0)
+    threads: int | None = Field(None, gt=0, le=1024)
     """Threads of torch within one operation; null takes one for small models and all cores for others."""
     checkpoint_s: float | None = Field(60.0, gt=0)
     """Host time between checkpoints, from which a run that died goes on; null for none."""
@@ -96,6 +99,15 @@ class Scenario(Component):
             if value > count
         )
         yield from self._never_two_at_once()
+        listed = {
+            ("devices", "placement", "xy_m"): getattr(self.devices.placement, "xy_m", None),
+            ("devices", "speed", "flop_per_s"): getattr(self.devices.speed, "flop_per_s", None),
+        }
+        for path, values in listed.items():
+            if isinstance(values, tuple) and len(values) != count:
+                yield path, f"not one for each device, got {len(values)}; must be as many as devices.count, {count}"
+        if self.stop.only_accuracy and isinstance(self.data, SyntheticRegression):
+            yield ("stop", "accuracy"), "a regression has no accuracy, got no other limit; give rounds or simulated_s"
         named = {
             ("devices", "straggler", "devices"): self.devices.straggler,
             ("devices", "availability", "devices"): self.devices.availability,

@@ -19,6 +19,7 @@ from fednet_emu.scenario.checkpoints import Saver, load_checkpoint
 from fednet_emu.scenario.document import dump
 from fednet_emu.scenario.emulation import build
 from fednet_emu.scenario.model import Scenario
+from fednet_emu.scenario.signals import graceful
 
 LOG = logging.getLogger("fednet_emu")
 
@@ -52,14 +53,13 @@ def run_scenario(
         The summary, as in summary.json.
     """
     started, text = time.perf_counter(), dump(scenario)
-    RunFolder.check(out, force=force)
-    checkpoint = None if force or timing_only else load_checkpoint(out, text)
+    RunFolder.check(out, text, timing_only=timing_only, force=force)
+    checkpoint = None if force or timing_only else load_checkpoint(out)
     fed = build(scenario, data_dir=data_dir, timing_only=timing_only)
-    folder = RunFolder.create(out, force=force)
-    folder.write_text("scenario.yaml", text)
+    facts = {"name": name, "seed": scenario.seed, "timing_only": timing_only}
+    folder = RunFolder.create(out, text, force=force, **facts)
     saver = Saver(folder, scenario.training.checkpoint_s)
     fed.observers.extend([observer for observer in (on_round, saver) if observer is not None])
-    facts = {"name": name, "seed": scenario.seed, "timing_only": timing_only}
     with _log_file(folder.path / "log.txt"), _accounted(fed, folder, scenario, saver, facts, started) as summary:
         if checkpoint is not None:
             LOG.info("going on from a checkpoint: %d values were read before", len(checkpoint.readings))
@@ -75,23 +75,28 @@ def _accounted(
 ) -> Iterator[dict[str, Any]]:
     """Write the records of the run inside, however it ends; the summary is filled in when it has ended."""
     LOG.info("%s, seed %d: %d devices, %d parameters", facts["name"], facts["seed"], fed.n_devices, fed.task.model.size)
-    folder.write_manifest("running", **facts)
     summary, status = dict(facts), "failed"
-    try:
-        yield summary
-        status = "done"
-    except KeyboardInterrupt:
-        status = "interrupted"
-        raise
-    except BaseException as error:
-        LOG.info("failed at t=%.9g s: %s", fed.clock.now_s, error)
-        raise
-    finally:
-        saver.discard() if status == "done" else saver.save(fed)
-        summary.update(status=status, **_finish(fed, folder, scenario), host_s=time.perf_counter() - started)
-        folder.write_json("summary.json", summary)
-        folder.write_manifest(status, **facts, event_digest=summary["event_digest"])
-        LOG.info("%s at t=%.9g s, after %.1f s of host time", status, fed.clock.now_s, summary["host_s"])
+    with graceful(fed.clock) as signals:
+        try:
+            yield summary
+            status = "done"
+        except KeyboardInterrupt:
+            status = "interrupted"
+            raise
+        except BaseException as error:
+            LOG.info("failed at t=%.9g s: %s", fed.clock.now_s, error)
+            raise
+        finally:
+            signals.ignore()
+            if status != "done":
+                saver.save(fed)
+            summary.update(status=status, **_finish(fed, folder, scenario), host_s=time.perf_counter() - started)
+            folder.write_json("summary.json", summary)
+            folder.write_manifest(status, **facts, event_digest=summary["event_digest"])
+            if status == "done":
+                saver.discard()
+            LOG.info("%s at t=%.9g s, after %.1f s of host time", status, fed.clock.now_s, summary["host_s"])
+            folder.release()
 
 
 def _finish(fed: Federation, folder: RunFolder, scenario: Scenario) -> dict[str, Any]:

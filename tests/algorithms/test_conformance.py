@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
+import numpy as np
 import pytest
 import torch
 
@@ -105,3 +106,20 @@ def test_it_learns(algorithm: str) -> None:
     assert optimum is not None
 
     assert (fed.read(final) - optimum).norm() < 0.1 * (fed.task.model.initial() - optimum).norm()
+
+
+@pytest.mark.parametrize("kind", ALGORITHMS)
+def test_devices_without_samples_are_left_out(kind: str) -> None:
+    """A partition may leave devices with nothing; they take no part, and the run ends."""
+    fed = run_small(
+        "data={kind: synthetic, n_samples: 60, n_test: 30, features: 9, classes: 3}",
+        "model=softmax",
+        "devices.count=12",
+        "partition={kind: dirichlet, alpha: 0.05, min_samples: 0}",
+        "algorithm.cohort=12",
+    )
+    empty = np.flatnonzero(fed.task.n_samples == 0)
+
+    assert len(empty) > 0
+    assert not set(empty) & set(fed.ledger.computes.column("device"))
+    assert fed.round == 3

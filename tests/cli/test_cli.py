@@ -178,7 +178,7 @@ def test_interrupt_keeps_what_was_measured(tmp_path: Path) -> None:
     _, errors = process.communicate(timeout=60)
 
     assert process.returncode == 130, errors.decode()
-    assert b"what was measured so far is in the run folder" in errors
+    assert b"what was measured so far is in" in errors
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["status"] == "interrupted"
     assert summary["verified"] is True
@@ -273,3 +273,13 @@ def test_digest_does_not_depend_on_the_hash_seed(finished: Path, tmp_path: Path,
 
     digests = [json.loads((path / "summary.json").read_text())["event_digest"] for path in (finished, tmp_path / "run")]
     assert digests[0] == digests[1]
+
+
+def test_channels_are_listed_with_their_rates(tmp_path: Path) -> None:
+    """`fednet channels` names each environment with its median rates, and draws them when asked."""
+    result = fednet("channels", "ideal", "urban-micro", "--out", str(tmp_path))
+
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[1].split()[:6] == ["ideal", "3.5", "GHz", "20", "MHz", "1"]
+    assert (tmp_path / "rate-distance.pdf").exists()
+    assert fednet("channels", "urban-mikro").exit_code == 2

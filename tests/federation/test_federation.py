@@ -66,7 +66,7 @@ def test_messages_carry_their_header_and_a_given_size_wins() -> None:
         yield fed.uplink(fed.device(0), None)
         yield fed.uplink(fed.device(0), {"any": "thing"}, size_bit=1000)
 
-    _, fed = play(flow, "network.header_bit=24")
+    _, fed = play(flow, "network.overhead={kind: header, header_bit: 24}")
 
     assert fed.ledger.transfers.column("size_bit").tolist() == [88, 24, 1024]
 
@@ -301,3 +301,40 @@ def test_a_run_that_stands_still_says_so() -> None:
 
     with pytest.raises(Deadlock, match=r"^deadlock at t=0 s: 1000 rounds in a row took no time and brought nothing"):
         run_small(*shadowed, "stop={simulated_s: 1}", timing_only=True)
+
+
+class Cheat:
+    """Trains on the model although its downlink was lost, or passes on what another device has computed."""
+
+    def __init__(self, how: str) -> None:
+        self.how = how
+
+    def run(self, fed: Federation) -> Process:
+        """One round of cheating."""
+        w = fed.defer(lambda v: v * 0.5, fed.initial_model())
+        got = yield fed.downlink(fed.device(0), w)
+        trained = yield fed.device(0).compute(fed.train(fed.device(0), w, SgdPlan(lr=0.1, steps=1), 0))
+        if self.how == "pass on":
+            yield fed.uplink(fed.device(1), trained.params)
+        fed.end_of_round(w, invited=1, arrived=int(not got.lost))
+
+
+@pytest.mark.parametrize(
+    ("how", "changes", "told"),
+    [
+        (
+            "train",
+            ["network.downlink.loss={kind: random, probability: 0.999}"],
+            "computations start before their input",
+        ),
+        ("pass on", [], "transfers are asked for before their payload is there"),
+        ("train", [], ""),
+    ],
+)
+def test_use_without_arrival_breaks_a_law(how: str, changes: list[str], told: str) -> None:
+    """Whoever computes on what never arrived, or sends what it never had, is found out by the books."""
+    fed = small_federation("stop.rounds=1", *changes)
+    fed.run(Cheat(how))
+
+    assert told in verify(fed.ledger, frozenset())["nothing is used before it is there"]
+    assert bool(told) == bool(verify(fed.ledger, frozenset())["nothing is used before it is there"])

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.processors import Computation, Processors, Work
-from fednet_emu.federation.speeds import Processor
 from fednet_emu.federation.stragglers import NoStraggler, ShiftedExponential, SlowWindow, Straggler
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.network.delivery import Delivery
+from fednet_emu.radio.energy import CmosEnergy
 from fednet_emu.records.ledger import SERVER, Ledger
 
 LATE = Delivery(SERVER, SERVER, None, 0, 0.0, math.nan, 0.0, "deadline")
@@ -29,7 +29,7 @@ class Bench:
         self, *speeds: float, straggler: Straggler | None = None, server: float | None = None, **energy: float
     ):
         self.clock, self.ledger = Clock(), Ledger()
-        laws = (Processor(**energy), straggler or NoStraggler(), 7)
+        laws = (CmosEnergy(**energy), straggler or NoStraggler(), 7)
         self.processors = Processors(self.clock, self.ledger, np.array(speeds), server, *laws)
         self.log: list[tuple[str, int]] = []
 

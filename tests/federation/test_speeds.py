@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from fednet_emu.errors import ScenarioError
-from fednet_emu.federation.speeds import FixedSpeed, ListedSpeeds, LogNormalSpeed
+from fednet_emu.errors import DataError, ScenarioError
+from fednet_emu.federation.speeds import FixedSpeed, FlashSpeed, ListedSpeeds, LogNormalSpeed
 from fednet_emu.testing import run_small, small_federation
 
+DATA = Path(os.environ.get("FEDNET_DATA", Path(__file__).parents[3] / "shared" / "data"))
 RNG = np.random.default_rng(1)
 
 
@@ -58,3 +62,22 @@ def test_drawn_speeds_differ_with_the_seed_and_are_seen_by_algorithms() -> None:
         return [device.flop_per_s for device in fed.devices()]
 
     assert speeds(0) == speeds(0) != speeds(1)
+
+
+def test_phones_of_real_users_spread_ninefold() -> None:
+    """By the nearest measured phone, times are 0.179, 0.588 or 1.642 s per batch, as FLASH maps them."""
+    if not (DATA / "device_flash").is_dir():
+        pytest.skip("no device_flash: set FEDNET_DATA to a folder that has it")
+    nearest, between = (FlashSpeed(median_flop_per_s=1e9, rule=rule) for rule in ("nearest", "interpolated"))
+    speeds = nearest.draw(20_000, np.random.default_rng(0), DATA)
+
+    assert speeds.max() / speeds.min() == pytest.approx(1.642 / 0.179)
+    assert len(np.unique(speeds)) == 3
+    assert nearest.draw(5, np.random.default_rng(0), DATA).tolist() == speeds[:5].tolist()
+    assert np.mean(between.draw(20_000, np.random.default_rng(0), DATA) > 1e9) == pytest.approx(0.5, abs=0.02)
+
+
+def test_missing_phones_are_named() -> None:
+    """Without the files the error names the folder that was looked for."""
+    with pytest.raises(DataError, match="nowhere: not found"):
+        FlashSpeed(median_flop_per_s=1e9, path="nowhere").draw(1, np.random.default_rng(0), None)

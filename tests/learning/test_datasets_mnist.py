@@ -82,7 +82,7 @@ def test_no_data_folder_at_all_names_the_variable(monkeypatch):
     """Without a folder in call and environment the error says how to name one."""
     monkeypatch.delenv("FEDNET_DATA", raising=False)
 
-    with pytest.raises(DataError, match="mnist: no data folder is given; let FEDNET_DATA name"):
+    with pytest.raises(DataError, match="mnist: no data folder is given; pass --data-dir"):
         Mnist(download=True).load(None, RNG)
 
 

@@ -109,7 +109,7 @@ def test_every_problem_names_the_file_the_array_and_what_is_right(tmp_path, chan
 
 def test_a_missing_file_says_where_paths_begin(tmp_path):
     """The error shows the path that was tried and how to give another."""
-    with pytest.raises(DataError, match=r"none.npz: not found; give `path` in full, or relative to the folder"):
+    with pytest.raises(DataError, match=r"none.npz: not found; give it in full, or relative to the current folder or"):
         Npz(path="none.npz").load(tmp_path, RNG)
 
 

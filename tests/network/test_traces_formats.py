@@ -222,7 +222,7 @@ def test_archives_that_cannot_be_read_are_refused(tmp_path):
         CsvTraces(path=str(tmp_path / "e.csv")).load()
     with pytest.raises(DataError, match=r"holds no file that is called '\*\.nothing'"):
         CsvTraces(path=str(tmp_path), select="*.nothing").load()
-    with pytest.raises(DataError, match=r"absent\.csv: not found; give the path in full"):
+    with pytest.raises(DataError, match=r"absent\.csv: not found; give it in full"):
         CsvTraces(path="absent.csv").load(tmp_path)
 
 

@@ -1,8 +1,17 @@
 """Claims about energy, against worked numbers of papers."""
 
 import pytest
+from pydantic import ValidationError
 
-from fednet_emu.radio.energy import compute_energy_j, transmit_energy_j
+from fednet_emu.radio.energy import (
+    COMPUTE_ENERGIES,
+    CmosEnergy,
+    MeasuredEnergy,
+    PublishedEnergy,
+    compute_energy_j,
+    transmit_energy_j,
+)
+from fednet_emu.radio.presets import ENERGY_PRESETS
 
 
 def test_paper_convention_counts_radiated_power_only():
@@ -28,3 +37,49 @@ def test_worked_example_of_tran():
 def test_a_second_of_work_costs_kappa_f_cubed(kappa, frequency_hz, expected_w):
     """Power is kappa f^3: twice the clock, eight times the power."""
     assert compute_energy_j(frequency_hz * 1.0, frequency_hz, kappa) == pytest.approx(expected_w)
+
+
+def test_kappa_of_a_component_is_that_of_the_formula():
+    """1e10 operations at 8 per cycle and 8 GFLOP/s: 1.25e9 cycles at 1 GHz cost 0.125 J."""
+    law = CmosEnergy(flop_per_cycle=8, kappa=1e-28)
+
+    assert law.energy_j(1e10, 8e9, duration_s=99.0) == pytest.approx(0.125)
+
+
+def test_measured_power_counts_time_not_cycles():
+    """4.2 W for 10 s are 42 J, however much was computed."""
+    assert MeasuredEnergy(active_w=4.2).energy_j(1.0, 1.0, duration_s=10.0) == pytest.approx(42.0)
+
+
+@pytest.mark.parametrize(
+    ("preset", "cycles", "frequency_hz", "expected_j"),
+    [
+        ("tran-2019", 20 * 8 * 5e6, 1e9, 0.08),
+        ("chen-2021-code", 40 * 1e6, 1e9, 0.04),
+        ("yang-2021", 2e4 * 500, 2e9, 4e-3),
+    ],
+)
+def test_presets_reproduce_a_worked_number(preset, cycles, frequency_hz, expected_j):
+    """Tran: 20 cycles on each bit of 5 MB; Chen: 40 on each bit of 1 Mbit; Yang: 2e4 on each of 500 samples."""
+    law = PublishedEnergy(preset=preset, flop_per_cycle=1)
+
+    assert law.energy_j(cycles, frequency_hz, duration_s=0.0) == pytest.approx(expected_j)
+
+
+def test_a_measurement_has_no_kappa():
+    """The boards of ns3-fl were measured in watts, so the preset is refused as a kappa."""
+    with pytest.raises(ValidationError, match="measured watts instead of kappa, got ns3-fl-2022; use kind: measured"):
+        PublishedEnergy(preset="ns3-fl-2022")
+
+
+def test_every_preset_says_how_well_it_is_known():
+    """Those recalled from papers are marked so, and each has a source and what to beware of."""
+    recalled = {name for name, preset in ENERGY_PRESETS.items() if preset.evidence == "recalled"}
+
+    assert recalled == {"chen-2021-paper", "yang-2021"}
+    assert all(preset.source and preset.remark for preset in ENERGY_PRESETS.values())
+
+
+def test_every_kind_of_compute_energy_has_claims_here():
+    """The table and this file name the same kinds."""
+    assert set(COMPUTE_ENERGIES) == {"cmos", "published", "measured"}

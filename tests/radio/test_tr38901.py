@@ -243,8 +243,8 @@ def test_environment_of_a_low_device_is_fixed():
         (RuralMacro(), hop(100.0, 35.0), 31e9, "carrier in GHz .* got 31; expected 0.5 to 30"),
         (RuralMacro(), hop(100.0, 9.0), 3.5e9, "height of the higher antenna in m .* got 9; expected 10 to 150"),
         (RuralMacro(los="never"), hop(5100.0, 35.0), 3.5e9, "distance without line of sight in m .* got 5100"),
-        (IndoorOffice(), hop(151.0, 3.0), 3.5e9, "3gpp-inh: 3D distance in m .* expected 0 to 150"),
-        (IndoorFactory(hall="SL"), hop(601.0, 1.5), 3.5e9, "3gpp-inf: 3D distance in m"),
+        (IndoorOffice(), hop(151.0, 3.0), 3.5e9, "3gpp-inh: horizontal distance in m .* expected 0 to 150"),
+        (IndoorFactory(hall="SL"), hop(601.0, 1.5), 3.5e9, "3gpp-inf: horizontal distance in m"),
         (IndoorOffice(), hop(10.0, 3.0), 0.4e9, "carrier in GHz .* got 0.4"),
     ],
 )

@@ -95,7 +95,7 @@ BREACHES = [
         1,
         {"requested_ns": 3 * S - 1},
         USED,
-        "1 of 4 transfers are asked for before their payload has been computed, first in row 1",
+        "1 of 4 transfers are asked for before their payload is there, first in row 1",
     ),
     ("transfers", 1, {"energy_j": 0.6}, ENERGY, "the parts are 2.1 J, the total is 2 J"),
     ("computes", 1, {"energy_j": 0.3}, ENERGY, "the parts are 2.05 J, the total is 2 J"),

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-from fednet_emu.errors import FednetError
+from fednet_emu.errors import DataError, FednetError
 from fednet_emu.report.figures import figures, save
 from fednet_emu.report.run import open_run
 from fednet_emu.report.style import line_style
@@ -141,7 +141,7 @@ def test_a_file_is_complete_or_not_there(tmp_path, monkeypatch):
         raise OSError(28, "no space left on device")
 
     monkeypatch.setattr(Figure, "savefig", die_half_way)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(DataError, match="no space"):
         save({"plot": Figure()}, path.parent, ("png",))
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]

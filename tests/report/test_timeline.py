@@ -123,3 +123,14 @@ def test_lost_bars_are_hollow():
     hatched = [collection for collection in figure.axes[0].collections if collection.get_hatch() == HATCH]
     assert len(hatched) == len(LOOKS)
     assert all(tuple(collection.get_facecolor()[0]) == (1.0, 1.0, 1.0, 1.0) for collection in hatched)
+
+
+def test_the_time_axis_is_linear_however_long_the_rounds():
+    """Round ends at 1, 2 and 500 s: the start of the run stays in the picture."""
+    bars = pd.DataFrame(
+        {"device": [0], "activity": ["compute"], "started_s": [0.0], "ended_s": [0.5], "failed": [False]}
+    )
+    figure = timeline_figure([Panel("run", bars, np.array([1.0, 2.0, 500.0]), 500.0)])
+
+    assert figure.axes[0].get_xscale() == "linear"
+    assert figure.axes[0].get_xlim()[0] <= 0.0

@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from fednet_emu.errors import DataError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.scenario.run import run_scenario
 from fednet_emu.testing import small_federation, small_scenario
@@ -49,7 +50,9 @@ def test_other_scenario_starts_anew(tmp_path: Path) -> None:
         run_scenario(small_scenario(*CHANGES), "small", tmp_path / "run", on_round=Interruption(4))
     changed = small_scenario(*CHANGES, "algorithm.lr=0.01")
 
-    fresh, after = (run_scenario(changed, "small", tmp_path / name) for name in ("fresh", "run"))
+    with pytest.raises(DataError, match="holds an unfinished run of another scenario"):
+        run_scenario(changed, "small", tmp_path / "run")
+    fresh, after = (run_scenario(changed, "small", tmp_path / name, force=True) for name in ("fresh", "run"))
 
     assert after["loss"] == fresh["loss"]
     assert after["wavefronts"] == fresh["wavefronts"]

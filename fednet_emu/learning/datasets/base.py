@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +11,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fednet_emu.component import Component
-
-DATA_VARIABLE = "FEDNET_DATA"
-"""The environment variable that names the data folder when the scenario does not."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,11 +63,3 @@ class Dataset(Component):
         Raises:
             DataError: A file is missing or cannot be used.
         """
-
-
-def data_folder(data_dir: Path | None) -> Path | None:
-    """The folder of data files: the one given, else the one named by FEDNET_DATA, else none."""
-    if data_dir is not None:
-        return data_dir
-    named = os.environ.get(DATA_VARIABLE)
-    return Path(named) if named else None

@@ -42,4 +42,4 @@ def fetch(url: str, path: Path, *, md5: str) -> None:
         with suppress(OSError):
             part.unlink()
         problem = f"cannot be written ({error.strerror})"
-        raise DataError(str(path), problem, "let FEDNET_DATA name a folder that you may write to") from error
+        raise DataError(str(path), problem, "pass --data-dir with a folder that you may write to") from error

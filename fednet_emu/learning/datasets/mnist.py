@@ -11,8 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fednet_emu.data import DATA_VARIABLE, data_folder
 from fednet_emu.errors import DataError
-from fednet_emu.learning.datasets.base import DATA_VARIABLE, Dataset, Samples, data_folder
+from fednet_emu.learning.datasets.base import Dataset, Samples
 from fednet_emu.learning.datasets.fetch import fetch
 from fednet_emu.learning.datasets.idx import read_idx
 
@@ -93,7 +94,7 @@ class FashionMnist(Dataset):
 def _load(archive: _Archive, data_dir: Path | None, *, normalise: bool, download: bool) -> Samples:
     folder = data_folder(data_dir)
     if folder is None:
-        raise DataError(archive.kind, "no data folder is given", f"let {DATA_VARIABLE} name the folder of its files")
+        raise DataError(archive.kind, "no data folder is given", f"pass --data-dir, or let {DATA_VARIABLE} name it")
     train_x, train_y, test_x, test_y = (
         read_idx(_find(archive, folder, name, download=download), md5=md5) for name, md5 in archive.md5.items()
     )

@@ -12,8 +12,9 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field
 
+from fednet_emu.data import locate
 from fednet_emu.errors import DataError
-from fednet_emu.learning.datasets.base import DATA_VARIABLE, Dataset, Samples, data_folder
+from fednet_emu.learning.datasets.base import Dataset, Samples
 
 _REQUIRED = ("train_x", "train_y", "test_x", "test_y")
 _OPTIONAL = ("train_group", "test_group")
@@ -35,7 +36,7 @@ class Npz(Dataset):
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
         """Read and check the arrays; the random stream does not matter."""
-        path = _find(self.path, data_folder(data_dir))
+        path = locate(self.path, data_dir)
         arrays = _read(path)
         train_x, test_x = _inputs(path, arrays, "train_x"), _inputs(path, arrays, "test_x")
         if train_x.shape[1:] != test_x.shape[1:]:
@@ -52,15 +53,6 @@ class Npz(Dataset):
             train_group=_groups(path, arrays, "train_group", len(train_x)),
             test_group=_groups(path, arrays, "test_group", len(test_x)),
         )
-
-
-def _find(name: str, folder: Path | None) -> Path:
-    candidates = [Path(name)] if folder is None else [folder / name, Path(name)]
-    for path in candidates:
-        if path.is_file():
-            return path
-    remedy = f"give `path` in full, or relative to the folder that {DATA_VARIABLE} names or to the current one"
-    raise DataError(str(candidates[0]), "not found", remedy)
 
 
 def _read(path: Path) -> dict[str, NDArray[Any]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import lzma
-import os
 import tarfile
 import zipfile
 import zlib
@@ -18,31 +17,8 @@ import numpy as np
 from fednet_emu.errors import DataError
 from fednet_emu.units import Array
 
-DATA_VARIABLE = "FEDNET_DATA"
-"""The environment variable that names the data folder when the scenario does not."""
-
 _BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, RuntimeError)
 _AGAIN = "fetch the file again"
-
-
-def locate(name: str, data_dir: Path | None) -> Path:
-    """The file or folder of this name: in the data folder first, then where the program was started.
-
-    Args:
-        name: A path, absolute or relative.
-        data_dir: The data folder; None means the one that the environment variable FEDNET_DATA names.
-
-    Raises:
-        DataError: It is in neither place.
-    """
-    named = os.environ.get(DATA_VARIABLE)
-    folder = data_dir if data_dir is not None else Path(named) if named else None
-    candidates = [Path(name)] if folder is None else [folder / name, Path(name)]
-    for path in candidates:
-        if path.exists():
-            return path
-    remedy = f"give the path in full, or relative to the folder that {DATA_VARIABLE} names or to the current one"
-    raise DataError(str(candidates[0]), "not found", remedy)
 
 
 def read_bytes(path: Path) -> bytes:

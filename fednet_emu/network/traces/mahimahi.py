@@ -8,9 +8,10 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from fednet_emu.data import locate
 from fednet_emu.errors import DataError
 from fednet_emu.network.traces.base import RateTraces
-from fednet_emu.network.traces.files import locate, read_texts
+from fednet_emu.network.traces.files import read_texts
 from fednet_emu.network.traces.series import RateSeries
 from fednet_emu.units import Array
 

@@ -33,7 +33,7 @@ UNSEEN = {"SL": (33.0, 25.5, 5.7), "DL": (18.6, 35.7, 7.2), "SH": (32.4, 23.0, 5
 
 
 class IndoorFactory(SitePathLoss):
-    """A factory hall (InF), 1 to 600 m: Sparse or Dense clutter, a Low or High base station, or both ends High (HH).
+    """A factory hall (InF), up to 600 m: Sparse or Dense clutter, a Low or High base station, or both ends High (HH).
 
     Shadowing: 4.3 dB with line of sight, else 5.7 (SL), 7.2 (DL), 5.9 (SH) or 4.0 dB (DH); correlated over 10 m. Links
     shorter than 1 m count as 1 m. HH always has line of sight.
@@ -70,7 +70,7 @@ class IndoorFactory(SitePathLoss):
     def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
         """State of each link."""
         self.within("carrier in GHz", carrier_ghz(carrier_hz), 0.5, 100.0)
-        self.within("3D distance in m", hop.distance_3d_m, 0.0, 600.0)
+        self.within("horizontal distance in m", hop.distance_2d_m, 0.0, 600.0)
         los = self.sees(inf_los_probability(hop, self.hall, self.clutter), draws)
         distance_m = np.maximum(hop.distance_3d_m, 1.0)
         seen_db = inf_los_loss_db(distance_m, carrier_hz)

@@ -13,7 +13,7 @@ from fednet_emu.units import Array
 
 
 class IndoorOffice(SitePathLoss):
-    """Base stations under the ceiling of an office (InH), 1 to 150 m away.
+    """Base stations under the ceiling of an office (InH), up to 150 m away (checked on the horizontal distance).
 
     Shadowing: 3 dB with line of sight, 8.03 dB without; correlated over 10 and 6 m. Links shorter than 1 m count as
     1 m.
@@ -28,7 +28,7 @@ class IndoorOffice(SitePathLoss):
     def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
         """State of each link."""
         self.within("carrier in GHz", carrier_ghz(carrier_hz), 0.5, 100.0)
-        self.within("3D distance in m", hop.distance_3d_m, 0.0, 150.0)
+        self.within("horizontal distance in m", hop.distance_2d_m, 0.0, 150.0)
         probability = inh_open_los_probability if self.layout == "open" else inh_mixed_los_probability
         los = self.sees(probability(hop.distance_2d_m), draws)
         distance_m, f = np.maximum(hop.distance_3d_m, 1.0), carrier_ghz(carrier_hz)

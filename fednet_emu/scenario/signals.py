@@ -1,0 +1,52 @@
+"""Ctrl-C and termination: a run ends between two events, and its books are closed undisturbed."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from fednet_emu.kernel.clock import Clock
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Signals:
+    """What the signals do while a run is under way; in other threads than the main one they are left alone."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._before: dict[signal.Signals, Any] = {}
+
+    def watch(self) -> None:
+        """The first signal stops the run before its next event; a second one stops it wherever it is."""
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._stop) for number in SIGNALS}
+
+    def _stop(self, _number: int, _frame: Any) -> None:
+        if self._clock.stopping:
+            raise KeyboardInterrupt
+        self._clock.stopping = True
+
+    def ignore(self) -> None:
+        """From now on signals do nothing."""
+        for number in self._before:
+            signal.signal(number, signal.SIG_IGN)
+
+    def restore(self) -> None:
+        """Signals do again what they did before."""
+        for number, before in self._before.items():
+            signal.signal(number, before)
+
+
+@contextmanager
+def graceful(clock: Clock) -> Iterator[Signals]:
+    """Watch signals inside."""
+    signals = Signals(clock)
+    signals.watch()
+    try:
+        yield signals
+    finally:
+        signals.restore()
