@@ -118,7 +118,7 @@ def test_interference_can_lose_a_fixed_rate(cell):
 
 
 def test_a_sender_does_not_disturb_itself(cell):
-    """Two uplinks of one device share its band: both need twice the time of one, on any scheme with everybody at once."""
+    """Two uplinks of one device share its band: both need twice the time of one, where everybody sends at once."""
     for access in (Shared(), Noma(threshold_db=0.0)):
         deliveries = cell(access, CAPACITY, snr=[3.0]).play((0.0, 0, MBIT), (0.0, 0, MBIT))
 
@@ -229,7 +229,7 @@ def test_no_scheme_cares_who_was_created_first(cell, access, order):
     coherence_s=st.sampled_from([0.001, 0.05]),
 )
 def test_alone_every_scheme_is_turns(cell, size_bit, start_ms, snr, access, coherence_s):
-    """One burst has the same end to 1 ns as on TDMA, where nothing is shared (on subchannels only a part is its own)."""
+    """One burst ends as on TDMA, to 1 ns, on all but subchannels, of which it only has one."""
     results = []
     for scheme in (Tdma(), access if access.kind != "ofdma" else Ofdma(scheduler=access.scheduler)):
         (delivery,) = cell(scheme, CAPACITY, Rayleigh(coherence_s=coherence_s), snr=[snr]).play(

@@ -1,0 +1,267 @@
+"""Claims about several base stations: who serves whom, and what cells do to each other."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from fednet_emu.kernel.clock import Clock
+from fednet_emu.kernel.streams import Streams
+from fednet_emu.network.access import Noma, Ofdma, Shared, SlottedAloha, Tdma
+from fednet_emu.network.availability import Always, Presence
+from fednet_emu.network.band import Band
+from fednet_emu.network.cells import HexagonalCells, ListedCells, SingleCell
+from fednet_emu.network.links import cell_links
+from fednet_emu.network.loss import NoLoss
+from fednet_emu.network.medium import Medium, Rules
+from fednet_emu.network.network import Downlink, Network, Uplink
+from fednet_emu.network.station_links import StationLinks, network_links
+from fednet_emu.radio.channel import Channel
+from fednet_emu.radio.fading import NoFading, Rayleigh
+from fednet_emu.radio.rate import Shannon
+from fednet_emu.records.ledger import SERVER, Ledger
+from fednet_emu.records.verify import verify
+
+MBIT = 1_000_000
+CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
+SNR = np.array([[30.0, 10.0, 1.0, 0.5], [2.0, 0.4, 20.0, 5.0]])
+"""Of four devices at two base stations: two devices in each cell."""
+
+
+def capacity_bps(sinr):
+    """Ideal Shannon over 1 MHz."""
+    return 1e6 * math.log2(1 + sinr)
+
+
+class World:
+    """One medium of two cells with SNRs by hand."""
+
+    def __init__(self, access, *, fading=None, downlink=False, snr=SNR):
+        self.clock, self.ledger = Clock(), Ledger()
+        links = StationLinks(snr, snr.argmax(axis=0), [11, 12])
+        band = Band.of(1e6, access, CAPACITY, fading or NoFading(), 3)
+        rules = Rules(band, links, NoLoss(), 0, 1.0, downlink, 3600.0, len(snr))
+        self.medium = Medium(self.clock, self.ledger, Presence(Always(), 0, snr.shape[1]), int(downlink), rules)
+
+    def play(self, *requests):
+        """Uplinks (at_s, device, size_bit); deliveries in the given order."""
+
+        def send(at_s, device, size_bit):
+            yield self.clock.sleep(at_s)
+            return (yield self.medium.send(device, SERVER, None, 0, size_bit))
+
+        started = [self.clock.process(send(*request)) for request in requests]
+        self.clock.run()
+        self.medium.close()
+        assert not any(verify(self.ledger, frozenset()).values())
+        return [process.value for process in started]
+
+
+# ---- where base stations stand ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("rings", "count"), [(1, 7), (2, 19), (3, 37)])
+def test_a_hexagonal_grid_has_its_distance_to_every_neighbour(rings, count):
+    """7, 19, 37 stations; nobody is closer than the inter-site distance, and the centre has six neighbours at it."""
+    cells = HexagonalCells(rings=rings, inter_site_distance_m=500.0)
+    xy_m = cells.positions_m()
+    distance_m = np.hypot(*(xy_m[:, None] - xy_m[None, :]).transpose(2, 0, 1))
+
+    assert cells.count == len(xy_m) == count
+    assert distance_m[~np.eye(count, dtype=bool)].min() == pytest.approx(500.0)
+    assert np.isclose(distance_m[0], 500.0).sum() == 6
+    assert xy_m[0].tolist() == [0.0, 0.0]
+
+
+def test_two_stations_at_one_place_are_refused():
+    """The message shows which place."""
+    with pytest.raises(ValidationError, match=r"two base stations are at one place, got \[1.0, 2.0\]"):
+        ListedCells(xy_m=((0, 0), (1, 2), (1, 2)))
+
+
+CHANNEL = {
+    "carrier_hz": 2e9,
+    "bandwidth_hz": 1e6,
+    "path_loss": {"kind": "log-distance", "exponent": 3.0, "reference_loss_db": 40.0},
+    "rate": {"kind": "shannon", "gap_db": 0, "max_efficiency_bps_hz": None, "min_efficiency_bps_hz": 0},
+    "device": {"tx_power_dbm": 23, "noise_figure_db": 9, "height_m": 1.5},
+    "base_station": {"tx_power_dbm": 30, "noise_figure_db": 5, "height_m": 1.5},
+}
+SHADOWED = {**CHANNEL, "shadowing": {"kind": "log-normal", "sigma_db": 8.0}}
+
+
+def test_without_shadowing_the_nearest_station_serves():
+    """Strongest is nearest then; the mean SNR is that of the own station."""
+    stations_m = HexagonalCells(rings=1, inter_site_distance_m=500.0).positions_m()
+    xy_m = np.random.default_rng(1).uniform(-700, 700, (60, 2))
+    up, down = network_links(Channel.model_validate(CHANNEL), xy_m, stations_m, Streams(1))
+    nearest = np.hypot(*(xy_m[:, None] - stations_m[None, :]).transpose(2, 0, 1)).argmin(axis=1)
+
+    assert [-1 - up.radios(device, SERVER)[1] for device in range(60)] == nearest.tolist()
+    assert [-1 - down.radios(SERVER, device)[0] for device in range(60)] == nearest.tolist()
+    assert up.mean_snr.tolist() == [up.snr(device, -1 - cell) for device, cell in enumerate(nearest.tolist())]
+
+
+def test_with_shadowing_the_strongest_serves_and_both_directions_share_the_shadow():
+    """No station is heard better than the own one; up and down differ by the budget's 3 dB on every link."""
+    stations_m = HexagonalCells(rings=1, inter_site_distance_m=300.0).positions_m()
+    xy_m = np.random.default_rng(2).uniform(-500, 500, (40, 2))
+    up, down = network_links(Channel.model_validate(SHADOWED), xy_m, stations_m, Streams(1))
+    devices, stations = np.arange(40)[None, :], -1 - np.arange(7)[:, None]
+
+    assert (down.snrs(stations, devices) <= down.mean_snr).all()
+    ratio_db = 10 * np.log10(down.snrs(stations, devices) / up.snrs(devices, stations))
+    assert ratio_db == pytest.approx(np.full((7, 40), 3.0))
+    keys = {int(key) for links in (up, down) for key in links.fading_keys(devices, stations).ravel()}
+    assert len(keys) == 2 * 7 * 40
+    assert up.fading_key(3, -5) == up.fading_keys(np.array(3), np.array(-5))
+
+
+def test_more_stations_change_no_link_of_the_first():
+    """Common random numbers: the links of the station at the origin are those of a network that has only it."""
+    xy_m = np.random.default_rng(3).uniform(-500, 500, (10, 2))
+    channel, devices = Channel.model_validate(SHADOWED), np.arange(10)
+    alone, _ = cell_links(channel, xy_m, Streams(4))
+    many, _ = network_links(channel, xy_m, np.array([[0.0, 0.0], [400.0, 0.0]]), Streams(4))
+    single, _ = network_links(channel, xy_m, SingleCell().positions_m(), Streams(4))
+
+    first = np.full(10, -1)
+    assert many.snrs(devices, first).tolist() == alone.mean_snr.tolist() == single.mean_snr.tolist()
+    assert many.fading_keys(devices, first).tolist() == alone.fading_keys(devices, first).tolist()
+
+
+# ---- what cells do to each other -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("access", [Tdma(), Shared(), Noma(), Ofdma()], ids=str)
+def test_one_sender_in_each_of_two_cells_follows_the_closed_form(access):
+    """Each station hears the other cell's device as noise until that one has ended: TDMA is re-rated as well."""
+    first_s = MBIT / capacity_bps(30.0 / (1 + 1.0))  # device 0 at station 0, next to device 2
+    left_bit = MBIT - first_s * capacity_bps(20.0 / (1 + 2.0))  # device 2 at station 1, next to device 0
+    deliveries = World(access).play((0.0, 0, MBIT), (0.0, 2, MBIT))
+
+    ends_s = [first_s, first_s + left_bit / capacity_bps(20.0)]
+    assert [delivery.ended_s for delivery in deliveries] == pytest.approx(ends_s, abs=2e-9)
+
+
+def test_turns_are_taken_within_a_cell_only():
+    """Devices 0 and 1 in cell 0, 2 in cell 1: 0 and 2 start at once, and 1 when 0 has ended."""
+    first, second, other = World(Tdma()).play((0.0, 0, MBIT), (0.0, 1, MBIT), (0.0, 2, MBIT))
+
+    assert (first.started_s, other.started_s) == (0.0, 0.0)
+    assert second.started_s == first.ended_s
+
+
+def test_within_a_cell_parts_of_the_band_are_orthogonal_and_other_cells_are_noise():
+    """Devices 0 and 1 on halves, each next to device 2: closed form of all three rates at the start."""
+    world = World(Ofdma())
+    for device in (0, 1, 2):
+        world.medium.send(device, SERVER, None, 0, MBIT)
+    world.clock.run(until=1_000_000)
+    world.medium.close()
+    sent_bit = world.ledger.frames()["transfers"].sort_values("sender")["air_bit"].tolist()
+
+    expected_bps = [
+        0.5 * capacity_bps(2 * 30 / 2.0),
+        0.5 * capacity_bps(2 * 10 / 2.0),
+        capacity_bps(20 / (1 + 2 + 0.4)),
+    ]
+    assert sent_bit == pytest.approx([rate_bps * 1e-3 for rate_bps in expected_bps], rel=1e-9)
+
+
+def test_a_broadcast_is_one_transmission_of_each_station():
+    """Four receivers in two cells: two rows of two; each station's worst receiver hears the other station as noise."""
+    world = World(Tdma(), downlink=True)
+    transfers = [world.medium.send(SERVER, device, "model", 0, MBIT) for device in range(4)]
+    world.clock.run()
+    rows = world.ledger.frames()["transfers"]
+
+    assert rows["receivers"].tolist() == [2, 2]
+    assert rows["energy_j"].tolist() == pytest.approx(rows["ended_s"].tolist())
+    slow = {0: (30 / 3.0, 10 / 1.4), 1: (20 / 2.0, 5 / 1.5)}
+    first_s = MBIT / capacity_bps(min(slow[0]))
+    left_bit = MBIT - first_s * capacity_bps(min(slow[1]))
+    ends_s = [first_s] * 2 + [first_s + left_bit / capacity_bps(5.0)] * 2
+    assert [transfer.value.ended_s for transfer in transfers] == pytest.approx(ends_s, abs=2e-9)
+
+
+ARRIVAL = st.tuples(st.integers(0, 400).map(lambda ms: ms / 1000), st.integers(0, 3), st.integers(1, 200_000))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    requests=st.lists(ARRIVAL, min_size=1, max_size=8),
+    access=st.sampled_from(
+        [
+            Tdma(),
+            Ofdma(),
+            Ofdma(subchannels=2),
+            Ofdma(scheduler="proportional-fair"),
+            Ofdma(scheduler="equal-finish"),
+            Noma(residual=0.02),
+            Shared(max_senders=2),
+            SlottedAloha(slot_s=0.002, capture_db=-3.0),
+        ]
+    ),
+    coherence_s=st.sampled_from([0.001, 0.05]),
+)
+def test_bits_are_conserved_in_several_cells(requests, access, coherence_s):
+    """Rate times duration adds up to the payload on every scheme, and the order of creation does not matter."""
+    fading = Rayleigh(coherence_s=coherence_s)
+    world = World(access, fading=fading)
+    deliveries = world.play(*requests)
+    rows = world.ledger.frames()["transfers"]
+
+    assert all(delivery.lost == "" for delivery in deliveries)
+    assert rows["air_bit"].to_numpy() == pytest.approx(rows["size_bit"].to_numpy(), rel=1e-9, abs=0)
+    if len({request[:2] for request in requests}) == len(requests):
+        again = World(access, fading=fading).play(*reversed(requests))
+        assert [got.ended_s for got in reversed(again)] == [got.ended_s for got in deliveries]
+
+
+@pytest.mark.parametrize(
+    ("own_m", "other_m", "down", "up"),
+    [
+        (50, 100, 4.0, 4.0),
+        (50, 200, 15.999, 15.998),
+        (50, 500, 99.97, 99.08),
+        (50, 1000, 399.55, 385.72),
+        (3000, 6000, 3.8447, 1.7146),
+        (4500, 12600, 6.6545, 1.1398),
+    ],
+)
+@pytest.mark.parametrize("direction", ["down", "up"])
+def test_two_stations_and_two_devices_agree_with_ns_3(direction, own_m, other_m, down, up):
+    """SINRs of ns-3's LTE interference test: Friis, 25 resource blocks, two cells that transmit all the time.
+
+    The uplink values of devices at 50 m are worked from the same budget by hand, the others are those of ns-3.
+    """
+    carrier_hz = {"down": 2.12e9, "up": 1.93e9}[direction]
+    terminals = {
+        "device": {"tx_power_dbm": 10, "noise_figure_db": 9, "height_m": 0},
+        "base_station": {"tx_power_dbm": 30, "noise_figure_db": 5, "height_m": 0},
+    }
+    channel = {**CHANNEL, **terminals, "carrier_hz": carrier_hz, "bandwidth_hz": 4.5e6, "path_loss": "free-space"}
+    side_m = math.sqrt(other_m**2 - own_m**2)
+    clock, ledger, streams = Clock(), Ledger(), Streams(1)
+    network = Network(
+        clock,
+        ledger,
+        streams,
+        Presence(Always(), 0, 2),
+        Channel.model_validate(channel),
+        np.array([[0.0, own_m], [side_m, own_m]]),
+        (Uplink(), Downlink(mode="unicast"), None),
+        ListedCells(xy_m=((0.0, 0.0), (side_m, 0.0))),
+    )
+    for device in (0, 1):
+        ends = (SERVER, device) if direction == "down" else (device, SERVER)
+        (network.downlink if direction == "down" else network.uplink).send(*ends, object(), 0, MBIT)
+    clock.run()
+
+    ended_s = ledger.frames()["transfers"]["ended_s"]
+    sinr = 2 ** (MBIT / 4.5e6 / ended_s) - 1
+    assert sinr.to_numpy() == pytest.approx(np.full(2, {"down": down, "up": up}[direction]), rel=2e-3)
