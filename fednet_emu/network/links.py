@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from fednet_emu.kernel.streams import Streams, mix, mixes, uniforms
-from fednet_emu.radio.channel import Channel, Terminal
+from fednet_emu.network.luck import PER_DEVICE, moving_luck, still_luck
+from fednet_emu.radio.channel import Channel
+from fednet_emu.radio.draws import LinkDraws
 from fednet_emu.radio.geometry import Hop
+from fednet_emu.radio.power_control import PowerControl
 from fednet_emu.units import Array
 
 IntArray = NDArray[np.int64]
@@ -31,6 +34,9 @@ class Links(Protocol):
     def fading_keys(self, sender: IntArray, receiver: IntArray) -> NDArray[np.uint64]:
         """Fading keys of many links, in the broadcast shape of senders and receivers."""
 
+    def power_w(self, sender: int) -> float | None:
+        """Radiated power in W that a device sends with now; None for all that its radio has."""
+
     def radios(self, sender: int, receiver: int) -> tuple[int, int]:
         """Which radios a transfer goes from and to, in the numbers that the other methods take.
 
@@ -44,8 +50,9 @@ class CellLinks:
     Both directions share path loss and shadowing (reciprocity); their fading is independent (frequency division).
     """
 
-    def __init__(self, snr: Array, fading_key: int) -> None:
+    def __init__(self, snr: Array, fading_key: int, power_w: Array | None = None) -> None:
         self.mean_snr = snr
+        self._power_w = power_w
         self.key = fading_key
         self._snr: list[float] = snr.tolist()
         self._keys: list[int] = mixes(fading_key, np.arange(len(snr))).tolist()
@@ -66,24 +73,52 @@ class CellLinks:
         """Fading keys of the links of whichever ends are devices."""
         return mixes(self.key, np.maximum(sender, receiver))
 
+    def power_w(self, sender: int) -> float | None:
+        """Power that a device sends with, where power control chose it."""
+        return None if self._power_w is None else float(self._power_w[sender])
+
     def radios(self, sender: int, receiver: int) -> tuple[int, int]:
         """The device and the one base station."""
         return sender, receiver
 
 
-def cell_links(channel: Channel, xy_m: Array, streams: Streams, cell: int = 0) -> tuple[CellLinks, CellLinks]:
+@dataclass(frozen=True, slots=True)
+class Sky:
+    """What the links of all cells have in common.
+
+    Attributes:
+        channel: the environment.
+        streams: randomness.
+        power_control: how devices choose their power for the uplink.
+        moving: whether shadowing and line of sight depend on where devices are, not only on who they are.
+    """
+
+    channel: Channel
+    streams: Streams
+    power_control: PowerControl
+    moving: bool = False
+
+
+def cell_links(sky: Sky, xy_m: Array, cell: int = 0) -> tuple[CellLinks, CellLinks]:
     """Uplinks and downlinks between devices at coordinates [devices, 2] in metres and the base station of a cell.
 
     The base station is at the origin; each cell's links have their own shadowing and fading.
     """
-    name = (cell,) if cell else ()
-    heights_m = np.full(len(xy_m), channel.device.height_m)
-    devices_m = np.column_stack([xy_m, heights_m])
+    channel, name = sky.channel, (cell,) if cell else ()
+    devices_m = np.column_stack([xy_m, np.full(len(xy_m), channel.device.height_m)])
     hop = Hop.between(devices_m, np.array([0.0, 0.0, channel.base_station.height_m]))
-    gain = channel.mean_gain(hop, ndtri(uniforms(streams.key("shadowing", "cell", *name), np.arange(len(xy_m)))))
+    if sky.moving:
+        luck = moving_luck(channel, hop, xy_m, sky.streams, cell)
+    else:
+        luck = still_luck(sky.streams, len(xy_m), cell)
+    gain = channel.mean_gain(hop, luck)
+    noise_w = channel.noise_w(channel.base_station, channel.usable_hz)
+    most_w = np.full(len(xy_m), channel.device.tx_power_w)
+    power_w = sky.power_control.lone_powers_w(most_w, gain, noise_w, channel.usable_hz)
+    down_snr = gain * channel.base_station.tx_power_w / channel.noise_w(channel.device, channel.usable_hz)
     return (
-        CellLinks(_snr(channel, gain, channel.device, channel.base_station), streams.key("fading", "uplink", *name)),
-        CellLinks(_snr(channel, gain, channel.base_station, channel.device), streams.key("fading", "downlink", *name)),
+        CellLinks(gain * power_w / noise_w, sky.streams.key("fading", "uplink", *name), power_w),
+        CellLinks(down_snr, sky.streams.key("fading", "downlink", *name)),
     )
 
 
@@ -96,7 +131,7 @@ class PairLinks:
     def __init__(self, channel: Channel, xy_m: Array, streams: Streams) -> None:
         self._channel = channel
         self._xyz_m = np.column_stack([xy_m, np.full(len(xy_m), channel.device.height_m)])
-        self._shadowing_key = streams.key("shadowing", "pair")
+        self._streams = streams
         self._fading_key = streams.key("fading", "sidelink")
         self._known: dict[tuple[int, int], float] = {}
 
@@ -110,9 +145,14 @@ class PairLinks:
     def snrs(self, sender: IntArray, receiver: IntArray) -> Array:
         """Mean SNR of many links, in the broadcast shape of senders and receivers."""
         low, high = np.minimum(sender, receiver), np.maximum(sender, receiver)
-        normal = ndtri(uniforms(mixes(self._shadowing_key, low), high))
-        gain = self._channel.mean_gain(Hop.between(self._xyz_m[low], self._xyz_m[high]), normal)
-        return _snr(self._channel, gain, self._channel.device, self._channel.device)
+
+        def uniform(what: str) -> Array:
+            key = self._streams.key(what, "pair")
+            return uniforms(key, low) if what in PER_DEVICE else uniforms(mixes(key, low), high)
+
+        channel = self._channel
+        gain = channel.mean_gain(Hop.between(self._xyz_m[low], self._xyz_m[high]), LinkDraws.of(uniform))
+        return gain * channel.device.tx_power_w / channel.noise_w(channel.device, channel.usable_hz)
 
     def fading_key(self, sender: int, receiver: int) -> int:
         """Key of the fading in this direction."""
@@ -122,10 +162,10 @@ class PairLinks:
         """Keys of the fading in these directions."""
         return mixes(mixes(self._fading_key, sender), receiver)
 
+    def power_w(self, sender: int) -> float | None:
+        """Full power."""
+        return None
+
     def radios(self, sender: int, receiver: int) -> tuple[int, int]:
         """The devices themselves."""
         return sender, receiver
-
-
-def _snr(channel: Channel, gain: Array, sender: Terminal, receiver: Terminal) -> Array:
-    return gain * sender.tx_power_w / channel.noise_w(receiver, channel.bandwidth_hz)

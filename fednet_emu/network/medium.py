@@ -19,7 +19,11 @@ from fednet_emu.network.delivery import Delivery, device_label
 from fednet_emu.network.links import Links
 from fednet_emu.network.loss import Loss, NoLoss
 from fednet_emu.network.shared_air import SharedAir
+from fednet_emu.network.traced_air import TracedAir
+from fednet_emu.network.traces.assign import DeviceRates
 from fednet_emu.network.transfer import Burst, Transfer
+from fednet_emu.radio.channel import Terminal
+from fednet_emu.radio.energy import transmit_energy_j
 from fednet_emu.records.ledger import CODE, NEVER_NS, SEVERAL, Ledger
 
 
@@ -35,6 +39,12 @@ class Rules:
     multicast: bool
     timeout_s: float
     cells: int = 1
+    receive_w: float = 0.0
+    """Drawn by each device that receives."""
+    rates: DeviceRates | None = None
+    """Recorded rates of the devices, in place of band and links."""
+    controlled: Terminal | None = None
+    """The sender's radio, when its power is chosen link by link; `drawn_w` otherwise."""
 
 
 class Medium:
@@ -47,9 +57,10 @@ class Medium:
         self._ledger = ledger
         self._presence = presence
         capacity = rules.band.access.capacity
-        self._solo = capacity == 1 and rules.cells == 1
-        self._air: Air = SoloAir(rules.band) if self._solo else SharedAir(rules.band, rules.links, rules.cells)
-        self._free = [sys.maxsize if capacity is None else capacity] * rules.cells  # places of each cell on the air
+        self._solo = capacity == 1 and rules.cells == 1 and rules.rates is None
+        self._air = self._make_air(rules)
+        places = sys.maxsize if capacity is None or rules.rates is not None else capacity
+        self._free = [places] * rules.cells  # places of each cell on the air
         self._places = sum(self._free)
         self._requests: list[Transfer] = []
         self._queues: list[deque[Burst]] = [deque() for _ in range(rules.cells)]
@@ -58,6 +69,11 @@ class Medium:
         self._timeout_ns = min(to_ns(rules.timeout_s), FOREVER_NS)
         self._lossy = not isinstance(rules.loss, NoLoss)
         self._sent: dict[tuple[int, int], int] = {}
+
+    def _make_air(self, rules: Rules) -> Air:
+        if rules.rates is not None:
+            return TracedAir(rules.rates)
+        return SoloAir(rules.band) if self._solo else SharedAir(rules.band, rules.links, rules.cells)
 
     def send(self, sender: int, receiver: int, payload: Any, number: int, size_bit: int) -> Transfer:
         """Ask for a transfer now; the event comes at its end, delivered or lost.
@@ -99,6 +115,12 @@ class Medium:
 
     def _waiting(self) -> Iterator[Transfer]:
         return (leg for queue in self._queues for burst in queue for leg in burst)
+
+    def _draw_of(self, sender: int, radio: Terminal) -> float:
+        """Power that a sender draws from the battery at the power which it has chosen."""
+        power_w = self.rules.links.power_w(sender)
+        radiated_w = radio.tx_power_w if power_w is None else power_w
+        return transmit_energy_j(radiated_w, 1.0, radio.amplifier_efficiency, radio.circuit_w)
 
     def _settle_at(self, time_ns: int) -> None:
         if self._due_ns != time_ns:
@@ -154,6 +176,8 @@ class Medium:
             for transfer in ready:
                 transfer.snr = links.snr(transfer.sender, transfer.receiver)
                 transfer.fading_key = links.fading_key(transfer.sender, transfer.receiver)
+        if self.rules.controlled is not None:
+            ready[0].drawn_w = self._draw_of(ready[0].sender, self.rules.controlled)
         self._free[ready[0].cell] -= 1
         self._places -= 1
         self._air.start(ready, now_ns)
@@ -220,17 +244,21 @@ class Medium:
             for transfer, fate in zip(burst, fates, strict=True):
                 ledger.receptions.append((row, transfer.receiver, CODE[fate]))
         size_bit, started_ns = first.size_bit, first.started_ns
-        energy_j = self.rules.drawn_w * first.power_s
+        drawn_w = self.rules.drawn_w if self.rules.controlled is None else first.drawn_w
+        energy_j = drawn_w * first.power_s
+        receive_j = (
+            self.rules.receive_w * (now_ns - started_ns) / NS_PER_S * len(burst) if self.rules.receive_w else 0.0
+        )
         ledger.sent_bit[self.kind] += min(size_bit, round(air_bit))
-        ledger.energy_j += energy_j
+        ledger.energy_j += energy_j + receive_j
         what = (self.kind, first.sender, receiver, len(burst), size_bit, first.number)
         when = (requested_ns, started_ns, now_ns)
-        ledger.transfers.append((*what, *when, air_bit, size_bit * fates.count(""), code, energy_j))
+        ledger.transfers.append((*what, *when, air_bit, size_bit * fates.count(""), code, energy_j, receive_j))
 
     def _record_unsent(self, transfer: Transfer, reason: str) -> None:
         now_ns, code = self.clock.now, CODE[reason]
         ends = (self.kind, transfer.sender, transfer.receiver, 1, transfer.size_bit, transfer.number)
-        self._ledger.transfers.append((*ends, transfer.requested_ns, NEVER_NS, now_ns, 0.0, 0, code, 0.0))
+        self._ledger.transfers.append((*ends, transfer.requested_ns, NEVER_NS, now_ns, 0.0, 0, code, 0.0, 0.0))
 
 
 def _canonical(transfer: Transfer) -> tuple[int, int, int]:

@@ -160,9 +160,11 @@ class Roster:
         return ended
 
     def _radios(self, leg: Transfer) -> tuple[int, int]:
-        if self._several_cells:
-            return self._links.radios(leg.sender, leg.receiver)
-        return leg.sender, leg.receiver
+        """The device, and in the server's place the base station that served it when it asked."""
+        if not self._several_cells:
+            return leg.sender, leg.receiver
+        station = -1 - leg.cell
+        return (leg.sender, station) if leg.receiver < 0 else (station, leg.receiver)
 
     def gather(self) -> None:
         """Take stock after a change: who shares a band with whom, and what everybody has left to carry."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fednet_emu.kernel.streams import Streams, mix, mixes
-from fednet_emu.network.links import CellLinks, IntArray, cell_links
-from fednet_emu.radio.channel import Channel
+from fednet_emu.kernel.streams import mix, mixes
+from fednet_emu.network.links import CellLinks, IntArray, Sky, cell_links
 from fednet_emu.units import Array
 
 
@@ -18,9 +17,11 @@ class StationLinks:
         snr: [stations, devices] mean SNR of every link, alone in the whole band.
         serving: [devices] the cell of each device.
         keys: [stations] key of the fading of each station's links.
+        power_w: [devices] what each device sends with, where power control chose it.
     """
 
-    def __init__(self, snr: Array, serving: IntArray, keys: list[int]) -> None:
+    def __init__(self, snr: Array, serving: IntArray, keys: list[int], power_w: Array | None = None) -> None:
+        self._power_w = power_w
         self.mean_snr: Array = snr[serving, np.arange(len(serving))]
         self._snr = snr
         self._serving: list[int] = serving.tolist()
@@ -42,6 +43,10 @@ class StationLinks:
         """Fading keys between radios of devices and of base stations."""
         return mixes(self._keys[-1 - np.minimum(sender, receiver)], np.maximum(sender, receiver))
 
+    def power_w(self, sender: int) -> float | None:
+        """Power that a device sends with to the base station that serves it, where power control chose it."""
+        return None if self._power_w is None else float(self._power_w[sender])
+
     def radios(self, sender: int, receiver: int) -> tuple[int, int]:
         """The device, and in the server's place the base station that serves it."""
         if receiver < 0:
@@ -50,21 +55,21 @@ class StationLinks:
 
 
 def network_links(
-    channel: Channel, xy_m: Array, stations_m: Array, streams: Streams
+    sky: Sky, xy_m: Array, stations_m: Array
 ) -> tuple[CellLinks | StationLinks, CellLinks | StationLinks]:
     """Uplinks and downlinks between devices [devices, 2] and base stations [stations, 2], coordinates in metres.
 
     A device is served by the station whose signal reaches it strongest, shadowing included and averaged over fading;
     the first one of equals. The first station's links are those of a network that has only this one.
     """
-    pairs = [cell_links(channel, xy_m - station_m, streams, cell) for cell, station_m in enumerate(stations_m)]
+    pairs = [cell_links(sky, xy_m - station_m, cell) for cell, station_m in enumerate(stations_m)]
     if len(pairs) == 1:
         return pairs[0]
     ups, downs = zip(*pairs, strict=True)
-    down_snr = np.stack([links.mean_snr for links in downs])
+    down_snr, up_snr = (np.stack([links.mean_snr for links in each]) for each in (downs, ups))
     serving = down_snr.argmax(axis=0)
-    up_snr = np.stack([links.mean_snr for links in ups])
+    power_w = np.array([ups[cell].power_w(device) for device, cell in enumerate(serving.tolist())], np.float64)
     return (
-        StationLinks(up_snr, serving, [links.key for links in ups]),
+        StationLinks(up_snr, serving, [links.key for links in ups], power_w),
         StationLinks(down_snr, serving, [links.key for links in downs]),
     )

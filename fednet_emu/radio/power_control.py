@@ -28,6 +28,10 @@ class PowerControl(Component):
             bandwidth_hz: width that each transmission occupies.
         """
 
+    @abstractmethod
+    def lone_powers_w(self, max_power_w: Array, gain: Array, noise_w: float, bandwidth_hz: float) -> Array:
+        """Radiated power of each of n senders that looks at its own link only, of power gain [n], as if alone."""
+
 
 class FullPower(PowerControl):
     """Everybody sends at the cap."""
@@ -35,6 +39,10 @@ class FullPower(PowerControl):
     kind: Literal["none"] = "none"
 
     def powers_w(self, max_power_w: Array, gain: Array, noise_w: Array, bandwidth_hz: float) -> Array:
+        """The caps."""
+        return max_power_w
+
+    def lone_powers_w(self, max_power_w: Array, gain: Array, noise_w: float, bandwidth_hz: float) -> Array:
         """The caps."""
         return max_power_w
 
@@ -57,9 +65,12 @@ class OpenLoop(PowerControl):
 
     def powers_w(self, max_power_w: Array, gain: Array, noise_w: Array, bandwidth_hz: float) -> Array:
         """Open-loop powers, each from its own link only."""
+        return self.lone_powers_w(max_power_w, np.diagonal(gain), 0.0, bandwidth_hz)
+
+    def lone_powers_w(self, max_power_w: Array, gain: Array, noise_w: float, bandwidth_hz: float) -> Array:
+        """Open-loop powers."""
         blocks = bandwidth_hz / RESOURCE_BLOCK_HZ
-        wanted_w = db_to_linear(self.target_dbm - 30.0) * blocks * np.diagonal(gain) ** -self.compensation
-        return np.minimum(max_power_w, wanted_w)
+        return np.minimum(max_power_w, db_to_linear(self.target_dbm - 30.0) * blocks * gain**-self.compensation)
 
 
 class FoschiniMiljanic(PowerControl):
@@ -81,6 +92,10 @@ class FoschiniMiljanic(PowerControl):
         """Capped powers after convergence."""
         target = np.full_like(max_power_w, db_to_linear(self.target_sinr_db))
         return foschini_miljanic(target, gain, noise_w, max_power_w, self.iterations)
+
+    def lone_powers_w(self, max_power_w: Array, gain: Array, noise_w: float, bandwidth_hz: float) -> Array:
+        """The powers that reach the target over noise alone; groups that send together are for `powers_w`."""
+        return np.minimum(max_power_w, db_to_linear(self.target_sinr_db) * noise_w / gain)
 
 
 class Feasibility(NamedTuple):

@@ -50,6 +50,7 @@ TRANSFERS = {
     "delivered_bit": _number,
     "lost": _reason,
     "energy_j": _measure,
+    "receive_j": _measure,
 }
 RECEPTIONS = {"transfer": _number, "receiver": _device, "lost": _reason}
 COMPUTES = {

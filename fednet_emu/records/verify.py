@@ -188,7 +188,8 @@ def _too_early(
 
 
 def _energy(ledger: Ledger) -> str:
-    parts_j = float(ledger.transfers.column("energy_j").sum() + ledger.computes.column("energy_j").sum())
+    radio, computes = ledger.transfers.column, ledger.computes.column
+    parts_j = float(radio("energy_j").sum() + radio("receive_j").sum() + computes("energy_j").sum())
     if not np.isclose(parts_j, ledger.energy_j, rtol=1e-9, atol=1e-12):
         return f"the parts are {parts_j:.9g} J, the total is {ledger.energy_j:.9g} J"
     return ""

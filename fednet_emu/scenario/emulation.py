@@ -21,6 +21,7 @@ from fednet_emu.learning.flat import FlatModel
 from fednet_emu.learning.graph import Graph
 from fednet_emu.learning.torch_seed import seeded_module
 from fednet_emu.network.availability import Presence
+from fednet_emu.network.mobility import StillPaths
 from fednet_emu.network.network import Network
 from fednet_emu.records.ledger import Ledger
 from fednet_emu.scenario.model import Problem, Scenario
@@ -63,7 +64,7 @@ def build(
         ledger,
         Graph(None if timing_only else ENGINES[scenario.training.engine]()),
         task,
-        build_network(scenario, clock, ledger, streams, presence),
+        build_network(scenario, clock, ledger, streams, presence, data_dir),
         processors,
         presence,
         scenario.stop,
@@ -83,19 +84,30 @@ def build_task(scenario: Scenario, streams: Streams, data_dir: Path | None, timi
     return Task(model, samples, splits, _torch_device(scenario.training.device), timing_only)
 
 
-def build_network(scenario: Scenario, clock: Clock, ledger: Ledger, streams: Streams, presence: Presence) -> Network:
-    """Place the devices and connect them."""
-    devices, network = scenario.devices, scenario.network
+def build_network(
+    scenario: Scenario,
+    clock: Clock,
+    ledger: Ledger,
+    streams: Streams,
+    presence: Presence,
+    data_dir: Path | None = None,
+) -> Network:
+    """Place the devices, set them moving, and connect them."""
+    devices = scenario.devices
     xy_m = devices.placement.positions_m(devices.count, streams("placement"))
-    settings = (network.uplink, network.downlink, network.sidelink)
-    return Network(clock, ledger, streams, presence, scenario.channel, xy_m, settings, network.cells)
+    paths = devices.mobility.paths(xy_m, devices.where_they_roam(), streams, data_dir)
+    return Network(clock, ledger, streams, presence, scenario.channel, paths, scenario.network, data_dir=data_dir)
 
 
 def unreachable(scenario: Scenario) -> Iterator[Problem]:
-    """Links on which nothing would ever get through, or hardly: every device below the rate law's lowest SINR."""
-    clock, ledger, streams = Clock(), Ledger(), Streams(scenario.seed)
-    presence = Presence(scenario.devices.availability, 0, scenario.devices.count)
-    network = build_network(scenario, clock, ledger, streams, presence)
+    """Links on which nothing would ever get through, or hardly: every device below the rate law's lowest SINR.
+
+    Devices are taken where they are placed, and recorded rates are left out: no file is read.
+    """
+    clock, ledger, streams, devices = Clock(), Ledger(), Streams(scenario.seed), scenario.devices
+    presence = Presence(devices.availability, 0, devices.count)
+    placed = StillPaths(devices.placement.positions_m(devices.count, streams("placement")))
+    network = Network(clock, ledger, streams, presence, scenario.channel, placed, scenario.network, recorded=False)
     law, fading = scenario.channel.rate, scenario.channel.fading
     margin = 1.0 if math.isinf(fading.coherence_s) else _FADING_MARGIN
     for kind, links in (("uplink", network.up_links), ("downlink", network.down_links)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Literal
 
@@ -18,13 +19,12 @@ from fednet_emu.learning.datasets.synthetic_regression import SyntheticRegressio
 from fednet_emu.learning.models import AnyModel
 from fednet_emu.learning.partitions import AnyPartition
 from fednet_emu.network.availability import Always, AnyAvailability, Windows
-from fednet_emu.network.cells import AnyCells, SingleCell
 from fednet_emu.network.contention import Shared
-from fednet_emu.network.network import Downlink, Sidelink, Uplink
+from fednet_emu.network.mobility import AnyMobility, AnyRegion, DiscRegion, Region, Static
+from fednet_emu.network.network import NetworkSettings
 from fednet_emu.network.placement import AnyPlacement
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.energy import AnyComputeEnergy, CmosEnergy
-from fednet_emu.radio.overhead import AnyOverhead, NoOverhead
 from fednet_emu.units import linear_to_db
 
 Problem = tuple[tuple[str, ...], str]
@@ -36,10 +36,22 @@ class Devices(Component):
 
     count: int = Field(gt=0)
     placement: AnyPlacement
+    mobility: AnyMobility = Static()
+    region: AnyRegion | None = None
+    """Where devices roam; null takes the disc that the placement fills."""
     speed: AnySpeeds
     compute_energy: AnyComputeEnergy = CmosEnergy()
     straggler: AnyStraggler = NoStraggler()
     availability: AnyAvailability = Always()
+
+    def where_they_roam(self) -> Region:
+        """The region given, or the disc around the origin that reaches as far as the placement."""
+        if self.region is not None:
+            return self.region
+        reach_m = getattr(self.placement, "radius_m", None)
+        if reach_m is None:
+            reach_m = max(math.hypot(*xy_m) for xy_m in getattr(self.placement, "xy_m", ((1.0, 0.0),)))
+        return DiscRegion(radius_m=max(reach_m, 1.0))
 
 
 class Server(Component):
@@ -47,18 +59,6 @@ class Server(Component):
 
     flop_per_s: float | None = Field(None, gt=1e-3, le=1e21)
     """Computing speed, for algorithms that train on the server; its energy is not counted."""
-
-
-class NetworkSettings(Component):
-    """How the bands are used."""
-
-    cells: AnyCells = SingleCell()
-    """Where the base stations stand; each is one cell of the uplink and the downlink, and all use the same band."""
-    uplink: Uplink = Uplink()
-    downlink: Downlink = Downlink()
-    sidelink: Sidelink | None = None
-    overhead: AnyOverhead = NoOverhead()
-    """What messages carry beside their payload."""
 
 
 class Training(Component):

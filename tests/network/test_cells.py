@@ -14,13 +14,15 @@ from fednet_emu.network.access import Noma, Ofdma, Shared, SlottedAloha, Tdma
 from fednet_emu.network.availability import Always, Presence
 from fednet_emu.network.band import Band
 from fednet_emu.network.cells import HexagonalCells, ListedCells, SingleCell
-from fednet_emu.network.links import cell_links
+from fednet_emu.network.links import Sky, cell_links
 from fednet_emu.network.loss import NoLoss
 from fednet_emu.network.medium import Medium, Rules
-from fednet_emu.network.network import Downlink, Network, Uplink
+from fednet_emu.network.mobility import StillPaths
+from fednet_emu.network.network import Downlink, Network, NetworkSettings
 from fednet_emu.network.station_links import StationLinks, network_links
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.fading import NoFading, Rayleigh
+from fednet_emu.radio.power_control import FullPower
 from fednet_emu.radio.rate import Shannon
 from fednet_emu.records.ledger import SERVER, Ledger
 from fednet_emu.records.verify import verify
@@ -97,7 +99,7 @@ def test_without_shadowing_the_nearest_station_serves():
     """Strongest is nearest then; the mean SNR is that of the own station."""
     stations_m = HexagonalCells(rings=1, inter_site_distance_m=500.0).positions_m()
     xy_m = np.random.default_rng(1).uniform(-700, 700, (60, 2))
-    up, down = network_links(Channel.model_validate(CHANNEL), xy_m, stations_m, Streams(1))
+    up, down = network_links(Sky(Channel.model_validate(CHANNEL), Streams(1), FullPower()), xy_m, stations_m)
     nearest = np.hypot(*(xy_m[:, None] - stations_m[None, :]).transpose(2, 0, 1)).argmin(axis=1)
 
     assert [-1 - up.radios(device, SERVER)[1] for device in range(60)] == nearest.tolist()
@@ -109,7 +111,7 @@ def test_with_shadowing_the_strongest_serves_and_both_directions_share_the_shado
     """No station is heard better than the own one; up and down differ by the budget's 3 dB on every link."""
     stations_m = HexagonalCells(rings=1, inter_site_distance_m=300.0).positions_m()
     xy_m = np.random.default_rng(2).uniform(-500, 500, (40, 2))
-    up, down = network_links(Channel.model_validate(SHADOWED), xy_m, stations_m, Streams(1))
+    up, down = network_links(Sky(Channel.model_validate(SHADOWED), Streams(1), FullPower()), xy_m, stations_m)
     devices, stations = np.arange(40)[None, :], -1 - np.arange(7)[:, None]
 
     assert (down.snrs(stations, devices) <= down.mean_snr).all()
@@ -124,9 +126,9 @@ def test_more_stations_change_no_link_of_the_first():
     """Common random numbers: the links of the station at the origin are those of a network that has only it."""
     xy_m = np.random.default_rng(3).uniform(-500, 500, (10, 2))
     channel, devices = Channel.model_validate(SHADOWED), np.arange(10)
-    alone, _ = cell_links(channel, xy_m, Streams(4))
-    many, _ = network_links(channel, xy_m, np.array([[0.0, 0.0], [400.0, 0.0]]), Streams(4))
-    single, _ = network_links(channel, xy_m, SingleCell().positions_m(), Streams(4))
+    alone, _ = cell_links(Sky(channel, Streams(4), FullPower()), xy_m)
+    many, _ = network_links(Sky(channel, Streams(4), FullPower()), xy_m, np.array([[0.0, 0.0], [400.0, 0.0]]))
+    single, _ = network_links(Sky(channel, Streams(4), FullPower()), xy_m, SingleCell().positions_m())
 
     first = np.full(10, -1)
     assert many.snrs(devices, first).tolist() == alone.mean_snr.tolist() == single.mean_snr.tolist()
@@ -253,9 +255,8 @@ def test_two_stations_and_two_devices_agree_with_ns_3(direction, own_m, other_m,
         streams,
         Presence(Always(), 0, 2),
         Channel.model_validate(channel),
-        np.array([[0.0, own_m], [side_m, own_m]]),
-        (Uplink(), Downlink(mode="unicast"), None),
-        ListedCells(xy_m=((0.0, 0.0), (side_m, 0.0))),
+        StillPaths(np.array([[0.0, own_m], [side_m, own_m]])),
+        NetworkSettings(downlink=Downlink(mode="unicast"), cells=ListedCells(xy_m=((0.0, 0.0), (side_m, 0.0)))),
     )
     for device in (0, 1):
         ends = (SERVER, device) if direction == "down" else (device, SERVER)

@@ -30,7 +30,7 @@ SCHEMES = [
     Ofdma(scheduler="equal-finish"),
     Noma(),
     Noma(residual=0.1, max_senders=3),
-    Noma(threshold_db=-20.0),
+    Noma(threshold_db=-200.0),
     Shared(),
     Shared(max_senders=2, threshold_db=-30.0),
     SlottedAloha(slot_s=0.001, capture_db=-3.0),

@@ -7,9 +7,10 @@ import pytest
 from scipy import stats
 
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.network.links import PairLinks, cell_links
+from fednet_emu.network.links import PairLinks, Sky, cell_links
 from fednet_emu.network.placement import Disc
 from fednet_emu.radio.channel import Channel
+from fednet_emu.radio.power_control import FullPower
 from fednet_emu.records.ledger import SERVER
 
 DEVICE = {"tx_power_dbm": 23, "noise_figure_db": 9, "height_m": 1.5}
@@ -34,7 +35,7 @@ def db(ratio):
 
 def test_a_link_budget_adds_up_in_decibels():
     """At 100 m: 23 dBm - (40 + 60) dB against -174 + 60 + 5 dBm is 32 dB up, and 30 against + 9 is 35 dB down."""
-    up, down = cell_links(channel(), XY_M, Streams(1))
+    up, down = cell_links(Sky(channel(), Streams(1), FullPower()), XY_M)
 
     assert db(up.snr(0, SERVER)) == pytest.approx(32.0, abs=1e-9)
     assert db(down.snr(SERVER, 0)) == pytest.approx(35.0, abs=1e-9)
@@ -44,8 +45,8 @@ def test_a_link_budget_adds_up_in_decibels():
 
 def test_both_directions_have_the_same_shadow_and_their_own_fading():
     """Reciprocity of places, independence of frequencies."""
-    up, down = cell_links(channel(**SHADOWED), XY_M, Streams(1))
-    clear, _ = cell_links(channel(), XY_M, Streams(1))
+    up, down = cell_links(Sky(channel(**SHADOWED), Streams(1), FullPower()), XY_M)
+    clear, _ = cell_links(Sky(channel(), Streams(1), FullPower()), XY_M)
     keys = {links.fading_key(*ends) for links, ends in ((up, (0, SERVER)), (down, (SERVER, 0)), (up, (1, SERVER)))}
 
     assert np.allclose(10 * np.log10(down.mean_snr / up.mean_snr), 3.0)
@@ -56,17 +57,19 @@ def test_both_directions_have_the_same_shadow_and_their_own_fading():
 def test_shadows_are_gaussian_in_decibels():
     """Mean 0 and standard deviation 8 dB over many devices at one distance."""
     xy_m = np.tile([[100.0, 0.0]], (20_000, 1))
-    up, _ = cell_links(channel(**SHADOWED), xy_m, Streams(3))
+    up, _ = cell_links(Sky(channel(**SHADOWED), Streams(3), FullPower()), xy_m)
 
     assert stats.kstest((10 * np.log10(up.mean_snr) - 32.0) / 8.0, "norm").pvalue > 1e-3
 
 
+def placed(count):
+    """Devices on a disc."""
+    return Disc(radius_m=300.0).positions_m(count, Streams(5)("placement"))
+
+
 def test_more_devices_change_no_link_of_the_others():
     """Place, shadow, SNR and fading key of device k are the same in a network of 10 and of 100."""
-    few, more = (
-        cell_links(channel(**SHADOWED), Disc(radius_m=300.0).positions_m(count, Streams(5)("placement")), Streams(5))[0]
-        for count in (10, 100)
-    )
+    few, more = (cell_links(Sky(channel(**SHADOWED), Streams(5), FullPower()), placed(count))[0] for count in (10, 100))
 
     assert few.mean_snr.tolist() == more.mean_snr[:10].tolist()
     assert [few.fading_key(k, SERVER) for k in range(10)] == [more.fading_key(k, SERVER) for k in range(10)]

@@ -114,7 +114,7 @@ def test_files_that_hold_no_walks_are_refused(tmp_path):
 
 def test_a_missing_file_says_where_to_put_it(tmp_path):
     """The message names the path in the data folder and the variable."""
-    with pytest.raises(DataError, match=r"mobility_kaist.*: not found; give the path.*FEDNET_DATA"):
+    with pytest.raises(DataError, match=r"mobility_kaist.*: not found; give it in full.*FEDNET_DATA"):
         TraceMobility().paths(np.zeros((1, 2)), REGION, Streams(1), tmp_path)
 
 

@@ -8,7 +8,8 @@ from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.access import Ofdma, Tdma
 from fednet_emu.network.availability import Always, Presence
 from fednet_emu.network.delivery import device_label
-from fednet_emu.network.network import Downlink, Network, Sidelink, Uplink
+from fednet_emu.network.mobility import StillPaths
+from fednet_emu.network.network import Downlink, Network, NetworkSettings, Sidelink, Uplink
 from fednet_emu.radio.channel import Channel
 from fednet_emu.records.ledger import SERVER, Ledger
 from fednet_emu.records.verify import verify
@@ -35,8 +36,8 @@ def wire(count=4, *, uplink=None, downlink=None, sidelink=None, **changes):
     """A network with devices in a row, its clock and its ledger."""
     clock, ledger, streams = Clock(), Ledger(), Streams(1)
     xy_m = np.column_stack([np.arange(1, count + 1) * 50.0, np.zeros(count)])
-    settings = (uplink or Uplink(), downlink or Downlink(), sidelink)
-    return Network(clock, ledger, streams, Presence(Always(), 0, count), channel(**changes), xy_m, settings)
+    settings = NetworkSettings(uplink=uplink or Uplink(), downlink=downlink or Downlink(), sidelink=sidelink)
+    return Network(clock, ledger, streams, Presence(Always(), 0, count), channel(**changes), StillPaths(xy_m), settings)
 
 
 def finish(network):

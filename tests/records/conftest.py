@@ -23,6 +23,7 @@ TRANSFER = {
     "delivered_bit": 100,
     "lost": CODE[""],
     "energy_j": 0.5,
+    "receive_j": 0.0,
 }
 COMPUTE = {
     "device": 0,

@@ -1,0 +1,68 @@
+"""The luck of links: every random number of their large-scale propagation, keyed by who, or by who and where."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from scipy.special import ndtr
+
+from fednet_emu.kernel.streams import Streams, mixes, uniforms
+from fednet_emu.radio.channel import Channel
+from fednet_emu.radio.draws import LinkDraws
+from fednet_emu.radio.geometry import Hop
+from fednet_emu.radio.movement import WAVES, shadow_normals
+from fednet_emu.units import Array
+
+PER_DEVICE = ("indoor", "building", "depth")
+"""What is a matter of the device alone, whichever base station it talks to."""
+
+LOS_CORRELATION_M = 50.0
+"""Distance over which line of sight comes and goes (TR 38.901 Table 7.6.3.1-2 for urban cells)."""
+
+
+def still_luck(streams: Streams, count: int, cell: int = 0) -> LinkDraws:
+    """The draws of the links between `count` devices that stand still and the base station of a cell."""
+
+    def uniform(what: str) -> Array:
+        return uniforms(streams.key(what, *_name(what, cell)), np.arange(count))
+
+    return LinkDraws.of(uniform)
+
+
+def moving_luck(channel: Channel, hop: Hop, xy_m: Array, streams: Streams, cell: int = 0) -> LinkDraws:
+    """The draws of moving devices: line of sight and shadowing are random functions of where they are.
+
+    Both are correlated over distance as exp(-d / d_corr), shadowing with the distance of the link's state (Gudmundson,
+    Electronics Letters 1991; TR 38.901 Table 7.5-6), so they change smoothly along a path and come back at a place.
+
+    Args:
+        channel: the environment.
+        hop: geometry of the links.
+        xy_m: coordinates [devices, 2].
+        streams: randomness.
+        cell: number of the base station's cell.
+    """
+    still = still_luck(streams, len(xy_m), cell)
+    los = ndtr(shadow_normals(xy_m, LOS_CORRELATION_M, _waves(streams, "los", len(xy_m), cell)))
+    seen = LinkDraws(
+        still.shadowing, los, still.environment, still.indoor, still.building, still.depth, still.penetration
+    )
+    correlation_m = np.maximum(channel.large_scale(hop, seen).correlation_m, 1e-3)
+    shadowing = shadow_normals(xy_m, correlation_m, _waves(streams, "shadowing", len(xy_m), cell))
+    return LinkDraws(shadowing, los, still.environment, still.indoor, still.building, still.depth, still.penetration)
+
+
+def _name(what: str, cell: int) -> tuple[str, *tuple[int, ...]]:
+    return ("cell", cell) if cell and what not in PER_DEVICE else ("cell",)
+
+
+def _waves(streams: Streams, what: str, count: int, cell: int) -> Array:
+    return _wave_uniforms(streams.key("waves", what, cell), count)
+
+
+@lru_cache(maxsize=8)
+def _wave_uniforms(key: int, count: int) -> Array:
+    """Uniforms [devices, waves, 3], the same at all times."""
+    device = mixes(key, np.arange(count))[:, None]
+    return uniforms(device, np.arange(WAVES * 3)[None, :]).reshape(count, WAVES, 3)

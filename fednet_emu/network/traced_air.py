@@ -1,0 +1,71 @@
+"""Links whose rates were recorded: each device has its own, whatever the others do."""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+
+from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, to_ns
+from fednet_emu.network.traces.assign import DeviceRates
+from fednet_emu.network.transfer import Burst, Transfer
+
+
+class TracedAir:
+    """Bursts at recorded rates; a burst ends with its slowest leg, and its end is known when it starts.
+
+    Transfers of one device that are under way together each have its whole rate. Ignored here: everything but the
+    recorded rate, which holds whatever interference and fading there was.
+    """
+
+    def __init__(self, rates: DeviceRates) -> None:
+        self._rates = rates
+        self._ends: list[tuple[int, int, Burst]] = []
+        self._started = 0
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def start(self, burst: Burst, now_ns: int) -> None:
+        """Look up when each leg will be through."""
+        end_ns = max([self._end_ns(leg, now_ns) for leg in burst])
+        for leg in burst:
+            self._carry(leg, min(end_ns, leg.until_ns))
+        burst[0].power_s = (end_ns - now_ns) / NS_PER_S
+        self._started += 1
+        heappush(self._ends, (end_ns, self._started, burst))
+
+    def _end_ns(self, leg: Transfer, now_ns: int) -> int:
+        latest_s = (leg.until_ns - now_ns) / NS_PER_S
+        needed_s = self._rates.time_to_carry(_device(leg), leg.size_bit, now_ns / NS_PER_S)
+        if needed_s <= latest_s:
+            return now_ns + to_ns(needed_s)
+        leg.lost = leg.until_reason
+        return leg.until_ns
+
+    def _carry(self, leg: Transfer, until_ns: int) -> None:
+        started_s, until_s = leg.started_ns / NS_PER_S, until_ns / NS_PER_S
+        carried_bit = self._rates.bits_between(_device(leg), started_s, until_s)
+        leg.air_bit = min(carried_bit, float(leg.size_bit)) if leg.lost else float(leg.size_bit)
+
+    def stop(self, burst: Burst, now_ns: int) -> None:
+        """Take a burst off with what it has carried so far."""
+        self._ends = [entry for entry in self._ends if entry[2] is not burst]
+        heapify(self._ends)
+        for leg in burst:
+            leg.lost = leg.cancelled
+            self._carry(leg, now_ns)
+        burst[0].power_s = (now_ns - burst[0].started_ns) / NS_PER_S
+
+    def advance(self, now_ns: int) -> list[Burst]:
+        """The bursts whose end has come, in the order of their ends."""
+        ended = []
+        while self._ends and self._ends[0][0] <= now_ns:
+            ended.append(heappop(self._ends)[2])
+        return ended
+
+    def next_end_ns(self) -> int:
+        """The earliest end."""
+        return self._ends[0][0] if self._ends else FOREVER_NS
+
+
+def _device(leg: Transfer) -> int:
+    return leg.sender if leg.receiver < 0 else leg.receiver
