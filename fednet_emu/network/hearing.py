@@ -19,12 +19,10 @@ _SPARE_EARS = 8
 class Hearing:
     """Mean SNRs, fading keys and the fading gains of some blocks, as matrices of receivers (ears) and senders.
 
-    A sender that has several bursts on the air has as many columns.
-
     Attributes:
         ears: [ears] radios that listen; some of them may have nobody left who talks to them.
-        senders: [bursts] radios that send.
-        mean: [ears, bursts] SNR at full power, averaged over fading; 0 where the two are one radio.
+        senders: [senders] radios that send.
+        mean: [ears, senders] SNR at full power, averaged over fading; 0 where the two are one radio.
     """
 
     def __init__(self, band: Band, links: Links) -> None:
@@ -87,7 +85,7 @@ class Hearing:
         return np.asarray(places, np.int64)
 
     def heard(self, numbers: IntArray) -> Array:
-        """SNRs [ears, bursts, blocks] at full power in blocks in a row, fading included."""
+        """SNRs [ears, senders, blocks] at full power in blocks in a row, fading included."""
         mean = self.mean[:, :, None]
         if self._band.constant:
             return np.repeat(mean * self._band.fading.gain(0.5), len(numbers), axis=2)
@@ -96,8 +94,8 @@ class Hearing:
             self._numbers = numbers
             self._gain = self._band.gains(self._keys[:, :, None], numbers)
         elif len(known) != len(numbers):
-            skip = int(first - known[0])
-            return mean * self._gain[:, :, skip : skip + len(numbers)]
+            skip = int(first - known[0])  # newcomers then need no more gains than these
+            self._gain, self._numbers = self._gain[:, :, skip : skip + len(numbers)], numbers
         return mean * self._gain
 
     def deaf(self, ears: Places, columns: Places) -> Mask | None:

@@ -44,7 +44,7 @@ def rate_cells(roster: Roster, band: Band, heard: Array, numbers: IntArray) -> R
     Args:
         roster: who is on the air.
         band: what every cell uses (reuse 1).
-        heard: [ears, bursts, blocks] what each receiver hears of each burst's sender, over its noise.
+        heard: [ears, senders, blocks] what each receiver hears of each sender, over its noise.
         numbers: [blocks] numbers of the blocks.
     """
     quiet = _QUIET if len(heard) == 1 else np.ones((len(heard), 1))
@@ -87,14 +87,14 @@ def _dead(split: Split, rate_bps: Array, band: Band) -> Mask | None:
 
 def _noise_and_other_cells(cells: list[Cell], powers: list[Array | None], heard: Array) -> Array:
     """Noise and what other cells radiate [ears, blocks], over the noise."""
-    ears, bursts, blocks = heard.shape
-    cell_of_ear, cell_of_burst = np.full(ears, -1), np.full(bursts, -1)
-    radiated = np.zeros((bursts, blocks))
+    ears, senders, blocks = heard.shape
+    cell_of_ear, cell_of_sender = np.full(ears, -1), np.full(senders, -1)
+    radiated = np.zeros((senders, blocks))
     for number, (cell, power) in enumerate(zip(cells, powers, strict=True)):
         cell_of_ear[cell.ears] = number
-        cell_of_burst[cell.columns] = number
+        cell_of_sender[cell.columns] = number
         radiated[cell.columns] = 1.0 if power is None else cell.crew.radiated(power)
-    foreign = cell_of_ear[:, None] != cell_of_burst[None, :]
+    foreign = cell_of_ear[:, None] != cell_of_sender[None, :]
     noise: Array = 1.0 + np.einsum("ejb,jb->eb", heard * foreign[:, :, None], radiated)
     return noise
 

@@ -20,7 +20,7 @@ from fednet_emu.units import Array
 _ALL = slice(None)
 _DUST, _LEFT, _CHANGED, _HELD = 0, 1, 2, slice(3, 6)
 _UNTIL, _EAR, _FATE = range(3)
-_CELL, _LEGS = range(2)
+_CELL, _LEGS, _COLUMN = range(3)
 OUTAGE, DEAD = 1, 2
 """Fates of a leg, beside 0: it has met an outage; it can never carry anything."""
 
@@ -59,7 +59,8 @@ class Roster:
         self.hearing.clear()
         self._bits: Array = np.empty((6, 0))
         self._times: IntArray = np.empty((3, 0), np.int64)
-        self._kinds: IntArray = np.empty((2, 0), np.int64)
+        self._kinds: IntArray = np.empty((3, 0), np.int64)
+        self._in_order = True  # column k is the sender of burst k
         self.spent: Array = np.empty((2, 0))
         self.cells: list[Cell] = []
         self._bursts_of: dict[int, int] = {}
@@ -117,16 +118,13 @@ class Roster:
         legs = list(chain.from_iterable(bursts))
         self.bursts.extend(bursts)
         self.legs.extend(legs)
-        senders = [self._radios(burst[0])[0] for burst in bursts]
-        for sender in senders:
-            self._bursts_of[sender] = self._bursts_of.get(sender, 0) + 1
         rows = self.hearing.listen([self._radios(leg)[1] for leg in legs])
-        self.hearing.add(senders)
+        columns = self._columns([self._radios(burst[0])[0] for burst in bursts])
         bits = np.zeros((6, len(legs)))
         bits[_LEFT] = [leg.size_bit for leg in legs]
         bits[_DUST] = DUST * bits[_LEFT]
         times = [[leg.until_ns for leg in legs], rows, [0] * len(legs)]
-        kinds = [[burst[0].cell for burst in bursts], [len(burst) for burst in bursts]]
+        kinds = [[burst[0].cell for burst in bursts], [len(burst) for burst in bursts], columns]
         self._bits = np.concatenate((self._bits, bits), axis=1)
         self._times = np.concatenate((self._times, np.array(times, np.int64)), axis=1)
         self._kinds = np.concatenate((self._kinds, np.array(kinds, np.int64)), axis=1)
@@ -143,21 +141,49 @@ class Roster:
             self.bursts, self.legs = [], []
             self._clear()
             return ended
-        for sender in self.hearing.senders[gone].tolist():
-            self._bursts_of[sender] -= 1
-            if not self._bursts_of[sender]:
-                del self._bursts_of[sender]
-        gone_legs = self.legs_of(gone)
+        gone_legs, gone_columns = self.legs_of(gone), self._kinds[_COLUMN].take(gone)
         stays = _others(gone_legs, len(self.legs))
         stay = stays if self.plain else _others(gone, len(self.bursts))
         _drop(self.bursts, gone)
         _drop(self.legs, gone_legs)
         self._bits, self._times = self._bits.take(stays, axis=1), self._times.take(stays, axis=1)
         self._kinds, self.spent = self._kinds.take(stay, axis=1), self.spent.take(stay, axis=1)
-        self.hearing.keep(stay)
+        self._forget_senders(gone_columns)
         if len(self.hearing.ears) > 1:
             self._times[_EAR] = self.hearing.keep_rows(self._times[_EAR])
         return ended
+
+    def _columns(self, senders: list[int]) -> list[int]:
+        """The columns of the senders of new bursts; new senders get theirs."""
+        bursts_of, known = self._bursts_of, len(self._bursts_of)
+        for sender in senders:
+            bursts_of[sender] = bursts_of.get(sender, 0) + 1
+        if len(bursts_of) == known + len(senders):
+            self.hearing.add(senders)
+            return list(range(known, len(bursts_of)))
+        self._in_order = False
+        there = set(self.hearing.senders.tolist())
+        if new := [sender for sender in dict.fromkeys(senders) if sender not in there]:
+            self.hearing.add(new)
+        column = {sender: place for place, sender in enumerate(self.hearing.senders.tolist())}
+        return [column[sender] for sender in senders]
+
+    def _forget_senders(self, columns: IntArray) -> None:
+        """Count down the bursts of the senders in these columns, and drop those that have none left."""
+        silent = []
+        for column, sender in zip(columns.tolist(), self.hearing.senders.take(columns).tolist(), strict=True):
+            self._bursts_of[sender] -= 1
+            if not self._bursts_of[sender]:
+                del self._bursts_of[sender]
+                silent.append(column)
+        if not silent:
+            return
+        stay = _others(np.array(silent), len(self.hearing.senders))
+        self.hearing.keep(stay)
+        if self._in_order:
+            self._kinds[_COLUMN] = np.arange(len(self.bursts))
+        else:
+            self._kinds[_COLUMN] = np.searchsorted(stay, self._kinds[_COLUMN])
 
     def _radios(self, leg: Transfer) -> tuple[int, int]:
         """The device, and in the server's place the base station that served it when it asked."""
@@ -175,48 +201,38 @@ class Roster:
             self.cells = [self._whole()]
 
     def _whole(self) -> Cell:
-        hearing, count = self.hearing, len(self.bursts)
-        columns: Places = _ALL
-        if len(self._bursts_of) == count:
-            sender, part = np.arange(count), np.ones(count)
-        else:
-            columns, sender, part = _distinct(hearing.senders)
+        hearing, column = self.hearing, self._kinds[_COLUMN]
         crew = Crew(
-            burst=sender if columns is _ALL and self.plain else self.burst,
+            burst=self.burst,
             ear=self._times[_EAR],
-            sender=sender,
-            radio=hearing.senders[columns],
-            part=part,
+            sender=column,
+            radio=hearing.senders,
+            part=np.ones(len(column)) if self._in_order else 1.0 / np.bincount(column)[column],
             left_bit=self._bits[_CHANGED],
-            mean=hearing.mean[:, columns],
-            deaf=hearing.deaf(_ALL, columns),
+            mean=hearing.mean,
+            deaf=hearing.deaf(_ALL, _ALL),
+            plain=self._in_order and self.plain and len(hearing.ears) == 1,
         )
-        return Cell(_ALL, _ALL, _ALL, columns, crew)
+        return Cell(_ALL, _ALL, _ALL, _ALL, crew)
 
     def _cell(self, cell: int) -> Cell:
-        burst = self.burst
+        burst, hearing = self.burst, self.hearing
         bursts = np.flatnonzero(self._kinds[_CELL] == cell)
         legs = np.flatnonzero(self._kinds[_CELL][burst] == cell)
         ears, ear = np.unique(self._times[_EAR][legs], return_inverse=True)
-        chosen, sender, part = _distinct(self.hearing.senders[bursts])
-        columns = bursts[chosen]
+        columns, sender = np.unique(self._kinds[_COLUMN][bursts], return_inverse=True)
         crew = Crew(
             burst=np.searchsorted(bursts, burst[legs]),
             ear=ear,
             sender=sender,
-            radio=self.hearing.senders[columns],
-            part=part,
+            radio=hearing.senders[columns],
+            part=1.0 / np.bincount(sender)[sender],
             left_bit=self._bits[_CHANGED][legs],
-            mean=self.hearing.mean[np.ix_(ears, columns)],
-            deaf=self.hearing.deaf(ears, columns),
+            mean=hearing.mean[np.ix_(ears, columns)],
+            deaf=hearing.deaf(ears, columns),
+            plain=False,
         )
         return Cell(legs, bursts, ears, columns, crew)
-
-
-def _distinct(radios: IntArray) -> tuple[IntArray, IntArray, Array]:
-    """Of the senders of bursts: one burst of each; the sender [bursts] of each burst, and the burst's part of it."""
-    _, columns, sender, bursts_of = np.unique(radios, return_index=True, return_inverse=True, return_counts=True)
-    return columns, sender, 1.0 / bursts_of[sender]
 
 
 def _others(places: IntArray, count: int) -> IntArray:

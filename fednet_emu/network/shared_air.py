@@ -153,8 +153,7 @@ class SharedAir:
         """Plan further ahead when the last plan ran out, less far when a change came in its first quarter."""
         count = len(edges_ns) - 1
         if now_ns >= edges_ns[-1]:
-            room = _MOST_GAINS // max(self._roster.hearing.mean.size, 1)
-            self._blocks = max(1, min(4 * count, _MOST_BLOCKS, room))
+            self._blocks = min(4 * count, _MOST_BLOCKS)
         elif now_ns <= edges_ns[1 + (count - 1) // 4]:
             self._blocks = max(1, count // 2)
 
@@ -163,7 +162,8 @@ class SharedAir:
     def _make_plan(self) -> Plan:
         """Rates from now on, and with them when something ends."""
         roster, band, since_ns = self._roster, self._band, self._since_ns
-        edges_ns, numbers = band.blocks(since_ns, self._blocks)
+        room = _MOST_GAINS // roster.hearing.mean.size
+        edges_ns, numbers = band.blocks(since_ns, max(1, min(self._blocks, room)))
         rated = rate_cells(roster, band, roster.hearing.heard(numbers), numbers)
         if band.slotted and since_ns % band.slot_ns:
             rated = self._resume_slot(rated)

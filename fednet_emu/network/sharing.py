@@ -36,6 +36,7 @@ class Crew:
         left_bit: [legs] bits that were left when the crew came together.
         mean: [ears, senders] what each ear hears of each sender at full power, averaged over fading.
         deaf: [ears, senders] whether the two are one radio, which hears nobody while it sends; None when none is.
+        plain: whether leg k is burst k is sender k, all of them to one receiver.
     """
 
     burst: IntArray
@@ -46,11 +47,7 @@ class Crew:
     left_bit: Array
     mean: Array
     deaf: Mask | None
-
-    @property
-    def plain(self) -> bool:
-        """Whether leg, burst and sender are one and the same, and all talk to one receiver."""
-        return len(self.mean) == 1 and len(self.burst) == len(self.radio)
+    plain: bool
 
     @property
     def first_leg(self) -> IntArray:

@@ -129,7 +129,7 @@ def test_a_folder_that_cannot_be_made_is_reported(tmp_path):
     source = tmp_path / "source"
     source.write_bytes(b"published")
 
-    with pytest.raises(DataError, match=r"source.file.gz: cannot be written .*; let FEDNET_DATA name"):
+    with pytest.raises(DataError, match=r"source.file.gz: cannot be written .*; pass --data-dir"):
         fetch(source.as_uri(), source / "file.gz", md5=hashlib.md5(b"published").hexdigest())
 
 

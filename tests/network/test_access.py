@@ -37,6 +37,7 @@ def uplink_scene(access, *snr):
         left_bit=np.full(count, 1e6),
         mean=heard[:, :, 0],
         deaf=None,
+        plain=True,
     )
     law = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
     return Scene(crew, heard, np.ones((1, 1)), np.array([0]), Band.of(1e6, access, law, NoFading()))

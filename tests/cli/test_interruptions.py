@@ -1,0 +1,143 @@
+"""Runs that are interrupted, killed, or disturbed by a second one: nothing is lost that was measured."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from fednet_emu.cli.app import app
+
+LONG = [
+    "--set",
+    "stop.rounds=400",
+    "--set",
+    "training.checkpoint_s=0.2",
+    "--set",
+    "training.engine=serial",
+    "--no-plots",
+]
+LIMIT_S = 120.0
+
+
+@contextmanager
+def running(folder: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A long run in a process of its own, from its first checkpoint on."""
+    command = [sys.executable, "-m", "fednet_emu", "run", "quickstart", "--out", str(folder), *LONG, *options]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + LIMIT_S
+        while not (folder / "checkpoint.pt").exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def tables(folder: Path) -> list[pd.DataFrame]:
+    """What a run has measured."""
+    return [pd.read_parquet(folder / f"{name}.parquet") for name in ("transfers", "computes", "rounds", "evaluations")]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same run, left alone."""
+    folder = tmp_path_factory.mktemp("undisturbed") / "run"
+    assert CliRunner().invoke(app, ["run", "quickstart", "--out", str(folder), "--quiet", *LONG]).exit_code == 0
+    return folder
+
+
+def test_killed_run_goes_on(tmp_path: Path, undisturbed: Path) -> None:
+    """After kill -9 the same command replays the past, goes on from the checkpoint, and ends with equal tables."""
+    folder = tmp_path / "run"
+    with running(folder) as process:
+        process.send_signal(signal.SIGKILL)
+        process.wait(LIMIT_S)
+    assert json.loads((folder / "manifest.json").read_text())["status"] == "running"
+
+    again = CliRunner().invoke(app, ["run", "quickstart", "--out", str(folder), "--quiet", *LONG])
+
+    assert again.exit_code == 0
+    assert "going on from a checkpoint" in (folder / "log.txt").read_text()
+    for got, expected in zip(tables(folder), tables(undisturbed), strict=True):
+        pd.testing.assert_frame_equal(got, expected)
+
+
+def test_impatient_interrupts_leave_whole_records(tmp_path: Path) -> None:
+    """However often Ctrl-C comes, the run ends with 130, says where its records are, and they are there."""
+    folder = tmp_path / "run"
+    with running(folder) as process:
+        for _ in range(4):
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.03)
+        _, errors = process.communicate(timeout=LIMIT_S)
+
+    assert process.returncode in (130, -signal.SIGINT)  # a shell calls both 130
+    assert str(folder).encode() in errors
+    assert json.loads((folder / "summary.json").read_text())["status"] == "interrupted"
+    assert len(tables(folder)) == 4
+
+
+def test_termination_is_an_interrupt(tmp_path: Path) -> None:
+    """A cluster that takes the machine back sends SIGTERM: the run ends between two events with sound books."""
+    folder = tmp_path / "run"
+    with running(folder) as process:
+        process.send_signal(signal.SIGTERM)
+        process.wait(LIMIT_S)
+
+    summary = json.loads((folder / "summary.json").read_text())
+    assert (process.returncode, summary["status"], summary["verified"]) == (130, "interrupted", True)
+
+
+def test_second_run_keeps_its_hands_off(tmp_path: Path) -> None:
+    """A folder that is being written is refused, with --force too, and the first run is not disturbed."""
+    folder = tmp_path / "run"
+    with running(folder) as process:
+        second = CliRunner().invoke(app, ["run", "quickstart", "--out", str(folder), "--force", *LONG])
+        assert process.poll() is None
+
+    assert second.exit_code == 2
+    assert "is being written by another run" in second.stderr
+
+
+def test_damaged_checkpoint_is_left_aside(tmp_path: Path) -> None:
+    """A run whose checkpoint cannot be read starts anew instead of failing for ever."""
+    folder = tmp_path / "run"
+    short = ["--set", "stop.rounds=2", "--no-plots", "--quiet"]
+    with running(folder):
+        pass
+    resolved = CliRunner().invoke(app, ["check", "quickstart", *short[:2]]).stdout
+    (folder / "scenario.yaml").write_text(resolved)
+    for damage in (b"garbage\n", b""):
+        (folder / "checkpoint.pt").write_bytes(damage)
+        manifest = json.loads((folder / "manifest.json").read_text())
+        (folder / "manifest.json").write_text(json.dumps({**manifest, "status": "running"}))
+
+        assert CliRunner().invoke(app, ["run", "quickstart", "--out", str(folder), *short]).exit_code == 0
+
+
+def test_busy_host_changes_no_event(tmp_path: Path) -> None:
+    """Virtual time is not taken from the host's clock: a run beside a busy process has the same event log."""
+    options = ["--set", "stop.rounds=5", "--no-plots", "--quiet"]
+    CliRunner().invoke(app, ["run", "quickstart", "--out", str(tmp_path / "quiet"), *options])
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * (os.cpu_count() or 1))]
+    try:
+        CliRunner().invoke(app, ["run", "quickstart", "--out", str(tmp_path / "busy"), *options])
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+
+    digests = {json.loads((tmp_path / name / "summary.json").read_text())["event_digest"] for name in ("quiet", "busy")}
+    assert len(digests) == 1
