@@ -82,7 +82,7 @@ class Band:
         bandwidth_hz = self.bandwidth_hz * share
         block, now_ns, left_bit, lowest = start_ns // self.coherence_ns, start_ns, float(size_bit), float("inf")
         for _ in range(_FEW_BLOCKS):
-            sinr = snr * self.fading.gain(uniform(fading_key, block)) / share
+            sinr = snr * self.fading.gain(uniform(fading_key, block), fading_key & 1 == 1) / share
             rate_bps = self.law.rate_bps(sinr, bandwidth_hz)
             lowest = sinr if sinr < lowest else lowest
             block_end_ns = (block + 1) * self.coherence_ns
@@ -146,9 +146,9 @@ class Band:
             numbers = numbers * self.slot_ns // self.coherence_ns
         if fading_key.size == 1 and numbers.size <= _FEW_GAINS:
             key = int(fading_key.item())
-            few = [self.fading.gain(uniform(key, number)) for number in numbers.ravel().tolist()]
+            few = [self.fading.gain(uniform(key, number), key & 1 == 1) for number in numbers.ravel().tolist()]
             return np.array(few).reshape(np.broadcast_shapes(fading_key.shape, numbers.shape))
-        return self.fading.gains(uniforms(fading_key, numbers))
+        return self.fading.gains(uniforms(fading_key, numbers), (fading_key & np.uint64(1)).astype(np.bool_))
 
 
 def through(pace: Pace, left_bit: Array) -> NDArray[np.int64]:

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from fednet_emu.kernel.streams import Streams, mix, mixes, uniforms
 from fednet_emu.network.luck import PER_DEVICE, moving_luck, still_luck
-from fednet_emu.radio.channel import Channel
+from fednet_emu.radio.channel import Channel, LargeScale
 from fednet_emu.radio.draws import LinkDraws
 from fednet_emu.radio.geometry import Hop
 from fednet_emu.radio.power_control import PowerControl
+from fednet_emu.radio.propagation import Mask
 from fednet_emu.units import Array
 
 IntArray = NDArray[np.int64]
@@ -26,7 +27,7 @@ class Links(Protocol):
         """Mean SNR (linear) of the link alone in the whole band, averaged over fading."""
 
     def fading_key(self, sender: int, receiver: int) -> int:
-        """Key of the link's fading draws, one per coherence block."""
+        """Key of the link's fading draws, one per coherence block; odd for a link with line of sight."""
 
     def snrs(self, sender: IntArray, receiver: IntArray) -> Array:
         """Mean SNRs of many links, in the broadcast shape of senders and receivers."""
@@ -50,12 +51,13 @@ class CellLinks:
     Both directions share path loss and shadowing (reciprocity); their fading is independent (frequency division).
     """
 
-    def __init__(self, snr: Array, fading_key: int, power_w: Array | None = None) -> None:
+    def __init__(self, snr: Array, fading_key: int, los: Mask | None = None, power_w: Array | None = None) -> None:
         self.mean_snr = snr
         self._power_w = power_w
         self.key = fading_key
         self._snr: list[float] = snr.tolist()
-        self._keys: list[int] = mixes(fading_key, np.arange(len(snr))).tolist()
+        self.in_sight = np.zeros(len(snr), np.bool_) if los is None else los
+        self._keys: list[int] = marked(mixes(fading_key, np.arange(len(snr))), self.in_sight).tolist()
 
     def snr(self, sender: int, receiver: int) -> float:
         """Mean SNR of the link of whichever end is a device."""
@@ -71,7 +73,8 @@ class CellLinks:
 
     def fading_keys(self, sender: IntArray, receiver: IntArray) -> NDArray[np.uint64]:
         """Fading keys of the links of whichever ends are devices."""
-        return mixes(self.key, np.maximum(sender, receiver))
+        device = np.maximum(sender, receiver)
+        return marked(mixes(self.key, device), self.in_sight[device])
 
     def power_w(self, sender: int) -> float | None:
         """Power that a device sends with, where power control chose it."""
@@ -111,15 +114,21 @@ def cell_links(sky: Sky, xy_m: Array, cell: int = 0) -> tuple[CellLinks, CellLin
         luck = moving_luck(channel, hop, xy_m, sky.streams, cell)
     else:
         luck = still_luck(sky.streams, len(xy_m), cell)
-    gain = channel.mean_gain(hop, luck)
+    state = channel.large_scale(hop, luck)
+    gain = state.gain
     noise_w = channel.noise_w(channel.base_station, channel.usable_hz)
     most_w = np.full(len(xy_m), channel.device.tx_power_w)
     power_w = sky.power_control.lone_powers_w(most_w, gain, noise_w, channel.usable_hz)
     down_snr = gain * channel.base_station.tx_power_w / channel.noise_w(channel.device, channel.usable_hz)
     return (
-        CellLinks(gain * power_w / noise_w, sky.streams.key("fading", "uplink", *name), power_w),
-        CellLinks(down_snr, sky.streams.key("fading", "downlink", *name)),
+        CellLinks(gain * power_w / noise_w, sky.streams.key("fading", "uplink", *name), state.los, power_w),
+        CellLinks(down_snr, sky.streams.key("fading", "downlink", *name), state.los),
     )
+
+
+def marked(keys: NDArray[np.uint64], los: Mask) -> NDArray[np.uint64]:
+    """Fading keys whose lowest bit says whether the link has line of sight."""
+    return keys & ~np.uint64(1) | los.astype(np.uint64)
 
 
 class PairLinks:
@@ -133,34 +142,43 @@ class PairLinks:
         self._xyz_m = np.column_stack([xy_m, np.full(len(xy_m), channel.device.height_m)])
         self._streams = streams
         self._fading_key = streams.key("fading", "sidelink")
-        self._known: dict[tuple[int, int], float] = {}
+        self._known: dict[tuple[int, int], tuple[float, bool]] = {}
 
-    def snr(self, sender: int, receiver: int) -> float:
-        """Mean SNR of the link from one device to another."""
+    def _link(self, sender: int, receiver: int) -> tuple[float, bool]:
         pair = (sender, receiver) if sender < receiver else (receiver, sender)
         if pair not in self._known:
-            self._known[pair] = float(self.snrs(np.array([pair[0]]), np.array([pair[1]]))[0])
+            state = self._states(np.array([pair[0]]), np.array([pair[1]]))
+            self._known[pair] = (float(self._snr_of(state)[0]), bool(state.los[0]))
         return self._known[pair]
 
-    def snrs(self, sender: IntArray, receiver: IntArray) -> Array:
-        """Mean SNR of many links, in the broadcast shape of senders and receivers."""
+    def _states(self, sender: IntArray, receiver: IntArray) -> LargeScale:
         low, high = np.minimum(sender, receiver), np.maximum(sender, receiver)
 
         def uniform(what: str) -> Array:
             key = self._streams.key(what, "pair")
             return uniforms(key, low) if what in PER_DEVICE else uniforms(mixes(key, low), high)
 
+        return self._channel.large_scale(Hop.between(self._xyz_m[low], self._xyz_m[high]), LinkDraws.of(uniform))
+
+    def _snr_of(self, state: LargeScale) -> Array:
         channel = self._channel
-        gain = channel.mean_gain(Hop.between(self._xyz_m[low], self._xyz_m[high]), LinkDraws.of(uniform))
-        return gain * channel.device.tx_power_w / channel.noise_w(channel.device, channel.usable_hz)
+        return state.gain * channel.device.tx_power_w / channel.noise_w(channel.device, channel.usable_hz)
+
+    def snr(self, sender: int, receiver: int) -> float:
+        """Mean SNR of the link from one device to another."""
+        return self._link(sender, receiver)[0]
+
+    def snrs(self, sender: IntArray, receiver: IntArray) -> Array:
+        """Mean SNR of many links, in the broadcast shape of senders and receivers."""
+        return self._snr_of(self._states(sender, receiver))
 
     def fading_key(self, sender: int, receiver: int) -> int:
         """Key of the fading in this direction."""
-        return mix(mix(self._fading_key, sender), receiver)
+        return mix(mix(self._fading_key, sender), receiver) & ~1 | self._link(sender, receiver)[1]
 
     def fading_keys(self, sender: IntArray, receiver: IntArray) -> NDArray[np.uint64]:
         """Keys of the fading in these directions."""
-        return mixes(mixes(self._fading_key, sender), receiver)
+        return marked(mixes(mixes(self._fading_key, sender), receiver), self._states(sender, receiver).los)
 
     def power_w(self, sender: int) -> float | None:
         """Full power."""

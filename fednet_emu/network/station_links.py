@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fednet_emu.kernel.streams import mix, mixes
-from fednet_emu.network.links import CellLinks, IntArray, Sky, cell_links
+from fednet_emu.network.links import CellLinks, IntArray, Sky, cell_links, marked
+from fednet_emu.radio.propagation import Mask
 from fednet_emu.units import Array
 
 
@@ -17,10 +18,14 @@ class StationLinks:
         snr: [stations, devices] mean SNR of every link, alone in the whole band.
         serving: [devices] the cell of each device.
         keys: [stations] key of the fading of each station's links.
+        los: [stations, devices] whether each link has line of sight; none has by default.
         power_w: [devices] what each device sends with, where power control chose it.
     """
 
-    def __init__(self, snr: Array, serving: IntArray, keys: list[int], power_w: Array | None = None) -> None:
+    def __init__(
+        self, snr: Array, serving: IntArray, keys: list[int], los: Mask | None = None, power_w: Array | None = None
+    ) -> None:
+        self._los = np.zeros(snr.shape, np.bool_) if los is None else los
         self._power_w = power_w
         self.mean_snr: Array = snr[serving, np.arange(len(serving))]
         self._snr = snr
@@ -33,7 +38,8 @@ class StationLinks:
 
     def fading_key(self, sender: int, receiver: int) -> int:
         """Key of the fading between a device's radio and a base station's."""
-        return mix(int(self._keys[-1 - min(sender, receiver)]), max(sender, receiver))
+        station, device = -1 - min(sender, receiver), max(sender, receiver)
+        return mix(int(self._keys[station]), device) & ~1 | bool(self._los[station, device])
 
     def snrs(self, sender: IntArray, receiver: IntArray) -> Array:
         """Mean SNRs between radios of devices and of base stations."""
@@ -41,7 +47,8 @@ class StationLinks:
 
     def fading_keys(self, sender: IntArray, receiver: IntArray) -> NDArray[np.uint64]:
         """Fading keys between radios of devices and of base stations."""
-        return mixes(self._keys[-1 - np.minimum(sender, receiver)], np.maximum(sender, receiver))
+        station, device = -1 - np.minimum(sender, receiver), np.maximum(sender, receiver)
+        return marked(mixes(self._keys[station], device), self._los[station, device])
 
     def power_w(self, sender: int) -> float | None:
         """Power that a device sends with to the base station that serves it, where power control chose it."""
@@ -67,9 +74,9 @@ def network_links(
         return pairs[0]
     ups, downs = zip(*pairs, strict=True)
     down_snr, up_snr = (np.stack([links.mean_snr for links in each]) for each in (downs, ups))
-    serving = down_snr.argmax(axis=0)
+    serving, los = down_snr.argmax(axis=0), np.stack([links.in_sight for links in ups])
     power_w = np.array([ups[cell].power_w(device) for device, cell in enumerate(serving.tolist())], np.float64)
     return (
-        StationLinks(up_snr, serving, [links.key for links in ups], power_w),
-        StationLinks(down_snr, serving, [links.key for links in downs]),
+        StationLinks(up_snr, serving, [links.key for links in ups], los, power_w),
+        StationLinks(down_snr, serving, [links.key for links in downs], los),
     )

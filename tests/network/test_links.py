@@ -7,10 +7,13 @@ import pytest
 from scipy import stats
 
 from fednet_emu.kernel.streams import Streams
+from fednet_emu.network.access import Tdma
+from fednet_emu.network.band import Band
 from fednet_emu.network.links import PairLinks, Sky, cell_links
 from fednet_emu.network.placement import Disc
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.power_control import FullPower
+from fednet_emu.radio.rate import Shannon
 from fednet_emu.records.ledger import SERVER
 
 DEVICE = {"tx_power_dbm": 23, "noise_figure_db": 9, "height_m": 1.5}
@@ -95,3 +98,19 @@ def test_pairs_are_shadowed_symmetrically_and_in_any_order():
     assert asked == [other.snr(1, 2), other.snr(1, 0), other.snr(0, 2)]
     assert other.snrs(sender, receiver).tolist() == asked == other.snrs(receiver, sender).tolist()
     assert len(set(asked)) == 3
+
+
+def test_links_in_sight_fade_less():
+    """With fading by line of sight, gains of links in sight scatter as Rician ones, the others' as Rayleigh ones."""
+    environment = {**SHADOWED, "path_loss": {"kind": "3gpp-umi"}, "fading": {"kind": "by-line-of-sight", "k_db": 9}}
+    xy_m = np.tile([[60.0, 0.0]], (4000, 1))
+    up, _ = cell_links(Sky(channel(**environment), Streams(3), FullPower()), xy_m)
+    band = Band.of(1e6, Tdma(), Shannon(), channel(**environment).fading)
+    keys = up.fading_keys(np.arange(4000), np.full(4000, SERVER))
+    gains = band.gains(keys, np.zeros(4000, np.int64))
+
+    assert 0.1 < up.in_sight.mean() < 0.9
+    assert gains[~up.in_sight].var() == pytest.approx(1.0, rel=0.15)
+    k = 10**0.9
+    assert gains[up.in_sight].var() == pytest.approx((1 + 2 * k) / (1 + k) ** 2, rel=0.15)
+    assert up.fading_key(7, SERVER) == int(keys[7])
