@@ -289,3 +289,19 @@ def test_local_work_is_measured_one_way(work: dict[str, Any]) -> None:
     """Neither or both of local_epochs and local_steps is an error that shows both."""
     with pytest.raises(ValidationError, match="exactly one of local_epochs and local_steps is needed, got"):
         FedAvg(cohort=1, lr=0.1, batch_size=None, **work)
+
+
+def test_the_order_of_arrivals_changes_no_bit() -> None:
+    """Fast devices first or last: sums are taken in the order of devices, and the model is the same to the last bit."""
+    models, arrivals = [], []
+    for speeds in ("[1e6, 2e6, 3e6, 4e6]", "[4e6, 3e6, 2e6, 1e6]"):
+        changes = (f"devices.speed={{kind: list, flop_per_s: {speeds}}}", "partition={kind: iid}")
+        fed = small_federation(*changes)
+        model = fed.run(small_scenario(*changes).algorithm)
+        assert model is not None
+        models.append(fed.graph.read(model))
+        uplinks = fed.ledger.frames()["transfers"].query("kind == 'uplink'")
+        arrivals.append(uplinks["sender"].tolist())
+
+    assert arrivals[0] != arrivals[1]
+    assert torch.equal(models[0], models[1])
