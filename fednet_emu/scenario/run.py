@@ -110,8 +110,10 @@ def _finish(fed: Federation, folder: RunFolder, scenario: Scenario) -> dict[str,
         folder.write_table(name, table)
     access = {"uplink": network.uplink, "downlink": network.downlink, "sidelink": network.sidelink}
     one_cell = ("uplink", "downlink", "sidelink") if network.cells.count == 1 else ("sidelink",)
-    exclusive = frozenset(
-        kind for kind, used in access.items() if kind in one_cell and used is not None and used.access.capacity == 1
+    exclusive = frozenset(  # recorded links are each device's own
+        kind
+        for kind, used in access.items()
+        if kind in one_cell and used is not None and used.trace is None and used.access.capacity == 1
     )
     laws = verify(ledger, exclusive)
     for law, broken in laws.items():
