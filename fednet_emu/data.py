@@ -11,6 +11,10 @@ DATA_VARIABLE = "FEDNET_DATA"
 """The environment variable that names the data folder when the command does not."""
 
 
+_LIBRARY = "channels"
+_PACKAGE = Path(__file__).resolve().parent
+
+
 def data_folder(data_dir: Path | None) -> Path | None:
     """The folder of data files: the one given, else the one named by FEDNET_DATA, else none."""
     if data_dir is not None:
@@ -22,11 +26,15 @@ def data_folder(data_dir: Path | None) -> Path | None:
 def locate(name: str, data_dir: Path | None) -> Path:
     """The file or folder of this name: in the data folder first, then where the program was started.
 
+    Names that begin with `channels/` are also sought in the library of the package, and in the checkout around it.
+
     Raises:
-        DataError: It is in neither place.
+        DataError: It is in none of these places.
     """
     folder = data_folder(data_dir)
     candidates = [Path(name)] if folder is None else [folder / name, Path(name)]
+    if Path(name).parts[:1] == (_LIBRARY,):
+        candidates += [_PACKAGE / "library" / name, _PACKAGE.parent / name]
     for path in candidates:
         if path.exists():
             return path

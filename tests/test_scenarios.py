@@ -57,3 +57,13 @@ def test_names_are_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(tmp_path)
 
     assert load_scenario("quickstart").channel.carrier_hz == 3.5e9
+
+
+def test_the_example_recordings_are_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library's recordings need neither a data folder nor the working folder of the checkout."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FEDNET_DATA", raising=False)
+
+    summary = run_scenario(load_scenario("recorded_links", SMOKE), "recorded", tmp_path / "run", timing_only=True)
+
+    assert summary["verified"] is True

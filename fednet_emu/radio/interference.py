@@ -57,18 +57,32 @@ def successive_cancellation(
         threshold: SINR (linear) below which a transmission cannot be decoded.
         residual: share of a decoded signal's power that cancellation leaves behind.
     """
-    order = np.argsort(-received_w, axis=-1, kind="stable")
-    sorted_w = np.take_along_axis(received_w, order, axis=-1)
-    weaker_w = np.flip(np.cumsum(np.flip(sorted_w, -1), axis=-1), -1) - sorted_w
-    stronger_w = np.cumsum(sorted_w, axis=-1) - sorted_w
-    clean = sorted_w / (noise_w + weaker_w + residual * stronger_w)
-    decoded = np.logical_and.accumulate(clean >= threshold, axis=-1)
-    left_w = (
-        np.cumsum(np.where(decoded, residual, 1.0) * sorted_w, axis=-1) - np.where(decoded, residual, 1.0) * sorted_w
-    )
-    sinr = sorted_w / (noise_w + weaker_w + left_w)
-    back = np.argsort(order, axis=-1, kind="stable")
-    return Decoded(np.take_along_axis(sinr, back, axis=-1), np.take_along_axis(decoded, back, axis=-1))
+    rows_w = np.ascontiguousarray(received_w, np.float64).reshape(-1, received_w.shape[-1])
+    rows, count = rows_w.shape
+    noise_w = noise_w if np.ndim(noise_w) == 0 else np.broadcast_to(noise_w, (*received_w.shape[:-1], 1)).reshape(-1, 1)
+    order = (-rows_w).argsort(axis=1, kind="stable")
+    if rows > 1:
+        order += np.arange(0, rows * count, count)[:, None]  # places in the flat array: faster than along an axis
+    sorted_w = rows_w.reshape(-1)[order]
+    over_w = np.zeros_like(sorted_w)
+    np.add.accumulate(
+        sorted_w[:, :0:-1], axis=1, out=over_w[:, -2::-1]
+    )  # from the weakest up: no cancellation of digits
+    over_w += noise_w
+    clean = sorted_w / (over_w + residual * _before(sorted_w) if residual else over_w)
+    passed = np.logical_and.accumulate(clean >= threshold, axis=1)
+    if not passed.all():
+        clean = sorted_w / (over_w + _before(np.where(passed, residual, 1.0) * sorted_w))
+    sinr, decoded = np.empty_like(rows_w), np.empty(rows_w.shape, np.bool_)
+    sinr.reshape(-1)[order], decoded.reshape(-1)[order] = clean, passed
+    return Decoded(sinr.reshape(received_w.shape), decoded.reshape(received_w.shape))
+
+
+def _before(sorted_w: Array) -> Array:
+    """Sums [rows, n] of all that stand before each place in its row."""
+    before_w = np.zeros_like(sorted_w)
+    np.add.accumulate(sorted_w[:, :-1], axis=1, out=before_w[:, 1:])
+    return before_w
 
 
 def most_at_one_receiver(threshold: float, snr: float) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 
 from fednet_emu.federation.federation import Federation
 from fednet_emu.learning.auto import AutoEngine
+from fednet_emu.records.idle import idle_s
 from fednet_emu.records.ledger import KINDS
 from fednet_emu.records.store import RunFolder
 from fednet_emu.records.verify import verify
@@ -110,8 +111,10 @@ def _finish(fed: Federation, folder: RunFolder, scenario: Scenario) -> dict[str,
         folder.write_table(name, table)
     access = {"uplink": network.uplink, "downlink": network.downlink, "sidelink": network.sidelink}
     one_cell = ("uplink", "downlink", "sidelink") if network.cells.count == 1 else ("sidelink",)
-    exclusive = frozenset(
-        kind for kind, used in access.items() if kind in one_cell and used is not None and used.access.capacity == 1
+    exclusive = frozenset(  # recorded links are each device's own
+        kind
+        for kind, used in access.items()
+        if kind in one_cell and used is not None and used.trace is None and used.access.capacity == 1
     )
     laws = verify(ledger, exclusive)
     for law, broken in laws.items():
@@ -121,6 +124,7 @@ def _finish(fed: Federation, folder: RunFolder, scenario: Scenario) -> dict[str,
         "rounds": fed.round,
         **{f"{kind}_bit": sent_bit for kind, sent_bit in zip(KINDS, ledger.sent_bit, strict=True)},
         "energy_j": ledger.energy_j,
+        "idle_energy_j": scenario.channel.device.idle_w * float(idle_s(ledger, fed.n_devices, fed.clock.now).sum()),
         **_last_evaluation(fed),
         "event_digest": ledger.event_digest(),
         "verified": not any(laws.values()),

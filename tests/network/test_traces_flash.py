@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from fednet_emu.errors import DataError
+from fednet_emu.network.traces import FlashTraces
 from fednet_emu.network.traces.flash import (
     FEMNIST_BATCH_S,
     batch_times_s,
@@ -44,6 +45,27 @@ def test_link_speeds_are_kilobytes_and_come_out_as_bits(tmp_path):
     assert speeds.up_mean_bps.tolist() == [4.096e6]
     assert speeds.up_sigma_bps.tolist() == [8_192]
     assert 8 * 2**20 / speeds.down_mean_bps[0] == pytest.approx(2**20 / 1024 / 1000)
+
+
+def test_a_users_link_is_constant_at_its_mean_speed(tmp_path):
+    """Down 1000 and up 500 are 8.192 and 4.096 Mbit/s for ever, under the user's name and for the direction asked."""
+    laws = {"u1": {"down_u": 1000, "down_sigma": 10, "up_u": 500, "up_sigma": 1}}
+    write(tmp_path, "speed_distri.json", laws | {"u2": {"down_u": 1, "down_sigma": 0, "up_u": 2, "up_sigma": 0}})
+    down = FlashTraces(path=str(tmp_path), direction="down").load()
+    up = FlashTraces(path=str(tmp_path), direction="up").load()
+
+    assert list(down) == list(up) == ["u1", "u2"]
+    assert [down["u1"].rate_at_bps(t) for t in (0.0, 0.7, 1e6)] == [8.192e6] * 3
+    assert up["u1"].time_to_carry(4.096e7, 123.4) == pytest.approx(10.0)
+    assert (down["u2"].mean_bps, up["u2"].mean_bps) == (8192, 16384)
+
+
+def test_a_speed_that_is_not_above_zero_is_refused(tmp_path):
+    """The user and the direction are named."""
+    write(tmp_path, "speed_distri.json", {"u9": {"down_u": 1, "down_sigma": 0, "up_u": 0, "up_sigma": 0}})
+
+    with pytest.raises(DataError, match="user u9 has its up speed at 0 bit/s"):
+        FlashTraces(path=str(tmp_path), direction="up").load()
 
 
 def test_models_of_users_have_the_score_of_their_phone(tmp_path):
@@ -111,6 +133,10 @@ def test_flash_has_the_manifests_numbers():
     laws = (speeds.down_mean_bps, speeds.down_sigma_bps, speeds.up_mean_bps, speeds.up_sigma_bps)
     for bps, median in zip(laws, (4318, 1820, 3286, 1097), strict=True):
         assert np.median(bps) / 8192 == pytest.approx(median, abs=0.51)
+
+    links = FlashTraces(path=str(FLASH), direction="up").load()
+    assert len(links) == 19
+    assert np.median([link.mean_bps for link in links.values()]) == pytest.approx(3286 * 8192, rel=1e-3)
 
     scores = benchmark_scores(FLASH)
     assert (len(scores), min(scores.values()), max(scores.values())) == (307, 212, 76206)

@@ -6,6 +6,7 @@ from fednet_emu.component import Slot
 from fednet_emu.network.traces.assign import DeviceRates, device_rates
 from fednet_emu.network.traces.base import RateTraces
 from fednet_emu.network.traces.csv_traces import CsvTraces
+from fednet_emu.network.traces.flash_traces import FlashTraces
 from fednet_emu.network.traces.irish_5g import Irish5gTraces
 from fednet_emu.network.traces.lumos_5g import Lumos5gTraces
 from fednet_emu.network.traces.mahimahi import MahimahiTraces
@@ -14,6 +15,7 @@ from fednet_emu.network.traces.series import RateSeries
 
 RATE_TRACES: dict[str, type[RateTraces]] = {
     "csv": CsvTraces,
+    "flash": FlashTraces,
     "irish-5g": Irish5gTraces,
     "lumos-5g": Lumos5gTraces,
     "mahimahi": MahimahiTraces,
@@ -29,6 +31,7 @@ __all__ = [
     "AnyRateTraces",
     "CsvTraces",
     "DeviceRates",
+    "FlashTraces",
     "Irish5gTraces",
     "Lumos5gTraces",
     "MahimahiTraces",

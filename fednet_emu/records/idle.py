@@ -1,0 +1,52 @@
+"""How long devices did nothing: what is left of a run beside sending, receiving and computing."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fednet_emu.records.ledger import SERVER, Ledger
+from fednet_emu.units import Array
+
+Numbers = NDArray[np.int64]
+
+
+def idle_s(ledger: Ledger, n_devices: int, simulated_ns: int) -> Array:
+    """Seconds [n_devices] in which a device neither sends, receives nor computes; what overlaps counts once.
+
+    Devices that are away count as idle, and whoever is sent something listens until it ends, lost or not.
+
+    Args:
+        ledger: the closed ledger of a run.
+        n_devices: how many devices there are.
+        simulated_ns: how long the run was.
+    """
+    device, started_ns, ended_ns = _busy(ledger)
+    counted = (device > SERVER) & (started_ns >= 0)
+    clipped_ns = (np.minimum(times[counted], simulated_ns) for times in (started_ns, ended_ns))
+    busy_ns = np.bincount(*_union_ns(device[counted], *clipped_ns), minlength=n_devices)
+    return np.asarray(np.maximum(simulated_ns - busy_ns, 0.0) / 1e9, np.float64)
+
+
+def _busy(ledger: Ledger) -> tuple[Numbers, Numbers, Numbers]:
+    """Who was busy from when to when, [intervals] each: senders, single receivers, receivers of several, computers."""
+    sends, hears, works = ledger.transfers.column, ledger.receptions.column, ledger.computes.column
+    started_ns, ended_ns, row = sends("started_ns"), sends("ended_ns"), hears("transfer")
+    device = (sends("sender"), sends("receiver"), hears("receiver"), works("device"))
+    starts_ns = (started_ns, started_ns, started_ns[row], works("started_ns"))
+    ends_ns = (ended_ns, ended_ns, ended_ns[row], works("ended_ns"))
+    return np.concatenate(device).astype(np.int64), np.concatenate(starts_ns), np.concatenate(ends_ns)
+
+
+def _union_ns(device: Numbers, started_ns: Numbers, ended_ns: Numbers) -> tuple[Numbers, Numbers]:
+    """Devices, and what each interval adds to the time covered by those of its device that started before it."""
+    order = np.lexsort((started_ns, device))
+    device = device[order]
+    times_ns, place = np.unique(np.concatenate([started_ns[order], ended_ns[order]]), return_inverse=True)
+    # places of times instead of times, one stretch of numbers per device: a single running maximum serves all
+    shift = np.concatenate([device, device]) * len(times_ns)
+    first, last = np.split(place + shift, 2)
+    reached = np.maximum.accumulate(last)
+    first[1:] = np.maximum(first[1:], reached[:-1])
+    first = np.minimum(first, last) - shift[: len(device)]
+    return device, times_ns[last - shift[: len(device)]] - times_ns[first]
