@@ -13,10 +13,10 @@ from fednet_emu.scenario.document import find, from_text, load, names
 @pytest.fixture(autouse=True)
 def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working folder, with an empty library."""
-    (tmp_path / "work").mkdir()
-    monkeypatch.chdir(tmp_path / "work")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setattr(search, "_PACKAGE", tmp_path / "checkout" / "package")
-    return tmp_path / "work"
+    return tmp_path / "here"
 
 
 def write(name: str, text: str) -> Path:
@@ -214,7 +214,7 @@ def test_problems_of_includes_are_told_together() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["s/mine.yaml", "s/mine", "../work/s/mine"])
+@pytest.mark.parametrize("name", ["s/mine.yaml", "s/mine", "../here/s/mine"])
 def test_find_takes_a_path_with_or_without_its_ending(name: str) -> None:
     """A path is a name too."""
     path = write("s/mine.yaml", "a: 1\n")
