@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from fednet_emu.records.ledger import SEVERAL
+
 TRANSFER_COLUMNS = ("transfer", "kind", "sender", "receiver", "requested_s", "started_s", "ended_s", "lost")
 RECEPTION_COLUMNS = ("transfer", "receiver", "lost")
 COMPUTE_COLUMNS = ("device", "started_s", "ended_s", "stopped")
-
-SEVERAL = -2
-"""The receiver of a transfer whose receivers are in the table of receptions; the server is -1."""
 
 WAITING = "waiting"
 BAR_COLUMNS = ("device", "activity", "started_s", "ended_s", "failed")

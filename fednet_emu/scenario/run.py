@@ -66,6 +66,7 @@ def run_scenario(
             LOG.info("going on from a checkpoint: %d values were read before", len(checkpoint.readings))
             saver.write(checkpoint)
             fed.resume(checkpoint)
+            del checkpoint  # its values leave memory as the run takes them over
         fed.run(scenario.algorithm)
     return summary
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -59,36 +59,33 @@ _FASHION = _Archive(
 )
 
 
-class Mnist(Dataset):
-    """Handwritten digits: 60,000 training and 10,000 test images, x [n, 1, 28, 28], ten classes.
+class _Images(Dataset):
+    """Images of an archive in the form of MNIST: 60,000 for training, 10,000 for testing, x [n, 1, 28, 28]."""
 
-    With `normalise` a pixel is (value / 255 - 0.1307) / 0.3081, else value / 255. With `download` files that are
-    missing are fetched into the data folder.
-    """
+    ARCHIVE: ClassVar[_Archive]
 
+    normalise: bool = True
+    """Whether pixels are centred and scaled as usual for the training set; else they are value / 255."""
+    download: bool = False
+    """Whether files that are missing are fetched into the data folder."""
+
+    def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
+        """Read the four official files from the data folder, its folder of this kind, or FEDNET_DATA."""
+        return _load(self.ARCHIVE, data_dir, normalise=self.normalise, download=self.download)
+
+
+class Mnist(_Images):
+    """Handwritten digits in ten classes; a normalised pixel is (value / 255 - 0.1307) / 0.3081."""
+
+    ARCHIVE = _MNIST
     kind: Literal["mnist"] = "mnist"
-    normalise: bool = True
-    download: bool = False
-
-    def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
-        """Read the four official files from the data folder, its folder `mnist`, or FEDNET_DATA."""
-        return _load(_MNIST, data_dir, normalise=self.normalise, download=self.download)
 
 
-class FashionMnist(Dataset):
-    """Articles of clothing: 60,000 training and 10,000 test images, x [n, 1, 28, 28], ten classes.
+class FashionMnist(_Images):
+    """Articles of clothing in ten classes; a normalised pixel is (value / 255 - 0.2860) / 0.3530."""
 
-    With `normalise` a pixel is (value / 255 - 0.2860) / 0.3530, else value / 255. With `download` files that are
-    missing are fetched into the data folder.
-    """
-
+    ARCHIVE = _FASHION
     kind: Literal["fashion-mnist"] = "fashion-mnist"
-    normalise: bool = True
-    download: bool = False
-
-    def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
-        """Read the four official files from the data folder, its folder `fashion_mnist`, or FEDNET_DATA."""
-        return _load(_FASHION, data_dir, normalise=self.normalise, download=self.download)
 
 
 def _load(archive: _Archive, data_dir: Path | None, *, normalise: bool, download: bool) -> Samples:
