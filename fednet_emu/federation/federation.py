@@ -13,7 +13,7 @@ from simpy.events import Process as Started
 from fednet_emu.errors import Deadlock, ScenarioError
 from fednet_emu.federation.cohort import Cohort
 from fednet_emu.federation.device import Device
-from fednet_emu.federation.observer import Observer
+from fednet_emu.federation.observer import Models, Observer
 from fednet_emu.federation.payload import BIT_PER_SCALAR, n_scalars
 from fednet_emu.federation.processors import Processors, Work
 from fednet_emu.federation.readings import Checkpoint, Readings
@@ -243,8 +243,12 @@ class Federation:
         while not self._stopped():
             yield self.round
 
-    def end_of_round(self, model: Deferred, *, invited: int, arrived: int) -> None:
-        """Record a round (or a step of the server) that has ended with this global model; evaluate it when due."""
+    def end_of_round(self, model: Models, *, invited: int, arrived: int) -> None:
+        """Record a round (or a step of the server) that has ended with this global model; evaluate it when due.
+
+        Where each device has a model of its own, give them all, in the order of the devices; each is evaluated on the
+        test samples of its device.
+        """
         now_ns = self.clock.now
         self.ledger.rounds.append((self.round + 1, self._round_started_ns, now_ns, invited, arrived))
         self._watch_for_standstill(fruitless=arrived == 0 and now_ns == self._round_started_ns)
@@ -276,9 +280,11 @@ class Federation:
         """The latest pooled accuracy, if any was measured."""
         return self._observer.accuracy
 
-    def _score(self, model: Deferred) -> Scores:
+    def _score(self, model: Models) -> Scores:
         def compute() -> Scores:
-            return self.task.score(self.graph.read(model), per_device=self._per_device)
+            if isinstance(model, Deferred):
+                return self.task.score(self.graph.read(model), per_device=self._per_device)
+            return self.task.score_own([self.graph.read(own) for own in model], per_device=self._per_device)
 
         scores: Scores = self._readings.take(compute)
         return scores
@@ -292,7 +298,7 @@ class Federation:
         self.graph.restore(checkpoint.snapshot)
         self._readings = Readings(checkpoint.readings)
 
-    def run(self, algorithm: Algorithm) -> Deferred | None:
+    def run(self, algorithm: Algorithm) -> Models | None:
         """Run an algorithm until it ends or a stop rule ends it; the final model is evaluated.
 
         Raises:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -12,25 +12,28 @@ from fednet_emu.kernel.clock import Clock
 from fednet_emu.learning.deferred import Deferred
 from fednet_emu.records.ledger import Ledger
 
+Models = Deferred | Sequence[Deferred]
+"""One global model, or every device's own, in the order of the devices."""
+
 
 class Observer:
     """Evaluates the initial model, the model after every so many rounds, and the last one.
 
     Attributes:
-        latest: the latest global model.
+        latest: the latest global model, or the latest models of all devices.
         accuracy: the latest pooled accuracy, if any was measured.
     """
 
     def __init__(
-        self, clock: Clock, ledger: Ledger, evaluation: Evaluation, score: Callable[[Deferred], Scores] | None
+        self, clock: Clock, ledger: Ledger, evaluation: Evaluation, score: Callable[[Models], Scores] | None
     ) -> None:
         self._clock, self._ledger, self._evaluation, self._score = clock, ledger, evaluation, score
-        self.latest: Deferred | None = None
+        self.latest: Models | None = None
         self.accuracy: float | None = None
         self._latest_round = 0
         self._evaluated_round = -1
 
-    def see(self, model: Deferred, after_round: int) -> None:
+    def see(self, model: Models, after_round: int) -> None:
         """Take note of a new global model; evaluate it if it is due."""
         self.latest, self._latest_round = model, after_round
         if after_round % self._evaluation.every_rounds == 0:

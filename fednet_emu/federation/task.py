@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from fednet_emu.learning.datasets.base import Samples
-from fednet_emu.learning.evaluate import DeviceMetrics, Metrics, score_samples
+from fednet_emu.learning.evaluate import DeviceMetrics, Metrics, SampleScores, score_samples
 from fednet_emu.learning.flat import FlatModel
 from fednet_emu.learning.jobs import TrainData
 from fednet_emu.learning.partitions.base import Split
@@ -55,4 +57,19 @@ class Task:
     def score(self, vector: torch.Tensor, *, per_device: bool) -> Scores:
         """Metrics of a model on the pooled test set, and on every device's share of it if asked for."""
         samples = score_samples(self.model, vector, self._test_x, self._test_y)
-        return Scores(samples.pooled(), samples.by_device(self._test_order, self._test_offsets) if per_device else None)
+        return self._scores(samples, self._test_order, per_device=per_device)
+
+    def score_own(self, vectors: Sequence[torch.Tensor], *, per_device: bool) -> Scores:
+        """Metrics of every device's own model on its own share of the test set, pooled over all those samples."""
+        rows = [self._test_order[start:end] for start, end in pairwise(self._test_offsets)]
+        scored = [
+            score_samples(self.model, vector, self._test_x[own], self._test_y[own])
+            for vector, own in zip(vectors, rows, strict=True)
+            if len(own)
+        ]
+        hits = [own.hits for own in scored if own.hits is not None]
+        together = SampleScores(torch.cat([own.losses for own in scored]), torch.cat(hits) if hits else None)
+        return self._scores(together, torch.arange(len(together.losses)), per_device=per_device)
+
+    def _scores(self, samples: SampleScores, order: torch.Tensor, *, per_device: bool) -> Scores:
+        return Scores(samples.pooled(), samples.by_device(order, self._test_offsets) if per_device else None)

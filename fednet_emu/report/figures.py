@@ -20,6 +20,7 @@ from fednet_emu.report.activity import (
 )
 from fednet_emu.report.curves import EVALUATION_COLUMNS, ROUND_COLUMNS, latency_figure, progress_figures
 from fednet_emu.report.run import RunView, distinct_labels
+from fednet_emu.report.series import SERIES_FIGURES, series_figures
 from fednet_emu.report.style import paper_style
 from fednet_emu.report.timeline import Panel, timeline_figure
 
@@ -32,7 +33,8 @@ def figures(runs: Sequence[RunView], *, until_s: float | None = None) -> dict[st
     """The figures that the runs have data for, by name; several runs are overlaid.
 
     `accuracy-time`, `accuracy-bits` and `accuracy-energy` (`loss-...` when a run was evaluated without accuracy),
-    `round-latency` as a cumulative distribution, and `timeline`, what each device did when.
+    `round-latency` as a cumulative distribution, `timeline`, what each device did when, and those of the series that an
+    algorithm has recorded of itself.
 
     Args:
         runs: the runs; each keeps the same line style in all figures.
@@ -55,6 +57,7 @@ def figures(runs: Sequence[RunView], *, until_s: float | None = None) -> dict[st
             **progress_figures(list(zip(labels, evaluations, strict=True))),
             "round-latency": latency_figure(list(zip(labels, rounds, strict=True))),
             "timeline": timeline_figure(panels),
+            **series_figures(runs, labels, SERIES_FIGURES),
         }
     return {name: figure for name, figure in drawn.items() if figure is not None}
 

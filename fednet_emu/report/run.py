@@ -27,6 +27,10 @@ class RunView:
     scenario: dict[str, Any]
     folder: Path
 
+    def has(self, name: str) -> bool:
+        """Whether the run has recorded such a table."""
+        return (self.folder / f"{name}.parquet").is_file()
+
     def table(self, name: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
         """A table of the run, times in seconds, sizes in bits, energies in joules.
 

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from fednet_emu.algorithms.base import Algorithm
+from fednet_emu.federation.federation import Federation
 from fednet_emu.federation.task import Task
+from fednet_emu.kernel.clock import Process
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.partitions.base import Split
 from fednet_emu.testing import run_small, small_federation, small_scenario
@@ -109,3 +112,34 @@ def test_devices_have_a_table_of_their_own() -> None:
 def test_a_timing_only_run_evaluates_nothing() -> None:
     """Without training there is nothing to measure."""
     assert len(run_small(timing_only=True).ledger.evaluations) == 0
+
+
+class OwnModels(Algorithm):
+    """Device d's own model is d times the vector of ones."""
+
+    def run(self, fed: Federation) -> Process:
+        """One round that takes no time."""
+        fed.initial_model()
+        own = [fed.graph.constant(float(d) * torch.ones(fed.task.model.size)) for d in range(fed.n_devices)]
+        fed.end_of_round(own, invited=0, arrived=1)
+        yield fed.clock.sleep(0)
+
+
+def test_own_models_are_scored_on_the_samples_of_their_devices() -> None:
+    """Each device's loss is that of its own model on its own test samples; the pooled one weighs all samples alike."""
+    fed = small_federation("evaluation.per_device=true", "stop.rounds=1")
+    fed.run(OwnModels())
+    frames, scenario = fed.ledger.frames(), small_scenario()
+    streams = Streams(scenario.seed)
+    samples = scenario.data.load(None, streams("data"))
+    _, test = scenario.partition.split(samples, 4, streams("partition"))
+
+    def errors(device: int) -> np.ndarray:
+        own = test.of(device)
+        return ((device * (samples.test_x[own].sum(1) + 1) - samples.test_y[own]) ** 2).double().numpy()
+
+    last = frames["device_evaluations"].query("round == 1")
+    assert last["loss"].tolist() == pytest.approx([errors(d).mean() for d in range(4)], rel=1e-5)
+    assert last["samples"].sum() == 40
+    pooled = np.concatenate([errors(d) for d in range(4)]).mean()
+    assert frames["evaluations"].iloc[-1]["loss"] == pytest.approx(pooled, rel=1e-5)

@@ -1,0 +1,32 @@
+"""Figures of the series that algorithms record of themselves, by the name of the series."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from fednet_emu.report.run import RunView
+
+Drawing = Callable[[Sequence[tuple[str, pd.DataFrame]]], Figure]
+"""Makes one figure of a series' tables, each with the label of its run."""
+
+SERIES_FIGURES: dict[str, Drawing] = {}
+"""How each series is drawn; a series without a line here stays a table."""
+
+
+def series_figures(
+    runs: Sequence[RunView], labels: Sequence[str], drawings: Mapping[str, Drawing]
+) -> dict[str, Figure]:
+    """The figures of those series that at least one run has recorded, by name of the series.
+
+    Raises:
+        DataError: a table of a run is unreadable.
+    """
+    drawn = {}
+    for name, draw in drawings.items():
+        tables = [(label, run.table(name)) for label, run in zip(labels, runs, strict=True) if run.has(name)]
+        if tables:
+            drawn[name] = draw(tables)
+    return drawn
