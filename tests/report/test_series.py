@@ -12,8 +12,9 @@ from fednet_emu.report.series import series_figures
 def test_a_series_is_drawn_from_the_runs_that_have_it(tmp_path, write_run):
     """Of three runs, two recorded the series: its figure gets those two tables; a series that nobody has gets none."""
     planes = pd.DataFrame({"simulated_s": [0.0, 1.0], "planes": [1, 2]})
-    tables = ({"planes": planes}, {}, {"planes": planes * 2})
-    runs = [open_run(write_run(tmp_path / f"run-{place}", own)) for place, own in enumerate(tables)]
+    runs = [open_run(write_run(tmp_path / f"run-{place}", {})) for place in range(3)]
+    planes.to_parquet(runs[0].folder / "planes.parquet")
+    (planes * 2).to_parquet(runs[2].folder / "planes.parquet")
     seen = []
 
     def draw(tables):
