@@ -53,3 +53,10 @@ class Deadlock(FednetError):  # noqa: N818  (the field's own word)
     def __str__(self) -> str:
         now_s, waits = self.args
         return f"deadlock at t={now_s:.6g} s: {waits}"
+
+
+def original(error: BaseException) -> BaseException:
+    """The innermost of a chain of copies: SimPy copies an exception at each process boundary and chains the copies."""
+    while isinstance(error.__cause__, FednetError):
+        error = error.__cause__
+    return error

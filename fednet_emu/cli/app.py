@@ -1,4 +1,4 @@
-"""The commands: run, check, plot, schema."""
+"""The commands: run, sweep, compare, plot, reproduce, check, channels, schema."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from fednet_emu import __version__
+from fednet_emu.cli import studies
+from fednet_emu.cli.options import OUTPUT, DataDir, Overrides, TimingOnly
 from fednet_emu.cli.outcome import ERRORS, MISTAKE, outcome
 
 app = typer.Typer(
@@ -20,8 +21,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-
-OUTPUT = Console(highlight=False, soft_wrap=True)
 
 
 class Engine(StrEnum):
@@ -35,9 +34,6 @@ class Engine(StrEnum):
 ScenarioName = Annotated[
     str, typer.Argument(metavar="SCENARIO", help="A scenario file, or the name of one in scenarios/.")
 ]
-Overrides = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, e.g. algorithm.lr=0.05.")
-]
 Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Seed, instead of the scenario's.")]
 
 
@@ -47,10 +43,8 @@ def run(
     out: Annotated[Path | None, typer.Option("--out", help="The run folder. [default: results/NAME/seed-N]")] = None,
     seed: Seed = None,
     overrides: Overrides = None,
-    data_dir: Annotated[
-        Path | None, typer.Option("--data-dir", envvar="FEDNET_DATA", help="Folder with data sets.")
-    ] = None,
-    timing_only: Annotated[bool, typer.Option("--timing-only", help="Time, bits and energy without training.")] = False,
+    data_dir: DataDir = None,
+    timing_only: TimingOnly = False,
     engine: Annotated[Engine | None, typer.Option("--engine", help="How training is run on this host.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no table.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a finished run.")] = False,
@@ -82,6 +76,9 @@ def run(
             _print_rows([*summary_rows(summary), ("run folder", str(folder))])
         if not summary["verified"]:
             raise RuntimeError(f"conservation laws are broken: {summary['broken_laws']}")
+
+
+app.command()(studies.sweep)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""How a command ends: 0 done, 2 the user's mistake, 130 interrupted, 1 a bug with its traceback and a replay line."""
+"""How a command ends: 0 done, 2 the user's mistake, 130 interrupted, 1 a bug or cells that failed, with replay lines."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from contextlib import contextmanager
 import typer
 from rich.console import Console
 
-from fednet_emu.errors import FednetError
+from fednet_emu.errors import FednetError, original
 
 ERRORS = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
-MISTAKE, INTERRUPTED, BUG = 2, 130, 1
+MISTAKE, INTERRUPTED, BUG, FAILED = 2, 130, 1, 1
 
 
 @contextmanager
@@ -28,7 +28,7 @@ def outcome(interrupted: Callable[[], str] = lambda: "interrupted") -> Iterator[
     try:
         yield
     except FednetError as error:
-        ERRORS.print(str(_original(error)))
+        ERRORS.print(str(original(error)))
         raise typer.Exit(MISTAKE) from None
     except KeyboardInterrupt:
         ERRORS.print(interrupted())
@@ -42,9 +42,3 @@ def outcome(interrupted: Callable[[], str] = lambda: "interrupted") -> Iterator[
         ERRORS.print(f"this is a bug in fednet_emu; replay: {shlex.join(['fednet', *sys.argv[1:]])}")
         raise typer.Exit(BUG) from None
 
-
-def _original(error: BaseException) -> BaseException:
-    """The innermost exception: SimPy copies one at each process boundary and chains the copies."""
-    while isinstance(error.__cause__, FednetError):
-        error = error.__cause__
-    return error

@@ -88,6 +88,12 @@ class RunFolder:
         folder.write_text(SCENARIO, scenario_text)
         return folder
 
+    @staticmethod
+    def status(path: Path) -> str | None:
+        """How far the run in a folder came, one of STATUSES; None where there is no run."""
+        manifest = _manifest(path / MANIFEST)
+        return None if manifest is None else str(manifest["status"])
+
     def _clear(self) -> None:
         for child in self.path.iterdir():
             if child.is_dir() and not child.is_symlink():
@@ -102,16 +108,15 @@ class RunFolder:
 
     def write_text(self, name: str, text: str) -> None:
         """Write a text file at once or not at all."""
-        _atomically(self.path / name, lambda part: part.write_text(text, encoding="utf-8"))
+        write_text(self.path / name, text)
 
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:
         """Write a JSON file at once or not at all; what is not a number is null."""
-        self.write_text(name, json.dumps(_finite(content), indent=2, allow_nan=False) + "\n")
+        write_json(self.path / name, content)
 
     def write_table(self, name: str, table: pd.DataFrame) -> None:
         """Write a Parquet table at once or not at all."""
-        arrow = pa.Table.from_pandas(table, preserve_index=False)
-        _atomically(self.path / f"{name}.parquet", lambda part: pq.write_table(arrow, part, compression="zstd"))
+        write_table(self.path / f"{name}.parquet", table)
 
     def write_bytes(self, name: str, write: Callable[[Path], Any]) -> None:
         """Let `write` make a file, at once or not at all."""
@@ -123,6 +128,22 @@ class RunFolder:
         versions = {package: version(package) for package in PACKAGES}
         written = datetime.now(UTC).isoformat(timespec="seconds")
         self.write_json(MANIFEST, {"status": status, **facts, "written": written, "versions": versions, "host": host})
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file at once or not at all."""
+    _atomically(path, lambda part: part.write_text(text, encoding="utf-8"))
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON file at once or not at all; what is not a number is null."""
+    write_text(path, json.dumps(_finite(content), indent=2, allow_nan=False) + "\n")
+
+
+def write_table(path: Path, table: pd.DataFrame) -> None:
+    """Write a Parquet table at once or not at all."""
+    arrow = pa.Table.from_pandas(table, preserve_index=False)
+    _atomically(path, lambda part: pq.write_table(arrow, part, compression="zstd"))
 
 
 def _manifest(path: Path) -> dict[str, Any] | None:

@@ -17,7 +17,7 @@ from typing import Any
 from fednet_emu.errors import ScenarioError
 from fednet_emu.scenario.dump import dump
 from fednet_emu.scenario.includes import Reader, ShortForms
-from fednet_emu.scenario.overrides import overridden
+from fednet_emu.scenario.overrides import Setting, overridden
 from fednet_emu.scenario.search import Folder, find, names
 from fednet_emu.scenario.tree import KeyPath, Node, Place
 from fednet_emu.scenario.yaml_text import parse
@@ -77,7 +77,7 @@ def from_text(text: str, source: str = "scenario", short_forms: ShortForms = SHO
     return Document(root, None, short_forms)
 
 
-def apply_overrides(document: Document, overrides: Iterable[str]) -> Document:
+def apply_overrides(document: Document, overrides: Iterable[str | Setting]) -> Document:
     """The document with settings changed, each given as `key.path=value`; see `overrides` for the rules.
 
     Raises:

@@ -21,6 +21,20 @@ ShortForms = Mapping[str, Folder]
 """Keys whose plain text names a file, each with the folder where bare names are searched."""
 
 
+def read_tree(path: Path, problems: list[str]) -> Node | None:
+    """The tree of a file as it stands, includes unread; nothing when it has problems, which are added to the list."""
+    source = file_text(path)
+    try:
+        return parse(path.read_text(encoding="utf-8-sig"), source)
+    except ScenarioError as error:
+        problems.extend(error.problems)
+    except UnicodeDecodeError as error:
+        problems.append(f"{source}  the file must be UTF-8 text, got byte {error.object[error.start]:#04x}")
+    except OSError as error:
+        problems.append(f"{source}  the file cannot be read, got '{error.strerror}'; check its permissions")
+    return None
+
+
 @dataclass(frozen=True)
 class Reader:
     """Reads one file and all it includes; `files` are the files on the way here, the innermost last."""
@@ -31,17 +45,8 @@ class Reader:
 
     def read(self, path: Path, at: KeyPath = ()) -> Node | None:
         """The tree of a file with its includes in it; nothing when the file has problems, which are collected."""
-        source = file_text(path)
-        try:
-            tree = parse(path.read_text(encoding="utf-8-sig"), source)
-        except ScenarioError as error:
-            self.problems.extend(error.problems)
-            return None
-        except UnicodeDecodeError as error:
-            self.problems.append(f"{source}  the file must be UTF-8 text, got byte {error.object[error.start]:#04x}")
-            return None
-        except OSError as error:
-            self.problems.append(f"{source}  the file cannot be read, got '{error.strerror}'; check its permissions")
+        tree = read_tree(path, self.problems)
+        if tree is None:
             return None
         return Reader(self.short_forms, self.problems, (*self.files, path)).expand(tree, at)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fednet_emu.errors import ScenarioError
-from fednet_emu.scenario.document import apply_overrides, load
+from fednet_emu.scenario.document import Document, apply_overrides, load
 from fednet_emu.scenario.emulation import unreachable
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.problems import validate
@@ -23,7 +23,15 @@ def load_scenario(name: str | Path, overrides: Iterable[str] = ()) -> Scenario:
     Raises:
         ScenarioError: every problem of the file, each with its line.
     """
-    document = apply_overrides(load(name), overrides)
+    return checked(apply_overrides(load(name), overrides))
+
+
+def checked(document: Document) -> Scenario:
+    """The scenario of a document, whose settings are all known, possible, and possible together.
+
+    Raises:
+        ScenarioError: every problem of the document, each with its place.
+    """
     scenario = validate(Scenario, document)
     problems = list(scenario.contradictions()) or list(unreachable(scenario))
     if problems:

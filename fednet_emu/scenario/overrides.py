@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from fednet_emu.errors import ScenarioError
@@ -20,8 +21,28 @@ from fednet_emu.scenario.tree import KeyPath, Node, Place, merge, problem_text, 
 from fednet_emu.scenario.yaml_text import parse_value
 
 
-def overridden(root: Node, short_forms: ShortForms, overrides: Iterable[str]) -> Node:
-    """The tree with settings changed, each given as `key.path=value`; the place of each becomes `--set key.path`.
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting to change: its key path as text, and its new value, whose places stand in front of problems."""
+
+    name: str
+    value: Node
+
+    @staticmethod
+    def parse(text: str) -> Setting:
+        """The setting that `key.path=value` asks for; its place is `--set key.path`.
+
+        Raises:
+            ScenarioError: the text has no key, or its value is no YAML.
+        """
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not all(_keys(name)):
+            raise ScenarioError(f"--set: expected key.path=value, got {show(text)}; for example algorithm.lr=0.05")
+        return Setting(name, parse_value(value, Place(f"--set {name}")))
+
+
+def overridden(root: Node, short_forms: ShortForms, overrides: Iterable[str | Setting]) -> Node:
+    """The tree with settings changed, each given as `key.path=value` or with the place where it was written.
 
     Raises:
         ScenarioError: One line for each override that is malformed or does not fit the tree.
@@ -37,14 +58,14 @@ def overridden(root: Node, short_forms: ShortForms, overrides: Iterable[str]) ->
     return root
 
 
-def _applied(root: Node, short_forms: ShortForms, override: str) -> Node:
-    name, equals, text = (part.strip() for part in override.partition("="))
-    keys = re.sub(r"\[(\d+)\]", r".\1", name).split(".")
-    if not equals or not all(keys):
-        raise ScenarioError(f"--set: expected key.path=value, got {show(override)}; for example algorithm.lr=0.05")
-    place = Place(f"--set {name}")
-    path = _resolve(root, keys, place)
-    value = parse_value(text, place)
+def _keys(name: str) -> list[str]:
+    return re.sub(r"\[(\d+)\]", r".\1", name).split(".")
+
+
+def _applied(root: Node, short_forms: ShortForms, override: str | Setting) -> Node:
+    setting = Setting.parse(override) if isinstance(override, str) else override
+    path = _resolve(root, _keys(setting.name), setting.value.place)
+    value = setting.value
     reader = Reader(short_forms, [])
     if path[-1] == INCLUDE:
         base = reader.include(value, path[:-1], path)

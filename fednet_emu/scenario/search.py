@@ -1,4 +1,4 @@
-"""Where scenarios and channels are found by name: beside the asker, in the working folder, or in the library."""
+"""Where scenarios, channels and studies are found by name: beside the asker, in the working folder, or in the library."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from fednet_emu.component import did_you_mean
 from fednet_emu.errors import ScenarioError
 from fednet_emu.scenario.tree import show
 
-Folder = Literal["scenarios", "channels"]
+Folder = Literal["scenarios", "channels", "scenarios/studies"]
+
+STUDIES: Folder = "scenarios/studies"
+_ONE = {"scenarios": "scenario", "channels": "channel", STUDIES: "study"}
 
 SUFFIXES = (".yaml", ".yml")
 """Endings of the files that have a name here; both may be left out when asking for one."""
@@ -44,21 +47,25 @@ def locate(name: str, folder: Folder, beside: Path | None = None) -> Path | None
 
 
 def names(folder: Folder = "scenarios") -> list[str]:
-    """The names that `find` knows in the search folders, sorted; a name in a subfolder reads `subfolder/name`."""
+    """The names that `find` knows in the search folders, sorted; a name in a subfolder reads `subfolder/name`.
+
+    Studies lie in a folder of the scenarios, but are none.
+    """
     known = {
         path.relative_to(place).with_suffix("").as_posix()
         for place in _places(folder)
         for path in place.rglob("*")
         if path.suffix in SUFFIXES and path.is_file()
     }
-    return sorted(known)
+    below = STUDIES.removeprefix(f"{folder}/") + "/"
+    return sorted(name for name in known if not name.startswith(below))
 
 
 def no_such(name: str, folder: Folder) -> str:
     """What is wrong with an unknown name: `no such channel, got 'x'; did you mean 'y'?`."""
     known = names(folder)
     remedy = did_you_mean(Path(name).stem, known) or (f"; known: {', '.join(known)}" if known else "; give a path")
-    return f"no such {folder.removesuffix('s')}, got {show(name)}{remedy}"
+    return f"no such {_ONE[folder]}, got {show(name)}{remedy}"
 
 
 def _places(folder: Folder) -> Iterator[Path]:

@@ -1,0 +1,36 @@
+"""When a run first reached a target, and what that had cost."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import pandas as pd
+
+Measure = Literal["accuracy", "loss"]
+
+TO_TARGET = ("time_to_target_s", "bits_to_target", "energy_to_target_j")
+_COLUMNS = ("simulated_s", "total_bit", "energy_j")
+
+
+def with_total_bits(evaluations: pd.DataFrame) -> pd.DataFrame:
+    """Evaluations with the column `total_bit`, the bits of all links together."""
+    total = evaluations["uplink_bit"] + evaluations["downlink_bit"] + evaluations["sidelink_bit"]
+    return evaluations.assign(total_bit=total)
+
+
+def first_reached(evaluations: pd.DataFrame, measure: Measure | None, level: float) -> dict[str, float]:
+    """Time, bits and energy at the first evaluation at which a run had reached its target; NaN when it never did.
+
+    Args:
+        evaluations: of one run, in the order of time, with `total_bit`.
+        measure: `accuracy`, which has to be at least `level`, or `loss`, at most; None for no target.
+        level: the target.
+    """
+    if measure is None or not len(evaluations):
+        return dict.fromkeys(TO_TARGET, math.nan)
+    scores = evaluations[measure]
+    reached = evaluations[scores >= level if measure == "accuracy" else scores <= level]
+    if not len(reached):
+        return dict.fromkeys(TO_TARGET, math.nan)
+    return {name: float(reached[column].iloc[0]) for name, column in zip(TO_TARGET, _COLUMNS, strict=True)}

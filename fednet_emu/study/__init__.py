@@ -1,0 +1,1 @@
+"""Studies: many runs that answer one question, over a grid of settings and seeds."""

@@ -1,0 +1,203 @@
+"""One attempt at a cell, in a process of its own: whatever becomes of that process, the attempt ends with an outcome."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext, SpawnContext
+from pathlib import Path
+from typing import Literal
+
+from fednet_emu.errors import FednetError, original
+from fednet_emu.records.store import RunFolder
+from fednet_emu.scenario.model import Scenario
+from fednet_emu.scenario.run import run_scenario
+from fednet_emu.study.model import Limits
+
+POLL_S = 0.05
+GRACE_S = 5.0
+"""Host time that a cell has to close its books once it is told to stop."""
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a process needs to know to run a cell."""
+
+    scenario: Scenario
+    name: str
+    folder: Path
+    data_dir: Path | None
+    timing_only: bool
+    limits: Limits
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an attempt ended: `done`, `failed` for a reason, or `stopped` because the whole sweep was."""
+
+    status: Literal["done", "failed", "stopped"]
+    reason: str = ""
+    details: str = ""
+    host_s: float = 0.0
+
+
+class Attempt:
+    """A cell that is being run; `poll` says whether it has ended, and keeps it to its limits."""
+
+    def __init__(self, task: Task) -> None:
+        context = _context()
+        self.limits = task.limits
+        self._started_s = time.monotonic()
+        self.results, sender = context.Pipe(duplex=False)
+        self._process = context.Process(target=_run, args=(task, sender))
+        with _one_thread_each():
+            self._process.start()
+        sender.close()
+        self._verdict: Outcome | None = None
+        self._patience_s = float("inf")
+
+    def poll(self, wait_s: float = 0.0) -> Outcome | None:
+        """The outcome, or None while the cell runs; waits at most `wait_s` for it."""
+        outcome = self._received(wait_s)
+        if outcome is None and self._process.is_alive():
+            self._watch()
+            return None
+        outcome = outcome or self._received(0.0) or _death(self._process)
+        self._process.join(GRACE_S)
+        if self._process.is_alive():  # it has told its outcome, and hangs in somebody's exit handler
+            self._process.kill()
+            self._process.join()
+        self.results.close()
+        if self._verdict is not None and outcome.status != "done":
+            outcome = self._verdict
+        return replace(outcome, host_s=time.monotonic() - self._started_s)
+
+    def stop(self, verdict: Outcome | None = None) -> None:
+        """Tell the cell to stop between two events; if it does not within seconds, it is killed."""
+        if self._verdict is None:
+            self._verdict = verdict or Outcome("stopped")
+            self._patience_s = time.monotonic() + GRACE_S
+            self._process.terminate()
+
+    def _received(self, wait_s: float) -> Outcome | None:
+        try:
+            return self.results.recv() if self.results.poll(wait_s) else None
+        except (EOFError, OSError):
+            return None
+
+    def _watch(self) -> None:
+        """Hold the cell to its limits."""
+        now_s, limits = time.monotonic(), self.limits
+        if now_s > self._patience_s:
+            self._process.kill()
+        if limits.time_s is not None and now_s - self._started_s > limits.time_s:
+            self.stop(Outcome("failed", f"took longer than limits.time_s, {limits.time_s:g} s"))
+        if limits.memory_mb is not None and self._verdict is None:
+            used_mb = resident_mb(self._process.pid)
+            if used_mb > limits.memory_mb:
+                text = f"used {used_mb:.0f} MB of memory, more than limits.memory_mb, {limits.memory_mb:g}"
+                self._verdict = Outcome("failed", text)
+                self._process.kill()  # at once: closing the books would need yet more memory
+
+
+def complete(task: Task) -> Outcome:
+    """Run a cell and wait for its outcome."""
+    attempt = Attempt(task)
+    while (outcome := attempt.poll(POLL_S)) is None:
+        pass
+    return outcome
+
+
+def resident_mb(pid: int | None) -> float:
+    """Memory that a process has in use, in 10^6 bytes; 0 where the host does not tell (it is read from /proc)."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0.0
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def _context() -> ForkServerContext | SpawnContext:
+    """Processes are forked from a server that has imported everything, where there is such a thing; else spawned."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    return context
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Processes that start inside keep to one thread within one operation."""
+    before = {name: os.environ.get(name) for name in THREADS}
+    os.environ.update(dict.fromkeys(THREADS, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _death(process: multiprocessing.process.BaseProcess) -> Outcome:
+    """The outcome of a process that ended without a word."""
+    code = process.exitcode or 0
+    if code >= 0:
+        return Outcome("failed", f"its process ended with exit code {code} before the run did")
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    hint = "; the host may have run out of memory" if -code == signal.SIGKILL else ""
+    return Outcome("failed", f"its process was killed by {name}{hint}")
+
+
+def _run(task: Task, results: Connection) -> None:
+    """The process of an attempt."""
+    _end_with_parent()
+    results.send(_outcome(task))
+    results.close()
+
+
+def _outcome(task: Task) -> Outcome:
+    if RunFolder.status(task.folder) == "done":  # somebody else was faster
+        return Outcome("done")
+    try:
+        summary = run_scenario(
+            task.scenario, task.name, task.folder, data_dir=task.data_dir, timing_only=task.timing_only
+        )
+    except FednetError as error:
+        return Outcome("failed", " ".join(str(original(error)).split()), traceback.format_exc())
+    except KeyboardInterrupt:
+        return Outcome("stopped")
+    except BaseException as error:
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        return Outcome("failed", text, traceback.format_exc())
+    if not summary["verified"]:
+        return Outcome("failed", f"conservation laws are broken: {summary['broken_laws']}")
+    return Outcome("done")
+
+
+def _end_with_parent() -> None:
+    """A cell outlives nobody: it ends when the sweep dies, and only the sweep, not the terminal, interrupts it."""
+    if hasattr(os, "setpgrp"):
+        os.setpgrp()
+    parent = multiprocessing.parent_process()
+
+    def wait() -> None:
+        if parent is not None:
+            parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()

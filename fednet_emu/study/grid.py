@@ -1,0 +1,153 @@
+"""The axes of a study: what each of its levels is called, and which settings it stands for.
+
+    devices.count: [10, 20]                      # one key, a list of values
+    access: {tdma: {...}, ofdma: {...}}          # named variants: name -> settings
+    size: {devices.count: [10, 20], algorithm.cohort: [5, 10]}    # lists that go together
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fednet_emu.errors import ScenarioError
+from fednet_emu.scenario.overrides import Setting
+from fednet_emu.scenario.tree import KeyPath, Node, Place, problem_text, show
+from fednet_emu.scenario.yaml_text import parse_value
+
+RESERVED = frozenset(
+    {"cell", "seed", "status", "reason", "round", "rounds", "simulated_s", "energy_j", "loss", "accuracy"}
+    | {"worst_accuracy", "std_accuracy", "total_bit", "uplink_bit", "downlink_bit", "sidelink_bit"}
+)
+"""Columns of the tables, which no axis may be called."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """One choice on an axis: its name in file names, its value in each column, and its settings."""
+
+    label: str
+    columns: Mapping[str, Any]
+    settings: tuple[Setting, ...]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One thing that is varied, and its levels in order."""
+
+    name: str
+    levels: tuple[Level, ...]
+
+
+def settings_of(node: Node) -> tuple[Setting, ...]:
+    """The settings that a mapping of key paths asks for, each with its place."""
+    return tuple(Setting(key, _as_option(child)) for key, child in (node.value or {}).items())
+
+
+def axes_of(grid: Node | None) -> list[Axis]:
+    """The axes of a grid, in its order.
+
+    Raises:
+        ScenarioError: every axis that is none, with its place.
+    """
+    axes: list[Axis] = []
+    problems: list[str] = []
+    for name, node in (grid.value or {}).items() if grid else ():
+        what = _problem(name, node)
+        if what:
+            problems.append(problem_text(node.place, ("grid", name), what))
+        else:
+            axes.append(Axis(name, tuple(_levels(name, node))))
+    problems.extend(_varied_twice(axes))
+    if problems:
+        raise ScenarioError(*problems)
+    return axes
+
+
+def option_text(value: Any) -> str:
+    """A value as `--set` reads it: plain where text can be plain, else JSON, which is YAML."""
+    if isinstance(value, str):
+        try:
+            plain = parse_value(value, Place("")).value == value
+        except ScenarioError:
+            plain = False
+        if plain:
+            return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _problem(name: str, node: Node) -> str | None:
+    """What is wrong with an axis."""
+    if name in RESERVED:
+        remedy = "give the seeds under 'seeds'" if name == "seed" else "choose another name"
+        return f"is a column of the results, got an axis of that name; {remedy}"
+    if isinstance(node.value, list):
+        return None if node.value else "varies nothing, got an empty list; give at least one value"
+    parts = list(node.value.values()) if isinstance(node.value, dict) else []
+    if parts and all(isinstance(part.value, list) for part in parts):
+        lengths = [len(part.value) for part in parts]
+        return None if len({*lengths, 0}) == 2 else f"lists that go together must be equally long, got {lengths}"
+    if parts and all(isinstance(part.value, dict | None) for part in parts):
+        return None
+    choices = "a list of values, a mapping of lists that go together, or a mapping of named variants"
+    return f"expected {choices}, got {show(node.plain())}"
+
+
+def _levels(name: str, node: Node) -> Iterator[Level]:
+    if isinstance(node.value, list):
+        values = column_of([entry.plain() for entry in node.value])
+        for value, entry in zip(values, node.value, strict=True):
+            yield Level(_text(value), {name: value}, (Setting(name, _as_option(entry)),))
+    elif isinstance(next(iter(node.value.values())).value, list):
+        keys, lists = list(node.value), [child.value for child in node.value.values()]
+        columns = [column_of([entry.plain() for entry in entries]) for entries in lists]
+        for entries, values in zip(zip(*lists, strict=True), zip(*columns, strict=True), strict=True):
+            label = ", ".join(map(_text, values))
+            settings = tuple(Setting(key, _as_option(entry)) for key, entry in zip(keys, entries, strict=True))
+            yield Level(label, {name: label, **dict(zip(keys, values, strict=True))}, settings)
+    else:
+        for variant, child in node.value.items():
+            yield Level(variant, {name: variant}, settings_of(child))
+
+
+def column_of(values: list[Any]) -> list[Any]:
+    """Values as one column holds them: all numbers, all true or false, or all text."""
+    if all(isinstance(value, bool) for value in values):
+        return values
+    if any(isinstance(value, bool) or not isinstance(value, int | float) for value in values):
+        return [_text(value) for value in values]
+    return values if all(isinstance(value, int) for value in values) else [float(value) for value in values]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        if set(value) == {"kind"}:
+            return str(value["kind"])
+        return "{" + ", ".join(f"{key}: {_text(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_text, value)) + "]"
+    return f"{value:g}" if isinstance(value, float) else option_text(value)
+
+
+def _varied_twice(axes: list[Axis]) -> Iterator[str]:
+    first: dict[str, str] = {}
+    for axis in axes:
+        for setting in {setting.name: setting for level in axis.levels for setting in level.settings}.values():
+            other = first.setdefault(setting.name, axis.name)
+            if setting.name == "seed":
+                yield problem_text(setting.value.place, ("grid", axis.name), "sets the seed; give seeds under 'seeds'")
+            elif other != axis.name:
+                path: KeyPath = ("grid", axis.name)
+                yield problem_text(setting.value.place, path, f"sets {setting.name}, which '{other}' sets, too")
+
+
+def _as_option(node: Node) -> Node:
+    """A value of a study file as an option of the command line, so that it wins over all files; it keeps its line."""
+    value = node.value
+    if isinstance(value, dict):
+        value = {key: _as_option(child) for key, child in value.items()}
+    elif isinstance(value, list):
+        value = [_as_option(child) for child in value]
+    return Node(value, Place(str(node.place)))

@@ -1,0 +1,67 @@
+"""Cells as tasks of a Ray cluster, on this machine or elsewhere; Ray is imported here and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from fednet_emu.errors import FednetError
+from fednet_emu.study.attempt import Outcome, Task, complete
+from fednet_emu.study.local import News
+
+WAIT_S = 0.2
+
+
+def run_on_ray(tasks: Sequence[Task], address: str | None, workers: int | None) -> Iterator[News]:
+    """Run tasks on Ray, each on one CPU and with the memory and GPUs that its limits name.
+
+    Ray does not tell when a task starts: all have started as soon as they are handed over. A task supervises a process
+    as on this machine, so that limits mean the same.
+
+    Args:
+        tasks: what to run; their folders have to be on a file system that the whole cluster shares.
+        address: of an existing cluster, `auto` for the one that runs on this machine; None starts one here.
+        workers: CPUs of a cluster that is started here, all by default.
+
+    Raises:
+        FednetError: Ray is not installed, or the cluster cannot be reached.
+    """
+    ray = _connected(address, workers)
+    try:
+        refs = {ray.remote(complete).options(**_demands(task)).remote(task): place for place, task in enumerate(tasks)}
+        for place in refs.values():
+            yield News(place, None)
+        while refs:
+            ended, _ = ray.wait(list(refs), timeout=WAIT_S)
+            for ref in ended:
+                yield News(refs.pop(ref), _outcome(ray, ref))
+    finally:
+        ray.shutdown()
+
+
+def _connected(address: str | None, workers: int | None) -> Any:
+    try:
+        import ray
+    except ImportError as error:
+        raise FednetError("--ray: Ray is not installed; pip install 'fednet-emu[ray]'") from error
+    options: dict[str, Any] = {"address": address} if address else {"num_cpus": workers, "include_dashboard": False}
+    try:
+        ray.init(log_to_driver=False, logging_level="error", **options)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise FednetError(f"--ray: no cluster can be used, got '{reason}'; check the address") from error
+    return ray
+
+
+def _demands(task: Task) -> dict[str, Any]:
+    limits = task.limits
+    memory = {} if limits.memory_mb is None else {"memory": limits.memory_mb * 1e6}
+    return {"num_cpus": 1, "num_gpus": limits.gpus, "max_retries": 0, **memory}
+
+
+def _outcome(ray: Any, ref: Any) -> Outcome:
+    try:
+        outcome: Outcome = ray.get(ref)
+    except ray.exceptions.RayError as error:
+        return Outcome("failed", f"Ray: {' '.join(str(error).split())[:300]}")
+    return outcome

@@ -1,0 +1,183 @@
+"""A sweep: the cells of a study that are not there yet are run, and the study's tables are written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from fednet_emu.errors import DataError
+from fednet_emu.records.store import RunFolder, write_json, write_text
+from fednet_emu.study.attempt import Outcome, Task
+from fednet_emu.study.cells import Cell, LoadedStudy
+from fednet_emu.study.local import News
+from fednet_emu.study.model import Target
+from fednet_emu.study.tables import aim, write_tables
+
+STUDY = "study.json"
+
+Runner = Callable[[Sequence[Task]], Iterator[News]]
+"""Runs tasks somewhere; the news come as they happen."""
+
+
+@dataclass
+class Progress:
+    """How far a sweep is.
+
+    Attributes:
+        cells: all cells of the study.
+        folder_of: the run folder of each cell.
+        done: places of the finished cells.
+        running: places of the cells under way.
+        failures: why cells have failed.
+        host_s: host times of the cells that this sweep has finished.
+    """
+
+    cells: Sequence[Cell]
+    folder_of: list[Path]
+    done: set[int] = field(default_factory=set)
+    running: set[int] = field(default_factory=set)
+    failures: dict[int, str] = field(default_factory=dict)
+    host_s: list[float] = field(default_factory=list)
+
+    @property
+    def left(self) -> list[int]:
+        """Places of the cells that have not ended."""
+        return [place for place in range(len(self.cells)) if place not in self.done | self.failures.keys()]
+
+
+def sweep(
+    loaded: LoadedStudy,
+    out: Path,
+    run: Runner,
+    *,
+    data_dir: Path | None = None,
+    on_news: Callable[[Progress], None] = lambda _progress: None,
+) -> Progress:
+    """Run what is missing of a study.
+
+    Finished cells are never run again; unfinished ones go on from their checkpoints; failed ones are tried again.
+    However the sweep ends, the tables hold what is finished by then.
+
+    Args:
+        loaded: the study.
+        out: the folder of the study, made when it is not there.
+        run: runs the tasks.
+        data_dir: where data sets are.
+        on_news: called when a cell starts or ends.
+
+    Raises:
+        DataError: the folder holds something else, or another sweep writes to it.
+    """
+    with _locked(out):
+        _describe(loaded, out)
+        progress = Progress(loaded.cells, [_folder_of(cell, out / "cells") for cell in loaded.cells])
+        progress.done.update(place for place, path in enumerate(progress.folder_of) if _finished(path))
+        for place in progress.done:
+            unsound = _broken_laws(progress.folder_of[place])
+            if unsound:
+                progress.failures[place] = unsound
+        progress.done -= progress.failures.keys()
+        on_news(progress)
+        try:
+            _run(loaded, out, run, progress, data_dir, on_news)
+        finally:
+            finished = {place: progress.folder_of[place] for place in sorted(progress.done)}
+            write_tables(out, loaded.cells, finished, progress.failures, loaded.study.target or Target.model_construct())
+    return progress
+
+
+def _run(
+    loaded: LoadedStudy,
+    out: Path,
+    run: Runner,
+    progress: Progress,
+    data_dir: Path | None,
+    on_news: Callable[[Progress], None],
+) -> None:
+    places = progress.left
+    tasks = [
+        Task(
+            loaded.cells[place].scenario,
+            f"{loaded.name}: {loaded.cells[place].label}",
+            progress.folder_of[place].resolve(),
+            data_dir.resolve() if data_dir else None,
+            loaded.timing_only,
+            loaded.study.limits,
+        )
+        for place in places
+    ]
+    with closing(run(tasks)) as news:
+        for index, outcome in news:
+            _note(progress, places[index], outcome, out / "failures")
+            on_news(progress)
+
+
+def _note(progress: Progress, place: int, outcome: Outcome | None, failures: Path) -> None:
+    """Take in what has become of a cell; a failure leaves a file with its reason and how to replay it."""
+    if outcome is None:
+        progress.running.add(place)
+        return
+    progress.running.discard(place)
+    cell, report = progress.cells[place], failures / f"{progress.cells[place].name}.txt"
+    if outcome.status == "done":
+        progress.done.add(place)
+        progress.host_s.append(outcome.host_s)
+        report.unlink(missing_ok=True)
+    elif outcome.status == "failed":
+        progress.failures[place] = outcome.reason
+        failures.mkdir(exist_ok=True)
+        write_text(report, f"{cell.label}\n{outcome.reason}\nreplay: {cell.replay}\n\n{outcome.details}")
+
+
+def _finished(folder: Path) -> bool:
+    return RunFolder.status(folder) == "done"
+
+
+def _broken_laws(folder: Path) -> str:
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    return "" if summary["verified"] else f"conservation laws are broken: {summary['broken_laws']}"
+
+
+def _folder_of(cell: Cell, cells: Path) -> Path:
+    """The run folder of a cell: the one that has its digest, whatever the cell was called then."""
+    return next(iter(sorted(cells.glob(f"*__{cell.digest}"))), cells / cell.name)
+
+
+def _describe(loaded: LoadedStudy, out: Path) -> None:
+    study = loaded.study
+    measure, level = aim(study.target) if study.target else (None, None)
+    description = {
+        "name": loaded.name,
+        "title": study.title or loaded.name,
+        "axes": {axis.name: [level.columns[axis.name] for level in axis.levels] for axis in loaded.axes},
+        "seeds": study.all_seeds,
+        "target": {measure: level} if measure else {},
+        "timing_only": loaded.timing_only,
+    }
+    write_json(out / STUDY, description)
+    write_text(out / "study.yaml", loaded.path.read_text(encoding="utf-8-sig"))
+
+
+@contextmanager
+def _locked(out: Path) -> Iterator[None]:
+    """The folder of a study, to which nobody else writes; it is let go when this process ends, however it ends."""
+    if out.exists() and not (out / STUDY).is_file() and any(path.name != ".lock" for path in out.iterdir()):
+        raise DataError(str(out), "exists and is not the folder of a study", "choose another --out")
+    lock = FileLock(out / ".lock")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=0)
+    except Timeout:
+        remedy = "wait for it, or choose another --out"
+        raise DataError(str(out), "is being written by another sweep", remedy) from None
+    except OSError as error:
+        raise DataError(str(out), f"cannot be made ({error.strerror})", "choose another --out") from None
+    try:
+        yield
+    finally:
+        lock.release()

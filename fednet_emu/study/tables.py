@@ -1,0 +1,91 @@
+"""The tables of a study: all evaluations of all finished cells, and one row for each cell."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fednet_emu.records.ledger import EVALUATIONS
+from fednet_emu.records.store import write_table
+from fednet_emu.records.table import Table
+from fednet_emu.report.targets import first_reached, with_total_bits
+from fednet_emu.study.cells import Cell
+from fednet_emu.study.model import Target
+
+TOTALS = ("rounds", "simulated_s", "uplink_bit", "downlink_bit", "sidelink_bit", "energy_j")
+SCORES = ("accuracy", "loss", "worst_accuracy", "std_accuracy")
+
+
+def write_tables(
+    folder: Path, cells: Sequence[Cell], finished: Mapping[int, Path], failures: Mapping[int, str], target: Target
+) -> None:
+    """Write `study.parquet`, `cells.parquet`, and apart from them `hosts.parquet` with host times.
+
+    The rows are in the order of the study, whatever the order in which cells finished.
+
+    Args:
+        folder: of the study.
+        cells: all of them.
+        finished: the run folders of the cells that are done, by place.
+        failures: why others are not.
+        target: what the cells have to reach; may name nothing.
+    """
+    summaries = {place: _summary(finished[place]) for place in sorted(finished)}
+    evaluations = {place: _evaluations(finished[place]) for place in summaries}
+    labelled = [_labelled(cells[place], table) for place, table in evaluations.items()]
+    empty = _labelled(cells[0], with_total_bits(Table(EVALUATIONS).frame()))
+    full = [table for table in labelled if len(table)]
+    rows = [
+        {
+            **_keys(cell),
+            "status": "done" if place in finished else "failed" if place in failures else "waiting",
+            "reason": failures.get(place, ""),
+            **_totals(summaries.get(place, {})),
+            **first_reached(evaluations.get(place, empty), *aim(target)),
+        }
+        for place, cell in enumerate(cells)
+    ]
+    hosts = [{"cell": cells[place].name, "host_s": summary["host_s"]} for place, summary in summaries.items()]
+    write_table(folder / "study.parquet", pd.concat(full, ignore_index=True) if full else empty)
+    write_table(folder / "cells.parquet", pd.DataFrame(rows))
+    write_table(folder / "hosts.parquet", pd.DataFrame(hosts, columns=["cell", "host_s"]))
+
+
+def aim(target: Target) -> tuple[Any, float]:
+    """The measure of a target and its level."""
+    if target.accuracy is not None:
+        return "accuracy", target.accuracy
+    return ("loss", target.loss) if target.loss is not None else (None, math.nan)
+
+
+def _keys(cell: Cell) -> dict[str, Any]:
+    return {**cell.columns, "seed": cell.scenario.seed, "cell": cell.name}
+
+
+def _labelled(cell: Cell, evaluations: pd.DataFrame) -> pd.DataFrame:
+    """Evaluations with the cell's keys in front."""
+    keys = pd.DataFrame([_keys(cell)] * len(evaluations), columns=list(_keys(cell)), index=evaluations.index)
+    return pd.concat([keys, evaluations], axis="columns")
+
+
+def _totals(summary: Mapping[str, Any]) -> dict[str, float]:
+    found = {name: _number(summary.get(name)) for name in (*TOTALS, *SCORES)}
+    return {**found, "total_bit": found["uplink_bit"] + found["downlink_bit"] + found["sidelink_bit"]}
+
+
+def _number(value: Any) -> float:
+    return math.nan if value is None else float(value)
+
+
+def _summary(folder: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    return content
+
+
+def _evaluations(folder: Path) -> pd.DataFrame:
+    return with_total_bits(pd.read_parquet(folder / "evaluations.parquet"))
