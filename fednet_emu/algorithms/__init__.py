@@ -4,7 +4,8 @@ from typing import Annotated
 
 from fednet_emu.algorithms.base import Algorithm
 from fednet_emu.algorithms.fedavg import FedAvg
+from fednet_emu.algorithms.fedul import FedUL
 from fednet_emu.component import Slot
 
-ALGORITHMS: dict[str, type[Algorithm]] = {"fedavg": FedAvg}
+ALGORITHMS: dict[str, type[Algorithm]] = {"fedavg": FedAvg, "fedul": FedUL}
 AnyAlgorithm = Annotated[Algorithm, Slot("algorithm", ALGORITHMS)]
