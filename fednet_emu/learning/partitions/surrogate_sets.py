@@ -1,8 +1,8 @@
 """Unlabelled sets with known class shares, as devices have them in FedUL (Lu et al., ICLR 2022).
 
 Source of the laws: https://openreview.net/forum?id=WHA8009laxu and the authors' public data generator. Differences from
-it: a device's pool is drawn at random from each class, also in the non-iid case, where the generator takes the samples
-in their order.
+it: a device's samples are drawn at random from each class also under non-iid, where the generator takes them in their
+order; and under iid with more sets than classes all samples are used, where the generator leaves some out.
 """
 
 from __future__ import annotations
@@ -56,8 +56,11 @@ class SurrogateSets(Partition):
         common = np.sum([set_priors(self.sets, classes, rng) for _ in range(n_devices)], axis=0)
         order, sets = [], []
         for pool in pools:
-            theta = common / common.sum(axis=0) if self.skew == "iid" else set_priors(self.sets, classes, rng)
-            chosen = self._draw_sets(pool, theta * (size // self.sets), rng)
+            if self.skew == "iid":
+                wanted = common / common.sum(axis=0) * (size / classes)
+            else:
+                wanted = set_priors(self.sets, classes, rng) * (size // self.sets)
+            chosen = self._draw_sets(pool, wanted, rng)
             order += chosen
             sets += [np.repeat(np.arange(self.sets), [len(members) for members in chosen])]
         train = Split(np.concatenate(order), np.cumsum([0, *map(len, sets)]), np.concatenate(sets))
