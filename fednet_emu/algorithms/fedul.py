@@ -83,7 +83,7 @@ class FedUL(Algorithm):
         method = self.supervision if self.server_epochs else "none"
         losses = self._surrogate_losses(fed, method)
         f = own = fed.initial_model()
-        best = Best(f, None)
+        best = Best(f)
         for t in fed.rounds():
             cohort = yield fed.cohort(self.cohort or fed.n_devices, t)
             if method == "M2":
@@ -154,17 +154,17 @@ class FedUL(Algorithm):
 
 
 class Best(NamedTuple):
-    """The best model so far, and its validation error; None where there is nothing to validate on."""
+    """The best model so far, its validation error and the latest one; None where there is nothing to validate on."""
 
     model: Deferred
-    error: Deferred | None
-    latest: Deferred | None = None
+    error: Deferred | None = None
+    latest_error: Deferred | None = None
 
 
 def better(fed: Federation, best: Best, f: Deferred) -> Best:
     """The best model, now that there is f, with the validation error of f; simply f without validation samples."""
     if not fed.task.n_validation:
-        return Best(f, None)
+        return Best(f)
     error = fed.defer(fed.task.validation_error, f, size=1)
     if best.error is None:
         return Best(f, error, error)
@@ -182,7 +182,7 @@ def record(fed: Federation, best: Best, losses: Sequence[Deferred], supervised: 
         round=fed.round + 1,
         surrogate_loss=float(np.mean(surrogate)) if surrogate else np.nan,
         supervised_loss=np.nan if supervised is None else fed.read(supervised.loss),
-        validation_error=np.nan if best.latest is None else fed.read(best.latest),
+        validation_error=np.nan if best.latest_error is None else fed.read(best.latest_error),
         best_validation_error=np.nan if best.error is None else fed.read(best.error),
     )
 

@@ -17,6 +17,13 @@ from fednet_emu.testing import run_small, small_federation, small_scenario
 
 ALGORITHM_SETTINGS = {
     "fedavg": ("algorithm.cohort=3", "algorithm.local_steps=2", "algorithm.batch_size=8"),
+    "fedul": (
+        "data={kind: synthetic, features: 9, classes: 3, n_samples: 320, n_test: 60}",
+        "partition={kind: surrogate-sets, skew: iid, sets: 3}",
+        "model=softmax",
+        "server={samples: 40, validation_samples: 40, flop_per_s: 1e6}",
+        "algorithm={kind: fedul, cohort: 3, lr: 0.1, batch_size: 8, supervision: M2}",
+    ),
 }
 """Settings with which each algorithm runs on four devices; each keeps its learning rate in `algorithm.lr`."""
 
@@ -97,13 +104,16 @@ def test_a_learning_rate_of_zero_changes_nothing(algorithm: str, condition: str)
 
 @pytest.mark.parametrize("algorithm", ALGORITHM_SETTINGS)
 def test_it_learns(algorithm: str) -> None:
-    """Sixty rounds leave at most a tenth of the distance to the known optimum."""
+    """Sixty rounds leave at most a tenth of the distance to the known optimum, or of the errors where none is known."""
     settings = settings_of(algorithm, "ideal", "stop.rounds=60", "evaluation.every_rounds=60")
     fed = small_federation(*settings)
     final = fed.run(small_scenario(*settings).algorithm)
-    optimum = small_scenario().data.load(None, Streams(0)("data")).optimum
+    optimum = small_scenario(*settings).data.load(None, Streams(0)("data")).optimum
     assert final is not None
-    assert optimum is not None
+    if optimum is None:
+        errors = 1 - fed.ledger.evaluations.column("accuracy")
+        assert errors[-1] <= 0.1 * errors[0]
+        return
 
     assert (fed.read(final) - optimum).norm() < 0.1 * (fed.task.model.initial() - optimum).norm()
 
