@@ -93,6 +93,6 @@ def _table(progress: Progress, left_s: float) -> Table:
     whole.add_row(table)
     for place in sorted(progress.running)[:MOST_NAMED]:
         whole.add_row(f"  {progress.cells[place].label}")
-    for place, reason in list(sorted(progress.failures.items()))[-MOST_NAMED:]:
+    for place, reason in sorted(progress.failures.items())[-MOST_NAMED:]:
         whole.add_row(f"  failed: {progress.cells[place].label}: {reason}")
     return whole
