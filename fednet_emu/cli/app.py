@@ -79,6 +79,8 @@ def run(
 
 
 app.command()(studies.sweep)
+app.command()(studies.compare)
+app.command()(studies.reproduce)
 
 
 @app.command()
@@ -93,7 +95,10 @@ def check(scenario: ScenarioName, seed: Seed = None, overrides: Overrides = None
 
 @app.command()
 def plot(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders; several are overlaid.")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Run folders, several are overlaid; or the folder of a study."),
+    ],
     out: Annotated[
         Path | None, typer.Option("--out", help="Where the figures go. [default: RUN/figures or figures]")
     ] = None,
@@ -103,9 +108,18 @@ def plot(
     until_s: Annotated[
         float | None, typer.Option("--until", min=0, help="End of the timeline in simulated seconds.")
     ] = None,
+    metric: studies.Metric = None,
+    against: studies.Against = None,
+    panels: studies.Panels = None,
 ) -> None:
-    """Draw accuracy against time, bits and energy, the timeline of every device, and round latencies."""
+    """Draw runs: progress, the timeline of every device, latencies. Draw a study: means and bands over seeds."""
     with outcome():
+        if studies.is_one_study(runs):
+            studies.plot(runs[0], out or runs[0] / "figures", metric, against, panels)
+            return
+        if metric or against or panels:
+            ERRORS.print("--metric, --against and --panels are for studies, got run folders; leave them out")
+            raise typer.Exit(MISTAKE)
         if label and len(label) != len(runs):
             ERRORS.print(f"--label: one per run is needed, got {len(label)} for {len(runs)} runs")
             raise typer.Exit(MISTAKE)

@@ -6,8 +6,6 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -69,13 +67,6 @@ class Display:
         finished = len(progress.host_s)
         elapsed_s = time.monotonic() - self._started_s
         return elapsed_s / finished * len(progress.left) if finished else math.nan
-
-
-def results(progress: Progress, folder: Path) -> Iterator[str]:
-    """What a sweep says in the end."""
-    counts = f"{len(progress.done)} of {len(progress.cells)} cells done"
-    failed = f", {len(progress.failures)} failed" if progress.failures else ""
-    yield f"{counts}{failed}; tables in {folder}"
 
 
 def _line(progress: Progress, left_s: float) -> str:
