@@ -3,7 +3,7 @@
 From eight values on they are expanded percentile bootstrap intervals (Hesterberg, "What Teachers Should Know About the
 Bootstrap", The American Statistician 69(4), 2015, section 4.3): the quantiles of 10 000 resampled means, taken further
 out by as much as Student's distribution and the factor n / (n - 1) of the variance ask for. Resamples come from a fixed
-stream: equal data give equal intervals. Fewer than eight values get Student's interval: a bootstrap interval lies within
+stream: equal data give equal intervals. Fewer than eight values get Student's interval: bootstrap intervals lie within
 the values, so five differences of one sign, which chance alone gives 6 % of the time, would always exclude zero, and
 plain quantiles of five normal values cover 84 % instead of 95 %.
 """
