@@ -42,7 +42,7 @@ class Task:
         offsets: int64 [n_devices + 2], where the rows of each device, and of the server at last, begin and end.
         n_samples: int64 [n_devices], training samples of each device.
         sets: int64 [n_rows], which set of its device a row is in (-1 for the server's); None where there are no sets.
-        test_shares: float64 [classes], how frequent the classes are in the test set; None for a regression.
+        test_shares: float64 [classes], how frequent the classes are in the test set; empty for a regression.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Task:
         order = torch.from_numpy(train.order)
         y = _joined(samples.train_y[order], server.y).to(device)
         self.sets = None if train.sets is None else _padded(torch.from_numpy(train.sets), len(y)).to(device)
-        self.test_shares = None if samples.classes is None else _shares(samples.test_y, samples.classes)
+        self.test_shares = np.empty(0) if samples.classes is None else _shares(samples.test_y, samples.classes)
         if timing_only:
             self.data = TrainData(torch.empty(len(y), 0), y)
         else:
