@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -92,7 +93,7 @@ class Rounds:
     def round_s(self) -> float:
         """The median time of the rounds after the trials and the profile."""
         ended_s = self.ended_s[self.trials + 1 :]
-        return statistics.median(b - a for a, b in zip(ended_s, ended_s[1:], strict=False))
+        return statistics.median(b - a for a, b in pairwise(ended_s))
 
 
 def run(overrides: tuple[str, ...], engine: Engine, rounds: Callable[[Federation], None]) -> tuple[Federation, Tensor]:

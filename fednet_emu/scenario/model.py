@@ -72,7 +72,7 @@ class Training(Component):
     """serial: one job after the other; batched: all ready jobs at once; auto: the fastest way, by measurement."""
     device: Literal["cpu", "cuda"] = "cpu"
     tf32: bool = False
-    """Whether a GPU may round factors to TF32 (10 bits): faster, but engines then agree to three digits, not to five."""
+    """Whether a GPU may round factors to TF32, 10 bits: faster, but engines then agree to three digits, not to five."""
     threads: int | None = Field(None, gt=0, le=1024)
     """Threads that train jobs side by side, and that share an operation of a lone job of a large model; null takes all
     cores of the processor."""

@@ -1,5 +1,7 @@
 """Gradients by hand against PyTorch's own, for every layer that has them, on every device that is here."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -174,7 +176,7 @@ def test_engines_agree_on_every_device(name, plan, form, device):
     w = graph.constant(model.initial())
     jobs = [
         TrainJob(model, data, slice(a, b), w, plan, lambda *_: np.random.default_rng(1), (a,), f"dev at {a}").resolve()
-        for a, b in zip(offsets, offsets[1:], strict=False)
+        for a, b in itertools.pairwise(offsets)
     ]
     for found, expected in zip(BatchedEngine(form=form).run(jobs), SerialEngine().run(jobs), strict=True):
         assert float((found.params - expected.params).norm() / expected.params.norm()) < 1e-5

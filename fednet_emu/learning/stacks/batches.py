@@ -27,7 +27,8 @@ def batches_of(shape: JobShape, jobs: list[ResolvedJob], steps: Indices) -> Iter
 
 def _active(steps: Indices) -> list[int]:
     """How many jobs make each step, given how many each makes, falling."""
-    return np.searchsorted(-steps, -np.arange(steps[0]), side="left").tolist()
+    active: list[int] = np.searchsorted(-steps, -np.arange(steps[0]), side="left").tolist()
+    return active
 
 
 def _first(batch: Batch, active: int) -> Batch:

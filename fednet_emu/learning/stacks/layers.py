@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol, final
+from typing import Any, Protocol, final
 
 import torch
 from torch import Tensor
@@ -22,15 +22,15 @@ class Layer(Protocol):
         """Number of parameters."""
         ...
 
-    def forward(self, w: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The output, and what `backward` and `learn` need to see again; x may be overwritten."""
+    def forward(self, w: Tensor, x: Tensor) -> tuple[Tensor, Any]:
+        """The output, and what `backward` and `learn` need to see again; x is left alone."""
         ...
 
-    def backward(self, w: Tensor, kept: Tensor, d: Tensor) -> Tensor:
-        """The slope of the input; d may be overwritten."""
+    def backward(self, w: Tensor, kept: Any, d: Tensor) -> Tensor:
+        """The slope of the input."""
         ...
 
-    def learn(self, w: Tensor, kept: Tensor, d: Tensor) -> None:
+    def learn(self, w: Tensor, kept: Any, d: Tensor) -> None:
         """Adds the slope of the parameters to them, in place."""
         ...
 
