@@ -20,6 +20,7 @@ from fednet_emu.learning.auto import ENGINES
 from fednet_emu.learning.flat import FlatModel
 from fednet_emu.learning.graph import Graph
 from fednet_emu.learning.hold_out import hold_out
+from fednet_emu.learning.host_time import HostTime
 from fednet_emu.learning.torch_seed import seeded_module
 from fednet_emu.network.availability import Presence
 from fednet_emu.network.mobility import StillPaths
@@ -33,6 +34,7 @@ def build(
     *,
     data_dir: Path | None = None,
     timing_only: bool = False,
+    host: HostTime | None = None,
 ) -> Federation:
     """Wire everything that a scenario describes.
 
@@ -40,6 +42,7 @@ def build(
         scenario: a valid scenario.
         data_dir: where data sets are; the environment variable FEDNET_DATA when None.
         timing_only: whether to leave out training and evaluation; time, bits and energy stay the same.
+        host: counts where the host's time goes.
 
     Raises:
         ScenarioError: parts of the scenario do not go together.
@@ -64,7 +67,9 @@ def build(
         streams,
         ledger,
         Graph(
-            None if timing_only else ENGINES[scenario.training.engine](threads), _pending_limit_byte(task.model.device)
+            None if timing_only else ENGINES[scenario.training.engine](threads),
+            _pending_limit_byte(task.model.device),
+            host,
         ),
         task,
         build_network(scenario, clock, ledger, streams, presence, data_dir),
