@@ -47,6 +47,7 @@ def run(
     timing_only: TimingOnly = False,
     engine: Annotated[Engine | None, typer.Option("--engine", help="How training is run on this host.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no table.")] = False,
+    profile: Annotated[bool, typer.Option("--profile", help="Also say where the host's time went.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a finished run.")] = False,
     plots: Annotated[bool, typer.Option("--plots/--no-plots", help="Draw the figures of the run.")] = True,
 ) -> None:
@@ -59,7 +60,7 @@ def run(
 
     with outcome(interrupted):
         from fednet_emu.cli.progress import live
-        from fednet_emu.report.summary import summary_rows
+        from fednet_emu.report.summary import profile_rows, summary_rows
         from fednet_emu.scenario.load import load_scenario
         from fednet_emu.scenario.run import run_scenario
 
@@ -72,8 +73,8 @@ def run(
             )
         if plots:
             _draw([folder], [], folder / "figures", None)
-        if not quiet:
-            _print_rows([*summary_rows(summary), ("run folder", str(folder))])
+        rows = [] if quiet else [*summary_rows(summary), ("run folder", str(folder))]
+        _print_rows([*rows, *(profile_rows(summary) if profile else ())])
         if not summary["verified"]:
             raise RuntimeError(f"conservation laws are broken: {summary['broken_laws']}")
 
@@ -185,7 +186,7 @@ def _draw(runs: list[Path], labels: list[str], folder: Path, until_s: float | No
 
 
 def _print_rows(rows: list[tuple[str, str]]) -> None:
-    width = max(len(what) for what, _ in rows) + 2
+    width = max((len(what) for what, _ in rows), default=0) + 2
     for what, value in rows:
         OUTPUT.out(f"{what:<{width}}{value}")
 

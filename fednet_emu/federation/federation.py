@@ -291,7 +291,8 @@ class Federation:
                 return self.task.score(self.graph.read(model), per_device=self._per_device)
             return self.task.score_own([self.graph.read(own) for own in model], per_device=self._per_device)
 
-        scores: Scores = self._readings.take(compute)
+        with self.graph.host.part("evaluation"):
+            scores: Scores = self._readings.take(compute)
         return scores
 
     def checkpoint(self) -> Checkpoint:

@@ -69,10 +69,13 @@ class Training(Component):
     """How training is run on this host. Nothing here changes simulated time."""
 
     engine: Literal["auto", "serial", "batched"] = "auto"
-    """serial: one job after the other; batched: all ready jobs at once; auto: the faster of the two, by measurement."""
+    """serial: one job after the other; batched: all ready jobs at once; auto: the fastest way, by measurement."""
     device: Literal["cpu", "cuda"] = "cpu"
+    tf32: bool = False
+    """Whether a GPU may round factors to TF32, 10 bits: faster, but engines then agree to three digits, not to five."""
     threads: int | None = Field(None, gt=0, le=1024)
-    """Threads of torch within one operation; null takes one for small models and all cores for others."""
+    """Threads that train jobs side by side, and that share an operation of a lone job of a large model; null takes all
+    cores of the processor."""
     checkpoint_s: float | None = Field(60.0, gt=0)
     """Host time between checkpoints, from which a run that died goes on; null for none."""
 
