@@ -60,7 +60,7 @@ class Medium:
         self._presence = presence
         access, reuse = rules.band.access, rules.band.access.reuse
         self._clustered, self._fades = reuse is not None, not rules.band.constant
-        solo = access.capacity == 1 and rules.cells == 1 and reuse is None
+        solo = access.one_at_a_time and rules.cells == 1
         separate = solo or (reuse is not None and not reuse.interference)
         self._alone = separate and rules.rates is None
         if rules.rates is not None:

@@ -129,6 +129,11 @@ class Access(Component):
         """How clusters use the band side by side, each with turns of its own; None where all take turns together."""
         return None
 
+    @property
+    def one_at_a_time(self) -> bool:
+        """Whether one burst at a time is on the air of the whole band (of a cell)."""
+        return self.capacity == 1 and self.reuse is None
+
     @abstractmethod
     def share(self, active: int) -> float:
         """Fraction of the band that one of `active` simultaneous bursts has, as long as all are treated alike."""

@@ -71,7 +71,7 @@ def test_the_worked_example_of_sharing():
 
 def test_only_turns_limit_how_many_send():
     """TDMA one, others all, or as many as the scheme is told."""
-    assert [access.capacity for access in ONE_OF_EACH] == [1, None, 4, None, None, None, None, None]
+    assert [access.capacity for access in ONE_OF_EACH] == [1, None, 4, None, None, None, None, None, 1]
     assert [Noma(max_senders=2).capacity, Shared(max_senders=3).capacity] == [2, 3]
 
 
