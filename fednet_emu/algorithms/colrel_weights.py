@@ -1,7 +1,7 @@
 """The weights of collaborative relaying: unbiased, with as little variance as the chances of links allow.
 
-Theory beside `colrel.py`, in the symbols of the paper: relay j reaches the server with probability p[j] and hears source
-i with probability P[i, j] (P[i, i] = 1), and sends the sum over i of a[j, i] delta_i over those i that it has heard.
+Theory beside `colrel.py`, in the symbols of the paper: relay j reaches the server with probability p[j] and hears
+source i with probability P[i, j] (P[i, i] = 1), and sends the sum over i of a[j, i] delta_i over those that it heard.
 """
 
 from __future__ import annotations
