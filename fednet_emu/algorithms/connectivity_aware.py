@@ -50,7 +50,7 @@ class ConnectivityAware(Algorithm):
     hold for a cluster is replaced by the safe one."""
     normalisation: Literal["paper", "count", "stratified"] = "stratified"
     """Weight of an upload: 1/m as printed, 1/uploads, or n_l / (n uploads of its cluster)."""
-    first: int | None = Field(None, gt=0)
+    cohort: int | None = Field(None, gt=0)
     """Devices sampled in the first round, before anything is known of clusters (m(0)); null for all."""
     retries: int = Field(3, ge=0)
     """How often a lost upload or control message is sent again."""
@@ -59,8 +59,8 @@ class ConnectivityAware(Algorithm):
 
     def demands(self) -> Iterator[tuple[str, str, int]]:
         """Settings (key, meaning, number of devices) that need so many devices."""
-        if self.first is not None:
-            yield "first", "samples more devices than there are", self.first
+        if self.cohort is not None:
+            yield "cohort", "samples more devices than there are", self.cohort
 
     def run(self, fed: Federation) -> Process:
         """The server: sample, wait for the clusters, step, choose how many to sample next."""
@@ -69,7 +69,7 @@ class ConnectivityAware(Algorithm):
             fed.task.n_samples > 0,
         )
         n = int(takes_part.sum())
-        x, m = fed.initial_model(), min(self.first or n, n)
+        x, m = fed.initial_model(), min(self.cohort or n, n)
         for t in fed.rounds():
             graph = fed.network.digraph(t).among(takes_part)
             play = ClusterRounds(fed, graph, x, t, plan, self.retries).play
