@@ -12,7 +12,7 @@ take no part.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -28,6 +28,8 @@ from fednet_emu.learning.jobs import SgdPlan
 from fednet_emu.network.topology import Digraph
 from fednet_emu.network.topology.digraph import Mask
 from fednet_emu.units import Array
+
+Probability = Annotated[float, Field(gt=0, le=1)]
 
 
 class Colrel(Algorithm):
@@ -45,8 +47,8 @@ class Colrel(Algorithm):
     """Samples per step; null takes all of the device's samples at once."""
     local_steps: int = Field(gt=0)
     """Gradient steps per round."""
-    uplink_arrives: float = Field(1.0, gt=0, le=1)
-    """Probability that an invited device's upload arrives, as the weights assume it."""
+    uplink_arrives: Probability | tuple[Probability, ...] = 1.0
+    """Probability that an invited device's upload arrives, as the weights assume it; one for all, or one for each."""
     sidelink_arrives: float = Field(1.0, gt=0, le=1)
     """Probability that a model arrives over an edge of the topology, as the weights assume it."""
     reciprocal: bool = False
@@ -57,6 +59,8 @@ class Colrel(Algorithm):
     def demands(self) -> Iterator[tuple[str, str, int]]:
         """Settings (key, meaning, number of devices) that need so many devices."""
         yield "cohort", "invites more devices than there are", self.cohort
+        if isinstance(self.uplink_arrives, tuple):
+            yield "uplink_arrives", "has more entries than there are devices", len(self.uplink_arrives)
 
     def run(self, fed: Federation) -> Process:
         """The server: weigh once, then each round invite and add up what arrives."""
@@ -93,7 +97,8 @@ class Colrel(Algorithm):
         graphs = [fed.network.digraph(number, 1).among(takes_part) for number in range(self.survey)]
         reach = edge_frequencies(graphs) * self.sidelink_arrives
         np.fill_diagonal(reach, 1.0)
-        p = np.where(takes_part, min(1.0, self.cohort / takes_part.sum()) * self.uplink_arrives, 0.0)
+        arrives = np.broadcast_to(self.uplink_arrives, takes_part.shape)
+        p = np.where(takes_part, min(1.0, self.cohort / takes_part.sum()) * arrives, 0.0)
         a = best_weights(p, reach, reciprocal=self.reciprocal)
         alone = np.diag(np.divide(1.0, p, out=np.zeros_like(p), where=p > 0))
         fed.ledger.record("relay_weights", variance=variance(a, p, reach), variance_alone=variance(alone, p, reach))
