@@ -3,9 +3,16 @@
 from typing import Annotated
 
 from fednet_emu.algorithms.base import Algorithm
+from fednet_emu.algorithms.colrel import Colrel
+from fednet_emu.algorithms.connectivity_aware import ConnectivityAware
 from fednet_emu.algorithms.fedavg import FedAvg
 from fednet_emu.algorithms.fedul import FedUL
 from fednet_emu.component import Slot
 
-ALGORITHMS: dict[str, type[Algorithm]] = {"fedavg": FedAvg, "fedul": FedUL}
+ALGORITHMS: dict[str, type[Algorithm]] = {
+    "colrel": Colrel,
+    "connectivity-aware": ConnectivityAware,
+    "fedavg": FedAvg,
+    "fedul": FedUL,
+}
 AnyAlgorithm = Annotated[Algorithm, Slot("algorithm", ALGORITHMS)]

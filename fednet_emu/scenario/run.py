@@ -120,9 +120,11 @@ def _finish(fed: Federation, folder: RunFolder, scenario: Scenario) -> dict[str,
     exclusive = frozenset(  # recorded links are each device's own
         kind
         for kind, used in access.items()
-        if kind in one_cell and used is not None and used.trace is None and used.access.capacity == 1
+        if kind in one_cell and used is not None and used.trace is None and used.access.one_at_a_time
     )
-    laws = verify(ledger, exclusive)
+    side = network.sidelink
+    in_turns = side is not None and (side.access.reuse is not None or side.access.one_at_a_time)
+    laws = verify(ledger, exclusive, frozenset({"sidelink"} if in_turns else ()))
     for law, broken in laws.items():
         LOG.log(logging.ERROR if broken else logging.INFO, "law %s: %s", law, broken or "holds")
     return {

@@ -15,7 +15,17 @@ from fednet_emu.kernel.streams import Streams
 from fednet_emu.records.verify import verify
 from fednet_emu.testing import run_small, small_federation, small_scenario
 
+CLUSTER = (
+    "network.sidelink={channel: {include: ideal}, access: spatial-reuse, loss: {kind: random, probability: 0.1}, "
+    "topology: {edges: {kind: random-regular, degree: 3}, clusters: {kind: equal, count: 1}}}"
+)
+
 ALGORITHM_SETTINGS = {
+    "colrel": (CLUSTER, "algorithm={kind: colrel, cohort: 3, lr: 0.1, batch_size: 8, local_steps: 2}"),
+    "connectivity-aware": (
+        CLUSTER,
+        "algorithm={kind: connectivity-aware, cohort: 3, lr: 0.1, batch_size: 8, local_steps: 2, phi_max: 0.06}",
+    ),
     "fedavg": ("algorithm.cohort=3", "algorithm.local_steps=2", "algorithm.batch_size=8"),
     "fedul": (
         "data={kind: synthetic, features: 9, classes: 3, n_samples: 320, n_test: 60}",
