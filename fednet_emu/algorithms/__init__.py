@@ -2,12 +2,13 @@
 
 from typing import Annotated
 
+from fednet_emu.algorithms.aspire.algorithm import Aspire
 from fednet_emu.algorithms.base import Algorithm
 from fednet_emu.algorithms.fedavg import FedAvg
 from fednet_emu.algorithms.uncertainty import worst_case_weights
 from fednet_emu.component import Slot
 
-ALGORITHMS: dict[str, type[Algorithm]] = {"fedavg": FedAvg}
+ALGORITHMS: dict[str, type[Algorithm]] = {"aspire": Aspire, "fedavg": FedAvg}
 AnyAlgorithm = Annotated[Algorithm, Slot("algorithm", ALGORITHMS)]
 
 __all__ = ["ALGORITHMS", "AnyAlgorithm", "worst_case_weights"]

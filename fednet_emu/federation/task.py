@@ -54,6 +54,11 @@ class Task:
         """The rows of `data` that belong to a device."""
         return slice(int(self.offsets[device]), int(self.offsets[device + 1]))
 
+    def train_loss(self, vector: torch.Tensor, device: int) -> float:
+        """Mean loss of a model on all of a device's own training samples, without dropout."""
+        own = self.slice_of(device)
+        return score_samples(self.model, vector, self.data.x[own], self.data.y[own]).pooled().loss
+
     def score(self, vector: torch.Tensor, *, per_device: bool) -> Scores:
         """Metrics of a model on the pooled test set, and on every device's share of it if asked for."""
         samples = score_samples(self.model, vector, self._test_x, self._test_y)
