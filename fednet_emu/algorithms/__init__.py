@@ -2,13 +2,22 @@
 
 from typing import Annotated
 
+from fednet_emu.algorithms.afl import Afl
 from fednet_emu.algorithms.aspire.algorithm import Aspire
 from fednet_emu.algorithms.base import Algorithm
+from fednet_emu.algorithms.drfa import Drfa
 from fednet_emu.algorithms.fedavg import FedAvg
+from fednet_emu.algorithms.individual import Individual
 from fednet_emu.algorithms.uncertainty import worst_case_weights
 from fednet_emu.component import Slot
 
-ALGORITHMS: dict[str, type[Algorithm]] = {"aspire": Aspire, "fedavg": FedAvg}
+ALGORITHMS: dict[str, type[Algorithm]] = {
+    "afl": Afl,
+    "aspire": Aspire,
+    "drfa": Drfa,
+    "fedavg": FedAvg,
+    "individual": Individual,
+}
 AnyAlgorithm = Annotated[Algorithm, Slot("algorithm", ALGORITHMS)]
 
 __all__ = ["ALGORITHMS", "AnyAlgorithm", "worst_case_weights"]

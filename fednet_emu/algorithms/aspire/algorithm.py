@@ -77,7 +77,7 @@ class Aspire(Algorithm):
     """Step size of z, eta_z; must stay below 2 / (prox N), and null takes 0.4 / (prox N)."""
     lr_level: float = Field(0.02, gt=0)
     """Step size of h, eta_h."""
-    rho_multiplier: float = Field(0.05, gt=0)
+    rho_multiplier: float = Field(0.02, gt=0)
     """Step size of the planes' multipliers lam, rho_1."""
     rho_dual: float = Field(0.1, gt=0)
     """Step size of phi_j, rho_2."""
