@@ -16,6 +16,7 @@ from fednet_emu.federation.processors import Processors
 from fednet_emu.federation.task import Task
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
+from fednet_emu.learning.attacks import deal_poisoned
 from fednet_emu.learning.auto import ENGINES
 from fednet_emu.learning.flat import FlatModel
 from fednet_emu.learning.graph import Graph
@@ -78,10 +79,15 @@ def build(
 def build_task(scenario: Scenario, streams: Streams, data_dir: Path | None, timing_only: bool) -> Task:
     """Load the data, deal it out, and build the model."""
     samples = scenario.data.load(data_dir, streams("data"))
-    splits = scenario.partition.split(samples, scenario.devices.count, streams("partition"))
+    count, partition, attack = scenario.devices.count, scenario.partition, scenario.attack
+    if attack is None:
+        splits = partition.split(samples, count, streams("partition"))
+    else:
+        rngs = (streams("partition"), streams("attack"))
+        samples, splits = deal_poisoned(attack, samples, partition, count, rngs)
     module = seeded_module(lambda: scenario.model.build(samples.input_shape, samples.outputs), streams.key("init") >> 1)
     model = FlatModel(module, "squared-error" if samples.classes is None else "cross-entropy", samples.input_shape)
-    return Task(model, samples, splits, _torch_device(scenario.training.device), timing_only)
+    return Task(model, samples, splits, _torch_device(scenario.training.device), timing_only, attack)
 
 
 def build_network(

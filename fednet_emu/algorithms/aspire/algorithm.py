@@ -10,7 +10,8 @@ Differences from the paper:
 - Update (12) is printed with -w_j where the derivative of phi_j' (z - w_j) is -phi_j; with -w_j it diverges.
 - Eq. (36) is printed with its branches swapped; see `adaptive`.
 - With `loss_of: steps` a worker sends the loss that its gradient passes measure anyway, which is that before its steps.
-- h starts at 0 and a loss that was never sent counts as 0, where the paper leaves the start open.
+- A loss that was never sent counts as 0 in planes, and enters the level h with its prior weight when it first comes, so
+  that h starts at q'f without waiting for everybody; the paper leaves the start open.
 - c_1 and c_2 are constants unless `regularisation` is "paper": the sequences of the theorems decay too slowly to use.
 - A worker starts from a message of the master like any other. A lost message is sent again. Plane lists have versions,
   and a worker never combines multipliers of one version with planes of another.

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fednet_emu.algorithms.aspire.gap import squared_gap
 from fednet_emu.algorithms.aspire.planes import Planes, Upkeep, renewed
@@ -17,7 +18,6 @@ from fednet_emu.algorithms.aspire.updates import (
     Steps,
     initial_master,
     master_step,
-    phi_step,
     replaned,
 )
 from fednet_emu.algorithms.aspire.worker import Message, Report
@@ -52,6 +52,7 @@ class Coordinator:
         self.dual = fed.defer(_DUAL, self._state, size=2)
         zero, none = fed.defer(torch.zeros_like, self._z_0), fed.defer(_no_loss, self._z_0, size=1)
         self.models, self.duals, self.losses = [self._z_0] * count, [zero] * count, [none] * count
+        self._known: set[int] = set()
         self._state_size = 6 * size
 
     def message(self, t: int) -> Message:
@@ -61,15 +62,20 @@ class Coordinator:
     def step(self, reports: Sequence[Report], steps: Steps) -> None:
         """One iteration with what these workers have sent, each at most once."""
         self._steps = steps
-        heard = [
-            Heard(w, self.models[j], loss, self.losses[j], self.duals[j], self.planes.p[:, j])  # type: ignore[arg-type]
-            for j, w, loss, _ in reports
-        ]
+        heard = [self._heard(report) for report in reports]
         self._take(self._fed.defer(master_step, self._state, self._z_0, heard, steps, size=self._state_size))
         self.z = self._fed.defer(_Z, self._state, size=self._z_0.size)
-        for j, w, loss, _ in reports:
+        for place, (j, w, loss, _) in enumerate(reports):
             self.models[j], self.losses[j] = w, loss
-            self.duals[j] = self._fed.defer(phi_step, self.duals[j], self.z, w, steps)
+            self.duals[j] = self._fed.defer(_phi, self._state, place, size=self._z_0.size)
+
+    def _heard(self, report: Report) -> Heard:
+        """What the step needs of a report; its deferred parts are values when it runs."""
+        j, w, loss, _ = report
+        enters = 0.0 if j in self._known else float(self._prior[j])
+        self._known.add(j)
+        parts: Any = (w, self.models[j], loss, self.losses[j], enters, self.duals[j], self.planes.p[:, j])
+        return Heard(*parts)
 
     def renew_planes(self, uncertainty: UncertaintySet | None, upkeep: Upkeep, max_planes: int) -> None:
         """A plane step: reads the losses. In a timing-only run the list stays as it is, its nominal length."""
@@ -101,6 +107,10 @@ class Coordinator:
 
 def _bill(master: Master, losses: Sequence[float]) -> tuple[Array, Array, Array]:
     return np.array(losses), master.dual.lam, master.lam_before
+
+
+def _phi(master: Master, place: int) -> Tensor:
+    return master.phis[place]
 
 
 def _no_loss(_z_0: Any) -> float:

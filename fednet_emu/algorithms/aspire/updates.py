@@ -73,6 +73,7 @@ class Master(NamedTuple):
         values: p_l' f for every plane [L], with the latest loss of each worker.
         moved: sum_j (w_j - z_0) [P] in double precision, from the initial model z_0.
         phi_sum: sum_j phi_j [P] in double precision.
+        phis: phi_j [P] of the workers that were heard, in their order.
     """
 
     z: Tensor
@@ -81,6 +82,7 @@ class Master(NamedTuple):
     values: Array
     moved: Tensor
     phi_sum: Tensor
+    phis: tuple[Tensor, ...] = ()
 
 
 class Heard(NamedTuple):
@@ -91,6 +93,7 @@ class Heard(NamedTuple):
         w_before: The one it sent before, or z_0.
         loss: Its new loss.
         loss_before: The one it sent before, or 0.
+        enters: q_j at its first report, else 0: the share of its loss in the level h, which so starts at q'f.
         phi: The master's phi_j [P] of this worker.
         column: p_lj of every plane [L].
     """
@@ -99,6 +102,7 @@ class Heard(NamedTuple):
     w_before: Tensor
     loss: float
     loss_before: float
+    enters: float
     phi: Tensor
     column: Array
 
@@ -112,24 +116,25 @@ def initial_master(z_0: Tensor, n_planes: int) -> Master:
 
 def master_step(master: Master, z_0: Tensor, heard: Sequence[Heard], steps: Steps) -> Master:
     """Updates (13), (14), (15), and the sum of all phi_j after (16), for the workers that were heard."""
-    moved, values = master.moved.clone(), master.values.copy()
+    moved, values, level = master.moved.clone(), master.values.copy(), master.dual.h
     for arrival in heard:
-        moved += arrival.w.double() - arrival.w_before
+        moved += arrival.w - arrival.w_before
         values += arrival.column * (arrival.loss - arrival.loss_before)
+        level += arrival.enters * arrival.loss
     z = z_step(master.z, z_0, moved, master.phi_sum, steps)
-    h = h_step(*master.dual, steps)
+    h = h_step(level, master.dual.lam, steps)
     lam = lam_step(master.dual.lam, values, h, steps)
+    phis = tuple(phi_step(arrival.phi, z, arrival.w, steps) for arrival in heard)
     phi_sum = master.phi_sum.clone()
-    for arrival in heard:
-        phi_sum += phi_step(arrival.phi, z, arrival.w, steps).double() - arrival.phi
-    return Master(z, Dual(h, lam), master.dual.lam, values, moved, phi_sum)
+    for arrival, phi in zip(heard, phis, strict=True):
+        phi_sum += phi - arrival.phi
+    return Master(z, Dual(h, lam), master.dual.lam, values, moved, phi_sum, phis)
 
 
 def z_step(z: Tensor, z_0: Tensor, moved: Tensor, phi_sum: Tensor, steps: Steps) -> Tensor:
     """Update (13): z <- clip(z - lr_z (sum_j phi_j + prox sum_j (z - w_j))), where sum_j (z - w_j) = N (z - z_0) - moved."""
-    gap = (z.double() - z_0).mul_(steps.n_workers).sub_(moved)
-    gradient = gap.mul_(steps.prox).add_(phi_sum)
-    return clipped(z - steps.lr_z * gradient.to(z.dtype), steps.model_bound)
+    gradient = (z - z_0).double().mul_(steps.n_workers).sub_(moved).mul_(steps.prox).add_(phi_sum)
+    return clipped(z.sub(gradient, alpha=steps.lr_z).to(z.dtype), steps.model_bound)
 
 
 def h_step(h: float, lam: Array, steps: Steps) -> float:
@@ -144,7 +149,10 @@ def lam_step(lam: Array, values: Array, h: float, steps: Steps) -> Array:
 
 def phi_step(phi: Tensor, z: Tensor, w: Tensor, steps: Steps) -> Tensor:
     """Update (16): phi_j <- clip(phi_j + rho_phi (z - w_j - c_phi phi_j)), at the worker and at the master alike."""
-    return clipped(phi + steps.rho_phi * (z - w - steps.c_phi * phi), steps.dual_bound)
+    gap = z - w
+    if steps.c_phi:
+        gap.sub_(phi, alpha=steps.c_phi)
+    return clipped(phi.add(gap, alpha=steps.rho_phi), steps.dual_bound)
 
 
 def clipped(vector: Tensor, bound: float) -> Tensor:
@@ -158,8 +166,11 @@ def share_of(dual: Dual, column: Array) -> float:
 
 
 def slope_step(slope: Tensor, z: Tensor, w: Tensor, steps: Steps) -> Tensor:
-    """Update (16) of slope = -phi_j, which is the linear term of update (12)."""
-    return -phi_step(-slope, z, w, steps)
+    """Update (16) of slope = -phi_j, which is the linear term of update (12); the same to the last bit."""
+    gap = z - w
+    if steps.c_phi:
+        gap.add_(slope, alpha=steps.c_phi)
+    return clipped(slope.sub(gap, alpha=steps.rho_phi), steps.dual_bound)
 
 
 def replaned(master: Master, lam: Array, lam_before: Array, values: Array) -> Master:
