@@ -7,6 +7,7 @@ from fednet_emu.algorithms.aspire.algorithm import Aspire
 from fednet_emu.algorithms.base import Algorithm
 from fednet_emu.algorithms.drfa import Drfa
 from fednet_emu.algorithms.fedavg import FedAvg
+from fednet_emu.algorithms.fedul import FedUL
 from fednet_emu.algorithms.individual import Individual
 from fednet_emu.algorithms.uncertainty import worst_case_weights
 from fednet_emu.component import Slot
@@ -16,6 +17,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "aspire": Aspire,
     "drfa": Drfa,
     "fedavg": FedAvg,
+    "fedul": FedUL,
     "individual": Individual,
 }
 AnyAlgorithm = Annotated[Algorithm, Slot("algorithm", ALGORITHMS)]

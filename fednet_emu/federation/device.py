@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from fednet_emu.federation.processors import Computation, Work
 from fednet_emu.network.delivery import device_label
-from fednet_emu.records.ledger import SERVER
 
 if TYPE_CHECKING:
     from fednet_emu.federation.federation import Federation
@@ -28,8 +27,8 @@ class Device:
 
     @property
     def n_samples(self) -> int:
-        """Number of the device's own training samples; the server has none."""
-        return 0 if self.index == SERVER else int(self._federation.task.n_samples[self.index])
+        """Number of the device's own training samples."""
+        return self._federation.task.n_samples_of(self.index)
 
     @property
     def flop_per_s(self) -> float:

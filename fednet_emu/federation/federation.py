@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from simpy.events import Event
 from simpy.events import Process as Started
+from torch import Tensor
 
 from fednet_emu.errors import Deadlock, ScenarioError
 from fednet_emu.federation.cohort import Cohort
@@ -171,17 +173,20 @@ class Federation:
         plan: SgdPlan,
         *key: Any,
         subset: NDArray[np.int64] | None = None,
+        labels: Tensor | None = None,
         **terms: Any,
     ) -> Work:
         """Local training as work for `device.compute`; its result is a `Trained` (params, loss).
 
         Args:
-            device: whose samples are used.
+            device: whose samples are used; it may be the server.
             params: the parameters to start from.
             plan: steps and batches.
             key: names the batches' random stream beside the device, for example the round.
             subset: the device's samples to use, by their place among its own; all when None.
-            terms: further terms of the local objective, as `TrainJob` has them: scale, linear, prox, anchor.
+            labels: what stands for the labels of the rows of all devices, as in `task.data.y`; these when None.
+            terms: further terms of the local objective, as `TrainJob` has them: scale, linear, prox, anchor, l1, loss,
+                augment.
         """
         if not isinstance(params, Deferred):
             raise TypeError(f"{device.name}: params is no value, got {params!r}; look at `lost` before using a payload")
@@ -190,7 +195,7 @@ class Federation:
         flop = self.task.model.flop_per_sample * plan.n_samples_processed(n_samples)
         job = TrainJob(
             model=self.task.model,
-            data=self.task.data,
+            data=self.task.data if labels is None else replace(self.task.data, y=labels),
             indices=mine if subset is None else mine.start + subset,
             params=params,
             plan=plan,

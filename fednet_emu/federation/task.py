@@ -15,6 +15,7 @@ from fednet_emu.learning.attacks import Attack
 from fednet_emu.learning.datasets.base import Samples
 from fednet_emu.learning.evaluate import DeviceMetrics, Metrics, SampleScores, score_samples
 from fednet_emu.learning.flat import FlatModel
+from fednet_emu.learning.hold_out import Held
 from fednet_emu.learning.jobs import TrainData
 from fednet_emu.learning.partitions.base import Split
 
@@ -43,29 +44,67 @@ class Scores(NamedTuple):
 
 
 class Task:
-    """Samples are laid out device by device, so that a device's data is one contiguous slice, used without copying."""
+    """Samples are laid out device by device, so that a device's data is one contiguous slice, used without copying.
+
+    Attributes:
+        model: what is trained.
+        data: the training samples of all devices, and the server's own behind them; without inputs in a timing-only
+            run.
+        offsets: int64 [n_devices + 2], where the rows of each device, and of the server at last, begin and end.
+        n_samples: int64 [n_devices], training samples of each device.
+        sets: int64 [n_rows], which set of its device a row is in (-1 for the server's); None where there are no sets.
+        test_shares: float64 [classes], how frequent the classes are in the test set; None for a regression.
+    """
 
     def __init__(
-        self, model: FlatModel, samples: Samples, splits: tuple[Split, Split], device: torch.device, timing_only: bool,
+        self,
+        model: FlatModel,
+        samples: Samples,
+        splits: tuple[Split, Split],
+        device: torch.device,
+        timing_only: bool,
+        held: tuple[Held, Held] | None = None,
         attack: Attack | None = None,
     ) -> None:
         train, test = splits
+        nothing = Held(samples.train_x[:0], samples.train_y[:0])
+        server, self._validation = held or (nothing, nothing)
         self.model = model
-        self.offsets = train.offsets
+        self.offsets = np.append(train.offsets, len(train.order) + len(server.y))
         self.n_samples: NDArray[np.int64] = train.sizes()
         self._test_offsets = test.offsets
         order = torch.from_numpy(train.order)
+        y = _joined(samples.train_y[order], server.y).to(device)
+        self.sets = None if train.sets is None else _padded(torch.from_numpy(train.sets), len(y)).to(device)
+        self.test_shares = None if samples.classes is None else _shares(samples.test_y, samples.classes)
         if timing_only:
-            self.data = TrainData(torch.empty(len(order), 0), torch.empty(len(order), 0))
+            self.data = TrainData(torch.empty(len(y), 0), y)
         else:
-            self.data = TrainData(samples.train_x[order].to(device), samples.train_y[order].to(device))
+            self.data = TrainData(_joined(samples.train_x[order], server.x).to(device), y)
             self._test_x, self._test_y = samples.test_x.to(device), samples.test_y.to(device)
             self._test_order = torch.from_numpy(test.order).to(device)
             self._trial = None if attack is None else (attack.trial(samples).to(device), attack.target)
+            self._validation = Held(self._validation.x.to(device), self._validation.y.to(device))
 
     def slice_of(self, device: int) -> slice:
-        """The rows of `data` that belong to a device."""
-        return slice(int(self.offsets[device]), int(self.offsets[device + 1]))
+        """The rows of `data` that belong to a device, or to the server (-1)."""
+        place = device % (len(self.offsets) - 1)
+        return slice(int(self.offsets[place]), int(self.offsets[place + 1]))
+
+    def n_samples_of(self, device: int) -> int:
+        """Number of training samples of a device, or of the server (-1)."""
+        rows = self.slice_of(device)
+        return int(rows.stop - rows.start)
+
+    @property
+    def n_validation(self) -> int:
+        """Number of validation samples."""
+        return len(self._validation.y)
+
+    def validation_error(self, vector: torch.Tensor) -> float:
+        """The share of the validation samples that a classifier gets wrong."""
+        accuracy = score_samples(self.model, vector, self._validation.x, self._validation.y).pooled().accuracy
+        return float("nan") if accuracy is None else 1.0 - accuracy
 
     def train_loss(self, vector: torch.Tensor, device: int) -> float:
         """Mean loss of a model on all of a device's own training samples, without dropout."""
@@ -100,3 +139,16 @@ class Task:
 
     def _scores(self, samples: SampleScores, order: torch.Tensor, *, per_device: bool) -> Scores:
         return Scores(samples.pooled(), samples.by_device(order, self._test_offsets) if per_device else None)
+
+
+def _joined(devices: torch.Tensor, server: torch.Tensor) -> torch.Tensor:
+    """The devices' rows and the server's behind them; without a copy where the server has none."""
+    return torch.cat([devices, server]) if len(server) else devices
+
+
+def _padded(sets: torch.Tensor, length: int) -> torch.Tensor:
+    return torch.nn.functional.pad(sets, (0, length - len(sets)), value=-1)
+
+
+def _shares(labels: torch.Tensor, classes: int) -> NDArray[np.float64]:
+    return np.bincount(labels.numpy(), minlength=classes) / len(labels)

@@ -108,7 +108,7 @@ class AutoEngine:
         ]
 
     def _run_group(self, shape: JobShape, group: list[ResolvedJob]) -> list[TrainResult]:
-        if len(group) == 1 or not shape.model.batchable:
+        if len(group) == 1 or not shape.batchable:
             return self._engines["serial"].run(group)
         terms = (shape.linear, shape.anchor)
         case = _Case(shape.model, shape.full_batch, shape.width, terms, 1 << (len(group) - 1).bit_length())

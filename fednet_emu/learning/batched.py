@@ -49,14 +49,14 @@ class BatchedEngine:
         for shape, places in group_by_shape(jobs).items():
             for part in self._cut(shape, places, jobs):
                 members = [jobs[place] for place in part]
-                alone = len(part) == 1 or not shape.model.batchable
+                alone = len(part) == 1 or not shape.batchable
                 done = self._serial.run(members) if alone else _run_noted(shape, members)
                 results.update(zip(part, done, strict=True))
         return [results[place] for place in range(len(jobs))]
 
     def _cut(self, shape: JobShape, places: list[int], jobs: Sequence[ResolvedJob]) -> Iterator[list[int]]:
         """Cuts a group into parts that fit in memory, the jobs with most steps first."""
-        if not shape.model.batchable:
+        if not shape.batchable:
             yield places
             return
         ordered = sorted(places, key=lambda place: -_n_steps(jobs[place]))

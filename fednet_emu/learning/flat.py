@@ -35,19 +35,34 @@ LOSSES: Mapping[str, PerSampleLoss] = {"cross-entropy": _cross_entropy, "squared
 
 
 class Live(NamedTuple):
-    """A module in training mode whose trainable parameters are views into `vector`: plain PyTorch on a flat model."""
+    """A module in training mode whose numbers are views into `vector`: plain PyTorch on a flat model.
+
+    `weights` are the trainable parameters, the front part of the vector; running statistics behind them are updated by
+    every forward pass. `counters` are buffers that do not travel, such as how many batches were seen.
+    """
 
     module: nn.Module
     parameters: tuple[nn.Parameter, ...]
     vector: Tensor
+    weights: Tensor
+    counters: tuple[Tensor, ...]
+
+    def start(self, vector: Tensor) -> None:
+        """Take these numbers, and forget what was counted since the module was made."""
+        with torch.no_grad():
+            self.vector.copy_(vector)
+            for counter in self.counters:
+                counter.zero_()
 
 
 @final
 class FlatModel:
     """A module together with its loss, seen as functions of a flat vector [size] of its trainable parameters.
 
-    Parameters that do not require a gradient stay inside and are never sent. The module given is copied; vectors and
-    data belong on the device that it is on.
+    Running statistics, as batch norm keeps them, are the tail of the vector: they are sent and averaged with the
+    parameters, evaluation uses them, and only a gradient step does not touch them. Parameters that do not require a
+    gradient stay inside and are never sent. The module given is copied; vectors and data belong on the device that it
+    is on.
 
     Args:
         module: a float module from [B, *input_shape] to outputs.
@@ -56,13 +71,14 @@ class FlatModel:
 
     Attributes:
         size: number of scalars in the vector.
+        n_trainable: number of trainable parameters, which come first in the vector.
         draws: whether training draws random numbers of torch, as dropout does.
         batchable: whether jobs may share a vectorised call: nothing is drawn, and a sample's output does not depend on
             its neighbours in the batch. Other models are trained one job at a time, under a seed per job.
 
     Raises:
-        ScenarioError: the loss is unknown, the module does not take such input, has nothing to train, mixes number
-            types, or keeps running statistics, which a vector of parameters does not carry.
+        ScenarioError: the loss is unknown, the module does not take such input, has nothing to train, or mixes number
+            types.
     """
 
     def __init__(self, module: nn.Module, loss: str, input_shape: tuple[int, ...]) -> None:
@@ -75,32 +91,42 @@ class FlatModel:
         self._loss = LOSSES[loss]
         self.input_shape = tuple(input_shape)
         trainable = {name: p for name, p in self._module.named_parameters() if p.requires_grad}
-        self._names = tuple(trainable)
-        self._shapes = tuple(p.shape for p in trainable.values())
-        self._sizes = [p.numel() for p in trainable.values()]
-        self.size = sum(self._sizes)
         self.is_classifier = loss == "cross-entropy"
         self.dtype = _common_dtype(trainable)
-        self.draws = self._draws_random_numbers()
-        self.batchable = not self.draws and not self._mixes_samples()
+        self.draws, changed = self._try_training()
+        self._statistics = tuple(name for name, buffer in changed.items() if buffer.is_floating_point())
+        self._counters = tuple(name for name in changed if name not in self._statistics)
+        parts = {**trainable, **{name: changed[name] for name in self._statistics}}
+        self._names = tuple(parts)
+        self._shapes = tuple(part.shape for part in parts.values())
+        self._sizes = [part.numel() for part in parts.values()]
+        self.size = sum(self._sizes)
+        self.n_trainable = sum(part.numel() for part in trainable.values())
+        self.batchable = not (self.draws or changed or self._mixes_samples())
 
     def initial(self) -> Tensor:
-        """A flat copy [size] of the parameters that the module was built with."""
-        parameters = dict(self._module.named_parameters())
-        return torch.cat([parameters[name].detach().reshape(-1) for name in self._names])
+        """A flat copy [size] of the parameters and statistics that the module was built with."""
+        tensors = dict([*self._module.named_parameters(), *self._module.named_buffers()])
+        return torch.cat([tensors[name].detach().reshape(-1) for name in self._names])
 
     def pieces(self, vector: Tensor) -> list[Tensor]:
-        """The parameters inside a flat vector as views of their shapes, in the order of the module."""
+        """The parts of a flat vector as views of their shapes: parameters as in the module, then statistics."""
         parts = torch.split(vector, self._sizes)
         return [part.view(shape) for part, shape in zip(parts, self._shapes, strict=True)]
 
     def unflatten(self, vector: Tensor) -> dict[str, Tensor]:
-        """The parameters inside a flat vector by name; views, not copies."""
+        """The parts of a flat vector by name; views, not copies."""
         return dict(zip(self._names, self.pieces(vector), strict=True))
 
     def forward(self, vector: Tensor, x: Tensor, *, training: bool = False) -> Tensor:
-        """The outputs [B, ...] for the inputs x [B, *input_shape]; `training` decides whether dropout drops."""
-        outputs: Tensor = functional_call(self._module if training else self._eval_module, self.unflatten(vector), (x,))
+        """The outputs [B, ...] for the inputs x [B, *input_shape].
+
+        `training` decides whether dropout drops and batch norm looks at the batch; the vector keeps its statistics.
+        """
+        tensors = self.unflatten(vector)
+        if training:
+            tensors.update({name: tensors[name].clone() for name in self._statistics})
+        outputs: Tensor = functional_call(self._module if training else self._eval_module, tensors, (x,))
         return outputs
 
     def sample_losses(self, outputs: Tensor, y: Tensor) -> Tensor:
@@ -115,13 +141,15 @@ class FlatModel:
         return (losses * weight).sum() / weight.sum()
 
     def live(self) -> Live:
-        """A module of its own whose parameters are views into one flat vector, for training in place."""
+        """A module of its own whose parameters and statistics are views into one flat vector, for training in place."""
         module = copy.deepcopy(self._module)
         vector = self.initial()
-        parameters = dict(module.named_parameters())
+        parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())
         for name, view in self.unflatten(vector).items():
-            parameters[name].data = view
-        return Live(module, tuple(parameters[name] for name in self._names), vector)
+            (buffers if name in self._statistics else parameters)[name].data = view
+        trainable = tuple(parameters[name] for name in self._names if name not in self._statistics)
+        counters = tuple(buffers[name] for name in self._counters)
+        return Live(module, trainable, vector, vector[: self.n_trainable], counters)
 
     @cached_property
     def flop_per_sample(self) -> float:
@@ -163,15 +191,19 @@ class FlatModel:
         shape = (n_samples, *self.input_shape)
         return torch.linspace(-1.0, 1.0, math.prod(shape), dtype=self.dtype).reshape(shape)
 
-    def _draws_random_numbers(self) -> bool:
-        """Whether a training pass draws random numbers, as dropout does; refuses a module that does not work."""
-        before = {name: buffer.cpu().clone() for name, buffer in self._module.named_buffers()}
+    def _try_training(self) -> tuple[bool, dict[str, Tensor]]:
+        """Whether a training pass draws random numbers, and the buffers of the layers in which it changes one.
+
+        Refuses a module that does not work.
+        """
         with self._trial(self._module) as module, torch.no_grad():
+            before = {name: buffer.clone() for name, buffer in module.named_buffers()}
             generator = torch.get_rng_state()
             self._try(module)
             draws = not torch.equal(generator, torch.get_rng_state())
-            _refuse_running_statistics(module, before)
-        return draws
+            after = dict(module.named_buffers())
+            owners = {_owner(name) for name, old in before.items() if not torch.equal(old, after[name])}
+            return draws, {name: buffer for name, buffer in after.items() if _owner(name) in owners}
 
     def _try(self, module: nn.Module) -> None:
         try:
@@ -214,13 +246,6 @@ def _common_dtype(parameters: Mapping[str, nn.Parameter]) -> torch.dtype:
     return next(iter(parameters.values())).dtype
 
 
-def _refuse_running_statistics(module: nn.Module, before: Mapping[str, Tensor]) -> None:
-    """Raises if one training pass changed a buffer, and names all number buffers of the layers concerned."""
-    after = dict(module.named_buffers())
-    owners = {name.rpartition(".")[0] for name, old in before.items() if not torch.equal(old, after[name])}
-    names = [name for name, buffer in after.items() if name.rpartition(".")[0] in owners and buffer.is_floating_point()]
-    if names:
-        raise ScenarioError(
-            f"model: {type(module).__name__} keeps running statistics, got {', '.join(names)}; "
-            "a flat parameter vector does not carry them, use group or layer norm"
-        )
+def _owner(buffer: str) -> str:
+    """The name of the layer that a buffer belongs to."""
+    return buffer.rpartition(".")[0]

@@ -15,6 +15,7 @@ class JobShape(NamedTuple):
     Attributes:
         model: the model trained.
         data: where the samples come from.
+        batchable: whether jobs of this shape may be stacked at all; else they are run one by one.
         full_batch: whether every step uses all samples of its device.
         width: samples per batch, rounded up to a power of two, so that filling up costs a factor of two at most.
         linear: whether there is an added linear term.
@@ -23,6 +24,7 @@ class JobShape(NamedTuple):
 
     model: FlatModel
     data: TrainData
+    batchable: bool
     full_batch: bool
     width: int
     linear: bool
@@ -36,6 +38,7 @@ def shape_of(resolved: ResolvedJob) -> JobShape:
     return JobShape(
         model=job.model,
         data=job.data,
+        batchable=job.batchable,
         full_batch=job.is_full_batch,
         width=1 << (width - 1).bit_length(),
         linear=resolved.linear is not None,

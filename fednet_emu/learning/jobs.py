@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fednet_emu.errors import ScenarioError
+from fednet_emu.learning.augment import Augmentation
 from fednet_emu.learning.deferred import Deferred
-from fednet_emu.learning.flat import FlatModel
+from fednet_emu.learning.flat import FlatModel, PerSampleLoss
+from fednet_emu.learning.optimizers import Optimizer, Sgd
 
 Indices = NDArray[np.int64]
 StreamSource = Callable[..., np.random.Generator]
@@ -23,16 +25,18 @@ StreamSource = Callable[..., np.random.Generator]
 @final
 @dataclass(frozen=True, slots=True)
 class SgdPlan:
-    """Stochastic gradient descent: the step size, the batches and how many of them.
+    """Stochastic gradient descent: the step size, the batches, how many of them, and what a step makes of a gradient.
 
-    With epochs, each epoch is a fresh permutation of the samples cut into batches, the last one ragged. With steps, the
-    same sequence of batches is followed for that many steps. A batch that holds all samples is not shuffled.
+    With epochs, each epoch is a fresh permutation of the samples cut into batches, the last one ragged or dropped. With
+    steps, the same sequence of batches is followed for that many steps. A batch that holds all samples is not shuffled.
 
     Attributes:
         lr: step size, not negative.
         batch_size: samples per batch; None takes all samples of the device.
         steps: number of steps; exactly one of steps and epochs is given.
         epochs: number of passes over the device's samples.
+        drop_last: whether the ragged batch at the end of an epoch is left out.
+        optimizer: plain steps along the gradient, or Adam; its state begins anew with every job.
 
     Raises:
         ScenarioError: a field is out of range, or not exactly one of steps and epochs is given.
@@ -42,6 +46,8 @@ class SgdPlan:
     batch_size: int | None = None
     steps: int | None = None
     epochs: int | None = None
+    drop_last: bool = False
+    optimizer: Optimizer = Sgd()  # noqa: RUF009  (frozen)
 
     def __post_init__(self) -> None:
         problems = []
@@ -61,19 +67,25 @@ class SgdPlan:
         """Samples in a batch that is not ragged."""
         return n_samples if self.batch_size is None else min(self.batch_size, n_samples)
 
+    def steps_per_epoch(self, n_samples: int) -> int:
+        """Batches that a pass over so many samples is cut into."""
+        width = self.batch_width(n_samples)
+        return n_samples // width if self.drop_last else -(-n_samples // width)
+
     def n_steps(self, n_samples: int) -> int:
         """Gradient steps that a device with so many samples makes."""
         if self.steps is not None:
             return self.steps
-        return (self.epochs or 0) * -(-n_samples // self.batch_width(n_samples))
+        return (self.epochs or 0) * self.steps_per_epoch(n_samples)
 
     def n_samples_processed(self, n_samples: int) -> int:
         """Samples that go through forward and backward passes in all steps together, with repetitions."""
         if n_samples == 0:
             return 0
         width = self.batch_width(n_samples)
-        epochs, rest = divmod(self.n_steps(n_samples), -(-n_samples // width))
-        return epochs * n_samples + rest * width
+        per_epoch = self.steps_per_epoch(n_samples)
+        epochs, rest = divmod(self.n_steps(n_samples), per_epoch)
+        return epochs * min(n_samples, per_epoch * width) + rest * width
 
 
 @final
@@ -107,10 +119,11 @@ class Batches:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainJob:
-    """One device's local training: w <- w - lr * (scale * grad f(w) + linear + prox * (w - anchor)) in every step.
+    """One device's local training along scale * grad f(w) + linear + prox * (w - anchor) + l1 * sign(w) in every step.
 
-    Here f is the mean loss over the batch of the step; with scale 1 and nothing else this is plain SGD. The result is a
-    function of the fields and of the stream `streams(*rng_key)` only, never of what else runs.
+    Here f is the mean loss over the batch of the step; with scale 1 and nothing else the plan's plain step is SGD,
+    w <- w - lr * grad f(w). The result is a function of the fields and of the streams `streams(*rng_key)`,
+    `streams(*rng_key, ...)` only, never of what else runs.
 
     Attributes:
         model: the model and its loss.
@@ -125,6 +138,9 @@ class TrainJob:
         linear: gradient [size] of an added linear term, or None.
         prox: strength of the pull towards the anchor.
         anchor: point [size] of the proximal term; None takes the parameters that the job starts from.
+        l1: weight of the sum of the absolute values of all trainable parameters.
+        loss: in the place of the model's own loss; None for that.
+        augment: what happens to the inputs of a batch before they are used; None for nothing.
 
     Raises:
         ScenarioError: the device has no samples.
@@ -142,6 +158,9 @@ class TrainJob:
     linear: Deferred | None = None
     prox: float = 0.0
     anchor: Deferred | None = None
+    l1: float = 0.0
+    loss: PerSampleLoss | None = None
+    augment: Augmentation | None = None
 
     def __post_init__(self) -> None:
         if self.n_samples == 0:
@@ -161,6 +180,12 @@ class TrainJob:
         """Whether every step uses all samples, so that no batch is drawn."""
         n_samples = self.n_samples
         return self.plan.batch_width(n_samples) == n_samples
+
+    @property
+    def batchable(self) -> bool:
+        """Whether the job may share a vectorised call: its model may, and it asks for plain steps on its own loss."""
+        plain = self.plan.optimizer == Sgd() and not self.l1 and self.loss is None and self.augment is None
+        return plain and self.model.batchable
 
     def inputs(self) -> list[Deferred]:
         """What has to be known before the job can run."""
@@ -188,13 +213,14 @@ class TrainJob:
         width = self.plan.batch_width(len(rows))
         if width == len(rows):
             return Batches(np.broadcast_to(rows, (steps, width)), np.full(steps, width))
-        per_epoch = -(-len(rows) // width)
+        per_epoch = self.plan.steps_per_epoch(len(rows))
+        used = min(len(rows), per_epoch * width)
         rng = self.streams(*self.rng_key)
         order = np.zeros((-(-steps // per_epoch), per_epoch * width), dtype=np.int64)
         for epoch in order:
-            epoch[: len(rows)] = rng.permutation(len(rows))
+            epoch[:used] = rng.permutation(len(rows))[:used]
         count = np.full(per_epoch, width)
-        count[-1] = len(rows) - (per_epoch - 1) * width
+        count[-1] = used - (per_epoch - 1) * width
         index = rows[order.reshape(-1, width)[:steps]]
         return Batches(index, np.tile(count, len(order))[:steps])
 

@@ -45,8 +45,7 @@ class SerialEngine:
         live = self._live.get(model)
         if live is None:
             live = self._live[model] = model.live()
-        with torch.no_grad():
-            live.vector.copy_(resolved.params)
+        live.start(resolved.params)
         if model.draws:
             seed = resolved.job.streams(*resolved.job.rng_key, "torch").integers(2**63)
             with torch_seed(int(seed)):
@@ -58,23 +57,41 @@ class SerialEngine:
 
 def _descend(live: Live, resolved: ResolvedJob) -> list[Tensor]:
     """Makes the steps of a job in place; returns the loss before each of them."""
-    job, model = resolved.job, resolved.job.model
-    linear = None if resolved.linear is None else model.pieces(resolved.linear)
-    anchor = None if resolved.anchor is None else model.pieces(resolved.anchor)
+    job = resolved.job
+    loss_of = job.loss or job.model.sample_losses
+    move = job.plan.optimizer.start(live.weights, job.plan.lr)
     losses = []
-    for x, y in _batches(job):
-        loss = model.sample_losses(live.module(x), y).mean()
+    for x, y in _augmented(job):
+        loss = loss_of(live.module(x), y).mean()
         gradient = torch.autograd.grad(loss, live.parameters, materialize_grads=True)
         losses.append(loss.detach())
         with torch.no_grad():
-            for place, (w, g) in enumerate(zip(live.parameters, gradient, strict=True)):
-                step = g if resolved.scale == 1.0 else g * resolved.scale
-                if linear is not None:
-                    step = step + linear[place]
-                if anchor is not None:
-                    step = step + job.prox * (w - anchor[place])
-                w.sub_(step, alpha=job.plan.lr)
+            move(_direction(live.weights, torch.cat([g.reshape(-1) for g in gradient]), resolved))
     return losses
+
+
+def _direction(w: Tensor, gradient: Tensor, resolved: ResolvedJob) -> Tensor:
+    """The gradient [n_trainable] of the loss together with the job's further terms, at the weights w [n_trainable]."""
+    if resolved.scale != 1.0:
+        gradient = gradient * resolved.scale
+    if resolved.linear is not None:
+        gradient = gradient + resolved.linear[: len(w)]
+    if resolved.anchor is not None:
+        gradient = gradient + resolved.job.prox * (w - resolved.anchor[: len(w)])
+    if resolved.job.l1:
+        gradient = gradient.add(w.sign(), alpha=resolved.job.l1)
+    return gradient
+
+
+def _augmented(job: TrainJob) -> Iterator[tuple[Tensor, Tensor]]:
+    """The samples of each step as the model sees them; what an augmentation draws is sent to the device once."""
+    if job.augment is None:
+        yield from _batches(job)
+        return
+    shape = (job.plan.n_steps(job.n_samples), job.plan.batch_width(job.n_samples))
+    drawn = job.augment.draw(job.streams(*job.rng_key, "augment"), shape).to(job.data.x)
+    for (x, y), own in zip(_batches(job), drawn, strict=True):
+        yield job.augment.apply(x, own[: len(x)]), y
 
 
 def _batches(job: TrainJob) -> Iterator[tuple[Tensor, Tensor]]:

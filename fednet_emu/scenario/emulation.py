@@ -20,6 +20,7 @@ from fednet_emu.learning.attacks import deal_poisoned
 from fednet_emu.learning.auto import ENGINES
 from fednet_emu.learning.flat import FlatModel
 from fednet_emu.learning.graph import Graph
+from fednet_emu.learning.hold_out import hold_out
 from fednet_emu.learning.torch_seed import seeded_module
 from fednet_emu.network.availability import Presence
 from fednet_emu.network.mobility import StillPaths
@@ -58,7 +59,6 @@ def build(
         devices.straggler,
         streams.key("straggler"),
     )
-    torch_device = _torch_device(scenario.training.device)
     return Federation(
         clock,
         streams,
@@ -70,7 +70,7 @@ def build(
         presence,
         scenario.stop,
         scenario.evaluation,
-        initial_vector=lambda: task.model.initial().to(torch_device),
+        initial_vector=task.model.initial,
         timing_only=timing_only,
         overhead=scenario.network.overhead,
     )
@@ -78,16 +78,18 @@ def build(
 
 def build_task(scenario: Scenario, streams: Streams, data_dir: Path | None, timing_only: bool) -> Task:
     """Load the data, deal it out, and build the model."""
-    samples = scenario.data.load(data_dir, streams("data"))
-    count, partition, attack = scenario.devices.count, scenario.partition, scenario.attack
+    device, server = _torch_device(scenario.training.device), scenario.server
+    everything = scenario.data.load(data_dir, streams("data"))
+    samples, *held = hold_out(everything, server.samples, server.validation_samples, streams("hold out"))
+    count, attack, rng = scenario.devices.count, scenario.attack, streams("partition")
     if attack is None:
-        splits = partition.split(samples, count, streams("partition"))
+        splits = scenario.partition.split(samples, count, rng)
     else:
-        rngs = (streams("partition"), streams("attack"))
-        samples, splits = deal_poisoned(attack, samples, partition, count, rngs)
+        samples, splits = deal_poisoned(attack, samples, scenario.partition, count, (rng, streams("attack")))
     module = seeded_module(lambda: scenario.model.build(samples.input_shape, samples.outputs), streams.key("init") >> 1)
-    model = FlatModel(module, "squared-error" if samples.classes is None else "cross-entropy", samples.input_shape)
-    return Task(model, samples, splits, _torch_device(scenario.training.device), timing_only, attack)
+    loss = "squared-error" if samples.classes is None else "cross-entropy"
+    model = FlatModel(module.to(device), loss, samples.input_shape)
+    return Task(model, samples, splits, device, timing_only, (held[0], held[1]), attack)
 
 
 def build_network(

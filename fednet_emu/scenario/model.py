@@ -56,10 +56,14 @@ class Devices(Component):
 
 
 class Server(Component):
-    """The server, beside the base station."""
+    """The server, beside the base station. Its own samples are drawn before the devices get theirs."""
 
     flop_per_s: float | None = Field(None, gt=1e-3, le=1e21)
     """Computing speed, for algorithms that train on the server; its energy is not counted."""
+    samples: int = Field(0, ge=0)
+    """Labelled training samples of its own, for algorithms that train on the server."""
+    validation_samples: int = Field(0, ge=0)
+    """Training samples kept for the algorithms that choose between models; looking at them takes no simulated time."""
 
 
 class Training(Component):

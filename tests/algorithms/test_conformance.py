@@ -24,6 +24,13 @@ ALGORITHM_SETTINGS = {
     "drfa": ("algorithm={kind: drfa, cohort: 3, local_steps: 3, lr: 0.1, lr_weights: 0.02, batch_size: 8}",),
     "individual": ("algorithm={kind: individual, device: 0, lr: 0.1, local_steps: 2, batch_size: null}",),
     "fedavg": ("algorithm.cohort=3", "algorithm.local_steps=2", "algorithm.batch_size=8"),
+    "fedul": (
+        "data={kind: synthetic, features: 9, classes: 3, n_samples: 320, n_test: 60}",
+        "partition={kind: surrogate-sets, skew: iid, sets: 3}",
+        "model=softmax",
+        "server={samples: 40, validation_samples: 40, flop_per_s: 1e6}",
+        "algorithm={kind: fedul, cohort: 3, lr: 0.1, batch_size: 8, supervision: M2}",
+    ),
 }
 """Settings with which each algorithm runs on four devices; each keeps its learning rate in `algorithm.lr`."""
 
@@ -115,13 +122,16 @@ def test_a_learning_rate_of_zero_changes_nothing(algorithm: str, condition: str)
 
 @pytest.mark.parametrize("algorithm", ALGORITHM_SETTINGS)
 def test_it_learns(algorithm: str) -> None:
-    """Sixty rounds leave at most a tenth of the distance to the known optimum."""
+    """Sixty rounds leave at most a tenth of the distance to the known optimum, or of the errors where none is known."""
     settings = settings_of(algorithm, "ideal", "stop.rounds=60", "evaluation.every_rounds=60")
     fed = small_federation(*settings)
     final = fed.run(small_scenario(*settings).algorithm)
-    optimum = small_scenario().data.load(None, Streams(0)("data")).optimum
+    optimum = small_scenario(*settings).data.load(None, Streams(0)("data")).optimum
     assert final is not None
-    assert optimum is not None
+    if optimum is None:
+        errors = 1 - fed.ledger.evaluations.column("accuracy")
+        assert errors[-1] <= 0.1 * errors[0]
+        return
 
     assert (fed.read(final) - optimum).norm() < 0.1 * (fed.task.model.initial() - optimum).norm()
 

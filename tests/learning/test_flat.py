@@ -161,14 +161,43 @@ def test_making_a_model_draws_nothing():
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_running_statistics_are_refused_by_name():
-    """Batch norm is an error that names its buffers and says what to use instead."""
-    module = nn.Sequential()
-    module.add_module("fc", nn.Linear(4, 6))
-    module.add_module("bn1", nn.BatchNorm1d(6))
+def normed() -> nn.Module:
+    """A network with batch norm."""
+    return seeded_module(lambda: nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 3)), 1)
 
-    with pytest.raises(ScenarioError, match=r"got bn1\.running_mean, bn1\.running_var; .* group or layer norm"):
-        flat(module, 4)
+
+def test_running_statistics_are_the_tail_of_the_vector():
+    """Behind the parameters come means 0 and variances 1; the count of batches stays at home."""
+    model = flat(normed(), 4)
+
+    assert model.n_trainable == 4 * 6 + 6 + 6 + 6 + 6 * 3 + 3
+    assert model.size == model.n_trainable + 6 + 6
+    assert model.initial()[model.n_trainable :].tolist() == [0.0] * 6 + [1.0] * 6
+    assert not model.batchable
+
+
+def test_evaluation_uses_the_statistics_in_the_vector():
+    """A vector with other statistics gives the outputs of the module that has these."""
+    module = normed()
+    model, x = flat(module, 4), torch.rand(5, 4)
+    vector = model.initial()
+    vector[model.n_trainable :] = torch.arange(1.0, 13.0)
+    module[1].running_mean.copy_(torch.arange(1.0, 7.0))
+    module[1].running_var.copy_(torch.arange(7.0, 13.0))
+
+    assert torch.equal(model.forward(vector, x), module.eval()(x))
+
+
+def test_a_training_pass_leaves_the_vector_alone():
+    """A forward pass in training mode looks at the batch, and neither changes the vector nor what comes after."""
+    module = normed()
+    model, x = flat(module, 4), torch.rand(5, 4)
+    vector = model.initial()
+    first = model.forward(vector, x, training=True)
+
+    assert torch.equal(vector, model.initial())
+    assert torch.equal(model.forward(vector, x, training=True), first)
+    assert torch.equal(first, module(x))
 
 
 def test_buffers_that_training_leaves_alone_are_welcome():

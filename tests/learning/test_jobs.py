@@ -122,3 +122,18 @@ def test_a_device_without_samples_is_named():
     """Training on nothing is an error that names the device."""
     with pytest.raises(ScenarioError, match="dev-3, round 12: nothing to train on, got 0 samples"):
         job(slice(5, 5), steps=1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(plan=PLANS, n_samples=st.integers(1, 30))
+def test_without_ragged_batches_every_batch_is_full(plan, n_samples):
+    """With `drop_last` an epoch has floor(n / width) batches of different samples, and timing counts just these."""
+    plan = {**plan, "drop_last": True}
+    made, batches = SgdPlan(lr=0.1, **plan), job(slice(0, n_samples), **plan).batches()
+    per_epoch, width = made.steps_per_epoch(n_samples), made.batch_width(n_samples)
+
+    assert (batches.count == width).all()
+    assert len(batches.index) == made.n_steps(n_samples)
+    assert batches.count.sum() == made.n_samples_processed(n_samples)
+    assert per_epoch == n_samples // width
+    assert len(set(batches.index[:per_epoch].ravel())) == min(len(batches.index), per_epoch) * width

@@ -6,7 +6,8 @@ from pydantic import BaseModel, ValidationError
 from torch import nn
 
 from fednet_emu.errors import ScenarioError
-from fednet_emu.learning.models import MODELS, AnyModel, Linear, McMahanCnn, Mlp, Model, Softmax, UserModule
+from fednet_emu.learning.flat import FlatModel
+from fednet_emu.learning.models import MODELS, AnyModel, DigitModel, Linear, McMahanCnn, Mlp, Model, Softmax, UserModule
 
 USER_CODE = """
 import torch
@@ -45,7 +46,7 @@ def user_code(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
 
 
-ALL = [Linear(), McMahanCnn(), Mlp(), Softmax(), UserModule(path="own_nets:Net", args={"width": 5})]
+ALL = [DigitModel(), Linear(), McMahanCnn(), Mlp(), Softmax(), UserModule(path="own_nets:Net", args={"width": 5})]
 
 
 def test_every_kind_is_in_the_list_of_these_tests():
@@ -59,7 +60,7 @@ def test_every_kind_is_in_the_list_of_these_tests():
 @pytest.mark.parametrize("model", [model for model in ALL if model.kind != "module"], ids=lambda model: model.kind)
 def test_every_network_maps_a_batch_to_its_outputs(model: Model, shape):
     """Images of any size become [n, outputs], also as a single sample."""
-    module = model.build(shape, 7)
+    module = model.build(shape, 7).eval()
 
     assert module(torch.zeros(3, *shape)).shape == (3, 7)
     assert module(torch.zeros(1, *shape)).shape == (1, 7)
@@ -68,6 +69,8 @@ def test_every_network_maps_a_batch_to_its_outputs(model: Model, shape):
 @pytest.mark.parametrize(
     ("model", "shape", "outputs", "expected"),
     [
+        (DigitModel(), (1, 28, 28), 10, 14_219_210),  # the network of FedUL's public code
+        (DigitModel(), (3, 28, 28), 10, 14_219_210),  # grey images are repeated in three channels
         (McMahanCnn(), (1, 28, 28), 10, 1_663_370),  # McMahan et al. 2017, section 3
         (Mlp(hidden=(200, 200)), (1, 28, 28), 10, 199_210),  # the "2NN" of the same paper
         (Mlp(hidden=()), (20,), 10, 210),
@@ -101,6 +104,21 @@ def test_the_seed_of_the_caller_decides_the_initial_parameters():
     assert not torch.equal(vectors[0], vectors[2])
 
 
+def test_the_digit_model_travels_with_its_running_statistics():
+    """Beside its parameters it sends a mean and a variance for each of 64 + 64 + 128 + 2048 + 512 channels."""
+    model = FlatModel(DigitModel().build((1, 28, 28), 10), "cross-entropy", (1, 28, 28))
+
+    assert model.size - model.n_trainable == 2 * (64 + 64 + 128 + 2048 + 512) == 5632
+
+
+def test_the_digit_model_costs_what_its_layers_cost():
+    """47.9 million multiply-adds forward, the sum over its convolutions and dense layers."""
+    model = FlatModel(DigitModel().build((1, 28, 28), 10), "cross-entropy", (1, 28, 28))
+    convolutions = 784 * 25 * 3 * 64 + 196 * 25 * 64 * 64 + 49 * 25 * 64 * 128
+
+    assert model.forward_flop_per_sample == 2 * (convolutions + 6272 * 2048 + 2048 * 512 + 512 * 10)
+
+
 @pytest.mark.parametrize("shape", [(784,), (28, 28), (1, 3, 9)], ids=str)
 def test_cnn_refuses_what_is_no_image(shape):
     """Flat samples and images that pooling would use up are errors that name the shape."""
@@ -108,6 +126,10 @@ def test_cnn_refuses_what_is_no_image(shape):
         ScenarioError, match=r"samples must be images .* for mcmahan-cnn, got shape \[.*; use image data"
     ):
         McMahanCnn().build(shape, 10)
+    with pytest.raises(
+        ScenarioError, match=r"samples must be images .* for digit-model, got shape \[.*; use image data"
+    ):
+        DigitModel().build(shape, 10)
 
 
 def test_mlp_refuses_an_empty_layer():

@@ -21,9 +21,10 @@ from fednet_emu.learning.partitions import (
     Partition,
     Shards,
     Split,
+    SurrogateSets,
 )
 
-ALL = [Dirichlet(alpha=0.5), Group(), Iid(), OneClass(), Shards()]
+ALL = [Dirichlet(alpha=0.5), Group(), Iid(), OneClass(), Shards(), SurrogateSets(skew="iid")]
 COVERING = [Dirichlet(alpha=0.5, min_samples=0), Iid(), Shards(shards_per_device=1)]
 
 
@@ -277,7 +278,9 @@ def test_group_refuses_what_it_cannot_follow():
         split(Group(), samples_of([0, 1]), 2)
 
 
-@pytest.mark.parametrize("partition", [Dirichlet(alpha=1.0), OneClass(), Shards()], ids=lambda p: p.kind)
+@pytest.mark.parametrize(
+    "partition", [Dirichlet(alpha=1.0), OneClass(), Shards(), SurrogateSets(skew="iid")], ids=lambda p: p.kind
+)
 def test_laws_about_classes_refuse_a_regression(partition):
     """Targets that are no labels cannot be dealt by class."""
     x, y = torch.zeros(10, 2), torch.linspace(0, 1, 10)

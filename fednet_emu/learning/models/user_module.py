@@ -18,7 +18,7 @@ class UserModule(Model):
     """A network from the user's own code: `path` is "package.module:Class", `args` are passed to it by keyword.
 
     The module must be importable (installed, or in a folder of PYTHONPATH) and map [n, *sample] to [n, outputs]; this
-    is tried once on two samples of zeros. Running statistics, as batch normalisation keeps them, cannot be trained.
+    is tried once on two samples of zeros.
     """
 
     kind: Literal["module"] = "module"

@@ -9,6 +9,7 @@ from fednet_emu.learning.partitions.group import Group
 from fednet_emu.learning.partitions.iid import Iid
 from fednet_emu.learning.partitions.one_class import OneClass
 from fednet_emu.learning.partitions.shards import Shards
+from fednet_emu.learning.partitions.surrogate_sets import SurrogateSets
 
 PARTITIONS: dict[str, type[Partition]] = {
     "dirichlet": Dirichlet,
@@ -16,10 +17,22 @@ PARTITIONS: dict[str, type[Partition]] = {
     "iid": Iid,
     "one-class": OneClass,
     "shards": Shards,
+    "surrogate-sets": SurrogateSets,
 }
 """Every kind of partition that is built in."""
 
 AnyPartition = Annotated[Partition, Slot("partition", PARTITIONS)]
 """Type of a field that holds one partition."""
 
-__all__ = ["PARTITIONS", "AnyPartition", "Dirichlet", "Group", "Iid", "OneClass", "Partition", "Shards", "Split"]
+__all__ = [
+    "PARTITIONS",
+    "AnyPartition",
+    "Dirichlet",
+    "Group",
+    "Iid",
+    "OneClass",
+    "Partition",
+    "Shards",
+    "Split",
+    "SurrogateSets",
+]

@@ -24,12 +24,15 @@ class Split:
     """Which samples each device owns, in compressed rows.
 
     Attributes:
-        order: int64 [n_owned] sample indices, device after device, ascending within a device.
+        order: int64 [n_owned] sample indices, device after device, ascending within a device unless there are sets.
         offsets: int64 [n_devices + 1]; device d owns order[offsets[d]:offsets[d + 1]].
+        sets: int64 [n_owned] which set of its device each of these is in, where a partition makes sets; a sample that
+            is in several of them is owned as often.
     """
 
     order: IntArray
     offsets: IntArray
+    sets: IntArray | None = None
 
     @classmethod
     def from_owners(cls, owners: IntArray, n_devices: int) -> Self:

@@ -1,0 +1,93 @@
+"""Theorem 1 of FedUL: from class probabilities to the probabilities of surrogate labels, and the losses built on it.
+
+Lu, Wang, Li, Niu, Dou, Sugiyama: "Federated Learning from Only Unlabeled Data with Class-Conditional-Sharing Clients",
+ICLR 2022, https://openreview.net/forum?id=WHA8009laxu. With K classes and M sets, Pi [M, K] holds the class shares of a
+client's sets, pib [M] the sets' shares of its samples, and pi [K] the class shares of the test data. Then
+
+    Q(eta) = A eta / (1' A eta)   with   A = diag(pib) Pi diag(pi)^-1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+Array = NDArray[np.float64]
+
+LossMode = Literal["nll", "ce_on_probs"]
+
+
+def empirical_priors(
+    sets: NDArray[np.int64], classes: NDArray[np.int64], n_sets: int, n_classes: int
+) -> tuple[Array, Array]:
+    """What a client knows of its sets: class shares Pi [M, K] of each set, and the sets' shares pib [M].
+
+    An empty set has shares of zero.
+
+    Args:
+        sets: the set of each sample [n], from 0.
+        classes: the class of each sample [n]; used for this alone.
+        n_sets: M.
+        n_classes: K.
+    """
+    counts = np.zeros((n_sets, n_classes))
+    np.add.at(counts, (sets, classes), 1.0)
+    sizes = counts.sum(axis=1)
+    return counts / np.maximum(sizes, 1.0)[:, None], sizes / sizes.sum()
+
+
+def transition(set_priors: Array, set_shares: Array, test_shares: Array) -> Array:
+    """The matrix A [M, K] of Theorem 1, up to the normalisation of Q; classes that the test data lack weigh nothing."""
+    inverse = np.divide(1.0, test_shares, out=np.zeros_like(test_shares), where=test_shares > 0)
+    a: Array = set_shares[:, None] * set_priors * inverse
+    return a
+
+
+def surrogate_posterior(a: Array, eta: Array) -> Array:
+    """Q(eta) [n, M] for class probabilities eta [n, K]."""
+    unnormalised = eta @ a.T
+    q: Array = unnormalised / unnormalised.sum(axis=-1, keepdims=True)
+    return q
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class SurrogateLoss:
+    """The loss of a client, per sample: scores z [B, K] are for classes, labels y [B] are numbers of sets.
+
+    Attributes:
+        log_a: logarithms of the transition [M, K], minus infinity where it is zero.
+        mode: "nll" is -log Q_y(softmax z), as in the paper. "ce_on_probs" takes the probabilities Q(softmax z) for
+            scores and applies a softmax to them again, as the authors' public code does; it cannot go below
+            log(e + M - 1) - 1.
+    """
+
+    log_a: Tensor
+    mode: LossMode = "nll"
+
+    @classmethod
+    def of(cls, a: Array, mode: LossMode, like: Tensor) -> SurrogateLoss:
+        """The loss for a transition a [M, K], in the number type and on the device of `like`."""
+        return cls(torch.from_numpy(a).to(like).log(), mode)
+
+    def __call__(self, z: Tensor, y: Tensor) -> Tensor:
+        """Losses [B]."""
+        if self.mode == "ce_on_probs":
+            logits = torch.logsumexp(z[:, None] + self.log_a, dim=2)
+            return cross_entropy(logits.softmax(1), y, reduction="none")
+        total = torch.logsumexp(z + self.log_a.logsumexp(0), dim=1)
+        return total - torch.logsumexp(z + self.log_a[y], dim=1)
+
+
+def ce_on_probs(z: Tensor, y: Tensor) -> Tensor:
+    """The supervised loss [B] of the authors' public code: cross-entropy of the softmax of the scores z [B, K].
+
+    It cannot go below log(e + K - 1) - 1: 1.46115 for ten classes.
+    """
+    return cross_entropy(z.softmax(1), y, reduction="none")

@@ -1,0 +1,44 @@
+"""The figure of FedUL's own records: errors and losses by round."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from fednet_emu.report.style import (
+    CURVE_HEIGHT_IN,
+    add_grid,
+    add_legend,
+    finish_axes,
+    fit_scale,
+    line_style,
+    new_figure,
+)
+
+PANELS = {
+    "validation_error": "Validation error",
+    "surrogate_loss": "Surrogate loss",
+    "supervised_loss": "Supervised loss",
+}
+"""Columns of the series `fedul`, and what they are called."""
+
+
+def fedul_figure(tables: Sequence[tuple[str, pd.DataFrame]]) -> Figure:
+    """One panel below the other for each measure that some run has, against the round; one line for each run."""
+    measures = [name for name in PANELS if any(table[name].notna().any() for _, table in tables)]
+    figure = new_figure(max(len(measures), 1) * CURVE_HEIGHT_IN)
+    panels = figure.subplots(max(len(measures), 1), sharex=True, squeeze=False)[:, 0]
+    for name, axes in zip(measures, panels, strict=False):
+        for index, (label, table) in enumerate(tables):
+            axes.plot(table["round"], table[name], label=label, **line_style(index) | {"marker": "none"})
+        fit_scale(axes, "y")
+        axes.set_ylabel(PANELS[name])
+        add_grid(axes)
+        finish_axes(axes)
+    panels[-1].set_xlabel("Round")
+    lines = panels[0].get_lines()
+    if len(lines) > 1:
+        add_legend(figure, lines, [str(line.get_label()) for line in lines])
+    return figure
