@@ -85,7 +85,7 @@ class Federation:
         self.round = 0
         self.nominal = False
         self.server = Device(self, SERVER)
-        self._presence, self._stop, self._per_device = presence, stop, evaluation.per_device
+        self._presence, self._stop, self._evaluation = presence, stop, evaluation
         self._able = presence.only(np.flatnonzero(task.n_samples))
         self._initial_vector, self._overhead = initial_vector, overhead
         self.observers: list[Callable[[Federation], None]] = []
@@ -291,9 +291,10 @@ class Federation:
 
     def _score(self, model: Models) -> Scores:
         def compute() -> Scores:
+            per_device, train_loss = self._evaluation.per_device, self._evaluation.train_loss
             if isinstance(model, Deferred):
-                return self.task.score(self.graph.read(model), per_device=self._per_device)
-            return self.task.score_own([self.graph.read(own) for own in model], per_device=self._per_device)
+                return self.task.score(self.graph.read(model), per_device=per_device, train_loss=train_loss)
+            return self.task.score_own([self.graph.read(own) for own in model], per_device=per_device)
 
         with self.graph.host.part("evaluation"):
             scores: Scores = self._readings.take(compute)

@@ -16,6 +16,7 @@ from fednet_emu.federation.processors import Processors
 from fednet_emu.federation.task import Task
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
+from fednet_emu.learning.attacks import deal_poisoned
 from fednet_emu.learning.auto import ENGINES
 from fednet_emu.learning.flat import FlatModel
 from fednet_emu.learning.graph import Graph
@@ -88,11 +89,15 @@ def build_task(scenario: Scenario, streams: Streams, data_dir: Path | None, timi
     device, server = _torch_device(scenario.training), scenario.server
     everything = scenario.data.load(data_dir, streams("data"))
     samples, *held = hold_out(everything, server.samples, server.validation_samples, streams("hold out"))
-    splits = scenario.partition.split(samples, scenario.devices.count, streams("partition"))
+    count, attack, rng = scenario.devices.count, scenario.attack, streams("partition")
+    if attack is None:
+        splits = scenario.partition.split(samples, count, rng)
+    else:
+        samples, splits = deal_poisoned(attack, samples, scenario.partition, count, (rng, streams("attack")))
     module = seeded_module(lambda: scenario.model.build(samples.input_shape, samples.outputs), streams.key("init") >> 1)
     loss = "squared-error" if samples.classes is None else "cross-entropy"
     model = FlatModel(module.to(device), loss, samples.input_shape)
-    return Task(model, samples, splits, device, timing_only, (held[0], held[1]))
+    return Task(model, samples, splits, device, timing_only, (held[0], held[1]), attack)
 
 
 def build_network(

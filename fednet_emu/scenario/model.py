@@ -13,6 +13,7 @@ from fednet_emu.component import Component
 from fednet_emu.federation.speeds import AnySpeeds
 from fednet_emu.federation.stop import Evaluation, Stop
 from fednet_emu.federation.stragglers import AnyStraggler, NoStraggler, SlowWindow
+from fednet_emu.learning.attacks import AnyAttack
 from fednet_emu.learning.datasets import AnyDataset
 from fednet_emu.learning.datasets.digits import Digits
 from fednet_emu.learning.datasets.synthetic_regression import SyntheticRegression
@@ -93,6 +94,8 @@ class Scenario(Component):
     partition: AnyPartition
     model: AnyModel
     algorithm: AnyAlgorithm
+    attack: AnyAttack | None = None
+    """What malicious devices do; null for none."""
     stop: Stop
     evaluation: Evaluation = Evaluation()
     training: Training = Training()
@@ -105,6 +108,8 @@ class Scenario(Component):
             for key, what, value in self.algorithm.demands()
             if value > count
         )
+        if self.attack is not None:
+            yield from ((("attack", key), what) for key, what in self.attack.contradictions(count))
         yield from self._never_two_at_once()
         listed = {
             ("devices", "placement", "xy_m"): getattr(self.devices.placement, "xy_m", None),

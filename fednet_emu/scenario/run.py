@@ -146,7 +146,7 @@ def _finish(fed: Federation, folder: RunFolder, scenario: Scenario) -> dict[str,
 
 def _last_evaluation(fed: Federation) -> dict[str, float | None]:
     evaluations = fed.ledger.evaluations
-    names = ("accuracy", "loss", "worst_accuracy", "std_accuracy")
+    names = ("accuracy", "loss", "worst_accuracy", "std_accuracy", "worst_train_loss", "attack_success")
     if len(evaluations) == 0:
         return dict.fromkeys(names)
     return {name: _finite(float(evaluations.column(name)[-1])) for name in names}

@@ -19,7 +19,7 @@ from fednet_emu.scenario.yaml_text import parse_value
 
 RESERVED = frozenset(
     {"cell", "seed", "status", "reason", "round", "rounds", "simulated_s", "energy_j", "loss", "accuracy"}
-    | {"worst_accuracy", "std_accuracy", "total_bit", "uplink_bit", "downlink_bit", "sidelink_bit"}
+    | {"worst_accuracy", "std_accuracy", "worst_train_loss", "attack_success", "total_bit", "uplink_bit", "downlink_bit", "sidelink_bit"}
 )
 """Columns of the tables, which no axis may be called."""
 

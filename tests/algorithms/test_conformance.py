@@ -26,6 +26,13 @@ ALGORITHM_SETTINGS = {
         CLUSTER,
         "algorithm={kind: connectivity-aware, cohort: 3, lr: 0.1, batch_size: 8, local_steps: 2, phi_max: 0.06}",
     ),
+    "afl": ("algorithm={kind: afl, lr: 0.2, lr_weights: 0.1, batch_size: null, averaged: false}",),
+    "aspire": (
+        "algorithm={kind: aspire, active: 2, max_delay: 8, lr: 0.5, local_steps: 5, prox: 0.2, rho_dual: 0.02}",
+        "algorithm.uncertainty={kind: cd-norm, budget: 1}",
+    ),
+    "drfa": ("algorithm={kind: drfa, cohort: 3, local_steps: 3, lr: 0.1, lr_weights: 0.02, batch_size: 8}",),
+    "individual": ("algorithm={kind: individual, device: 0, lr: 0.1, local_steps: 2, batch_size: null}",),
     "fedavg": ("algorithm.cohort=3", "algorithm.local_steps=2", "algorithm.batch_size=8"),
     "fedul": (
         "data={kind: synthetic, features: 9, classes: 3, n_samples: 320, n_test: 60}",
@@ -37,13 +44,23 @@ ALGORITHM_SETTINGS = {
 }
 """Settings with which each algorithm runs on four devices; each keeps its learning rate in `algorithm.lr`."""
 
+LONELY = {
+    "aspire": ("algorithm.active=1",),
+    "drfa": ("algorithm.cohort=1",),
+    "fedavg": ("algorithm.cohort=1",),
+}
+"""What each algorithm needs beside `devices.count=1`."""
+
+CROWDED = {"fedavg": ("algorithm.cohort=12",), "individual": ("algorithm.device=3",)}
+"""What it takes to invite all of twelve devices, or one that has samples."""
+
 CONDITIONS = {
     "ideal": (),
     "30 % loss": (
         "network.uplink.loss={kind: random, probability: 0.3}",
         "network.downlink.loss={kind: random, probability: 0.3}",
     ),
-    "one device": ("devices.count=1", "algorithm.cohort=1"),
+    "one device": ("devices.count=1",),
 }
 EVERYWHERE = ("devices.straggler={kind: shifted-exponential, mean_factor: 0.5}", "stop.rounds=6")
 
@@ -52,7 +69,8 @@ CASES = list(product(ALGORITHM_SETTINGS, CONDITIONS))
 
 def settings_of(algorithm: str, condition: str, *more: str) -> tuple[str, ...]:
     """The scenario of one case."""
-    return (*EVERYWHERE, *ALGORITHM_SETTINGS[algorithm], *CONDITIONS[condition], *more)
+    lonely = LONELY.get(algorithm, ()) if condition == "one device" else ()
+    return (*EVERYWHERE, *ALGORITHM_SETTINGS[algorithm], *CONDITIONS[condition], *lonely, *more)
 
 
 def digest_of(fed: Federation) -> str:
@@ -134,9 +152,10 @@ def test_devices_without_samples_are_left_out(kind: str) -> None:
     fed = run_small(
         "data={kind: synthetic, n_samples: 60, n_test: 30, features: 9, classes: 3}",
         "model=softmax",
+        *ALGORITHM_SETTINGS[kind],
         "devices.count=12",
         "partition={kind: dirichlet, alpha: 0.05, min_samples: 0}",
-        "algorithm.cohort=12",
+        *CROWDED.get(kind, ()),
     )
     empty = np.flatnonzero(fed.task.n_samples == 0)
 
