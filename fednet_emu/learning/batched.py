@@ -107,6 +107,7 @@ class _Terms(NamedTuple):
     prox: Tensor
     linear: Tensor | None
     anchor: Tensor | None
+    mask: Tensor | None
 
     @classmethod
     def stack(cls, jobs: list[ResolvedJob], like: Tensor) -> _Terms:
@@ -124,6 +125,7 @@ class _Terms(NamedTuple):
             prox=column([resolved.job.prox for resolved in jobs]),
             linear=rows([resolved.linear for resolved in jobs]),
             anchor=rows([resolved.anchor for resolved in jobs]),
+            mask=None if jobs[0].job.mask is None else jobs[0].job.mask.to(like),
         )
 
     def descend(self, w: Tensor, g: Tensor) -> None:
@@ -135,6 +137,8 @@ class _Terms(NamedTuple):
             g.add_(self.linear[:active])
         if self.anchor is not None:
             g.add_((w - self.anchor[:active]).mul_(self.prox[:active]))
+        if self.mask is not None:
+            g.mul_(self.mask)
         w.sub_(g.mul_(self.lr[:active]))
 
 

@@ -76,15 +76,18 @@ def build(
 
 
 def build_task(scenario: Scenario, streams: Streams, data_dir: Path | None, timing_only: bool) -> Task:
-    """Load the data, deal it out, and build the model."""
+    """Load the data, deal it out, let groups see it their way, and build the model."""
     device, server = _torch_device(scenario.training.device), scenario.server
     everything = scenario.data.load(data_dir, streams("data"))
     samples, *held = hold_out(everything, server.samples, server.validation_samples, streams("hold out"))
     splits = scenario.partition.split(samples, scenario.devices.count, streams("partition"))
+    if scenario.groups is not None:
+        samples = scenario.groups.seen(samples, splits, streams("groups"))
     module = seeded_module(lambda: scenario.model.build(samples.input_shape, samples.outputs), streams.key("init") >> 1)
     loss = "squared-error" if samples.classes is None else "cross-entropy"
     model = FlatModel(module.to(device), loss, samples.input_shape)
-    return Task(model, samples, splits, device, timing_only, (held[0], held[1]))
+    groups = None if scenario.groups is None else scenario.groups.members(scenario.devices.count)
+    return Task(model, samples, splits, device, timing_only, (held[0], held[1]), groups)
 
 
 def build_network(
