@@ -31,7 +31,7 @@ def clusters_oracle(n: int, k: int) -> Oracle:
     if n > ENUMERATED:
         return lambda g, _: tied(_searched(g, n, k))
     labels = np.array(list(partitions(n, k)), dtype=np.int8)
-    atoms = (labels[:, i] == labels[:, j]).astype(np.float64)
+    atoms: Array = (labels[:, i] == labels[:, j]).astype(np.float64)
 
     def enumerated(g: Array, _: Array) -> Array:
         best = int(np.argmin(atoms @ g))
