@@ -54,7 +54,8 @@ class Cfl(LocalSgd):
             given = {device: w_c for cluster, w_c in models.items() for device in cluster}
             replies = yield fed.gather(self.client(fed, k, given[k.index], t) for k in cohort)
             arrived = {k: r.payload for k, r in zip(cohort, replies, strict=True) if not r.lost}
-            models = {c: w_c for old, w_old in models.items() for c, w_c in self.after(fed, old, w_old, arrived)}
+            halved = [part for old, w_old in models.items() for part in self.after(fed, old, w_old, arrived)]
+            models = dict(halved)
             own = {device: w_c for cluster, w_c in models.items() for device in cluster}
             own_models = [own.get(k.index, w) for k in fed.devices()]
             fed.end_of_round(own_models, invited=len(cohort), arrived=len(arrived))
@@ -81,6 +82,8 @@ class Cfl(LocalSgd):
         if len(came) < len(cluster) or len(cluster) < 2:
             return [(cluster, new)]
         mean, longest = fed.read(fed.defer(lengths, w, params, weights, size=2), (np.inf, 0.0))
+        now = {"round": fed.round + 1, "simulated_s": fed.clock.now_s}
+        fed.ledger.record("updates", **now, first=cluster[0], members=len(cluster), mean=mean, longest=longest)
         if not (mean < self.stationary and longest > self.split):
             return [(cluster, new)]
         second = fed.read(fed.defer(halves, w, params, size=len(came)))

@@ -44,7 +44,8 @@ def clusters_oracle(n: int, k: int) -> Oracle:
 def tied(labels: IntArray) -> Array:
     """The weights [pairs] of a partition: one inside the clusters, zero across."""
     i, j = pairs_of(len(labels))
-    return (labels[i] == labels[j]).astype(np.float64)
+    weights: Array = (labels[i] == labels[j]).astype(np.float64)
+    return weights
 
 
 def partitions(n: int, k: int | None = None) -> Iterator[tuple[int, ...]]:
