@@ -103,6 +103,9 @@ def plot(
     until_s: Annotated[
         float | None, typer.Option("--until", min=0, help="End of the timeline in simulated seconds.")
     ] = None,
+    animate: Annotated[
+        bool, typer.Option("--animate", help="Also animate what an algorithm recorded over time, e.g. its graph.")
+    ] = False,
 ) -> None:
     """Draw accuracy against time, bits and energy, the timeline of every device, and round latencies."""
     with outcome():
@@ -112,6 +115,12 @@ def plot(
         folder = out or (runs[0] / "figures" if len(runs) == 1 else Path("figures"))
         for path in _draw(runs, label or [], folder, until_s):
             OUTPUT.out(str(path))
+        if animate:
+            from fednet_emu.report.run import open_run
+            from fednet_emu.report.series import save_animations
+
+            for path in save_animations([open_run(run) for run in runs], folder):
+                OUTPUT.out(str(path))
 
 
 @app.command()
