@@ -112,6 +112,9 @@ def plot(
     metric: studies.Metric = None,
     against: studies.Against = None,
     panels: studies.Panels = None,
+    animate: Annotated[
+        bool, typer.Option("--animate", help="Also animate what an algorithm recorded over time, e.g. its graph.")
+    ] = False,
 ) -> None:
     """Draw runs: progress, the timeline of every device, latencies. Draw a study: means and bands over seeds."""
     with outcome():
@@ -127,6 +130,12 @@ def plot(
         folder = out or (runs[0] / "figures" if len(runs) == 1 else Path("figures"))
         for path in _draw(runs, label or [], folder, until_s):
             OUTPUT.out(str(path))
+        if animate:
+            from fednet_emu.report.run import open_run
+            from fednet_emu.report.series import save_animations
+
+            for path in save_animations([open_run(run) for run in runs], folder):
+                OUTPUT.out(str(path))
 
 
 @app.command()

@@ -190,7 +190,7 @@ class Federation:
             subset: the device's samples to use, by their place among its own; all when None.
             labels: what stands for the labels of the rows of all devices, as in `task.data.y`; these when None.
             terms: further terms of the local objective, as `TrainJob` has them: scale, linear, prox, anchor, l1, loss,
-                augment.
+                augment, mask.
         """
         if not isinstance(params, Deferred):
             raise TypeError(f"{device.name}: params is no value, got {params!r}; look at `lost` before using a payload")

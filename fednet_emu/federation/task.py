@@ -54,6 +54,7 @@ class Task:
         n_samples: int64 [n_devices], training samples of each device.
         sets: int64 [n_rows], which set of its device a row is in (-1 for the server's); None where there are no sets.
         test_shares: float64 [classes], how frequent the classes are in the test set; empty for a regression.
+        groups: int64 [n_devices], the true group of each device; None unless groups see the data differently.
     """
 
     def __init__(
@@ -65,11 +66,12 @@ class Task:
         timing_only: bool,
         held: tuple[Held, Held] | None = None,
         attack: Attack | None = None,
+        groups: NDArray[np.int64] | None = None,
     ) -> None:
         train, test = splits
         nothing = Held(samples.train_x[:0], samples.train_y[:0])
         server, self._validation = held or (nothing, nothing)
-        self.model = model
+        self.model, self.groups = model, groups
         self.offsets = np.append(train.offsets, len(train.order) + len(server.y))
         self.n_samples: NDArray[np.int64] = train.sizes()
         self._test_offsets = test.offsets

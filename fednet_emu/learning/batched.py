@@ -94,7 +94,7 @@ def _n_steps(resolved: ResolvedJob) -> int:
 
 def _byte_per_job(form: Form, shape: JobShape) -> int:
     """Memory of one job: parameters, the pull of added terms, a batch, and what the form takes."""
-    vectors = 1 + shape.linear + 2 * shape.anchor
+    vectors = 1 + shape.linear + 2 * shape.anchor + (shape.mask is not None)
     batch = shape.width * shape.data.x[0].numel() * shape.data.x.element_size()
     return vectors * shape.model.size * shape.model.dtype.itemsize + batch + form.byte_per_job(shape.width)
 
@@ -118,10 +118,12 @@ def _run_stack(form: Form, shape: JobShape, jobs: list[ResolvedJob]) -> list[Tra
         if active != len(batch.x):
             active = len(batch.x)
             step = form.on(w[:active])
-        pull = terms.pull(w[:active])
+        pull, before = terms.pull(w[:active]), None if terms.mask is None else w[:active].clone()
         losses[place, :active] = step(batch, terms.factor[:active])
         if pull is not None:
             w[:active].sub_(pull)
+        if before is not None and terms.mask is not None:
+            w[:active].copy_(before.lerp_(w[:active], terms.mask[:active]))
     return _results(jobs, steps, losses, w)
 
 
@@ -142,6 +144,7 @@ class _Terms(NamedTuple):
     prox: Tensor
     linear: Tensor | None
     anchor: Tensor | None
+    mask: Tensor | None
 
     @classmethod
     def stack(cls, jobs: list[ResolvedJob], like: Tensor) -> _Terms:
@@ -158,6 +161,7 @@ class _Terms(NamedTuple):
             prox=column([resolved.job.prox for resolved in jobs]),
             linear=rows([resolved.linear for resolved in jobs]),
             anchor=rows([resolved.anchor for resolved in jobs]),
+            mask=None if jobs[0].job.mask is None else jobs[0].job.mask.to(like).expand(len(jobs), -1),
         )
 
     def pull(self, w: Tensor) -> Tensor | None:

@@ -141,6 +141,8 @@ class TrainJob:
         l1: weight of the sum of the absolute values of all trainable parameters.
         loss: in the place of the model's own loss; None for that.
         augment: what happens to the inputs of a batch before they are used; None for nothing.
+        mask: factors [size] of the whole step, zero where a parameter is frozen; None trains all. Jobs that are to run
+            together have one mask object in common.
 
     Raises:
         ScenarioError: the device has no samples.
@@ -161,6 +163,7 @@ class TrainJob:
     l1: float = 0.0
     loss: PerSampleLoss | None = None
     augment: Augmentation | None = None
+    mask: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.n_samples == 0:

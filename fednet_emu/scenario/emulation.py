@@ -85,7 +85,7 @@ def build(
 
 
 def build_task(scenario: Scenario, streams: Streams, data_dir: Path | None, timing_only: bool) -> Task:
-    """Load the data, deal it out, and build the model."""
+    """Load the data, deal it out, let groups see it their way, and build the model."""
     device, server = _torch_device(scenario.training), scenario.server
     everything = scenario.data.load(data_dir, streams("data"))
     samples, *held = hold_out(everything, server.samples, server.validation_samples, streams("hold out"))
@@ -94,10 +94,13 @@ def build_task(scenario: Scenario, streams: Streams, data_dir: Path | None, timi
         splits = scenario.partition.split(samples, count, rng)
     else:
         samples, splits = deal_poisoned(attack, samples, scenario.partition, count, (rng, streams("attack")))
+    groups = None
+    if scenario.groups is not None:
+        samples, groups = scenario.groups.seen(samples, splits, streams("groups")), scenario.groups.members(count)
     module = seeded_module(lambda: scenario.model.build(samples.input_shape, samples.outputs), streams.key("init") >> 1)
     loss = "squared-error" if samples.classes is None else "cross-entropy"
     model = FlatModel(module.to(device), loss, samples.input_shape)
-    return Task(model, samples, splits, device, timing_only, (held[0], held[1]), attack)
+    return Task(model, samples, splits, device, timing_only, (held[0], held[1]), attack, groups)
 
 
 def build_network(

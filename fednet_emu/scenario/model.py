@@ -17,6 +17,7 @@ from fednet_emu.learning.attacks import AnyAttack
 from fednet_emu.learning.datasets import AnyDataset
 from fednet_emu.learning.datasets.digits import Digits
 from fednet_emu.learning.datasets.synthetic_regression import SyntheticRegression
+from fednet_emu.learning.groups import AnyGroups
 from fednet_emu.learning.models import AnyModel
 from fednet_emu.learning.partitions import AnyPartition
 from fednet_emu.network.availability import Always, AnyAvailability, Windows
@@ -92,6 +93,8 @@ class Scenario(Component):
     network: NetworkSettings = NetworkSettings()
     data: AnyDataset = Digits()
     partition: AnyPartition
+    groups: AnyGroups | None = None
+    """Groups of devices that see the data differently; null when all see the same."""
     model: AnyModel
     algorithm: AnyAlgorithm
     attack: AnyAttack | None = None
