@@ -39,7 +39,7 @@ class BatchedEngine:
 
     Args:
         memory_limit_byte: a group is cut so that parameters, batches and activations stay near this; None takes what
-            fits into the cache of a processor core, or an eighth of a GPU's memory.
+            a processor's caches hold, or an eighth of a GPU's memory.
         form: makes the form in which a model is stepped.
     """
 
@@ -94,7 +94,7 @@ class BatchedEngine:
 
 
 def _memory_limit_byte(device: torch.device) -> int:
-    return torch.cuda.mem_get_info(device)[1] // 8 if device.type == "cuda" else 2**22
+    return torch.cuda.mem_get_info(device)[1] // 8 if device.type == "cuda" else 2**23
 
 
 def _n_steps(resolved: ResolvedJob) -> int:
