@@ -10,12 +10,14 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from fednet_emu.component import Component
+from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.access import ACCESSES, Access, AnyAccess, Tdma
 from fednet_emu.network.availability import Presence
 from fednet_emu.network.band import Band
 from fednet_emu.network.cells import AnyCells, SingleCell
+from fednet_emu.network.contention import Noma, Shared
 from fednet_emu.network.links import CellLinks, Links, PairLinks, Sky
 from fednet_emu.network.loss import AnyLoss, NoLoss
 from fednet_emu.network.medium import Medium, Rules
@@ -24,11 +26,13 @@ from fednet_emu.network.moving_links import MovingLinks
 from fednet_emu.network.station_links import StationLinks, network_links
 from fednet_emu.network.traces import AnyRateTraces
 from fednet_emu.network.traces.assign import device_rates
+from fednet_emu.radio.admission import Rivals
 from fednet_emu.radio.channel import Channel, Terminal
 from fednet_emu.radio.energy import transmit_energy_j
 from fednet_emu.radio.overhead import AnyOverhead, NoOverhead
 from fednet_emu.radio.power_control import AnyPowerControl, FullPower
-from fednet_emu.records.ledger import KINDS, Ledger
+from fednet_emu.records.ledger import KINDS, SERVER, Ledger
+from fednet_emu.units import db_to_linear
 
 
 class Uplink(Component):
@@ -178,9 +182,39 @@ class Network:
             cells=cells,
             receive_w=0.0 if kind == "uplink" else channel.device.receive_w,
             rates=rates,
-            controlled=None if rates or kind != "uplink" or isinstance(full, FullPower) else sender,
+            radio=sender,
+            controlled=not rates and kind == "uplink" and not isinstance(full, FullPower),
         )
         return Medium(self._clock, self._ledger, self._presence, KINDS.index(kind), rules)
+
+    def rivals(self, sinr_db: float | None = None, margin_db: float = 0.0) -> Rivals:
+        """Every device as a sender of the uplink at its full power, for deciding who may be on the air together now.
+
+        Args:
+            sinr_db: SINR that each needs; None takes the lowest at which anything gets through.
+            margin_db: how much above that each is to be.
+
+        Raises:
+            ScenarioError: this uplink never has several senders on the air together, or nothing gives a threshold.
+        """
+        band, links = self.uplink.rules.band, self.uplink.rules.links
+        access = band.access
+        if not isinstance(access, Shared | Noma) or self.uplink.rules.rates is not None:
+            got = "recorded rates" if self.uplink.rules.rates is not None else getattr(access, "kind", "?")
+            raise ScenarioError(
+                f"network.uplink.access: its senders are never on the air together, got {got}; choose shared or noma"
+            )
+        receiver = [links.radios(device, SERVER)[1] for device in self._everybody.tolist()]
+        gain = links.snrs(self._everybody[None, :], np.array(receiver)[:, None])
+        lowest = max(band.law.min_sinr, access.threshold)
+        residual = access.residual if isinstance(access, Noma) else None
+        target = lowest if sinr_db is None else db_to_linear(sinr_db)
+        if target == 0:
+            raise ScenarioError(
+                "network.uplink.access.threshold_db: nothing says which SINR is needed, got none here and in "
+                "channel.rate; give it here, or sinr_db to the groups"
+            )
+        return Rivals(gain, receiver, target * db_to_linear(margin_db), residual)
 
     def close(self) -> None:
         """Take everything off the air at the end of the run."""
