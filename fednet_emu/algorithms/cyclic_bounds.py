@@ -5,8 +5,9 @@ descent on an exact split and summed updates. Everything takes the shares b_mk o
 a member uses there.
 
 Differences from the paper: products run to k - 1, as its lemma has them (its scenarios run to K, and seem to gain
-from it); the squared lemma has its missing factor C^2; the rate counts cycles, and its last terms are those that
-follow from the lemmas, eta^2 U1^2 / 2 + L eta^4 V1.
+from it); the squared lemma has its missing factor C^2; the rate counts cycles, its last terms are those that
+follow from the lemmas, eta^2 U1^2 / 2 + L eta^4 V1, and their geometric sum is kept as it is, so that the bound starts
+at the gap.
 """
 
 from __future__ import annotations
@@ -114,5 +115,6 @@ def rate_bound(
     """
     if descent(bound, constants, devices) < constants.lr * devices / 2:
         return float("inf")
-    kept = 1.0 - constants.lr * devices * convexity
-    return kept**cycles * gap + floor(bound, constants) / (constants.lr * devices * convexity)
+    lost = constants.lr * devices * convexity
+    kept = (1.0 - lost) ** cycles
+    return kept * gap + (1.0 - kept) * floor(bound, constants) / lost

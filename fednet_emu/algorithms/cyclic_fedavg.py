@@ -17,6 +17,7 @@ from itertools import count
 from typing import Literal, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from torch import Tensor
@@ -24,6 +25,7 @@ from torch import Tensor
 from fednet_emu.algorithms.base import Algorithm
 from fednet_emu.algorithms.cyclic_groups import parts_of, seats_of
 from fednet_emu.algorithms.cyclic_structures import AnyGroupStructure
+from fednet_emu.algorithms.cyclic_theory import Theory
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.clock import Process
@@ -48,13 +50,16 @@ class Member(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """One group's turn: which cycle and which group of it, both from 0, of how many groups and devices, and who."""
+    """One group's turn: which cycle and which group of it, both from 0, and all groups of the cycle."""
 
     cycle: int
     group: int
-    groups: int
-    devices: int
-    members: list[Member]
+    groups: list[list[Member]]
+
+    @property
+    def members(self) -> list[Member]:
+        """Whose turn it is."""
+        return self.groups[self.group]
 
 
 class CyclicFedAvg(Algorithm):
@@ -78,6 +83,11 @@ class CyclicFedAvg(Algorithm):
     """Passes over the samples per turn."""
     slot_s: float | None = Field(None, gt=0)
     """Length of a turn, from the downlink on; what is not decoded by then is lost. Null waits for all."""
+    l2: float = Field(0.0, ge=0)
+    """Strength of a regulariser l2 / 2 |w|^2 in every device's loss."""
+    bounds: bool = False
+    """Also measure the distance from the optimum and record the theory's bound of it, for small convex models; with the
+    paper's one full-batch step on split samples, groups that stay, and a mean only over groups of one size."""
     reform_cycles: int | None = Field(None, gt=0)
     """Groups are formed anew after so many cycles, as devices move; null keeps the first ones."""
 
@@ -87,6 +97,13 @@ class CyclicFedAvg(Algorithm):
             raise ValueError(
                 f"at most one of local_steps and local_epochs, got {self.local_steps} and {self.local_epochs}"
             )
+        one_full_step = self.batch_size is None and (self.local_steps or self.local_epochs or 1) == 1
+        if self.bounds and not (one_full_step and self.data == "split" and self.reform_cycles is None):
+            raise ValueError(
+                "bounds hold for one full-batch step on split samples in groups that stay, got "
+                f"batch_size={self.batch_size}, local_steps={self.local_steps}, local_epochs={self.local_epochs}, "
+                f"data={self.data}, reform_cycles={self.reform_cycles}; leave these out or set bounds: false"
+            )
         return self
 
     def demands(self) -> Iterable[tuple[str, str, int]]:
@@ -95,8 +112,11 @@ class CyclicFedAvg(Algorithm):
 
     def run(self, fed: Federation) -> Process:
         """The server: each group in turn receives the model, trains and answers; the server steps once per group."""
-        w = fed.initial_model()
+        w, theory = fed.initial_model(), None
         for r, turn in zip(fed.rounds(), self.turns(fed), strict=False):
+            if self.bounds and turn.group == 0 and not fed.timing_only:
+                theory = theory or self._theory(fed, turn.groups)
+                theory.record(fed, w, turn.cycle)
             started_s = fed.clock.now_s
             slot = None if self.slot_s is None else fed.clock.sleep(self.slot_s)
             replies = yield fed.gather((self.client(fed, member, w, r) for member in turn.members), self.slot_s)
@@ -104,10 +124,9 @@ class CyclicFedAvg(Algorithm):
                 yield slot
             arrived = [reply.payload for reply in replies if not reply.lost]
             if arrived:
-                rho = {"mean": 1 / len(arrived), "const": turn.groups / turn.devices, "sum": 1.0}[self.agg]
-                w = fed.defer(server_step, w, arrived, rho)
-            times = {"started_s": started_s, "ended_s": fed.clock.now_s}
-            fed.ledger.record("turns", round=r + 1, cycle=turn.cycle, group=turn.group, groups=turn.groups, **times)
+                w = fed.defer(server_step, w, arrived, self.server_lr(turn.groups, len(arrived)))
+            place = {"round": r + 1, "cycle": turn.cycle, "group": turn.group, "groups": len(turn.groups)}
+            fed.ledger.record("cyclic_turns", **place, started_s=started_s, ended_s=fed.clock.now_s)
             fed.end_of_round(w, invited=len(turn.members), arrived=len(arrived))
 
     def client(self, fed: Federation, member: Member, w: Deferred, r: int) -> Process:
@@ -117,11 +136,27 @@ class CyclicFedAvg(Algorithm):
         if got.lost:
             return got
         plan = SgdPlan(lr=self.lr, batch_size=self.batch_size, steps=self._steps, epochs=self.local_epochs)
-        trained = yield device.compute(fed.train(device, got.payload, plan, r, subset=member.samples))
+        pull = {"prox": self.l2, "anchor": fed.defer(torch.zeros_like, w)} if self.l2 else {}
+        trained = yield device.compute(fed.train(device, got.payload, plan, r, subset=member.samples, **pull))
         mine = trained.params
         if member.factor != 1:
             mine = fed.defer(part_of_the_way, got.payload, mine, member.factor)
         return (yield fed.uplink(device, mine, power_part=member.power))
+
+    def server_lr(self, groups: Sequence[Sequence[Member]], arrived: int) -> float:
+        """The server's step rho, when so many of a group have arrived."""
+        devices = {member.device for group in groups for member in group}
+        return {"mean": 1 / arrived, "const": len(groups) / len(devices), "sum": 1.0}[self.agg]
+
+    def _theory(self, fed: Federation, groups: Sequence[Sequence[Member]]) -> Theory:
+        sizes = {len(group) for group in groups}
+        if self.agg == "mean" and len(sizes) > 1:
+            raise ScenarioError(
+                f"algorithm.bounds: a mean is covered for groups of one size only, got sizes {sorted(sizes)}; "
+                "choose agg: const or sum"
+            )
+        parts = [[(member.device, member.samples) for member in group] for group in groups]
+        return Theory(fed, parts, self.l2, self.lr * self.server_lr(groups, min(sizes)))
 
     @property
     def _steps(self) -> int | None:
@@ -138,9 +173,7 @@ class CyclicFedAvg(Algorithm):
             if cycle == 0 or (self.reform_cycles is not None and cycle % self.reform_cycles == 0):
                 groups = self.members(fed, self.structure.form(fed, cycle))
                 _record_groups(fed, cycle, groups)
-            devices = len({member.device for group in groups for member in group})
-            for k, group in enumerate(groups):
-                yield Turn(cycle, k, len(groups), devices, group)
+            yield from (Turn(cycle, k, groups) for k in range(len(groups)))
 
     def members(self, fed: Federation, seats: Sequence[Mapping[int, float]]) -> list[list[Member]]:
         """Who uses which samples in each group, out of the devices of each group and their powers.
@@ -191,4 +224,4 @@ def _record_groups(fed: Federation, cycle: int, groups: Sequence[Sequence[Member
         for member in group:
             samples = fed.device(member.device).n_samples if member.samples is None else len(member.samples)
             seat = {"cycle": cycle, "group": k, "device": member.device, "samples": samples}
-            fed.ledger.record("groups", **seat, factor=member.factor, power_part=member.power)
+            fed.ledger.record("cyclic_groups", **seat, factor=member.factor, power_part=member.power)

@@ -138,7 +138,7 @@ class ListedGroups(GroupStructure):
 
     def demands(self) -> Demands:
         """The devices that are named."""
-        yield "structure.groups", "names a device that is not there", max(map(max, self.groups)) + 1
+        yield "structure.groups", "has a highest number, plus one, that is too high", max(map(max, self.groups)) + 1
 
 
 class RandomGroups(GroupStructure):

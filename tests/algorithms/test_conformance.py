@@ -24,8 +24,16 @@ ALGORITHM_SETTINGS = {
         "server={samples: 40, validation_samples: 40, flop_per_s: 1e6}",
         "algorithm={kind: fedul, cohort: 3, lr: 0.1, batch_size: 8, supervision: M2}",
     ),
+    "cyclic-fedavg": (
+        "algorithm={kind: cyclic-fedavg, lr: 0.1, structure: {kind: scenario-2, groups: 2}}",
+        "algorithm.local_steps=4",
+        "algorithm.batch_size=8",
+    ),
 }
 """Settings with which each algorithm runs on four devices; each keeps its learning rate in `algorithm.lr`."""
+
+LONELY = {"cyclic-fedavg": ("algorithm.structure.groups=1",)}
+"""What an algorithm without a cohort needs beside `devices.count=1`."""
 
 CONDITIONS = {
     "ideal": (),
@@ -33,7 +41,7 @@ CONDITIONS = {
         "network.uplink.loss={kind: random, probability: 0.3}",
         "network.downlink.loss={kind: random, probability: 0.3}",
     ),
-    "one device": ("devices.count=1", "algorithm.cohort=1"),
+    "one device": ("devices.count=1",),
 }
 EVERYWHERE = ("devices.straggler={kind: shifted-exponential, mean_factor: 0.5}", "stop.rounds=6")
 
@@ -42,7 +50,13 @@ CASES = list(product(ALGORITHM_SETTINGS, CONDITIONS))
 
 def settings_of(algorithm: str, condition: str, *more: str) -> tuple[str, ...]:
     """The scenario of one case."""
-    return (*EVERYWHERE, *ALGORITHM_SETTINGS[algorithm], *CONDITIONS[condition], *more)
+    lonely = (*LONELY.get(algorithm, ()), *cohort_of(algorithm, 1)) if condition == "one device" else ()
+    return (*EVERYWHERE, *ALGORITHM_SETTINGS[algorithm], *CONDITIONS[condition], *lonely, *more)
+
+
+def cohort_of(algorithm: str, devices: int) -> tuple[str, ...]:
+    """The setting that invites so many devices, for algorithms that draw a cohort."""
+    return (f"algorithm.cohort={devices}",) if "cohort" in ALGORITHMS[algorithm].model_fields else ()
 
 
 def digest_of(fed: Federation) -> str:
@@ -124,9 +138,10 @@ def test_devices_without_samples_are_left_out(kind: str) -> None:
     fed = run_small(
         "data={kind: synthetic, n_samples: 60, n_test: 30, features: 9, classes: 3}",
         "model=softmax",
+        *ALGORITHM_SETTINGS[kind],
         "devices.count=12",
         "partition={kind: dirichlet, alpha: 0.05, min_samples: 0}",
-        "algorithm.cohort=12",
+        *cohort_of(kind, 12),
     )
     empty = np.flatnonzero(fed.task.n_samples == 0)
 
