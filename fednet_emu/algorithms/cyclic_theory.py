@@ -66,7 +66,7 @@ class Theory:
                 "algorithm.bounds: the theory needs a convex model, got another; choose softmax or linear"
             )
         self._model, self._l2, self._lr = task.model, l2, lr
-        self._x, self._y = task.data.x.double(), task.data.y
+        self._x, self._y = task.data.x.double().cpu(), task.data.y.cpu()
         if self._y.is_floating_point():
             self._y = self._y.double()
         own = {m: torch.arange(task.offsets[m], task.offsets[m + 1]) for group in parts for m, _ in group}
@@ -88,11 +88,11 @@ class Theory:
         if self.convexity <= 1e-12:
             raise ScenarioError("algorithm.l2: the rate bound needs strong convexity, got 0; give a positive number")
         self._largest = self._dissimilarity = self._first_gap = 0.0
-        self._best = self._minimum(task.model.initial().double())
+        self._best = self._minimum(task.model.initial().double().cpu())
 
     def state(self, w: Tensor) -> State:
         """What the theory looks at, for a model w [P] at the start of a cycle."""
-        w = w.double()
+        w = w.double().cpu()
         gradients = self._gradients(w)
         whole = gradients.mean(0)
         groups = [gradients[group].mean(0) for group in self._groups]

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from fednet_emu.radio.admission import Rivals, coloured_groups, greedy_group, greedy_groups, with_further_seats
-from fednet_emu.radio.interference import most_at_one_receiver, sinr_of_pairs
-from fednet_emu.radio.power_control import foschini_miljanic
+from fednet_emu.radio.interference import most_at_one_receiver
 
 STATIONS = np.array([[0, 0], [200, 0], [100, 173], [-200, 0], [-100, -173]])
 
@@ -26,19 +25,23 @@ def instance(seed, kind):
     return Rivals(snr[receiver], receiver.tolist(), 10 ** (target_db / 10), 0.01 if kind == "cancel" else None)
 
 
-def can_be_together(rivals, members):
-    """Whether some powers serve all members without cancellation, by iteration and by nothing that admission uses."""
-    gain = rivals.snr[np.ix_(members, members)]
-    ones = np.ones(len(members))
-    power = foschini_miljanic(rivals.target * ones, gain, ones, ones, iterations=3000)
-    return bool(np.all(sinr_of_pairs(power, gain, 1.0) >= rivals.target * (1 - 1e-6)))
+def any_together(rivals, sets):
+    """Whether some powers serve all members of one of the sets [sets, size], without cancellation.
+
+    The lowest powers solve p_i g_ii = target (1 + sum over j of p_j g_ij) and must be positive and at most 1.
+    """
+    gain = rivals.snr[sets[:, :, None], sets[:, None, :]]
+    own = np.einsum("sii->si", gain)
+    system = np.where(np.eye(sets.shape[1], dtype=bool), gain, -rivals.target * gain)
+    power = np.linalg.solve(system, np.full((*own.shape, 1), rivals.target))
+    return bool(np.any(np.all((power > 0) & (power <= 1), axis=(1, 2))))
 
 
 def largest(rivals, at_least):
     """Size of the largest set that can be together, by brute force from a size that is known to be possible."""
     everybody = range(len(rivals.snr))
     for size in range(at_least + 1, len(rivals.snr) + 1):
-        if not any(can_be_together(rivals, list(members)) for members in combinations(everybody, size)):
+        if not any_together(rivals, np.array([*combinations(everybody, size)])):
             return size - 1
     return len(rivals.snr)
 
