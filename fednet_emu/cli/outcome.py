@@ -41,3 +41,4 @@ def outcome(interrupted: Callable[[], str] = lambda: "interrupted") -> Iterator[
         ERRORS.print(traceback.format_exc())
         ERRORS.print(f"this is a bug in fednet_emu; replay: {shlex.join(['fednet', *sys.argv[1:]])}")
         raise typer.Exit(BUG) from None
+

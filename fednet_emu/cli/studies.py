@@ -23,8 +23,7 @@ def sweep(
     workers: Workers = None,
     ray: Annotated[bool, typer.Option("--ray", help="Run the cells on a Ray cluster that is started here.")] = False,
     ray_address: Annotated[
-        str | None,
-        typer.Option("--ray-address", metavar="ADDRESS", help="Run them on this Ray cluster ('auto': here)."),
+        str | None, typer.Option("--ray-address", metavar="ADDRESS", help="Run them on this Ray cluster ('auto': here).")
     ] = None,
     overrides: Overrides = None,
     data_dir: DataDir = None,

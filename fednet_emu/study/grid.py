@@ -1,8 +1,8 @@
 """The axes of a study: what each of its levels is called, and which settings it stands for.
 
-devices.count: [10, 20]                      # one key, a list of values
-access: {tdma: {...}, ofdma: {...}}          # named variants: name -> settings
-size: {devices.count: [10, 20], algorithm.cohort: [5, 10]}    # lists that go together
+    devices.count: [10, 20]                      # one key, a list of values
+    access: {tdma: {...}, ofdma: {...}}          # named variants: name -> settings
+    size: {devices.count: [10, 20], algorithm.cohort: [5, 10]}    # lists that go together
 """
 
 from __future__ import annotations

@@ -87,9 +87,7 @@ def sweep(
             _run(loaded, out, run, progress, data_dir, on_news)
         finally:
             finished = {place: progress.folder_of[place] for place in sorted(progress.done)}
-            write_tables(
-                out, loaded.cells, finished, progress.failures, loaded.study.target or Target.model_construct()
-            )
+            write_tables(out, loaded.cells, finished, progress.failures, loaded.study.target or Target.model_construct())
     return progress
 
 
