@@ -125,8 +125,7 @@ class CyclicFedAvg(Algorithm):
             arrived = [reply.payload for reply in replies if not reply.lost]
             if arrived:
                 w = fed.defer(server_step, w, arrived, self.server_lr(turn.groups, len(arrived)))
-            place = {"round": r + 1, "cycle": turn.cycle, "group": turn.group, "groups": len(turn.groups)}
-            fed.ledger.record("cyclic_turns", **place, started_s=started_s, ended_s=fed.clock.now_s)
+            self._record_turn(fed, turn, started_s)
             fed.end_of_round(w, invited=len(turn.members), arrived=len(arrived))
 
     def client(self, fed: Federation, member: Member, w: Deferred, r: int) -> Process:
@@ -136,8 +135,9 @@ class CyclicFedAvg(Algorithm):
         if got.lost:
             return got
         plan = SgdPlan(lr=self.lr, batch_size=self.batch_size, steps=self._steps, epochs=self.local_epochs)
-        pull = {"prox": self.l2, "anchor": fed.defer(torch.zeros_like, w)} if self.l2 else {}
-        trained = yield device.compute(fed.train(device, got.payload, plan, r, subset=member.samples, **pull))
+        origin = fed.defer(torch.zeros_like, w) if self.l2 else None
+        work = fed.train(device, got.payload, plan, r, subset=member.samples, prox=self.l2, anchor=origin)
+        trained = yield device.compute(work)
         mine = trained.params
         if member.factor != 1:
             mine = fed.defer(part_of_the_way, got.payload, mine, member.factor)
@@ -147,6 +147,19 @@ class CyclicFedAvg(Algorithm):
         """The server's step rho, when so many of a group have arrived."""
         devices = {member.device for group in groups for member in group}
         return {"mean": 1 / arrived, "const": len(groups) / len(devices), "sum": 1.0}[self.agg]
+
+    def _record_turn(self, fed: Federation, turn: Turn, started_s: float) -> None:
+        ways = {"structure": self.structure, "access": fed.network.uplink.rules.band.access}
+        fed.ledger.record(
+            "cyclic_turns",
+            round=fed.round + 1,
+            cycle=turn.cycle,
+            group=turn.group,
+            groups=len(turn.groups),
+            **{name: getattr(way, "kind", "?") for name, way in ways.items()},
+            started_s=started_s,
+            ended_s=fed.clock.now_s,
+        )
 
     def _theory(self, fed: Federation, groups: Sequence[Sequence[Member]]) -> Theory:
         sizes = {len(group) for group in groups}

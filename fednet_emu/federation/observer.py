@@ -52,8 +52,9 @@ class Observer:
         ledger, pooled, accuracies = self._ledger, scores.pooled, scores.accuracies
         accuracy = np.nan if pooled.accuracy is None else pooled.accuracy
         spread = (accuracies.min(), accuracies.std()) if len(accuracies) else (np.nan, np.nan)
+        more = (scores.worst_train_loss, scores.attack_success)
         costs = (*ledger.sent_bit, ledger.energy_j)
-        ledger.evaluations.append((self._latest_round, self._clock.now, *costs, pooled.loss, accuracy, *spread))
+        ledger.evaluations.append((self._latest_round, self._clock.now, *costs, pooled.loss, accuracy, *spread, *more))
         if scores.by_device is not None:
             own = scores.by_device
             devices = np.flatnonzero(own.samples)

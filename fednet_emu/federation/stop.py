@@ -39,3 +39,5 @@ class Evaluation(Component):
     """The initial and the last model are evaluated in any case."""
     per_device: bool = False
     """Whether each device's own share of the test set is evaluated too, for the worst device and the spread."""
+    train_loss: bool = False
+    """Whether the largest loss of a device on its own training samples is measured too."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -10,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fednet_emu.learning.attacks import Attack
 from fednet_emu.learning.datasets.base import Samples
 from fednet_emu.learning.evaluate import DeviceMetrics, Metrics, SampleScores, score_samples
 from fednet_emu.learning.flat import FlatModel
@@ -19,10 +21,19 @@ from fednet_emu.learning.partitions.base import Split
 
 
 class Scores(NamedTuple):
-    """Metrics of one model on the test set, and on every device's share of it if those were asked for."""
+    """Metrics of one model on the test set, and on every device's share of it if those were asked for.
+
+    Attributes:
+        pooled: over the whole test set.
+        by_device: over every device's share, or None.
+        worst_train_loss: the largest loss of a device on its own training samples; nan if not asked for.
+        attack_success: share of the attack's trial samples that become its target; nan without an attack.
+    """
 
     pooled: Metrics
     by_device: DeviceMetrics | None
+    worst_train_loss: float = math.nan
+    attack_success: float = math.nan
 
     @property
     def accuracies(self) -> NDArray[np.float64]:
@@ -42,7 +53,8 @@ class Task:
         offsets: int64 [n_devices + 2], where the rows of each device, and of the server at last, begin and end.
         n_samples: int64 [n_devices], training samples of each device.
         sets: int64 [n_rows], which set of its device a row is in (-1 for the server's); None where there are no sets.
-        test_shares: float64 [classes], how frequent the classes are in the test set; None for a regression.
+        test_shares: float64 [classes], how frequent the classes are in the test set; empty for a regression.
+        groups: int64 [n_devices], the true group of each device; None unless groups see the data differently.
     """
 
     def __init__(
@@ -53,24 +65,27 @@ class Task:
         device: torch.device,
         timing_only: bool,
         held: tuple[Held, Held] | None = None,
+        attack: Attack | None = None,
+        groups: NDArray[np.int64] | None = None,
     ) -> None:
         train, test = splits
         nothing = Held(samples.train_x[:0], samples.train_y[:0])
         server, self._validation = held or (nothing, nothing)
-        self.model = model
+        self.model, self.groups = model, groups
         self.offsets = np.append(train.offsets, len(train.order) + len(server.y))
         self.n_samples: NDArray[np.int64] = train.sizes()
         self._test_offsets = test.offsets
         order = torch.from_numpy(train.order)
         y = _joined(samples.train_y[order], server.y).to(device)
         self.sets = None if train.sets is None else _padded(torch.from_numpy(train.sets), len(y)).to(device)
-        self.test_shares = None if samples.classes is None else _shares(samples.test_y, samples.classes)
+        self.test_shares = np.empty(0) if samples.classes is None else _shares(samples.test_y, samples.classes)
         if timing_only:
             self.data = TrainData(torch.empty(len(y), 0), y)
         else:
             self.data = TrainData(_joined(samples.train_x[order], server.x).to(device), y)
             self._test_x, self._test_y = samples.test_x.to(device), samples.test_y.to(device)
             self._test_order = torch.from_numpy(test.order).to(device)
+            self._trial = None if attack is None else (attack.trial(samples).to(device), attack.target)
             self._validation = Held(self._validation.x.to(device), self._validation.y.to(device))
 
     def slice_of(self, device: int) -> slice:
@@ -93,10 +108,24 @@ class Task:
         accuracy = score_samples(self.model, vector, self._validation.x, self._validation.y).pooled().accuracy
         return float("nan") if accuracy is None else 1.0 - accuracy
 
-    def score(self, vector: torch.Tensor, *, per_device: bool) -> Scores:
-        """Metrics of a model on the pooled test set, and on every device's share of it if asked for."""
+    def train_loss(self, vector: torch.Tensor, device: int) -> float:
+        """Mean loss of a model on all of a device's own training samples, without dropout."""
+        own = self.slice_of(device)
+        return score_samples(self.model, vector, self.data.x[own], self.data.y[own]).pooled().loss
+
+    def score(self, vector: torch.Tensor, *, per_device: bool, train_loss: bool = False) -> Scores:
+        """Metrics of a model on the pooled test set, on every device's share of it and on training samples if asked."""
         samples = score_samples(self.model, vector, self._test_x, self._test_y)
-        return self._scores(samples, self._test_order, per_device=per_device)
+        scores = self._scores(samples, self._test_order, per_device=per_device)
+        worst = max(self.train_loss(vector, int(k)) for k in np.flatnonzero(self.n_samples)) if train_loss else math.nan
+        return scores._replace(worst_train_loss=worst, attack_success=self._attack_success(vector))
+
+    def _attack_success(self, vector: torch.Tensor) -> float:
+        if self._trial is None:
+            return math.nan
+        x, target = self._trial
+        hits = score_samples(self.model, vector, x, torch.full((len(x),), target, device=x.device)).pooled().accuracy
+        return math.nan if hits is None else hits
 
     def score_own(self, vectors: Sequence[torch.Tensor], *, per_device: bool) -> Scores:
         """Metrics of every device's own model on its own share of the test set, pooled over all those samples."""

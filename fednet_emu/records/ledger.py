@@ -75,6 +75,8 @@ EVALUATIONS = {
     "accuracy": _measure,
     "worst_accuracy": _measure,
     "std_accuracy": _measure,
+    "worst_train_loss": _measure,
+    "attack_success": _measure,
 }
 DEVICE_EVALUATIONS = {
     "round": _number,

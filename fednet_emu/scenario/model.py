@@ -13,9 +13,11 @@ from fednet_emu.component import Component
 from fednet_emu.federation.speeds import AnySpeeds
 from fednet_emu.federation.stop import Evaluation, Stop
 from fednet_emu.federation.stragglers import AnyStraggler, NoStraggler, SlowWindow
+from fednet_emu.learning.attacks import AnyAttack
 from fednet_emu.learning.datasets import AnyDataset
 from fednet_emu.learning.datasets.digits import Digits
 from fednet_emu.learning.datasets.synthetic_regression import SyntheticRegression
+from fednet_emu.learning.groups import AnyGroups
 from fednet_emu.learning.models import AnyModel
 from fednet_emu.learning.partitions import AnyPartition
 from fednet_emu.network.availability import Always, AnyAvailability, Windows
@@ -69,10 +71,13 @@ class Training(Component):
     """How training is run on this host. Nothing here changes simulated time."""
 
     engine: Literal["auto", "serial", "batched"] = "auto"
-    """serial: one job after the other; batched: all ready jobs at once; auto: the faster of the two, by measurement."""
+    """serial: one job after the other; batched: all ready jobs at once; auto: the fastest way, by measurement."""
     device: Literal["cpu", "cuda"] = "cpu"
+    tf32: bool = False
+    """Whether a GPU may round factors to TF32, 10 bits: faster, but engines then agree to three digits, not to five."""
     threads: int | None = Field(None, gt=0, le=1024)
-    """Threads of torch within one operation; null takes one for small models and all cores for others."""
+    """Threads that train jobs side by side, and that share an operation of a lone job of a large model; null takes all
+    cores of the processor."""
     checkpoint_s: float | None = Field(60.0, gt=0)
     """Host time between checkpoints, from which a run that died goes on; null for none."""
 
@@ -88,8 +93,12 @@ class Scenario(Component):
     network: NetworkSettings = NetworkSettings()
     data: AnyDataset = Digits()
     partition: AnyPartition
+    groups: AnyGroups | None = None
+    """Groups of devices that see the data differently; null when all see the same."""
     model: AnyModel
     algorithm: AnyAlgorithm
+    attack: AnyAttack | None = None
+    """What malicious devices do; null for none."""
     stop: Stop
     evaluation: Evaluation = Evaluation()
     training: Training = Training()
@@ -102,6 +111,8 @@ class Scenario(Component):
             for key, what, value in self.algorithm.demands()
             if value > count
         )
+        if self.attack is not None:
+            yield from ((("attack", key), what) for key, what in self.attack.contradictions(count))
         yield from self._never_two_at_once()
         listed = {
             ("devices", "placement", "xy_m"): getattr(self.devices.placement, "xy_m", None),

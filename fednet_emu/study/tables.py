@@ -18,7 +18,7 @@ from fednet_emu.study.cells import Cell
 from fednet_emu.study.model import Target
 
 TOTALS = ("rounds", "simulated_s", "uplink_bit", "downlink_bit", "sidelink_bit", "energy_j")
-SCORES = ("accuracy", "loss", "worst_accuracy", "std_accuracy")
+SCORES = ("accuracy", "loss", "worst_accuracy", "std_accuracy", "worst_train_loss", "attack_success")
 
 
 def write_tables(

@@ -16,7 +16,7 @@ CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0
 
 def ends_s(world, *requests):
     """When uplinks of (device, bits, part of its power), all asked for at 0, have ended."""
-    sent = [world.medium.send(device, SERVER, "x", 0, bits, part) for device, bits, part in requests]
+    sent = [world.medium.send(device, SERVER, "x", 0, bits, power_part=part) for device, bits, part in requests]
 
     def everything():
         yield world.clock.all_of(sent)

@@ -25,6 +25,7 @@ TRANSFER = {
     "energy_j": 0.5,
     "receive_j": 0.0,
 }
+UNMEASURED = {"worst_train_loss": np.nan, "attack_success": np.nan}
 COMPUTE = {
     "device": 0,
     "started_ns": 2 * S,
@@ -62,9 +63,9 @@ def lawful() -> dict[str, Any]:
         "rounds": [{"round": 1, "started_ns": 0, "ended_ns": 5 * S, "invited": 3, "arrived": 2}],
         "evaluations": [
             {"round": 0, "simulated_ns": 0, "uplink_bit": 0, "downlink_bit": 0, "sidelink_bit": 0, "energy_j": 0.0}
-            | {"loss": 2.3, "accuracy": 0.1, "worst_accuracy": 0.0, "std_accuracy": 0.0},
+            | {"loss": 2.3, "accuracy": 0.1, "worst_accuracy": 0.0, "std_accuracy": 0.0, **UNMEASURED},
             {"round": 1, "simulated_ns": 5 * S, "uplink_bit": 200, "downlink_bit": 100, "sidelink_bit": 0}
-            | {"energy_j": 2.0, "loss": 1.1, "accuracy": 0.5, "worst_accuracy": 0.2, "std_accuracy": 0.1},
+            | {"energy_j": 2.0, "loss": 1.1, "accuracy": 0.5, "worst_accuracy": 0.2, "std_accuracy": 0.1, **UNMEASURED},
         ],
     }
 

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from fednet_emu.component import Slot
 from fednet_emu.learning.datasets.base import Dataset, Samples
+from fednet_emu.learning.datasets.chest_accelerometer import ChestAccelerometer
 from fednet_emu.learning.datasets.digits import Digits
 from fednet_emu.learning.datasets.mnist import FashionMnist, Mnist
 from fednet_emu.learning.datasets.npz import Npz
@@ -11,6 +12,7 @@ from fednet_emu.learning.datasets.synthetic import Synthetic
 from fednet_emu.learning.datasets.synthetic_regression import SyntheticRegression
 
 DATASETS: dict[str, type[Dataset]] = {
+    "chest-accelerometer": ChestAccelerometer,
     "digits": Digits,
     "fashion-mnist": FashionMnist,
     "mnist": Mnist,
@@ -26,6 +28,7 @@ AnyDataset = Annotated[Dataset, Slot("dataset", DATASETS)]
 __all__ = [
     "DATASETS",
     "AnyDataset",
+    "ChestAccelerometer",
     "Dataset",
     "Digits",
     "FashionMnist",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field, field_validator
 from torch import Tensor
 
 from fednet_emu.data import DATA_VARIABLE, data_folder
@@ -59,19 +60,37 @@ _FASHION = _Archive(
 )
 
 
+Digit = Annotated[int, Field(ge=0, le=9)]
+
+
 class _Images(Dataset):
     """Images of an archive in the form of MNIST: 60,000 for training, 10,000 for testing, x [n, 1, 28, 28]."""
 
     ARCHIVE: ClassVar[_Archive]
 
-    normalise: bool = True
-    """Whether pixels are centred and scaled as usual for the training set; else they are value / 255."""
+    normalise: bool | Literal["pixelwise"] = True
+    """Whether pixels are centred and scaled as usual for the training set; else they are value / 255.
+
+    pixelwise: each pixel by its own mean and deviation over the training images, (x - mean) / (deviation + 0.001).
+    """
+    classes: tuple[Digit, ...] | None = Field(None, min_length=2)
+    """The classes that are kept, and numbered anew in this order; null keeps all ten."""
     download: bool = False
     """Whether files that are missing are fetched into the data folder."""
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
         """Read the four official files from the data folder, its folder of this kind, or FEDNET_DATA."""
-        return _load(self.ARCHIVE, data_dir, normalise=self.normalise, download=self.download)
+        samples = _load(self.ARCHIVE, data_dir, normalise=self.normalise is True, download=self.download)
+        if self.classes is not None:
+            samples = _only(samples, self.classes)
+        return _pixelwise(samples) if self.normalise == "pixelwise" else samples
+
+    @field_validator("classes")
+    @classmethod
+    def _each_class_once(cls, classes: tuple[int, ...] | None) -> tuple[int, ...] | None:
+        if classes is not None and len(set(classes)) < len(classes):
+            raise ValueError(f"a class is named twice, got {list(classes)}; name each once")
+        return classes
 
 
 class Mnist(_Images):
@@ -103,6 +122,27 @@ def _load(archive: _Archive, data_dir: Path | None, *, normalise: bool, download
         test_y=torch.from_numpy(test_y.astype(np.int64)),
         classes=10,
     )
+
+
+def _only(samples: Samples, classes: tuple[int, ...]) -> Samples:
+    """The samples of these classes, in their order, with labels from 0 in the order given."""
+    label = torch.full((10,), -1)
+    label[list(classes)] = torch.arange(len(classes))
+    train, test = label[samples.train_y] >= 0, label[samples.test_y] >= 0
+    return Samples(
+        train_x=samples.train_x[train],
+        train_y=label[samples.train_y[train]],
+        test_x=samples.test_x[test],
+        test_y=label[samples.test_y[test]],
+        classes=len(classes),
+    )
+
+
+def _pixelwise(samples: Samples) -> Samples:
+    """Each pixel (value / 255) standardised over the training images, as in agnostic federated learning's experiments."""
+    mean, deviation = samples.train_x.mean(0), samples.train_x.std(0, correction=0)
+    train_x, test_x = ((x - mean) / (deviation + 0.001) for x in (samples.train_x, samples.test_x))
+    return replace(samples, train_x=train_x, test_x=test_x)
 
 
 def _find(archive: _Archive, folder: Path, name: str, *, download: bool) -> Path:

@@ -4,24 +4,37 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt, model_validator
 from torch import nn
 
 from fednet_emu.learning.models.base import Model
 
 
 class Mlp(Model):
-    """Fully connected layers with ReLU between them, on the flattened sample; `hidden` are the widths inside."""
+    """Fully connected layers with ReLU between them, on the flattened sample; `hidden` are the widths inside.
+
+    `dropout` are the shares that are dropped before each layer, the last one included: [] for none, or one more than
+    widths. The network of Wang, Yan and Oates (IJCNN 2017) has hidden [500, 500, 500] and dropout [0.1, 0.2, 0.2, 0.3].
+    """
 
     kind: Literal["mlp"] = "mlp"
     hidden: tuple[PositiveInt, ...] = (200,)
+    dropout: tuple[Annotated[float, Field(ge=0, lt=1)], ...] = ()
+
+    @model_validator(mode="after")
+    def _one_share_per_layer(self) -> Mlp:
+        if len(self.dropout) not in (0, len(self.hidden) + 1):
+            raise ValueError(f"dropout: not one share per layer, got {len(self.dropout)}; give {len(self.hidden) + 1}")
+        return self
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
         """One linear layer per width, and one to the outputs."""
         layers: list[nn.Module] = [nn.Flatten()]
-        for n_in, n_out in pairwise((math.prod(input_shape), *self.hidden)):
-            layers += [nn.Linear(n_in, n_out), nn.ReLU()]
-        width = self.hidden[-1] if self.hidden else math.prod(input_shape)
-        return nn.Sequential(*layers, nn.Linear(width, outputs))
+        widths = (math.prod(input_shape), *self.hidden, outputs)
+        for layer, (n_in, n_out) in enumerate(pairwise(widths)):
+            layers += [nn.ReLU()] if layer else []
+            layers += [nn.Dropout(self.dropout[layer])] if self.dropout else []
+            layers.append(nn.Linear(n_in, n_out))
+        return nn.Sequential(*layers)

@@ -1,0 +1,1 @@
+"""ASPIRE-EASE and its variants, in pieces: updates, planes, worker, master, pace, wire and the flow."""

@@ -1,0 +1,77 @@
+"""ASPIRE-ADP: the master waits for everybody while nobody is slow, and for a few when somebody is."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from pydantic import Field
+
+from fednet_emu.component import Component
+
+
+class Adaptive(Component):
+    """When the master switches between all workers and `active` of them."""
+
+    threshold_s: float | None = Field(10.0, gt=0)
+    """The paper's beta_1: the longest delay without a straggler; null takes twice the mean delay."""
+    tick_s: float = Field(1.0, gt=0)
+    """How often the master looks at the delays while it waits."""
+
+
+class Pace(Protocol):
+    """How many workers the master waits for."""
+
+    def replied(self, worker: int, now_s: float) -> None:
+        """The master has sent to this worker."""
+
+    def heard(self, worker: int, now_s: float) -> None:
+        """This worker has sent to the master."""
+
+    def active(self, now_s: float) -> int:
+        """How many workers the master waits for now."""
+
+
+class SteadyPace:
+    """Always the same number."""
+
+    def __init__(self, active: int) -> None:
+        self._active = active
+
+    def replied(self, worker: int, now_s: float) -> None:
+        """It does not matter."""
+
+    def heard(self, worker: int, now_s: float) -> None:
+        """It does not matter."""
+
+    def active(self, now_s: float) -> int:
+        """The number given."""
+        return self._active
+
+
+class AdaptivePace:
+    """Eqs. (36) and (37): all N workers while no delay exceeds the threshold, else `few`.
+
+    The branches of (36) are printed the other way round, against the text and Figure 5. A delay is measured from the
+    master's last reply, and grows while the worker is awaited, so that a straggler shows before it reports.
+    """
+
+    def __init__(self, count: int, few: int, threshold_s: float | None) -> None:
+        self._few, self._threshold_s = few, threshold_s
+        self._delay_s = np.zeros(count)
+        self._since_s = np.full(count, np.inf)  # of the last reply; never, while the worker is not awaited
+
+    def replied(self, worker: int, now_s: float) -> None:
+        """The worker is awaited from now on."""
+        self._since_s[worker] = now_s
+
+    def heard(self, worker: int, now_s: float) -> None:
+        """The delay is what has passed."""
+        self._delay_s[worker] = now_s - self._since_s[worker]
+        self._since_s[worker] = np.inf
+
+    def active(self, now_s: float) -> int:
+        """N or `few`, by the delays as they are now."""
+        delay_s = np.maximum(self._delay_s, now_s - self._since_s)
+        threshold_s = 2.0 * float(delay_s.mean()) if self._threshold_s is None else self._threshold_s
+        return len(delay_s) if float(delay_s.max()) <= threshold_s else self._few

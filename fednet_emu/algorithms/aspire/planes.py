@@ -1,0 +1,76 @@
+"""The cutting planes of ASPIRE: a versioned list of weights, and the three ways of keeping it."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from fednet_emu.units import Array
+
+Upkeep = Literal["ease", "cp", "fixed"]
+"""ease adds the worst case and drops idle planes; cp only adds; fixed keeps the prior alone."""
+
+GAIN = 1e-12
+"""A worst case is a new plane when it exceeds all planes by more than this."""
+IDLE = 1e-10
+"""A multiplier up to this counts as zero."""
+
+
+class Planes(NamedTuple):
+    """A list of planes that never changes; `version` tells it from the lists before and after.
+
+    Attributes:
+        version: How many lists there were before.
+        p: Weights [L, N], one row per plane.
+    """
+
+    version: int
+    p: Array
+
+
+class Selection(NamedTuple):
+    """A new list, and what each of its planes was in the old one: a row, or -1 for a plane that is new."""
+
+    planes: Planes
+    origin: list[int]
+
+    def lam(self, before: Array) -> Array:
+        """Multipliers of the new list: those of the old planes, zero for a new one."""
+        return np.array([before[row] if row >= 0 else 0.0 for row in self.origin])
+
+
+def renewed(
+    planes: Planes,
+    upkeep: Upkeep,
+    worst: Array,
+    losses: Array,
+    lam: Array,
+    lam_before: Array,
+    max_planes: int,
+) -> Selection:
+    """The planes after a plane step of the master, eqs. (20) and (21).
+
+    Args:
+        planes: The list so far.
+        upkeep: How it is kept.
+        worst: The worst-case weights [N] for the losses; they become a plane if they cut something off.
+        losses: Latest loss of each worker [N].
+        lam: Multipliers [L].
+        lam_before: Multipliers [L] one iteration earlier.
+        max_planes: When there would be more, the old ones with the smallest multipliers go.
+    """
+    values = planes.p @ losses
+    adds = float(worst @ losses) > float(values.max()) + GAIN
+    kept = list(range(len(planes.p)))
+    if upkeep == "ease":
+        used = np.maximum(lam, lam_before) > IDLE
+        kept = [row for row in kept if used[row]] or ([] if adds else [int(np.argmax(values))])
+    room = max_planes - adds
+    if len(kept) > room:
+        kept = sorted(sorted(kept, key=lambda row: -lam[row])[:room])
+    if not adds and len(kept) == len(planes.p):
+        return Selection(planes, kept)
+    rows = [planes.p[kept], worst[None]] if adds else [planes.p[kept]]
+    return Selection(Planes(planes.version + 1, np.concatenate(rows)), kept + [-1] * adds)
+

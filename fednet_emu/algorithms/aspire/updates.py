@@ -1,0 +1,178 @@
+"""The updates (12) to (16) of ASPIRE as pure functions, and a master step that costs O(S P + S L), whatever N is.
+
+N workers, S of them heard, P parameters, L planes. Planes are kept as the weights p_l = pbar + a_l themselves, which the
+Lagrangian contains only in this sum:
+
+    L_p = h + sum_l lam_l (p_l' f(w) - h) + sum_j phi_j' (z - w_j) + (prox / 2) sum_j |z - w_j|^2
+
+Update (12) is a training step on lam' p_.j * f_j with the linear term -phi_j and the proximal term at z:
+
+    w_j <- clip(w_j - lr ((sum_l lam_l p_lj) grad f_j(w_j) - phi_j + prox (w_j - z)), -bound, bound)              (12)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fednet_emu.units import Array
+
+
+class Dual(NamedTuple):
+    """What the master tells beside z: the level h, and the multiplier lam [L] of each plane."""
+
+    h: float
+    lam: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Step sizes, strengths and bounds of one master step, in the paper's symbols where it has one.
+
+    Attributes:
+        n_workers: N.
+        lr_z: eta_z.
+        lr_h: eta_h.
+        rho_lam: rho_1.
+        rho_phi: rho_2.
+        prox: kappa_1, the strength of the quadratic term.
+        c_lam: c_1^t.
+        c_phi: c_2^t.
+        model_bound: alpha_1, of every entry of z; infinite for none.
+        level_bound: alpha_2, of h.
+        multiplier_bound: alpha_3, of every lam_l.
+        dual_bound: alpha_4, of every entry of phi_j.
+    """
+
+    n_workers: int
+    lr_z: float
+    lr_h: float
+    rho_lam: float
+    rho_phi: float
+    prox: float
+    c_lam: float
+    c_phi: float
+    model_bound: float
+    level_bound: float
+    multiplier_bound: float
+    dual_bound: float
+
+
+class Master(NamedTuple):
+    """What the master knows after an iteration.
+
+    Attributes:
+        z: Global model [P].
+        dual: h and lam.
+        lam_before: lam [L] one iteration earlier.
+        values: p_l' f for every plane [L], with the latest loss of each worker.
+        moved: sum_j (w_j - z_0) [P] in double precision, from the initial model z_0.
+        phi_sum: sum_j phi_j [P] in double precision.
+        phis: phi_j [P] of the workers that were heard, in their order.
+    """
+
+    z: Tensor
+    dual: Dual
+    lam_before: Array
+    values: Array
+    moved: Tensor
+    phi_sum: Tensor
+    phis: tuple[Tensor, ...] = ()
+
+
+class Heard(NamedTuple):
+    """One arrival, and what was known of its worker before.
+
+    Attributes:
+        w: Its new model [P].
+        w_before: The one it sent before, or z_0.
+        loss: Its new loss.
+        loss_before: The one it sent before, or 0.
+        enters: q_j at its first report, else 0: the share of its loss in the level h, which so starts at q'f.
+        phi: The master's phi_j [P] of this worker.
+        column: p_lj of every plane [L].
+    """
+
+    w: Tensor
+    w_before: Tensor
+    loss: float
+    loss_before: float
+    enters: float
+    phi: Tensor
+    column: Array
+
+
+def initial_master(z_0: Tensor, n_planes: int) -> Master:
+    """The start: all models equal z_0, all phi_j = 0, no loss known, the weight 1 shared by the planes."""
+    zeros = torch.zeros_like(z_0, dtype=torch.float64)
+    lam = np.full(n_planes, 1.0 / n_planes)
+    return Master(z_0, Dual(0.0, lam), lam, np.zeros(n_planes), zeros, zeros)
+
+
+def master_step(master: Master, z_0: Tensor, heard: Sequence[Heard], steps: Steps) -> Master:
+    """Updates (13), (14), (15), and the sum of all phi_j after (16), for the workers that were heard."""
+    moved, values, level = master.moved.clone(), master.values.copy(), master.dual.h
+    for arrival in heard:
+        moved += arrival.w - arrival.w_before
+        values += arrival.column * (arrival.loss - arrival.loss_before)
+        level += arrival.enters * arrival.loss
+    z = z_step(master.z, z_0, moved, master.phi_sum, steps)
+    h = h_step(level, master.dual.lam, steps)
+    lam = lam_step(master.dual.lam, values, h, steps)
+    phis = tuple(phi_step(arrival.phi, z, arrival.w, steps) for arrival in heard)
+    phi_sum = master.phi_sum.clone()
+    for arrival, phi in zip(heard, phis, strict=True):
+        phi_sum += phi - arrival.phi
+    return Master(z, Dual(h, lam), master.dual.lam, values, moved, phi_sum, phis)
+
+
+def z_step(z: Tensor, z_0: Tensor, moved: Tensor, phi_sum: Tensor, steps: Steps) -> Tensor:
+    """Update (13): z <- clip(z - lr_z (sum_j phi_j + prox sum_j (z - w_j))), where sum_j (z - w_j) = N (z - z_0) - moved."""
+    gradient = (z - z_0).double().mul_(steps.n_workers).sub_(moved).mul_(steps.prox).add_(phi_sum)
+    return clipped(z.sub(gradient, alpha=steps.lr_z).to(z.dtype), steps.model_bound)
+
+
+def h_step(h: float, lam: Array, steps: Steps) -> float:
+    """Update (14): h <- clip(h - lr_h (1 - sum_l lam_l), 0, level_bound)."""
+    return float(np.clip(h - steps.lr_h * (1.0 - lam.sum()), 0.0, steps.level_bound))
+
+
+def lam_step(lam: Array, values: Array, h: float, steps: Steps) -> Array:
+    """Update (15): lam_l <- clip(lam_l + rho_lam (p_l' f - h - c_lam lam_l), 0, multiplier_bound)."""
+    return np.clip(lam + steps.rho_lam * (values - h - steps.c_lam * lam), 0.0, steps.multiplier_bound)
+
+
+def phi_step(phi: Tensor, z: Tensor, w: Tensor, steps: Steps) -> Tensor:
+    """Update (16): phi_j <- clip(phi_j + rho_phi (z - w_j - c_phi phi_j)), at the worker and at the master alike."""
+    gap = z - w
+    if steps.c_phi:
+        gap.sub_(phi, alpha=steps.c_phi)
+    return clipped(phi.add(gap, alpha=steps.rho_phi), steps.dual_bound)
+
+
+def clipped(vector: Tensor, bound: float) -> Tensor:
+    """The projection onto the box of this half width; an infinite one changes nothing."""
+    return vector if bound == float("inf") else vector.clamp(-bound, bound)
+
+
+def share_of(dual: Dual, column: Array) -> float:
+    """sum_l lam_l p_lj, by which worker j scales its gradient."""
+    return float(dual.lam @ column)
+
+
+def slope_step(slope: Tensor, z: Tensor, w: Tensor, steps: Steps) -> Tensor:
+    """Update (16) of slope = -phi_j, which is the linear term of update (12); the same to the last bit."""
+    gap = z - w
+    if steps.c_phi:
+        gap.add_(slope, alpha=steps.c_phi)
+    return clipped(slope.sub(gap, alpha=steps.rho_phi), steps.dual_bound)
+
+
+def replaned(master: Master, lam: Array, lam_before: Array, values: Array) -> Master:
+    """The master with another list of planes, of which these are the multipliers and values [L]."""
+    return master._replace(dual=master.dual._replace(lam=lam), lam_before=lam_before, values=values)

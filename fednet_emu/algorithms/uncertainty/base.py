@@ -1,0 +1,42 @@
+"""What an uncertainty set is: the weights of the devices that a robust model must stand."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import numpy as np
+
+from fednet_emu.component import Component
+from fednet_emu.errors import ScenarioError
+from fednet_emu.units import Array
+
+PerDevice = float | tuple[float, ...]
+"""One number for all devices, or one for each."""
+
+
+class UncertaintySet(Component):
+    """Weights p of N devices with p >= 0 and sum(p) = 1, around a prior q."""
+
+    @abstractmethod
+    def worst_case(self, losses: Array, prior: Array) -> Array:
+        """The weights p [N] of the set with the largest sum(p * losses), exactly.
+
+        Args:
+            losses: Loss of each device [N].
+            prior: The weights q [N] in the middle of the set; not negative, their sum is 1.
+
+        Raises:
+            ScenarioError: The set has no weights at all, or was made for another number of devices.
+        """
+
+
+def per_device(name: str, values: PerDevice, count: int) -> Array:
+    """The values as an array [count].
+
+    Raises:
+        ScenarioError: There is not one for each device.
+    """
+    given = np.asarray(values, dtype=np.float64)
+    if given.ndim and len(given) != count:
+        raise ScenarioError(f"uncertainty.{name}: not one for each worker, got {len(given)}; give one number or {count}")
+    return np.broadcast_to(given, count)
