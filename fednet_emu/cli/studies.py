@@ -153,5 +153,5 @@ def _swept(loaded: LoadedStudy, folder: Path, run: Runner, data_dir: Path | None
     if not quiet:
         OUTPUT.out(f"{len(progress.done)} of {len(progress.cells)} cells done; tables in {folder}")
     for place, reason in sorted(progress.failures.items()):
-        ERRORS.print(f"failed: {progress.cells[place].label}: {reason}\n  replay: {progress.cells[place].replay}")
+        ERRORS.print(f"failed: {progress.cells[place].label}: {reason}\n  replay: {progress.replay(place)}")
     return not progress.failures

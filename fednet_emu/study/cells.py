@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -35,14 +34,14 @@ class Cell:
         columns: the varied keys with their values.
         scenario: what is run, with its seed.
         digest: fingerprint of the resolved scenario; whether it learns counts, too.
-        replay: the command that runs the same scenario by itself.
+        command: what runs the same scenario by itself.
     """
 
     label: str
     columns: Mapping[str, Any]
     scenario: Scenario
     digest: str
-    replay: str
+    command: tuple[str, ...]
 
     @property
     def name(self) -> str:
@@ -86,7 +85,16 @@ def load_study(name: str | Path, overrides: Iterable[str] = (), *, timing_only: 
     common = (*_repeatable(base), *own, *map(Setting.parse, overrides))
     _check_common(common, axes)
     cells = list(_cells(base, study, common, axes, timing_only))
+    _refuse_twins(cells)
     return LoadedStudy(path.stem, path, study, tuple(axes), tuple(cells), timing_only)
+
+
+def _refuse_twins(cells: Iterable[Cell]) -> None:
+    first: dict[str, Cell] = {}
+    for cell in cells:
+        twin = first.setdefault(cell.digest, cell)
+        if twin is not cell:
+            raise ScenarioError(f"grid: two cells are the same run, got {twin.label} and {cell.label}; remove a level")
 
 
 def _base(node: Node, study: Path) -> Document:
@@ -152,4 +160,4 @@ def _cell(
     for setting in settings:
         command += ["--set", f"{setting.name}={option_text(setting.value.plain())}"]
     command += ["--seed", str(scenario.seed), *(["--timing-only"] if timing_only else [])]
-    return Cell(whole, columns, scenario, digest, shlex.join(command))
+    return Cell(whole, columns, scenario, digest, tuple(command))

@@ -13,6 +13,8 @@ from fednet_emu.report.study import StudyView
 from fednet_emu.scenario.search import STUDIES, names
 from fednet_emu.study.cells import LoadedStudy, load_study
 
+LEFT_OUT = ("-rounds",)
+"""Figures that a reference does without: rounds cost nothing by themselves."""
 DIGITS = 6
 """Significant digits of the tables: hosts may differ in the last ones."""
 
@@ -31,7 +33,8 @@ def fitting_studies(minutes: float) -> Iterator[LoadedStudy]:
 
 def write_reference(view: StudyView, figures: Mapping[str, Figure], folder: Path) -> list[Path]:
     """Write `cells.csv`, one row for each run, and the figures; nothing in them depends on the host's speed."""
+    kept = {name: figure for name, figure in figures.items() if not name.endswith(LEFT_OUT)}
     folder.mkdir(parents=True, exist_ok=True)
     table = view.cells.drop(columns=["cell", "status", "reason"]).dropna(axis="columns", how="all")
     write_text(folder / "cells.csv", table.to_csv(index=False, float_format=f"%.{DIGITS}g", lineterminator="\n"))
-    return [folder / "cells.csv", *save(figures, folder)]
+    return [folder / "cells.csv", *save(kept, folder, ["png"])]

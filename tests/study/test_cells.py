@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import shlex
 
 import pytest
 
@@ -31,7 +30,7 @@ def test_replay_runs_the_very_same_scenario(study_file):
         "    b: {network.uplink: {loss: {kind: random, probability: 1e-2}}}\n"
     )
     for cell in load_study(path).cells:
-        command = shlex.split(cell.replay)
+        command = cell.command
         overrides = [value for option, value in itertools.pairwise(command) if option == "--set"]
 
         again = load_scenario(command[2], [*overrides, f"seed={command[command.index('--seed') + 1]}"])
@@ -90,6 +89,7 @@ def test_all_problems_come_before_anything_runs(study_file):
             ["algorithm.lr=1"],
             "--set algorithm.lr  algorithm.lr: is varied by the axis",
         ),
+        ("grid: {algorithm.lr: [0.1, 0.1]}\n", [], "two cells are the same run, got algorithm.lr=0.1, seed=0 and"),
         ("limits: {time_s: -1}\n", [], "limits.time_s: must be > 0, got -1"),
     ],
 )
