@@ -20,9 +20,7 @@ StudyName = Annotated[
 ]
 Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Cells at a time. [default: one per core]")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress, no table.")]
-Metric = Annotated[
-    str | None, typer.Option("--metric", help="Of a study: accuracy, loss, worst_accuracy or std_accuracy.")
-]
+Metric = Annotated[str | None, typer.Option("--metric", help="Of a study: accuracy, loss, worst_accuracy, ...")]
 Against = Annotated[
     str | None, typer.Option("--against", help="Of a study: time, bits, energy or rounds. [default: all]")
 ]

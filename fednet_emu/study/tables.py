@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from fednet_emu.records.ledger import EVALUATIONS
+from fednet_emu.records.ledger import EVALUATIONS, SCORES
 from fednet_emu.records.store import write_table
 from fednet_emu.records.table import Table
 from fednet_emu.report.targets import Measure, first_reached, with_total_bits
@@ -18,7 +18,6 @@ from fednet_emu.study.cells import Cell
 from fednet_emu.study.model import Target
 
 TOTALS = ("rounds", "simulated_s", "uplink_bit", "downlink_bit", "sidelink_bit", "energy_j")
-SCORES = ("accuracy", "loss", "worst_accuracy", "std_accuracy", "worst_train_loss", "attack_success")
 
 
 def write_tables(
