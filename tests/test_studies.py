@@ -16,12 +16,12 @@ FILES = sorted(FOLDER.glob("*.yaml"))
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_the_header_says_command_time_and_what_to_see(path: Path) -> None:
-    """The first line reads `# fednet sweep NAME ...; TIME on ...; see ...`."""
+    """The first line reads `# fednet sweep NAME ...; TIME on ...; WHAT TO SEE.`."""
     command, time, sight = path.read_text(encoding="utf-8").splitlines()[0].split("; ")
 
     assert command.split()[:4] == ["#", "fednet", "sweep", path.stem]
     assert " on " in time
-    assert sight.startswith("see ")
+    assert sight.endswith(".")
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

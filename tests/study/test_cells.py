@@ -37,6 +37,15 @@ def test_replay_runs_the_very_same_scenario(study_file):
         assert dump(again) == dump(cell.scenario)
 
 
+def test_a_variant_may_change_what_the_study_sets(study_file):
+    """Settings under `set` are where every level starts from."""
+    cells = load_study(
+        study_file("set: {algorithm.lr: 0.3}\ngrid: {pace: {a: {}, b: {algorithm.lr: 0.4}}}\nseeds: 1\n")
+    ).cells
+
+    assert [cell.scenario.algorithm.lr for cell in cells] == [0.3, 0.4]
+
+
 def test_cells_are_known_by_what_they_run(study_file):
     """The digest covers every setting, the seed, and whether there is training; names of levels do not matter."""
     text = "grid: {{air: {{{}: {{network.uplink.access: ofdma}}}}}}\nseeds: 2\n"
