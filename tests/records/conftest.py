@@ -25,7 +25,7 @@ TRANSFER = {
     "energy_j": 0.5,
     "receive_j": 0.0,
 }
-UNMEASURED = {"worst_train_loss": np.nan, "attack_success": np.nan}
+UNMEASURED = dict.fromkeys(("worst_train_loss", "attack_success"), float("nan"))
 COMPUTE = {
     "device": 0,
     "started_ns": 2 * S,

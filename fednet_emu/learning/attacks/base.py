@@ -81,7 +81,10 @@ def deal_poisoned(
         rows = np.concatenate([train.of(int(device)) for device in bad])
     else:
         good = np.setdiff1d(np.arange(count), bad)
-        train, test = (_spread(split, good, count) for split in partition.split(samples, len(good), rngs[0]))
+        dealt = partition.split(samples, len(good), rngs[0])
+        if dealt[0].sets is not None:
+            raise ScenarioError("attack.data: there is no set for copies, got copies and a partition with sets; use own")
+        train, test = (_spread(split, good, count) for split in dealt)
         each, n_train = round(train.sizes()[good].mean()), len(samples.train_y)
         samples = _extended(samples, rngs[1].choice(n_train, each * len(bad)))
         rows = np.arange(n_train, n_train + each * len(bad))
