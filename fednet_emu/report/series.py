@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 import pandas as pd
 from matplotlib.figure import Figure
 
+from fednet_emu.report.aspire import aspire_figure
 from fednet_emu.report.fedul import fedul_figure
 from fednet_emu.report.run import RunView
 
 Drawing = Callable[[Sequence[tuple[str, pd.DataFrame]]], Figure]
 """Makes one figure of a series' tables, each with the label of its run."""
 
-SERIES_FIGURES: dict[str, Drawing] = {"fedul": fedul_figure}
+SERIES_FIGURES: dict[str, Drawing] = {"aspire": aspire_figure, "fedul": fedul_figure}
 """How each series is drawn; a series without a line here stays a table."""
 
 
