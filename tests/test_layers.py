@@ -14,6 +14,7 @@ LAYERS = [
     {"federation"},
     {"algorithms"},
     {"scenario", "report"},
+    {"study"},
     {"cli", "testing"},
     {"__init__", "__main__"},
 ]
@@ -97,6 +98,8 @@ def test_files_keep_to_their_layer(file):
         ("report/x.py", "from fednet_emu.scenario.run import run_scenario", "not below it"),
         ("report/x.py", "from fednet_emu.network.delivery import device_label", "report reads records only"),
         ("federation/x.py", "from fednet_emu import cli", "not below it"),
+        ("report/x.py", "from fednet_emu.study.sweep import sweep", "not below it"),
+        ("study/x.py", "from fednet_emu.cli.app import app", "not below it"),
         ("kernel/x.py", "import random", "randomness comes from kernel.streams"),
         ("kernel/x.py", "from random import choice", "randomness comes from kernel.streams"),
         ("kernel/x.py", "x = np.random.normal()", "calls np.random.normal in line 1"),

@@ -9,35 +9,24 @@ deadline, and lost uplinks may be sent again. Whatever has not arrived is left o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
-from fednet_emu.algorithms.base import Algorithm
+from fednet_emu.algorithms.local_sgd import LocalSgd
 from fednet_emu.federation.device import Device
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.clock import Process
 from fednet_emu.learning.deferred import Deferred
-from fednet_emu.learning.jobs import SgdPlan
 
 
-class FedAvg(Algorithm):
+class FedAvg(LocalSgd):
     """Each round a random cohort trains locally, and the server averages what arrives."""
 
     kind: Literal["fedavg"] = "fedavg"
-    cohort: int = Field(gt=0)
-    """Devices invited per round; fewer when fewer are there."""
-    lr: float = Field(ge=0)
-    """Step size of the devices."""
-    batch_size: int | None = Field(gt=0)
-    """Samples per step; null takes all of the device's samples at once."""
-    local_epochs: int | None = Field(None, gt=0)
-    """Passes over the device's samples per round; give this or `local_steps`."""
-    local_steps: int | None = Field(None, gt=0)
-    """Gradient steps per round; give this or `local_epochs`."""
     weighting: Literal["samples", "uniform"] = "samples"
     """Whether a device counts by its number of samples, as in the paper, or as one."""
     server_lr: float = Field(1.0, ge=0)
@@ -46,18 +35,6 @@ class FedAvg(Algorithm):
     """A round ends after this time at the latest."""
     retries: int = Field(0, ge=0)
     """How often a lost uplink is sent again."""
-
-    @model_validator(mode="after")
-    def _one_measure_of_local_work(self) -> FedAvg:
-        if (self.local_epochs is None) == (self.local_steps is None):
-            raise ValueError(
-                f"exactly one of local_epochs and local_steps is needed, got {self.local_epochs} and {self.local_steps}"
-            )
-        return self
-
-    def demands(self) -> Iterator[tuple[str, str, int]]:
-        """Settings (key, meaning, number of devices) that need so many devices."""
-        yield "cohort", "invites more devices than there are", self.cohort
 
     def run(self, fed: Federation) -> Process:
         """The server: invite, wait, average."""
@@ -76,8 +53,7 @@ class FedAvg(Algorithm):
         got = yield fed.downlink(k, w)
         if got.lost:
             return got
-        plan = SgdPlan(lr=self.lr, batch_size=self.batch_size, steps=self.local_steps, epochs=self.local_epochs)
-        trained = yield k.compute(fed.train(k, got.payload, plan, t))
+        trained = yield k.compute(fed.train(k, got.payload, self.plan, t))
         sent = yield fed.uplink(k, trained.params)
         for _ in range(self.retries):
             if not sent.lost:

@@ -26,6 +26,7 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.device import Device
 from fednet_emu.federation.federation import Federation
 from fednet_emu.federation.processors import Computation
+from fednet_emu.federation.task import Task
 from fednet_emu.kernel.clock import Process
 from fednet_emu.learning.augment import AnyAugmentation
 from fednet_emu.learning.deferred import Deferred
@@ -81,14 +82,15 @@ class FedUL(Algorithm):
     def run(self, fed: Federation) -> Process:
         """The server: invite, wait, average, supervise, keep the best."""
         method = self.supervision if self.server_epochs else "none"
-        losses = self._surrogate_losses(fed, method)
+        sets = self._sets(fed, method)
+        losses = {k: surrogate_loss(fed.task, sets, k.index, self.loss_mode) for k in fed.devices() if k.n_samples}
         f = own = fed.initial_model()
         best = Best(f)
         for t in fed.rounds():
             cohort = yield fed.cohort(self.cohort or fed.n_devices, t)
             if method == "M2":
                 beside = self.supervise(fed, own if self.m2_mode == "persistent" else f, t)
-            replies = yield fed.gather(self.client(fed, k, f, t, losses[k.index]) for k in cohort)
+            replies = yield fed.gather(self.client(fed, k, f, t, losses[k]) for k in cohort)
             arrived = [reply.payload for reply, _ in replies if not reply.lost]
             if arrived:
                 f = fed.defer(average, f, arrived, [1.0] * len(arrived), self.alpha_g)
@@ -125,14 +127,14 @@ class FedUL(Algorithm):
     def _plan(self, epochs: int) -> SgdPlan:
         return SgdPlan(self.lr, self.batch_size, epochs=epochs, drop_last=self.drop_last, optimizer=self.optimizer)
 
-    def _surrogate_losses(self, fed: Federation, method: str) -> list[SurrogateLoss | None]:
-        """Every device's loss; None for those without samples.
+    def _sets(self, fed: Federation, method: str) -> Tensor:
+        """The set that each row of the data is in; devices have enough sets, and the server what its method needs.
 
         Raises:
-            ScenarioError: the devices have no sets, too few of them, or the server has nothing to learn from.
+            ScenarioError: something is missing.
         """
         task = fed.task
-        if task.sets is None or task.test_shares is None:
+        if task.sets is None:
             raise ScenarioError("partition: makes no unlabelled sets, which fedul learns from; use surrogate-sets")
         n_sets, n_classes = int(task.sets.max()) + 1, len(task.test_shares)
         if n_sets < n_classes:
@@ -140,17 +142,14 @@ class FedUL(Algorithm):
             raise ScenarioError(f"partition.sets: {what}; use at least {n_classes}")
         if method != "none" and fed.server.n_samples == 0:
             raise ScenarioError(f"server.samples: {method} trains on the server, got 0; give it labelled samples")
-        sets, classes = task.sets.cpu().numpy(), task.data.y.cpu().numpy()
-        losses: list[SurrogateLoss | None] = []
-        for k in fed.devices():
-            rows = task.slice_of(k.index)
-            if k.n_samples:
-                priors = empirical_priors(sets[rows], classes[rows], n_sets, n_classes)
-                a = transition(*priors, task.test_shares)
-                losses.append(SurrogateLoss.of(a, self.loss_mode, task.data.x))
-            else:
-                losses.append(None)
-        return losses
+        return task.sets
+
+
+def surrogate_loss(task: Task, sets: Tensor, device: int, mode: LossMode) -> SurrogateLoss:
+    """The loss of a device: its transition, from what it knows of its sets."""
+    rows, counts = task.slice_of(device), (int(sets.max()) + 1, len(task.test_shares))
+    priors = empirical_priors(sets[rows].cpu().numpy(), task.data.y[rows].cpu().numpy(), *counts)
+    return SurrogateLoss.of(transition(*priors, task.test_shares), mode, task.data.x)
 
 
 class Best(NamedTuple):

@@ -47,6 +47,7 @@ def run(
     timing_only: TimingOnly = False,
     engine: Annotated[Engine | None, typer.Option("--engine", help="How training is run on this host.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no table.")] = False,
+    profile: Annotated[bool, typer.Option("--profile", help="Also say where the host's time went.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a finished run.")] = False,
     plots: Annotated[bool, typer.Option("--plots/--no-plots", help="Draw the figures of the run.")] = True,
 ) -> None:
@@ -59,7 +60,7 @@ def run(
 
     with outcome(interrupted):
         from fednet_emu.cli.progress import live
-        from fednet_emu.report.summary import summary_rows
+        from fednet_emu.report.summary import profile_rows, summary_rows
         from fednet_emu.scenario.load import load_scenario
         from fednet_emu.scenario.run import run_scenario
 
@@ -72,13 +73,15 @@ def run(
             )
         if plots:
             _draw([folder], [], folder / "figures", None)
-        if not quiet:
-            _print_rows([*summary_rows(summary), ("run folder", str(folder))])
+        rows = [] if quiet else [*summary_rows(summary), ("run folder", str(folder))]
+        _print_rows([*rows, *(profile_rows(summary) if profile else ())])
         if not summary["verified"]:
             raise RuntimeError(f"conservation laws are broken: {summary['broken_laws']}")
 
 
 app.command()(studies.sweep)
+app.command()(studies.compare)
+app.command()(studies.reproduce)
 
 
 @app.command()
@@ -93,7 +96,10 @@ def check(scenario: ScenarioName, seed: Seed = None, overrides: Overrides = None
 
 @app.command()
 def plot(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders; several are overlaid.")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Run folders, several are overlaid; or the folder of a study."),
+    ],
     out: Annotated[
         Path | None, typer.Option("--out", help="Where the figures go. [default: RUN/figures or figures]")
     ] = None,
@@ -103,15 +109,33 @@ def plot(
     until_s: Annotated[
         float | None, typer.Option("--until", min=0, help="End of the timeline in simulated seconds.")
     ] = None,
+    metric: studies.Metric = None,
+    against: studies.Against = None,
+    panels: studies.Panels = None,
+    animate: Annotated[
+        bool, typer.Option("--animate", help="Also animate what an algorithm recorded over time, e.g. its graph.")
+    ] = False,
 ) -> None:
-    """Draw accuracy against time, bits and energy, the timeline of every device, and round latencies."""
+    """Draw runs: progress, the timeline of every device, latencies. Draw a study: means and bands over seeds."""
     with outcome():
+        if studies.is_one_study(runs):
+            studies.plot(runs[0], out or runs[0] / "figures", metric, against, panels)
+            return
+        if metric or against or panels:
+            ERRORS.print("--metric, --against and --panels are for studies, got run folders; leave them out")
+            raise typer.Exit(MISTAKE)
         if label and len(label) != len(runs):
             ERRORS.print(f"--label: one per run is needed, got {len(label)} for {len(runs)} runs")
             raise typer.Exit(MISTAKE)
         folder = out or (runs[0] / "figures" if len(runs) == 1 else Path("figures"))
         for path in _draw(runs, label or [], folder, until_s):
             OUTPUT.out(str(path))
+        if animate:
+            from fednet_emu.report.run import open_run
+            from fednet_emu.report.series import save_animations
+
+            for path in save_animations([open_run(run) for run in runs], folder):
+                OUTPUT.out(str(path))
 
 
 @app.command()
@@ -171,7 +195,7 @@ def _draw(runs: list[Path], labels: list[str], folder: Path, until_s: float | No
 
 
 def _print_rows(rows: list[tuple[str, str]]) -> None:
-    width = max(len(what) for what, _ in rows) + 2
+    width = max((len(what) for what, _ in rows), default=0) + 2
     for what, value in rows:
         OUTPUT.out(f"{what:<{width}}{value}")
 

@@ -1,4 +1,4 @@
-"""How a command ends: 0 done, 2 the user's mistake, 130 interrupted, 1 a bug or cells that failed, with replay lines."""
+"""How a command ends: 0 done, 2 the user's mistake, 130 interrupted, 1 a bug or failed cells, with replay lines."""
 
 from __future__ import annotations
 
@@ -41,4 +41,3 @@ def outcome(interrupted: Callable[[], str] = lambda: "interrupted") -> Iterator[
         ERRORS.print(traceback.format_exc())
         ERRORS.print(f"this is a bug in fednet_emu; replay: {shlex.join(['fednet', *sys.argv[1:]])}")
         raise typer.Exit(BUG) from None
-

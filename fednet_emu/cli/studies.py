@@ -1,20 +1,35 @@
-"""The commands about studies: sweep, compare, reproduce."""
+"""The commands about studies: sweep, compare, reproduce, and what plot does with a study."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fednet_emu.cli.options import OUTPUT, DataDir, Overrides, TimingOnly
-from fednet_emu.cli.outcome import ERRORS, FAILED, outcome
+from fednet_emu.cli.outcome import ERRORS, FAILED, MISTAKE, outcome
+
+if TYPE_CHECKING:
+    from fednet_emu.study.cells import LoadedStudy
+    from fednet_emu.study.sweep import Runner
 
 StudyName = Annotated[
     str, typer.Argument(metavar="STUDY", help="A study file, or the name of one in scenarios/studies/.")
 ]
 Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Cells at a time. [default: one per core]")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress, no table.")]
+Metric = Annotated[
+    str | None, typer.Option("--metric", help="Of a study: accuracy, loss, worst_accuracy or std_accuracy.")
+]
+Against = Annotated[
+    str | None, typer.Option("--against", help="Of a study: time, bits, energy or rounds. [default: all]")
+]
+Panels = Annotated[
+    list[str] | None,
+    typer.Option("--panels", metavar="AXIS", help="Of a study: an axis for small multiples; may be given twice."),
+]
 
 
 def sweep(
@@ -23,37 +38,120 @@ def sweep(
     workers: Workers = None,
     ray: Annotated[bool, typer.Option("--ray", help="Run the cells on a Ray cluster that is started here.")] = False,
     ray_address: Annotated[
-        str | None, typer.Option("--ray-address", metavar="ADDRESS", help="Run them on this Ray cluster ('auto': here).")
+        str | None,
+        typer.Option("--ray-address", metavar="ADDRESS", help="Run them on this Ray cluster ('auto': here)."),
     ] = None,
     overrides: Overrides = None,
     data_dir: DataDir = None,
     timing_only: TimingOnly = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no table.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Run the cells of a study that are not finished; leave its tables in a folder."""
     with outcome(lambda: "interrupted; the same command goes on from here"):
-        from fednet_emu.cli.sweeping import Display, results
         from fednet_emu.study.cells import load_study
-        from fednet_emu.study.sweep import Runner, sweep
 
         loaded = load_study(study, overrides or [], timing_only=timing_only)
         folder = out or Path("results") / loaded.name
-        run: Runner
-        if ray or ray_address:
-            from fednet_emu.study.on_ray import run_on_ray
-
-            run = lambda tasks: run_on_ray(tasks, ray_address, workers)  # noqa: E731
-        else:
-            from fednet_emu.study.local import run_locally
-
-            run = lambda tasks: run_locally(tasks, workers or os.cpu_count() or 1)  # noqa: E731
-        with Display(quiet=quiet) as show:
-            progress = sweep(loaded, folder, run, data_dir=data_dir, on_news=show)
-        if not quiet:
-            for line in results(progress, folder):
-                OUTPUT.out(line)
-        for place, reason in sorted(progress.failures.items()):
-            cell = progress.cells[place]
-            ERRORS.print(f"failed: {cell.label}: {reason}\n  replay: {cell.replay}")
-        if progress.failures:
+        if not _swept(
+            loaded, folder, _runner(workers, ray_address, on_ray=ray or ray_address is not None), data_dir, quiet
+        ):
             raise typer.Exit(FAILED)
+
+
+def compare(
+    folders: Annotated[list[Path], typer.Argument(metavar="A [B]", help="Two runs or two studies; or one study.")],
+    between: Annotated[
+        tuple[str, str] | None,
+        typer.Option("--between", metavar="A B", help="Two settings of one study, e.g. access=tdma access=ofdma."),
+    ] = None,
+    accuracy: Annotated[
+        float | None, typer.Option("--accuracy", min=0, max=1, help="Target accuracy, instead of the study's.")
+    ] = None,
+) -> None:
+    """Print the differences between two settings, paired by seed, and whether they are more than noise."""
+    with outcome():
+        from fednet_emu.cli.comparing import sides
+        from fednet_emu.report.compare import compare, lines
+
+        if len(folders) != (1 if between else 2):
+            ERRORS.print(f"compare: two folders, or one with --between, are needed, got {len(folders)}")
+            raise typer.Exit(MISTAKE)
+        names, (first, second) = sides(folders, between, accuracy)
+        for line in lines(compare(first, second), names, first.target if first.target == second.target else {}):
+            OUTPUT.out(line)
+
+
+def reproduce(
+    out: Annotated[Path, typer.Option("--out", help="Where the small tables and figures go.")] = Path(
+        "results/reference"
+    ),
+    minutes: Annotated[float, typer.Option("--minutes", min=0, help="Host time for all studies together.")] = 60.0,
+    workers: Workers = None,
+    data_dir: DataDir = None,
+    quiet: Quiet = False,
+) -> None:
+    """Run the studies of the library that fit into an hour, the shortest first, and refresh their reference results."""
+    with outcome(lambda: "interrupted; the same command goes on from here"):
+        from fednet_emu.report.study import open_study
+        from fednet_emu.report.study_figures import study_figures
+        from fednet_emu.study.reproduce import fitting_studies, write_reference
+
+        whole = True
+        for loaded in fitting_studies(minutes):
+            if not quiet:
+                ERRORS.print(
+                    f"{loaded.name}: {len(loaded.cells)} cells, about {loaded.study.minutes:g} min on two cores"
+                )
+            folder = Path("results") / loaded.name
+            done = _swept(loaded, folder, _runner(workers, None, on_ray=False), data_dir, quiet)
+            if done:
+                view = open_study(folder)
+                for path in write_reference(view, study_figures(view), out / loaded.name):
+                    OUTPUT.out(str(path))
+            whole = whole and done
+        if not whole:
+            raise typer.Exit(FAILED)
+
+
+def is_one_study(folders: list[Path]) -> bool:
+    """Whether folders given to `plot` are that of one study."""
+    from fednet_emu.report.study import is_study
+
+    return len(folders) == 1 and is_study(folders[0])
+
+
+def plot(folder: Path, out: Path, metric: str | None, against: str | None, panels: list[str] | None) -> None:
+    """Draw the figures of a study, and say which cells are not in them."""
+    from fednet_emu.report.figures import save
+    from fednet_emu.report.study import open_study
+    from fednet_emu.report.study_figures import study_figures
+
+    view = open_study(folder)
+    if view.unfinished:
+        ERRORS.print(f"{len(view.unfinished)} cells are not finished and not drawn, {view.unfinished[0]} first")
+    for path in save(study_figures(view, metric=metric, against=against, panels=panels), out):
+        OUTPUT.out(str(path))
+
+
+def _runner(workers: int | None, address: str | None, *, on_ray: bool) -> Runner:
+    if on_ray:
+        from fednet_emu.study.on_ray import run_on_ray
+
+        return lambda tasks: run_on_ray(tasks, address, workers)
+    from fednet_emu.study.local import run_locally
+
+    return lambda tasks: run_locally(tasks, workers or os.cpu_count() or 1)
+
+
+def _swept(loaded: LoadedStudy, folder: Path, run: Runner, data_dir: Path | None, quiet: bool) -> bool:
+    """Sweep a study, show how it goes, and say whether all cells are done."""
+    from fednet_emu.cli.sweeping import Display
+    from fednet_emu.study.sweep import sweep
+
+    with Display(quiet=quiet) as show:
+        progress = sweep(loaded, folder, run, data_dir=data_dir, on_news=show)
+    if not quiet:
+        OUTPUT.out(f"{len(progress.done)} of {len(progress.cells)} cells done; tables in {folder}")
+    for place, reason in sorted(progress.failures.items()):
+        ERRORS.print(f"failed: {progress.cells[place].label}: {reason}\n  replay: {progress.cells[place].replay}")
+    return not progress.failures

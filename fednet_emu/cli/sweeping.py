@@ -6,8 +6,6 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -71,13 +69,6 @@ class Display:
         return elapsed_s / finished * len(progress.left) if finished else math.nan
 
 
-def results(progress: Progress, folder: Path) -> Iterator[str]:
-    """What a sweep says in the end."""
-    counts = f"{len(progress.done)} of {len(progress.cells)} cells done"
-    failed = f", {len(progress.failures)} failed" if progress.failures else ""
-    yield f"{counts}{failed}; tables in {folder}"
-
-
 def _line(progress: Progress, left_s: float) -> str:
     done, running, failed = len(progress.done), len(progress.running), len(progress.failures)
     left = "" if math.isnan(left_s) else f", about {format_seconds(left_s)} left"
@@ -93,6 +84,6 @@ def _table(progress: Progress, left_s: float) -> Table:
     whole.add_row(table)
     for place in sorted(progress.running)[:MOST_NAMED]:
         whole.add_row(f"  {progress.cells[place].label}")
-    for place, reason in list(sorted(progress.failures.items()))[-MOST_NAMED:]:
+    for place, reason in sorted(progress.failures.items())[-MOST_NAMED:]:
         whole.add_row(f"  failed: {progress.cells[place].label}: {reason}")
     return whole

@@ -32,7 +32,7 @@ from fednet_emu.learning.jobs import SgdPlan, TrainJob
 from fednet_emu.network.availability import Presence
 from fednet_emu.network.delivery import Delivery, device_label
 from fednet_emu.network.network import Network
-from fednet_emu.network.transfer import Transfer
+from fednet_emu.network.transfer import Multicast, Transfer
 from fednet_emu.radio.overhead import NoOverhead, Overhead
 from fednet_emu.records.ledger import SERVER, Ledger
 
@@ -136,8 +136,12 @@ class Federation:
         """Send from a device to the server; the event's value is the `Delivery`."""
         return self.network.uplink.send(device.index, SERVER, payload, *self._parcel(payload, size_bit))
 
-    def sidelink(self, sender: Device, receivers: Sequence[Device], payload: Any, size_bit: int | None = None) -> Event:
+    def sidelink(
+        self, sender: Device, receivers: Sequence[Device], payload: Any, size_bit: int | None = None, cluster: int = 0
+    ) -> Event:
         """Send from a device to others; the event's value is the list of deliveries, in the order of the receivers.
+
+        `cluster` is that of them all, for an access scheme that lets clusters send side by side.
 
         Raises:
             ScenarioError: the scenario has no sidelink.
@@ -146,8 +150,8 @@ class Federation:
         if medium is None:
             raise ScenarioError("network.sidelink: is required, the algorithm sends from device to device; add one")
         parcel = self._parcel(payload, size_bit)
-        transfers = [medium.send(sender.index, receiver.index, payload, *parcel) for receiver in receivers]
-        return Gather(self.clock, (_wait(transfer) for transfer in transfers))
+        legs = [medium.send(sender.index, receiver.index, payload, *parcel, cluster) for receiver in receivers]
+        return Multicast(self.clock, legs)
 
     def _parcel(self, payload: Any, size_bit: int | None) -> tuple[int, int]:
         number = payload.number if isinstance(payload, Deferred) else -1
@@ -186,7 +190,7 @@ class Federation:
             subset: the device's samples to use, by their place among its own; all when None.
             labels: what stands for the labels of the rows of all devices, as in `task.data.y`; these when None.
             terms: further terms of the local objective, as `TrainJob` has them: scale, linear, prox, anchor, l1, loss,
-                augment.
+                augment, mask.
         """
         if not isinstance(params, Deferred):
             raise TypeError(f"{device.name}: params is no value, got {params!r}; look at `lost` before using a payload")
@@ -292,7 +296,8 @@ class Federation:
                 return self.task.score(self.graph.read(model), per_device=per_device, train_loss=train_loss)
             return self.task.score_own([self.graph.read(own) for own in model], per_device=per_device)
 
-        scores: Scores = self._readings.take(compute)
+        with self.graph.host.part("evaluation"):
+            scores: Scores = self._readings.take(compute)
         return scores
 
     def checkpoint(self) -> Checkpoint:
@@ -323,10 +328,6 @@ class Federation:
         """Stop everything that is under way; the ledger then accounts for all of it."""
         self.network.close()
         self.processors.close()
-
-
-def _wait(event: Event) -> Process:
-    return (yield event)
 
 
 def _never() -> Any:

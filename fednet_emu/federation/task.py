@@ -53,7 +53,8 @@ class Task:
         offsets: int64 [n_devices + 2], where the rows of each device, and of the server at last, begin and end.
         n_samples: int64 [n_devices], training samples of each device.
         sets: int64 [n_rows], which set of its device a row is in (-1 for the server's); None where there are no sets.
-        test_shares: float64 [classes], how frequent the classes are in the test set; None for a regression.
+        test_shares: float64 [classes], how frequent the classes are in the test set; empty for a regression.
+        groups: int64 [n_devices], the true group of each device; None unless groups see the data differently.
     """
 
     def __init__(
@@ -65,18 +66,19 @@ class Task:
         timing_only: bool,
         held: tuple[Held, Held] | None = None,
         attack: Attack | None = None,
+        groups: NDArray[np.int64] | None = None,
     ) -> None:
         train, test = splits
         nothing = Held(samples.train_x[:0], samples.train_y[:0])
         server, self._validation = held or (nothing, nothing)
-        self.model = model
+        self.model, self.groups = model, groups
         self.offsets = np.append(train.offsets, len(train.order) + len(server.y))
         self.n_samples: NDArray[np.int64] = train.sizes()
         self._test_offsets = test.offsets
         order = torch.from_numpy(train.order)
         y = _joined(samples.train_y[order], server.y).to(device)
         self.sets = None if train.sets is None else _padded(torch.from_numpy(train.sets), len(y)).to(device)
-        self.test_shares = None if samples.classes is None else _shares(samples.test_y, samples.classes)
+        self.test_shares = np.empty(0) if samples.classes is None else _shares(samples.test_y, samples.classes)
         if timing_only:
             self.data = TrainData(torch.empty(len(y), 0), y)
         else:

@@ -1,8 +1,8 @@
-"""Gathering: run many processes side by side, and have their results in the order they were given."""
+"""Gathering: wait for many processes or events, and have their results in the order they were given."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
 import simpy
@@ -93,3 +93,34 @@ class Gather(Event):
         running = [process for process in self.processes if process.is_alive]
         shown = "; ".join(describe(process) for process in running[:5])
         return f"{len(running)} of {len(self.processes)} processes: {shown}{'; ...' if len(running) > 5 else ''}"
+
+
+class Together(Event):
+    """Event that comes when all events have come; its value is the list of theirs, in the given order.
+
+    Unlike a `Gather` it starts no processes, so it is the cheaper one for events that exist already and cannot fail.
+    """
+
+    def __init__(self, clock: Clock, events: Sequence[Event]) -> None:
+        super().__init__(clock)
+        self._events, self._missing = events, len(events)
+        for event in events:
+            cast("list[Callable[[Event], None]]", event.callbacks).append(self._came)
+        if not events:
+            self.succeed([])
+
+    def _came(self, _event: Event) -> None:
+        self._missing -= 1
+        if not self._missing:
+            self.succeed([event.value for event in self._events])
+
+    def cancel(self, outcome: Any) -> None:
+        """Cancel every event that has not come."""
+        for event in self._events:
+            cancel(event, outcome)
+
+    def describe(self) -> str:
+        """Say which events have not come."""
+        missing = [event for event in self._events if not event.triggered]
+        shown = "; ".join(describe(event) for event in missing[:5])
+        return f"{len(missing)} of {len(self._events)} events: {shown}{'; ...' if len(missing) > 5 else ''}"

@@ -1,10 +1,11 @@
-"""The engine that measures which engine runs jobs of a shape faster on this machine, and the table of all engines."""
+"""The engine that measures which engine runs jobs of a shape fastest on this machine, and the table of all engines."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, final
 
 from fednet_emu.learning.batched import BatchedEngine
@@ -13,21 +14,23 @@ from fednet_emu.learning.flat import FlatModel
 from fednet_emu.learning.grouping import JobShape, group_by_shape
 from fednet_emu.learning.jobs import ResolvedJob
 from fednet_emu.learning.serial import SerialEngine
+from fednet_emu.learning.spread import SpreadEngine
+from fednet_emu.learning.stacks.chain import chain_form
+from fednet_emu.learning.stacks.form import VmapForm
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which engine was chosen for what, and why: host seconds per sample and step of both.
+    """Which engine was chosen for what, and why.
 
     Attributes:
         parameters: size of the model.
         full_batch: whether every step uses all samples of its device.
         width: samples per batch, rounded up to a power of two.
         jobs: jobs per wavefront, rounded up to a power of two.
-        engine: name of the faster engine.
-        serial_s: seconds per sample of the serial engine.
-        batched_s: seconds per sample of the batched engine.
+        engine: name of the fastest engine.
+        seconds: host seconds per sample that each engine took.
     """
 
     parameters: int
@@ -35,47 +38,70 @@ class Choice:
     width: int
     jobs: int
     engine: str
-    serial_s: float
-    batched_s: float
+    seconds: Mapping[str, float]
+
+    def __str__(self) -> str:
+        batches = f"full batches of {self.width}" if self.full_batch else f"batches of {self.width}"
+        taken = ", ".join(f"{name} {seconds * 1e6:.3g} us" for name, seconds in self.seconds.items())
+        return (
+            f"engine {self.engine} for wavefronts of up to {self.jobs} jobs, {batches}, {self.parameters} parameters; "
+            f"measured per sample: {taken}"
+        )
 
 
 class _Case(NamedTuple):
     """What a choice is made for; the data do not matter, the number of jobs does."""
 
     model: FlatModel
+    batchable: bool
     full_batch: bool
     width: int
     terms: tuple[bool, bool]
     jobs: int
 
 
-@dataclass(slots=True)
 class _Trial:
     """Seconds per sample that each engine took so far; the first wavefront of each also warms it up."""
 
-    seconds: dict[str, list[float]] = field(default_factory=lambda: {"serial": [], "batched": []})
+    def __init__(self, engines: Sequence[str]) -> None:
+        self._taken: dict[str, list[float]] = {name: [] for name in engines}
+
+    @property
+    def is_vain(self) -> bool:
+        return len(self._taken) == 1
 
     @property
     def is_over(self) -> bool:
-        return all(len(taken) == 2 for taken in self.seconds.values())
+        return self.is_vain or all(len(taken) == 2 for taken in self._taken.values())
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        return {name: min(taken) for name, taken in self._taken.items()}
+
+    def note(self, engine: str, seconds: float) -> None:
+        self._taken[engine].append(seconds)
 
     def next_engine(self) -> str:
-        """The engine measured less often, or the faster one once the trial is over."""
+        """The engine measured least often, or the fastest one once the trial is over."""
         if self.is_over:
-            return min(self.seconds, key=lambda name: min(self.seconds[name]))
-        return min(self.seconds, key=lambda name: len(self.seconds[name]))
+            return min(self._taken, key=lambda name: min(self._taken[name], default=0.0))
+        return min(self._taken, key=lambda name: len(self._taken[name]))
 
 
 @final
 class AutoEngine:
-    """Runs the first four wavefronts of a shape on the serial and the batched engine in turn, then keeps the faster.
+    """Runs the first wavefronts of a shape on each engine that suits it, twice on each, then keeps the fastest.
 
     The choice depends on the host's speed and so may differ between runs; results then differ by float rounding. A run
     that has to repeat bit by bit names its engine.
+
+    Args:
+        threads: of the processor, that train jobs side by side.
     """
 
-    def __init__(self) -> None:
-        self._engines: dict[str, Engine] = {"serial": SerialEngine(), "batched": BatchedEngine()}
+    def __init__(self, threads: int = 1) -> None:
+        self._threads = threads
+        self._engines: dict[str, Engine] = {}
         self._trials: dict[_Case, _Trial] = {}
 
     def run(self, jobs: Sequence[ResolvedJob]) -> list[TrainResult]:
@@ -94,34 +120,67 @@ class AutoEngine:
     def choices(self) -> list[Choice]:
         """The choices made so far, in the order in which their shapes appeared."""
         return [
-            Choice(
-                parameters=case.model.size,
-                full_batch=case.full_batch,
-                width=case.width,
-                jobs=case.jobs,
-                engine=trial.next_engine(),
-                serial_s=min(trial.seconds["serial"]),
-                batched_s=min(trial.seconds["batched"]),
-            )
+            Choice(case.model.size, case.full_batch, case.width, case.jobs, trial.next_engine(), trial.seconds)
             for case, trial in self._trials.items()
-            if trial.is_over
+            if trial.is_over and not trial.is_vain
         ]
 
     def _run_group(self, shape: JobShape, group: list[ResolvedJob]) -> list[TrainResult]:
-        if len(group) == 1 or not shape.batchable:
-            return self._engines["serial"].run(group)
         terms = (shape.linear, shape.anchor)
-        case = _Case(shape.model, shape.full_batch, shape.width, terms, 1 << (len(group) - 1).bit_length())
-        trial = self._trials.setdefault(case, _Trial())
+        jobs = 1 << (len(group) - 1).bit_length()
+        case = _Case(shape.model, shape.batchable, shape.full_batch, shape.width, terms, jobs)
+        trial = self._trials.get(case)
+        if trial is None:
+            trial = self._trials[case] = _Trial(self._suited(case))
         name = trial.next_engine()
         if trial.is_over:
-            return self._engines[name].run(group)
+            return self._engine(name).run(group)
         start_s = time.perf_counter()
-        results = self._engines[name].run(group)
+        results = self._engine(name).run(group)
         samples = sum(resolved.job.plan.n_samples_processed(resolved.job.n_samples) for resolved in group)
-        trial.seconds[name].append((time.perf_counter() - start_s) / samples)
+        trial.note(name, (time.perf_counter() - start_s) / samples)
         return results
 
+    def _suited(self, case: _Case) -> list[str]:
+        """Names of the engines worth trying; a GPU is kept busy by one thread, and its candidates are the forms."""
+        on_gpu, is_chain = case.model.device.type == "cuda", chain_form(case.model) is not None
+        in_threads = case.jobs > 1 and self._threads > 1 and not on_gpu and not case.model.draws
+        names = ["serial", "serial in threads"] if in_threads else ["serial"]
+        if case.batchable and (case.jobs > 1 or is_chain):
+            names.append("batched in threads" if in_threads else "batched")
+            if on_gpu and is_chain:
+                names.append("vmap")
+        return names
 
-ENGINES: Mapping[str, Callable[[], Engine]] = {"serial": SerialEngine, "batched": BatchedEngine, "auto": AutoEngine}
-"""Engines by the name they have in a scenario."""
+    def _engine(self, name: str) -> Engine:
+        engine = self._engines.get(name)
+        if engine is None:
+            kind, _, threads = name.partition(" in ")
+            make = _KINDS[kind]
+            engine = self._engines[name] = SpreadEngine(make, self._threads) if threads else make()
+        return engine
+
+
+_KINDS: Mapping[str, Callable[[], Engine]] = {
+    "serial": SerialEngine,
+    "batched": BatchedEngine,
+    "vmap": partial(BatchedEngine, form=VmapForm),
+}
+
+
+def serial_engine(_threads: int = 1) -> SerialEngine:
+    """The reference: one job after the other, whatever the number of threads."""
+    return SerialEngine()
+
+
+def batched_engine(threads: int = 1) -> Engine:
+    """Stacks of jobs, in threads side by side."""
+    return SpreadEngine(BatchedEngine, threads) if threads > 1 else BatchedEngine()
+
+
+ENGINES: Mapping[str, Callable[[int], Engine]] = {
+    "serial": serial_engine,
+    "batched": batched_engine,
+    "auto": AutoEngine,
+}
+"""Engines by the name they have in a scenario, made for a number of threads."""

@@ -80,5 +80,13 @@ def score_samples(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor, *, chu
     return SampleScores(torch.cat(losses), torch.cat(hits) if hits else None)
 
 
+def gradient_norm(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor) -> float:
+    """Norm of the gradient of the mean loss over the samples x [N, ...] and y [N], at the parameters [size]."""
+    at = vector.detach().requires_grad_()
+    with torch.enable_grad():
+        (gradient,) = torch.autograd.grad(model.sample_losses(model.forward(at, x), y).mean(), at)
+    return float(gradient.double().norm())
+
+
 def _mean(values: Tensor) -> float:
     return float(values.double().mean())

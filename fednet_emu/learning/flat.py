@@ -72,6 +72,7 @@ class FlatModel:
     Attributes:
         size: number of scalars in the vector.
         n_trainable: number of trainable parameters, which come first in the vector.
+        loss_name: the name of the loss in `LOSSES`.
         draws: whether training draws random numbers of torch, as dropout does.
         batchable: whether jobs may share a vectorised call: nothing is drawn, and a sample's output does not depend on
             its neighbours in the batch. Other models are trained one job at a time, under a seed per job.
@@ -91,6 +92,7 @@ class FlatModel:
         self._loss = LOSSES[loss]
         self.input_shape = tuple(input_shape)
         trainable = {name: p for name, p in self._module.named_parameters() if p.requires_grad}
+        self.loss_name = loss
         self.is_classifier = loss == "cross-entropy"
         self.dtype = _common_dtype(trainable)
         self.draws, changed = self._try_training()
@@ -108,6 +110,16 @@ class FlatModel:
         """A flat copy [size] of the parameters and statistics that the module was built with."""
         tensors = dict([*self._module.named_parameters(), *self._module.named_buffers()])
         return torch.cat([tensors[name].detach().reshape(-1) for name in self._names])
+
+    @property
+    def device(self) -> torch.device:
+        """Where the module is, and where vectors and data belong."""
+        return next(self._module.parameters()).device
+
+    @property
+    def layers(self) -> tuple[nn.Module, ...]:
+        """The module as a sequence of layers: one for each part of an `nn.Sequential`, or the module itself."""
+        return _sequence(self._module)
 
     def pieces(self, vector: Tensor) -> list[Tensor]:
         """The parts of a flat vector as views of their shapes: parameters as in the module, then statistics."""
@@ -235,6 +247,17 @@ class FlatModel:
         """A copy on the CPU to try things on, which leaves the module and torch's generators alone."""
         with torch.random.fork_rng(devices=[]):
             yield copy.deepcopy(module).cpu()
+
+
+def _sequence(module: nn.Module) -> tuple[nn.Module, ...]:
+    if type(module) is not nn.Sequential or has_hooks(module):
+        return (module,)
+    return tuple(layer for part in module for layer in _sequence(part))
+
+
+def has_hooks(module: nn.Module) -> bool:
+    """Whether a call of the module itself does more than its type says."""
+    return bool(module._forward_hooks or module._forward_pre_hooks)
 
 
 def _common_dtype(parameters: Mapping[str, nn.Parameter]) -> torch.dtype:

@@ -7,7 +7,6 @@ until nothing else is ready and then run together as one wavefront, which is as 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -19,6 +18,7 @@ from torch import Tensor
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.deferred import PENDING, Deferred
 from fednet_emu.learning.engine import Engine, TrainResult
+from fednet_emu.learning.host_time import HostTime
 from fednet_emu.learning.jobs import TrainJob
 
 __all__ = ["Deferred", "Graph", "GraphStatistics", "Trained"]
@@ -37,11 +37,10 @@ class Trained(NamedTuple):
 @final
 @dataclass(slots=True)
 class GraphStatistics:
-    """How the training was run: wavefronts, jobs in them, and host seconds (not simulated seconds) spent there."""
+    """How the training was run: wavefronts, and jobs in them."""
 
     wavefronts: int = 0
     jobs: int = 0
-    host_s: float = 0.0
 
     @property
     def mean_wavefront(self) -> float:
@@ -71,10 +70,12 @@ class Graph:
         engine: runs the training jobs; None makes a timing-only graph, where results have sizes but never values.
         pending_limit_byte: when the results not computed yet would take more memory than this, everything runs at once.
             Lost results count until the next such flush, so it may come early; it never changes a value.
+        host: counts the host time of training and of the functions in between; a stopwatch of its own when None.
     """
 
-    def __init__(self, engine: Engine | None, pending_limit_byte: int = 2**30) -> None:
+    def __init__(self, engine: Engine | None, pending_limit_byte: int = 2**30, host: HostTime | None = None) -> None:
         self.statistics = GraphStatistics()
+        self.host = HostTime() if host is None else host
         self.engine = engine
         self._pending_limit_byte = pending_limit_byte
         self._pending_byte = 0
@@ -142,15 +143,18 @@ class Graph:
         Raises:
             ScenarioError: the graph is timing-only, or training diverges.
         """
-        while not deferred.done:
-            if not self._advance():
-                raise self._unreadable(deferred)
+        if not deferred.done:
+            with self.host.part("deferred functions"):
+                while not deferred.done:
+                    if not self._advance():
+                        raise self._unreadable(deferred)
         return deferred.value
 
     def flush(self) -> None:
         """Computes everything that somebody can still reach."""
-        while self._advance():
-            pass
+        with self.host.part("deferred functions"):
+            while self._advance():
+                pass
         self._pending_byte = 0
 
     def _node(self, size: int, work: _Call | TrainJob, inputs: list[Deferred]) -> Deferred:
@@ -213,10 +217,9 @@ class Graph:
         self._ready_jobs = [ref(node) for node in nodes]
         if not nodes or self.engine is None:
             return False
-        start_s = time.perf_counter()
-        results = self.engine.run([node._work.resolve() for node in nodes])
+        with self.host.part("training"):
+            results = self.engine.run([node._work.resolve() for node in nodes])
         self._ready_jobs = []
-        self.statistics.host_s += time.perf_counter() - start_s
         self.statistics.wavefronts += 1
         self.statistics.jobs += len(nodes)
         for node, result in zip(nodes, results, strict=True):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from torch import Tensor
+
 from fednet_emu.learning.flat import FlatModel
 from fednet_emu.learning.jobs import ResolvedJob, TrainData
 
@@ -20,6 +22,7 @@ class JobShape(NamedTuple):
         width: samples per batch, rounded up to a power of two, so that filling up costs a factor of two at most.
         linear: whether there is an added linear term.
         anchor: whether there is a proximal term.
+        mask: what is frozen; masks count as equal when they are the same object.
     """
 
     model: FlatModel
@@ -29,6 +32,7 @@ class JobShape(NamedTuple):
     width: int
     linear: bool
     anchor: bool
+    mask: Tensor | None
 
 
 def shape_of(resolved: ResolvedJob) -> JobShape:
@@ -43,6 +47,7 @@ def shape_of(resolved: ResolvedJob) -> JobShape:
         width=1 << (width - 1).bit_length(),
         linear=resolved.linear is not None,
         anchor=resolved.anchor is not None,
+        mask=job.mask,
     )
 
 

@@ -141,6 +141,8 @@ class TrainJob:
         l1: weight of the sum of the absolute values of all trainable parameters.
         loss: in the place of the model's own loss; None for that.
         augment: what happens to the inputs of a batch before they are used; None for nothing.
+        mask: factors [size] of the whole step, zero where a parameter is frozen; None trains all. Jobs that are to run
+            together have one mask object in common.
 
     Raises:
         ScenarioError: the device has no samples.
@@ -161,6 +163,7 @@ class TrainJob:
     l1: float = 0.0
     loss: PerSampleLoss | None = None
     augment: Augmentation | None = None
+    mask: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.n_samples == 0:
@@ -172,7 +175,7 @@ class TrainJob:
     def n_samples(self) -> int:
         """Number of samples the device trains on."""
         if isinstance(self.indices, slice):
-            return len(range(*self.indices.indices(len(self.data.y))))
+            return len(range(*self.indices.indices(self.data.y.shape[0])))
         return len(self.indices)
 
     @property
@@ -204,25 +207,25 @@ class TrainJob:
     def rows(self) -> Indices:
         """Rows [n_samples] of the data that belong to the device."""
         if isinstance(self.indices, slice):
-            return np.arange(*self.indices.indices(len(self.data.y)), dtype=np.int64)
+            return np.arange(*self.indices.indices(self.data.y.shape[0]), dtype=np.int64)
         return np.asarray(self.indices, dtype=np.int64)
 
     def batches(self) -> Batches:
         """The batches of all steps; a full-batch job repeats its rows, so engines use `rows` for it instead."""
-        rows, steps = self.rows(), self.plan.n_steps(self.n_samples)
-        width = self.plan.batch_width(len(rows))
-        if width == len(rows):
+        rows = self.rows()
+        n_samples = len(rows)
+        steps, width = self.plan.n_steps(n_samples), self.plan.batch_width(n_samples)
+        if width == n_samples:
             return Batches(np.broadcast_to(rows, (steps, width)), np.full(steps, width))
-        per_epoch = self.plan.steps_per_epoch(len(rows))
-        used = min(len(rows), per_epoch * width)
+        per_epoch = self.plan.steps_per_epoch(n_samples)
+        used = min(n_samples, per_epoch * width)
         rng = self.streams(*self.rng_key)
-        order = np.zeros((-(-steps // per_epoch), per_epoch * width), dtype=np.int64)
+        order = np.full((-(-steps // per_epoch), per_epoch * width), rows[0])
         for epoch in order:
-            epoch[:used] = rng.permutation(len(rows))[:used]
-        count = np.full(per_epoch, width)
-        count[-1] = used - (per_epoch - 1) * width
-        index = rows[order.reshape(-1, width)[:steps]]
-        return Batches(index, np.tile(count, len(order))[:steps])
+            epoch[:used] = rng.permutation(rows)[:used]
+        count = np.full(steps, width)
+        count[per_epoch - 1 :: per_epoch] = used - (per_epoch - 1) * width
+        return Batches(order.reshape(-1, width)[:steps], count)
 
 
 @final

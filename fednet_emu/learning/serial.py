@@ -80,6 +80,8 @@ def _direction(w: Tensor, gradient: Tensor, resolved: ResolvedJob) -> Tensor:
         gradient = gradient + resolved.job.prox * (w - resolved.anchor[: len(w)])
     if resolved.job.l1:
         gradient = gradient.add(w.sign(), alpha=resolved.job.l1)
+    if resolved.job.mask is not None:
+        gradient = gradient * resolved.job.mask[: len(w)].to(w)
     return gradient
 
 

@@ -1,11 +1,13 @@
 """What is on the air of one band: a fluid of bits that flows at rates which change with who else transmits.
 
-Two forms of one thing. `SoloAir` holds one burst at a time, whose end is known when it starts; `SharedAir`, in a module
-of its own, holds many and re-rates all of them at every change.
+Three forms of one thing. `SoloAir` holds one burst at a time, whose end is known when it starts; `SeparateAir` holds
+many that do not disturb each other; `SharedAir`, in a module of its own, holds many and re-rates all of them at every
+change.
 """
 
 from __future__ import annotations
 
+from heapq import heapify, heappop, heappush
 from typing import Protocol
 
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
@@ -39,6 +41,32 @@ def _is_through(leg: Transfer) -> bool:
     return leg.size_bit - leg.air_bit <= DUST * leg.size_bit
 
 
+def _walk(band: Band, leg: Transfer, start_ns: int, until_ns: int) -> int:
+    """Walk one leg alone in the band; its end, with its bits and fate written into it."""
+    end_ns, leg.air_bit, lowest_sinr = band.alone(leg.snr, leg.fading_key, leg.size_bit, start_ns, until_ns)
+    if lowest_sinr < band.law.outage_sinr:
+        leg.lost = "outage"
+    elif end_ns == start_ns and leg.size_bit > 0:
+        leg.lost = "unreachable"
+    elif end_ns >= until_ns and not _is_through(leg):
+        leg.lost = leg.until_reason
+    return end_ns
+
+
+def _walk_all(band: Band, burst: Burst, now_ns: int) -> int:
+    """Walk each leg to its end; the burst ends with its slowest leg."""
+    end_ns = max([_walk(band, leg, now_ns, leg.until_ns) for leg in burst])
+    burst[0].power_s = (end_ns - now_ns) / NS_PER_S
+    return end_ns
+
+
+def _cut_short(band: Band, burst: Burst, now_ns: int) -> None:
+    """Walk each leg again, up to now."""
+    for leg in burst:
+        _walk(band, leg, leg.started_ns, now_ns)
+    burst[0].power_s = (now_ns - burst[0].started_ns) / NS_PER_S
+
+
 class SoloAir:
     """One burst at a time: nothing can change its end but a cancellation."""
 
@@ -53,25 +81,11 @@ class SoloAir:
     def start(self, burst: Burst, now_ns: int) -> None:
         """Walk each leg to its end; the burst ends with its slowest leg."""
         self._burst = burst
-        self._end_ns = max([self._walk(leg, now_ns, leg.until_ns) for leg in burst])
-        burst[0].power_s = (self._end_ns - now_ns) / NS_PER_S
-
-    def _walk(self, leg: Transfer, start_ns: int, until_ns: int) -> int:
-        band = self._band
-        end_ns, leg.air_bit, lowest_sinr = band.alone(leg.snr, leg.fading_key, leg.size_bit, start_ns, until_ns)
-        if lowest_sinr < band.law.outage_sinr:
-            leg.lost = "outage"
-        elif end_ns == start_ns and leg.size_bit > 0:
-            leg.lost = "unreachable"
-        elif end_ns >= until_ns and not _is_through(leg):
-            leg.lost = leg.until_reason
-        return end_ns
+        self._end_ns = _walk_all(self._band, burst, now_ns)
 
     def stop(self, burst: Burst, now_ns: int) -> None:
         """Walk again, up to now."""
-        for leg in burst:
-            self._walk(leg, leg.started_ns, now_ns)
-        burst[0].power_s = (now_ns - burst[0].started_ns) / NS_PER_S
+        _cut_short(self._band, burst, now_ns)
         self._burst, self._end_ns = None, FOREVER_NS
 
     def advance(self, now_ns: int) -> list[Burst]:
@@ -84,3 +98,37 @@ class SoloAir:
     def next_end_ns(self) -> int:
         """The end found at the start."""
         return self._end_ns
+
+
+class SeparateAir:
+    """Many bursts that do not disturb each other: as if each were alone."""
+
+    def __init__(self, band: Band) -> None:
+        self._band = band
+        self._ends: list[tuple[int, int, Burst]] = []
+        self._started = 0
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def start(self, burst: Burst, now_ns: int) -> None:
+        """Walk each leg to its end; the burst ends with its slowest leg."""
+        self._started += 1
+        heappush(self._ends, (_walk_all(self._band, burst, now_ns), self._started, burst))
+
+    def stop(self, burst: Burst, now_ns: int) -> None:
+        """Walk again, up to now."""
+        _cut_short(self._band, burst, now_ns)
+        self._ends = [entry for entry in self._ends if entry[2] is not burst]
+        heapify(self._ends)
+
+    def advance(self, now_ns: int) -> list[Burst]:
+        """The bursts whose end has come, in the order of their ends, then of their starts."""
+        ended = []
+        while self._ends and self._ends[0][0] <= now_ns:
+            ended.append(heappop(self._ends)[2])
+        return ended
+
+    def next_end_ns(self) -> int:
+        """The earliest end."""
+        return self._ends[0][0] if self._ends else FOREVER_NS

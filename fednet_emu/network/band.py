@@ -78,11 +78,12 @@ class Band:
         """
         if size_bit <= 0:
             return Walk(start_ns, 0.0, float("inf"))
-        share = self.access.share(1)
+        share, constant = self.access.share(1), self.constant
         bandwidth_hz = self.bandwidth_hz * share
         block, now_ns, left_bit, lowest = start_ns // self.coherence_ns, start_ns, float(size_bit), float("inf")
         for _ in range(_FEW_BLOCKS):
-            sinr = snr * self.fading.gain(uniform(fading_key, block), fading_key & 1 == 1) / share
+            draw = 0.5 if constant else uniform(fading_key, block)
+            sinr = snr * self.fading.gain(draw, fading_key & 1 == 1) / share
             rate_bps = self.law.rate_bps(sinr, bandwidth_hz)
             lowest = sinr if sinr < lowest else lowest
             block_end_ns = (block + 1) * self.coherence_ns
@@ -93,7 +94,7 @@ class Band:
                     sent_bit = size_bit - left_bit + rate_bps * (end_ns - now_ns) / NS_PER_S
                     return Walk(end_ns, min(sent_bit, float(size_bit)), lowest)
                 left_bit -= rate_bps * (block_end_ns - now_ns) / NS_PER_S
-            elif self.constant:
+            elif constant:
                 return Walk(start_ns, 0.0, lowest)
             block, now_ns = block + 1, block_end_ns
             if now_ns >= until_ns:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fednet_emu.kernel.streams import Streams, mix, mixes, uniforms
+from fednet_emu.network.asymmetry import OneWay
 from fednet_emu.network.luck import PER_DEVICE, moving_luck, still_luck
 from fednet_emu.radio.channel import Channel, LargeScale
 from fednet_emu.radio.draws import LinkDraws
@@ -134,22 +135,33 @@ def marked(keys: NDArray[np.uint64], los: Mask) -> NDArray[np.uint64]:
 class PairLinks:
     """Links between devices, worked out when first asked for.
 
-    Path loss and shadowing are symmetric (keyed by the unordered pair); fading is drawn per direction.
+    Path loss and shadowing are symmetric (keyed by the unordered pair); fading is drawn per direction, and what else
+    differs between the two directions is in `one_way`.
     """
 
-    def __init__(self, channel: Channel, xy_m: Array, streams: Streams) -> None:
+    def __init__(self, channel: Channel, xy_m: Array, streams: Streams, one_way: OneWay | None = None) -> None:
+        self._one_way = one_way
         self._channel = channel
         self._xyz_m = np.column_stack([xy_m, np.full(len(xy_m), channel.device.height_m)])
         self._streams = streams
         self._fading_key = streams.key("fading", "sidelink")
-        self._known: dict[tuple[int, int], tuple[float, bool]] = {}
+        self._known: dict[int, tuple[float, bool]] = {}
 
     def _link(self, sender: int, receiver: int) -> tuple[float, bool]:
-        pair = (sender, receiver) if sender < receiver else (receiver, sender)
+        pair = sender << 32 | receiver if sender < receiver else receiver << 32 | sender
         if pair not in self._known:
-            state = self._states(np.array([pair[0]]), np.array([pair[1]]))
-            self._known[pair] = (float(self._snr_of(state)[0]), bool(state.los[0]))
+            self.learn(np.array([sender]), np.array([receiver]))
         return self._known[pair]
+
+    def learn(self, sender: IntArray, receiver: IntArray) -> None:
+        """Work out these links at once, before they are asked for one by one."""
+        pairs = np.minimum(sender, receiver) << 32 | np.maximum(sender, receiver)
+        new = list(set(pairs.tolist()) - self._known.keys())
+        if new:
+            pairs = np.array(new)
+            state = self._states(pairs >> 32, pairs & 0xFFFFFFFF)
+            known = zip(self._snr_of(state).tolist(), state.los.tolist(), strict=True)
+            self._known.update(zip(new, known, strict=True))
 
     def _states(self, sender: IntArray, receiver: IntArray) -> LargeScale:
         low, high = np.minimum(sender, receiver), np.maximum(sender, receiver)
@@ -166,11 +178,15 @@ class PairLinks:
 
     def snr(self, sender: int, receiver: int) -> float:
         """Mean SNR of the link from one device to another."""
-        return self._link(sender, receiver)[0]
+        snr = self._link(sender, receiver)[0]
+        if self._one_way is None:
+            return snr
+        return snr * float(self._one_way.factors(np.array(sender), np.array(receiver)))
 
     def snrs(self, sender: IntArray, receiver: IntArray) -> Array:
         """Mean SNR of many links, in the broadcast shape of senders and receivers."""
-        return self._snr_of(self._states(sender, receiver))
+        snr = self._snr_of(self._states(sender, receiver))
+        return snr if self._one_way is None else snr * self._one_way.factors(sender, receiver)
 
     def fading_key(self, sender: int, receiver: int) -> int:
         """Key of the fading in this direction."""
@@ -181,8 +197,10 @@ class PairLinks:
         return marked(mixes(mixes(self._fading_key, sender), receiver), self._states(sender, receiver).los)
 
     def power_w(self, sender: int) -> float | None:
-        """Full power."""
-        return None
+        """What the device's own radio sends with, where radios differ."""
+        if self._one_way is None:
+            return None
+        return self._channel.device.tx_power_w * float(self._one_way.tx[sender])
 
     def radios(self, sender: int, receiver: int) -> tuple[int, int]:
         """The devices themselves."""

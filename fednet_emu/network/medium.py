@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import sys
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from simpy.events import Event
 
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Clock, to_ns
 from fednet_emu.kernel.streams import mix, uniform
-from fednet_emu.network.air import Air, SoloAir
+from fednet_emu.network.air import Air, SeparateAir, SoloAir
 from fednet_emu.network.availability import Presence
 from fednet_emu.network.band import Band
 from fednet_emu.network.delivery import Delivery, device_label
-from fednet_emu.network.links import Links
+from fednet_emu.network.links import IntArray, Links
 from fednet_emu.network.loss import Loss, NoLoss
 from fednet_emu.network.shared_air import SharedAir
 from fednet_emu.network.traced_air import TracedAir
 from fednet_emu.network.traces.assign import DeviceRates
 from fednet_emu.network.transfer import Burst, Transfer
+from fednet_emu.network.turns import Turns
 from fednet_emu.radio.channel import Terminal
 from fednet_emu.radio.energy import transmit_energy_j
 from fednet_emu.records.ledger import CODE, NEVER_NS, SEVERAL, Ledger
@@ -45,6 +45,8 @@ class Rules:
     """Recorded rates of the devices, in place of band and links."""
     controlled: Terminal | None = None
     """The sender's radio, when its power is chosen link by link; `drawn_w` otherwise."""
+    learn: Callable[[IntArray, IntArray], None] | None = None
+    """Tells the links which ones (senders, receivers) will be asked for, so that they are worked out at once."""
 
 
 class Medium:
@@ -56,26 +58,30 @@ class Medium:
         self.rules = rules
         self._ledger = ledger
         self._presence = presence
-        capacity = rules.band.access.capacity
-        self._solo = capacity == 1 and rules.cells == 1 and rules.rates is None
-        self._air = self._make_air(rules)
-        places = sys.maxsize if capacity is None or rules.rates is not None else capacity
-        self._free = [places] * rules.cells  # places of each cell on the air
-        self._places = sum(self._free)
+        access, reuse = rules.band.access, rules.band.access.reuse
+        self._clustered, self._fades = reuse is not None, not rules.band.constant
+        solo = access.one_at_a_time and rules.cells == 1
+        separate = solo or (reuse is not None and not reuse.interference)
+        self._alone = separate and rules.rates is None
+        if rules.rates is not None:
+            self._air: Air = TracedAir(rules.rates)
+        elif separate:
+            self._air = SoloAir(rules.band) if solo else SeparateAir(rules.band)
+        else:
+            self._air = SharedAir(rules.band, rules.links, rules.cells)
+        self._turns = Turns(
+            None if rules.rates is not None else access.capacity,
+            None if reuse is not None else rules.cells,
+            coloured=reuse is not None and reuse.coloured,
+        )
         self._requests: list[Transfer] = []
-        self._queues: list[deque[Burst]] = [deque() for _ in range(rules.cells)]
         self._on_air: dict[Transfer, Burst] = {}
         self._due_ns = FOREVER_NS
         self._timeout_ns = min(to_ns(rules.timeout_s), FOREVER_NS)
         self._lossy = not isinstance(rules.loss, NoLoss)
         self._sent: dict[tuple[int, int], int] = {}
 
-    def _make_air(self, rules: Rules) -> Air:
-        if rules.rates is not None:
-            return TracedAir(rules.rates)
-        return SoloAir(rules.band) if self._solo else SharedAir(rules.band, rules.links, rules.cells)
-
-    def send(self, sender: int, receiver: int, payload: Any, number: int, size_bit: int) -> Transfer:
+    def send(self, sender: int, receiver: int, payload: Any, number: int, size_bit: int, cluster: int = 0) -> Transfer:
         """Ask for a transfer now; the event comes at its end, delivered or lost.
 
         Args:
@@ -85,13 +91,16 @@ class Medium:
                 for the very same payload are one broadcast.
             number: the payload's number in the records.
             size_bit: bits on the air.
+            cluster: the cluster of both ends, where the access scheme lets clusters send side by side.
         """
         if sender == receiver:
             raise ValueError(f"{device_label(sender)} sends to itself; leave it out of the receivers")
         transfer = Transfer(self, sender, receiver, payload, number=number, size_bit=size_bit)
+        if self._clustered:
+            transfer.cell = cluster
         self._requests.append(transfer)
         self._ledger.offered_bit[self.kind] += size_bit
-        if self._places:  # a full medium looks at its requests when a place gets free
+        if not self._turns.full:  # a full medium looks at its requests when a place gets free
             self._settle_at(self.clock.now)
         return transfer
 
@@ -110,11 +119,8 @@ class Medium:
 
     def close(self) -> None:
         """Take everything off at the end of the run."""
-        for transfer in [*self._on_air, *self._waiting(), *self._requests]:
+        for transfer in [*self._on_air, *self._turns.waiting(), *self._requests]:
             self.cancel(transfer, "end")
-
-    def _waiting(self) -> Iterator[Transfer]:
-        return (leg for queue in self._queues for burst in queue for leg in burst)
 
     def _draw_of(self, sender: int, radio: Terminal) -> float:
         """Power that a sender draws from the battery at the power which it has chosen."""
@@ -137,9 +143,8 @@ class Medium:
             self._end(burst, now_ns)
         if self._requests:
             self._enqueue()
-        for cell, queue in enumerate(self._queues):
-            while queue and self._free[cell]:
-                self._start(queue.popleft(), now_ns)
+        for burst in self._turns.ready():
+            self._start(burst, now_ns)
         next_ns = self._air.next_end_ns()
         if next_ns < FOREVER_NS:
             self._settle_at(next_ns)
@@ -150,19 +155,22 @@ class Medium:
             for transfer in requests:
                 transfer.cell = -1 - min(self.rules.links.radios(transfer.sender, transfer.receiver))
         if len(requests) == 1:
-            self._queues[requests[0].cell].append(requests)
+            self._turns.add(requests)
             return
+        if self.rules.learn is not None:
+            ends = np.array([(transfer.sender, transfer.receiver) for transfer in requests], np.int64)
+            self.rules.learn(ends[:, 0], ends[:, 1])
         requests.sort(key=_canonical)
         if not self.rules.multicast:
             for transfer in requests:
-                self._queues[transfer.cell].append([transfer])
+                self._turns.add([transfer])
             return
         bursts: dict[tuple[int, ...], Burst] = {}
         for transfer in requests:  # identity only groups here: it never decides an order
             same = (transfer.requested_ns, transfer.sender, id(transfer.payload), transfer.size_bit, transfer.cell)
             bursts.setdefault(same, []).append(transfer)
         for burst in bursts.values():
-            self._queues[burst[0].cell].append(burst)
+            self._turns.add(burst)
 
     def _start(self, burst: Burst, now_ns: int) -> None:
         ready = [transfer for transfer in burst if not transfer.cancelled and self._is_there(transfer, now_ns)]
@@ -171,15 +179,15 @@ class Medium:
         for transfer in ready:
             transfer.started_ns = now_ns
             self._on_air[transfer] = ready
-        if self._solo:
+        if self._alone:
             links = self.rules.links
             for transfer in ready:
                 transfer.snr = links.snr(transfer.sender, transfer.receiver)
-                transfer.fading_key = links.fading_key(transfer.sender, transfer.receiver)
+                if self._fades:
+                    transfer.fading_key = links.fading_key(transfer.sender, transfer.receiver)
         if self.rules.controlled is not None:
             ready[0].drawn_w = self._draw_of(ready[0].sender, self.rules.controlled)
-        self._free[ready[0].cell] -= 1
-        self._places -= 1
+        self._turns.take(ready)
         self._air.start(ready, now_ns)
 
     def _is_there(self, transfer: Transfer, now_ns: int) -> bool:
@@ -197,8 +205,7 @@ class Medium:
         return True
 
     def _end(self, burst: Burst, now_ns: int) -> None:
-        self._free[burst[0].cell] += 1
-        self._places += 1
+        self._turns.give_back(burst)
         fates = [self._fate(transfer) for transfer in burst]
         for transfer, fate in zip(burst, fates, strict=True):
             del self._on_air[transfer]
@@ -219,7 +226,7 @@ class Medium:
 
     def _deliver(self, transfer: Transfer, now_ns: int, lost: str) -> None:
         started_ns = transfer.started_ns
-        transfer.succeed(
+        transfer.deliver(
             Delivery(
                 transfer.sender,
                 transfer.receiver,

@@ -10,18 +10,21 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from fednet_emu.component import Component
+from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.access import ACCESSES, Access, AnyAccess, Tdma
+from fednet_emu.network.asymmetry import Asymmetry, OneWay
 from fednet_emu.network.availability import Presence
 from fednet_emu.network.band import Band
 from fednet_emu.network.cells import AnyCells, SingleCell
-from fednet_emu.network.links import CellLinks, Links, PairLinks, Sky
+from fednet_emu.network.links import CellLinks, IntArray, Links, PairLinks, Sky
 from fednet_emu.network.loss import AnyLoss, NoLoss
 from fednet_emu.network.medium import Medium, Rules
 from fednet_emu.network.mobility import Paths
 from fednet_emu.network.moving_links import MovingLinks
 from fednet_emu.network.station_links import StationLinks, network_links
+from fednet_emu.network.topology import Digraph, Graphs, Topology, World
 from fednet_emu.network.traces import AnyRateTraces
 from fednet_emu.network.traces.assign import device_rates
 from fednet_emu.radio.channel import Channel, Terminal
@@ -29,6 +32,7 @@ from fednet_emu.radio.energy import transmit_energy_j
 from fednet_emu.radio.overhead import AnyOverhead, NoOverhead
 from fednet_emu.radio.power_control import AnyPowerControl, FullPower
 from fednet_emu.records.ledger import KINDS, Ledger
+from fednet_emu.units import Array
 
 
 class Uplink(Component):
@@ -70,6 +74,10 @@ class Sidelink(Downlink):
 
     channel: Channel
     trace: None = None
+    topology: Topology | None = None
+    """Who sends to whom, for algorithms that leave it to the network."""
+    asymmetry: Asymmetry = Asymmetry()
+    """By what the two directions between devices differ, beside their fading."""
 
 
 class NetworkSettings(Component):
@@ -137,12 +145,26 @@ class Network:
         self.uplink = self._medium("uplink", settings.uplink, channel, up, channel.device, count)
         self.downlink = self._medium("downlink", settings.downlink, channel, down, channel.base_station, count)
         self.sidelink: Medium | None = None
+        self._graphs: Graphs | None = None
         if settings.sidelink is not None:
-            side, near = settings.sidelink, settings.sidelink.channel
-            pairs: Links = self._pair_links(0.0)
-            if moving:
-                pairs = self._moving(self._pair_links)
-            self.sidelink = self._medium("sidelink", side, near, pairs, near.device)
+            self._add_sidelink(settings.sidelink, moving)
+
+    def _add_sidelink(self, side: Sidelink, moving: bool) -> None:
+        one_way = None
+        if side.asymmetry != Asymmetry():
+            one_way = OneWay(side.asymmetry, len(self._everybody), self._streams)
+
+        def pair_links(at_s: float) -> PairLinks:
+            xy_m = self._paths.positions_m(self._everybody, at_s)
+            return PairLinks(side.channel, xy_m, self._streams, one_way)
+
+        still = pair_links(0.0)
+        links, learn = (self._moving(pair_links), None) if moving else (still, still.learn)
+        self.sidelink = self._medium("sidelink", side, side.channel, links, side.channel.device, learn=learn)
+        if side.topology is not None:
+            links_at = pair_links if moving else lambda _at_s: still
+            world = World(len(self._everybody), self._streams, self._paths, links_at, self._data_dir)
+            self._graphs = Graphs(side.topology, world)
 
     def _moving(self, links_at: Callable[[float], Links]) -> MovingLinks:
         return MovingLinks(self._clock, self._settings.movement_s, links_at)
@@ -154,15 +176,33 @@ class Network:
             self._known = (at_s, network_links(self._sky, xy_m, self._stations_m))
         return self._known[1]
 
-    def _pair_links(self, at_s: float) -> PairLinks:
-        assert self._settings.sidelink is not None
-        xy_m = self._paths.positions_m(self._everybody, at_s)
-        return PairLinks(self._settings.sidelink.channel, xy_m, self._streams)
+    def positions_m(self) -> Array:
+        """Where every device is now, [devices, 2] in metres."""
+        return self._paths.positions_m(self._everybody, self._clock.now_s)
+
+    def digraph(self, *name: int) -> Digraph:
+        """Who can send to whom from device to device now; `name` names the draw, the number of the round first.
+
+        Raises:
+            ScenarioError: the scenario has no topology, or it is impossible.
+        """
+        if self._graphs is None:
+            raise ScenarioError(
+                "network.sidelink.topology: is required, the algorithm asks the network who sends to whom; add one"
+            )
+        return self._graphs.at(self._clock.now_s, *name)
 
     def _medium(
-        self, kind: str, settings: Uplink, channel: Channel, links: Links, sender: Terminal, cells: int = 1
+        self,
+        kind: str,
+        settings: Uplink,
+        channel: Channel,
+        links: Links,
+        sender: Terminal,
+        cells: int = 1,
+        learn: Callable[[IntArray, IntArray], None] | None = None,
     ) -> Medium:
-        access_key, full = self._streams.key("access", kind), self._settings.power_control
+        access_key = self._streams.key("access", kind)
         rates = None
         if settings.trace is not None and self._recorded:
             rates = device_rates(settings.trace, len(self._everybody), self._streams, self._data_dir)
@@ -178,9 +218,16 @@ class Network:
             cells=cells,
             receive_w=0.0 if kind == "uplink" else channel.device.receive_w,
             rates=rates,
-            controlled=None if rates or kind != "uplink" or isinstance(full, FullPower) else sender,
+            controlled=sender if rates is None and self._powers_differ(settings) else None,
+            learn=learn,
         )
         return Medium(self._clock, self._ledger, self._presence, KINDS.index(kind), rules)
+
+    def _powers_differ(self, settings: Uplink) -> bool:
+        """Whether devices send with powers of their own choice or make."""
+        if isinstance(settings, Sidelink):
+            return settings.asymmetry.tx_power_sigma_db > 0
+        return settings.DIRECTION == "uplink" and not isinstance(self._settings.power_control, FullPower)
 
     def close(self) -> None:
         """Take everything off the air at the end of the run."""

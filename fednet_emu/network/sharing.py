@@ -101,6 +101,18 @@ class Split(NamedTuple):
     carries: Mask | None = None
 
 
+class Reuse(NamedTuple):
+    """How clusters of devices use a band side by side.
+
+    Attributes:
+        coloured: whether a burst waits only for those that one of its own ends takes part in.
+        interference: whether bursts on the air together are noise to each other.
+    """
+
+    coloured: bool
+    interference: bool
+
+
 class Access(Component):
     """How the transmitters of one cell share a band."""
 
@@ -111,6 +123,16 @@ class Access(Component):
     @abstractmethod
     def capacity(self) -> int | None:
         """How many bursts of a cell may be on the air at once; None for no limit. The others wait their turn."""
+
+    @property
+    def reuse(self) -> Reuse | None:
+        """How clusters use the band side by side, each with turns of its own; None where all take turns together."""
+        return None
+
+    @property
+    def one_at_a_time(self) -> bool:
+        """Whether one burst at a time is on the air of the whole band (of a cell)."""
+        return self.capacity == 1 and self.reuse is None
 
     @abstractmethod
     def share(self, active: int) -> float:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from simpy.events import Event
 
-from fednet_emu.kernel.clock import FOREVER_NS
-from fednet_emu.network.delivery import device_label
+from fednet_emu.kernel.clock import FOREVER_NS, Clock
+from fednet_emu.network.delivery import Delivery, device_label
 from fednet_emu.records.ledger import KINDS, NEVER_NS
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class Transfer(Event):
     power_s = 0.0  # time on the air, times the part of the sender's power; in the first transfer of a burst
     lost = ""
     cancelled = ""
+    of: Multicast | None = None  # which then tells the clock, so that the transfer need not
 
     def __init__(self, medium: Medium, sender: int, receiver: int, payload: Any, *, number: int, size_bit: int) -> None:
         super().__init__(medium.clock)
@@ -39,6 +41,14 @@ class Transfer(Event):
         self.size_bit = size_bit
         self.requested_ns: int = medium.clock.now
 
+    def deliver(self, delivery: Delivery) -> None:
+        """Let the event come."""
+        if self.of is None:
+            self.succeed(delivery)
+        else:
+            self._ok, self._value = True, delivery
+            self.of.leg_ended()
+
     def cancel(self, outcome: Any) -> None:
         """Stop the transfer for the reason in `outcome`, a delivery that is lost."""
         self.medium.cancel(self, outcome.lost)
@@ -47,6 +57,37 @@ class Transfer(Event):
         """Say which transfer this is."""
         kind = KINDS[self.medium.kind]
         return f"the {kind} from {device_label(self.sender)} to {device_label(self.receiver)}"
+
+
+class Multicast(Event):
+    """Event that comes when all transfers of one payload to several receivers have ended.
+
+    Its value is the list of deliveries, in the order of the receivers.
+    """
+
+    def __init__(self, clock: Clock, legs: Sequence[Transfer]) -> None:
+        super().__init__(clock)
+        self._legs, self._missing = legs, len(legs)
+        for leg in legs:
+            leg.of = self
+        if not legs:
+            self.succeed([])
+
+    def leg_ended(self) -> None:
+        """Count down."""
+        self._missing -= 1
+        if not self._missing:
+            self.succeed([leg.value for leg in self._legs])
+
+    def cancel(self, outcome: Any) -> None:
+        """Stop all of them for the reason in `outcome`, a delivery that is lost."""
+        for leg in self._legs:
+            leg.cancel(outcome)
+
+    def describe(self) -> str:
+        """Say which transfers have not ended."""
+        missing = [leg.describe() for leg in self._legs if not leg.triggered]
+        return f"{', '.join(missing[:3])}{', ...' if len(missing) > 3 else ''}"
 
 
 Burst = list[Transfer]

@@ -15,18 +15,20 @@ DELIVERED = CODE[""]
 FOREVER = np.iinfo(np.int64).max
 
 
-def verify(ledger: Ledger, exclusive: frozenset[str]) -> dict[str, str]:
+def verify(ledger: Ledger, exclusive: frozenset[str], half_duplex: frozenset[str] = frozenset()) -> dict[str, str]:
     """Each law with its verdict: an empty text when it holds, else what breaks it.
 
     Args:
         ledger: the closed ledger of a run.
         exclusive: kinds of links whose access scheme lets one transmission at a time on the air.
+        half_duplex: kinds of links whose access scheme lets no device take part in two transmissions at a time.
     """
     laws: dict[str, Callable[[], str]] = {
         "bits offered = delivered + lost": lambda: _offered(ledger),
         "bits on the air = payload": lambda: _on_air(ledger),
         "a broadcast is the sum of its receptions": lambda: _receptions(ledger),
         "airtime never overlaps in turns": lambda: _turns(ledger, exclusive),
+        "nobody receives while it sends": lambda: _half_duplex(ledger, half_duplex),
         "requested <= started <= ended": lambda: _order(ledger),
         "records are written as time goes": lambda: _monotone(ledger),
         "one computation at a time": lambda: _one_at_a_time(ledger),
@@ -87,6 +89,21 @@ def _turns(ledger: Ledger, exclusive: frozenset[str]) -> str:
         overlap = _overlaps(column("kind"), column("started_ns"), column("ended_ns"), mine)
         if kind in exclusive and overlap.any():
             return _rows(overlap, f"transfers start before the {kind} before has ended")
+    return ""
+
+
+def _half_duplex(ledger: Ledger, kinds: frozenset[str]) -> str:
+    """Airtimes of a device, as sender or receiver of whatever fate, do not overlap."""
+    column = ledger.transfers.column
+    kind, started_ns, ended_ns = column("kind"), column("started_ns"), column("ended_ns")
+    transfer = ledger.receptions.column("transfer")
+    row = np.concatenate((np.arange(len(kind)), np.arange(len(kind)), transfer))
+    owner = np.concatenate((column("sender"), column("receiver"), ledger.receptions.column("receiver")))
+    for name in sorted(kinds):
+        mine = (kind[row] == KINDS.index(name)) & (started_ns[row] != NEVER_NS) & (owner >= 0)
+        overlap = _overlaps(owner, started_ns[row], ended_ns[row], mine)
+        if overlap.any():
+            return _rows(overlap, f"airtimes overlap on the {name}")
     return ""
 
 

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import pandas as pd
 from matplotlib.figure import Figure
 
 from fednet_emu.report.aspire import aspire_figure
+from fednet_emu.report.clusters import weights_figure, write_weights_animation
 from fednet_emu.report.fedul import fedul_figure
 from fednet_emu.report.run import RunView
 
 Drawing = Callable[[Sequence[tuple[str, pd.DataFrame]]], Figure]
 """Makes one figure of a series' tables, each with the label of its run."""
 
-SERIES_FIGURES: dict[str, Drawing] = {"aspire": aspire_figure, "fedul": fedul_figure}
+SERIES_FIGURES: dict[str, Drawing] = {"aspire": aspire_figure, "fedul": fedul_figure, "weights": weights_figure}
 """How each series is drawn; a series without a line here stays a table."""
+
+SERIES_ANIMATIONS: dict[str, Callable[[pd.DataFrame, Path], None]] = {"weights": write_weights_animation}
+"""How a series of one run becomes an animated GIF."""
 
 
 def series_figures(
@@ -32,3 +37,21 @@ def series_figures(
         if tables:
             drawn[name] = draw(tables)
     return drawn
+
+
+def save_animations(runs: Sequence[RunView], folder: Path) -> list[Path]:
+    """Write an animated GIF of every series that has one, and return the files.
+
+    With several runs, each name is completed by the place of the run, from 1.
+
+    Raises:
+        DataError: a table of a run is unreadable.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for place, run in enumerate(runs, start=1):
+        for name in filter(run.has, SERIES_ANIMATIONS):
+            path = folder / (f"{name}.gif" if len(runs) == 1 else f"{name}-{place}.gif")
+            SERIES_ANIMATIONS[name](run.table(name), path)
+            written.append(path)
+    return written

@@ -17,7 +17,8 @@ from matplotlib.figure import Figure
 from matplotlib.textpath import TextPath
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
-WIDTH_IN = 3.5
+WIDTH_IN, PAGE_WIDTH_IN = 3.5, 7.16
+"""One column and both columns of a two-column paper."""
 CURVE_HEIGHT_IN = 2.2
 SMALL_PT = 7.0
 POINTS_PER_IN = 72.0
@@ -57,9 +58,9 @@ def paper_style() -> AbstractContextManager[None]:
     return style.context(["default", _SETTINGS])
 
 
-def new_figure(height_in: float) -> Figure:
+def new_figure(height_in: float, width_in: float = WIDTH_IN) -> Figure:
     """An empty figure, one column wide, that makes room for what lies outside its axes."""
-    return Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
+    return Figure(figsize=(width_in, height_in), layout="constrained")
 
 
 def finish_axes(axes: Axes) -> None:
@@ -131,6 +132,6 @@ def fit_scale(axes: Axes, direction: Literal["x", "y"]) -> None:
         round_ticks(axis)
 
 
-def round_ticks(axis: Axis) -> None:
+def round_ticks(axis: Axis, most: int = 6) -> None:
     """A linear scale with few ticks at round numbers."""
-    axis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10]))
+    axis.set_major_locator(MaxNLocator(nbins=most, steps=[1, 2, 2.5, 5, 10]))

@@ -8,7 +8,7 @@ from typing import Any
 
 from fednet_emu.report.quantities import format_bits, format_energy, format_seconds
 
-__all__ = ["format_bits", "format_energy", "format_seconds", "summary_rows"]
+__all__ = ["format_bits", "format_energy", "format_seconds", "profile_rows", "summary_rows"]
 
 DIGEST_LENGTH = 12
 """Hexadecimal digits shown of the event digest: 48 bits tell any two runs of a study apart."""
@@ -21,6 +21,23 @@ def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
         summary: the content of `summary.json`, SI units; None and NaN mean that a quantity was not measured.
     """
     return [(title, show(summary[key])) for key, title, show in _ROWS if _is_known(summary.get(key))]
+
+
+def profile_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The rows (what, value with unit) of where the host's time went, the largest part first.
+
+    Args:
+        summary: the content of `summary.json`.
+    """
+    parts = sorted(summary["host_parts"].items(), key=lambda item: -item[1]["host_s"])
+    total_s = sum(spent["host_s"] for _, spent in parts) or 1.0
+    rows = [(f"  {part}", _format_spent(spent, total_s)) for part, spent in parts]
+    return [*rows, ("  mean wavefront", f"{summary['mean_wavefront']:.3g} training jobs")]
+
+
+def _format_spent(spent: Mapping[str, float], total_s: float) -> str:
+    share = f"{spent['host_s'] / total_s:4.0%}  {format_seconds(spent['host_s'])}"
+    return f"{share}, {format_seconds(spent['waiting_s'])} of it waiting" if spent["waiting_s"] > 0 else share
 
 
 def _is_known(value: Any) -> bool:

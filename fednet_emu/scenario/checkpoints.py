@@ -50,7 +50,8 @@ class Saver:
         """Save now, unless the run has nothing to learn or still plays what the checkpoint before it knows."""
         if fed.timing_only or self._every_s is None or not fed.graph.caught_up:
             return
-        self.write(fed.checkpoint())
+        with fed.graph.host.part("records"):
+            self.write(fed.checkpoint())
         self._saved = time.monotonic()
 
     def write(self, checkpoint: Checkpoint) -> None:

@@ -21,12 +21,13 @@ from fednet_emu.learning.auto import ENGINES
 from fednet_emu.learning.flat import FlatModel
 from fednet_emu.learning.graph import Graph
 from fednet_emu.learning.hold_out import hold_out
+from fednet_emu.learning.host_time import HostTime
 from fednet_emu.learning.torch_seed import seeded_module
 from fednet_emu.network.availability import Presence
 from fednet_emu.network.mobility import StillPaths
 from fednet_emu.network.network import Network
 from fednet_emu.records.ledger import Ledger
-from fednet_emu.scenario.model import Problem, Scenario
+from fednet_emu.scenario.model import Problem, Scenario, Training
 
 
 def build(
@@ -34,6 +35,7 @@ def build(
     *,
     data_dir: Path | None = None,
     timing_only: bool = False,
+    host: HostTime | None = None,
 ) -> Federation:
     """Wire everything that a scenario describes.
 
@@ -41,6 +43,7 @@ def build(
         scenario: a valid scenario.
         data_dir: where data sets are; the environment variable FEDNET_DATA when None.
         timing_only: whether to leave out training and evaluation; time, bits and energy stay the same.
+        host: counts where the host's time goes.
 
     Raises:
         ScenarioError: parts of the scenario do not go together.
@@ -48,7 +51,8 @@ def build(
     """
     streams, clock, ledger, devices = Streams(scenario.seed), Clock(), Ledger(), scenario.devices
     task = build_task(scenario, streams, data_dir, timing_only)
-    torch.set_num_threads(scenario.training.threads or threads_for(task.model))
+    threads = scenario.training.threads or available_cores()
+    torch.set_num_threads(1 if task.model.flop_per_sample < _SMALL_MODEL_FLOP else threads)
     presence = Presence(devices.availability, streams.key("availability"), devices.count)
     processors = Processors(
         clock,
@@ -63,7 +67,11 @@ def build(
         clock,
         streams,
         ledger,
-        Graph(None if timing_only else ENGINES[scenario.training.engine]()),
+        Graph(
+            None if timing_only else ENGINES[scenario.training.engine](threads),
+            _pending_limit_byte(task.model.device),
+            host,
+        ),
         task,
         build_network(scenario, clock, ledger, streams, presence, data_dir),
         processors,
@@ -77,8 +85,8 @@ def build(
 
 
 def build_task(scenario: Scenario, streams: Streams, data_dir: Path | None, timing_only: bool) -> Task:
-    """Load the data, deal it out, and build the model."""
-    device, server = _torch_device(scenario.training.device), scenario.server
+    """Load the data, deal it out, let groups see it their way, and build the model."""
+    device, server = _torch_device(scenario.training), scenario.server
     everything = scenario.data.load(data_dir, streams("data"))
     samples, *held = hold_out(everything, server.samples, server.validation_samples, streams("hold out"))
     count, attack, rng = scenario.devices.count, scenario.attack, streams("partition")
@@ -86,10 +94,13 @@ def build_task(scenario: Scenario, streams: Streams, data_dir: Path | None, timi
         splits = scenario.partition.split(samples, count, rng)
     else:
         samples, splits = deal_poisoned(attack, samples, scenario.partition, count, (rng, streams("attack")))
+    groups = None
+    if scenario.groups is not None:
+        samples, groups = scenario.groups.seen(samples, splits, streams("groups")), scenario.groups.members(count)
     module = seeded_module(lambda: scenario.model.build(samples.input_shape, samples.outputs), streams.key("init") >> 1)
     loss = "squared-error" if samples.classes is None else "cross-entropy"
     model = FlatModel(module.to(device), loss, samples.input_shape)
-    return Task(model, samples, splits, device, timing_only, (held[0], held[1]), attack)
+    return Task(model, samples, splits, device, timing_only, (held[0], held[1]), attack, groups)
 
 
 def build_network(
@@ -129,18 +140,27 @@ def unreachable(scenario: Scenario) -> Iterator[Problem]:
             )
 
 
-def threads_for(model: FlatModel) -> int:
-    """Threads within one operation: one for small models, where the threads' barriers cost more than they save."""
-    return 1 if model.flop_per_sample < _SMALL_MODEL_FLOP else os.cpu_count() or 1
+def available_cores() -> int:
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 _SMALL_MODEL_FLOP = 1e7
+"""Per sample; below, threads within one operation cost more in barriers than they save."""
 
 _FADING_MARGIN = 20.0
 """A block 13 dB above the mean is rarer than 1 in 10^8 under Rayleigh fading."""
 
 
-def _torch_device(name: str) -> torch.device:
-    if name == "cuda" and not torch.cuda.is_available():
+def _torch_device(training: Training) -> torch.device:
+    """Where models are trained; on a GPU, with its numbers as exact as asked for."""
+    if training.device == "cuda" and not torch.cuda.is_available():
         raise ScenarioError("training.device: no CUDA device is here, got cuda; use cpu")
-    return torch.device(name)
+    if training.device == "cuda":
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = training.tf32
+    return torch.device(training.device)
+
+
+def _pending_limit_byte(device: torch.device) -> int:
+    """Memory for results not computed yet: it bounds wavefronts."""
+    return torch.cuda.mem_get_info(device)[1] // 4 if device.type == "cuda" else 2**30

@@ -17,6 +17,7 @@ from fednet_emu.learning.attacks import AnyAttack
 from fednet_emu.learning.datasets import AnyDataset
 from fednet_emu.learning.datasets.digits import Digits
 from fednet_emu.learning.datasets.synthetic_regression import SyntheticRegression
+from fednet_emu.learning.groups import AnyGroups
 from fednet_emu.learning.models import AnyModel
 from fednet_emu.learning.partitions import AnyPartition
 from fednet_emu.network.availability import Always, AnyAvailability, Windows
@@ -70,10 +71,13 @@ class Training(Component):
     """How training is run on this host. Nothing here changes simulated time."""
 
     engine: Literal["auto", "serial", "batched"] = "auto"
-    """serial: one job after the other; batched: all ready jobs at once; auto: the faster of the two, by measurement."""
+    """serial: one job after the other; batched: all ready jobs at once; auto: the fastest way, by measurement."""
     device: Literal["cpu", "cuda"] = "cpu"
+    tf32: bool = False
+    """Whether a GPU may round factors to TF32, 10 bits: faster, but engines then agree to three digits, not to five."""
     threads: int | None = Field(None, gt=0, le=1024)
-    """Threads of torch within one operation; null takes one for small models and all cores for others."""
+    """Threads that train jobs side by side, and that share an operation of a lone job of a large model; null takes all
+    cores of the processor."""
     checkpoint_s: float | None = Field(60.0, gt=0)
     """Host time between checkpoints, from which a run that died goes on; null for none."""
 
@@ -89,6 +93,8 @@ class Scenario(Component):
     network: NetworkSettings = NetworkSettings()
     data: AnyDataset = Digits()
     partition: AnyPartition
+    groups: AnyGroups | None = None
+    """Groups of devices that see the data differently; null when all see the same."""
     model: AnyModel
     algorithm: AnyAlgorithm
     attack: AnyAttack | None = None

@@ -12,6 +12,7 @@ from typing import Any
 
 from fednet_emu.federation.federation import Federation
 from fednet_emu.learning.auto import AutoEngine
+from fednet_emu.learning.host_time import HostTime
 from fednet_emu.records.idle import idle_s
 from fednet_emu.records.ledger import KINDS
 from fednet_emu.records.store import RunFolder
@@ -53,10 +54,11 @@ def run_scenario(
     Returns:
         The summary, as in summary.json.
     """
-    started, text = time.perf_counter(), dump(scenario)
+    started, host, text = time.perf_counter(), HostTime(), dump(scenario)
     RunFolder.check(out, text, timing_only=timing_only, force=force)
     checkpoint = None if force or timing_only else load_checkpoint(out)
-    fed = build(scenario, data_dir=data_dir, timing_only=timing_only)
+    with host.part("building"):
+        fed = build(scenario, data_dir=data_dir, timing_only=timing_only, host=host)
     facts = {"name": name, "seed": scenario.seed, "timing_only": timing_only}
     folder = RunFolder.create(out, text, force=force, **facts)
     saver = Saver(folder, scenario.training.checkpoint_s)
@@ -92,7 +94,10 @@ def _accounted(
             signals.ignore()
             if status != "done":
                 saver.save(fed)
-            summary.update(status=status, **_finish(fed, folder, scenario), host_s=time.perf_counter() - started)
+            with fed.graph.host.part("records"):
+                summary.update(status=status, **_finish(fed, folder, scenario))
+            parts = {part: spent._asdict() for part, spent in fed.graph.host.parts().items()}
+            summary.update(host_s=time.perf_counter() - started, host_parts=parts)
             folder.write_json("summary.json", summary)
             folder.write_manifest(status, **facts, event_digest=summary["event_digest"])
             if status == "done":
@@ -115,9 +120,11 @@ def _finish(fed: Federation, folder: RunFolder, scenario: Scenario) -> dict[str,
     exclusive = frozenset(  # recorded links are each device's own
         kind
         for kind, used in access.items()
-        if kind in one_cell and used is not None and used.trace is None and used.access.capacity == 1
+        if kind in one_cell and used is not None and used.trace is None and used.access.one_at_a_time
     )
-    laws = verify(ledger, exclusive)
+    side = network.sidelink
+    in_turns = side is not None and (side.access.reuse is not None or side.access.one_at_a_time)
+    laws = verify(ledger, exclusive, frozenset({"sidelink"} if in_turns else ()))
     for law, broken in laws.items():
         LOG.log(logging.ERROR if broken else logging.INFO, "law %s: %s", law, broken or "holds")
     return {
@@ -134,7 +141,6 @@ def _finish(fed: Federation, folder: RunFolder, scenario: Scenario) -> dict[str,
         "transfers": len(ledger.transfers),
         "wavefronts": fed.graph.statistics.wavefronts,
         "mean_wavefront": fed.graph.statistics.mean_wavefront,
-        "training_host_s": fed.graph.statistics.host_s,
     }
 
 

@@ -1,4 +1,4 @@
-"""Where scenarios, channels and studies are found by name: beside the asker, in the working folder, or in the library."""
+"""Where scenarios, channels and studies are found by name: beside the asker, in the working folder, in the library."""
 
 from __future__ import annotations
 

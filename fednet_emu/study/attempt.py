@@ -1,4 +1,4 @@
-"""One attempt at a cell, in a process of its own: whatever becomes of that process, the attempt ends with an outcome."""
+"""One attempt at a cell, in a process of its own: whatever becomes of that process, there is an outcome."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ from fednet_emu.study.model import Limits
 POLL_S = 0.05
 GRACE_S = 5.0
 """Host time that a cell has to close its books once it is told to stop."""
+LATE_IMPORTS = ("sklearn.datasets", "torch._dynamo")
+"""What a run imports only as it goes, two seconds' worth that processes need not repeat."""
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -131,7 +133,7 @@ def _context() -> ForkServerContext | SpawnContext:
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
+    context.set_forkserver_preload([__name__, *LATE_IMPORTS])
     return context
 
 

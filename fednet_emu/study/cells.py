@@ -97,7 +97,7 @@ def _base(node: Node, study: Path) -> Document:
 
 
 def _repeatable(base: Document) -> Iterator[Setting]:
-    """What makes a cell repeat bit by bit beside others: one thread, and an engine that is not chosen by a stopwatch."""
+    """What makes a cell repeat bit by bit: one thread, and an engine that is not chosen by a stopwatch."""
     training = base.data.get("training")
     given = training if isinstance(training, dict) else {}
     for key, value, vague in (("threads", 1, (None,)), ("engine", "batched", (None, "auto"))):

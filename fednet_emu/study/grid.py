@@ -1,8 +1,8 @@
 """The axes of a study: what each of its levels is called, and which settings it stands for.
 
-    devices.count: [10, 20]                      # one key, a list of values
-    access: {tdma: {...}, ofdma: {...}}          # named variants: name -> settings
-    size: {devices.count: [10, 20], algorithm.cohort: [5, 10]}    # lists that go together
+devices.count: [10, 20]                      # one key, a list of values
+access: {tdma: {...}, ofdma: {...}}          # named variants: name -> settings
+size: {devices.count: [10, 20], algorithm.cohort: [5, 10]}    # lists that go together
 """
 
 from __future__ import annotations
@@ -97,15 +97,15 @@ def _problem(name: str, node: Node) -> str | None:
 
 def _levels(name: str, node: Node) -> Iterator[Level]:
     if isinstance(node.value, list):
-        values = column_of([entry.plain() for entry in node.value])
-        for value, entry in zip(values, node.value, strict=True):
+        column = column_of([entry.plain() for entry in node.value])
+        for value, entry in zip(column, node.value, strict=True):
             yield Level(_text(value), {name: value}, (Setting(name, _as_option(entry)),))
     elif isinstance(next(iter(node.value.values())).value, list):
         keys, lists = list(node.value), [child.value for child in node.value.values()]
         columns = [column_of([entry.plain() for entry in entries]) for entries in lists]
-        for entries, values in zip(zip(*lists, strict=True), zip(*columns, strict=True), strict=True):
+        for together, values in zip(zip(*lists, strict=True), zip(*columns, strict=True), strict=True):
             label = ", ".join(map(_text, values))
-            settings = tuple(Setting(key, _as_option(entry)) for key, entry in zip(keys, entries, strict=True))
+            settings = tuple(Setting(key, _as_option(entry)) for key, entry in zip(keys, together, strict=True))
             yield Level(label, {name: label, **dict(zip(keys, values, strict=True))}, settings)
     else:
         for variant, child in node.value.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from multiprocessing import connection
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ class News(NamedTuple):
     outcome: Outcome | None
 
 
-def run_locally(tasks: Sequence[Task], workers: int) -> Iterator[News]:
+def run_locally(tasks: Sequence[Task], workers: int) -> Generator[News, None, None]:
     """Run tasks, `workers` at a time; the news come as they happen.
 
     Whoever closes the iterator early has the running cells stopped; each leaves a checkpoint to go on from.
@@ -39,7 +39,7 @@ def run_locally(tasks: Sequence[Task], workers: int) -> Iterator[News]:
             list(_ended(running))
 
 
-def _ended(running: dict[int, Attempt]) -> Iterator[News]:
+def _ended(running: dict[int, Attempt]) -> Generator[News, None, None]:
     for place, attempt in list(running.items()):
         outcome = attempt.poll()
         if outcome is not None:

@@ -41,9 +41,9 @@ class Study(Component):
     title: str = ""
     base: str
     """The scenario that everything starts from: a path from the study file, or a name in scenarios/."""
-    set: dict[str, Any] = {}
+    set: dict[str, Any] = Field({})
     """Settings of every cell, as `key.path: value`."""
-    grid: dict[str, Any] = {}
+    grid: dict[str, Any] = Field({})
     """The axes, whose product is run: a list for one key, named variants, or lists that go together."""
     seeds: int | tuple[int, ...] = 5
     """So many seeds from 0 on, or a list of them."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import importlib
+from collections.abc import Generator, Sequence
 from typing import Any
 
 from fednet_emu.errors import FednetError
@@ -12,7 +13,7 @@ from fednet_emu.study.local import News
 WAIT_S = 0.2
 
 
-def run_on_ray(tasks: Sequence[Task], address: str | None, workers: int | None) -> Iterator[News]:
+def run_on_ray(tasks: Sequence[Task], address: str | None, workers: int | None) -> Generator[News, None, None]:
     """Run tasks on Ray, each on one CPU and with the memory and GPUs that its limits name.
 
     Ray does not tell when a task starts: all have started as soon as they are handed over. A task supervises a process
@@ -41,7 +42,7 @@ def run_on_ray(tasks: Sequence[Task], address: str | None, workers: int | None) 
 
 def _connected(address: str | None, workers: int | None) -> Any:
     try:
-        import ray
+        ray = importlib.import_module("ray")
     except ImportError as error:
         raise FednetError("--ray: Ray is not installed; pip install 'fednet-emu[ray]'") from error
     options: dict[str, Any] = {"address": address} if address else {"num_cpus": workers, "include_dashboard": False}

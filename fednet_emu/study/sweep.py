@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +20,7 @@ from fednet_emu.study.tables import aim, write_tables
 
 STUDY = "study.json"
 
-Runner = Callable[[Sequence[Task]], Iterator[News]]
+Runner = Callable[[Sequence[Task]], Generator[News, None, None]]
 """Runs tasks somewhere; the news come as they happen."""
 
 
@@ -87,7 +87,9 @@ def sweep(
             _run(loaded, out, run, progress, data_dir, on_news)
         finally:
             finished = {place: progress.folder_of[place] for place in sorted(progress.done)}
-            write_tables(out, loaded.cells, finished, progress.failures, loaded.study.target or Target.model_construct())
+            write_tables(
+                out, loaded.cells, finished, progress.failures, loaded.study.target or Target.model_construct()
+            )
     return progress
 
 

@@ -50,6 +50,19 @@ def test_run_leaves_summary_tables_and_figures(tmp_path: Path) -> None:
     }
 
 
+def test_profile_says_where_the_time_went(tmp_path: Path) -> None:
+    """With --profile the parts are printed, and together they are nearly all of the host time."""
+    folder = tmp_path / "run"
+    result = fednet("run", "quickstart", "--out", str(folder), "--profile", "--quiet", *QUICK)
+    summary = json.loads((folder / "summary.json").read_text())
+    parts = {part: spent["host_s"] for part, spent in summary["host_parts"].items()}
+
+    assert result.exit_code == 0
+    assert all(part in result.output for part in parts)
+    assert {"building", "training", "clock and medium", "evaluation", "records"} <= set(parts)
+    assert sum(parts.values()) == pytest.approx(summary["host_s"], abs=0.2)
+
+
 def test_run_ends_with_a_table(tmp_path: Path) -> None:
     """The last thing a run prints is a table with time, bits, energy, accuracy and the run folder."""
     folder = tmp_path / "run"

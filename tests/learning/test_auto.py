@@ -44,7 +44,8 @@ def test_auto_engine_measures_once_and_keeps_the_faster():
     (choice,) = engine.choices
     assert chosen == [0, 0, 0, 1, 1, 1]
     assert (choice.parameters, choice.full_batch, choice.width, choice.jobs) == (195, False, 2, 8)
-    assert choice.engine == ("serial" if choice.serial_s < choice.batched_s else "batched")
+    assert set(choice.seconds) == {"serial", "batched"}
+    assert choice.engine == min(choice.seconds, key=choice.seconds.get)
     assert drawn == [(i, r) for r in range(6) for i in range(5)]
 
 
@@ -55,20 +56,22 @@ def test_auto_engine_agrees_with_the_serial_engine():
     assert all(float((found - expected).norm() / expected.norm()) < 1e-5 for found, expected in pairs)
 
 
-def test_lone_jobs_are_not_measured():
-    """A wavefront of one job gains nothing from stacking, so it is run serially and no choice is made."""
+def test_lone_jobs_of_other_models_are_not_measured():
+    """A wavefront of one job gains nothing from stacking, unless its gradients can be worked out by hand."""
+    model = FlatModel(seeded_module(lambda: nn.Sequential(nn.Linear(64, 3), nn.Tanh()), 5), "cross-entropy", (64,))
     engine, graph = AutoEngine(), Graph(None)
-    job = TrainJob(
-        MODEL,
-        DATA,
-        slice(0, 10),
-        graph.constant(MODEL.initial()),
-        SgdPlan(lr=0.1, steps=1),
-        np.random.default_rng,
-        (),
-        "dev-0",
-    ).resolve()
+    plan, w = SgdPlan(lr=0.1, steps=1), graph.constant(model.initial())
+    job = TrainJob(model, DATA, slice(0, 10), w, plan, np.random.default_rng, (), "dev-0").resolve()
     results = [engine.run([job])[0].params for _ in range(6)]
 
     assert all(torch.equal(found, SerialEngine().run([job])[0].params) for found in results)
     assert engine.choices == []
+
+
+def test_threads_are_tried_too():
+    """With two threads to use, jobs side by side are among what is measured, and give the same models."""
+    engine = AutoEngine(threads=2)
+    pairs = zip(averaging(engine, [], 8), averaging(SerialEngine(), [], 8), strict=True)
+
+    assert all(float((found - expected).norm() / expected.norm()) < 1e-5 for found, expected in pairs)
+    assert set(engine.choices[0].seconds) == {"serial", "serial in threads", "batched in threads"}

@@ -172,6 +172,30 @@ def test_full_batch_descent_follows_its_formula(engine):
 
 
 @pytest.mark.parametrize("engine", [SerialEngine, BatchedEngine])
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+def test_a_mask_freezes_parameters(plan, engine):
+    """Where the mask is zero nothing moves, with all terms; where it is one, the steps of a smaller model are made."""
+    model, data = regression()
+    mask = torch.tensor([1.0, 0.0, 1.0, 1.0, 0.0])
+    graph = Graph(engine())
+    w, linear = graph.constant(model.initial()), torch.ones(5, dtype=torch.float64)
+    terms = {"mask": mask, "linear": graph.constant(linear), "prox": 0.5}
+    trained = [graph.train(job) for job in jobs(graph, w, model, data, plan, **terms)]
+    ends = torch.stack([graph.read(one.params) for one in trained])
+
+    for job, end in zip(jobs(graph, w, model, data, plan), ends, strict=True):
+        expected = model.initial()
+        for rows, count in zip(job.batches().index, job.batches().count, strict=True):
+            own = torch.tensor(rows[:count].copy())
+            x, y = data.x[own], data.y[own]
+            at = expected.clone().requires_grad_()
+            (slope,) = torch.autograd.grad(model.loss(at, x, y), at)
+            slope = slope + linear + 0.5 * (expected - model.initial())
+            expected = torch.where(mask > 0, expected - plan.lr * slope, expected)
+        torch.testing.assert_close(end, expected)
+
+
+@pytest.mark.parametrize("engine", [SerialEngine, BatchedEngine])
 def test_anchor_defaults_to_the_starting_point(engine):
     """A proximal term without an anchor pulls towards the parameters that the job started from."""
     model, data = regression()

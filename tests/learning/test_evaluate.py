@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from fednet_emu.learning.evaluate import Metrics, score_samples
+from fednet_emu.learning.evaluate import Metrics, gradient_norm, score_samples
 from fednet_emu.learning.flat import FlatModel
 from fednet_emu.learning.torch_seed import seeded_module
 
@@ -73,3 +73,14 @@ def test_evaluation_draws_nothing():
 
     assert first == second
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_gradient_norm_of_a_line():
+    """At w = 0 and b = 0, the gradient of the mean of (w x + b - y)^2 over (1, 2) and (3, 4) is (-14, -6)."""
+    model = FlatModel(nn.Linear(1, 1), "squared-error", (1,))
+    vector = torch.zeros(2)
+
+    found = gradient_norm(model, vector, torch.tensor([[1.0], [3.0]]), torch.tensor([2.0, 4.0]))
+
+    assert found == pytest.approx(np.hypot(14, 6))
+    assert not vector.requires_grad

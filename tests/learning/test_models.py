@@ -84,6 +84,14 @@ def test_networks_have_the_published_number_of_parameters(model, shape, outputs,
     assert n_parameters(model.build(shape, outputs)) == expected
 
 
+def test_linear_model_without_bias():
+    """Without a bias there are the weights only, and zeros give zero."""
+    module = Linear(bias=False).build((3,), 1)
+
+    assert [tuple(p.shape) for p in module.parameters()] == [(1, 3)]
+    assert module(torch.zeros(2, 3)).tolist() == [[0.0], [0.0]]
+
+
 def test_linear_model_takes_weights_then_bias():
     """The flat order of its parameters is that of a known optimum: weights, then bias."""
     module = Linear().build((2,), 1)

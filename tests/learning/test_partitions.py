@@ -289,6 +289,17 @@ def test_laws_about_classes_refuse_a_regression(partition):
         split(partition, Samples(x, y, x, y, classes=None), 2)
 
 
+def test_equal_shares_may_be_small():
+    """With `per_device`, every device owns exactly so many training samples, and no two the same one."""
+    train, test = Iid(per_device=7).split(balanced(1000, 50, 10), 20, np.random.default_rng(0))
+
+    assert train.sizes().tolist() == [7] * 20
+    assert len(np.unique(train.order)) == 140
+    assert sorted(test.order) == list(range(50))
+    with pytest.raises(ScenarioError, match=r"per_device: more than there is, got 51 .* must be at most 50"):
+        Iid(per_device=51).split(balanced(1000, 50, 10), 20, np.random.default_rng(0))
+
+
 @pytest.mark.parametrize(
     "partition", [Dirichlet(alpha=0.5, min_samples=0), Group(), Iid(), OneClass(), Shards()], ids=lambda p: p.kind
 )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from fednet_emu.network.access import ACCESSES, Noma, Ofdma, Shared, SlottedAloha, Tdma
+from fednet_emu.network.access import ACCESSES, Noma, Ofdma, Shared, SlottedAloha, SpatialReuse, Tdma
 from fednet_emu.network.band import Band
 from fednet_emu.network.network import Downlink, Sidelink, Uplink
 from fednet_emu.network.sharing import Crew, Scene
@@ -20,6 +20,7 @@ ONE_OF_EACH = [
     Noma(),
     Shared(),
     SlottedAloha(slot_s=0.001),
+    SpatialReuse(),
 ]
 
 
@@ -70,7 +71,7 @@ def test_the_worked_example_of_sharing():
 
 def test_only_turns_limit_how_many_send():
     """TDMA one, others all, or as many as the scheme is told."""
-    assert [access.capacity for access in ONE_OF_EACH] == [1, None, 4, None, None, None, None, None]
+    assert [access.capacity for access in ONE_OF_EACH] == [1, None, 4, None, None, None, None, None, 1]
     assert [Noma(max_senders=2).capacity, Shared(max_senders=3).capacity] == [2, 3]
 
 
@@ -104,4 +105,4 @@ def test_a_scheme_for_many_senders_is_refused_where_one_sends(settings, access, 
 def test_an_uplink_takes_every_scheme():
     """By name or as a component."""
     assert Uplink.model_validate({"access": "noma"}).access == Noma()
-    assert all(Uplink(access=access).access == access for access in ONE_OF_EACH)
+    assert all(Uplink(access=access).access == access for access in ONE_OF_EACH if "uplink" in access.DIRECTIONS)

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from fednet_emu.report.summary import summary_rows
+from fednet_emu.report.summary import profile_rows, summary_rows
 
 SUMMARY = {
     "name": "cyclic-fedavg",
@@ -70,3 +70,14 @@ def test_what_was_not_measured_has_no_row(unmeasured):
 def test_the_verdict_names_what_is_wrong(verified, verdict):
     """A run whose records contradict a conservation law says so, with the laws when they are known."""
     assert dict(summary_rows({"verified": verified})) == {"verdict": verdict}
+
+
+def test_the_profile_lists_parts_by_size():
+    """Parts come with share and seconds, the largest first, and say how long the thread stood still."""
+    parts = {"building": {"host_s": 1.0, "waiting_s": 0.0}, "training": {"host_s": 3.0, "waiting_s": 0.5}}
+
+    assert profile_rows({"host_parts": parts, "mean_wavefront": 12.5}) == [
+        ("  training", " 75%  3 s, 500 ms of it waiting"),
+        ("  building", " 25%  1 s"),
+        ("  mean wavefront", "12.5 training jobs"),
+    ]

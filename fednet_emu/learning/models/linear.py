@@ -24,11 +24,12 @@ class Linear(Model):
     """Linear regression: one linear layer on the flattened sample."""
 
     kind: Literal["linear"] = "linear"
+    bias: bool = True
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
         """One linear layer on the flattened sample."""
-        return _linear(input_shape, outputs)
+        return _linear(input_shape, outputs, bias=self.bias)
 
 
-def _linear(input_shape: tuple[int, ...], outputs: int) -> nn.Module:
-    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(input_shape), outputs))
+def _linear(input_shape: tuple[int, ...], outputs: int, *, bias: bool = True) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(input_shape), outputs, bias=bias))

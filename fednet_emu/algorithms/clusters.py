@@ -1,0 +1,46 @@
+"""Clusters of devices: how well two clusterings agree, and how an algorithm records those that it has found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fednet_emu.federation.federation import Federation
+
+IntArray = NDArray[np.int64]
+
+
+def adjusted_rand_index(a: Sequence[int] | IntArray, b: Sequence[int] | IntArray) -> float:
+    """Agreement of two clusterings of the same things: 1 when they are equal, about 0 when they are unrelated.
+
+    Hubert and Arabie, "Comparing Partitions", Journal of Classification 1985, equation (5). Two clusterings that are
+    both all in one, or both all apart, agree.
+    """
+    _, first = np.unique(a, return_inverse=True)
+    _, second = np.unique(b, return_inverse=True)
+    table = np.zeros((first.max() + 1, second.max() + 1), np.int64)
+    np.add.at(table, (first, second), 1)
+    together, in_a, in_b = _n_pairs(table), _n_pairs(table.sum(1)), _n_pairs(table.sum(0))
+    n = len(first)
+    expected, largest = in_a * in_b / max(n * (n - 1) / 2, 1), (in_a + in_b) / 2
+    return 1.0 if largest == expected else (together - expected) / (largest - expected)
+
+
+def _n_pairs(sizes: IntArray) -> float:
+    return float((sizes * (sizes - 1) // 2).sum())
+
+
+def record_clusters(fed: Federation, devices: Sequence[int], labels: Sequence[int] | IntArray) -> None:
+    """Record the cluster of each device after the round that has ended, as series `clusters` and `agreement`.
+
+    `clusters` has one row per device; `agreement` one per round, with the adjusted Rand index against the true groups
+    where the scenario has groups, else NaN.
+    """
+    now = {"round": fed.round, "simulated_s": fed.clock.now_s}
+    groups = fed.task.groups
+    for device, label in zip(devices, labels, strict=True):
+        fed.ledger.record("clusters", **now, device=device, cluster=int(label))
+    index = float("nan") if groups is None else adjusted_rand_index(labels, groups[list(devices)])
+    fed.ledger.record("agreement", **now, n_clusters=len(set(map(int, labels))), rand_index=index)

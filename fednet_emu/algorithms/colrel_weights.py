@@ -1,0 +1,99 @@
+"""The weights of collaborative relaying: unbiased, with as little variance as the chances of links allow.
+
+Theory beside `colrel.py`, in the symbols of the paper: relay j reaches the server with probability p[j] and hears
+source i with probability P[i, j] (P[i, i] = 1), and sends the sum over i of a[j, i] delta_i over those that it heard.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fednet_emu.units import Array
+
+_BISECTIONS = 60
+
+
+def start_weights(p: Array, reach: Array) -> Array:
+    """Unbiased weights a [relays, sources] to begin with: every usable relay of a source counts alike.
+
+    Args:
+        p: [devices] probability that a device's upload arrives.
+        reach: [sources, relays] probability that a relay hears a source.
+    """
+    chance = (reach * p[None, :]).T
+    usable = chance > 0
+    count = np.maximum(usable.sum(axis=0), 1)
+    return np.where(usable, 1.0 / (count * np.where(usable, chance, 1.0)), 0.0)
+
+
+def bias(a: Array, p: Array, reach: Array) -> Array:
+    """By how much the expected weight of each source [sources] misses 1; a source that nobody can relay misses all."""
+    return np.asarray((a * (reach * p[None, :]).T).sum(axis=0) - 1.0)
+
+
+def variance(a: Array, p: Array, reach: Array, *, reciprocal: bool = False) -> float:
+    """The paper's S(p, P, A), which the variance of the server's update is proportional to.
+
+    Args:
+        a: [relays, sources] weights.
+        p: [devices] probability that an upload arrives.
+        reach: [sources, relays] probability that a relay hears a source.
+        reciprocal: whether two devices hear each other in the same rounds, or independently.
+    """
+    heard = reach.T
+    relayed = (heard * a).sum(axis=1)
+    through_server = (p * (1.0 - p) * relayed**2).sum()
+    between = (p[:, None] * heard * (1.0 - heard) * a**2).sum()
+    both = (p[:, None] * p[None, :] * heard * (1.0 - heard) * a * a.T).sum() if reciprocal else 0.0
+    return float(through_server + between + both)
+
+
+def best_weights(p: Array, reach: Array, *, reciprocal: bool = False, sweeps: int = 50) -> Array:
+    """Weights a [relays, sources] that minimise `variance` among the unbiased ones with none below 0.
+
+    Gauss-Seidel over sources: with the others held, a source's weights are max(0, (mu - c_j) / d_j), and bisection
+    finds the multiplier mu for which they are unbiased. It stops early when a sweep improves by less than 1e-9.
+    """
+    a = start_weights(p, reach)
+    last = variance(a, p, reach, reciprocal=reciprocal)
+    for _ in range(sweeps):
+        for source in range(len(p)):
+            _renew(a, p, reach, source, reciprocal=reciprocal)
+        now = variance(a, p, reach, reciprocal=reciprocal)
+        if last - now <= 1e-9 * abs(last):
+            break
+        last = now
+    return a
+
+
+def _renew(a: Array, p: Array, reach: Array, source: int, *, reciprocal: bool) -> None:
+    """Give the weights of one source their best values, in place."""
+    heard = reach[source]
+    relays = np.flatnonzero(heard * p > 0)
+    if not len(relays):
+        return
+    p_j, h_j = p[relays], heard[relays]
+    chance = p_j * h_j
+    free = chance >= 1.0
+    if free.any():  # relays that never fail cost nothing
+        a[:, source] = 0.0
+        a[relays[free], source] = 1.0 / free.sum()
+        return
+    others = (reach[:, relays].T * a[relays]).sum(axis=1) - h_j * a[relays, source]
+    cost = (1.0 - p_j) * others
+    if reciprocal:
+        cost += np.where(relays == source, 0.0, p[source] * (1.0 - h_j) * a[source, relays])
+    a[relays, source] = unbiased(cost, 1.0 - chance, chance)
+
+
+def unbiased(cost: Array, steepness: Array, chance: Array) -> Array:
+    """max(0, (mu - cost) / steepness) for the mu with which their sum weighted by `chance` is 1."""
+    low, high = float(cost.min()), float(cost.max() + (steepness / chance).max() + 1.0)
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2.0
+        if (chance * np.maximum(0.0, (middle - cost) / steepness)).sum() < 1.0:
+            low = middle
+        else:
+            high = middle
+    weights = np.maximum(0.0, (high - cost) / steepness)
+    return np.asarray(weights / (chance * weights).sum())

@@ -1,0 +1,250 @@
+"""Connectivity of device-to-device clusters: singular values of mixing matrices, bounds on them, and what follows.
+
+Theory beside `connectivity_aware.py`. For a cluster with the column-stochastic matrix A of its digraph, the
+*connectivity factor* is phi = sigma_1^2 + sigma_2^2 - 1. Let v be the weights with which its devices are sampled, and
+v' what is left of v without its mean: then |A^T v - 1/n|^2 <= phi |v'|^2, so phi is how much of the variance of
+sampling survives mixing.
+
+Symbols of a cluster: n devices; d+ and d- out- and in-degrees with the loop; alpha = min d+ / n;
+eps = (max d+ - min d+) / min d+; varphi = (max d- - min d+) / min d+.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from fednet_emu.network.topology.digraph import Digraph, IntArray, Mask
+from fednet_emu.units import Array
+
+
+class Degrees(NamedTuple):
+    """What the server knows of each cluster [clusters]: its size and the extremes of its degrees, loops included."""
+
+    size: IntArray
+    out_min: IntArray
+    out_max: IntArray
+    in_max: IntArray
+
+    @property
+    def alpha(self) -> Array:
+        """Smallest out-degree over the size of the cluster."""
+        return np.asarray(self.out_min / self.size)
+
+    @property
+    def alpha_minus(self) -> Array:
+        """1 / alpha - 1, which is 0 for a complete cluster."""
+        return np.asarray(self.size / self.out_min - 1.0)
+
+    @property
+    def eps(self) -> Array:
+        """Spread of the out-degrees."""
+        return np.asarray((self.out_max - self.out_min) / self.out_min)
+
+    @property
+    def varphi(self) -> Array:
+        """By how much the largest in-degree exceeds the smallest out-degree."""
+        return np.asarray((self.in_max - self.out_min) / self.out_min)
+
+    @classmethod
+    def of(cls, graph: Digraph) -> Degrees:
+        """The degrees of every cluster of a graph."""
+        order = np.concatenate(graph.members) if graph.members else np.empty(0, np.int64)
+        starts = np.cumsum(graph.sizes) - graph.sizes
+        out, into = graph.out_degree[order], graph.in_degree[order]
+        low, high = np.minimum.reduceat(out, starts), np.maximum.reduceat(out, starts)
+        return cls(graph.sizes, low, high, np.maximum.reduceat(into, starts))
+
+
+# ---- what is so ------------------------------------------------------------------------------------------------------
+
+
+def singular_values(graph: Digraph) -> Array:
+    """The two largest singular values of each cluster's mixing matrix [clusters, 2]; 1 and 0 for a lone device."""
+    top = np.zeros((len(graph.sizes), 2))
+    place = np.zeros(graph.n_devices, np.int64)
+    for members in graph.members:
+        place[members] = np.arange(len(members))
+    edge_cluster = graph.cluster[graph.sender]
+    for size in np.unique(graph.sizes).tolist():
+        clusters = np.flatnonzero(graph.sizes == size)
+        row = np.full(len(graph.sizes), -1)
+        row[clusters] = np.arange(len(clusters))
+        mine = row[edge_cluster] >= 0
+        adjacency = np.zeros((len(clusters), size, size))
+        adjacency[:, np.arange(size), np.arange(size)] = 1.0
+        adjacency[row[edge_cluster[mine]], place[graph.receiver[mine]], place[graph.sender[mine]]] = 1.0
+        sigma = np.linalg.svd(adjacency / adjacency.sum(axis=1, keepdims=True), compute_uv=False)
+        top[clusters, : min(size, 2)] = sigma[:, :2]
+    return top
+
+
+def factors(graph: Digraph) -> Array:
+    """The connectivity factor phi_l = sigma_1^2 + sigma_2^2 - 1 of each cluster [clusters], exactly."""
+    return np.asarray((singular_values(graph) ** 2).sum(axis=1) - 1.0)
+
+
+def variance_bound(sampled: int, sizes: IntArray, phi: Array, squared_norms: Array) -> float:
+    """Bound on E|x(t+1) - mean model|^2 of stratified sampling, (1/n) (n/m - 1) sum of n_l/n phi_l |delta_l|^2.
+
+    Args:
+        sampled: m, of which each cluster has m n_l / n, a whole number.
+        sizes: [clusters] n_l.
+        phi: [clusters] connectivity factors, or bounds on them.
+        squared_norms: [clusters] squared Frobenius norms of the updates of each cluster before mixing.
+    """
+    n = int(sizes.sum())
+    return float((n / sampled - 1.0) * (sizes / n * phi * squared_norms).sum() / n)
+
+
+def stratified_variance(mixed: Array, cluster: IntArray, samples: IntArray) -> float:
+    """E|sum of n_l / (n s_l) Delta_i - mean|^2 over samples of s_l devices of each cluster, without replacement: exact.
+
+    Args:
+        mixed: [devices, parameters] what each device would upload.
+        cluster: [devices] the cluster of each.
+        samples: [clusters] s_l.
+    """
+    n, total = len(mixed), 0.0
+    for label, s in enumerate(samples.tolist()):
+        mine = mixed[cluster == label]
+        if len(mine) > 1:
+            spread = ((mine - mine.mean(axis=0)) ** 2).sum() / (len(mine) - 1)
+            total += (len(mine) / n) ** 2 * (1.0 / s - 1.0 / len(mine)) * spread
+    return total
+
+
+# ---- bounds from degrees ---------------------------------------------------------------------------------------------
+
+
+def safe(d: Degrees) -> Array:
+    """2 varphi + alpha_minus^2 where alpha > 1/2, else 1 + 2 varphi: never below phi, and equal to it for regular ones.
+
+    sigma_1^2 <= |A|_1 |A|_inf <= 1 + varphi. With alpha > 1/2 any two devices share (2 alpha - 1) n receivers, so
+    every entry of A^T A is at least (1 - alpha_minus^2) / n, and Weyl's inequality takes that off sigma_2^2.
+    """
+    base = 1.0 + 2.0 * d.varphi
+    return np.where(d.alpha > 0.5, base - 1.0 + d.alpha_minus**2, base)
+
+
+def seed1_printed(d: Degrees) -> Array:
+    """The first form in print: it bounds sigma_1^2 + sigma_2^2, which is phi + 1, and so is never below 1."""
+    a = d.alpha
+    return 1.0 + d.eps + d.alpha_minus**2 + 2.0 * d.eps * (1.0 + 2.0 / a - 1.0 / a**2)
+
+
+def seed1m(d: Degrees) -> Array:
+    """The first form less 1: a bound on phi where `seed1_valid`."""
+    return seed1_printed(d) - 1.0
+
+
+def seed2_printed(d: Degrees) -> Array:
+    """The second form in print: it has a singularity, and is -inf for regular clusters with d+ = n - 1."""
+    return _second_form(d, -1.0)
+
+
+def seed2p(d: Degrees) -> Array:
+    """The second form with its sign changed before alpha_minus, less 1: a bound on phi where `seed2_valid`."""
+    return _second_form(d, 1.0) - 1.0
+
+
+def _second_form(d: Degrees, sign: float) -> Array:
+    e_net = d.varphi + d.eps / d.alpha
+    room = d.size * (e_net + 1.0) * (e_net + sign * d.alpha_minus + 1.0 / (d.alpha * d.size))
+    room = np.where(np.abs(room) < _ROUNDING, 0.0, room)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(2.0 + 2.0 * d.varphi - _common(d) / room)
+
+
+def _common(d: Degrees) -> Array:
+    shared = (1.0 - d.eps) ** 2 * (1.0 - d.alpha_minus**2)
+    return np.asarray(shared * (shared - d.alpha_minus))
+
+
+_ROUNDING = 1e-12
+
+
+def seed1_valid(d: Degrees) -> Mask:
+    """Where the first form holds: alpha > 1/2, and no in-degree above the largest out-degree."""
+    return np.asarray((d.alpha > 0.5) & (d.in_max <= d.out_max))
+
+
+def seed2_valid(d: Degrees) -> Mask:
+    """Where the second form holds: alpha > 1/2, and a positive numerator."""
+    return np.asarray((d.alpha > 0.5) & (_common(d) > 0))
+
+
+Bound = tuple[Callable[[Degrees], Array], Callable[[Degrees], Mask]]
+
+BOUNDS: dict[str, Bound] = {
+    "safe": (safe, lambda d: np.ones(len(d.size), np.bool_)),
+    "seed1m": (seed1m, seed1_valid),
+    "seed2p": (seed2p, seed2_valid),
+    "seed1_printed": (seed1_printed, seed1_valid),
+    "seed2_printed": (seed2_printed, seed2_valid),
+}
+"""Each form, and where it can be trusted."""
+
+
+def guarded(d: Degrees, form: str) -> Array:
+    """The bound of this form [clusters] where it can be trusted and is a number, and the safe one elsewhere."""
+    bound, valid = BOUNDS[form]
+    value = bound(d)
+    return np.where(valid(d) & np.isfinite(value), value, safe(d))
+
+
+# ---- what the server does with them ----------------------------------------------------------------------------------
+
+
+def mean_factor(sizes: IntArray, psi: Array) -> float:
+    """The mean over devices, sum of n_l / n psi_l, of the factors psi [clusters] of their clusters."""
+    return float((sizes * psi).sum() / sizes.sum())
+
+
+def network_factor(n: int, sampled: int, mean: float) -> float:
+    """The connectivity factor of the network, (n / m - 1) times the mean factor of its clusters."""
+    return (n / sampled - 1.0) * mean if sampled < n else 0.0
+
+
+def devices_needed(n: int, mean: float, largest: float) -> int:
+    """The smallest m in 1..n whose network factor (n / m - 1) mean is at most `largest`."""
+    if mean <= 0.0:
+        return 1
+    if math.isinf(mean) or largest <= 0.0:
+        return n
+    return min(n, max(1, math.ceil(n * mean / (largest + mean) - _ROUNDING * n)))
+
+
+def shares_of(sampled: int, sizes: IntArray) -> IntArray:
+    """How many devices of each cluster are sampled, ceil(m n_l / n)."""
+    return np.asarray(-(-sampled * sizes // sizes.sum()))
+
+
+# ---- convergence -----------------------------------------------------------------------------------------------------
+
+
+def largest_step(local_steps: int, smoothness: float) -> float:
+    """The largest step size for which the analysis of T local steps holds: 1 / (sqrt(2) T beta)."""
+    return 1.0 / (math.sqrt(2.0) * local_steps * smoothness)
+
+
+def drift_bound(
+    local_steps: int, lr: float, noise: float, diversity: float, smoothness: float, squared_distance: float
+) -> float:
+    """Bound on the sum over local steps of E|local - central model|^2, where the central one follows true gradients.
+
+    2 e T^2 eta^2 (rho^2 + 2 delta^2 + 8 beta^2 E|x - x*|^2), for steps of at most `largest_step`.
+
+    Args:
+        local_steps: T.
+        lr: eta.
+        noise: rho, the standard deviation of stochastic gradients.
+        diversity: delta = beta max |x* - x_i*|.
+        smoothness: beta.
+        squared_distance: E|x - x*|^2 at the start of the round.
+    """
+    size = noise**2 + 2.0 * diversity**2 + 8.0 * smoothness**2 * squared_distance
+    return 2.0 * math.e * local_steps**2 * lr**2 * size

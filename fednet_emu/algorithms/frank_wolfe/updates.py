@@ -1,0 +1,126 @@
+"""The three updates of the saddle point problem, as functions of tensors and arrays.
+
+Symbols: n clients with shared parameters x [n, d]; one weight w [pairs] and one multiplier lam for each pair i < j, in
+the order of `pairs_of(n)`. The matrix W is symmetric with a unit diagonal because only its upper triangle exists, and
+lam_ji = -lam_ij holds for the same reason.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from torch import Tensor
+
+Array = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+TIED = 0.5
+"""Clients whose weight is above this are in one cluster."""
+
+
+def pairs_of(n: int) -> tuple[IntArray, IntArray]:
+    """The clients i < j of each pair, two arrays [n (n - 1) / 2]."""
+    i, j = np.triu_indices(n, 1)
+    return i.astype(np.int64), j.astype(np.int64)
+
+
+def matrix_of(w: Array, n: int) -> Array:
+    """The symmetric matrix W [n, n] with a unit diagonal whose upper triangle is w [pairs]."""
+    matrix = np.eye(n)
+    i, j = pairs_of(n)
+    matrix[i, j] = matrix[j, i] = w
+    return matrix
+
+
+def components(w: Array, n: int) -> IntArray:
+    """The cluster of each client [n]: connected components of the pairs with a weight above `TIED`."""
+    i, j = (side[w > TIED] for side in pairs_of(n))
+    _, labels = connected_components(coo_array((np.ones(len(i)), (i, j)), shape=(n, n)), directed=False)
+    clusters: IntArray = labels.astype(np.int64)
+    return clusters
+
+
+# ---- multipliers that are vectors ------------------------------------------------------------------------------------
+
+
+def differences(x: Tensor) -> Tensor:
+    """x_i - x_j for every pair, [pairs, d], of x [n, d]."""
+    i, j = (torch.from_numpy(side) for side in pairs_of(len(x)))
+    return x[i].sub_(x[j])
+
+
+def ascended(lam: Tensor, w: Array, apart: Tensor, lr: float, radius: float) -> Tensor:
+    """The multipliers [pairs, d] after a step of ascent along w_ij (x_i - x_j), drawn back into a ball."""
+    lam = torch.addcmul(lam, apart, lr * _like(w, apart)[:, None])
+    norm = lam.norm(dim=1, keepdim=True)
+    return lam.mul_((radius / norm.clamp_min(torch.finfo(norm.dtype).tiny)).clamp_max(1.0))
+
+
+def pulls(w: Array, lam: Tensor, n: int) -> Tensor:
+    """c_i = n sum_j w_ij lam_ij [n, d], the gradient of n times the coupling with respect to x_i."""
+    return n * (_like(_incidence(n) * w, lam) @ lam)
+
+
+def slopes(lam: Tensor, apart: Tensor, alpha: float) -> Array:
+    """G_ij = <lam_ij, x_i - x_j> - alpha [pairs], the gradient with respect to w."""
+    products: Array = torch.linalg.vecdot(lam.double(), apart.double()).cpu().numpy()
+    return products - alpha
+
+
+# ---- multipliers that are numbers ------------------------------------------------------------------------------------
+
+
+class Springs(NamedTuple):
+    """The coupling of the norm variant: pulls [n, d] and the factor [n] by which each client shortens its steps."""
+
+    pulls: Tensor
+    shortening: Tensor
+
+
+def springs(w: Array, lam: Array, x: Tensor, lr: float, smoothing: float) -> Springs:
+    """Gradient of n sum_j w_ij lam_ij r_ij with r_ij = sqrt(||x_i - x_j||^2 + smoothing^2), and the steps it allows.
+
+    A fixed step chatters around r = 0, where the stiffness of the coupling is n sum_j w_ij lam_ij / r_ij; steps of
+    lr / (1 + 2 lr stiffness) do not.
+    """
+    n, apart = len(x), differences(x)
+    stiffness = _like(w * lam, x) / (apart.square().sum(1) + smoothing**2).sqrt()
+    incidence = _like(_incidence(n), x)
+    total = n * (incidence.abs() @ stiffness)
+    return Springs(n * (incidence @ (stiffness[:, None] * apart)), 1.0 / (1.0 + 2.0 * lr * total))
+
+
+def distances(apart: Tensor) -> Array:
+    """||x_i - x_j|| [pairs]."""
+    lengths: Array = apart.double().norm(dim=1).cpu().numpy()
+    return lengths
+
+
+# ---- weights ---------------------------------------------------------------------------------------------------------
+
+
+def gap(w: Array, s: Array, g: Array) -> float:
+    """The Frank-Wolfe gap sum (w_ij - s_ij) G_ij: by how much a linear model of the objective can still fall."""
+    return float((w - s) @ g)
+
+
+def moved(w: Array, s: Array, step: float) -> Array:
+    """The weights w + step (s - w), which stays inside a convex set that holds w and s."""
+    return w + step * (s - w)
+
+
+def _incidence(n: int) -> Array:
+    """[n, pairs]: +1 where a client is the first of a pair, -1 where it is the second."""
+    i, j = pairs_of(n)
+    incidence, pair = np.zeros((n, len(i))), np.arange(len(i))
+    incidence[i, pair], incidence[j, pair] = 1.0, -1.0
+    return incidence
+
+
+def _like(values: Array, other: Tensor) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(values)).to(other)

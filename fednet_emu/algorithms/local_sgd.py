@@ -1,0 +1,43 @@
+"""What algorithms have in common whose devices make a few steps of SGD per round: who takes part, and which steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from fednet_emu.algorithms.base import Algorithm
+from fednet_emu.learning.jobs import SgdPlan
+
+
+class LocalSgd(Algorithm):
+    """The settings of a cohort that trains locally; each algorithm adds what it does with the results."""
+
+    cohort: int = Field(gt=0)
+    """Devices invited per round; fewer when fewer are there."""
+    lr: float = Field(ge=0)
+    """Step size of the devices."""
+    batch_size: int | None = Field(gt=0)
+    """Samples per step; null takes all of the device's samples at once."""
+    local_epochs: int | None = Field(None, gt=0)
+    """Passes over the device's samples per round; give this or `local_steps`."""
+    local_steps: int | None = Field(None, gt=0)
+    """Gradient steps per round; give this or `local_epochs`."""
+
+    @model_validator(mode="after")
+    def _one_measure_of_local_work(self) -> Self:
+        if (self.local_epochs is None) == (self.local_steps is None):
+            raise ValueError(
+                f"exactly one of local_epochs and local_steps is needed, got {self.local_epochs} and {self.local_steps}"
+            )
+        return self
+
+    @property
+    def plan(self) -> SgdPlan:
+        """The steps of a device in a round."""
+        return SgdPlan(lr=self.lr, batch_size=self.batch_size, steps=self.local_steps, epochs=self.local_epochs)
+
+    def demands(self) -> Iterator[tuple[str, str, int]]:
+        """Settings (key, meaning, number of devices) that need so many devices."""
+        yield "cohort", "invites more devices than there are", self.cohort

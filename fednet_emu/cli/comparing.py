@@ -1,0 +1,42 @@
+"""The two sides of a comparison: two runs, two studies, or two settings of one study."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fednet_emu.errors import FednetError
+from fednet_emu.report.study import StudyView, is_study, open_study, study_of_run
+
+Sides = tuple[tuple[str, str], tuple[StudyView, StudyView]]
+
+
+def sides(folders: Sequence[Path], between: tuple[str, str] | None, accuracy: float | None) -> Sides:
+    """Names and views of what is compared.
+
+    Args:
+        folders: one folder of a study with `between`, else two of runs or studies.
+        between: conditions `axis=level`, several with commas.
+        accuracy: a target accuracy for both sides.
+
+    Raises:
+        FednetError: a condition is malformed, or there is no such axis or level.
+        DataError: a folder is none of a run or study.
+    """
+    if between:
+        view = open_study(folders[0])
+        first, second = (view.where(_conditions(text)) for text in between)
+        names = between
+    else:
+        first, second = (open_study(folder) if is_study(folder) else study_of_run(folder) for folder in folders)
+        names = (str(folders[0]), str(folders[1]))
+    if accuracy is not None:
+        first, second = first.aiming_at(accuracy), second.aiming_at(accuracy)
+    return names, (first, second)
+
+
+def _conditions(text: str) -> dict[str, str]:
+    pairs = [part.partition("=") for part in text.split(",")]
+    if not all(equals and axis.strip() for axis, equals, _ in pairs):
+        raise FednetError(f"--between: expected axis=level, got '{text}'; for example access=tdma")
+    return {axis.strip(): level.strip() for axis, _, level in pairs}

@@ -1,0 +1,55 @@
+"""The engine that deals jobs to threads, each of which runs its own engine with one thread per operation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import final
+
+import torch
+
+from fednet_emu.learning.engine import Engine, TrainResult
+from fednet_emu.learning.jobs import ResolvedJob
+
+
+@final
+class SpreadEngine:
+    """Runs jobs side by side in threads: parallel over jobs, never within an operation.
+
+    Threads that share an operation wait for each other by spinning, which ruins whoever else wants the core; threads
+    that share nothing but the data do not. A lone job runs in the caller's thread, and so do models that draw random
+    numbers of torch, whose generator all threads would share.
+
+    Args:
+        make: makes the engine of one thread.
+        threads: how many.
+    """
+
+    def __init__(self, make: Callable[[], Engine], threads: int) -> None:
+        self._engines = [make() for _ in range(threads)]
+        self._pool = ThreadPoolExecutor(threads, "train", torch.set_num_threads, (1,))
+
+    def run(self, jobs: Sequence[ResolvedJob]) -> list[TrainResult]:
+        """The results of the jobs, in their order.
+
+        Raises:
+            ScenarioError: a loss or a parameter stopped being finite; the text names the job and the step.
+        """
+        shares = min(len(self._engines), len(jobs))
+        if shares < 2 or any(resolved.job.model.draws for resolved in jobs):
+            return self._engines[0].run(jobs)
+        order = sorted(range(len(jobs)), key=lambda place: -_work(jobs[place]))
+        dealt = [order[share::shares] for share in range(shares)]
+        under_way = [
+            self._pool.submit(engine.run, [jobs[place] for place in share])
+            for engine, share in zip(self._engines, dealt, strict=False)
+        ]
+        wait(under_way)  # an engine serves one thread at a time, after an error too
+        results: dict[int, TrainResult] = {}
+        for share, done in zip(dealt, under_way, strict=True):
+            results.update(zip(share, done.result(), strict=True))
+        return [results[place] for place in range(len(jobs))]
+
+
+def _work(resolved: ResolvedJob) -> int:
+    return resolved.job.plan.n_samples_processed(resolved.job.n_samples)

@@ -1,0 +1,1 @@
+"""Ways to make one step of many devices' models at once."""

@@ -1,0 +1,116 @@
+"""Layers of many models at once, differentiated by hand: the dense ones.
+
+Activations are [A, features, B], samples last, because a product with few outputs is then the fastest on a CPU, and
+because gradients of weights come out in the order in which weights are kept.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol, final
+
+import torch
+from torch import Tensor
+
+
+class Layer(Protocol):
+    """A layer of A models. `w` [A, size] are its own parameters, `x` its input and `d` the slope of its output."""
+
+    @property
+    def size(self) -> int:
+        """Number of parameters."""
+        ...
+
+    def forward(self, w: Tensor, x: Tensor) -> tuple[Tensor, Any]:
+        """The output, and what `backward` and `learn` need to see again; x is left alone."""
+        ...
+
+    def backward(self, w: Tensor, kept: Any, d: Tensor) -> Tensor:
+        """The slope of the input."""
+        ...
+
+    def learn(self, w: Tensor, kept: Any, d: Tensor) -> None:
+        """Adds the slope of the parameters to them, in place."""
+        ...
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Dense:
+    """A linear layer: from [A, inputs, B] to [A, outputs, B]."""
+
+    inputs: int
+    outputs: int
+    has_bias: bool
+
+    @property
+    def size(self) -> int:
+        """Weights [outputs, inputs] and biases [outputs]."""
+        return self.outputs * (self.inputs + self.has_bias)
+
+    def _weight(self, w: Tensor) -> Tensor:
+        return w[:, : self.outputs * self.inputs].view(len(w), self.outputs, self.inputs)
+
+    def forward(self, w: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        """W x + b."""
+        weight = self._weight(w)
+        if self.outputs <= x.shape[2]:
+            y = torch.bmm(weight, x)
+        else:  # a product is faster when its longer side comes last
+            y = torch.bmm(x.transpose(1, 2), weight.transpose(1, 2)).transpose(1, 2)
+        return (y.add_(w[:, -self.outputs :, None]) if self.has_bias else y), x
+
+    def backward(self, w: Tensor, kept: Tensor, d: Tensor) -> Tensor:
+        """W' d."""
+        return torch.bmm(self._weight(w).transpose(1, 2), d)
+
+    def learn(self, w: Tensor, kept: Tensor, d: Tensor) -> None:
+        """W + d x' and b + the sum of d over the samples."""
+        self._weight(w).baddbmm_(d, kept.transpose(1, 2))
+        if self.has_bias:
+            w[:, -self.outputs :].add_(d.sum(2))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Relu:
+    """The positive part."""
+
+    size = 0
+
+    def forward(self, w: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Zero where x is negative."""
+        y = torch.relu(x)
+        return y, y
+
+    def backward(self, w: Tensor, kept: Tensor, d: Tensor) -> Tensor:
+        """Zero where the output is zero."""
+        return torch.ops.aten.threshold_backward(d, kept, 0)  # type: ignore[no-any-return]
+
+    def learn(self, w: Tensor, kept: Tensor, d: Tensor) -> None:
+        """Nothing to learn."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Flatten:
+    """From [A, channels, B, ...] to [A, features, B]; what is flat already stays as it is.
+
+    Attributes:
+        shape: [channels, ...] of one sample.
+    """
+
+    shape: tuple[int, ...]
+    size = 0
+
+    def forward(self, w: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        """All features of a sample in one dimension, as PyTorch orders them."""
+        return x.movedim(2, -1).reshape(len(x), math.prod(self.shape), x.shape[2]), x
+
+    def backward(self, w: Tensor, kept: Tensor, d: Tensor) -> Tensor:
+        """The same in the old shape."""
+        return d.reshape(len(d), *self.shape, d.shape[2]).movedim(-1, 2)
+
+    def learn(self, w: Tensor, kept: Tensor, d: Tensor) -> None:
+        """Nothing to learn."""

@@ -1,0 +1,57 @@
+"""Device-to-device topologies: directed graphs that fall into clusters and change from round to round."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fednet_emu.component import Component, Slot
+from fednet_emu.network.topology.clusters import AnyClusters
+from fednet_emu.network.topology.contacts import Contacts
+from fednet_emu.network.topology.digraph import Digraph
+from fednet_emu.network.topology.edges import Edges, NoEdges, RandomRegular, World
+from fednet_emu.network.topology.geometric import Geometric
+
+EDGES: dict[str, type[Edges]] = {
+    "none": NoEdges,
+    "random-regular": RandomRegular,
+    "geometric": Geometric,
+    "contacts": Contacts,
+}
+
+AnyEdges = Annotated[Edges, Slot("edges", EDGES)]
+
+
+class Topology(Component):
+    """Who may send to whom from device to device, and in which clusters."""
+
+    edges: AnyEdges
+    clusters: AnyClusters
+
+
+class Graphs:
+    """The digraphs of one run, each worked out when asked for.
+
+    Raises:
+        DataError: recorded contacts cannot be read.
+    """
+
+    def __init__(self, topology: Topology, world: World) -> None:
+        self._topology, self._world = topology, world
+        self._source = topology.edges.source(world)
+
+    def at(self, at_s: float, *name: int) -> Digraph:
+        """The digraph at a simulated time; `name` names what is drawn by chance, the number of the round first.
+
+        Raises:
+            ScenarioError: the clusters are impossible, or no draw was strongly connected.
+        """
+        clusters = self._topology.clusters
+        group = clusters.group(self._world, at_s)
+        sender, receiver = self._source.edges(group, at_s, name)
+        graph = Digraph.of(group, sender, receiver)
+        if clusters.split:
+            return Digraph.of(graph.strong_components(), graph.sender, graph.receiver)
+        return graph
+
+
+__all__ = ["EDGES", "AnyEdges", "Digraph", "Graphs", "Topology", "World"]

@@ -1,0 +1,119 @@
+"""Which devices form a cluster: sets that are given, those around a head, or those that can reach each other."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field, field_validator
+
+from fednet_emu.component import Component, Slot
+from fednet_emu.errors import ScenarioError
+from fednet_emu.network.topology.digraph import IntArray
+from fednet_emu.network.topology.edges import World
+
+
+class Clusters(Component):
+    """How devices are grouped before edges are known, and whether edges then part a group."""
+
+    split: bool = False
+    """Whether a cluster that is not strongly connected falls apart into its strongly connected components."""
+
+    @abstractmethod
+    def group(self, world: World, at_s: float) -> IntArray:
+        """The group of each device [devices]."""
+
+
+class EqualClusters(Clusters):
+    """Devices in order of their numbers, in clusters of equal size; the first ones may have one more."""
+
+    kind: Literal["equal"] = "equal"
+
+    count: int = Field(gt=0)
+    """Number of clusters."""
+
+    def group(self, world: World, at_s: float) -> IntArray:
+        """Device k of n is in cluster k count // n, but for rounding.
+
+        Raises:
+            ScenarioError: there are more clusters than devices.
+        """
+        if self.count > world.count:
+            raise ScenarioError(
+                f"network.sidelink.topology.clusters.count: more clusters than devices, got {self.count}; "
+                f"must be at most devices.count, {world.count}"
+            )
+        sizes = np.full(self.count, world.count // self.count)
+        sizes[: world.count % self.count] += 1
+        return np.repeat(np.arange(self.count), sizes)
+
+
+class ListedClusters(Clusters):
+    """Given sets of devices; whoever is in none is alone."""
+
+    kind: Literal["sets"] = "sets"
+
+    sets: tuple[tuple[int, ...], ...]
+    """The devices of each cluster."""
+
+    @field_validator("sets")
+    @classmethod
+    def _apart(cls, sets: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
+        devices = [device for devices in sets for device in devices]
+        if twice := sorted({device for device in devices if devices.count(device) > 1}):
+            raise ValueError(f"a device may be in one cluster only, got {twice} twice; leave them out of the others")
+        return sets
+
+    def group(self, world: World, at_s: float) -> IntArray:
+        """The sets as given.
+
+        Raises:
+            ScenarioError: a set names a device that there is not.
+        """
+        group = len(self.sets) + np.arange(world.count)
+        for number, devices in enumerate(self.sets):
+            if unknown := [device for device in devices if not 0 <= device < world.count]:
+                raise ScenarioError(
+                    f"network.sidelink.topology.clusters.sets: no such devices, got {unknown}; "
+                    f"must be from 0 to {world.count - 1}"
+                )
+            group[list(devices)] = number
+        return np.unique(group, return_inverse=True)[1].astype(np.int64)
+
+
+class StrongClusters(Clusters):
+    """Whoever can reach each other over edges: the strongly connected components of the graph."""
+
+    kind: Literal["strongly-connected"] = "strongly-connected"
+    split: Literal[True] = True
+
+    def group(self, world: World, at_s: float) -> IntArray:
+        """All in one, until edges are known."""
+        return np.zeros(world.count, np.int64)
+
+
+class HeadClusters(Clusters):
+    """Devices around cluster heads, each with the head that is nearest now; heads are drawn once for a run."""
+
+    kind: Literal["heads"] = "heads"
+
+    count: int = Field(gt=0)
+    """Number of heads."""
+
+    def group(self, world: World, at_s: float) -> IntArray:
+        """The nearest head of each device, the first one of equals."""
+        heads = np.sort(world.streams("topology", "heads").permutation(world.count)[: self.count])
+        xy_m = world.paths.positions_m(np.arange(world.count), at_s)
+        distance_m = np.linalg.norm(xy_m[:, None] - xy_m[heads][None], axis=2)
+        return np.asarray(distance_m.argmin(axis=1), np.int64)
+
+
+CLUSTERS: dict[str, type[Clusters]] = {
+    "equal": EqualClusters,
+    "sets": ListedClusters,
+    "strongly-connected": StrongClusters,
+    "heads": HeadClusters,
+}
+
+AnyClusters = Annotated[Clusters, Slot("clusters", CLUSTERS)]

@@ -1,0 +1,126 @@
+"""Edges that were recorded: who met whom, and when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from fednet_emu.data import locate
+from fednet_emu.errors import DataError
+from fednet_emu.network.topology.digraph import IntArray
+from fednet_emu.network.topology.edges import Edges, EdgeSource, Ends, World
+from fednet_emu.network.traces.files import read_texts
+from fednet_emu.units import Array
+
+_HOW = "lines of time, CONN, node, node, up or down, separated by blanks, are right"
+
+
+class Contacts(Edges):
+    """Contacts of a trace in the format of the ONE simulator (StandardEvents), as the Haggle traces have.
+
+    Device k is node k of the trace. A contact is an edge for as long as it lasts, and for `memory_s` after its end.
+    """
+
+    kind: Literal["contacts"] = "contacts"
+
+    path: str
+    """The trace, plain or .gz; in the data folder, or where the program was started."""
+
+    start_s: float = Field(0.0, ge=0)
+    """Time of the trace at which the run begins."""
+
+    step_s: float | None = Field(None, gt=0)
+    """Time of the trace from one round to the next, or null for simulated time (rounds are shorter than contacts)."""
+
+    memory_s: float = Field(0.0, ge=0)
+    """How long a contact still counts after its end; scans of Bluetooth, say, are minutes apart."""
+
+    directed: bool = False
+    """Whether `a b up` is an edge from b to a only (a is taken to have heard b), or one both ways."""
+
+    def source(self, world: World) -> EdgeSource:
+        """The trace, read once.
+
+        Raises:
+            DataError: it is missing, damaged, or has fewer nodes than there are devices.
+        """
+        path = locate(self.path, world.data_dir)
+        ((name, text),) = read_texts(path, "*")
+        trace = read_contacts(str(path) if name == path.name else name, text)
+        nodes = int(max(trace.first.max(initial=-1), trace.second.max(initial=-1))) + 1
+        if nodes < world.count:
+            raise DataError(str(path), f"has {nodes} nodes for {world.count} devices", "lower devices.count")
+        return ContactEdges(self, world.count, trace)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ContactTrace:
+    """Contacts [contacts] between nodes `first` and `second` from `up_s` to `down_s`, in order of their beginnings."""
+
+    first: IntArray
+    second: IntArray
+    up_s: Array
+    down_s: Array
+
+    @property
+    def period_s(self) -> float:
+        """Length of the trace: the end of the last contact."""
+        return float(self.down_s.max(initial=0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class ContactEdges:
+    """Edges of one run; when the trace has ended it begins again."""
+
+    law: Contacts
+    count: int
+    trace: ContactTrace
+
+    def edges(self, group: IntArray, at_s: float, name: tuple[int, ...]) -> Ends:
+        """The contacts at this time; `name` begins with the number of the round."""
+        law, trace = self.law, self.trace
+        since_s = at_s if law.step_s is None else law.step_s * name[0]
+        time_s = (law.start_s + since_s) % max(trace.period_s, 1e-9)
+        there = (trace.up_s <= time_s) & (time_s < trace.down_s + law.memory_s)
+        there &= (trace.first < self.count) & (trace.second < self.count)
+        ends = np.stack([trace.second[there], trace.first[there]], axis=1)
+        if not law.directed:
+            ends = np.concatenate((ends, ends[:, ::-1]))
+        sender, receiver = np.unique(ends, axis=0).T if len(ends) else (ends[:, 0], ends[:, 1])
+        return sender, receiver
+
+
+def read_contacts(where: str, text: str) -> ContactTrace:
+    """Contacts of a text in the StandardEvents format; those without an end last until the last line.
+
+    A contact that comes up while it is up is one contact until it has gone down as often.
+
+    Raises:
+        DataError: a line is not of this form, or a contact ends that has not begun.
+    """
+    open_since: dict[tuple[int, int], list[float]] = {}
+    rows: list[tuple[float, float, int, int]] = []
+    time_s = 0.0
+    for number, line in enumerate(text.splitlines(), start=1):
+        fields = line.split()
+        if len(fields) != 5 or fields[1] != "CONN" or fields[4] not in ("up", "down"):
+            raise DataError(where, f"line {number} is no contact, got {line[:60]!r}", _HOW)
+        try:
+            time_s, pair = float(fields[0]), (int(fields[2]), int(fields[3]))
+        except ValueError as error:
+            raise DataError(where, f"line {number} is no contact, got {line[:60]!r}", _HOW) from error
+        if fields[4] == "up":
+            open_since.setdefault(pair, []).append(time_s)
+        elif open_since.get(pair):
+            began_s = open_since[pair].pop()
+            if not open_since[pair]:
+                rows.append((began_s, time_s, *pair))
+        else:
+            raise DataError(where, f"line {number} ends a contact that has not begun, got {line[:60]!r}", _HOW)
+    rows += [(since_s[0], time_s, *pair) for pair, since_s in open_since.items() if since_s]
+    rows.sort()
+    up_s, down_s, first, second = np.array(rows, np.float64).reshape(-1, 4).T
+    return ContactTrace(first.astype(np.int64), second.astype(np.int64), up_s, down_s)

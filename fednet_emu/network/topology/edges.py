@@ -1,0 +1,169 @@
+"""What edges of a device-to-device graph come from, and the two sources without any radio: none, and chance."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+import numpy as np
+from pydantic import Field
+
+from fednet_emu.component import Component
+from fednet_emu.errors import ScenarioError
+from fednet_emu.kernel.streams import Streams
+from fednet_emu.network.links import PairLinks
+from fednet_emu.network.mobility import Paths
+from fednet_emu.network.topology.digraph import IntArray, strong_components
+from fednet_emu.units import Array
+
+Ends = tuple[IntArray, IntArray]
+"""Senders and receivers of edges, each [edges]."""
+
+MAX_REDRAWS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What edges and clusters may look at.
+
+    Attributes:
+        count: number of devices.
+        streams: randomness.
+        paths: where devices are.
+        links_at: the links between devices at a time in seconds.
+        data_dir: folder of recorded data.
+    """
+
+    count: int
+    streams: Streams
+    paths: Paths
+    links_at: Callable[[float], PairLinks]
+    data_dir: Path | None = None
+
+
+class EdgeSource(Protocol):
+    """Edges of a run."""
+
+    def edges(self, group: IntArray, at_s: float, name: tuple[int, ...]) -> Ends:
+        """The edges of one draw, which never join a device to itself; those between groups are left out by the caller.
+
+        Args:
+            group: [devices] the group of each device, where clusters are known before edges are.
+            at_s: simulated time.
+            name: names the draw: the number of the round first.
+        """
+
+
+class Edges(Component):
+    """Where the edges of the graph come from."""
+
+    @abstractmethod
+    def source(self, world: World) -> EdgeSource:
+        """The edges of one run.
+
+        Raises:
+            DataError: recorded contacts cannot be read.
+        """
+
+
+class NoEdges(Edges):
+    """Nobody sends to anybody: the network without device-to-device links, for comparison."""
+
+    kind: Literal["none"] = "none"
+
+    def source(self, world: World) -> EdgeSource:
+        """No edges."""
+        return self
+
+    def edges(self, group: IntArray, at_s: float, name: tuple[int, ...]) -> Ends:
+        """None."""
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+
+
+class RandomRegular(Edges):
+    """In each group a random regular digraph drawn anew each time, of which edges then fail independently.
+
+    The digraph is circulant under a random relabelling: each device sends to the devices `degree - 1` distinct random
+    steps ahead of it. Smaller groups are complete. This is the generator that the literature on semi-decentralised
+    learning describes; the true number of random regular digraphs is larger.
+    """
+
+    kind: Literal["random-regular"] = "random-regular"
+
+    degree: int = Field(ge=1)
+    """Receivers of each device before any edge fails, the device itself among them."""
+
+    deletion: float = Field(0.0, ge=0, lt=1)
+    """Probability that an edge fails."""
+
+    redraw: bool = True
+    """Whether a group is drawn again until it is strongly connected."""
+
+    def source(self, world: World) -> EdgeSource:
+        """Draws by name."""
+        return RegularDraws(self, world.streams)
+
+
+@dataclass(frozen=True, slots=True)
+class RegularDraws:
+    """Random regular digraphs of one run; a group's draws do not depend on the groups after it."""
+
+    law: RandomRegular
+    streams: Streams
+
+    def edges(self, group: IntArray, at_s: float, name: tuple[int, ...]) -> Ends:
+        """One regular digraph for each group.
+
+        Raises:
+            ScenarioError: no draw of a group was strongly connected.
+        """
+        sizes = np.bincount(group)
+        order = np.argsort(group, kind="stable")
+        starts = np.cumsum(sizes) - sizes
+        parts = []
+        for size in np.unique(sizes[sizes > 1]).tolist():
+            members = order[starts[sizes == size][:, None] + np.arange(size)]
+            parts.append(self._of_size(members, name))
+        if not parts:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        sender, receiver = (np.concatenate(side) for side in zip(*parts, strict=True))
+        return sender, receiver
+
+    def _of_size(self, members: IntArray, name: tuple[int, ...]) -> Ends:
+        """Digraphs of groups [groups, size] of one size."""
+        size = members.shape[1]
+        found: list[Ends] = []
+        for attempt in range(MAX_REDRAWS):
+            row, sender, receiver = self._attempt(len(members), size, (size, attempt, *name))
+            good = np.ones(len(members), np.bool_)
+            if self.law.redraw:
+                part = strong_components(members.size, row * size + sender, row * size + receiver).reshape(-1, size)
+                good = np.all(part == part[:, :1], axis=1)
+            kept = good[row]
+            found.append((members[row[kept], sender[kept]], members[row[kept], receiver[kept]]))
+            members = members[~good]
+            if not len(members):
+                senders, receivers = (np.concatenate(side) for side in zip(*found, strict=True))
+                return senders, receivers
+        raise ScenarioError(
+            f"network.sidelink.topology.edges: no strongly connected digraph of {size} devices in {MAX_REDRAWS} draws, "
+            f"got degree {self.law.degree} and deletion {self.law.deletion:g}; raise the degree, lower the deletion, "
+            "or set redraw: false"
+        )
+
+    def _attempt(self, groups: int, size: int, name: tuple[int, ...]) -> tuple[IntArray, IntArray, IntArray]:
+        """Edges of one draw for so many groups: the group, and the places of sender and receiver in it."""
+        steps_each = min(self.law.degree, size) - 1
+
+        def draws(what: str, *shape: int) -> Array:
+            return self.streams("topology", what, *name).random((groups, *shape))
+
+        label = np.argsort(draws("labels", size), axis=1)
+        step = 1 + np.argsort(draws("steps", size - 1), axis=1)[:, :steps_each]
+        there = draws("failures", size, steps_each) >= self.law.deletion
+        row, place, which = np.nonzero(there)
+        ahead = (place + step[row, which]) % size
+        return row, label[row, place], label[row, ahead]

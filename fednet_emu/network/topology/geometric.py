@@ -1,0 +1,79 @@
+"""Edges that the radio allows: whoever is heard well enough, now and here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+from scipy.spatial import cKDTree
+
+from fednet_emu.network.topology.digraph import IntArray
+from fednet_emu.network.topology.edges import Edges, EdgeSource, Ends, World
+from fednet_emu.units import Array, db_to_linear
+
+
+class Geometric(Edges):
+    """An edge for every link whose SINR, averaged over fading, reaches a threshold where the devices are now.
+
+    With `slots`, each device is dealt one of so many turns anew for each draw. It hears nobody of its own turn (half
+    duplex), and the other senders of a sender's turn are noise to its receivers. Without, nobody disturbs anybody.
+    Links are those of the sidelink, with its asymmetry.
+    Ignored here: fading, and senders beyond `reach_m`, as receivers and as interference.
+    """
+
+    kind: Literal["geometric"] = "geometric"
+
+    min_sinr_db: float
+    """Mean SINR from which on there is an edge."""
+
+    reach_m: float = Field(gt=0)
+    """Devices farther apart are not looked at."""
+
+    slots: int | None = Field(None, ge=2)
+    """Number of turns in which devices send, or null for one of its own for each device."""
+
+    def source(self, world: World) -> EdgeSource:
+        """Worked out from positions when asked for."""
+        return GeometricEdges(self, world)
+
+
+@dataclass(frozen=True, slots=True)
+class GeometricEdges:
+    """Radio edges of one run."""
+
+    law: Geometric
+    world: World
+
+    def edges(self, group: IntArray, at_s: float, name: tuple[int, ...]) -> Ends:
+        """The links that are good enough at this time."""
+        world, law = self.world, self.law
+        xy_m = world.paths.positions_m(np.arange(world.count), at_s)
+        pairs = cKDTree(xy_m).query_pairs(law.reach_m, output_type="ndarray").astype(np.int64)
+        sender, receiver = (np.concatenate((pairs[:, end], pairs[:, 1 - end])) for end in (0, 1))
+        sinr = world.links_at(at_s).snrs(sender, receiver)
+        apart = np.ones(len(sender), np.bool_)
+        if law.slots is not None:
+            slot = world.streams("topology", "turns", *name).integers(law.slots, size=world.count)
+            sinr = sinr_in_slots(sinr, receiver, slot[sender])
+            apart = slot[sender] != slot[receiver]
+        good = apart & (sinr >= db_to_linear(law.min_sinr_db))
+        return sender[good], receiver[good]
+
+
+def sinr_in_slots(snr: Array, receiver: IntArray, slot: IntArray) -> Array:
+    """SINR of links [links] whose senders transmit in slots: all others heard in the slot are noise.
+
+    Ignored here: everybody who is not among the links.
+
+    Args:
+        snr: [links] SNR of each link alone.
+        receiver: [links] who receives.
+        slot: [links] the slot of its sender.
+    """
+    if not len(snr):
+        return snr
+    place = receiver * (slot.max() + 1) + slot
+    heard = np.bincount(place, snr)[place]
+    return np.asarray(snr / (1.0 + np.maximum(heard - snr, 0.0)))

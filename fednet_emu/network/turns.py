@@ -1,0 +1,79 @@
+"""Turns: who waits for a place on the air of a medium, and who gets one."""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict, deque
+from collections.abc import Iterator
+
+from fednet_emu.network.transfer import Burst, Transfer
+
+
+class Turns:
+    """Queues of bursts, one for each cell or cluster, and what is occupied.
+
+    Args:
+        places: how many bursts of a cell may be on the air at once; None for no limit.
+        cells: number of cells; None when they come as they are named.
+        coloured: whether a burst waits for those on the air that one of its ends takes part in.
+    """
+
+    def __init__(self, places: int | None, cells: int | None = 1, *, coloured: bool = False) -> None:
+        each = sys.maxsize if places is None else places
+        self._free: dict[int, int] = defaultdict(lambda: each)
+        self._queues: dict[int, deque[Burst]] = defaultdict(deque)
+        self._left = sys.maxsize if cells is None else each * cells
+        self._changed: set[int] = set()
+        self._engaged: set[int] | None = set() if coloured else None
+
+    @property
+    def full(self) -> bool:
+        """Whether no cell has a place left, so that nothing can start before something ends."""
+        return self._left <= 0
+
+    def add(self, burst: Burst) -> None:
+        """Put a burst last in the queue of its cell."""
+        self._queues[burst[0].cell].append(burst)
+        self._changed.add(burst[0].cell)
+
+    def waiting(self) -> Iterator[Transfer]:
+        """All legs of all bursts in the queues."""
+        return (leg for queue in self._queues.values() for burst in queue for leg in burst)
+
+    def ready(self) -> Iterator[Burst]:
+        """The bursts whose turn has come; each is either taken on the air or dropped before the next one is asked for.
+
+        Only cells in which something has changed since the last time are looked at, in order of their numbers.
+        """
+        changed, self._changed = sorted(self._changed), set()
+        for cell in changed:
+            queue = self._queues[cell]
+            if self._engaged is not None:
+                for _ in range(len(queue)):  # once round, which leaves those that wait in their order
+                    burst = queue.popleft()
+                    if self._engaged.isdisjoint(_ends(burst)):
+                        yield burst
+                    else:
+                        queue.append(burst)
+            else:
+                while queue and self._free[cell]:
+                    yield queue.popleft()
+
+    def take(self, burst: Burst) -> None:
+        """Note that a burst is on the air."""
+        self._free[burst[0].cell] -= 1
+        self._left -= 1
+        if self._engaged is not None:
+            self._engaged |= _ends(burst)
+
+    def give_back(self, burst: Burst) -> None:
+        """Note that a burst has ended."""
+        self._free[burst[0].cell] += 1
+        self._left += 1
+        self._changed.add(burst[0].cell)
+        if self._engaged is not None:
+            self._engaged -= _ends(burst)
+
+
+def _ends(burst: Burst) -> set[int]:
+    return {burst[0].sender, *(leg.receiver for leg in burst)}

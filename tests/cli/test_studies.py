@@ -1,0 +1,171 @@
+"""The commands about studies: what they print, how they end, and that nothing is lost when they are killed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner, Result
+
+from fednet_emu.cli.app import app
+from fednet_emu.testing import SMALL
+
+LIMIT_S = 120.0
+STUDY = """
+base: small
+set: {stop.rounds: 4, model: softmax, algorithm.batch_size: 20, algorithm.local_steps: 10, algorithm.lr: 0.5}
+grid:
+  access: {tdma: {network.uplink.access: tdma}, ofdma: {network.uplink.access: ofdma}}
+seeds: 3
+target: {accuracy: 0.3}
+"""
+
+
+def fednet(*arguments: str) -> Result:
+    """Run a command in this process."""
+    return CliRunner().invoke(app, list(arguments))
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study file of six short cells."""
+    folder = tmp_path_factory.mktemp("study")
+    base = SMALL.replace("data: {kind: synthetic-regression, n_samples: 80, n_test: 40, features: 9}", "data: digits")
+    (folder / "small.yaml").write_text(base, encoding="utf-8")
+    (folder / "access.yaml").write_text(STUDY, encoding="utf-8")
+    return folder / "access.yaml"
+
+
+@pytest.fixture(scope="module")
+def swept(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the study after an undisturbed sweep."""
+    out = tmp_path_factory.mktemp("swept") / "out"
+    result = fednet("sweep", str(study), "--out", str(out), "--workers", "2")
+    assert result.exit_code == 0, result.output
+    assert f"6 of 6 cells done; tables in {out}" in result.stdout
+    assert "5 of 6 done, 1 running, 0 failed, about" in result.stderr
+    return out
+
+
+def tables(out: Path) -> list[bytes]:
+    """The two tables of a study, to the byte."""
+    return [(out / name).read_bytes() for name in ("study.parquet", "cells.parquet")]
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + LIMIT_S
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
+def done(out: Path) -> dict[Path, int]:
+    """The finished cells, and when each was finished."""
+    manifests = (out / "cells").glob("*/manifest.json")
+    return {path: path.stat().st_mtime_ns for path in manifests if json.loads(path.read_text())["status"] == "done"}
+
+
+@pytest.mark.parametrize(
+    "kill", [signal.SIGKILL, *(pytest.param(kill, marks=pytest.mark.slow) for kill in (signal.SIGTERM, signal.SIGINT))]
+)
+def test_a_killed_sweep_goes_on(study: Path, swept: Path, tmp_path: Path, kill: signal.Signals) -> None:
+    """However a sweep dies, the same command runs what is missing only, and ends with the tables of an undisturbed one."""
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "fednet_emu", "sweep", str(study), "--out", str(out), "--workers", "1"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    try:
+        wait_for(lambda: len(done(out)) >= 2)
+        process.send_signal(kill)
+        process.communicate(timeout=LIMIT_S)
+    finally:
+        process.kill()
+        process.communicate()
+    before = done(out)
+    assert 2 <= len(before) < 6
+    assert process.returncode == (130 if kill != signal.SIGKILL else -signal.SIGKILL)
+
+    again = fednet("sweep", str(study), "--out", str(out), "--quiet")
+
+    assert (again.exit_code, again.output) == (0, "")
+    assert before.items() <= done(out).items()
+    assert tables(out) == tables(swept)
+
+
+def test_failed_cells_end_with_exit_code_1(study: Path, tmp_path: Path) -> None:
+    """Each failure is told with its reason and the command that replays it; the replay fails in the same way."""
+    diverging = ["--set", "algorithm.lr=1e30", "--set", "model={kind: mlp, hidden: [8]}"]
+    result = fednet("sweep", str(study), "--out", str(tmp_path / "out"), *diverging)
+
+    assert result.exit_code == 1
+    assert "failed: access=tdma, seed=0: " in result.stderr
+    assert "training diverges" in result.stderr
+    replay = next(line for line in result.stderr.splitlines() if "replay: fednet run" in line)
+    assert "--set algorithm.lr=1e+30" in replay
+    assert "--seed 0" in replay
+
+
+def test_a_wrong_study_is_a_mistake(study: Path, tmp_path: Path) -> None:
+    """Exit code 2, and nothing is made."""
+    wrong = study.with_name("wrong.yaml")
+    wrong.write_text(STUDY.replace("network.uplink.access: ofdma", "network.uplink.acces: ofdma"), encoding="utf-8")
+
+    result = fednet("sweep", str(wrong), "--out", str(tmp_path / "out"))
+
+    assert result.exit_code == 2
+    assert "wrong.yaml:5  network.uplink.acces: no such setting; did you mean 'access'?" in result.stderr
+    assert not (tmp_path / "out").exists()
+    assert "no such study, got 'quickstart_acess'; did you mean 'quickstart_access'?" in (
+        fednet("sweep", "quickstart_acess").stderr
+    )
+
+
+def test_timing_only_sweeps_have_totals(study: Path, tmp_path: Path) -> None:
+    """Time, bits and energy are those of the cells that learn; nothing is evaluated."""
+    out = tmp_path / "out"
+    assert fednet("sweep", str(study), "--out", str(out), "--timing-only", "--quiet").exit_code == 0
+
+    cells = pd.read_parquet(out / "cells.parquet")
+    assert (cells["simulated_s"] > 0).all()
+    assert cells["accuracy"].isna().all()
+    assert len(pd.read_parquet(out / "study.parquet")) == 0
+    assert "time of the run: B takes" in fednet("compare", str(out), "--between", "access=tdma", "access=ofdma").stdout
+    assert "nothing was evaluated" in fednet("plot", str(out)).stderr
+
+
+def test_plot_draws_a_study(swept: Path, tmp_path: Path) -> None:
+    """All figures by default; one metric against one cost when asked for."""
+    everything = fednet("plot", str(swept), "--out", str(tmp_path / "all"))
+    one = fednet("plot", str(swept), "--out", str(tmp_path / "one"), "--metric", "loss", "--against", "bits")
+
+    assert everything.exit_code == 0, everything.output
+    names = {path.stem for path in (tmp_path / "all").iterdir()}
+    costs = {f"accuracy-{cost}" for cost in ("time", "bits", "energy", "rounds")}
+    assert names == costs | {"time-to-target", "bits-to-target", "energy-to-target", "pareto"}
+    assert {path.name for path in (tmp_path / "one").iterdir()} == {"loss-bits.png", "loss-bits.pdf"}
+    assert one.exit_code == 0
+    assert "did you mean 'access'" in fednet("plot", str(swept), "--panels", "acces").stderr
+    assert "set evaluation.per_device: true" in fednet("plot", str(swept), "--metric", "worst_accuracy").stderr
+
+
+def test_compare_says_whether_it_is_more_than_noise(swept: Path) -> None:
+    """Two settings of one study, two studies, and two runs can be compared."""
+    settings = fednet("compare", str(swept), "--between", "access=tdma", "access=ofdma")
+    studies = fednet("compare", str(swept), str(swept))
+    runs = fednet("compare", *map(str, sorted((swept / "cells").iterdir())[:2]), "--accuracy", "0.2")
+
+    assert "A: access=tdma\nB: access=ofdma\ntarget: accuracy 0.3\n" in settings.stdout
+    assert "than noise (A " in settings.stdout
+    assert "access=ofdma\n  final accuracy: the same in every pair" in studies.stdout
+    assert runs.exit_code == 2  # neighbours in the folder are different seeds
+    assert "nothing to pair" in runs.stderr
+    assert fednet("compare", str(swept)).exit_code == 2
+    assert "no such level of access, got 'tmda'; did you mean 'tdma'?" in (
+        fednet("compare", str(swept), "--between", "access=tmda", "access=ofdma").stderr
+    )

@@ -1,0 +1,99 @@
+"""From a study file to its cells."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from fednet_emu.errors import ScenarioError
+from fednet_emu.scenario.document import dump
+from fednet_emu.scenario.load import load_scenario
+from fednet_emu.study.cells import load_study
+
+
+def test_cells_are_the_product_in_the_order_of_the_file(study_file):
+    """The last axis and the seeds change fastest, and every cell has its settings and its seed."""
+    loaded = load_study(study_file("grid: {algorithm.lr: [0.1, 0.2], devices.count: [4, 5]}\nseeds: 2\n"))
+
+    assert [
+        (cell.scenario.algorithm.lr, cell.scenario.devices.count, cell.scenario.seed) for cell in loaded.cells
+    ] == [(lr, count, seed) for lr in (0.1, 0.2) for count in (4, 5) for seed in (0, 1)]
+    assert loaded.cells[3].label == "algorithm.lr=0.1, devices.count=5, seed=1"
+
+
+def test_replay_runs_the_very_same_scenario(study_file):
+    """The command told for a failed cell resolves to the scenario of the cell, nested settings and all."""
+    path = study_file(
+        "set: {stop.rounds: 2, devices.straggler: {kind: log-normal, sigma: 0.3}}\n"
+        "grid: {air: {a: {network.uplink.access: ofdma}, b: {network.uplink: {loss: {kind: random, probability: 1e-2}}}}}\n"
+    )
+    for cell in load_study(path).cells:
+        command = shlex.split(cell.replay)
+        overrides = [value for option, value in zip(command, command[1:], strict=False) if option == "--set"]
+
+        again = load_scenario(command[2], [*overrides, f"seed={command[command.index('--seed') + 1]}"])
+        assert dump(again) == dump(cell.scenario)
+
+
+def test_cells_are_known_by_what_they_run(study_file):
+    """The digest covers every setting, the seed, and whether there is training; names of levels do not matter."""
+    text = "grid: {{air: {{{}: {{network.uplink.access: ofdma}}}}}}\nseeds: 2\n"
+    first, other = load_study(study_file(text.format("x"))).cells
+    renamed = load_study(study_file(text.format("y"))).cells[0]
+    timed = load_study(study_file(text.format("x")), timing_only=True).cells[0]
+    changed = load_study(study_file(text.format("x")), ["stop.rounds=2"]).cells[0]
+
+    assert first.digest == renamed.digest
+    assert len({first.digest, other.digest, timed.digest, changed.digest}) == 4
+
+
+def test_cells_repeat_bit_by_bit_beside_others(study_file):
+    """A cell uses one thread, and no engine that a stopwatch chooses, unless the study says otherwise."""
+    (cell,) = load_study(study_file("set: {training.engine: auto}\nseeds: 1\n")).cells
+    assert (cell.scenario.training.threads, cell.scenario.training.engine) == (1, "auto")
+
+    (cell,) = load_study(study_file("seeds: 1\n")).cells
+    assert cell.scenario.training.engine == "serial"  # as the base scenario has it
+
+
+def test_all_problems_come_before_anything_runs(study_file):
+    """Wrong settings in `set` and in the grid are told together, each once, each with its line in the study file."""
+    path = study_file("set:\n  stop.round: 3\ngrid:\n  algorithm.lr:\n    - 0.1\n    - loud\n  devices.count: [2, 40]\n")
+
+    with pytest.raises(ScenarioError) as caught:
+        load_study(path)
+
+    problems = caught.value.problems
+    assert len([problem for problem in problems if "stop.round: no such setting; did you mean 'rounds'?" in problem]) == 1
+    assert any("study.yaml:3  stop.round" in problem for problem in problems)
+    assert any("study.yaml:7  algorithm.lr: expected a number, got 'loud'" in problem for problem in problems)
+
+
+@pytest.mark.parametrize(
+    ("text", "overrides", "told"),
+    [
+        ("grid: {devices.count: [2, 3]}\nset: {algorithm.cohort: 3}\n", [], "invites more devices than there are"),
+        ("sedes: 3\n", [], "study.yaml:2  sedes: no such setting; did you mean 'seeds'?"),
+        ("seeds: 0\n", [], "expected a number above 0 or different numbers from 0 on, got 0"),
+        ("seeds: [1, 1]\n", [], "different numbers"),
+        ("target: {accuracy: 0.8, loss: 1}\n", [], "exactly one of accuracy and loss"),
+        ("set: {seed: 3}\n", [], "seed: the study has 'seeds' for that"),
+        ("grid: {algorithm.lr: [0.1]}\n", ["algorithm.lr=1"], "--set algorithm.lr  algorithm.lr: is varied by the axis"),
+        ("limits: {time_s: -1}\n", [], "limits.time_s: must be > 0, got -1"),
+    ],
+)
+def test_a_wrong_study_is_refused(study_file, text, overrides, told):
+    """Mistakes of a study file read as those of a scenario do."""
+    with pytest.raises(ScenarioError) as caught:
+        load_study(study_file(text), overrides)
+
+    assert told in str(caught.value)
+
+
+def test_an_unknown_base_is_told_with_its_line(tmp_path):
+    """The base is looked up beside the study, then in the library."""
+    (tmp_path / "study.yaml").write_text("title: x\nbase: quickstar\n", encoding="utf-8")
+
+    with pytest.raises(ScenarioError, match=r"study.yaml:2  base: no such scenario.*did you mean 'quickstart'"):
+        load_study(tmp_path / "study.yaml")

@@ -1,0 +1,163 @@
+"""Sweeps: what becomes of cells, good and bad, and of the tables."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from fednet_emu.errors import DataError
+from fednet_emu.study import attempt
+from fednet_emu.study.cells import load_study
+from fednet_emu.study.local import run_locally
+from fednet_emu.study.sweep import sweep
+
+
+def swept(path, out, workers=2):
+    """The progress of a sweep in processes of their own, when it has ended."""
+    return sweep(load_study(path), out, lambda tasks: run_locally(tasks, workers))
+
+
+def backwards(tasks):
+    """A runner that finishes cells in the opposite order."""
+    for news in run_locally(tasks[::-1], 1):
+        yield news._replace(place=len(tasks) - 1 - news.place)
+
+
+def tables(out: Path) -> list[bytes]:
+    """The two tables of a study, to the byte."""
+    return [(out / name).read_bytes() for name in ("study.parquet", "cells.parquet")]
+
+
+def test_tables_hold_every_evaluation_and_every_cell(study_file, tmp_path):
+    """One row for each evaluation with the varied keys, and one for each cell with what the target had cost."""
+    path = study_file("grid: {algorithm.lr: [0.0, 0.1], devices.count: [4, 5]}\nseeds: 2\ntarget: {loss: 5}\n")
+    progress = swept(path, tmp_path / "out")
+
+    assert progress.failures == {}
+    rows, cells = (pd.read_parquet(tmp_path / "out" / f"{name}.parquet") for name in ("study", "cells"))
+    assert len(rows) == 8 * 4  # the initial model and three rounds
+    assert rows["devices.count"].dtype == "int64"
+    assert rows["algorithm.lr"].dtype == "float64"
+    assert cells["seed"].tolist() == [0, 1] * 4
+    assert (rows["total_bit"] == rows["uplink_bit"] + rows["downlink_bit"]).all()
+    first = rows[(rows["cell"] == cells["cell"][7]) & (rows["loss"] <= 5)].iloc[0]
+    assert cells["time_to_target_s"][7] == first["simulated_s"]
+    assert cells["bits_to_target"][7] == first["total_bit"]
+    assert cells["time_to_target_s"][:4].isna().all()  # nothing is learnt with lr = 0
+
+
+def test_tables_do_not_depend_on_who_finished_first(study_file, tmp_path):
+    """One worker or two, forwards or backwards: the tables are the same to the byte."""
+    path = study_file("grid: {algorithm.lr: [0.05, 0.1]}\nseeds: 2\n")
+    swept(path, tmp_path / "one", workers=1)
+    swept(path, tmp_path / "two", workers=2)
+    sweep(load_study(path), tmp_path / "backwards", backwards)
+
+    assert tables(tmp_path / "one") == tables(tmp_path / "two") == tables(tmp_path / "backwards")
+
+
+def test_bad_cells_fail_with_their_reason_and_the_rest_complete(study_file, moods, tmp_path, monkeypatch):
+    """Raising, growing without bounds and never ending are three failures; what is calm is done."""
+    monkeypatch.setattr(attempt, "GRACE_S", 0.5)
+    path = study_file(
+        moods("raises", "grows", "hangs", "calm") + "seeds: 1\nlimits: {time_s: 6, memory_mb: 1500}\n"
+    )
+    progress = swept(path, tmp_path / "out")
+
+    cells = pd.read_parquet(tmp_path / "out" / "cells.parquet").set_index("mood")
+    assert progress.done == {3}
+    assert cells["status"].to_dict() == {"raises": "failed", "grows": "failed", "hangs": "failed", "calm": "done"}
+    assert cells["reason"]["raises"] == "ZeroDivisionError: no way"
+    assert "MB of memory, more than limits.memory_mb, 1500" in cells["reason"]["grows"]
+    assert cells["reason"]["hangs"] == "took longer than limits.time_s, 6 s"
+    report = (tmp_path / "out" / "failures" / f"{cells['cell']['raises']}.txt").read_text()
+    assert "replay: fednet run" in report
+    assert "raise ZeroDivisionError" in report
+
+
+def test_a_killed_worker_fails_alone_and_is_tried_again(study_file, moods, tmp_path):
+    """kill -9 of a cell's process is a failure of that cell; the next sweep runs that one only."""
+    path = study_file(moods("dies", "calm", once=str(tmp_path / "died")) + "seeds: 1\n")
+    first = swept(path, tmp_path / "out")
+    calm = first.folder_of[1] / "manifest.json"
+    before = calm.stat().st_mtime_ns
+    assert first.failures == {0: "its process was killed by SIGKILL; the host may have run out of memory"}
+
+    second = swept(path, tmp_path / "out")
+
+    assert (second.done, second.failures) == ({0, 1}, {})
+    assert calm.stat().st_mtime_ns == before
+    assert not list((tmp_path / "out" / "failures").iterdir())
+    swept(path, tmp_path / "undisturbed")
+    assert tables(tmp_path / "out") == tables(tmp_path / "undisturbed")
+
+
+def test_finished_cells_never_run_again(study_file, tmp_path):
+    """A second sweep starts nothing, and one with more seeds starts the new ones only, whatever the levels are called."""
+    swept(study_file("grid: {air: {old: {}}}\nseeds: 2\n"), tmp_path / "out")
+    handed = []
+
+    def counting(tasks):
+        handed.extend(tasks)
+        yield from run_locally(tasks, 1)
+
+    progress = sweep(load_study(study_file("grid: {air: {new: {}}}\nseeds: 3\n")), tmp_path / "out", counting)
+
+    assert [task.scenario.seed for task in handed] == [2]
+    assert progress.done == {0, 1, 2}
+
+
+def test_an_unfinished_sweep_says_what_is_waiting(study_file, tmp_path):
+    """Whoever stops a sweep finds the finished cells in the tables; the same call later runs the others."""
+    path = study_file("seeds: 3\n")
+
+    class EnoughError(Exception):
+        """The test has seen enough."""
+
+    def stop_after_one(progress):
+        if progress.done:
+            raise EnoughError
+
+    with pytest.raises(EnoughError):
+        sweep(load_study(path), tmp_path / "out", lambda tasks: run_locally(tasks, 1), on_news=stop_after_one)
+    assert pd.read_parquet(tmp_path / "out" / "cells.parquet")["status"].tolist() == ["done", "waiting", "waiting"]
+
+    assert swept(path, tmp_path / "out").done == {0, 1, 2}
+
+
+def test_two_sweeps_do_not_share_a_folder(study_file, tmp_path):
+    """The second one is refused at once, and neither touches a folder that is no study."""
+    path = study_file("seeds: 1\n")
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "text.tex").write_text("three years of work")
+    with pytest.raises(DataError, match="exists and is not the folder of a study"):
+        swept(path, tmp_path / "thesis")
+
+    def meddling(tasks):
+        with pytest.raises(DataError, match="is being written by another sweep"):
+            swept(path, tmp_path / "out")
+        yield from run_locally(tasks, 1)
+
+    assert sweep(load_study(path), tmp_path / "out", meddling).done == {0}
+
+
+def test_cells_of_broken_laws_have_failed(study_file, tmp_path):
+    """A run that is finished but unsound counts as failed, now and later."""
+    path = study_file("seeds: 1\n")
+    folder = swept(path, tmp_path / "out").folder_of[0]
+    summary = json.loads((folder / "summary.json").read_text())
+    (folder / "summary.json").write_text(json.dumps({**summary, "verified": False, "broken_laws": {"energy": "x"}}))
+
+    assert "conservation laws are broken" in swept(path, tmp_path / "out").failures[0]
+
+
+def test_processes_have_one_thread_each_and_leave_the_environment_alone(study_file, tmp_path, monkeypatch):
+    """Limits on threads are given to the cells, not to this process."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    swept(study_file("seeds: 1\n"), tmp_path / "out")
+
+    assert "OMP_NUM_THREADS" not in os.environ
