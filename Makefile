@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all lint format bench clean
+.PHONY: help install demo test test-all test-ray lint format bench reproduce clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -33,6 +33,10 @@ test: $(VENV)/.developing  ## Run the tests (minutes)
 test-all: $(VENV)/.developing  ## Run all tests, the slow ones too
 	$(BIN)/python -m pytest -q --numprocesses 2
 
+test-ray: $(VENV)/.developing  ## Run the tests of sweeps on Ray, which this installs (as the extra `ray` does)
+	$(PIP) --editable '.[ray]'
+	$(BIN)/python -m pytest -q tests/study/test_on_ray.py
+
 lint: $(VENV)/.developing  ## Check style, formatting and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -44,6 +48,9 @@ format: $(VENV)/.developing  ## Format the code and mend what can be mended
 
 bench: $(VENV)/.developing  ## Measure the speed of the time plane and of training
 	$(BIN)/python -m pytest -q -s benchmarks
+
+reproduce: $(VENV)/.installed  ## Run the studies that fit into an hour; refresh their tables and figures in results/reference
+	$(BIN)/fednet reproduce --minutes 60
 
 clean:  ## Remove the virtual environment, caches and runs
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

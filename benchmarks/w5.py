@@ -6,7 +6,7 @@
 Each line is one emulated run of FedAvg (one epoch, batches of 10, TDMA uplink, broadcast, records on, the model
 evaluated on 100 images after every round); nothing but the way of training differs. `trainings/s` comes from the
 median wall-clock time of a round, all of it; `busy` is the share of that time in which the GPU computes; `error` is the
-relative distance of the model after the first round from the serial engine's.
+relative distance of the model after the first round from that of the way in the first line.
 """
 
 from __future__ import annotations
@@ -65,14 +65,16 @@ class Measured:
     peak_mb: float
     mean_wavefront: float
     error: float
+    parts_s: dict[str, float]
     chosen: str
 
 
 class Rounds:
-    """Watches a run: when each round ended, and for how long the GPU was busy in the first round after the trials."""
+    """Watches a run: the model after the first round, when each round ended, and how long the GPU was busy in one."""
 
-    def __init__(self, trials: int, cuda: bool) -> None:
+    def __init__(self, trials: int, *, cuda: bool) -> None:
         self.trials, self.cuda = trials, cuda
+        self.first: Tensor | None = None
         self.ended_s: list[float] = []
         self.busy_s: float | None = None
         self._profile: profile | None = None
@@ -87,6 +89,8 @@ class Rounds:
         elif self.cuda and fed.round == self.trials:
             self._profile = profile(activities=[ProfilerActivity.CUDA])
             self._profile.start()
+        if self.first is None:
+            self.first = fed.graph.read(fed._observer.latest).cpu()
         self.ended_s.append(time.perf_counter())
 
     @property
@@ -96,61 +100,62 @@ class Rounds:
         return statistics.median(b - a for a, b in pairwise(ended_s))
 
 
-def run(overrides: tuple[str, ...], engine: Engine, rounds: Callable[[Federation], None]) -> tuple[Federation, Tensor]:
-    """The federation after a run with this engine, and its last model."""
-    scenario = load_scenario("quickstart", [*COMMON, *overrides])
-    fed = build(scenario)
+def measure(way: str, overrides: tuple[str, ...], n_rounds: int, reference: Tensor | None) -> tuple[Measured, Tensor]:
+    """One way of training, measured, and its model after the first round; without a reference it is its own."""
+    trials, engine = AUTO_TRIALS if way == "auto" else 1, WAYS[way]()
+    scenario = load_scenario("quickstart", [*COMMON, *overrides, f"stop={{rounds: {trials + 2 + n_rounds}}}"])
+    fed, cuda = build(scenario), scenario.training.device == "cuda"
+    watch = Rounds(trials, cuda=cuda)
     fed.graph.engine = engine
-    fed.observers.append(rounds)
-    model = fed.run(scenario.algorithm)
-    assert model is not None
-    return fed, fed.graph.read(model)
-
-
-def measure(way: str, cohort: int, overrides: tuple[str, ...], n_rounds: int, reference: Tensor | None) -> Measured:
-    """One way of training, measured; without a reference it is its own."""
-    cuda = "training.device=cuda" in overrides
-    overrides = (*overrides, f"algorithm.cohort={cohort}")
-    first = run((*overrides, "stop={rounds: 1}"), WAYS[way](), lambda _: None)[1]
+    fed.observers.append(watch)
     if cuda:
         torch.cuda.reset_peak_memory_stats()
-    trials = AUTO_TRIALS if way == "auto" else 1
-    watch, engine = Rounds(trials, cuda), WAYS[way]()
-    fed, _ = run((*overrides, f"stop={{rounds: {trials + 2 + n_rounds}}}"), engine, watch)
-    return Measured(
+    fed.run(scenario.algorithm)
+    assert watch.first is not None
+    cohort = scenario.algorithm.cohort  # type: ignore[union-attr]
+    measured = Measured(
         way=way,
         cohort=cohort,
-        tf32="training.tf32=true" in overrides,
+        tf32=scenario.training.tf32,
         trainings_per_s=cohort / watch.round_s,
         round_s=watch.round_s,
         busy=None if watch.busy_s is None else watch.busy_s / watch.round_s,
         peak_mb=torch.cuda.max_memory_allocated() / 1e6 if cuda else float("nan"),
         mean_wavefront=fed.graph.statistics.mean_wavefront,
-        error=0.0 if reference is None else float((first - reference).norm() / reference.norm()),
+        error=0.0 if reference is None else float((watch.first - reference).norm() / reference.norm()),
+        parts_s={part: spent.host_s for part, spent in fed.graph.host.parts().items()},
         chosen="; ".join(map(str, engine.choices)) if isinstance(engine, AutoEngine) else "",
     )
+    return measured, watch.first
 
 
 def table(device: str, cohorts: list[int], ways: list[str], *, tiny: bool, n_rounds: int, tf32: bool) -> list[Measured]:
-    """All ways for all cohorts, each printed as soon as it is there."""
+    """All ways for all cohorts, each printed as soon as it is there; the first way is the reference of the others."""
     overrides = (*(TINY if tiny else FULL), f"training.device={device}", f"training.tf32={str(tf32).lower()}")
     measured = []
     for cohort in cohorts:
-        one_round = (*overrides, f"algorithm.cohort={cohort}", "stop={rounds: 1}")
-        reference = run(one_round, SerialEngine(), lambda _: None)[1]
+        reference = None
         for way in ways:
-            measured.append(measure(way, cohort, overrides, n_rounds, reference))
-            print(line(measured[-1]), flush=True)
+            try:
+                one, first = measure(way, (*overrides, f"algorithm.cohort={cohort}"), n_rounds, reference)
+            except torch.OutOfMemoryError as error:
+                print(f"{way:8s} cohort {cohort:4d}: {str(error).splitlines()[0]}", flush=True)
+                continue
+            reference = first if reference is None else reference
+            measured.append(one)
+            print(line(one), flush=True)
     return measured
 
 
 def line(one: Measured) -> str:
     """A measurement in one line."""
     busy = "-" if one.busy is None else f"{one.busy:.0%}"
+    parts = ", ".join(f"{part} {spent_s:.2f}" for part, spent_s in one.parts_s.items())
     return (
         f"{one.way:8s} cohort {one.cohort:4d}{' tf32' if one.tf32 else ''}: {one.trainings_per_s:9.1f} trainings/s, "
         f"round {one.round_s * 1e3:9.1f} ms, busy {busy}, peak {one.peak_mb:.0f} MB, "
-        f"wavefront {one.mean_wavefront:.0f}, error {one.error:.1e} {one.chosen}"
+        f"wavefront {one.mean_wavefront:.0f}, error {one.error:.1e}\n         host s of the whole run: {parts}"
+        f"{chr(10) if one.chosen else ''}         {one.chosen}".rstrip()
     )
 
 

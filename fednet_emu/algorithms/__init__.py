@@ -8,6 +8,7 @@ from fednet_emu.algorithms.base import Algorithm
 from fednet_emu.algorithms.cfl import Cfl
 from fednet_emu.algorithms.colrel import Colrel
 from fednet_emu.algorithms.connectivity_aware import ConnectivityAware
+from fednet_emu.algorithms.cyclic_fedavg import CyclicFedAvg
 from fednet_emu.algorithms.ditto import Ditto
 from fednet_emu.algorithms.drfa import Drfa
 from fednet_emu.algorithms.fedavg import FedAvg
@@ -27,6 +28,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "cfl": Cfl,
     "colrel": Colrel,
     "connectivity-aware": ConnectivityAware,
+    "cyclic-fedavg": CyclicFedAvg,
     "ditto": Ditto,
     "drfa": Drfa,
     "fedavg": FedAvg,

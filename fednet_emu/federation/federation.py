@@ -132,9 +132,10 @@ class Federation:
         """Send from the server to a device; the event's value is the `Delivery`."""
         return self.network.downlink.send(SERVER, device.index, payload, *self._parcel(payload, size_bit))
 
-    def uplink(self, device: Device, payload: Any, size_bit: int | None = None) -> Transfer:
-        """Send from a device to the server; the event's value is the `Delivery`."""
-        return self.network.uplink.send(device.index, SERVER, payload, *self._parcel(payload, size_bit))
+    def uplink(self, device: Device, payload: Any, size_bit: int | None = None, *, power_part: float = 1.0) -> Transfer:
+        """Send from a device to the server, with this part of its power; the event's value is the `Delivery`."""
+        parcel = self._parcel(payload, size_bit)
+        return self.network.uplink.send(device.index, SERVER, payload, *parcel, power_part=power_part)
 
     def sidelink(
         self, sender: Device, receivers: Sequence[Device], payload: Any, size_bit: int | None = None, cluster: int = 0

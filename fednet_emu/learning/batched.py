@@ -17,6 +17,7 @@ from fednet_emu.learning.serial import SerialEngine
 from fednet_emu.learning.stacks.batches import batches_of
 from fednet_emu.learning.stacks.chain import chain_form
 from fednet_emu.learning.stacks.form import Form, VmapForm
+from fednet_emu.learning.stacks.scratch import Scratch
 
 _ROW_ALIGNMENT = 16
 
@@ -38,7 +39,7 @@ class BatchedEngine:
 
     Args:
         memory_limit_byte: a group is cut so that parameters, batches and activations stay near this; None takes what
-            fits into the cache of a processor core, or an eighth of a GPU's memory.
+            a processor's caches hold, or an eighth of a GPU's memory.
         form: makes the form in which a model is stepped.
     """
 
@@ -49,6 +50,7 @@ class BatchedEngine:
         self._form = form
         self._forms: dict[FlatModel, Form] = {}
         self._serial = SerialEngine()
+        self._scratch = Scratch()
 
     def run(self, jobs: Sequence[ResolvedJob]) -> list[TrainResult]:
         """The results of the jobs, in their order.
@@ -65,9 +67,16 @@ class BatchedEngine:
             for part in self._cut(form, shape, places, jobs):
                 members = [jobs[place] for place in part]
                 alone = len(part) == 1 and isinstance(form, VmapForm)
-                done = self._serial.run(members) if alone else _run_noted(form, shape, members)
+                done = self._serial.run(members) if alone else self._run_stack(form, shape, members)
                 results.update(zip(part, done, strict=True))
         return [results[place] for place in range(len(jobs))]
+
+    def _run_stack(self, form: Form, shape: JobShape, jobs: list[ResolvedJob]) -> list[TrainResult]:
+        try:
+            return _run_stack(form, shape, jobs, self._scratch)
+        except Exception as error:
+            error.add_note(f"in {len(jobs)} training jobs run together, the first of them {jobs[0].job.label}")
+            raise
 
     def _form_of(self, model: FlatModel) -> Form:
         form = self._forms.get(model)
@@ -85,7 +94,7 @@ class BatchedEngine:
 
 
 def _memory_limit_byte(device: torch.device) -> int:
-    return torch.cuda.mem_get_info(device)[1] // 8 if device.type == "cuda" else 2**22
+    return torch.cuda.mem_get_info(device)[1] // 8 if device.type == "cuda" else 2**23
 
 
 def _n_steps(resolved: ResolvedJob) -> int:
@@ -99,22 +108,14 @@ def _byte_per_job(form: Form, shape: JobShape) -> int:
     return vectors * shape.model.size * shape.model.dtype.itemsize + batch + form.byte_per_job(shape.width)
 
 
-def _run_noted(form: Form, shape: JobShape, jobs: list[ResolvedJob]) -> list[TrainResult]:
-    try:
-        return _run_stack(form, shape, jobs)
-    except Exception as error:
-        error.add_note(f"in {len(jobs)} training jobs run together, the first of them {jobs[0].job.label}")
-        raise
-
-
-def _run_stack(form: Form, shape: JobShape, jobs: list[ResolvedJob]) -> list[TrainResult]:
+def _run_stack(form: Form, shape: JobShape, jobs: list[ResolvedJob], scratch: Scratch) -> list[TrainResult]:
     """Trains jobs of one shape, ordered by falling number of steps, as one stack."""
-    w = _stack([resolved.params for resolved in jobs])
+    w = _stack([resolved.params for resolved in jobs], scratch)
     terms = _Terms.stack(jobs, w)
     steps = np.array([_n_steps(resolved) for resolved in jobs])
     losses = w.new_zeros((int(steps[0]), len(jobs)))
     active, step = 0, form.on(w)
-    for place, batch in enumerate(batches_of(shape, jobs, steps)):
+    for place, batch in enumerate(batches_of(shape, jobs, steps, scratch)):
         if active != len(batch.x):
             active = len(batch.x)
             step = form.on(w[:active])
@@ -127,10 +128,11 @@ def _run_stack(form: Form, shape: JobShape, jobs: list[ResolvedJob]) -> list[Tra
     return _results(jobs, steps, losses, w)
 
 
-def _stack(vectors: list[Tensor]) -> Tensor:
+def _stack(vectors: list[Tensor], scratch: Scratch) -> Tensor:
     """Copies of vectors [P] as rows [J, P] that begin at multiples of a cache line."""
     size = len(vectors[0])
-    w = vectors[0].new_empty((len(vectors), -(-size // _ROW_ALIGNMENT) * _ROW_ALIGNMENT))[:, :size]
+    rows = (len(vectors), -(-size // _ROW_ALIGNMENT) * _ROW_ALIGNMENT)
+    w = scratch.take("parameters", rows, vectors[0])[:, :size]
     if all(vector is vectors[0] for vector in vectors):
         return w.copy_(vectors[0])
     return torch.stack(vectors, out=w)

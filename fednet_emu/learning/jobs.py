@@ -238,3 +238,9 @@ class ResolvedJob:
     scale: float
     linear: Tensor | None
     anchor: Tensor | None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a step is -lr times the gradient of the loss, and nothing else."""
+        terms = self.scale != 1.0 or self.linear is not None or self.anchor is not None or self.job.l1
+        return not terms and self.job.plan.optimizer == Sgd()

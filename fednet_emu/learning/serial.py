@@ -66,6 +66,9 @@ def _descend(live: Live, resolved: ResolvedJob) -> list[Tensor]:
         gradient = torch.autograd.grad(loss, live.parameters, materialize_grads=True)
         losses.append(loss.detach())
         with torch.no_grad():
+            if resolved.is_plain:  # without a copy of the gradient into one vector
+                torch._foreach_add_(live.parameters, gradient, alpha=-job.plan.lr)
+                continue
             move(_direction(live.weights, torch.cat([g.reshape(-1) for g in gradient]), resolved))
     return losses
 

@@ -38,7 +38,7 @@ class Shared(Access):
     @property
     def threshold(self) -> float:
         """The threshold as a ratio."""
-        return 0.0 if self.threshold_db is None else db_to_linear(self.threshold_db)
+        return _ratio(self.threshold_db)
 
     def share(self, active: int) -> float:
         """The whole band."""
@@ -85,6 +85,11 @@ class Noma(Access):
         """As many as may send at once."""
         return self.max_senders
 
+    @property
+    def threshold(self) -> float:
+        """The threshold as a ratio."""
+        return _ratio(self.threshold_db)
+
     def share(self, active: int) -> float:
         """The whole band."""
         return 1.0
@@ -92,9 +97,8 @@ class Noma(Access):
     def split(self, scene: Scene, power: Array | None) -> Split:
         """SINRs at the turn of each sender, at the one receiver of the cell."""
         crew = scene.crew
-        threshold = 0.0 if self.threshold_db is None else db_to_linear(self.threshold_db)
         received = scene.heard[0].T
-        turn = successive_cancellation(received, scene.noise[0][:, None], threshold, self.residual)
+        turn = successive_cancellation(received, scene.noise[0][:, None], self.threshold, self.residual)
         sender = crew.sender[crew.burst]
         carries = None if self.threshold_db is None else turn.decoded.T[sender]
         return Split(turn.sinr.T[sender], _own_parts(scene), crew.own(scene.heard), carries)
@@ -158,6 +162,10 @@ class SlottedAloha(Access):
         if crew.deaf is not None:
             carries &= (crew.deaf @ on == 0)[crew.ear]
         return Split(sinr, _own_parts(scene), own, carries)
+
+
+def _ratio(threshold_db: float | None) -> float:
+    return 0.0 if threshold_db is None else db_to_linear(threshold_db)
 
 
 def _own_parts(scene: Scene) -> Array | float:

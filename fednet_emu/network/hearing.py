@@ -22,7 +22,7 @@ class Hearing:
     Attributes:
         ears: [ears] radios that listen; some of them may have nobody left who talks to them.
         senders: [senders] radios that send.
-        mean: [ears, senders] SNR at full power, averaged over fading; 0 where the two are one radio.
+        mean: [ears, senders] SNR at the sender's power, averaged over fading; 0 where the two are one radio.
     """
 
     def __init__(self, band: Band, links: Links) -> None:
@@ -34,6 +34,7 @@ class Hearing:
         self.ears: IntArray = np.empty(0, np.int64)
         self.senders: IntArray = np.empty(0, np.int64)
         self.mean: Array = np.empty((0, 0))
+        self._part: Array = np.empty(0)
         self._keys: NDArray[np.uint64] = np.empty((0, 0), np.uint64)
         self._row: dict[int, int] = {}
         self._devices_listen = False
@@ -52,16 +53,18 @@ class Hearing:
             mean, keys = self._pairs(self.senders, added)
             self._devices_listen |= max(new) >= 0
             self.ears = np.concatenate((self.ears, added))
+            mean = mean * self._part
             self.mean, self._keys = np.concatenate((self.mean, mean)), np.concatenate((self._keys, keys))
             self._gain = None
         return [row[ear] for ear in ears]
 
-    def add(self, senders: list[int]) -> None:
-        """Give senders a column each."""
-        added = np.array(senders, np.int64)
+    def add(self, senders: list[int], power_part: list[float]) -> None:
+        """Give senders a column each, at these parts of their full powers."""
+        added, part = np.array(senders, np.int64), np.array(power_part)
         mean, keys = self._pairs(added, self.ears)
         self.senders = np.concatenate((self.senders, added))
-        self.mean = np.concatenate((self.mean, mean), axis=1)
+        self.mean = np.concatenate((self.mean, mean * part), axis=1)
+        self._part = np.concatenate((self._part, part))
         self._keys = np.concatenate((self._keys, keys), axis=1)
         if self._gain is not None:
             gain = self._band.gains(keys[:, :, None], self._numbers)
@@ -71,6 +74,7 @@ class Hearing:
         """Drop all other columns."""
         self.senders = self.senders.take(columns)
         self.mean, self._keys = self.mean.take(columns, axis=1), self._keys.take(columns, axis=1)
+        self._part = self._part.take(columns)
         if self._gain is not None:
             self._gain = self._gain.take(columns, axis=1)
 
@@ -85,7 +89,7 @@ class Hearing:
         return np.asarray(places, np.int64)
 
     def heard(self, numbers: IntArray) -> Array:
-        """SNRs [ears, senders, blocks] at full power in blocks in a row, fading included."""
+        """SNRs [ears, senders, blocks] at the senders' powers in blocks in a row, fading included."""
         mean = self.mean[:, :, None]
         if self._band.constant:
             return np.repeat(mean * self._band.fading.gain(0.5), len(numbers), axis=2)

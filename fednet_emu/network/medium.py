@@ -36,6 +36,7 @@ class Rules:
     loss: Loss
     loss_key: int
     drawn_w: float
+    """Drawn by a sender at full power."""
     multicast: bool
     timeout_s: float
     cells: int = 1
@@ -43,8 +44,10 @@ class Rules:
     """Drawn by each device that receives."""
     rates: DeviceRates | None = None
     """Recorded rates of the devices, in place of band and links."""
-    controlled: Terminal | None = None
-    """The sender's radio, when its power is chosen link by link; `drawn_w` otherwise."""
+    radio: Terminal | None = None
+    """The sender's radio, which draws less than `drawn_w` at a part of its power."""
+    controlled: bool = False
+    """Whether the power of senders is chosen link by link."""
     learn: Callable[[IntArray, IntArray], None] | None = None
     """Tells the links which ones (senders, receivers) will be asked for, so that they are worked out at once."""
 
@@ -81,7 +84,17 @@ class Medium:
         self._lossy = not isinstance(rules.loss, NoLoss)
         self._sent: dict[tuple[int, int], int] = {}
 
-    def send(self, sender: int, receiver: int, payload: Any, number: int, size_bit: int, cluster: int = 0) -> Transfer:
+    def send(
+        self,
+        sender: int,
+        receiver: int,
+        payload: Any,
+        number: int,
+        size_bit: int,
+        cluster: int = 0,
+        *,
+        power_part: float = 1.0,
+    ) -> Transfer:
         """Ask for a transfer now; the event comes at its end, delivered or lost.
 
         Args:
@@ -92,12 +105,16 @@ class Medium:
             number: the payload's number in the records.
             size_bit: bits on the air.
             cluster: the cluster of both ends, where the access scheme lets clusters send side by side.
+            power_part: what part of its power the sender uses; one that is on the air already goes on as it is. Without
+                effect on recorded rates.
         """
         if sender == receiver:
             raise ValueError(f"{device_label(sender)} sends to itself; leave it out of the receivers")
         transfer = Transfer(self, sender, receiver, payload, number=number, size_bit=size_bit)
         if self._clustered:
             transfer.cell = cluster
+        if power_part != 1.0:
+            transfer.power_part = power_part
         self._requests.append(transfer)
         self._ledger.offered_bit[self.kind] += size_bit
         if not self._turns.full:  # a full medium looks at its requests when a place gets free
@@ -122,10 +139,13 @@ class Medium:
         for transfer in [*self._on_air, *self._turns.waiting(), *self._requests]:
             self.cancel(transfer, "end")
 
-    def _draw_of(self, sender: int, radio: Terminal) -> float:
+    def _draw_of(self, sender: int, power_part: float) -> float:
         """Power that a sender draws from the battery at the power which it has chosen."""
+        radio = self.rules.radio
+        if radio is None or not (self.rules.controlled or power_part != 1.0):
+            return self.rules.drawn_w
         power_w = self.rules.links.power_w(sender)
-        radiated_w = radio.tx_power_w if power_w is None else power_w
+        radiated_w = (radio.tx_power_w if power_w is None else power_w) * power_part
         return transmit_energy_j(radiated_w, 1.0, radio.amplifier_efficiency, radio.circuit_w)
 
     def _settle_at(self, time_ns: int) -> None:
@@ -165,10 +185,10 @@ class Medium:
             for transfer in requests:
                 self._turns.add([transfer])
             return
-        bursts: dict[tuple[int, ...], Burst] = {}
+        bursts: dict[tuple[float, ...], Burst] = {}
         for transfer in requests:  # identity only groups here: it never decides an order
-            same = (transfer.requested_ns, transfer.sender, id(transfer.payload), transfer.size_bit, transfer.cell)
-            bursts.setdefault(same, []).append(transfer)
+            what = (transfer.sender, id(transfer.payload), transfer.size_bit, transfer.power_part)
+            bursts.setdefault((transfer.requested_ns, transfer.cell, *what), []).append(transfer)
         for burst in bursts.values():
             self._turns.add(burst)
 
@@ -182,11 +202,10 @@ class Medium:
         if self._alone:
             links = self.rules.links
             for transfer in ready:
-                transfer.snr = links.snr(transfer.sender, transfer.receiver)
+                transfer.snr = links.snr(transfer.sender, transfer.receiver) * transfer.power_part
                 if self._fades:
                     transfer.fading_key = links.fading_key(transfer.sender, transfer.receiver)
-        if self.rules.controlled is not None:
-            ready[0].drawn_w = self._draw_of(ready[0].sender, self.rules.controlled)
+        ready[0].drawn_w = self._draw_of(ready[0].sender, ready[0].power_part)
         self._turns.take(ready)
         self._air.start(ready, now_ns)
 
@@ -251,8 +270,7 @@ class Medium:
             for transfer, fate in zip(burst, fates, strict=True):
                 ledger.receptions.append((row, transfer.receiver, CODE[fate]))
         size_bit, started_ns = first.size_bit, first.started_ns
-        drawn_w = self.rules.drawn_w if self.rules.controlled is None else first.drawn_w
-        energy_j = drawn_w * first.power_s
+        energy_j = first.drawn_w * first.power_s
         receive_j = (
             self.rules.receive_w * (now_ns - started_ns) / NS_PER_S * len(burst) if self.rules.receive_w else 0.0
         )

@@ -18,6 +18,7 @@ from fednet_emu.network.asymmetry import Asymmetry, OneWay
 from fednet_emu.network.availability import Presence
 from fednet_emu.network.band import Band
 from fednet_emu.network.cells import AnyCells, SingleCell
+from fednet_emu.network.contention import Noma, Shared
 from fednet_emu.network.links import CellLinks, IntArray, Links, PairLinks, Sky
 from fednet_emu.network.loss import AnyLoss, NoLoss
 from fednet_emu.network.medium import Medium, Rules
@@ -27,12 +28,13 @@ from fednet_emu.network.station_links import StationLinks, network_links
 from fednet_emu.network.topology import Digraph, Graphs, Topology, World
 from fednet_emu.network.traces import AnyRateTraces
 from fednet_emu.network.traces.assign import device_rates
+from fednet_emu.radio.admission import Rivals
 from fednet_emu.radio.channel import Channel, Terminal
 from fednet_emu.radio.energy import transmit_energy_j
 from fednet_emu.radio.overhead import AnyOverhead, NoOverhead
 from fednet_emu.radio.power_control import AnyPowerControl, FullPower
-from fednet_emu.records.ledger import KINDS, Ledger
-from fednet_emu.units import Array
+from fednet_emu.records.ledger import KINDS, SERVER, Ledger
+from fednet_emu.units import Array, db_to_linear
 
 
 class Uplink(Component):
@@ -218,7 +220,8 @@ class Network:
             cells=cells,
             receive_w=0.0 if kind == "uplink" else channel.device.receive_w,
             rates=rates,
-            controlled=sender if rates is None and self._powers_differ(settings) else None,
+            radio=sender,
+            controlled=rates is None and self._powers_differ(settings),
             learn=learn,
         )
         return Medium(self._clock, self._ledger, self._presence, KINDS.index(kind), rules)
@@ -228,6 +231,35 @@ class Network:
         if isinstance(settings, Sidelink):
             return settings.asymmetry.tx_power_sigma_db > 0
         return settings.DIRECTION == "uplink" and not isinstance(self._settings.power_control, FullPower)
+
+    def rivals(self, sinr_db: float | None = None, margin_db: float = 0.0) -> Rivals:
+        """Every device as a sender of the uplink at its full power, for deciding who may be on the air together now.
+
+        Args:
+            sinr_db: SINR that each needs; None takes the lowest at which anything gets through.
+            margin_db: how much above that each is to be.
+
+        Raises:
+            ScenarioError: this uplink never has several senders on the air together, or nothing gives a threshold.
+        """
+        band, links, rates = self.uplink.rules.band, self.uplink.rules.links, self.uplink.rules.rates
+        access = band.access
+        if not isinstance(access, Shared | Noma) or rates is not None:
+            got = getattr(access, "kind", "?") if rates is None else "recorded rates"
+            raise ScenarioError(
+                f"network.uplink.access: its senders are never on the air together, got {got}; choose shared or noma"
+            )
+        receiver = [links.radios(device, SERVER)[1] for device in self._everybody.tolist()]
+        gain = links.snrs(self._everybody[None, :], np.array(receiver)[:, None])
+        lowest = max(band.law.min_sinr, access.threshold)
+        target = lowest if sinr_db is None else db_to_linear(sinr_db)
+        if target == 0:
+            raise ScenarioError(
+                "network.uplink.access.threshold_db: nothing says which SINR is needed, got none here and in "
+                "channel.rate; give it here, or sinr_db to the groups"
+            )
+        residual = access.residual if isinstance(access, Noma) else None
+        return Rivals(gain, receiver, target * db_to_linear(margin_db), residual)
 
     def close(self) -> None:
         """Take everything off the air at the end of the run."""

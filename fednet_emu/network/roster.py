@@ -119,7 +119,8 @@ class Roster:
         self.bursts.extend(bursts)
         self.legs.extend(legs)
         rows = self.hearing.listen([self._radios(leg)[1] for leg in legs])
-        columns = self._columns([self._radios(burst[0])[0] for burst in bursts])
+        senders = [self._radios(burst[0])[0] for burst in bursts]
+        columns = self._columns(senders, [burst[0].power_part for burst in bursts])
         bits = np.zeros((6, len(legs)))
         bits[_LEFT] = [leg.size_bit for leg in legs]
         bits[_DUST] = DUST * bits[_LEFT]
@@ -153,18 +154,22 @@ class Roster:
             self._times[_EAR] = self.hearing.keep_rows(self._times[_EAR])
         return ended
 
-    def _columns(self, senders: list[int]) -> list[int]:
-        """The columns of the senders of new bursts; new senders get theirs."""
+    def _columns(self, senders: list[int], power_part: list[float]) -> list[int]:
+        """The columns of the senders of new bursts; new senders get theirs, and send with the power of their first."""
         bursts_of, known = self._bursts_of, len(self._bursts_of)
         for sender in senders:
             bursts_of[sender] = bursts_of.get(sender, 0) + 1
         if len(bursts_of) == known + len(senders):
-            self.hearing.add(senders)
+            self.hearing.add(senders, power_part)
             return list(range(known, len(bursts_of)))
         self._in_order = False
         there = set(self.hearing.senders.tolist())
-        if new := [sender for sender in dict.fromkeys(senders) if sender not in there]:
-            self.hearing.add(new)
+        new: dict[int, float] = {}
+        for sender, part in zip(senders, power_part, strict=True):
+            if sender not in there:
+                new.setdefault(sender, part)
+        if new:
+            self.hearing.add([*new], [*new.values()])
         column = {sender: place for place, sender in enumerate(self.hearing.senders.tolist())}
         return [column[sender] for sender in senders]
 

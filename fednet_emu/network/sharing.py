@@ -34,7 +34,7 @@ class Crew:
         radio: [senders] numbers of the senders, which key their draws.
         part: [bursts] part of its sender's power that each burst has when all of the sender's are on the air.
         left_bit: [legs] bits that were left when the crew came together.
-        mean: [ears, senders] what each ear hears of each sender at full power, averaged over fading.
+        mean: [ears, senders] what each ear hears of each sender at the sender's power, averaged over fading.
         deaf: [ears, senders] whether the two are one radio, which hears nobody while it sends; None when none is.
         plain: whether leg k is burst k is sender k, all of them to one receiver.
     """

@@ -25,6 +25,7 @@ class Transfer(Event):
     fading_key = 0
     cell = 0
     air_bit = 0.0
+    power_part = 1.0
     drawn_w = 0.0
     power_s = 0.0  # time on the air, times the part of the sender's power; in the first transfer of a burst
     lost = ""

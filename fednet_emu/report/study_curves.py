@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from fednet_emu.component import did_you_mean
 from fednet_emu.errors import FednetError
 from fednet_emu.report.curves import COSTS, Cost
 from fednet_emu.report.quantities import Unit, axis_unit
@@ -33,7 +34,7 @@ Array = NDArray[np.float64]
 
 POINTS, MARKERS = 200, 5
 COLUMNS, PANEL_IN, LONE_PANEL_IN = 3, 1.45, 2.2
-TITLE_LENGTH, NAME_LENGTH = 22, 18
+TITLE_LENGTH, NAME_LENGTH = 22, 16
 STUDY_COSTS = {**COSTS, "rounds": Cost("Rounds", (Unit(1.0, ""),), lambda rows: rows["round"])}
 METRICS = {
     "accuracy": "Accuracy",
@@ -65,7 +66,8 @@ class Layout:
             raise FednetError(f"--panels: at most two axes can be panels, got {', '.join(chosen)}; leave some to lines")
         for name in chosen:
             if name not in names:
-                raise FednetError(f"--panels: no such axis, got '{name}'; its axes: {', '.join(names) or 'none'}")
+                close = did_you_mean(name, names) or f"; its axes: {', '.join(names) or 'none'}"
+                raise FednetError(f"--panels: no such axis, got '{name}'{close}")
         lines = combinations(view, [name for name in names if name not in chosen])
         if len(chosen) == 2:
             rows, columns = (combinations(view, [name]) for name in chosen)

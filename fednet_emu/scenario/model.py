@@ -107,7 +107,7 @@ class Scenario(Component):
         """Settings that are each possible but cannot be together."""
         count = self.devices.count
         yield from (
-            (("algorithm", key), f"{what}, got {value}; must be at most devices.count, {count}")
+            (("algorithm", *key.split(".")), f"{what}, got {value}; must be at most devices.count, {count}")
             for key, what, value in self.algorithm.demands()
             if value > count
         )

@@ -44,9 +44,9 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How an attempt ended: `done`, `failed` for a reason, or `stopped` because the whole sweep was."""
+    """What has become of an attempt: `begun`, `done`, `failed` for a reason, or `stopped` because the sweep was."""
 
-    status: Literal["done", "failed", "stopped"]
+    status: Literal["begun", "done", "failed", "stopped"]
     reason: str = ""
     details: str = ""
     host_s: float = 0.0
@@ -58,7 +58,7 @@ class Attempt:
     def __init__(self, task: Task) -> None:
         context = _context()
         self.limits = task.limits
-        self._started_s = time.monotonic()
+        self._started_s = float("inf")
         self.results, sender = context.Pipe(duplex=False)
         self._process = context.Process(target=_run, args=(task, sender))
         with _one_thread_each():
@@ -81,7 +81,7 @@ class Attempt:
         self.results.close()
         if self._verdict is not None and outcome.status != "done":
             outcome = self._verdict
-        return replace(outcome, host_s=time.monotonic() - self._started_s)
+        return replace(outcome, host_s=max(0.0, time.monotonic() - self._started_s))
 
     def stop(self, verdict: Outcome | None = None) -> None:
         """Tell the cell to stop between two events; if it does not within seconds, it is killed."""
@@ -92,9 +92,13 @@ class Attempt:
 
     def _received(self, wait_s: float) -> Outcome | None:
         try:
-            return self.results.recv() if self.results.poll(wait_s) else None
+            outcome: Outcome | None = self.results.recv() if self.results.poll(wait_s) else None
         except (EOFError, OSError):
             return None
+        if outcome is not None and outcome.status == "begun":
+            self._started_s = time.monotonic()
+            return None
+        return outcome
 
     def _watch(self) -> None:
         """Hold the cell to its limits."""
@@ -168,6 +172,7 @@ def _death(process: multiprocessing.process.BaseProcess) -> Outcome:
 def _run(task: Task, results: Connection) -> None:
     """The process of an attempt."""
     _end_with_parent()
+    results.send(Outcome("begun"))  # what it took to get here counts for no limit
     results.send(_outcome(task))
     results.close()
 

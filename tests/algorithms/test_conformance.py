@@ -49,6 +49,11 @@ ALGORITHM_SETTINGS = {
         "algorithm={kind: fedul, cohort: 3, lr: 0.1, batch_size: 8, supervision: M2}",
     ),
     "frank-wolfe-clustering": (local_sgd("frank-wolfe-clustering", "alpha: 1.0, dual_lr: 0.01, tolerance: 1e-9"),),
+    "cyclic-fedavg": (
+        "algorithm={kind: cyclic-fedavg, lr: 0.1, structure: {kind: scenario-2, groups: 2}}",
+        "algorithm.local_steps=4",
+        "algorithm.batch_size=8",
+    ),
     "ifca": (local_sgd("ifca", "clusters: 2, record_every: 1"),),
     "individual": ("algorithm={kind: individual, device: 0, lr: 0.1, local_steps: 2, batch_size: null}",),
     "local": (local_sgd("local"),),
@@ -57,6 +62,7 @@ ALGORITHM_SETTINGS = {
 
 LONELY = {
     "aspire": ("algorithm.active=1",),
+    "cyclic-fedavg": ("algorithm.structure.groups=1",),
     "drfa": ("algorithm.cohort=1",),
     "fedavg": ("algorithm.cohort=1",),
 }

@@ -76,7 +76,7 @@ def done(out: Path) -> dict[Path, int]:
     "kill", [signal.SIGKILL, *(pytest.param(kill, marks=pytest.mark.slow) for kill in (signal.SIGTERM, signal.SIGINT))]
 )
 def test_a_killed_sweep_goes_on(study: Path, swept: Path, tmp_path: Path, kill: signal.Signals) -> None:
-    """However a sweep dies, the same command runs what is missing only, and ends with the tables of an undisturbed one."""
+    """However a sweep dies, the same command runs only what is missing; the tables are as if it had not."""
     out = tmp_path / "out"
     command = [sys.executable, "-m", "fednet_emu", "sweep", str(study), "--out", str(out), "--workers", "1"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)

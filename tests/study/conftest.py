@@ -9,7 +9,7 @@ import pytest
 
 from fednet_emu.testing import SMALL
 
-MOODY = '''
+MOODY = """
 import os, pathlib, signal, time
 import torch
 from torch import nn
@@ -45,7 +45,7 @@ class Net(nn.Module):
         if not pathlib.Path(self.once).exists():
             pathlib.Path(self.once).touch()
             os.kill(os.getpid(), signal.SIGKILL)
-'''
+"""
 
 StudyFile = Callable[[str], Path]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 
 import pytest
@@ -16,9 +17,9 @@ def test_cells_are_the_product_in_the_order_of_the_file(study_file):
     """The last axis and the seeds change fastest, and every cell has its settings and its seed."""
     loaded = load_study(study_file("grid: {algorithm.lr: [0.1, 0.2], devices.count: [4, 5]}\nseeds: 2\n"))
 
-    assert [
-        (cell.scenario.algorithm.lr, cell.scenario.devices.count, cell.scenario.seed) for cell in loaded.cells
-    ] == [(lr, count, seed) for lr in (0.1, 0.2) for count in (4, 5) for seed in (0, 1)]
+    assert [(cell.scenario.algorithm.lr, cell.scenario.devices.count, cell.scenario.seed) for cell in loaded.cells] == [
+        (lr, count, seed) for lr in (0.1, 0.2) for count in (4, 5) for seed in (0, 1)
+    ]
     assert loaded.cells[3].label == "algorithm.lr=0.1, devices.count=5, seed=1"
 
 
@@ -26,11 +27,12 @@ def test_replay_runs_the_very_same_scenario(study_file):
     """The command told for a failed cell resolves to the scenario of the cell, nested settings and all."""
     path = study_file(
         "set: {stop.rounds: 2, devices.straggler: {kind: log-normal, sigma: 0.3}}\n"
-        "grid: {air: {a: {network.uplink.access: ofdma}, b: {network.uplink: {loss: {kind: random, probability: 1e-2}}}}}\n"
+        "grid:\n  air:\n    a: {network.uplink.access: ofdma}\n"
+        "    b: {network.uplink: {loss: {kind: random, probability: 1e-2}}}\n"
     )
     for cell in load_study(path).cells:
         command = shlex.split(cell.replay)
-        overrides = [value for option, value in zip(command, command[1:], strict=False) if option == "--set"]
+        overrides = [value for option, value in itertools.pairwise(command) if option == "--set"]
 
         again = load_scenario(command[2], [*overrides, f"seed={command[command.index('--seed') + 1]}"])
         assert dump(again) == dump(cell.scenario)
@@ -59,13 +61,17 @@ def test_cells_repeat_bit_by_bit_beside_others(study_file):
 
 def test_all_problems_come_before_anything_runs(study_file):
     """Wrong settings in `set` and in the grid are told together, each once, each with its line in the study file."""
-    path = study_file("set:\n  stop.round: 3\ngrid:\n  algorithm.lr:\n    - 0.1\n    - loud\n  devices.count: [2, 40]\n")
+    path = study_file(
+        "set:\n  stop.round: 3\ngrid:\n  algorithm.lr:\n    - 0.1\n    - loud\n  devices.count: [2, 40]\n"
+    )
 
     with pytest.raises(ScenarioError) as caught:
         load_study(path)
 
     problems = caught.value.problems
-    assert len([problem for problem in problems if "stop.round: no such setting; did you mean 'rounds'?" in problem]) == 1
+    assert (
+        len([problem for problem in problems if "stop.round: no such setting; did you mean 'rounds'?" in problem]) == 1
+    )
     assert any("study.yaml:3  stop.round" in problem for problem in problems)
     assert any("study.yaml:7  algorithm.lr: expected a number, got 'loud'" in problem for problem in problems)
 
@@ -79,7 +85,11 @@ def test_all_problems_come_before_anything_runs(study_file):
         ("seeds: [1, 1]\n", [], "different numbers"),
         ("target: {accuracy: 0.8, loss: 1}\n", [], "exactly one of accuracy and loss"),
         ("set: {seed: 3}\n", [], "seed: the study has 'seeds' for that"),
-        ("grid: {algorithm.lr: [0.1]}\n", ["algorithm.lr=1"], "--set algorithm.lr  algorithm.lr: is varied by the axis"),
+        (
+            "grid: {algorithm.lr: [0.1]}\n",
+            ["algorithm.lr=1"],
+            "--set algorithm.lr  algorithm.lr: is varied by the axis",
+        ),
         ("limits: {time_s: -1}\n", [], "limits.time_s: must be > 0, got -1"),
     ],
 )

@@ -63,9 +63,7 @@ def test_tables_do_not_depend_on_who_finished_first(study_file, tmp_path):
 def test_bad_cells_fail_with_their_reason_and_the_rest_complete(study_file, moods, tmp_path, monkeypatch):
     """Raising, growing without bounds and never ending are three failures; what is calm is done."""
     monkeypatch.setattr(attempt, "GRACE_S", 0.5)
-    path = study_file(
-        moods("raises", "grows", "hangs", "calm") + "seeds: 1\nlimits: {time_s: 6, memory_mb: 1500}\n"
-    )
+    path = study_file(moods("raises", "grows", "hangs", "calm") + "seeds: 1\nlimits: {time_s: 6, memory_mb: 1500}\n")
     progress = swept(path, tmp_path / "out")
 
     cells = pd.read_parquet(tmp_path / "out" / "cells.parquet").set_index("mood")
@@ -80,7 +78,7 @@ def test_bad_cells_fail_with_their_reason_and_the_rest_complete(study_file, mood
 
 
 def test_a_killed_worker_fails_alone_and_is_tried_again(study_file, moods, tmp_path):
-    """kill -9 of a cell's process is a failure of that cell; the next sweep runs that one only."""
+    """A process killed with -9 is a failure of that cell; the next sweep runs that one only."""
     path = study_file(moods("dies", "calm", once=str(tmp_path / "died")) + "seeds: 1\n")
     first = swept(path, tmp_path / "out")
     calm = first.folder_of[1] / "manifest.json"
@@ -97,7 +95,7 @@ def test_a_killed_worker_fails_alone_and_is_tried_again(study_file, moods, tmp_p
 
 
 def test_finished_cells_never_run_again(study_file, tmp_path):
-    """A second sweep starts nothing, and one with more seeds starts the new ones only, whatever the levels are called."""
+    """A second sweep starts nothing, and one with more seeds only the new ones, whatever levels are called."""
     swept(study_file("grid: {air: {old: {}}}\nseeds: 2\n"), tmp_path / "out")
     handed = []
 

@@ -12,15 +12,16 @@ from torch import Tensor
 from fednet_emu.learning.grouping import JobShape
 from fednet_emu.learning.jobs import Indices, ResolvedJob, TrainData
 from fednet_emu.learning.stacks.form import Batch
+from fednet_emu.learning.stacks.scratch import Scratch
 
 
-def batches_of(shape: JobShape, jobs: list[ResolvedJob], steps: Indices) -> Iterator[Batch]:
+def batches_of(shape: JobShape, jobs: list[ResolvedJob], steps: Indices, scratch: Scratch) -> Iterator[Batch]:
     """The batches of jobs of one shape, step by step; jobs come with falling numbers of steps and drop out at the end.
 
     The next batch may overwrite the one before.
     """
     if not shape.full_batch:
-        return _mini_batches(shape.data, jobs, steps)
+        return _mini_batches(shape.data, jobs, steps, scratch)
     whole = _whole(shape.data, jobs)
     return (_first(whole, active) for active in _active(steps))
 
@@ -63,7 +64,7 @@ def _one_slice(parts: list[Indices | slice]) -> slice | None:
     return slice(first.start, first.start + len(parts) * width)
 
 
-def _mini_batches(data: TrainData, jobs: list[ResolvedJob], steps: Indices) -> Iterator[Batch]:
+def _mini_batches(data: TrainData, jobs: list[ResolvedJob], steps: Indices, scratch: Scratch) -> Iterator[Batch]:
     """The batches that each job draws, filled up to one width."""
     index, count = _drawn(jobs, steps)
     n_steps, n_jobs, width = index.shape
@@ -71,7 +72,7 @@ def _mini_batches(data: TrainData, jobs: list[ResolvedJob], steps: Indices) -> I
     weight = _weights(count, width, data.x)
     ragged = (count < width).any(1).tolist()
     y = data.y[rows.view(-1)].view(n_steps, n_jobs, width, *data.y.shape[1:])
-    x = data.x.new_empty((n_jobs * width, *data.x.shape[1:]))
+    x = scratch.take("batch", (n_jobs * width, *data.x.shape[1:]), data.x)
     for step, active in enumerate(_active(steps)):
         n_rows = active * width
         own = torch.index_select(data.x, 0, rows[step, :n_rows], out=x[:n_rows])

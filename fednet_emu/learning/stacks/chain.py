@@ -73,7 +73,7 @@ def chain_form(model: FlatModel) -> ChainForm | None:
         return None
     layers: list[Layer] = []
     sample = model.initial().new_zeros((1, *model.input_shape))
-    values = sample.numel()
+    values = 0
     with torch.no_grad():
         for module in model.layers:
             make = _LAYERS.get(type(module))

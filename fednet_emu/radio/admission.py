@@ -1,0 +1,132 @@
+"""Admission: which senders may be on the air together so that every one is decoded, and how strongly they send.
+
+Finding the largest such set is NP-hard, so sets are grown greedily, or taken from a colouring of the graph of pairs
+that cannot be together. Powers are the lowest that serve all of a set at once (see `power_control`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import networkx as nx
+import numpy as np
+
+from fednet_emu.radio.interference import sinr_of_pairs, successive_cancellation
+from fednet_emu.radio.power_control import feasibility
+from fednet_emu.units import Array
+
+SLACK = 1e-9
+"""Powers aim this much above the target, so that rounding leaves nobody below it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rivals:
+    """Senders that want the same band at the same time.
+
+    Attributes:
+        snr: [n, n] what the receiver of sender i (row) hears of sender j at full power, over the receiver's noise.
+        receiver: [n] the receiver of each sender; some may have one together.
+        target: SINR (linear) that each needs to be decoded.
+        residual: what cancellation of a decoded signal leaves behind at its receiver; None without cancellation.
+    """
+
+    snr: Array
+    receiver: Sequence[int]
+    target: float
+    residual: float | None = None
+
+    def joint_powers(self, members: Sequence[int]) -> Array | None:
+        """The lowest parts [members] of their full powers at which all members are decoded together; None if none are.
+
+        With cancellation, the stronger of two at one receiver is decoded first: it bears the weaker one in full, and
+        the weaker one its residual.
+        Ignored here: fading.
+        """
+        gain = self.snr[np.ix_(members, members)]
+        if self.residual is not None:
+            receiver, own = np.array([self.receiver[i] for i in members]), np.diagonal(gain)
+            rank = np.argsort(np.argsort(-own, kind="stable"))
+            before = (receiver[:, None] == receiver[None, :]) & (rank[None, :] < rank[:, None])
+            gain = np.where(before, self.residual * gain, gain)
+        target = np.full(len(gain), self.target * (1.0 + SLACK))
+        found = feasibility(target, gain, np.ones(len(gain)), 1.0)
+        return found.power_w if found.feasible else None
+
+    def decoded(self, members: Sequence[int], power: Array) -> list[bool]:
+        """Whether each member is decoded when all of them send at once with these parts of their full powers.
+
+        This is the full check, by the SINRs as receivers measure them; it shares nothing with how powers are found.
+        Ignored here: fading.
+        """
+        gain = self.snr[np.ix_(members, members)]
+        if self.residual is None:
+            return list(sinr_of_pairs(power, gain, 1.0) >= self.target)
+        passed = np.zeros(len(members), np.bool_)
+        receiver = np.array([self.receiver[i] for i in members])
+        for ear in np.unique(receiver):
+            (own,) = np.nonzero(receiver == ear)
+            heard = gain[own[0]] * power
+            noise = 1.0 + float(heard.sum() - heard[own].sum())
+            passed[own] = successive_cancellation(heard[own], noise, self.target, self.residual).decoded
+        return list(passed)
+
+
+def greedy_group(rivals: Rivals, candidates: Iterable[int], most: int | None = None) -> list[int]:
+    """A large set of candidates that can send together: always add the one that leaves the most room for others.
+
+    Room is what the most loaded member has left of its power. The set is empty when nobody is decoded even alone.
+    """
+    group: list[int] = []
+    room = list(candidates)
+    while room and (most is None or len(group) < most):
+        powers = {i: rivals.joint_powers([*group, i]) for i in room}
+        loads = {i: float(power.max()) for i, power in powers.items() if power is not None}
+        if not loads:
+            break
+        group.append(min(loads, key=loads.__getitem__))
+        room = [i for i in loads if i != group[-1]]  # who does not fit now never will
+    return sorted(group)
+
+
+def greedy_groups(rivals: Rivals, candidates: Iterable[int], most: int | None = None) -> list[list[int]]:
+    """Groups that can each send together, greedily as large as possible, until every candidate that can is in one."""
+    left, groups = list(candidates), []
+    while group := greedy_group(rivals, left, most):
+        groups.append(group)
+        left = [i for i in left if i not in group]
+    return groups
+
+
+def coloured_groups(rivals: Rivals, candidates: Iterable[int], most: int | None = None) -> list[list[int]]:
+    """Groups from a colouring (DSATUR) of the graph whose edges are the pairs that cannot send together.
+
+    Interference adds up, so a colour may still be too much; it is then split greedily.
+    """
+    able = [i for i in candidates if rivals.joint_powers([i]) is not None]
+    graph: nx.Graph[int] = nx.Graph()
+    graph.add_nodes_from(able)
+    pairs = ((i, j) for place, i in enumerate(able) for j in able[place + 1 :])
+    graph.add_edges_from(pair for pair in pairs if rivals.joint_powers(pair) is None)
+    colour = nx.greedy_color(graph, strategy="saturation_largest_first")
+    classes = [[i for i in able if colour[i] == shade] for shade in range(max(colour.values(), default=-1) + 1)]
+    return [group for members in classes for group in greedy_groups(rivals, members, most)]
+
+
+def with_further_seats(
+    rivals: Rivals, groups: Sequence[Sequence[int]], seats: int, most: int | None = None
+) -> list[list[int]]:
+    """The groups, joined by devices that can be in several: each has up to so many seats while all are still decoded.
+
+    Who has the best link chooses first, and takes the smallest groups first.
+    """
+    formed = [list(group) for group in groups]
+    own = np.diagonal(rivals.snr)
+    for device in sorted({i for group in formed for i in group}, key=lambda i: -own[i]):
+        taken = sum(device in group for group in formed)
+        for group in sorted(formed, key=len):
+            possible = taken < seats and device not in group and (most is None or len(group) < most)
+            if possible and rivals.joint_powers([*group, device]) is not None:
+                group.append(device)
+                taken += 1
+    return [sorted(group) for group in formed]

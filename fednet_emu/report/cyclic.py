@@ -1,0 +1,84 @@
+"""Figures of cyclic participation: how long cycles are, and the distance from the optimum beside its bound."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from fednet_emu.report.quantities import LONG_TIMES, axis_unit
+from fednet_emu.report.style import (
+    CURVE_HEIGHT_IN,
+    add_grid,
+    add_legend,
+    finish_axes,
+    fit_scale,
+    line_style,
+    new_figure,
+)
+
+Tables = Sequence[tuple[str, pd.DataFrame]]
+
+
+def cycle_figure(tables: Tables) -> Figure:
+    """Mean time of a cycle against the number of its groups: one line for each way of grouping and access scheme.
+
+    Runs of one way and one number of groups, such as those of several seeds, are averaged.
+    """
+    runs = cycle_times([table for _, table in tables])
+    unit = axis_unit(float(runs["cycle_s"].max()), LONG_TIMES)
+    figure = new_figure(CURVE_HEIGHT_IN)
+    axes = figure.add_subplot()
+    for index, (way, rows) in enumerate(runs.groupby("way", sort=False)):
+        mean = rows.groupby("groups")["cycle_s"].mean() / unit.size
+        axes.plot(mean.index, mean, label=str(way), **line_style(index))
+    axes.set(xlabel="Groups", ylabel=f"Cycle time ({unit.symbol})", ylim=(0.0, None))
+    fit_scale(axes, "x")
+    return _finished(figure)
+
+
+def cycle_times(turns: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """The way of grouping, mean number of groups and mean cycle time of each run, over its complete cycles.
+
+    Args:
+        turns: series `cyclic_turns` of each run.
+
+    Returns:
+        Columns way, groups, cycle_s; runs without a complete cycle are left out.
+    """
+    rows = []
+    for table in turns:
+        cycles = table.groupby("cycle").agg(
+            turns=("group", "size"), groups=("groups", "first"), start_s=("started_s", "min"), end_s=("ended_s", "max")
+        )
+        whole = cycles[cycles["turns"] == cycles["groups"]]
+        if len(whole):
+            way = f"{table['structure'].iloc[0]}, {table['access'].iloc[0]}"
+            rows.append((way, whole["groups"].mean(), (whole["end_s"] - whole["start_s"]).mean()))
+    return pd.DataFrame(rows, columns=["way", "groups", "cycle_s"])
+
+
+def bound_figure(tables: Tables) -> Figure:
+    """Distance from the optimum at the start of each cycle, and the theory's bound of it in the same colour."""
+    figure = new_figure(CURVE_HEIGHT_IN)
+    axes = figure.add_subplot()
+    for index, (label, rows) in enumerate(tables):
+        style = line_style(index) | {"marker": "none"}
+        name = f"{label}, " if len(tables) > 1 else ""
+        axes.plot(rows["cycle"], rows["gap"], label=f"{name}measured", **style | {"linestyle": "-"})
+        bound = rows["bound"].where(np.isfinite(rows["bound"]))
+        axes.plot(rows["cycle"], bound, label=f"{name}bound", **style | {"linestyle": (0, (4, 1.5))})
+    axes.set(xlabel="Cycle", ylabel="$F - F^*$", yscale="log")
+    return _finished(figure)
+
+
+def _finished(figure: Figure) -> Figure:
+    (axes,) = figure.get_axes()
+    add_grid(axes)
+    finish_axes(axes)
+    lines = axes.get_lines()
+    if len(lines) > 1:
+        add_legend(figure, lines, [str(line.get_label()) for line in lines])
+    return figure

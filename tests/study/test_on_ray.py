@@ -1,0 +1,57 @@
+"""The same cells on Ray: `pip install 'fednet-emu[ray]'`, then `make test-ray`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import pytest
+
+from fednet_emu.errors import FednetError
+from fednet_emu.study import on_ray
+from fednet_emu.study.cells import load_study
+from fednet_emu.study.local import run_locally
+from fednet_emu.study.on_ray import run_on_ray
+from fednet_emu.study.sweep import sweep
+
+with_ray = pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray: pip install 'fednet-emu[ray]'")
+
+
+def test_nothing_imports_ray_unasked():
+    """Whoever does not say --ray does not wait for it, even where it is installed."""
+    code = "import sys, fednet_emu.cli.app, fednet_emu.study.on_ray; sys.exit('ray' in sys.modules)"
+
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_a_missing_ray_is_told_with_its_remedy(study_file, monkeypatch):
+    """The error names the extra that brings it."""
+    monkeypatch.setitem(sys.modules, "ray", None)
+
+    with pytest.raises(FednetError, match=r"Ray is not installed; pip install 'fednet-emu\[ray\]'"):
+        next(run_on_ray([], None, 1))
+
+
+@with_ray
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_tables_are_those_of_a_local_sweep(study_file, moods, tmp_path, monkeypatch):
+    """Good cells give tables equal to the byte; bad ones, also one that never ends, fail for the same reasons."""
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    path = study_file(moods("calm", "raises", "hangs") + "seeds: 1\nlimits: {time_s: 20, memory_mb: 2000}\n")
+    sweep(load_study(path), tmp_path / "local", lambda tasks: run_locally(tasks, 2))
+    progress = sweep(load_study(path), tmp_path / "ray", lambda tasks: run_on_ray(tasks, None, 2))
+
+    assert progress.failures == {1: "ZeroDivisionError: no way", 2: "took longer than limits.time_s, 20 s"}
+    for name in ("study.parquet", "cells.parquet"):
+        assert (tmp_path / "ray" / name).read_bytes() == (tmp_path / "local" / name).read_bytes()
+
+
+@with_ray
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_wrong_address_is_a_mistake():
+    """A cluster that is not there is an error in one sentence."""
+    with pytest.raises(FednetError, match="--ray: no cluster can be used"):
+        next(on_ray.run_on_ray([], "nowhere:nothing", None))

@@ -1,0 +1,50 @@
+"""Every study in scenarios/studies says how it is run, and all its cells are possible."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fednet_emu.scenario.search import STUDIES, names
+from fednet_emu.study.cells import load_study
+from fednet_emu.study.reproduce import fitting_studies
+
+FOLDER = Path(__file__).parents[1] / "scenarios" / "studies"
+FILES = sorted(FOLDER.glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_the_header_says_command_time_and_what_to_see(path: Path) -> None:
+    """The first line reads `# fednet sweep NAME ...; TIME on ...; see ...`."""
+    command, time, sight = path.read_text(encoding="utf-8").splitlines()[0].split("; ")
+
+    assert command.split()[:4] == ["#", "fednet", "sweep", path.stem]
+    assert " on " in time
+    assert sight.startswith("see ")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_cells_are_possible(path: Path) -> None:
+    """Every cell is a valid scenario, no two are the same, and each has a title to be drawn under."""
+    loaded = load_study(path)
+
+    assert len({cell.digest for cell in loaded.cells}) == len(loaded.cells)
+    assert loaded.study.title
+
+
+def test_studies_are_found_by_name_and_are_no_scenarios() -> None:
+    """`fednet sweep NAME` knows them, and scenarios are not listed with them."""
+    assert "quickstart_access" in names(STUDIES)
+    assert not [name for name in names("scenarios") if "studies" in name]
+
+
+def test_reproduction_takes_what_fits() -> None:
+    """The cheapest studies that say their cost come first, and together they stay within the time."""
+    hour = list(fitting_studies(60.0))
+    costs = [loaded.study.minutes for loaded in hour]
+
+    assert "quickstart_access" in [loaded.name for loaded in hour]
+    assert costs == sorted(costs)
+    assert sum(costs) <= 60
+    assert list(fitting_studies(0.5)) == []
