@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 SCENARIOS = sorted((ROOT / "scenarios").glob("*.yaml"))
 SMOKE = ["stop={rounds: 1}"]
 STAND_INS = {
+    "chest-accelerometer": "data={kind: synthetic, features: [3, 104], n_samples: 3000, n_test: 300, classes: 7}",
     "mnist": "data={kind: synthetic, features: [1, 28, 28], n_samples: 30000, n_test: 100}",
     "fashion-mnist": "data={kind: synthetic, features: [1, 28, 28], n_samples: 20000, n_test: 100}",
 }
@@ -74,7 +75,7 @@ def test_scenario_runs_on_its_own_data(path: Path, tmp_path: Path) -> None:
     if needs_a_gpu(path):
         pytest.skip("no CUDA device here: the other test plays its time plane")
     scenario = load_scenario(path, smoke(path))
-    folder = {"mnist": "mnist", "fashion-mnist": "fashion_mnist"}.get(scenario.data.kind)
+    folder = {"chest-accelerometer": "chest_accelerometer", "mnist": "mnist", "fashion-mnist": "fashion_mnist"}.get(scenario.data.kind)
     if folder is None:
         pytest.skip("its data is embedded: covered by the other test")
     if not (data_dir() / folder).is_dir():

@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
+from fednet_emu.report.aspire import aspire_figure
 from fednet_emu.report.clusters import weights_figure, write_weights_animation
 from fednet_emu.report.cyclic import bound_figure, cycle_figure
 from fednet_emu.report.d2d import clusters_figure, connectivity_figure, write_clusters_animation
@@ -18,6 +19,7 @@ Drawing = Callable[[Sequence[tuple[str, pd.DataFrame]]], Figure]
 """Makes one figure of a series' tables, each with the label of its run."""
 
 SERIES_FIGURES: dict[str, Drawing] = {
+    "aspire": aspire_figure,
     "connectivity": connectivity_figure,
     "cyclic_bound": bound_figure,
     "cyclic_turns": cycle_figure,
