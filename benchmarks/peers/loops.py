@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from reference_loops import mlp_round, softmax_round
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import conv2d, cross_entropy, max_pool2d, relu
 from torch.utils.data import DataLoader, TensorDataset
 
 from peers.workloads import Workload
-from reference_loops import mlp_round, softmax_round
 
 
 def draw_batches(workload: Workload, rng: np.random.Generator) -> tuple[NDArray[np.int64], Tensor]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import peers
 import pytest
 import torch
+from peers.asynchronous import Asynchronous, mix
+from peers.workloads import WORKLOADS
 
-import peers
 from fednet_emu.algorithms.fedavg import FedAvg
 from fednet_emu.learning.jobs import SgdPlan
 from fednet_emu.scenario.load import load_scenario
 from fednet_emu.testing import small_federation
-from peers.asynchronous import Asynchronous, mix
-from peers.workloads import WORKLOADS
 
 SCENARIOS = Path(peers.__file__).parent / "scenarios"
 

@@ -7,7 +7,6 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-
 from peers import loops
 from peers.models import build_model
 from peers.workloads import Workload

@@ -8,7 +8,6 @@ import time
 from typing import Any
 
 import pytest
-
 from peers import memory, table
 from peers.stopwatch import Stopwatch
 from peers.workloads import WARM_UP, Workload

@@ -26,7 +26,7 @@ def main() -> None:
     def end_of_round(fed: Federation) -> None:
         if fed.round == WARM_UP and workload.name != "W4":
             fed.graph.read(fed.latest)  # what is deferred must not slip out of the warm-up, nor into it
-            before.update(learning_s=fed.graph.statistics.host_s)
+            before.update(learning_s=learning_s(fed))
         if fed.round < workload.all_rounds and len(watch.marks_s) <= fed.round:
             watch.round_done()
 
@@ -44,11 +44,17 @@ def main() -> None:
         statistics.jobs * workload.steps,
         [piece.numpy() for piece in final],
         "fednet-emu",
-        learning_s=(statistics.host_s - before["learning_s"]) / workload.rounds,
+        learning_s=(learning_s(fed) - before["learning_s"]) / workload.rounds,
         mean_wavefront=statistics.mean_wavefront,
         simulated_s=fed.clock.now_s,
         transfers=len(fed.ledger.transfers),
     )
+
+
+def learning_s(fed: Federation) -> float:
+    """Host seconds of the learning plane so far: training, and the deferred functions, which are the averages here."""
+    parts = fed.graph.host.parts()
+    return sum(parts[name].host_s for name in ("training", "deferred functions") if name in parts)
 
 
 if __name__ == "__main__":
