@@ -30,6 +30,10 @@ def needs_a_gpu(path: Path) -> bool:
     return load_scenario(path).training.device == "cuda" and not torch.cuda.is_available()
 
 
+FOLDERS = {"chest-accelerometer": "chest_accelerometer", "mnist": "mnist", "fashion-mnist": "fashion_mnist"}
+"""Where each kind of data lies that is not embedded."""
+
+
 def smoke(path: Path) -> list[str]:
     """What makes a scenario short: one round, of two devices where the algorithm draws a cohort."""
     return [*SMOKE, "algorithm.cohort=2"] if hasattr(load_scenario(path).algorithm, "cohort") else SMOKE
@@ -75,7 +79,7 @@ def test_scenario_runs_on_its_own_data(path: Path, tmp_path: Path) -> None:
     if needs_a_gpu(path):
         pytest.skip("no CUDA device here: the other test plays its time plane")
     scenario = load_scenario(path, smoke(path))
-    folder = {"chest-accelerometer": "chest_accelerometer", "mnist": "mnist", "fashion-mnist": "fashion_mnist"}.get(scenario.data.kind)
+    folder = FOLDERS.get(scenario.data.kind)
     if folder is None:
         pytest.skip("its data is embedded: covered by the other test")
     if not (data_dir() / folder).is_dir():
