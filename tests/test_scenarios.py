@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from fednet_emu.network.topology.contacts import Contacts
 from fednet_emu.scenario.load import load_scenario
 from fednet_emu.scenario.run import run_scenario
 
@@ -15,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 SCENARIOS = sorted((ROOT / "scenarios").glob("*.yaml"))
 SMOKE = ["stop={rounds: 1}"]
 STAND_INS = {
+    "chest-accelerometer": "data={kind: synthetic, features: [3, 104], n_samples: 3000, n_test: 300, classes: 7}",
     "mnist": "data={kind: synthetic, features: [1, 28, 28], n_samples: 30000, n_test: 100}",
     "fashion-mnist": "data={kind: synthetic, features: [1, 28, 28], n_samples: 20000, n_test: 100}",
 }
@@ -28,9 +30,24 @@ def needs_a_gpu(path: Path) -> bool:
     return load_scenario(path).training.device == "cuda" and not torch.cuda.is_available()
 
 
+FOLDERS = {"chest-accelerometer": "chest_accelerometer", "mnist": "mnist", "fashion-mnist": "fashion_mnist"}
+"""Where each kind of data lies that is not embedded."""
+
+
 def smoke(path: Path) -> list[str]:
     """What makes a scenario short: one round, of two devices where the algorithm draws a cohort."""
     return [*SMOKE, "algorithm.cohort=2"] if hasattr(load_scenario(path).algorithm, "cohort") else SMOKE
+
+
+def contacts_stand_in(path: Path, folder: Path) -> list[str]:
+    """In place of recorded contacts, a chain of devices that have met."""
+    scenario = load_scenario(path)
+    side = scenario.network.sidelink
+    if side is None or side.topology is None or not isinstance(side.topology.edges, Contacts):
+        return []
+    trace = folder / "contacts.txt"
+    trace.write_text("".join(f"0 CONN {device} {device + 1} up\n" for device in range(scenario.devices.count - 1)))
+    return [f"network.sidelink.topology.edges.path={trace}"]
 
 
 def data_dir() -> Path:
@@ -45,7 +62,7 @@ def test_scenario_runs(path: Path, tmp_path: Path) -> None:
     What asks for a GPU is played without training where there is none.
     """
     kind = load_scenario(path).data.kind
-    changes = [*smoke(path), STAND_INS[kind]] if kind in STAND_INS else smoke(path)
+    changes = [*smoke(path), *contacts_stand_in(path, tmp_path), *([STAND_INS[kind]] if kind in STAND_INS else [])]
     timing_only = needs_a_gpu(path)
     scenario = load_scenario(path, [*changes, NO_GPU] if timing_only else changes)
 
@@ -62,7 +79,7 @@ def test_scenario_runs_on_its_own_data(path: Path, tmp_path: Path) -> None:
     if needs_a_gpu(path):
         pytest.skip("no CUDA device here: the other test plays its time plane")
     scenario = load_scenario(path, smoke(path))
-    folder = {"mnist": "mnist", "fashion-mnist": "fashion_mnist"}.get(scenario.data.kind)
+    folder = FOLDERS.get(scenario.data.kind)
     if folder is None:
         pytest.skip("its data is embedded: covered by the other test")
     if not (data_dir() / folder).is_dir():

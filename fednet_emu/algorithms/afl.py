@@ -2,8 +2,8 @@
 
 Mohri, Sivek, Suresh: "Agnostic Federated Learning", ICML 2019, https://proceedings.mlr.press/v97/mohri19a.html
 
-Differences from the paper: a device sends w - lr * gradient, which is as large as the gradient and says the same. A lost
-message is sent again; what does not arrive even so is left out of the step, and its weight stays as it is.
+Differences from the paper: a device sends w - lr * gradient, which is as large as the gradient and says the same. A
+lost message is sent again; what does not arrive even so is left out of the step, and its weight stays as it is.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Afl(Algorithm):
 
 
 def weighted_step(w: Tensor, models: Sequence[Tensor], weights: Array, places: Sequence[int]) -> Tensor:
-    """w + sum_j weights_j (w_j - w) over the workers at these places, all vectors [P]."""
+    """W + sum_j weights_j (w_j - w) over the workers at these places, all vectors [P]."""
     update = torch.zeros_like(w)
     for w_j, place in zip(models, places, strict=True):
         update.add_(w_j - w, alpha=float(weights[place]))

@@ -31,8 +31,8 @@ from fednet_emu.units import Array
 class Drfa(Algorithm):
     """Rounds of two trips: devices drawn by weight train; devices drawn evenly tell losses, which move the weights.
 
-    DRFA as it stands, DRFA-Prox with `regulariser` above 0. Drawing by weight reads the weights: a timing-only run draws
-    evenly and is marked as nominal.
+    DRFA as it stands, DRFA-Prox with `regulariser` above 0. Drawing by weight reads the weights: a timing-only run
+    draws evenly and is marked as nominal.
     """
 
     kind: Literal["drfa"] = "drfa"
@@ -112,7 +112,7 @@ def moved(
 ) -> Array:
     """The weights [N] after a step of size lr up the losses of these places and a proximal one towards the prior [N].
 
-    The largest <lr v, u> - (pull / 2) |u - q|^2 - 1/2 |u - lam|^2 over the simplex, with the losses in v and 0 elsewhere:
+    The largest <lr v, u> - (pull / 2) |u - q|^2 - 1/2 |u - lam|^2 over the simplex, with the losses in v, else 0:
     the projection of (lam + lr v + pull q) / (1 + pull).
     """
     raised = weights + pull * prior

@@ -1,4 +1,4 @@
-"""Individual training: one device learns from its own samples alone. The baseline that federated learning has to beat."""
+"""Individual training: one device learns from its own samples alone. The baseline that has to be beaten."""
 
 from __future__ import annotations
 

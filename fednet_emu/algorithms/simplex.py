@@ -21,4 +21,5 @@ def project_weighted(v: Array, variance: Array) -> Array:
     theta = (np.cumsum(v[order]) - 1.0) / np.cumsum(variance[order])
     last = np.flatnonzero(v[order] > theta * variance[order])[-1]
     p: Array = np.maximum(v - theta[last] * variance, 0.0)
-    return p / p.sum()
+    p /= p.sum()
+    return p

@@ -288,6 +288,11 @@ class Federation:
         """The latest pooled accuracy, if any was measured."""
         return self._observer.accuracy
 
+    @property
+    def latest(self) -> Models | None:
+        """The latest global model, or the latest models of all devices, for observers; None before the first."""
+        return self._observer.latest
+
     def _score(self, model: Models) -> Scores:
         def compute() -> Scores:
             per_device, train_loss = self._evaluation.per_device, self._evaluation.train_loss
@@ -321,7 +326,7 @@ class Federation:
             raise Deadlock(now_s, waits + recent_losses(self.ledger)) from None
         self.close()
         self._observer.evaluate()
-        return self._observer.latest
+        return self.latest
 
     def close(self) -> None:
         """Stop everything that is under way; the ledger then accounts for all of it."""

@@ -40,11 +40,11 @@ def test_the_running_mean_is_the_mean() -> None:
 
 
 def test_the_regulariser_pulls_towards_the_prior() -> None:
-    """lam = (0.5, 0.5) raised to (0.9, 0.5) is (0.7, 0.3); with pull 1 and prior (0, 1) it is (0.2, 0.8)."""
+    """Lam = (0.5, 0.5) raised to (0.9, 0.5) is (0.7, 0.3); with pull 1 and prior (0, 1) it is (0.35, 0.65)."""
     lam, prior = np.array([0.5, 0.5]), np.array([0.0, 1.0])
 
     assert moved(lam, [0], [2.0], 0.2, 0.0, prior) == pytest.approx([0.7, 0.3])
-    assert moved(lam, [0], [2.0], 0.2, 1.0, prior) == pytest.approx([0.2, 0.8])
+    assert moved(lam, [0], [2.0], 0.2, 1.0, prior) == pytest.approx([0.35, 0.65])
 
 
 def test_the_regularised_step_is_the_maximum() -> None:
@@ -69,19 +69,19 @@ def test_afl_sends_a_gradient_and_a_loss_each() -> None:
 
 
 def test_afl_weighs_up_the_worst() -> None:
-    """Of four devices with one class each, the one with the largest loss comes to weigh more than a quarter."""
-    data = "data={kind: synthetic, n_samples: 400, n_test: 100, features: 9, classes: 4, separation: 1.5}"
-    settings = (data, "partition=one-class", "model=softmax", "evaluation={every_rounds: 100, per_device: true}",
-                "stop.rounds=100")  # fmt: skip
+    """On overlapping classes, one per device, the worst device fares better than with equal weights."""
+    data = "data={kind: synthetic, n_samples: 400, n_test: 400, features: 2, classes: 4, separation: 1}"
+    settings = (data, "partition=one-class", "model=softmax", "evaluation={every_rounds: 150, per_device: true}",
+                "stop.rounds=150")  # fmt: skip
     robust = run_small(AFL, "algorithm.lr=0.5", *settings)
     mean = run_small("algorithm={kind: fedavg, cohort: 4, lr: 0.5, batch_size: null, local_steps: 1}", *settings)
     worst, plain = (fed.ledger.evaluations.column("worst_accuracy")[-1] for fed in (robust, mean))
 
-    assert worst > plain
+    assert worst > plain + 0.05
 
 
 def test_drfa_makes_two_round_trips() -> None:
-    """m devices get the model and a step number and send two models; m devices get the snapshot and send a loss.
+    """The m devices get the model and a step number and send two models; m devices get the snapshot and send a loss.
 
     With all four devices invited the first trip may draw some of them twice: those are sent to once.
     """

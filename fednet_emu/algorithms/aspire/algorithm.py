@@ -29,10 +29,10 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from fednet_emu.algorithms.aspire.adaptive import Adaptive, AdaptivePace, Pace, SteadyPace
+from fednet_emu.algorithms.aspire.log import Log
 from fednet_emu.algorithms.aspire.master import Coordinator
 from fednet_emu.algorithms.aspire.planes import Upkeep
 from fednet_emu.algorithms.aspire.updates import Steps
-from fednet_emu.algorithms.aspire.log import Log
 from fednet_emu.algorithms.aspire.wire import Wire
 from fednet_emu.algorithms.aspire.worker import LossOf, Report, Worker
 from fednet_emu.algorithms.base import Algorithm
@@ -50,8 +50,8 @@ Last = dict[int, int]
 class Aspire(Algorithm):
     """The master acts on the first reports, and cutting planes over an uncertainty set say whom to weigh.
 
-    ASPIRE-EASE as it stands; ASPIRE-CP with `planes: cp`, ASPIRE with `planes: fixed` (which with a uniform prior is
-    Mix_Even), ASPIRE-EASE(-) with `active: null`, ASPIRE-EASEper with `local_steps` above 1, ASPIRE-ADP with `adaptive`.
+    ASPIRE-EASE as it stands; ASPIRE-CP with `planes: cp`, ASPIRE with `planes: fixed` (with a uniform prior Mix_Even),
+    ASPIRE-EASE(-) with `active: null`, ASPIRE-EASEper with `local_steps` above 1, ASPIRE-ADP with `adaptive`.
     """
 
     kind: Literal["aspire"] = "aspire"

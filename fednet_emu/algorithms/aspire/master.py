@@ -21,7 +21,7 @@ from fednet_emu.algorithms.aspire.updates import (
     replaned,
 )
 from fednet_emu.algorithms.aspire.worker import Message, Report
-from fednet_emu.algorithms.uncertainty import UncertaintySet
+from fednet_emu.algorithms.uncertainty.base import UncertaintySet
 from fednet_emu.federation.device import Device
 from fednet_emu.federation.federation import Federation
 from fednet_emu.learning.deferred import Deferred

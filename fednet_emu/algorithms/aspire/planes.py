@@ -73,4 +73,3 @@ def renewed(
         return Selection(planes, kept)
     rows = [planes.p[kept], worst[None]] if adds else [planes.p[kept]]
     return Selection(Planes(planes.version + 1, np.concatenate(rows)), kept + [-1] * adds)
-

@@ -1,7 +1,7 @@
 """The updates (12) to (16) of ASPIRE as pure functions, and a master step that costs O(S P + S L), whatever N is.
 
-N workers, S of them heard, P parameters, L planes. Planes are kept as the weights p_l = pbar + a_l themselves, which the
-Lagrangian contains only in this sum:
+N workers, S of them heard, P parameters, L planes. Planes are kept as the weights p_l = pbar + a_l themselves:
+the Lagrangian has them in this sum only.
 
     L_p = h + sum_l lam_l (p_l' f(w) - h) + sum_j phi_j' (z - w_j) + (prox / 2) sum_j |z - w_j|^2
 
@@ -132,7 +132,7 @@ def master_step(master: Master, z_0: Tensor, heard: Sequence[Heard], steps: Step
 
 
 def z_step(z: Tensor, z_0: Tensor, moved: Tensor, phi_sum: Tensor, steps: Steps) -> Tensor:
-    """Update (13): z <- clip(z - lr_z (sum_j phi_j + prox sum_j (z - w_j))), where sum_j (z - w_j) = N (z - z_0) - moved."""
+    """Update (13): z <- clip(z - lr_z (sum_j phi_j + prox sum_j (z - w_j))); the last sum is N (z - z_0) - moved."""
     gradient = (z - z_0).double().mul_(steps.n_workers).sub_(moved).mul_(steps.prox).add_(phi_sum)
     return clipped(z.sub(gradient, alpha=steps.lr_z).to(z.dtype), steps.model_bound)
 

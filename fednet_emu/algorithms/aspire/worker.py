@@ -19,7 +19,6 @@ from fednet_emu.kernel.inbox import Inbox
 from fednet_emu.learning.deferred import Deferred
 from fednet_emu.learning.jobs import SgdPlan
 
-
 LossOf = Literal["result", "steps"]
 """result: the loss of the new model on all samples of the worker; steps: the mean over its steps, before each."""
 

@@ -38,5 +38,7 @@ def per_device(name: str, values: PerDevice, count: int) -> Array:
     """
     given = np.asarray(values, dtype=np.float64)
     if given.ndim and len(given) != count:
-        raise ScenarioError(f"uncertainty.{name}: not one for each worker, got {len(given)}; give one number or {count}")
+        raise ScenarioError(
+            f"uncertainty.{name}: not one for each worker, got {len(given)}; give one number or {count}"
+        )
     return np.broadcast_to(given, count)

@@ -26,7 +26,9 @@ class Box(UncertaintySet):
         rest = 1.0 - low.sum()
         if (high < low).any() or rest < -1e-12 or high.sum() < 1.0 - 1e-12:
             found = f"got bounds that sum to {low.sum():g} and {high.sum():g}"
-            raise ScenarioError(f"uncertainty: the box holds no weights, {found}; 1 must lie between, and lower <= upper")
+            raise ScenarioError(
+                f"uncertainty: the box holds no weights, {found}; 1 must lie between, and lower <= upper"
+            )
         order = np.argsort(-losses, kind="stable")
         room = (high - low)[order]
         added = np.clip(rest - (np.cumsum(room) - room), 0.0, room)

@@ -16,8 +16,8 @@ _MAX_TANGENTS = 1000
 class CdNorm(UncertaintySet):
     """|p_j - q_j| <= deviation_j and sum_j |p_j - q_j| / deviation_j <= budget, the set that the paper adds.
 
-    The paper sorts deviation_j * loss_j, which is exact for equal deviations only. Here the constraint sum(p) = 1 gets a
-    multiplier nu; for fixed nu a fractional knapsack remains, and the dual function of nu is convex and piecewise
+    The paper sorts deviation_j * loss_j, which is exact for equal deviations only. Here sum(p) = 1 gets a multiplier
+    nu; for fixed nu a fractional knapsack remains, and the dual function of nu is convex and piecewise
     linear: tangents from both sides meet in its minimum after a few steps, O(N log N) each.
     """
 
@@ -25,7 +25,7 @@ class CdNorm(UncertaintySet):
     budget: float = Field(ge=0)
     """The paper's Gamma: 0 leaves the prior alone, N makes it a box."""
     deviation: PerDevice | None = None
-    """The paper's p tilde, one number or one per worker; null takes the prior, so that a weight may vanish or double."""
+    """The paper's p tilde, one number or one per worker; null takes the prior: a weight may vanish or double."""
 
     def worst_case(self, losses: Array, prior: Array) -> Array:
         """Mix the two knapsacks, one too heavy and one too light, between which the multiplier lies."""

@@ -27,7 +27,8 @@ class KlBall(UncertaintySet):
         if self.budget == 0 or best.sum() >= 1.0:
             return prior.copy()
         if self.budget >= -math.log(best.sum()):
-            return best / best.sum()
+            face: Array = best / best.sum()
+            return face
         below = np.where(held, losses - top, -np.inf)
 
         def excess(log_eta: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -26,7 +27,7 @@ class Wasserstein(UncertaintySet):
         steps = [
             ((losses[b] - losses[a]) / (abs(b - source) - abs(a - source)), source, a, b)
             for source, tour in enumerate(tours)
-            for a, b in zip(tour, tour[1:], strict=False)
+            for a, b in pairwise(tour)
         ]
         p, left = prior.copy(), self.budget
         for _, source, a, b in sorted(steps, key=lambda step: -step[0]):  # stable, so a tour keeps its order

@@ -15,8 +15,8 @@ from fednet_emu.learning.datasets.base import Samples
 class Backdoor(Attack):
     """Malicious samples carry a trigger and the target's label; it succeeds when the trigger alone brings the target.
 
-    In images [C, H, W] the trigger is a square in the lower right corner of all channels, in series [C, T] a constant at
-    the end of the first channel, in vectors [F] the last entries. After Bagdasaryan et al. (AISTATS 2020) and, for
+    In images [C, H, W] the trigger is a square in the lower right corner of all channels, in series [C, T] a constant
+    at the end of the first channel, in vectors [F] the last entries. After Bagdasaryan et al. (AISTATS 2020) and, for
     series, Dai, Chen and Li (IEEE Access 2019).
     """
 

@@ -78,12 +78,14 @@ def deal_poisoned(
     bad = attack.devices(count)
     if attack.data == "own":
         train, test = partition.split(samples, count, rngs[0])
-        rows = np.concatenate([train.of(int(device)) for device in bad])
+        rows = np.concatenate([bad[:0], *(train.of(int(device)) for device in bad)])
     else:
         good = np.setdiff1d(np.arange(count), bad)
         dealt = partition.split(samples, len(good), rngs[0])
         if dealt[0].sets is not None:
-            raise ScenarioError("attack.data: there is no set for copies, got copies and a partition with sets; use own")
+            raise ScenarioError(
+                "attack.data: there is no set for copies, got copies and a partition with sets; use own"
+            )
         train, test = (_spread(split, good, count) for split in dealt)
         each, n_train = round(train.sizes()[good].mean()), len(samples.train_y)
         samples = _extended(samples, rngs[1].choice(n_train, each * len(bad)))

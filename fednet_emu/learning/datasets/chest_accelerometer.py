@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -26,8 +27,8 @@ class ChestAccelerometer(Dataset):
     Windows x [n, 3, window] are cut out of stretches of one activity, one after the other without overlap; what is left
     of a stretch, and rows without an activity, are dropped. Of each participant's windows of an activity the last ones
     in time are for testing. Axes are standardised over the training windows. Activities are numbered from 0: working at
-    a computer; standing up, walking and going up or down stairs; standing; walking; stairs; walking and talking; talking
-    while standing.
+    a computer; standing up, walking and going up or down stairs; standing; walking; stairs; walking and talking;
+    talking while standing.
     """
 
     kind: Literal["chest-accelerometer"] = "chest-accelerometer"
@@ -69,7 +70,7 @@ class ChestAccelerometer(Dataset):
         bounds = np.concatenate([[0], np.flatnonzero(np.diff(activity)) + 1, [len(activity)]])
         starts = [
             start
-            for first, end in zip(bounds, bounds[1:], strict=False)
+            for first, end in pairwise(bounds)
             if 1 <= activity[first] <= ACTIVITIES
             for start in range(first, end - self.window + 1, self.window)
         ]

@@ -139,7 +139,7 @@ def _only(samples: Samples, classes: tuple[int, ...]) -> Samples:
 
 
 def _pixelwise(samples: Samples) -> Samples:
-    """Each pixel (value / 255) standardised over the training images, as in agnostic federated learning's experiments."""
+    """Each pixel (value / 255) standardised over the training images, as for agnostic federated learning."""
     mean, deviation = samples.train_x.mean(0), samples.train_x.std(0, correction=0)
     train_x, test_x = ((x - mean) / (deviation + 0.001) for x in (samples.train_x, samples.test_x))
     return replace(samples, train_x=train_x, test_x=test_x)

@@ -33,19 +33,19 @@ STEPS = Steps(n_workers=3, lr_z=0.1, lr_h=0.5, rho_lam=0.2, rho_phi=0.25, prox=2
 
 
 def test_the_level_by_hand() -> None:
-    """h = 2, lam sums to 1.4: 2 - 0.5 (1 - 1.4) = 2.2, within its bounds."""
+    """H = 2, lam sums to 1.4: 2 - 0.5 (1 - 1.4) = 2.2, within its bounds."""
     assert h_step(2.0, np.array([1.0, 0.4]), STEPS) == pytest.approx(2.2)
     assert h_step(0.1, np.zeros(1), STEPS) == 0.0
     assert h_step(10.0, np.array([3.0]), STEPS) == 10.0
 
 
 def test_the_multipliers_by_hand() -> None:
-    """lam + 0.2 (p'f - h - 0.5 lam): 1 + 0.2 (3 - 2 - 0.5) = 1.1, and 0.1 + 0.2 (1 - 2 - 0.05) clips at 0."""
+    """Lam + 0.2 (p'f - h - 0.5 lam): 1 + 0.2 (3 - 2 - 0.5) = 1.1, and 0.1 + 0.2 (1 - 2 - 0.05) clips at 0."""
     assert lam_step(np.array([1.0, 0.1]), np.array([3.0, 1.0]), 2.0, STEPS) == pytest.approx([1.1, 0.0])
 
 
 def test_the_dual_of_a_worker_by_hand() -> None:
-    """phi + 0.25 (z - w - 0.1 phi): 0.4 + 0.25 (1 - 0.04) = 0.64, and a large difference clips at 1."""
+    """Phi + 0.25 (z - w - 0.1 phi): 0.4 + 0.25 (1 - 0.04) = 0.64, and a large difference clips at 1."""
     phi, z, w = torch.tensor([0.4, 0.4]), torch.tensor([2.0, 9.0]), torch.tensor([1.0, 1.0])
 
     assert phi_step(phi, z, w, STEPS).tolist() == pytest.approx([0.64, 1.0])

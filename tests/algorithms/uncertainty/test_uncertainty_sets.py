@@ -116,8 +116,8 @@ def test_no_point_of_the_ellipsoid_is_better() -> None:
             return nu + t * budget + ((f - nu) * inner - t * (inner - q) ** 2 / variance).sum()
 
         starts = [(np.log(scale), nu) for scale in (1e-3, 1e-1, 10) for nu in (f.mean(), f.max())]
-        lowest = min(minimize(bound, y, method="Nelder-Mead",
-                              options={"xatol": 1e-13, "fatol": 1e-13, "maxiter": 4000}).fun for y in starts)  # fmt: skip
+        fine = {"xatol": 1e-13, "fatol": 1e-13, "maxiter": 4000}
+        lowest = min(minimize(bound, y, method="Nelder-Mead", options=fine).fun for y in starts)
 
         assert f @ p == pytest.approx(lowest, abs=1e-6)
 
@@ -191,7 +191,7 @@ def test_no_set_is_untested() -> None:
 def test_weights_are_weights_and_only_differences_of_losses_count(
     kind: str, losses: list[float], offset: float
 ) -> None:
-    """p >= 0, sum 1, never milder than the prior (where it is inside); one more unit of loss for all adds one unit."""
+    """All p >= 0, sum 1, never milder than the prior; one more unit of loss for all adds one unit."""
     f, prior = np.array(losses), np.full(4, 0.25)
     p = worst_case_weights(SETS[kind], f, prior)
     shifted = worst_case_weights(SETS[kind], f + offset, prior)

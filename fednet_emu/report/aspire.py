@@ -1,0 +1,34 @@
+"""The figure of ASPIRE's own records: how many workers it waits for and how many planes it keeps, over time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from fednet_emu.report.style import CURVE_HEIGHT_IN, add_grid, add_legend, finish_axes, line_style, new_figure
+
+PANELS = {"active": "Active workers", "planes": "Planes"}
+"""Columns of the series `aspire`, and what they are called."""
+
+
+def aspire_figure(tables: Sequence[tuple[str, pd.DataFrame]]) -> Figure:
+    """S(t) above, the number of planes below, both as steps over simulated time; one line for each run."""
+    figure = new_figure(len(PANELS) * CURVE_HEIGHT_IN)
+    panels = figure.subplots(len(PANELS), sharex=True)
+    for (column, name), axes in zip(PANELS.items(), panels, strict=True):
+        for index, (label, table) in enumerate(tables):
+            style = line_style(index) | {"marker": "none"}
+            axes.step(table["simulated_s"], table[column], where="pre", label=label, **style)
+        axes.set_ylim(bottom=0)
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
+        axes.set_ylabel(name)
+        add_grid(axes)
+        finish_axes(axes)
+    panels[-1].set_xlabel("Simulated time (s)")
+    lines = panels[0].get_lines()
+    if len(lines) > 1:
+        add_legend(figure, lines, [str(line.get_label()) for line in lines])
+    return figure
