@@ -9,7 +9,7 @@ from torch.utils.flop_counter import flop_registry
 
 
 @final
-class FlopCount(TorchDispatchMode):
+class FlopCount(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Adds up matrix products and convolutions, forward and backward; a multiply-add is two operations.
 
     As `torch.utils.flop_counter.FlopCounterMode` does, which loads PyTorch's compiler on the way: 75 MB that a small
@@ -20,7 +20,7 @@ class FlopCount(TorchDispatchMode):
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.total = 0
 
     @classmethod
