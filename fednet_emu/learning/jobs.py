@@ -242,5 +242,6 @@ class ResolvedJob:
     @property
     def is_plain(self) -> bool:
         """Whether a step is -lr times the gradient of the loss, and nothing else."""
-        terms = self.scale != 1.0 or self.linear is not None or self.anchor is not None or self.job.l1
-        return not terms and self.job.plan.optimizer == Sgd()
+        job = self.job
+        terms = self.scale != 1.0 or self.linear is not None or self.anchor is not None or job.l1
+        return not terms and job.mask is None and job.plan.optimizer == Sgd()

@@ -20,7 +20,7 @@ def test_a_lawful_ledger_passes(rows, make_ledger):
     """No law cries wolf, on a small run and on an empty one."""
     assert broken(make_ledger(rows)) == {}
     assert broken(Ledger()) == {}
-    assert len(verify(Ledger(), BOTH)) == 10
+    assert len(verify(Ledger(), BOTH)) == 11
 
 
 OFFERED = "bits offered = delivered + lost"
@@ -31,6 +31,7 @@ ORDER = "requested <= started <= ended"
 MONOTONE = "records are written as time goes"
 ONE = "one computation at a time"
 USED = "nothing is used before it is there"
+DUPLEX = "nobody receives while it sends"
 
 BREACHES = [
     # table, row, changes, law, part of the text
@@ -182,8 +183,20 @@ def test_staleness_is_never_negative(rows, make_ledger):
     assert broken(ledger) == {"staleness >= 0": "negative in staleness"}
 
 
+def test_nobody_receives_while_it_sends(rows, make_ledger):
+    """Device 1 is sent something while it sends: a breach where sidelinks are half duplex, and only there."""
+    side = {"kind": 2, "receiver": 1, "payload": -1, "energy_j": 0.0}
+    rows["transfers"][1] |= side
+    rows["transfers"][2] |= {**side, "sender": 1, "receiver": 2, "started_ns": 3 * S, "requested_ns": 3 * S}
+    ledger = make_ledger(rows)
+    ledger.offered_bit, ledger.energy_j = [100, 200, 200], 1.0
+
+    assert DUPLEX not in {law for law, text in verify(ledger, frozenset()).items() if text}
+    assert "sidelink" in verify(ledger, frozenset(), frozenset({"sidelink"}))[DUPLEX]
+
+
 def test_every_law_has_a_breach():
-    """The table above, and the test of staleness, leave no law untested."""
+    """The table above, and the tests of staleness and half duplex, leave no law untested."""
     laws = set(verify(Ledger(), BOTH))
 
-    assert laws == {law for *_, law, _ in BREACHES} | {"staleness >= 0"}
+    assert laws == {law for *_, law, _ in BREACHES} | {"staleness >= 0", DUPLEX}

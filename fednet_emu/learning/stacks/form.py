@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, final
 
@@ -37,11 +38,15 @@ class Form(Protocol):
 
 @final
 class VmapForm:
-    """Any batchable model: PyTorch's own gradient, vectorised over the jobs."""
+    """Any batchable model: PyTorch's own gradient, vectorised over the jobs.
+
+    It has a copy of the model to itself: PyTorch puts the parameters of a call into the module while the call runs, and
+    forms run side by side in threads.
+    """
 
     def __init__(self, model: FlatModel) -> None:
-        self._model = model
-        self._gradient = vmap(grad_and_value(model.loss))
+        self._model = copy.deepcopy(model)
+        self._gradient = vmap(grad_and_value(self._model.loss))
 
     def on(self, w: Tensor) -> Step:
         """The step on the parameters w [A, P]."""
