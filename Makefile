@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all test-ray lint format bench reproduce clean
+.PHONY: help install demo test test-all test-ray lint format bench bench-peers reproduce clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -48,6 +48,10 @@ format: $(VENV)/.developing  ## Format the code and mend what can be mended
 
 bench: $(VENV)/.developing  ## Measure the speed of the time plane and of training
 	$(BIN)/python -m pytest -q -s benchmarks
+
+bench-peers: $(VENV)/.installed  ## Compare with other simulators, each in its own environment; PEERS=..., WORKLOADS=..., REPEATS=...
+	PYTHONPATH=benchmarks $(BIN)/python -m peers $(if $(PEERS),--peers $(PEERS)) \
+		$(if $(WORKLOADS),--workloads $(WORKLOADS)) $(if $(REPEATS),--repeats $(REPEATS)) $(if $(OUT),--out $(OUT))
 
 reproduce: $(VENV)/.installed  ## Run the studies that fit into an hour; refresh their tables and figures in results/reference
 	$(BIN)/fednet reproduce --minutes 60

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from fednet_emu.network.topology.contacts import Contacts
 from fednet_emu.scenario.load import load_scenario
 from fednet_emu.scenario.run import run_scenario
 
@@ -34,6 +35,17 @@ def smoke(path: Path) -> list[str]:
     return [*SMOKE, "algorithm.cohort=2"] if hasattr(load_scenario(path).algorithm, "cohort") else SMOKE
 
 
+def contacts_stand_in(path: Path, folder: Path) -> list[str]:
+    """In place of recorded contacts, a chain of devices that have met."""
+    scenario = load_scenario(path)
+    side = scenario.network.sidelink
+    if side is None or side.topology is None or not isinstance(side.topology.edges, Contacts):
+        return []
+    trace = folder / "contacts.txt"
+    trace.write_text("".join(f"0 CONN {device} {device + 1} up\n" for device in range(scenario.devices.count - 1)))
+    return [f"network.sidelink.topology.edges.path={trace}"]
+
+
 def data_dir() -> Path:
     """Where real data sets may be."""
     return Path(os.environ.get("FEDNET_DATA", ROOT.parent / "shared" / "data"))
@@ -46,7 +58,7 @@ def test_scenario_runs(path: Path, tmp_path: Path) -> None:
     What asks for a GPU is played without training where there is none.
     """
     kind = load_scenario(path).data.kind
-    changes = [*smoke(path), STAND_INS[kind]] if kind in STAND_INS else smoke(path)
+    changes = [*smoke(path), *contacts_stand_in(path, tmp_path), *([STAND_INS[kind]] if kind in STAND_INS else [])]
     timing_only = needs_a_gpu(path)
     scenario = load_scenario(path, [*changes, NO_GPU] if timing_only else changes)
 

@@ -31,7 +31,7 @@ from fednet_emu.kernel.clock import Process
 from fednet_emu.learning.augment import AnyAugmentation
 from fednet_emu.learning.deferred import Deferred
 from fednet_emu.learning.graph import Trained
-from fednet_emu.learning.jobs import SgdPlan
+from fednet_emu.learning.jobs import SgdPlan, TrainData
 from fednet_emu.learning.optimizers import Adam, AnyOptimizer
 
 
@@ -83,6 +83,7 @@ class FedUL(Algorithm):
         """The server: invite, wait, average, supervise, keep the best."""
         method = self.supervision if self.server_epochs else "none"
         sets = self._sets(fed, method)
+        unlabelled = TrainData(fed.task.data.x, sets)
         losses = {k: surrogate_loss(fed.task, sets, k.index, self.loss_mode) for k in fed.devices() if k.n_samples}
         f = own = fed.initial_model()
         best = Best(f)
@@ -90,7 +91,7 @@ class FedUL(Algorithm):
             cohort = yield fed.cohort(self.cohort or fed.n_devices, t)
             if method == "M2":
                 beside = self.supervise(fed, own if self.m2_mode == "persistent" else f, t)
-            replies = yield fed.gather(self.client(fed, k, f, t, losses[k]) for k in cohort)
+            replies = yield fed.gather(self.client(fed, k, f, t, unlabelled, losses[k]) for k in cohort)
             arrived = [reply.payload for reply, _ in replies if not reply.lost]
             if arrived:
                 f = fed.defer(average, f, arrived, [1.0] * len(arrived), self.alpha_g)
@@ -107,13 +108,15 @@ class FedUL(Algorithm):
             fed.end_of_round(best.model, invited=len(cohort), arrived=len(arrived))
         return best.model
 
-    def client(self, fed: Federation, k: Device, f: Deferred, t: int, loss: SurrogateLoss) -> Process:
+    def client(
+        self, fed: Federation, k: Device, f: Deferred, t: int, unlabelled: TrainData, loss: SurrogateLoss
+    ) -> Process:
         """A device: receive, train on the surrogate labels, send; also the mean loss, which is not sent."""
         got = yield fed.downlink(k, f)
         if got.lost:
             return got, None
         terms: dict[str, Any] = {"loss": loss, "l1": self.l1, "augment": self.augment}
-        work = fed.train(k, got.payload, self._plan(self.local_epochs), t, labels=fed.task.sets, **terms)
+        work = fed.train(k, got.payload, self._plan(self.local_epochs), t, data=unlabelled, **terms)
         trained = yield k.compute(work)
         sent = yield fed.uplink(k, trained.params)
         return sent, trained.loss

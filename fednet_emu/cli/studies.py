@@ -20,9 +20,7 @@ StudyName = Annotated[
 ]
 Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Cells at a time. [default: one per core]")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress, no table.")]
-Metric = Annotated[
-    str | None, typer.Option("--metric", help="Of a study: accuracy, loss, worst_accuracy or std_accuracy.")
-]
+Metric = Annotated[str | None, typer.Option("--metric", help="Of a study: accuracy, loss, worst_accuracy, ...")]
 Against = Annotated[
     str | None, typer.Option("--against", help="Of a study: time, bits, energy or rounds. [default: all]")
 ]
@@ -94,19 +92,18 @@ def reproduce(
     with outcome(lambda: "interrupted; the same command goes on from here"):
         from fednet_emu.report.study import open_study
         from fednet_emu.report.study_figures import study_figures
+        from fednet_emu.study.cells import load_study
         from fednet_emu.study.reproduce import fitting_studies, write_reference
 
         whole = True
-        for loaded in fitting_studies(minutes):
+        for name, cost in fitting_studies(minutes).items():
+            loaded, folder = load_study(name), Path("results") / name
             if not quiet:
-                ERRORS.print(
-                    f"{loaded.name}: {len(loaded.cells)} cells, about {loaded.study.minutes:g} min on two cores"
-                )
-            folder = Path("results") / loaded.name
+                ERRORS.print(f"{name}: {len(loaded.cells)} cells, about {cost:g} min on two cores")
             done = _swept(loaded, folder, _runner(workers, None, on_ray=False), data_dir, quiet)
             if done:
                 view = open_study(folder)
-                for path in write_reference(view, study_figures(view), out / loaded.name):
+                for path in write_reference(view, study_figures(view), out / name):
                     OUTPUT.out(str(path))
             whole = whole and done
         if not whole:
@@ -153,5 +150,5 @@ def _swept(loaded: LoadedStudy, folder: Path, run: Runner, data_dir: Path | None
     if not quiet:
         OUTPUT.out(f"{len(progress.done)} of {len(progress.cells)} cells done; tables in {folder}")
     for place, reason in sorted(progress.failures.items()):
-        ERRORS.print(f"failed: {progress.cells[place].label}: {reason}\n  replay: {progress.cells[place].replay}")
+        ERRORS.print(f"failed: {progress.cells[place].label}: {reason}\n  replay: {progress.replay(place)}")
     return not progress.failures

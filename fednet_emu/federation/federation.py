@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from simpy.events import Event
 from simpy.events import Process as Started
-from torch import Tensor
 
 from fednet_emu.errors import Deadlock, ScenarioError
 from fednet_emu.federation.cohort import Cohort
@@ -28,7 +26,7 @@ from fednet_emu.kernel.inbox import Inbox
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.deferred import Deferred
 from fednet_emu.learning.graph import Graph
-from fednet_emu.learning.jobs import SgdPlan, TrainJob
+from fednet_emu.learning.jobs import SgdPlan, TrainData, TrainJob
 from fednet_emu.network.availability import Presence
 from fednet_emu.network.delivery import Delivery, device_label
 from fednet_emu.network.network import Network
@@ -178,7 +176,7 @@ class Federation:
         plan: SgdPlan,
         *key: Any,
         subset: NDArray[np.int64] | None = None,
-        labels: Tensor | None = None,
+        data: TrainData | None = None,
         **terms: Any,
     ) -> Work:
         """Local training as work for `device.compute`; its result is a `Trained` (params, loss).
@@ -189,7 +187,7 @@ class Federation:
             plan: steps and batches.
             key: names the batches' random stream beside the device, for example the round.
             subset: the device's samples to use, by their place among its own; all when None.
-            labels: what stands for the labels of the rows of all devices, as in `task.data.y`; these when None.
+            data: what stands for `task.data`, row by row, for example with other labels; that when None.
             terms: further terms of the local objective, as `TrainJob` has them: scale, linear, prox, anchor, l1, loss,
                 augment, mask.
         """
@@ -200,7 +198,7 @@ class Federation:
         flop = self.task.model.flop_per_sample * plan.n_samples_processed(n_samples)
         job = TrainJob(
             model=self.task.model,
-            data=self.task.data if labels is None else replace(self.task.data, y=labels),
+            data=data or self.task.data,
             indices=mine if subset is None else mine.start + subset,
             params=params,
             plan=plan,
@@ -290,6 +288,11 @@ class Federation:
         """The latest pooled accuracy, if any was measured."""
         return self._observer.accuracy
 
+    @property
+    def latest(self) -> Models | None:
+        """The latest global model, or the latest models of all devices, for observers; None before the first."""
+        return self._observer.latest
+
     def _score(self, model: Models) -> Scores:
         def compute() -> Scores:
             per_device, train_loss = self._evaluation.per_device, self._evaluation.train_loss
@@ -323,7 +326,7 @@ class Federation:
             raise Deadlock(now_s, waits + recent_losses(self.ledger)) from None
         self.close()
         self._observer.evaluate()
-        return self._observer.latest
+        return self.latest
 
     def close(self) -> None:
         """Stop everything that is under way; the ledger then accounts for all of it."""

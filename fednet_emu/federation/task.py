@@ -76,13 +76,13 @@ class Task:
         self.n_samples: NDArray[np.int64] = train.sizes()
         self._test_offsets = test.offsets
         order = torch.from_numpy(train.order)
-        y = _joined(samples.train_y[order], server.y).to(device)
+        y = _joined(_rows(samples.train_y, order), server.y).to(device)
         self.sets = None if train.sets is None else _padded(torch.from_numpy(train.sets), len(y)).to(device)
         self.test_shares = np.empty(0) if samples.classes is None else _shares(samples.test_y, samples.classes)
         if timing_only:
             self.data = TrainData(torch.empty(len(y), 0), y)
         else:
-            self.data = TrainData(_joined(samples.train_x[order], server.x).to(device), y)
+            self.data = TrainData(_joined(_rows(samples.train_x, order), server.x).to(device), y)
             self._test_x, self._test_y = samples.test_x.to(device), samples.test_y.to(device)
             self._test_order = torch.from_numpy(test.order).to(device)
             self._trial = None if attack is None else (attack.trial(samples).to(device), attack.target)
@@ -141,6 +141,13 @@ class Task:
 
     def _scores(self, samples: SampleScores, order: torch.Tensor, *, per_device: bool) -> Scores:
         return Scores(samples.pooled(), samples.by_device(order, self._test_offsets) if per_device else None)
+
+
+def _rows(samples: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
+    """The samples in this order, without a copy where they are in it already, as data often are that are large."""
+    if len(order) == len(samples) and torch.equal(order, torch.arange(len(order))):
+        return samples
+    return samples[order]
 
 
 def _joined(devices: torch.Tensor, server: torch.Tensor) -> torch.Tensor:

@@ -81,11 +81,14 @@ def score_samples(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor, *, chu
 
 
 def gradient_norm(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor) -> float:
-    """Norm of the gradient of the mean loss over the samples x [N, ...] and y [N], at the parameters [size]."""
+    """Norm of the gradient of the mean loss over the samples x [N, ...] and y [N], at the vector [size].
+
+    Running statistics, the tail of the vector, are taken as they are.
+    """
     at = vector.detach().requires_grad_()
     with torch.enable_grad():
         (gradient,) = torch.autograd.grad(model.sample_losses(model.forward(at, x), y).mean(), at)
-    return float(gradient.double().norm())
+    return float(gradient[: model.n_trainable].double().norm())
 
 
 def _mean(values: Tensor) -> float:

@@ -129,6 +129,9 @@ class Graph:
 
     def train(self, job: TrainJob) -> Trained:
         """The parameters and the mean loss after a training job."""
+        if self.engine is None:  # the numbers are those of the three nodes that a run with training has
+            self._created += 3
+            return Trained(Deferred(self._created - 1, job.model.size), Deferred(self._created, 1))
         result = self._node(0, job, job.inputs())
         params = self._node(job.model.size, _Call(_params, (result,)), [result])
         loss = self._node(1, _Call(_loss, (result,)), [result])

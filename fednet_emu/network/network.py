@@ -114,7 +114,7 @@ class Network:
         paths: where devices are.
         settings: how the bands are used.
         data_dir: folder of recorded data.
-        recorded: whether to load recorded rates; without them the radio stands in.
+        recorded: whether to load recorded rates and contacts; without, the radio stands in, and there are no graphs.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class Network:
         still = pair_links(0.0)
         links, learn = (self._moving(pair_links), None) if moving else (still, still.learn)
         self.sidelink = self._medium("sidelink", side, side.channel, links, side.channel.device, learn=learn)
-        if side.topology is not None:
+        if side.topology is not None and self._recorded:
             links_at = pair_links if moving else lambda _at_s: still
             world = World(len(self._everybody), self._streams, self._paths, links_at, self._data_dir)
             self._graphs = Graphs(side.topology, world)

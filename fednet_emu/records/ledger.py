@@ -78,6 +78,8 @@ EVALUATIONS = {
     "worst_train_loss": _measure,
     "attack_success": _measure,
 }
+SCORES = ("loss", "accuracy", "worst_accuracy", "std_accuracy", "worst_train_loss", "attack_success")
+"""The columns of `evaluations` that say how good a model is."""
 DEVICE_EVALUATIONS = {
     "round": _number,
     "device": _device,

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from fednet_emu.report.aspire import aspire_figure
 from fednet_emu.report.clusters import weights_figure, write_weights_animation
 from fednet_emu.report.cyclic import bound_figure, cycle_figure
+from fednet_emu.report.d2d import clusters_figure, connectivity_figure, write_clusters_animation
 from fednet_emu.report.fedul import fedul_figure
 from fednet_emu.report.run import RunView
 
@@ -19,14 +20,19 @@ Drawing = Callable[[Sequence[tuple[str, pd.DataFrame]]], Figure]
 
 SERIES_FIGURES: dict[str, Drawing] = {
     "aspire": aspire_figure,
+    "connectivity": connectivity_figure,
     "cyclic_bound": bound_figure,
     "cyclic_turns": cycle_figure,
+    "d2d_clusters": clusters_figure,
     "fedul": fedul_figure,
     "weights": weights_figure,
 }
 """How each series is drawn; a series without a line here stays a table."""
 
-SERIES_ANIMATIONS: dict[str, Callable[[pd.DataFrame, Path], None]] = {"weights": write_weights_animation}
+SERIES_ANIMATIONS: dict[str, Callable[[pd.DataFrame, Path], None]] = {
+    "d2d_clusters": write_clusters_animation,
+    "weights": write_weights_animation,
+}
 """How a series of one run becomes an animated GIF."""
 
 

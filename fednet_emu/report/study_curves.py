@@ -41,6 +41,8 @@ METRICS = {
     "loss": "Loss",
     "worst_accuracy": "Accuracy of the worst device",
     "std_accuracy": "Spread of accuracy over devices",
+    "worst_train_loss": "Largest training loss",
+    "attack_success": "Success of the attack",
 }
 
 Levels = Mapping[str, Any]

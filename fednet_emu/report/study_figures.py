@@ -15,6 +15,8 @@ from fednet_emu.report.study_curves import METRICS, STUDY_COSTS, Layout, curve_f
 from fednet_emu.report.study_pareto import pareto_figure
 from fednet_emu.report.style import paper_style
 
+OF_DEVICES = ("worst_accuracy", "std_accuracy")
+
 
 def study_figures(
     view: StudyView,
@@ -55,11 +57,11 @@ def study_figures(
 
 def _metric(view: StudyView, metric: str | None) -> str:
     _choice("--metric", metric, METRICS)
-    measured = [name for name in METRICS if np.isfinite(view.evaluations[name]).any()]
+    measured = [name for name in METRICS if np.isfinite(view.evaluations.get(name, np.nan)).any()]
     if not measured:
         raise FednetError(f"{view.name}: nothing was evaluated, got no figure; finish cells that learn")
     if metric is not None and metric not in measured:
-        remedy = "set evaluation.per_device: true" if "_" in metric else f"choose from {', '.join(measured)}"
+        remedy = "set evaluation.per_device: true" if metric in OF_DEVICES else f"choose from {', '.join(measured)}"
         raise FednetError(f"--metric: was not measured in {view.name}, got '{metric}'; {remedy}")
     return metric or measured[0]
 

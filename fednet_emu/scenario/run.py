@@ -14,7 +14,7 @@ from fednet_emu.federation.federation import Federation
 from fednet_emu.learning.auto import AutoEngine
 from fednet_emu.learning.host_time import HostTime
 from fednet_emu.records.idle import idle_s
-from fednet_emu.records.ledger import KINDS
+from fednet_emu.records.ledger import KINDS, SCORES
 from fednet_emu.records.store import RunFolder
 from fednet_emu.records.verify import verify
 from fednet_emu.scenario.checkpoints import Saver, load_checkpoint
@@ -146,10 +146,9 @@ def _finish(fed: Federation, folder: RunFolder, scenario: Scenario) -> dict[str,
 
 def _last_evaluation(fed: Federation) -> dict[str, float | None]:
     evaluations = fed.ledger.evaluations
-    names = ("accuracy", "loss", "worst_accuracy", "std_accuracy", "worst_train_loss", "attack_success")
     if len(evaluations) == 0:
-        return dict.fromkeys(names)
-    return {name: _finite(float(evaluations.column(name)[-1])) for name in names}
+        return dict.fromkeys(SCORES)
+    return {name: _finite(float(evaluations.column(name)[-1])) for name in SCORES}
 
 
 def _finite(value: float) -> float | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -35,14 +34,14 @@ class Cell:
         columns: the varied keys with their values.
         scenario: what is run, with its seed.
         digest: fingerprint of the resolved scenario; whether it learns counts, too.
-        replay: the command that runs the same scenario by itself.
+        command: what runs the same scenario by itself.
     """
 
     label: str
     columns: Mapping[str, Any]
     scenario: Scenario
     digest: str
-    replay: str
+    command: tuple[str, ...]
 
     @property
     def name(self) -> str:
@@ -74,19 +73,38 @@ def load_study(name: str | Path, overrides: Iterable[str] = (), *, timing_only: 
     Raises:
         ScenarioError: every problem of the study and of its scenarios, each with its line.
     """
+    path, root, study = read_study(name)
+    base = _base(root.value["base"], path)
+    axes = axes_of(root.value.get("grid"))
+    own = settings_of(root.value["set"]) if "set" in root.value else ()
+    asked = tuple(map(Setting.parse, overrides))
+    _check(own, asked, axes)
+    common = (*_repeatable(base), *own, *asked)
+    cells = list(_cells(base, study, common, axes, timing_only))
+    _refuse_twins(cells)
+    return LoadedStudy(path.stem, path, study, tuple(axes), tuple(cells), timing_only)
+
+
+def read_study(name: str | Path) -> tuple[Path, Node, Study]:
+    """The file of a study, its text with places, and the study, whose cells are not looked at yet.
+
+    Raises:
+        ScenarioError: every problem of the file itself.
+    """
     path = find(str(name), STUDIES)
     problems: list[str] = []
     root = read_tree(path, problems)
     if root is None:
         raise ScenarioError(*problems)
-    study = validate(Study, Document(root, path, {}))
-    base = _base(root.value["base"], path)
-    axes = axes_of(root.value.get("grid"))
-    own = settings_of(root.value["set"]) if "set" in root.value else ()
-    common = (*_repeatable(base), *own, *map(Setting.parse, overrides))
-    _check_common(common, axes)
-    cells = list(_cells(base, study, common, axes, timing_only))
-    return LoadedStudy(path.stem, path, study, tuple(axes), tuple(cells), timing_only)
+    return path, root, validate(Study, Document(root, path, {}))
+
+
+def _refuse_twins(cells: Iterable[Cell]) -> None:
+    first: dict[str, Cell] = {}
+    for cell in cells:
+        twin = first.setdefault(cell.digest, cell)
+        if twin is not cell:
+            raise ScenarioError(f"grid: two cells are the same run, got {twin.label} and {cell.label}; remove a level")
 
 
 def _base(node: Node, study: Path) -> Document:
@@ -105,15 +123,21 @@ def _repeatable(base: Document) -> Iterator[Setting]:
             yield Setting(f"training.{key}", Node(value, Place("study")))
 
 
-def _check_common(common: Iterable[Setting], axes: Iterable[Axis]) -> None:
+def _check(own: Iterable[Setting], asked: Iterable[Setting], axes: Iterable[Axis]) -> None:
+    """The grid may vary what the study sets, but not what the command line asks for."""
     varied = {setting.name: axis.name for axis in axes for level in axis.levels for setting in level.settings}
-    problems = []
-    for setting in common:
-        if setting.name == "seed":
-            problems.append(problem_text(setting.value.place, (setting.name,), "the study has 'seeds' for that"))
-        elif setting.name in varied:
-            what = f"is varied by the axis '{varied[setting.name]}' of the grid; set it there"
-            problems.append(problem_text(setting.value.place, (setting.name,), what))
+    problems = [
+        problem_text(setting.value.place, (setting.name,), "the study has 'seeds' for that")
+        for setting in (*own, *asked)
+        if setting.name == "seed"
+    ]
+    problems += [
+        problem_text(
+            setting.value.place, (setting.name,), f"is varied by the axis '{varied[setting.name]}' of the grid"
+        )
+        for setting in asked
+        if setting.name in varied
+    ]
     if problems:
         raise ScenarioError(*problems)
 
@@ -152,4 +176,4 @@ def _cell(
     for setting in settings:
         command += ["--set", f"{setting.name}={option_text(setting.value.plain())}"]
     command += ["--seed", str(scenario.seed), *(["--timing-only"] if timing_only else [])]
-    return Cell(whole, columns, scenario, digest, shlex.join(command))
+    return Cell(whole, columns, scenario, digest, tuple(command))

@@ -13,14 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from fednet_emu.errors import ScenarioError
+from fednet_emu.records.ledger import EVALUATIONS
 from fednet_emu.scenario.overrides import Setting
 from fednet_emu.scenario.tree import KeyPath, Node, Place, problem_text, show
 from fednet_emu.scenario.yaml_text import parse_value
 
-RESERVED = frozenset(
-    {"cell", "seed", "status", "reason", "round", "rounds", "simulated_s", "energy_j", "loss", "accuracy"}
-    | {"worst_accuracy", "std_accuracy", "worst_train_loss", "attack_success", "total_bit", "uplink_bit", "downlink_bit", "sidelink_bit"}
-)
+RESERVED = frozenset({"cell", "status", "reason", "seed", "rounds", "simulated_s", "total_bit", *EVALUATIONS})
 """Columns of the tables, which no axis may be called."""
 
 

@@ -42,7 +42,7 @@ class Study(Component):
     base: str
     """The scenario that everything starts from: a path from the study file, or a name in scenarios/."""
     set: dict[str, Any] = Field({})
-    """Settings of every cell, as `key.path: value`."""
+    """Settings of every cell, as `key.path: value`, unless the grid has others."""
     grid: dict[str, Any] = Field({})
     """The axes, whose product is run: a list for one key, named variants, or lists that go together."""
     seeds: int | tuple[int, ...] = 5

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Mapping
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -11,27 +12,30 @@ from fednet_emu.records.store import write_text
 from fednet_emu.report.figures import save
 from fednet_emu.report.study import StudyView
 from fednet_emu.scenario.search import STUDIES, names
-from fednet_emu.study.cells import LoadedStudy, load_study
+from fednet_emu.study.cells import read_study
 
+LEFT_OUT = ("-rounds",)
+"""Figures that a reference does without: rounds cost nothing by themselves."""
 DIGITS = 6
 """Significant digits of the tables: hosts may differ in the last ones."""
 
 
-def fitting_studies(minutes: float) -> Iterator[LoadedStudy]:
-    """The studies of the library that say what they cost, the cheapest first, as long as they fit together."""
-    known = [load_study(name) for name in names(STUDIES)]
-    left = minutes
-    for loaded in sorted(known, key=lambda loaded: loaded.study.minutes or float("inf")):
-        cost = loaded.study.minutes
-        if cost is None or cost > left:
-            return
-        left -= cost
-        yield loaded
+def fitting_studies(minutes: float) -> dict[str, float]:
+    """The studies of the library that say what they cost, the cheapest first, as long as they fit together.
+
+    Returns:
+        The minutes of each, by name.
+    """
+    costs = {name: study.minutes for name in names(STUDIES) for _, _, study in [read_study(name)]}
+    known = sorted((cost, name) for name, cost in costs.items() if cost is not None)
+    totals = itertools.accumulate(cost for cost, _ in known)
+    return {name: cost for (cost, name), total in zip(known, totals, strict=True) if total <= minutes}
 
 
 def write_reference(view: StudyView, figures: Mapping[str, Figure], folder: Path) -> list[Path]:
     """Write `cells.csv`, one row for each run, and the figures; nothing in them depends on the host's speed."""
+    kept = {name: figure for name, figure in figures.items() if not name.endswith(LEFT_OUT)}
     folder.mkdir(parents=True, exist_ok=True)
     table = view.cells.drop(columns=["cell", "status", "reason"]).dropna(axis="columns", how="all")
     write_text(folder / "cells.csv", table.to_csv(index=False, float_format=f"%.{DIGITS}g", lineterminator="\n"))
-    return [folder / "cells.csv", *save(figures, folder)]
+    return [folder / "cells.csv", *save(kept, folder, ["png"])]

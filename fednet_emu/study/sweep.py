@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -15,7 +16,6 @@ from fednet_emu.records.store import RunFolder, write_json, write_text
 from fednet_emu.study.attempt import Outcome, Task
 from fednet_emu.study.cells import Cell, LoadedStudy
 from fednet_emu.study.local import News
-from fednet_emu.study.model import Target
 from fednet_emu.study.tables import aim, write_tables
 
 STUDY = "study.json"
@@ -31,6 +31,7 @@ class Progress:
     Attributes:
         cells: all cells of the study.
         folder_of: the run folder of each cell.
+        data_dir: where data sets are.
         done: places of the finished cells.
         running: places of the cells under way.
         failures: why cells have failed.
@@ -39,10 +40,16 @@ class Progress:
 
     cells: Sequence[Cell]
     folder_of: list[Path]
+    data_dir: Path | None = None
     done: set[int] = field(default_factory=set)
     running: set[int] = field(default_factory=set)
     failures: dict[int, str] = field(default_factory=dict)
     host_s: list[float] = field(default_factory=list)
+
+    def replay(self, place: int) -> str:
+        """The command that runs a cell by itself."""
+        data = ["--data-dir", str(self.data_dir)] if self.data_dir else []
+        return shlex.join([*self.cells[place].command, *data])
 
     @property
     def left(self) -> list[int]:
@@ -75,21 +82,13 @@ def sweep(
     """
     with _locked(out):
         _describe(loaded, out)
-        progress = Progress(loaded.cells, [_folder_of(cell, out / "cells") for cell in loaded.cells])
-        progress.done.update(place for place, path in enumerate(progress.folder_of) if _finished(path))
-        for place in progress.done:
-            unsound = _broken_laws(progress.folder_of[place])
-            if unsound:
-                progress.failures[place] = unsound
-        progress.done -= progress.failures.keys()
+        progress = _progress(loaded.cells, out / "cells", data_dir)
         on_news(progress)
         try:
             _run(loaded, out, run, progress, data_dir, on_news)
         finally:
             finished = {place: progress.folder_of[place] for place in sorted(progress.done)}
-            write_tables(
-                out, loaded.cells, finished, progress.failures, loaded.study.target or Target.model_construct()
-            )
+            write_tables(out, loaded.cells, finished, progress.failures, loaded.study.target)
     return progress
 
 
@@ -133,11 +132,20 @@ def _note(progress: Progress, place: int, outcome: Outcome | None, failures: Pat
     elif outcome.status == "failed":
         progress.failures[place] = outcome.reason
         failures.mkdir(exist_ok=True)
-        write_text(report, f"{cell.label}\n{outcome.reason}\nreplay: {cell.replay}\n\n{outcome.details}")
+        write_text(report, f"{cell.label}\n{outcome.reason}\nreplay: {progress.replay(place)}\n\n{outcome.details}")
 
 
-def _finished(folder: Path) -> bool:
-    return RunFolder.status(folder) == "done"
+def _progress(cells: Sequence[Cell], folder: Path, data_dir: Path | None) -> Progress:
+    """What earlier sweeps have left."""
+    progress = Progress(cells, [_folder_of(cell, folder) for cell in cells], data_dir)
+    for place, path in enumerate(progress.folder_of):
+        if RunFolder.status(path) == "done":
+            unsound = _broken_laws(path)
+            if unsound:
+                progress.failures[place] = unsound
+            else:
+                progress.done.add(place)
+    return progress
 
 
 def _broken_laws(folder: Path) -> str:

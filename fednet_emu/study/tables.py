@@ -10,19 +10,22 @@ from typing import Any
 
 import pandas as pd
 
-from fednet_emu.records.ledger import EVALUATIONS
+from fednet_emu.records.ledger import EVALUATIONS, SCORES
 from fednet_emu.records.store import write_table
 from fednet_emu.records.table import Table
-from fednet_emu.report.targets import first_reached, with_total_bits
+from fednet_emu.report.targets import Measure, first_reached, with_total_bits
 from fednet_emu.study.cells import Cell
 from fednet_emu.study.model import Target
 
 TOTALS = ("rounds", "simulated_s", "uplink_bit", "downlink_bit", "sidelink_bit", "energy_j")
-SCORES = ("accuracy", "loss", "worst_accuracy", "std_accuracy", "worst_train_loss", "attack_success")
 
 
 def write_tables(
-    folder: Path, cells: Sequence[Cell], finished: Mapping[int, Path], failures: Mapping[int, str], target: Target
+    folder: Path,
+    cells: Sequence[Cell],
+    finished: Mapping[int, Path],
+    failures: Mapping[int, str],
+    target: Target | None,
 ) -> None:
     """Write `study.parquet`, `cells.parquet`, and apart from them `hosts.parquet` with host times.
 
@@ -33,7 +36,7 @@ def write_tables(
         cells: all of them.
         finished: the run folders of the cells that are done, by place.
         failures: why others are not.
-        target: what the cells have to reach; may name nothing.
+        target: what the cells have to reach.
     """
     summaries = {place: _summary(finished[place]) for place in sorted(finished)}
     evaluations = {place: _evaluations(finished[place]) for place in summaries}
@@ -56,11 +59,13 @@ def write_tables(
     write_table(folder / "hosts.parquet", pd.DataFrame(hosts, columns=["cell", "host_s"]))
 
 
-def aim(target: Target) -> tuple[Any, float]:
-    """The measure of a target and its level."""
+def aim(target: Target | None) -> tuple[Measure | None, float]:
+    """The measure of a target and its level; no measure for no target."""
+    if target is None:
+        return None, math.nan
     if target.accuracy is not None:
         return "accuracy", target.accuracy
-    return ("loss", target.loss) if target.loss is not None else (None, math.nan)
+    return "loss", target.loss or math.nan
 
 
 def _keys(cell: Cell) -> dict[str, Any]:

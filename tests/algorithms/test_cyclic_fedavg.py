@@ -10,8 +10,9 @@ from torch import nn
 from fednet_emu.algorithms.cyclic_bounds import remainder
 from fednet_emu.algorithms.cyclic_fedavg import CyclicFedAvg
 from fednet_emu.errors import ScenarioError
-from fednet_emu.learning.flat import FlatModel
-from fednet_emu.learning.jobs import TrainData
+from fednet_emu.learning.datasets.base import Dataset, Samples
+from fednet_emu.learning.models.base import Model
+from fednet_emu.scenario.emulation import build
 from fednet_emu.testing import run_small, small_federation, small_scenario
 
 M, K, FEATURES, SAMPLES = 16, 4, 3, 15
@@ -32,21 +33,34 @@ def least_squares():
     return x, np.einsum("mnf,mf->mn", x, own) + 0.1 * rng.normal(size=(M, SAMPLES))
 
 
+class OwnSamples(Dataset):
+    """The samples above, each with the device that it belongs to."""
+
+    def load(self, data_dir, rng):
+        """In double precision; the same for testing."""
+        x, y = (torch.tensor(values.reshape(M * SAMPLES, -1)) for values in least_squares())
+        owner = np.repeat(np.arange(M), SAMPLES)
+        return Samples(x, y[:, 0], x, y[:, 0], None, train_group=owner, test_group=owner)
+
+
+class FromPoint(Model):
+    """A linear regression in double precision that starts from a given point."""
+
+    start: tuple[float, ...]
+
+    def build(self, input_shape, outputs):
+        """One layer with these weights."""
+        layer = nn.Linear(FEATURES, 1).double()
+        with torch.no_grad():
+            layer.weight[:], layer.bias[:] = torch.tensor(self.start[:-1], dtype=torch.float64), self.start[-1]
+        return layer
+
+
 def one_cycle(algorithm, turns, w):
-    """The model after one cycle from w, played in the emulator in double precision."""
-    fed = small_federation(
-        f"devices.count={M}",
-        f"data={{kind: synthetic-regression, n_samples: {M * SAMPLES}, n_test: 4, features: {FEATURES}}}",
-        f"stop.rounds={turns}",
-        "evaluation.every_rounds=100",
-    )
-    layer = nn.Linear(FEATURES, 1).double()
-    with torch.no_grad():
-        layer.weight[:], layer.bias[:] = torch.tensor(w[:-1]), float(w[-1])
-    x, y = (torch.tensor(values.reshape(M * SAMPLES, -1)) for values in least_squares())
-    task = fed.task
-    task.model, task.data = FlatModel(layer, "squared-error", (FEATURES,)), TrainData(x, y[:, 0])
-    task._test_x, task._test_y = x[:4], y[:4, 0]
+    """The model after one cycle from w, played in the emulator in double precision, and who sat where."""
+    settings = (f"devices.count={M}", "partition=group", f"stop.rounds={turns}", "evaluation.every_rounds=100")
+    parts = {"data": OwnSamples(), "model": FromPoint(start=tuple(w))}
+    fed = build(small_scenario(*settings).model_copy(update=parts))
     final = fed.run(algorithm)
     assert final is not None
     return fed.read(final).numpy(), fed.ledger.frames()["cyclic_groups"]

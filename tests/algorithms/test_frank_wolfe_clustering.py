@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -162,6 +163,19 @@ def test_the_gap_ends_the_run() -> None:
 
     assert fed.round < 3000
     assert far.iloc[-1] < 2e-3 <= far.iloc[:-1].min()
+
+
+def test_a_run_goes_on_from_a_checkpoint() -> None:
+    """A run that takes the server's state and the models from a checkpoint of round 25 ends with the same weights."""
+    settings = (*TOY, graph(), "stop.rounds=40")
+    first, second, saved = small_federation(*settings), small_federation(*settings), []
+    first.observers.append(lambda fed: saved.append(pickle.dumps(fed.checkpoint())) if fed.round == 25 else None)
+    first.run(small_scenario(*settings).algorithm)
+    second.resume(pickle.loads(saved[0]))
+    second.run(small_scenario(*settings).algorithm)
+
+    assert second.graph.statistics.jobs < first.graph.statistics.jobs
+    pd.testing.assert_frame_equal(frame(second, "weights"), frame(first, "weights"))
 
 
 def test_a_smaller_cohort_still_finds_the_groups() -> None:

@@ -158,7 +158,7 @@ def test_the_largest_fine_alpha_is_chosen() -> None:
     ratios = {1e-3: 0.02, 1e-2: 0.11, 1e-1: 0.7}
 
     assert choose_alpha(ratios, 0.2) == 1e-2
-    with pytest.raises(ValueError, match=r"none is at most 0\.01, got .*0\.7.*; try a smaller alpha"):
+    with pytest.raises(ValueError, match=r"none is at most 0\.01, got .*, 0\.7 at alpha=0\.1; try a smaller alpha"):
         choose_alpha(ratios, 0.01)
 
 

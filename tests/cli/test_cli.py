@@ -247,6 +247,18 @@ def test_plot_overlays_runs(finished: Path, tmp_path: Path) -> None:
     assert str(tmp_path / "figures" / "accuracy-time.pdf") in result.stdout
 
 
+def test_plot_animates_a_learned_graph(tmp_path: Path) -> None:
+    """`fednet plot RUN --animate` also writes the weights of a learned graph as a GIF."""
+    folder = tmp_path / "run"
+    changes = ("--set", "stop.rounds=3", "--set", "algorithm.record_every=1")
+    assert fednet("run", "clustered_toy", *changes, "--out", str(folder), "--quiet", "--no-plots").exit_code == 0
+
+    result = fednet("plot", str(folder), "--animate")
+
+    assert result.exit_code == 0, result.output
+    assert (folder / "figures" / "weights.gif").read_bytes().startswith(b"GIF")
+
+
 def test_plot_of_no_run_is_a_mistake(tmp_path: Path) -> None:
     """An unreadable run folder is an error with exit code 2 that names it."""
     result = fednet("plot", str(tmp_path / "nothing"))

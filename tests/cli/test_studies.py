@@ -169,3 +169,20 @@ def test_compare_says_whether_it_is_more_than_noise(swept: Path) -> None:
     assert "no such level of access, got 'tmda'; did you mean 'tdma'?" in (
         fednet("compare", str(swept), "--between", "access=tmda", "access=ofdma").stderr
     )
+
+
+def test_reproduce_refreshes_the_reference(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Studies that fit are swept, and leave a small table and pictures; nothing is left to do the second time."""
+    monkeypatch.chdir(tmp_path)
+    cheap = f"{STUDY.replace('seeds: 3', 'seeds: 1')}minutes: 0.1\n".replace(
+        "base: small", f"base: {study.parent / 'small'}"
+    )
+    (tmp_path / "scenarios/studies").mkdir(parents=True)
+    (tmp_path / "scenarios/studies/cheap.yaml").write_text(cheap, encoding="utf-8")
+
+    results = [fednet("reproduce", "--minutes", "0.2", "--out", "reference", "--quiet") for _ in range(2)]
+
+    assert [result.exit_code for result in results] == [0, 0], results[0].output
+    table = pd.read_csv(tmp_path / "reference/cheap/cells.csv")
+    assert table["access"].tolist() == ["tdma", "ofdma"]
+    assert {"accuracy-time.png", "pareto.png"} <= {path.name for path in (tmp_path / "reference/cheap").iterdir()}

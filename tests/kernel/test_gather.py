@@ -7,7 +7,7 @@ from simpy.events import Event
 
 from fednet_emu.errors import DataError
 from fednet_emu.kernel.clock import COLLECT, NS_PER_S, SETTLE, Clock
-from fednet_emu.kernel.gather import Gather, cancel, start
+from fednet_emu.kernel.gather import Gather, Together, cancel, start
 
 
 class Lost(NamedTuple):
@@ -212,3 +212,20 @@ def test_a_gather_describes_who_is_missing():
     clock.run(until=2 * NS_PER_S)
 
     assert gathered.describe() == "1 of 2 processes: waiter waits for event"
+
+
+def test_events_together_come_with_the_last_in_the_given_order():
+    """Three timeouts in any order; none at all comes at once; cancelling reaches every one that can be cancelled."""
+    clock = Clock()
+    together = Together(clock, [clock.timeout(30, "a"), clock.timeout(10, "b"), clock.timeout(20, "c")])
+    parts = [Cancellable(clock), Cancellable(clock)]
+    both = Together(clock, parts)
+
+    def server():
+        return (yield together), (yield Together(clock, []))
+
+    assert both.describe().startswith("2 of 2 events")
+    assert clock.run_process(server()) == (["a", "b", "c"], [])
+    assert clock.now == 30
+    cancel(both, Lost("deadline"))
+    assert [part.why for part in parts] == [["deadline"]] * 2

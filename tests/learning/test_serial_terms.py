@@ -23,8 +23,12 @@ PLAN = SgdPlan(lr=0.01, batch_size=8, epochs=2, drop_last=True, optimizer=Adam()
 
 def network(momentum: float | None = 0.1) -> nn.Module:
     """A small network with batch norm, in double precision."""
-    layers = [nn.Flatten(), nn.Linear(16, 6), nn.BatchNorm1d(6, momentum=momentum), nn.ReLU(), nn.Linear(6, 3)]
-    return seeded_module(lambda: nn.Sequential(*layers), 5).double()
+
+    def build() -> nn.Module:
+        norm = nn.BatchNorm1d(6, momentum=momentum)
+        return nn.Sequential(nn.Flatten(), nn.Linear(16, 6), norm, nn.ReLU(), nn.Linear(6, 3))
+
+    return seeded_module(build, 5).double()
 
 
 def samples() -> TrainData:

@@ -44,6 +44,8 @@ def study(axes: dict[str, list], speed=lambda **_levels: 1.0, *, seeds: int = 5,
                     "accuracy": np.arange(rounds + 1) / 10,
                     "worst_accuracy": np.nan,
                     "std_accuracy": np.nan,
+                    "worst_train_loss": np.nan,
+                    "attack_success": np.nan,
                 }
             )
             rows.append(evaluations)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import shlex
 
 import pytest
 
@@ -31,11 +30,20 @@ def test_replay_runs_the_very_same_scenario(study_file):
         "    b: {network.uplink: {loss: {kind: random, probability: 1e-2}}}\n"
     )
     for cell in load_study(path).cells:
-        command = shlex.split(cell.replay)
+        command = cell.command
         overrides = [value for option, value in itertools.pairwise(command) if option == "--set"]
 
         again = load_scenario(command[2], [*overrides, f"seed={command[command.index('--seed') + 1]}"])
         assert dump(again) == dump(cell.scenario)
+
+
+def test_a_variant_may_change_what_the_study_sets(study_file):
+    """Settings under `set` are where every level starts from."""
+    cells = load_study(
+        study_file("set: {algorithm.lr: 0.3}\ngrid: {pace: {a: {}, b: {algorithm.lr: 0.4}}}\nseeds: 1\n")
+    ).cells
+
+    assert [cell.scenario.algorithm.lr for cell in cells] == [0.3, 0.4]
 
 
 def test_cells_are_known_by_what_they_run(study_file):
@@ -90,6 +98,7 @@ def test_all_problems_come_before_anything_runs(study_file):
             ["algorithm.lr=1"],
             "--set algorithm.lr  algorithm.lr: is varied by the axis",
         ),
+        ("grid: {algorithm.lr: [0.1, 0.1]}\n", [], "two cells are the same run, got algorithm.lr=0.1, seed=0 and"),
         ("limits: {time_s: -1}\n", [], "limits.time_s: must be > 0, got -1"),
     ],
 )

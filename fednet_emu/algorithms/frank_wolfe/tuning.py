@@ -31,9 +31,8 @@ def choose_alpha(ratios: Mapping[float, float], threshold: float) -> float:
     """
     fine = [alpha for alpha, ratio in ratios.items() if ratio <= threshold]
     if not fine:
-        raise ValueError(
-            f"ratios: none is at most {threshold:g}, got {dict(ratios)}; try a smaller alpha or longer runs"
-        )
+        shown = ", ".join(f"{ratio:.3g} at alpha={alpha:g}" for alpha, ratio in ratios.items())
+        raise ValueError(f"ratios: none is at most {threshold:g}, got {shown}; try a smaller alpha or longer runs")
     return max(fine)
 
 

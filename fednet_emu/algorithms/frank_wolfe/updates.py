@@ -68,7 +68,7 @@ def pulls(w: Array, lam: Tensor, n: int) -> Tensor:
 
 def slopes(lam: Tensor, apart: Tensor, alpha: float) -> Array:
     """G_ij = <lam_ij, x_i - x_j> - alpha [pairs], the gradient with respect to w."""
-    products: Array = torch.linalg.vecdot(lam.double(), apart.double()).cpu().numpy()
+    products: Array = (lam * apart).sum(1, dtype=torch.float64).cpu().numpy()
     return products - alpha
 
 
@@ -97,7 +97,7 @@ def springs(w: Array, lam: Array, x: Tensor, lr: float, smoothing: float) -> Spr
 
 def distances(apart: Tensor) -> Array:
     """||x_i - x_j|| [pairs]."""
-    lengths: Array = apart.double().norm(dim=1).cpu().numpy()
+    lengths: Array = torch.linalg.vector_norm(apart, dim=1, dtype=torch.float64).cpu().numpy()
     return lengths
 
 

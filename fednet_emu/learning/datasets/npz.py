@@ -107,10 +107,11 @@ def _check_rows(path: Path, raw: NDArray[Any], name: str, rows: int) -> None:
 
 
 def _finite_float32(path: Path, raw: NDArray[Any], name: str) -> NDArray[np.float32]:
-    with np.errstate(over="ignore"):
-        values = raw.astype(np.float32)
-    finite = np.isfinite(values)
-    if not finite.all():
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = raw.astype(np.float32, copy=False)
+        total = values.sum(dtype=np.float64)  # no sum of finite float32 overflows here
+    if not np.isfinite(total):
+        finite = np.isfinite(values)
         place = tuple(int(axis) for axis in np.unravel_index(np.argmin(finite), finite.shape))
         problem = f"{name}{list(place)} is not a finite float32, got {raw[place]}"
         raise DataError(str(path), problem, f"drop or repair the {np.count_nonzero(~finite)} such values")

@@ -1,0 +1,160 @@
+"""`python -m peers`: install the peers, run every contestant on every workload by turns, and write the table."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from peers import environments, machine, memory, table
+from peers.models import training_loss, write_initial
+from peers.workloads import WORKLOADS, load_data, write_data
+
+ROOT = Path(__file__).parents[2]
+MALLOC = {
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(2**34),
+    "MALLOC_TOP_PAD_": str(2**28),
+    "MALLOC_ARENA_MAX": "1",
+}
+"""Memory freed is kept: otherwise every step of a CNN pays for fresh pages, and times swing by a factor of ten."""
+SYNCHRONOUS = ("W1", "W2", "W3")
+
+
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    """A program of `contestants/`, in one of its variants.
+
+    Attributes:
+        label: its name in the table.
+        module: its file.
+        kind: fednet_emu, reference or peer.
+        variant: passed on to it.
+        workloads: those it can do.
+    """
+
+    label: str
+    module: str
+    kind: str
+    variant: str = ""
+    workloads: tuple[str, ...] = SYNCHRONOUS
+
+
+CONTESTANTS = (
+    Contestant("fednet_emu", "emulator", "fednet_emu", workloads=tuple(WORKLOADS)),
+    Contestant("hand-written, analytic gradients", "reference", "reference", "analytic", ("W1", "W2")),
+    Contestant("hand-written, vmap(grad)", "reference", "reference", "vmap"),
+    Contestant("hand-written, stacked", "reference", "reference", "stacked"),
+    Contestant("hand-written, serial, lean", "reference", "reference", "lean", tuple(WORKLOADS)),
+    Contestant("hand-written, two processes", "reference", "reference", "processes"),
+    Contestant("hand-written, serial, DataLoader and deepcopy", "reference", "reference", "naive"),
+    Contestant("FedJAX", "fedjax", "peer"),
+    Contestant("pfl-research, one process", "pfl", "peer", "one"),
+    Contestant("pfl-research, two processes", "pfl", "peer", "two"),
+    Contestant("FedLab", "fedlab", "peer"),
+    Contestant("FLGo", "flgo", "peer"),
+    Contestant("Flower", "flower", "peer"),
+)
+
+
+def main() -> None:
+    """Install, run, write."""
+    given = arguments()
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: given.cores])
+    folder = given.build.resolve()
+    peers = [entrant for entrant in CONTESTANTS if entrant.kind != "peer" or entrant.module in given.peers]
+    pythons = {
+        entrant.module: environments.install(entrant.module, folder / "environments")
+        for entrant in peers
+        if entrant.kind == "peer"
+    }
+    data = folder / "data"
+    write_data(data)
+    write_initial(data)
+    facts, runs = machine.facts(), []
+    for repeat, name, entrant in turns(peers, given.workloads, given.repeats):
+        started_s = time.perf_counter()
+        python = pythons.get(entrant.module, Path(sys.executable))
+        run = {"workload": name, "kind": entrant.kind, "contestant": entrant.label, "repeat": repeat}
+        run |= play(entrant, name, python, data, given.rounds)
+        runs.append(run)
+        print(f"{table.told(run)}  ({time.perf_counter() - started_s:.0f} s)", flush=True)
+    text = table.markdown(runs, facts)
+    given.out.mkdir(parents=True, exist_ok=True)
+    table.write_csv(runs, given.out / "runs.csv")
+    (given.out / "README.md").write_text(text)
+    print(f"\n{text}")
+
+
+def arguments() -> argparse.Namespace:
+    """What is asked for."""
+    parser = argparse.ArgumentParser(prog="python -m peers", description=__doc__)
+    peers = list(dict.fromkeys(entrant.module for entrant in CONTESTANTS if entrant.kind == "peer"))
+    parser.add_argument("--peers", nargs="*", choices=peers, default=peers, help="beside fednet_emu and the references")
+    parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--rounds", type=int, help="rounds on the clock, for a quick look")
+    parser.add_argument("--cores", type=int, default=2, help="cores that each contestant may use")
+    parser.add_argument("--build", type=Path, default=ROOT / "build" / "peers", help="environments and data")
+    parser.add_argument("--out", type=Path, default=ROOT / "results" / "peers")
+    return parser.parse_args()
+
+
+def turns(
+    entrants: Sequence[Contestant], workloads: Sequence[str], repeats: int
+) -> Iterator[tuple[int, str, Contestant]]:
+    """Who runs what, in order: all contestants of a workload in turn, in the other order every second time."""
+    for repeat in range(repeats):
+        for name in workloads:
+            able = [entrant for entrant in entrants if name in entrant.workloads]
+            for entrant in able if repeat % 2 == 0 else reversed(able):
+                yield repeat, name, entrant
+
+
+def play(entrant: Contestant, name: str, python: Path, data: Path, rounds: int | None) -> dict[str, Any]:
+    """Run a contestant once.
+
+    Returns:
+        Its line of results, the peak of its memory, and the training loss of the model it ended with.
+
+    Raises:
+        RuntimeError: it failed; the text ends with what it said last.
+    """
+    (data / "final.npz").unlink(missing_ok=True)
+    command = [python, "-m", f"peers.contestants.{entrant.module}", name, data]
+    command += ["--variant", entrant.variant] if entrant.variant else []
+    command += [] if rounds is None else ["--rounds", str(rounds)]
+    log = data / "log.txt"
+    with log.open("w") as said, (data / "line.txt").open("w+") as lines:
+        process = subprocess.Popen(command, env=environment(), stdout=lines, stderr=said, text=True, cwd=ROOT)
+        tree = memory.watch(process)
+        tree.end()
+        lines.seek(0)
+        results = [line for line in lines.read().splitlines() if line.startswith("{")]
+    if process.returncode or not results:
+        raise RuntimeError(f"{entrant.label}, {name}: failed with {process.returncode}:\n{log.read_text()[-3000:]}")
+    workload = WORKLOADS[name]
+    with np.load(data / "final.npz") as file:
+        loss = training_loss(workload.model, [file[key] for key in file.files], load_data(workload, data))
+    return json.loads(results[-1]) | {"peak_mb": tree.peak_byte / 1e6, "loss": loss}
+
+
+def environment() -> dict[str, str]:
+    """The variables of every contestant."""
+    quiet = {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0"}
+    kept = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    paths = os.pathsep.join([str(ROOT / "benchmarks"), str(ROOT)])
+    return kept | MALLOC | quiet | {"PYTHONPATH": paths, "PYTHONHASHSEED": "0"}
+
+
+if __name__ == "__main__":
+    main()

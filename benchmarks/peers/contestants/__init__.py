@@ -1,0 +1,1 @@
+"""One file per contestant, each run as a program of its own: `python -m peers.contestants.flower W1 FOLDER`."""

@@ -1,0 +1,83 @@
+"""How contestants are measured: time, memory, and the table made of both."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+from peers import memory, table
+from peers.stopwatch import Stopwatch
+from peers.workloads import WARM_UP, Workload
+
+WORKLOAD = Workload("W1", "softmax", clients=4, samples=8, cohort=2, batch=4, steps=2, lr=0.1, rounds=2)
+PARENT = """
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; held = b'1' * 64_000_000; time.sleep(60)"])
+time.sleep(2)
+"""
+
+
+def test_the_warm_up_is_off_the_clock_and_picks_the_faster_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounds of 9 and 4 s with two threads, 5 and 3 s with one: one thread is kept, and only later rounds count."""
+    instants = iter([0.0, 9.0, 13.0, 18.0, 21.0, 21.5, 22.5])
+    monkeypatch.setattr(time, "perf_counter", lambda: next(instants))
+    chosen: list[int] = []
+    watch = Stopwatch(WORKLOAD, chosen.append, threads=(2, 1))
+
+    for _ in range(WARM_UP + WORKLOAD.rounds + 1):
+        watch.round_done()
+
+    assert chosen == [2, 2, 1, 1, 1]
+    assert watch.round_s == pytest.approx(0.75)
+
+
+def test_memory_of_a_grandchild_counts_and_what_is_left_behind_is_ended() -> None:
+    """A process whose child holds 64 MB has a peak above that, and the child does not outlive the measurement."""
+    process = subprocess.Popen([sys.executable, "-c", PARENT], text=True)
+
+    tree = memory.watch(process, interval_s=0.1)
+    left = [pid for pid in tree.alive() if pid != process.pid]
+    tree.end()
+
+    assert 64e6 < tree.peak_byte < 164e6
+    assert len(left) == 1
+    deadline_s = time.monotonic() + 10
+    while any(memory._pss_byte(pid) for pid in left):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+
+
+def run(kind: str, contestant: str, times_s: list[float], **more: Any) -> list[dict[str, Any]]:
+    """The runs of one contestant."""
+    common = {"workload": "W1", "kind": kind, "contestant": contestant, "peak_mb": 500.0, "steps": 108_000}
+    return [
+        {**common, "loss": 0.5, "version": "1", "round_s": spent, "repeat": place} | more
+        for place, spent in enumerate(times_s)
+    ]
+
+
+def test_the_table_has_medians_and_ratios() -> None:
+    """Medians of three, relative to our whole run; the learning plane is set against the fastest loop."""
+    runs = [
+        *run("fednet_emu", "fednet_emu", [0.03, 0.02, 0.01], learning_s=0.012),
+        *run("reference", "hand-written, lean", [0.05, 0.04, 0.06]),
+        *run("reference", "hand-written, analytic", [0.01, 0.01, 0.02]),
+        *run("peer", "slow", [0.2, 0.1, 0.3], peak_mb=400.0),
+    ]
+
+    text = table.markdown(runs, {"processor": "abacus"})
+
+    assert "| slow | 200 | 100 to 300 | 10.00 | 400 | 0.5000 | 108000 |" in text
+    assert "Learning plane 12 ms, 1.20 times the best loop (analytic, 10 ms); 50 rounds per second" in text
+    assert "Fastest peer: slow, 10.00 times our time; leanest: slow, 400 MB to our 500 MB" in text
+
+
+@pytest.mark.parametrize(("change", "marked"), [({}, False), ({"loss": 0.6}, True), ({"steps": 107_999}, True)])
+def test_another_loss_or_count_of_steps_is_marked(change: dict[str, float], marked: bool) -> None:
+    """A contestant that did something else than the hand-written loops is told apart in the table."""
+    runs = [*run("reference", "hand-written, lean", [0.05]), *run("peer", "odd", [0.2], **change)]
+
+    assert ("(differs)" in table.markdown(runs, {})) == marked
