@@ -33,6 +33,10 @@ def needs_a_gpu(path: Path) -> bool:
     return load_scenario(path).training.device == "cuda" and not torch.cuda.is_available()
 
 
+FOLDERS = {"chest-accelerometer": "chest_accelerometer", "mnist": "mnist", "fashion-mnist": "fashion_mnist"}
+"""Where each kind of data lies that is not embedded."""
+
+
 def smoke(path: Path) -> list[str]:
     """What makes a scenario short: one round, of two devices where the algorithm draws a cohort."""
     return [*SMOKE, "algorithm.cohort=2"] if hasattr(load_scenario(path).algorithm, "cohort") else SMOKE

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
-from torch.utils.flop_counter import FlopCounterMode
 
 from fednet_emu.component import did_you_mean
 from fednet_emu.errors import ScenarioError
+from fednet_emu.learning.flops import FlopCount
 
 PerSampleLoss = Callable[[Tensor, Tensor], Tensor]
 """Outputs [B, ...] and targets [B, ...] to losses [B]."""
@@ -170,16 +170,16 @@ class FlatModel:
         Counted by PyTorch from the matrix products and convolutions that run (a multiply-add is two operations);
         element-wise work is not counted.
         """
-        with self._trial(self._module) as module, FlopCounterMode(display=False) as counter:
+        with self._trial(self._module) as module, FlopCount() as counter:
             module(self._ramp(2)).sum().backward()
-        return float(counter.get_total_flops()) / 2
+        return float(counter.total) / 2
 
     @cached_property
     def forward_flop_per_sample(self) -> float:
         """Floating-point operations of a forward pass for one sample, counted as in `flop_per_sample`."""
-        with self._trial(self._eval_module) as module, FlopCounterMode(display=False) as counter, torch.no_grad():
+        with self._trial(self._eval_module) as module, FlopCount() as counter, torch.no_grad():
             module(self._ramp(2))
-        return float(counter.get_total_flops()) / 2
+        return float(counter.total) / 2
 
     @cached_property
     def activation_byte_per_sample(self) -> int:
