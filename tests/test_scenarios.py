@@ -20,6 +20,9 @@ STAND_INS = {
     "mnist": "data={kind: synthetic, features: [1, 28, 28], n_samples: 30000, n_test: 100}",
     "fashion-mnist": "data={kind: synthetic, features: [1, 28, 28], n_samples: 20000, n_test: 100}",
 }
+FOLDERS = {"chest-accelerometer": "chest_accelerometer", "mnist": "mnist", "fashion-mnist": "fashion_mnist"}
+NATURAL = {"chest-accelerometer": ["partition=iid"]}
+"""What a stand-in needs beside, where the real data are dealt out by owner."""
 
 
 NO_GPU = "training.device=cpu"
@@ -62,7 +65,8 @@ def test_scenario_runs(path: Path, tmp_path: Path) -> None:
     What asks for a GPU is played without training where there is none.
     """
     kind = load_scenario(path).data.kind
-    changes = [*smoke(path), *contacts_stand_in(path, tmp_path), *([STAND_INS[kind]] if kind in STAND_INS else [])]
+    stand_in = [STAND_INS[kind], *NATURAL.get(kind, [])] if kind in STAND_INS else []
+    changes = [*smoke(path), *contacts_stand_in(path, tmp_path), *stand_in]
     timing_only = needs_a_gpu(path)
     scenario = load_scenario(path, [*changes, NO_GPU] if timing_only else changes)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 
 from fednet_emu.errors import DataError
 from fednet_emu.learning.datasets import FashionMnist, Mnist
@@ -168,3 +169,26 @@ def test_a_damaged_gzip_stream_is_explained(tmp_path, damage):
 
     with pytest.raises(DataError, match=r"damaged.gz: the gzip stream is corrupt or cut short \(.+\); delete it"):
         read_idx(path)
+
+
+@needs_fashion
+def test_classes_are_picked_and_numbered_anew():
+    """Shirts, T-shirts and pullovers in this order are 0, 1 and 2, with their own images; a class twice is an error."""
+    everything = FashionMnist().load(DATA, RNG)
+    picked = FashionMnist(classes=(6, 0, 2)).load(DATA, RNG)
+
+    assert picked.classes == 3
+    assert torch.bincount(picked.train_y).tolist() == [6000] * 3
+    assert torch.equal(picked.test_x[picked.test_y == 0], everything.test_x[everything.test_y == 6])
+    with pytest.raises(ValidationError, match="a class is named twice, got"):
+        FashionMnist(classes=(6, 6))
+
+
+@needs_fashion
+def test_each_pixel_has_its_own_mean_and_deviation():
+    """Pixelwise, every pixel has mean 0 over the training images and deviation s / (s + 0.001) of what it was."""
+    grey, own = (FashionMnist(classes=(0, 2, 6), normalise=n).load(DATA, RNG).train_x for n in (False, "pixelwise"))
+    deviation = grey.std(0, correction=0)
+
+    assert own.mean(0).abs().max() < 1e-4
+    assert torch.allclose(own.std(0, correction=0), deviation / (deviation + 0.001), atol=1e-4)

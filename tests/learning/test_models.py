@@ -195,3 +195,14 @@ def test_a_path_without_module_and_class_is_refused(path):
     """The form is package.module:Class, checked when the scenario is read."""
     with pytest.raises(ValidationError, match="path"):
         UserModule(path=path)
+
+
+def test_the_perceptron_drops_before_every_layer():
+    """Shares before the first, the hidden and the last layer; one too few is an error that says how many."""
+    module = Mlp(hidden=(5, 4), dropout=(0.1, 0.2, 0.3)).build((1, 3), 2)
+    kinds = [type(layer).__name__ for layer in module]
+
+    assert kinds == ["Flatten", "Dropout", "Linear", "ReLU", "Dropout", "Linear", "ReLU", "Dropout", "Linear"]
+    assert [layer.p for layer in module if isinstance(layer, nn.Dropout)] == [0.1, 0.2, 0.3]
+    with pytest.raises(ValidationError, match="not one share per layer, got 2; give 3"):
+        Mlp(hidden=(5, 4), dropout=(0.1, 0.2))

@@ -16,9 +16,9 @@ _MAX_TANGENTS = 1000
 class CdNorm(UncertaintySet):
     """|p_j - q_j| <= deviation_j and sum_j |p_j - q_j| / deviation_j <= budget, the set that the paper adds.
 
-    The paper sorts deviation_j * loss_j, which is exact for equal deviations only. Here sum(p) = 1 gets a multiplier
-    nu; for fixed nu a fractional knapsack remains, and the dual function of nu is convex and piecewise
-    linear: tangents from both sides meet in its minimum after a few steps, O(N log N) each.
+    The paper sorts deviation_j * loss_j, which is exact for equal deviations only. Here sum(p) = 1 gets a multiplier;
+    for a fixed one a fractional knapsack remains, and the dual function is convex and piecewise linear: tangents from
+    both sides meet in its minimum after a few steps, O(N log N) each.
     """
 
     kind: Literal["cd-norm"] = "cd-norm"
