@@ -17,6 +17,7 @@ from fednet_emu.report.style import (
     add_legend,
     finish_axes,
     fit_scale,
+    fit_share_scale,
     line_style,
     new_figure,
 )
@@ -90,7 +91,10 @@ def _progress_figure(curves: Labelled, measure: str, cost: Cost) -> Figure:
             every = max(1, len(rows) // MARKERS_PER_CURVE)
             axes.plot(cost.of(rows) / unit.size, rows[measure], label=label, markevery=every, **line_style(index))
     fit_scale(axes, "x")
-    fit_scale(axes, "y")
+    if measure == "accuracy":
+        fit_share_scale(axes)
+    else:
+        fit_scale(axes, "y")
     axes.set(xlabel=f"{cost.title} ({unit.symbol})", ylabel=measure.capitalize())
     _complete(figure, axes)
     return figure

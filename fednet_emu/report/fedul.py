@@ -8,7 +8,6 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fednet_emu.report.style import (
-    CURVE_HEIGHT_IN,
     add_grid,
     add_legend,
     finish_axes,
@@ -17,6 +16,7 @@ from fednet_emu.report.style import (
     new_figure,
 )
 
+PANEL_HEIGHT_IN = 1.5
 PANELS = {
     "validation_error": "Validation error",
     "surrogate_loss": "Surrogate loss",
@@ -28,12 +28,15 @@ PANELS = {
 def fedul_figure(tables: Sequence[tuple[str, pd.DataFrame]]) -> Figure:
     """One panel below the other for each measure that some run has, against the round; one line for each run."""
     measures = [name for name in PANELS if any(table[name].notna().any() for _, table in tables)]
-    figure = new_figure(max(len(measures), 1) * CURVE_HEIGHT_IN)
+    figure = new_figure(max(len(measures), 1) * PANEL_HEIGHT_IN)
     panels = figure.subplots(max(len(measures), 1), sharex=True, squeeze=False)[:, 0]
     for name, axes in zip(measures, panels, strict=False):
         for index, (label, table) in enumerate(tables):
             axes.plot(table["round"], table[name], label=label, **line_style(index) | {"marker": "none"})
-        fit_scale(axes, "y")
+        if name == "validation_error" and axes.dataLim.ymin > 0:
+            axes.set_yscale("log")
+        else:
+            fit_scale(axes, "y")
         axes.set_ylabel(PANELS[name])
         add_grid(axes)
         finish_axes(axes)

@@ -105,7 +105,8 @@ def curve_figure(view: StudyView, metric: str, against: str, layout: Layout) -> 
     """A metric against a cost: one panel for each place of the layout, one line with its band for each setting.
 
     Curves of different seeds have different points, so each is a step function: what was measured last counts until
-    something new is. A line ends where the first of its seeds ends.
+    something new is. A line ends where the first of its seeds ends. Intervals of few seeds reach beyond what the metric
+    can be; the band does not.
 
     Returns:
         None when no run has this metric, or when nothing was spent.
@@ -166,6 +167,7 @@ def _draw(
             for _, run in rows.groupby("seed")
         ]
         grid, mean, low, high = band(runs)
+        low, high = (np.clip(limit, 0.0, None if metric.endswith("loss") else 1.0) for limit in (low, high))
         style = line_style(index)
         axes.plot(grid, mean, markevery=(index * 4, POINTS // MARKERS), **style)
         axes.fill_between(grid, low, high, color=style["color"], alpha=0.18, linewidth=0)

@@ -15,13 +15,15 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.textpath import TextPath
-from matplotlib.ticker import MaxNLocator, NullFormatter
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter, NullLocator, StrMethodFormatter
 
 WIDTH_IN, PAGE_WIDTH_IN = 3.5, 7.16
 """One column and both columns of a two-column paper."""
 CURVE_HEIGHT_IN = 2.2
 SMALL_PT = 7.0
 POINTS_PER_IN = 72.0
+CLOSE_TO_1 = 0.97
+LOGIT_TICKS = (0.001, 0.01, 0.1, 0.5, 0.9, 0.97, 0.99, 0.997, 0.999)
 LABEL_LENGTH = 52
 """Characters of a run's label per line; at 7 pt this many fit beside a legend's handle."""
 
@@ -130,6 +132,18 @@ def fit_scale(axes: Axes, direction: Literal["x", "y"]) -> None:
         axis.set_minor_formatter(NullFormatter())
     else:
         round_ticks(axis)
+
+
+def fit_share_scale(axes: Axes) -> None:
+    """A logit scale on the y axis when shares come close to 1, where 0.97 and 0.99 are far apart, else a linear one."""
+    smallest, largest = (float(limit) for limit in axes.dataLim.intervaly)
+    if smallest > 0.0 and CLOSE_TO_1 < largest < 1.0:
+        axes.set_yscale("logit")
+        axes.yaxis.set_major_locator(FixedLocator(LOGIT_TICKS))
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes.yaxis.set_minor_locator(NullLocator())
+    else:
+        round_ticks(axes.yaxis)
 
 
 def round_ticks(axis: Axis, most: int = 6) -> None:

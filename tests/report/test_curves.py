@@ -49,6 +49,16 @@ def test_accuracy_is_drawn_against_all_three_costs(evaluations):
     assert lines(figures["accuracy-energy"])["a"][0] == [3.0, 6.0, 9.0]
 
 
+def test_accuracies_close_to_one_are_kept_apart(evaluations):
+    """The scale is logit when a run comes close to 1 and none touches an end, else linear."""
+    scales = [
+        progress_figures([("a", evaluations(*accuracies))])["accuracy-time"].axes[0].get_yscale()
+        for accuracies in ((0.1, 0.98), (0.1, 0.9), (0.0, 0.98), (0.1, 1.0))
+    ]
+
+    assert scales == ["logit", "linear", "linear", "linear"]
+
+
 def test_loss_stands_in_when_a_run_has_no_accuracy(evaluations):
     """A regression has no accuracy; beside a classification both are compared by loss, never half of each."""
     regression, classification = evaluations(np.nan, np.nan), evaluations(0.5, 0.6, loss=4.0)

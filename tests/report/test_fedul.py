@@ -22,6 +22,7 @@ def test_every_measure_has_a_panel_with_a_line_for_each_run() -> None:
     assert [panel.get_ylabel() for panel in axes] == ["Validation error", "Surrogate loss", "Supervised loss"]
     assert [len(panel.get_lines()) for panel in axes] == [2, 2, 2]
     assert axes[0].get_lines()[1].get_ydata().tolist() == [0.2, 0.1]
+    assert [panel.get_yscale() for panel in axes] == ["log", "linear", "linear"]
 
 
 def test_what_nobody_measured_has_no_panel() -> None:

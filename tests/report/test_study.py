@@ -131,6 +131,16 @@ def test_bands_end_where_the_first_seed_ends():
     assert low[-1] < mean[-1] < high[-1]
 
 
+def test_bands_stay_where_the_metric_can_be():
+    """Student's interval of two far accuracies reaches beyond 0 and 1, the band of the figure does not."""
+    view = study({"air": ["a"]}, seeds=2)
+    view.evaluations["accuracy"] = np.where(view.evaluations["seed"] == 0, 0.1, 0.9)
+    axes = study_figures(view, against="time")["accuracy-time"].axes[0]
+
+    corners = axes.collections[0].get_paths()[0].vertices[:, 1]
+    assert (corners.min(), corners.max()) == (0.0, 1.0)
+
+
 def test_the_front_has_what_nothing_beats():
     """Equal points are both on it; a point that costs more for no gain is not."""
     costs = np.array([[1.0, 5.0], [2.0, 2.0], [2.0, 2.0], [3.0, 2.0], [5.0, 1.0], [6.0, 6.0]])
