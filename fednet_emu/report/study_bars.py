@@ -60,9 +60,8 @@ def _draw(axes: Axes, view: StudyView, column: str, unit: Unit, panel: Levels, l
             axes.errorbar(interval.mean, index, xerr=limits, color="0.25", linewidth=0.7, capsize=1.5, capthick=0.7)
             end = interval.high
         if len(reached) < len(needed) or not len(needed):
-            text = f"{len(reached)} of {len(needed)} runs" if len(reached) else f"never in {len(needed)} runs"
             axes.annotate(
-                text if len(needed) else "no runs",
+                f"{len(reached)} of {len(needed)} runs" if len(needed) else "no runs",
                 (end, index),
                 (3, 0),
                 textcoords="offset points",

@@ -183,7 +183,7 @@ def test_bars_say_who_never_arrives():
     figure = bar_figure(view, "time_to_target_s", Layout.of(view, None))
     words = [text.get_text() for text in figure.findobj(Text)]
 
-    assert "never in 5 runs" in words
+    assert "0 of 5 runs" in words
     assert "4 of 5 runs" in words
     assert len(figure.axes[0].patches) == 2
 
