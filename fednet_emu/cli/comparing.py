@@ -11,16 +11,19 @@ from fednet_emu.report.study import StudyView, is_study, open_study, study_of_ru
 Sides = tuple[tuple[str, str], tuple[StudyView, StudyView]]
 
 
-def sides(folders: Sequence[Path], between: tuple[str, str] | None, accuracy: float | None) -> Sides:
+def sides(
+    folders: Sequence[Path], between: tuple[str, str] | None, accuracy: float | None, within: str | None
+) -> Sides:
     """Names and views of what is compared.
 
     Args:
         folders: one folder of a study with `between`, else two of runs or studies.
         between: conditions `axis=level`, several with commas.
         accuracy: a target accuracy for both sides.
+        within: the most that both sides may spend, `cost=amount`.
 
     Raises:
-        FednetError: a condition is malformed, or there is no such axis or level.
+        FednetError: a condition or cost is malformed, or there is no such axis, level or cost.
         DataError: a folder is none of a run or study.
     """
     if between:
@@ -32,7 +35,18 @@ def sides(folders: Sequence[Path], between: tuple[str, str] | None, accuracy: fl
         names = (str(folders[0]), str(folders[1]))
     if accuracy is not None:
         first, second = first.aiming_at(accuracy), second.aiming_at(accuracy)
+    if within is not None:
+        cost, amount = _spending(within)
+        first, second = first.within(cost, amount), second.within(cost, amount)
     return names, (first, second)
+
+
+def _spending(text: str) -> tuple[str, float]:
+    cost, _, amount = (part.strip() for part in text.partition("="))
+    try:
+        return cost, float(amount)
+    except ValueError:
+        raise FednetError(f"--within: expected cost=amount, got '{text}'; for example time=60 or bits=2e8") from None
 
 
 def _conditions(text: str) -> dict[str, str]:

@@ -65,6 +65,12 @@ def compare(
     accuracy: Annotated[
         float | None, typer.Option("--accuracy", min=0, max=1, help="Target accuracy, instead of the study's.")
     ] = None,
+    within: Annotated[
+        str | None,
+        typer.Option(
+            "--within", metavar="COST=AMOUNT", help="Scores after so much time (s), bits, energy (J), rounds."
+        ),
+    ] = None,
 ) -> None:
     """Print the differences between two settings, paired by seed, and whether they are more than noise."""
     with outcome():
@@ -74,7 +80,7 @@ def compare(
         if len(folders) != (1 if between else 2):
             ERRORS.print(f"compare: two folders, or one with --between, are needed, got {len(folders)}")
             raise typer.Exit(MISTAKE)
-        names, (first, second) = sides(folders, between, accuracy)
+        names, (first, second) = sides(folders, between, accuracy, within)
         for line in lines(compare(first, second), names, first.target if first.target == second.target else {}):
             OUTPUT.out(line)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -31,8 +32,8 @@ def cycle_figure(tables: Tables) -> Figure:
     unit = axis_unit(float(runs["cycle_s"].max()), LONG_TIMES)
     figure = new_figure(CURVE_HEIGHT_IN)
     axes = figure.add_subplot()
-    for index, (way, rows) in enumerate(runs.groupby("way", sort=False)):
-        mean = rows.groupby("groups")["cycle_s"].mean() / unit.size
+    for index, (way, rows) in enumerate(runs.groupby("grouping", sort=False)):
+        mean = rows.groupby("groups_formed")["cycle_s"].mean() / unit.size
         axes.plot(mean.index, mean, label=str(way), **line_style(index))
     axes.set(xlabel="Groups", ylabel=f"Cycle time ({unit.symbol})", ylim=(0.0, None))
     fit_scale(axes, "x")
@@ -40,24 +41,29 @@ def cycle_figure(tables: Tables) -> Figure:
 
 
 def cycle_times(turns: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """The way of grouping, mean number of groups and mean cycle time of each run, over its complete cycles.
+    """The `cycle_columns` of several runs; runs without a complete cycle are left out."""
+    runs = pd.DataFrame([cycle_columns(table) for table in turns], columns=["grouping", "groups_formed", "cycle_s"])
+    return runs.dropna().reset_index(drop=True)
+
+
+def cycle_columns(turns: pd.DataFrame) -> dict[str, Any]:
+    """The way of grouping, mean number of groups and mean cycle time of a run, over its complete cycles.
 
     Args:
-        turns: series `cyclic_turns` of each run.
+        turns: its series `cyclic_turns`.
 
     Returns:
-        Columns way, groups, cycle_s; runs without a complete cycle are left out.
+        `grouping` in words, `groups_formed` and `cycle_s`; the numbers are NaN without a complete cycle.
     """
-    rows = []
-    for table in turns:
-        cycles = table.groupby("cycle").agg(
-            turns=("group", "size"), groups=("groups", "first"), start_s=("started_s", "min"), end_s=("ended_s", "max")
-        )
-        whole = cycles[cycles["turns"] == cycles["groups"]]
-        if len(whole):
-            way = f"{table['structure'].iloc[0]}, {table['access'].iloc[0]}"
-            rows.append((way, whole["groups"].mean(), (whole["end_s"] - whole["start_s"]).mean()))
-    return pd.DataFrame(rows, columns=["way", "groups", "cycle_s"])
+    cycles = turns.groupby("cycle").agg(
+        turns=("group", "size"), groups=("groups", "first"), start_s=("started_s", "min"), end_s=("ended_s", "max")
+    )
+    whole = cycles[cycles["turns"] == cycles["groups"]]
+    return {
+        "grouping": ", ".join(turns[["structure", "access"]].iloc[0]) if len(turns) else "",
+        "groups_formed": float(whole["groups"].mean()),
+        "cycle_s": float((whole["end_s"] - whole["start_s"]).mean()),
+    }
 
 
 def bound_figure(tables: Tables) -> Figure:

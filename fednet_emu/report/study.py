@@ -14,10 +14,13 @@ import pandas as pd
 from fednet_emu.component import did_you_mean
 from fednet_emu.errors import DataError, FednetError
 from fednet_emu.report.run import open_run
+from fednet_emu.report.series import SERIES_COLUMNS
 from fednet_emu.report.targets import TO_TARGET, first_reached, with_total_bits
 
 DESCRIPTION = "study.json"
 UNFINISHED = "finish the sweep that writes it"
+SPENT = {"time": "simulated_s", "bits": "total_bit", "energy": "energy_j", "rounds": "round"}
+"""What runs spend, and its column of the evaluations: seconds, bits, joules, rounds."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,8 @@ class StudyView:
         axes: what is varied, each with its levels in order.
         target: the measure and level that runs have to reach; empty for none.
         evaluations: every evaluation of every finished cell, with a column for each axis, and `seed`.
-        cells: one row for each finished cell, in the order of the study: totals and what the target had cost.
+        cells: one row for each finished cell, in the order of the study: totals, what the target had cost, and what
+            its series tell (`SERIES_COLUMNS`).
         unfinished: labels of the cells that are not there.
     """
 
@@ -50,6 +54,27 @@ class StudyView:
         return replace(
             self, target={"accuracy": accuracy}, cells=self.cells.drop(columns=list(TO_TARGET)).join(reached)
         )
+
+    def within(self, cost: str, amount: float) -> StudyView:
+        """The study with scores and totals of each cell at its last evaluation that had spent no more of a cost.
+
+        The way to the target stays that of the whole runs.
+
+        Args:
+            cost: one of `SPENT`.
+            amount: the most that is spent.
+
+        Raises:
+            FednetError: there is no such cost.
+        """
+        if cost not in SPENT:
+            close = did_you_mean(cost, SPENT) or f"; choose from {', '.join(SPENT)}"
+            raise FednetError(f"{self.name}: no such cost, got '{cost}'{close}")
+        kept = self.evaluations[self.evaluations[SPENT[cost]] <= amount]
+        last = kept.groupby("cell").tail(1).set_index("cell")
+        known = last.columns.intersection(self.cells.columns).difference([*self.axes, "seed"])
+        cells = self.cells.assign(**{name: self.cells["cell"].map(last[name]) for name in known})
+        return replace(self, evaluations=kept, cells=cells)
 
     def where(self, conditions: Mapping[str, str]) -> StudyView:
         """The part of the study with these levels, which are no longer axes.
@@ -112,7 +137,22 @@ def open_study(folder: Path) -> StudyView:
         raise DataError(str(folder / DESCRIPTION), f"unreadable, got '{error}'", "run the sweep again") from error
     cells, evaluations = _table(folder, "cells"), _table(folder, "study")
     done = cells["status"] == "done"
-    return StudyView(name, axes, target, evaluations, cells[done].reset_index(drop=True), list(cells["cell"][~done]))
+    finished = _with_series(folder, cells[done].reset_index(drop=True))
+    return StudyView(name, axes, target, evaluations, finished, list(cells["cell"][~done]))
+
+
+def _with_series(folder: Path, cells: pd.DataFrame) -> pd.DataFrame:
+    """Cells with the columns that their series have; a cell without the series has NaN there."""
+    for series, columns_of in SERIES_COLUMNS.items():
+        known = {
+            cell: columns_of(_table(folder / "cells" / cell, series))
+            for cell in cells["cell"]
+            if (folder / "cells" / cell / f"{series}.parquet").is_file()
+        }
+        if known:
+            told = pd.DataFrame.from_dict(known, orient="index")
+            cells = cells.join(told[told.columns.difference(cells.columns, sort=False)], on="cell")
+    return cells
 
 
 def _table(folder: Path, name: str) -> pd.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +33,8 @@ from fednet_emu.report.style import (
 
 Array = NDArray[np.float64]
 
-POINTS, MARKERS = 200, 5
+POINTS, MARKERS, SETTLED = 200, 5, 6
+"""Points of a line, markers on it, and the part of it (one of so many) that counts as its start."""
 COLUMNS, PANEL_IN, LONE_PANEL_IN = 3, 1.45, 2.2
 TITLE_LENGTH, NAME_LENGTH = 22, 16
 STUDY_COSTS = {**COSTS, "rounds": Cost("Rounds", (Unit(1.0, ""),), lambda rows: rows["round"])}
@@ -75,7 +77,8 @@ class Layout:
             rows, columns = (combinations(view, [name]) for name in chosen)
             return Layout(lines, [[{**row, **column} for column in columns] for row in rows])
         panels = combinations(view, chosen)
-        return Layout(lines, [panels[start : start + COLUMNS] for start in range(0, len(panels), COLUMNS)])
+        width = math.ceil(len(panels) / math.ceil(len(panels) / COLUMNS))
+        return Layout(lines, [panels[start : start + width] for start in range(0, len(panels), width)])
 
 
 def combinations(view: StudyView, names: Sequence[str]) -> list[Levels]:
@@ -106,7 +109,8 @@ def curve_figure(view: StudyView, metric: str, against: str, layout: Layout) -> 
 
     Curves of different seeds have different points, so each is a step function: what was measured last counts until
     something new is. A line ends where the first of its seeds ends. Intervals of few seeds reach beyond what the metric
-    can be; the band does not.
+    can be; the band does not. The start of lines may lie outside the range of the scores: from guessing to the first
+    model everything looks the same.
 
     Returns:
         None when no run has this metric, or when nothing was spent.
@@ -121,13 +125,15 @@ def curve_figure(view: StudyView, metric: str, against: str, layout: Layout) -> 
     width_in = WIDTH_IN if columns <= COLUMNS else PAGE_WIDTH_IN
     figure = new_figure(LONE_PANEL_IN if alone else PANEL_IN * rows + 0.2, width_in)
     grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+    settled: list[Array] = []
     for row, (panels, places) in enumerate(zip(layout.panels, grid, strict=True)):
         for place, axes in enumerate(places):
             if place < len(panels):
-                _draw(axes, known, metric, cost, unit, panels[place], layout.lines)
+                settled += _draw(axes, known, metric, cost, unit, panels[place], layout.lines)
             else:
                 axes.set_axis_off()
                 grid[row - 1, place].tick_params(labelbottom=True)
+    _fit_scores(grid[0, 0], settled)
     figure.supxlabel(f"{cost.title} ({unit.symbol})" if unit.symbol else cost.title, fontsize=8)
     figure.supylabel(METRICS[metric], fontsize=8)
     if len(layout.lines) > 1:
@@ -157,7 +163,9 @@ def band(runs: Sequence[tuple[Array, Array]]) -> tuple[Array, Array, Array, Arra
 
 def _draw(
     axes: Axes, table: pd.DataFrame, metric: str, cost: Cost, unit: Unit, panel: Levels, lines: Sequence[Levels]
-) -> None:
+) -> list[Array]:
+    """Draw a panel and return all values of means and bands, less the start of each line."""
+    settled: list[Array] = []
     for index, line in enumerate(lines):
         rows = rows_of(table, {**panel, **line})
         if not len(rows):
@@ -171,11 +179,21 @@ def _draw(
         style = line_style(index)
         axes.plot(grid, mean, markevery=(index * 4, POINTS // MARKERS), **style)
         axes.fill_between(grid, low, high, color=style["color"], alpha=0.18, linewidth=0)
+        settled += [values[POINTS // SETTLED :] for values in (mean, low, high)]
     if panel:
         axes.set_title(fitted(levels_text(panel, names=True)), pad=3.0)
     round_ticks(axes.xaxis, 4 if panel else 6)
     add_grid(axes)
     finish_axes(axes)
+    return settled
+
+
+def _fit_scores(axes: Axes, settled: Sequence[Array]) -> None:
+    values = np.concatenate([*settled, np.empty(0)])
+    values = values[np.isfinite(values)]
+    if len(values) and np.ptp(values) > 0:
+        margin = 0.05 * float(np.ptp(values))
+        axes.set_ylim(float(values.min()) - margin, float(values.max()) + margin)
 
 
 def fitted(text: str) -> str:

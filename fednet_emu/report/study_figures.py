@@ -12,9 +12,12 @@ from fednet_emu.errors import FednetError
 from fednet_emu.report.study import StudyView
 from fednet_emu.report.study_bars import bar_figure
 from fednet_emu.report.study_curves import METRICS, STUDY_COSTS, Layout, curve_figure
+from fednet_emu.report.study_cyclic import groups_figure
 from fednet_emu.report.study_pareto import pareto_figure
 from fednet_emu.report.style import paper_style
 
+MOST_LINES = 12
+"""More lines in one panel cannot be told apart; they are drawn only when asked for."""
 OF_DEVICES = ("worst_accuracy", "std_accuracy")
 
 
@@ -28,12 +31,12 @@ def study_figures(
     """The figures that a study has data for, by name.
 
     `accuracy-time`, `accuracy-bits`, `accuracy-energy` and `accuracy-rounds` (or of another metric),
-    `time-to-target`, `bits-to-target` and `energy-to-target`, and `pareto`.
+    `time-to-target`, `bits-to-target` and `energy-to-target`, `pareto`, and `cycle-groups` of cyclic participation.
 
     Args:
         view: the study.
         metric: what is drawn; accuracy by default, or loss when no accuracy was measured.
-        against: the one cost to draw it against; by default all four.
+        against: the one cost to draw it against; by default all four, or none for more than 12 lines in a panel.
         panels: axes for small multiples, at most two; by default the second and third.
 
     Raises:
@@ -44,14 +47,14 @@ def study_figures(
     with paper_style():
         drawn = {
             f"{measure.replace('_', '-')}-{cost}": curve_figure(view, measure, cost, layout)
-            for cost in ([against] if against else STUDY_COSTS)
+            for cost in ([against] if against else STUDY_COSTS if len(layout.lines) <= MOST_LINES else ())
         }
         if against is None and view.target:
             drawn["time-to-target"] = bar_figure(view, "time_to_target_s", layout)
             drawn["bits-to-target"] = bar_figure(view, "bits_to_target", layout)
             drawn["energy-to-target"] = bar_figure(view, "energy_to_target_j", layout)
         if against is None:
-            drawn["pareto"] = pareto_figure(view)
+            drawn |= {"pareto": pareto_figure(view), "cycle-groups": groups_figure(view)}
     return {name: figure for name, figure in drawn.items() if figure is not None}
 
 

@@ -166,6 +166,9 @@ def test_compare_says_whether_it_is_more_than_noise(swept: Path) -> None:
     assert runs.exit_code == 2  # neighbours in the folder are different seeds
     assert "nothing to pair" in runs.stderr
     assert fednet("compare", str(swept)).exit_code == 2
+    same = ("compare", str(swept), str(swept), "--within")
+    assert "final accuracy: the same in every pair" in fednet(*same, "time=1e3").stdout
+    assert "--within: expected cost=amount, got 'time'; for example time=60" in fednet(*same, "time").stderr
     assert "no such level of access, got 'tmda'; did you mean 'tdma'?" in (
         fednet("compare", str(swept), "--between", "access=tmda", "access=ofdma").stderr
     )

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fednet_emu.report.cyclic import bound_figure, cycle_figure, cycle_times
+from fednet_emu.report.cyclic import bound_figure, cycle_columns, cycle_figure, cycle_times
 
 
 def turns(groups, turn_s, count, structure="random", access="tdma"):
@@ -30,6 +30,14 @@ def test_cycle_times_are_of_complete_cycles():
     times = cycle_times([turns(4, 0.5, 10), turns(4, 0.5, 3)])
 
     assert times.values.tolist() == [["random, tdma", 4.0, 2.0]]
+
+
+def test_a_run_without_a_complete_cycle_tells_no_cycle_time():
+    """Three turns of four are not a cycle: the way of grouping is known, numbers are not."""
+    columns = cycle_columns(turns(4, 0.5, 3))
+
+    assert columns["grouping"] == "random, tdma"
+    assert np.isnan([columns["groups_formed"], columns["cycle_s"]]).all()
 
 
 def test_ways_are_lines_and_seeds_are_averaged():

@@ -16,6 +16,7 @@ from fednet_emu.report.compare import compare, lines
 from fednet_emu.report.study import StudyView, open_study
 from fednet_emu.report.study_bars import bar_figure
 from fednet_emu.report.study_curves import Layout, band, step_values
+from fednet_emu.report.study_cyclic import groups_figure
 from fednet_emu.report.study_figures import study_figures
 from fednet_emu.report.study_pareto import mean_progress, on_front
 from fednet_emu.report.targets import first_reached
@@ -210,3 +211,92 @@ def test_a_folder_that_is_no_study_is_told(tmp_path: Path):
     (tmp_path / "study.json").write_text(json.dumps({"name": "x", "axes": {}, "target": {}}))
     with pytest.raises(DataError, match="no such table; finish the sweep"):
         open_study(tmp_path)
+
+
+def test_scores_within_a_budget_are_of_the_last_evaluation_that_it_paid_for():
+    """With 4.5 s, of 1 s, 1.1 s, ... a round, seeds 0 and 1 have done four rounds and seed 2 three."""
+    part = study({"air": ["a"]}, seeds=3).within("time", 4.5)
+
+    assert part.cells["accuracy"].tolist() == pytest.approx([0.4, 0.4, 0.3])
+    assert part.cells["simulated_s"].tolist() == pytest.approx([4.0, 4.4, 3.6])
+    assert part.evaluations["simulated_s"].max() <= 4.5
+    with pytest.raises(FednetError, match="no such cost, got 'tim'; did you mean 'time'"):
+        part.within("tim", 1.0)
+
+
+def cyclic(air: str, groups: str) -> float:
+    """Groups formed in the made-up study of cyclic participation: none asks the access."""
+    return float(groups) * (1.0 if air == "tdma" else 2.0)
+
+
+def test_times_are_drawn_over_the_groups_that_were_formed():
+    """A line for each way: cycle times 2 s and 8 s at 1 and 4 groups with turns; twice the groups, the other way."""
+    view = study({"air": ["tdma", "shared"], "groups": [1, 4]})
+    formed = [cyclic(air, groups) for air, groups in zip(view.cells["air"], view.cells["groups"], strict=True)]
+    view.cells["grouping"], view.cells["groups_formed"], view.cells["cycle_s"] = view.cells["air"], formed, formed
+    view.cells["cycle_s"] *= 2.0
+    figure = groups_figure(view)
+    above, below = figure.get_axes()
+    drawn = [line.get_xydata().tolist() for line in above.get_lines() if line.get_marker() != "None"]
+
+    assert [line for line in drawn if line] == [[[1, 2], [4, 8]], [[2, 4], [8, 16]]]
+    assert below.get_ylabel() == "Time to accuracy 0.55 (s)"
+
+
+def test_groups_are_drawn_only_where_a_way_varied_them():
+    """One number of groups for each way is no line, and without the series there is nothing to draw."""
+    view = study({"air": ["tdma", "shared"]})
+
+    assert groups_figure(view) is None
+    view.cells["grouping"], view.cells["groups_formed"], view.cells["cycle_s"] = view.cells["air"], 4.0, 1.0
+    assert groups_figure(view) is None
+
+
+def test_the_range_of_scores_leaves_out_the_start():
+    """Accuracy from 0 to 1 in ten steps: with its first sixth left out, the range begins above 0."""
+    (axes,) = study_figures(study({"air": ["a", "b"]}), against="rounds")["accuracy-rounds"].get_axes()
+
+    assert axes.get_ylim() == pytest.approx((0.1 - 0.045, 1.0 + 0.045))
+
+
+def test_a_panel_of_many_lines_is_drawn_only_when_asked_for():
+    """Thirteen settings have bars, and curves only with a cost chosen."""
+    view = study({"air": [f"kind-{place}" for place in range(13)]}, seeds=2)
+
+    assert not {name for name in study_figures(view) if name.startswith("accuracy")}
+    assert "accuracy-time" in study_figures(view, against="time")
+
+
+def test_four_panels_are_two_by_two():
+    """Panels fill rows evenly, at most three in each."""
+    widths = {
+        n: [len(row) for row in Layout.of(study({"air": ["a"], "size": list(range(n))}, seeds=1), None).panels]
+        for n in (2, 3, 4, 5, 7)
+    }
+
+    assert widths == {2: [2], 3: [3], 4: [2, 2], 5: [3, 2], 7: [3, 3, 1]}
+
+
+def test_cells_have_what_their_series_tell(tmp_path):
+    """A cell that recorded turns gets its cycle time, 2 s for four turns of 0.5 s; one that did not has NaN."""
+    view = study({"air": ["a"]}, seeds=2)
+    turns = pd.DataFrame(
+        {
+            "cycle": 0,
+            "group": range(4),
+            "groups": 4,
+            "structure": "random",
+            "access": "tdma",
+            "started_s": np.arange(4) * 0.5,
+            "ended_s": np.arange(1, 5) * 0.5,
+        }
+    )
+    (tmp_path / "cells" / view.cells["cell"][0]).mkdir(parents=True)
+    turns.to_parquet(tmp_path / "cells" / view.cells["cell"][0] / "cyclic_turns.parquet")
+    view.cells.to_parquet(tmp_path / "cells.parquet")
+    view.evaluations.to_parquet(tmp_path / "study.parquet")
+    (tmp_path / "study.json").write_text(json.dumps({"name": "story", "axes": view.axes, "target": {}}))
+    cells = open_study(tmp_path).cells
+
+    assert cells["cycle_s"].tolist() == pytest.approx([2.0, np.nan], nan_ok=True)
+    assert cells["grouping"][0] == "random, tdma"
