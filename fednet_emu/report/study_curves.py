@@ -35,6 +35,8 @@ Array = NDArray[np.float64]
 POINTS, MARKERS = 200, 5
 COLUMNS, PANEL_IN, LONE_PANEL_IN = 3, 1.45, 2.2
 TITLE_LENGTH, NAME_LENGTH = 22, 16
+BAND_INK = 0.72
+"""Opacity of all bands of a panel together; one has at most a quarter."""
 STUDY_COSTS = {**COSTS, "rounds": Cost("Rounds", (Unit(1.0, ""),), lambda rows: rows["round"])}
 METRICS = {
     "accuracy": "Accuracy",
@@ -44,6 +46,9 @@ METRICS = {
     "worst_train_loss": "Largest training loss",
     "attack_success": "Success of the attack",
 }
+
+SHARES = ("accuracy", "worst_accuracy", "attack_success")
+"""Metrics between 0 and 1, and so are their bands."""
 
 Levels = Mapping[str, Any]
 
@@ -168,7 +173,10 @@ def _draw(
         grid, mean, low, high = band(runs)
         style = line_style(index)
         axes.plot(grid, mean, markevery=(index * 4, POINTS // MARKERS), **style)
-        axes.fill_between(grid, low, high, color=style["color"], alpha=0.18, linewidth=0)
+        if metric in SHARES:
+            low, high = np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
+        ink = BAND_INK / max(4, len(lines))
+        axes.fill_between(grid, low, high, color=style["color"], alpha=ink, linewidth=0)
     if panel:
         axes.set_title(fitted(levels_text(panel, names=True)), pad=3.0)
     round_ticks(axes.xaxis, 4 if panel else 6)
