@@ -37,6 +37,8 @@ POINTS, MARKERS, SETTLED = 200, 5, 6
 """Points of a line, markers on it, and the part of it (one of so many) that counts as its start."""
 COLUMNS, PANEL_IN, LONE_PANEL_IN = 3, 1.45, 2.2
 TITLE_LENGTH, NAME_LENGTH = 22, 16
+BAND_INK = 0.72
+"""Opacity of all bands of a panel together; one has at most a quarter."""
 STUDY_COSTS = {**COSTS, "rounds": Cost("Rounds", (Unit(1.0, ""),), lambda rows: rows["round"])}
 METRICS = {
     "accuracy": "Accuracy",
@@ -46,6 +48,8 @@ METRICS = {
     "worst_train_loss": "Largest training loss",
     "attack_success": "Success of the attack",
 }
+
+"""Metrics between 0 and 1, and so are their bands."""
 
 Levels = Mapping[str, Any]
 
@@ -178,7 +182,8 @@ def _draw(
         low, high = (np.clip(limit, 0.0, None if metric.endswith("loss") else 1.0) for limit in (low, high))
         style = line_style(index)
         axes.plot(grid, mean, markevery=(index * 4, POINTS // MARKERS), **style)
-        axes.fill_between(grid, low, high, color=style["color"], alpha=0.18, linewidth=0)
+        ink = BAND_INK / max(4, len(lines))
+        axes.fill_between(grid, low, high, color=style["color"], alpha=ink, linewidth=0)
         settled += [values[POINTS // SETTLED :] for values in (mean, low, high)]
     if panel:
         axes.set_title(fitted(levels_text(panel, names=True)), pad=3.0)

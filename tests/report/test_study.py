@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -300,3 +301,16 @@ def test_cells_have_what_their_series_tell(tmp_path):
 
     assert cells["cycle_s"].tolist() == pytest.approx([2.0, np.nan], nan_ok=True)
     assert cells["grouping"][0] == "random, tdma"
+
+
+def test_the_band_of_a_share_stays_between_0_and_1():
+    """Two seeds that differ as 0 and 1 do have an interval of -6 to 7, and no accuracy lies there."""
+    view = study({"size": [1]}, seeds=2)
+    at_once = view.evaluations["seed"] == 0
+    view = replace(view, evaluations=view.evaluations.assign(accuracy=np.where(at_once, 1.0, 0.0)))
+
+    (axes,) = study_figures(view, against="rounds")["accuracy-rounds"].axes
+    (drawn,) = axes.collections
+
+    extent = drawn.get_paths()[0].get_extents()
+    assert (extent.ymin, extent.ymax) == (0.0, 1.0)
