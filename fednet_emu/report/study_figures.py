@@ -12,6 +12,7 @@ from fednet_emu.errors import FednetError
 from fednet_emu.report.study import StudyView
 from fednet_emu.report.study_bars import bar_figure
 from fednet_emu.report.study_curves import METRICS, STUDY_COSTS, Layout, curve_figure
+from fednet_emu.report.study_final import final_figure
 from fednet_emu.report.study_pareto import pareto_figure
 from fednet_emu.report.style import paper_style
 
@@ -28,7 +29,7 @@ def study_figures(
     """The figures that a study has data for, by name.
 
     `accuracy-time`, `accuracy-bits`, `accuracy-energy` and `accuracy-rounds` (or of another metric),
-    `time-to-target`, `bits-to-target` and `energy-to-target`, and `pareto`.
+    `time-to-target`, `bits-to-target` and `energy-to-target`, `pareto`, and `final` where devices were scored singly.
 
     Args:
         view: the study.
@@ -52,6 +53,7 @@ def study_figures(
             drawn["energy-to-target"] = bar_figure(view, "energy_to_target_j", layout)
         if against is None:
             drawn["pareto"] = pareto_figure(view)
+            drawn["final"] = final_figure(view)
     return {name: figure for name, figure in drawn.items() if figure is not None}
 
 
