@@ -47,7 +47,7 @@ def _draw(axes: Axes, view: StudyView, column: str, lines: Sequence[Levels]) -> 
         style = line_style(index)
         axes.plot(values, np.full(len(values), index), ".", color=style["color"], alpha=0.4, markersize=3)
         interval = mean_interval(values)
-        axes.plot([interval.low, interval.high], [index, index], color="0.25", linewidth=1.2, zorder=3)
+        axes.plot(np.clip([interval.low, interval.high], 0.0, 1.0), [index, index], color="0.25", linewidth=1.2, zorder=3)
         axes.plot(interval.mean, index, marker=style["marker"], color=style["color"], markersize=3)
     axes.set_xlabel(OF_DEVICES[column])
     round_ticks(axes.xaxis, 3)
