@@ -49,8 +49,6 @@ METRICS = {
     "attack_success": "Success of the attack",
 }
 
-"""Metrics between 0 and 1, and so are their bands."""
-
 Levels = Mapping[str, Any]
 
 

@@ -13,6 +13,7 @@ from fednet_emu.report.study import StudyView
 from fednet_emu.report.study_bars import bar_figure
 from fednet_emu.report.study_curves import METRICS, STUDY_COSTS, Layout, curve_figure
 from fednet_emu.report.study_cyclic import groups_figure
+from fednet_emu.report.study_final import final_figure
 from fednet_emu.report.study_pareto import pareto_figure
 from fednet_emu.report.style import paper_style
 
@@ -31,7 +32,8 @@ def study_figures(
     """The figures that a study has data for, by name.
 
     `accuracy-time`, `accuracy-bits`, `accuracy-energy` and `accuracy-rounds` (or of another metric),
-    `time-to-target`, `bits-to-target` and `energy-to-target`, `pareto`, and `cycle-groups` of cyclic participation.
+    `time-to-target`, `bits-to-target` and `energy-to-target`, `pareto`, `final` where devices were scored singly, and
+    `cycle-groups` of cyclic participation.
 
     Args:
         view: the study.
@@ -54,7 +56,7 @@ def study_figures(
             drawn["bits-to-target"] = bar_figure(view, "bits_to_target", layout)
             drawn["energy-to-target"] = bar_figure(view, "energy_to_target_j", layout)
         if against is None:
-            drawn |= {"pareto": pareto_figure(view), "cycle-groups": groups_figure(view)}
+            drawn |= {"pareto": pareto_figure(view), "final": final_figure(view), "cycle-groups": groups_figure(view)}
     return {name: figure for name, figure in drawn.items() if figure is not None}
 
 

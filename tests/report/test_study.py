@@ -190,6 +190,22 @@ def test_bars_say_who_never_arrives():
     assert len(figure.axes[0].patches) == 2
 
 
+def test_the_last_measurement_of_every_run_is_a_point():
+    """Each run has its point, each setting its mean; what was not measured has no panel."""
+    view = study({"air": ["a", "b"]})
+    assert "final" not in study_figures(view)
+
+    view.cells["worst_accuracy"] = np.arange(10) / 10
+    figure = study_figures(view)["final"]
+    (panel,) = figure.axes
+    runs, interval, mean = panel.get_lines()[3:]
+
+    assert list(runs.get_xdata()) == [0.5, 0.6, 0.7, 0.8, 0.9]
+    assert mean.get_xdata() == pytest.approx([0.7])
+    assert interval.get_xdata()[0] < 0.7 < interval.get_xdata()[1]
+    assert [label.get_text() for label in panel.get_yticklabels()] == ["a", "b"]
+
+
 def test_panels_are_asked_for_by_axis():
     """By default the second axis makes panels; at most two can."""
     view = study({"a": ["x"], "b": ["y", "z"], "c": ["u"]}, seeds=1)
