@@ -18,7 +18,6 @@ from fednet_emu.learning.spread import SpreadEngine
 from fednet_emu.learning.stacks.chain import chain_form
 from fednet_emu.learning.stacks.form import VmapForm
 
-
 _TRIAL_JOBS = 128
 """Several stacks that fill a processor's caches; more would only be run the slow way for longer."""
 
