@@ -24,11 +24,11 @@ WORKERS = (
 )
 
 
-def iterations_per_s(workers: int, iterations: int = 6000) -> float:
-    """Master iterations per host second, network, ledger and training included; planes every N iterations."""
+def iterations_per_s(workers: int, iterations: int = 6000, *, training: bool = True) -> float:
+    """Master iterations per host second, with network, ledger and, if asked, training; planes every N iterations."""
     settings = (*WORKERS, f"devices.count={workers}", f"stop.rounds={iterations}", f"algorithm.plane_every={workers}",
                 SIXTY_EACH.format(60 * workers))  # fmt: skip
-    fed = small_federation(*settings)
+    fed = small_federation(*settings, timing_only=not training)
     started = time.perf_counter()
     fed.run(small_scenario(*settings).algorithm)
     return fed.round / (time.perf_counter() - started)
@@ -65,6 +65,14 @@ def test_a_master_step_does_not_grow_with_the_workers() -> None:
     print(f"{few:.0f} iterations per second with 100 workers, {many:.0f} with 3,000")
 
     assert many > 0.5 * few
+
+
+def test_training_and_master_take_longer_than_the_time_plane() -> None:
+    """With a thousand workers, events and records alone make at least twice as many iterations per second."""
+    whole, timing = iterations_per_s(1000), iterations_per_s(1000, training=False)
+    print(f"{whole:.0f} iterations per second with 1,000 workers, {timing:.0f} without training")
+
+    assert timing > 2 * whole
 
 
 def test_worst_cases_of_a_thousand_workers_take_milliseconds() -> None:

@@ -18,6 +18,9 @@ from fednet_emu.learning.spread import SpreadEngine
 from fednet_emu.learning.stacks.chain import chain_form
 from fednet_emu.learning.stacks.form import VmapForm
 
+_TRIAL_JOBS = 128
+"""Several stacks that fill a processor's caches; more would only be run the slow way for longer."""
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -90,8 +93,9 @@ class _Trial:
 
 @final
 class AutoEngine:
-    """Runs the first wavefronts of a shape on each engine that suits it, twice on each, then keeps the fastest.
+    """Runs the first jobs of a shape on each engine that suits it, twice on each, then keeps the fastest.
 
+    Each turn of the trial takes a wavefront, or a part of one that is very large.
     The choice depends on the host's speed and so may differ between runs; results then differ by float rounding. A run
     that has to repeat bit by bit names its engine.
 
@@ -132,14 +136,16 @@ class AutoEngine:
         trial = self._trials.get(case)
         if trial is None:
             trial = self._trials[case] = _Trial(self._suited(case))
-        name = trial.next_engine()
-        if trial.is_over:
-            return self._engine(name).run(group)
-        start_s = time.perf_counter()
-        results = self._engine(name).run(group)
-        samples = sum(resolved.job.plan.n_samples_processed(resolved.job.n_samples) for resolved in group)
-        trial.note(name, (time.perf_counter() - start_s) / samples)
-        return results
+        results: list[TrainResult] = []
+        while not trial.is_over and len(results) < len(group):
+            part = _trial_part(shape, group[len(results) :])
+            name = trial.next_engine()
+            start_s = time.perf_counter()
+            results += self._engine(name).run(part)
+            samples = sum(resolved.job.plan.n_samples_processed(resolved.job.n_samples) for resolved in part)
+            trial.note(name, (time.perf_counter() - start_s) / samples)
+        rest = group[len(results) :]
+        return results + self._engine(trial.next_engine()).run(rest) if rest else results
 
     def _suited(self, case: _Case) -> list[str]:
         """Names of the engines worth trying; a GPU is kept busy by one thread, and its candidates are the forms."""
@@ -159,6 +165,12 @@ class AutoEngine:
             make = _KINDS[kind]
             engine = self._engines[name] = SpreadEngine(make, self._threads) if threads else make()
         return engine
+
+
+def _trial_part(shape: JobShape, group: list[ResolvedJob]) -> list[ResolvedJob]:
+    """The jobs of a group that are enough to measure an engine: all of them where they could keep a GPU busier."""
+    large = len(group) >= 2 * _TRIAL_JOBS and shape.model.device.type == "cpu"
+    return group[:_TRIAL_JOBS] if large else group
 
 
 _KINDS: Mapping[str, Callable[[], Engine]] = {

@@ -85,8 +85,8 @@ class BatchedEngine:
         return form
 
     def _cut(self, form: Form, shape: JobShape, places: list[int], jobs: Sequence[ResolvedJob]) -> Iterator[list[int]]:
-        """Cuts a group into parts that fit in memory, the jobs with most steps first."""
-        ordered = sorted(places, key=lambda place: -_n_steps(jobs[place]))
+        """Cuts a group into parts that fit in memory: jobs with most steps first, neighbours in the data together."""
+        ordered = sorted(places, key=lambda place: (-_n_steps(jobs[place]), jobs[place].job.first_row))
         limit_byte = self._memory_limit_byte or _memory_limit_byte(shape.data.x.device)
         limit = max(1, limit_byte // _byte_per_job(form, shape))
         for start in range(0, len(ordered), limit):
@@ -111,7 +111,7 @@ def _byte_per_job(form: Form, shape: JobShape) -> int:
 def _run_stack(form: Form, shape: JobShape, jobs: list[ResolvedJob], scratch: Scratch) -> list[TrainResult]:
     """Trains jobs of one shape, ordered by falling number of steps, as one stack."""
     w = _stack([resolved.params for resolved in jobs], scratch)
-    terms = _Terms.stack(jobs, w)
+    terms = _Terms.stack(jobs, w, scratch)
     steps = np.array([_n_steps(resolved) for resolved in jobs])
     losses = w.new_zeros((int(steps[0]), len(jobs)))
     active, step = 0, form.on(w)
@@ -139,42 +139,48 @@ def _stack(vectors: list[Tensor], scratch: Scratch) -> Tensor:
 
 
 class _Terms(NamedTuple):
-    """The factors [J] of the loss gradients, step sizes [J, 1], and the terms that jobs add to the gradients."""
+    """What a step takes of the loss gradients [J], and what the terms that jobs add to them take off the parameters.
+
+    `prox` [J, 1] and `linear` [J, P] have the step size in them; `taken` [J, P] is where a step's pull is written.
+    """
 
     factor: Tensor
-    lr: Tensor
     prox: Tensor
     linear: Tensor | None
     anchor: Tensor | None
     mask: Tensor | None
+    taken: Tensor
 
     @classmethod
-    def stack(cls, jobs: list[ResolvedJob], like: Tensor) -> _Terms:
+    def stack(cls, jobs: list[ResolvedJob], like: Tensor, scratch: Scratch) -> _Terms:
+        lr = [resolved.job.plan.lr for resolved in jobs]
+
         def column(values: list[float]) -> Tensor:
             return like.new_tensor(values)[:, None]
 
-        def rows(values: list[Tensor | None]) -> Tensor | None:
+        def rows(role: str, values: list[Tensor | None]) -> Tensor | None:
             known = [value for value in values if value is not None]
-            return torch.stack(known) if known else None
+            return torch.stack(known, out=scratch.take(role, tuple(like.shape), like)) if known else None
 
+        linear = rows("linear", [resolved.linear for resolved in jobs])
+        anchor = rows("anchor", [resolved.anchor for resolved in jobs])
         return cls(
-            factor=like.new_tensor([-resolved.job.plan.lr * resolved.scale for resolved in jobs]),
-            lr=column([resolved.job.plan.lr for resolved in jobs]),
-            prox=column([resolved.job.prox for resolved in jobs]),
-            linear=rows([resolved.linear for resolved in jobs]),
-            anchor=rows([resolved.anchor for resolved in jobs]),
+            factor=like.new_tensor([-own * resolved.scale for own, resolved in zip(lr, jobs, strict=True)]),
+            prox=column([own * resolved.job.prox for own, resolved in zip(lr, jobs, strict=True)]),
+            linear=None if linear is None else linear.mul_(column(lr)),
+            anchor=anchor,
             mask=None if jobs[0].job.mask is None else jobs[0].job.mask.to(like).expand(len(jobs), -1),
+            taken=like[:0] if anchor is None else scratch.take("taken", tuple(like.shape), like),
         )
 
     def pull(self, w: Tensor) -> Tensor | None:
         """What the added terms take off w [A, P] in one step, given its value before the step."""
         active = len(w)
-        pull = None
-        if self.anchor is not None:
-            pull = (w - self.anchor[:active]).mul_(self.prox[:active])
-        if self.linear is not None:
-            pull = self.linear[:active] if pull is None else pull.add_(self.linear[:active])
-        return None if pull is None else pull * self.lr[:active]
+        linear = None if self.linear is None else self.linear[:active]
+        if self.anchor is None:
+            return linear
+        pull = torch.sub(w, self.anchor[:active], out=self.taken[:active]).mul_(self.prox[:active])
+        return pull if linear is None else pull.add_(linear)
 
 
 def _results(jobs: list[ResolvedJob], steps: np.ndarray, losses: Tensor, w: Tensor) -> list[TrainResult]:

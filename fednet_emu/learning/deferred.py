@@ -55,22 +55,23 @@ class Deferred:
         Raises:
             RuntimeError: the value is not computed yet, or its tensor was modified in place.
         """
-        if self._value is PENDING:
+        value = self._value
+        if value is PENDING:
             raise RuntimeError(f"deferred {self.number}: value is not computed yet; use Graph.read")
-        if self._version != _version(self._value):
+        if isinstance(value, Tensor) and self._version != _version(value):
             raise RuntimeError(f"deferred {self.number}: its tensor was modified in place; make a new tensor instead")
-        return self._value
+        return value
 
     def _settle(self, value: Any) -> None:
         """Gives the value, and lets go of what it was computed from."""
         self._value = value
-        self._version = _version(value)
+        self._version = _version(value) if isinstance(value, Tensor) else 0
         self._work = None
 
     def __repr__(self) -> str:
         return f"Deferred(number={self.number}, size={self.size}, {'done' if self.done else 'pending'})"
 
 
-def _version(value: Any) -> int:
-    """How often a tensor was modified in place; zero for everything else."""
-    return value._version if isinstance(value, Tensor) and not value.is_inference() else 0
+def _version(value: Tensor) -> int:
+    """How often a tensor was modified in place, as far as it counts that."""
+    return 0 if value.is_inference() else value._version

@@ -7,7 +7,7 @@ until nothing else is ready and then run together as one wavefront, which is as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any, NamedTuple, final
@@ -120,7 +120,7 @@ class Graph:
         Raises:
             ValueError: there is neither a size nor a Deferred argument.
         """
-        inputs = list(_deferreds(args))
+        inputs = _deferreds(args)
         if size is None and not inputs:
             raise ValueError(f"call: size is unknown, got {function} without a Deferred argument; give size")
         node = self._node(inputs[0].size if size is None else size, _Call(function, args), inputs)
@@ -250,27 +250,28 @@ class Graph:
         return RuntimeError(f"{deferred!r} is not of this graph; read it where it was made")
 
 
-def _deferreds(items: tuple[Any, ...] | list[Any]) -> Iterator[Deferred]:
+def _deferreds(items: tuple[Any, ...] | list[Any]) -> list[Deferred]:
+    found: list[Deferred] = []
     for item in items:
         if isinstance(item, Deferred):
-            yield item
+            found.append(item)
         elif isinstance(item, (tuple, list)):
-            yield from _deferreds(item)
+            found += _deferreds(item)
+    return found
 
 
 def _values(items: tuple[Any, ...] | list[Any]) -> list[Any]:
-    return [_value(item) for item in items]
+    return [
+        item.value if isinstance(item, Deferred) else _nested(item) if isinstance(item, (tuple, list)) else item
+        for item in items
+    ]
 
 
-def _value(item: Any) -> Any:
-    if isinstance(item, Deferred):
-        return item.value
-    if isinstance(item, list):
-        return _values(item)
-    if isinstance(item, tuple):
-        values = _values(item)
-        return type(item)(*values) if hasattr(item, "_fields") else tuple(values)
-    return item
+def _nested(items: tuple[Any, ...] | list[Any]) -> Any:
+    values = _values(items)
+    if isinstance(items, list):
+        return values
+    return type(items)(*values) if hasattr(items, "_fields") else tuple(values)
 
 
 def _params(result: TrainResult) -> Any:

@@ -179,6 +179,13 @@ class TrainJob:
         return len(self.indices)
 
     @property
+    def first_row(self) -> int:
+        """The row of the data at which the device's samples begin."""
+        if isinstance(self.indices, slice):
+            return self.indices.indices(self.data.y.shape[0])[0]
+        return int(self.indices[0])
+
+    @property
     def is_full_batch(self) -> bool:
         """Whether every step uses all samples, so that no batch is drawn."""
         n_samples = self.n_samples

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from itertools import pairwise
 from typing import final
 
+import numpy as np
 import torch
 
 from fednet_emu.learning.engine import Engine, TrainResult
@@ -38,8 +40,7 @@ class SpreadEngine:
         shares = min(len(self._engines), len(jobs))
         if shares < 2 or any(resolved.job.model.draws for resolved in jobs):
             return self._engines[0].run(jobs)
-        order = sorted(range(len(jobs)), key=lambda place: -_work(jobs[place]))
-        dealt = [order[share::shares] for share in range(shares)]
+        dealt = _dealt(jobs, shares)
         under_way = [
             self._pool.submit(engine.run, [jobs[place] for place in share])
             for engine, share in zip(self._engines, dealt, strict=False)
@@ -49,6 +50,15 @@ class SpreadEngine:
         for share, done in zip(dealt, under_way, strict=True):
             results.update(zip(share, done.result(), strict=True))
         return [results[place] for place in range(len(jobs))]
+
+
+def _dealt(jobs: Sequence[ResolvedJob], shares: int) -> list[list[int]]:
+    """The places of each share's jobs: equal parts of the work, neighbours in the data together."""
+    order = sorted(range(len(jobs)), key=lambda place: jobs[place].job.first_row)
+    work = np.array([_work(jobs[place]) for place in order], dtype=float)
+    middle = np.cumsum(work) - work / 2
+    cuts = np.searchsorted(middle, work.sum() * np.arange(1, shares) / shares)
+    return [order[start:end] for start, end in pairwise([0, *cuts.tolist(), len(order)])]
 
 
 def _work(resolved: ResolvedJob) -> int:

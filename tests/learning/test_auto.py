@@ -75,3 +75,15 @@ def test_threads_are_tried_too():
 
     assert all(float((found - expected).norm() / expected.norm()) < 1e-5 for found, expected in pairs)
     assert set(engine.choices[0].seconds) == {"serial", "serial in threads", "batched in threads"}
+
+
+def test_one_very_large_wavefront_is_enough_for_a_trial():
+    """Of a thousand jobs 512 go through two engines, twice each, the rest through the chosen one; all in order."""
+    engine, graph, streams = AutoEngine(), Graph(None), np.random.default_rng
+    w, plan = graph.constant(MODEL.initial()), SgdPlan(lr=0.1, steps=1)
+    jobs = [TrainJob(MODEL, DATA, slice(i % 40, i % 40 + 10), w, plan, streams, (), "dev") for i in range(1000)]
+    resolved = [job.resolve() for job in jobs]
+    found, expected = engine.run(resolved), SerialEngine().run(resolved)
+
+    assert len(engine.choices) == 1
+    assert all(torch.allclose(a.params, b.params, rtol=1e-5, atol=1e-6) for a, b in zip(found, expected, strict=True))

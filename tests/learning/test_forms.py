@@ -181,3 +181,35 @@ def test_engines_agree_on_every_device(name, plan, form, device):
     for found, expected in zip(BatchedEngine(form=form).run(jobs), SerialEngine().run(jobs), strict=True):
         assert float((found.params - expected.params).norm() / expected.params.norm()) < 1e-5
         assert found.loss == pytest.approx(expected.loss, rel=1e-5)
+
+
+def test_full_batches_of_neighbours_are_views_whatever_the_order_of_jobs():
+    """Ten devices that train in any order are stepped together on the data themselves, not on a copy."""
+    data = TrainData(torch.randn(50, 4, generator=torch.Generator().manual_seed(0)), torch.arange(50) % 3)
+    model = FlatModel(seeded_module(lambda: nn.Linear(4, 3), 1), "cross-entropy", (4,))
+    w, plan, seen = Graph(None).constant(model.initial()), SgdPlan(lr=0.1, steps=1), []
+
+    class Spy:
+        def __init__(self, form):
+            self._form, self.byte_per_job = form, form.byte_per_job
+
+        def on(self, w):
+            step = self._form.on(w)
+
+            def spied(batch, factor):
+                seen.append((batch.x.data_ptr(), len(batch.x)))
+                return step(batch, factor)
+
+            return spied
+
+    jobs = [
+        TrainJob(model, data, slice(5 * k, 5 * k + 5), w, plan, np.random.default_rng, (k,), f"dev-{k}").resolve()
+        for k in (3, 8, 0, 5, 9, 1, 7, 2, 6, 4)
+    ]
+    found = BatchedEngine(form=lambda model: Spy(chain_form(model))).run(jobs)
+
+    assert seen == [(data.x.data_ptr(), 10)]
+    assert all(
+        torch.allclose(a.params, b.params, rtol=1e-5, atol=1e-7)
+        for a, b in zip(found, SerialEngine().run(jobs), strict=True)
+    )

@@ -104,3 +104,17 @@ def test_scratch_memory_is_used_again_and_grows():
     assert smaller.data_ptr() == first.data_ptr() != other.data_ptr()
     assert larger.data_ptr() != first.data_ptr()
     assert scratch.take("w", (2, 3), like.double()).dtype == torch.float64
+
+
+def test_neighbours_in_the_data_go_to_one_thread():
+    """Whatever their order, each thread gets jobs of equal work whose samples lie one after the other."""
+
+    class Rows(Noting):
+        def run(self, jobs):
+            self._notes.append(sorted(job.job.first_row for job in jobs))
+            return self._engine.run(jobs)
+
+    notes, jobs = [], wavefront()
+    SpreadEngine(lambda: Rows(notes), 2).run([jobs[place] for place in (4, 0, 5, 2, 1, 3)])
+
+    assert sorted(notes) == [[0, 5, 20], [30, 38, 50]]

@@ -71,8 +71,7 @@ class Master(NamedTuple):
         dual: h and lam.
         lam_before: lam [L] one iteration earlier.
         values: p_l' f for every plane [L], with the latest loss of each worker.
-        moved: sum_j (w_j - z_0) [P] in double precision, from the initial model z_0.
-        phi_sum: sum_j phi_j [P] in double precision.
+        pull: sum_j (phi_j - prox (w_j - z_0)) [P] in double precision, from the initial model z_0.
         phis: phi_j [P] of the workers that were heard, in their order.
     """
 
@@ -80,8 +79,7 @@ class Master(NamedTuple):
     dual: Dual
     lam_before: Array
     values: Array
-    moved: Tensor
-    phi_sum: Tensor
+    pull: Tensor
     phis: tuple[Tensor, ...] = ()
 
 
@@ -111,29 +109,28 @@ def initial_master(z_0: Tensor, n_planes: int) -> Master:
     """The start: all models equal z_0, all phi_j = 0, no loss known, the weight 1 shared by the planes."""
     zeros = torch.zeros_like(z_0, dtype=torch.float64)
     lam = np.full(n_planes, 1.0 / n_planes)
-    return Master(z_0, Dual(0.0, lam), lam, np.zeros(n_planes), zeros, zeros)
+    return Master(z_0, Dual(0.0, lam), lam, np.zeros(n_planes), zeros)
 
 
 def master_step(master: Master, z_0: Tensor, heard: Sequence[Heard], steps: Steps) -> Master:
-    """Updates (13), (14), (15), and the sum of all phi_j after (16), for the workers that were heard."""
-    moved, values, level = master.moved.clone(), master.values.copy(), master.dual.h
+    """Updates (13), (14), (15), and (16) for the workers that were heard."""
+    pull, values, level = master.pull.clone(), master.values.copy(), master.dual.h
     for arrival in heard:
-        moved += arrival.w - arrival.w_before
+        pull.sub_(arrival.w - arrival.w_before, alpha=steps.prox)
         values += arrival.column * (arrival.loss - arrival.loss_before)
         level += arrival.enters * arrival.loss
-    z = z_step(master.z, z_0, moved, master.phi_sum, steps)
+    z = z_step(master.z, z_0, pull, steps)
     h = h_step(level, master.dual.lam, steps)
     lam = lam_step(master.dual.lam, values, h, steps)
     phis = tuple(phi_step(arrival.phi, z, arrival.w, steps) for arrival in heard)
-    phi_sum = master.phi_sum.clone()
     for arrival, phi in zip(heard, phis, strict=True):
-        phi_sum += phi - arrival.phi
-    return Master(z, Dual(h, lam), master.dual.lam, values, moved, phi_sum, phis)
+        pull += phi - arrival.phi
+    return Master(z, Dual(h, lam), master.dual.lam, values, pull, phis)
 
 
-def z_step(z: Tensor, z_0: Tensor, moved: Tensor, phi_sum: Tensor, steps: Steps) -> Tensor:
-    """Update (13): z <- clip(z - lr_z (sum_j phi_j + prox sum_j (z - w_j))); the last sum is N (z - z_0) - moved."""
-    gradient = (z - z_0).double().mul_(steps.n_workers).sub_(moved).mul_(steps.prox).add_(phi_sum)
+def z_step(z: Tensor, z_0: Tensor, pull: Tensor, steps: Steps) -> Tensor:
+    """Update (13): z <- clip(z - lr_z (sum_j phi_j + prox sum_j (z - w_j))); the sums are pull + prox N (z - z_0)."""
+    gradient = torch.add(pull, z - z_0, alpha=steps.prox * steps.n_workers)
     return clipped(z.sub(gradient, alpha=steps.lr_z).to(z.dtype), steps.model_bound)
 
 

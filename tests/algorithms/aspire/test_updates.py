@@ -52,9 +52,8 @@ def test_the_dual_of_a_worker_by_hand() -> None:
 
 
 def test_the_global_model_by_hand() -> None:
-    """Three workers at 1, 2 and 6, z = 4, sum of phi = 1: 4 - 0.1 (1 + 2 (3 * 4 - 9)) = 3.3."""
-    moved = torch.tensor([9.0], dtype=torch.float64)
-    z = z_step(torch.tensor([4.0]), torch.zeros(1), moved, torch.ones(1, dtype=torch.float64), STEPS)
+    """Three workers at 1, 2 and 6, z = 4, sum of phi = 1: the pull is 1 - 2 * 9, z 4 - 0.1 (-17 + 2 * 3 * 4) = 3.3."""
+    z = z_step(torch.tensor([4.0]), torch.zeros(1), torch.tensor([-17.0], dtype=torch.float64), STEPS)
 
     assert z.tolist() == pytest.approx([3.3])
 
@@ -89,8 +88,7 @@ def test_running_sums_are_the_sums(seed: int, n_planes: int) -> None:
             phi[j] = own
 
     assert master.values == pytest.approx(p @ np.array(f))
-    assert torch.allclose(master.moved, sum(own - z_0 for own in w))
-    assert torch.allclose(master.phi_sum, sum(phi))
+    assert torch.allclose(master.pull, sum(phi) - STEPS.prox * sum(own - z_0 for own in w))
 
 
 def test_the_level_starts_at_the_prior_loss() -> None:
