@@ -114,6 +114,7 @@ class CyclicFedAvg(Algorithm):
         """The server: each group in turn receives the model, trains and answers; the server steps once per group."""
         w, theory = fed.initial_model(), None
         for r, turn in zip(fed.rounds(), self.turns(fed), strict=False):
+            yield fed.cohort(1, r)  # until somebody is there
             if self.bounds and turn.group == 0 and not fed.timing_only:
                 theory = theory or self._theory(fed, turn.groups)
                 theory.record(fed, w, turn.cycle)
