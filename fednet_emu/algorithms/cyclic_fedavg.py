@@ -207,7 +207,7 @@ class CyclicFedAvg(Algorithm):
                 else:
                     factor = 1.0 if self.data == "no-split" else 1 / len(mine)
                     member = Member(device, factor, None, seats[k][device])
-                if n and len(part):
+                if n and (len(part) or self.data != "split"):
                     groups[k].append(member)
         groups = [sorted(group, key=lambda member: member.device) for group in groups if group]
         if not groups:
