@@ -20,6 +20,7 @@ from pydantic import Field
 from fednet_emu.algorithms.base import Algorithm
 from fednet_emu.algorithms.colrel_weights import best_weights, variance
 from fednet_emu.algorithms.d2d_round import ClusterRounds, Pushed, mixed_update, stepped
+from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.clock import Process
 from fednet_emu.kernel.gather import Together
@@ -72,6 +73,7 @@ class Colrel(Algorithm):
         a = self.relay_weights(fed, takes_part)
         x = fed.initial_model()
         for t in fed.rounds():
+            yield fed.cohort(1, t)  # until somebody is there
             graph = fed.network.digraph(t).among(takes_part)
             invited = devices[np.argsort(fed.streams("sample", t).random(fed.n_devices)[devices])][: self.cohort]
             rounds, chosen = ClusterRounds(fed, graph, x, t, plan, retries=0), set(invited.tolist())
@@ -93,10 +95,19 @@ class Colrel(Algorithm):
             fed.end_of_round(x, invited=len(invited), arrived=len(uploads))
 
     def relay_weights(self, fed: Federation, takes_part: Mask) -> Array:
-        """The best weights [relays, sources] for the chances of this network; recorded with their variance."""
+        """The best weights [relays, sources] for the chances of this network; recorded with their variance.
+
+        Raises:
+            ScenarioError: `uplink_arrives` was given for another number of devices.
+        """
         graphs = [fed.network.digraph(number, 1).among(takes_part) for number in range(self.survey)]
         reach = edge_frequencies(graphs) * self.sidelink_arrives
         np.fill_diagonal(reach, 1.0)
+        if isinstance(self.uplink_arrives, tuple) and len(self.uplink_arrives) != fed.n_devices:
+            raise ScenarioError(
+                f"algorithm.uplink_arrives: not one for each device, got {len(self.uplink_arrives)}; "
+                f"give one number or {fed.n_devices}"
+            )
         arrives = np.broadcast_to(self.uplink_arrives, takes_part.shape)
         p = np.where(takes_part, min(1.0, self.cohort / takes_part.sum()) * arrives, 0.0)
         a = best_weights(p, reach, reciprocal=self.reciprocal)

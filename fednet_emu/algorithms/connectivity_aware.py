@@ -71,6 +71,7 @@ class ConnectivityAware(Algorithm):
         n = int(takes_part.sum())
         x, m = fed.initial_model(), min(self.cohort or n, n)
         for t in fed.rounds():
+            yield fed.cohort(1, t)  # until somebody is there
             graph = fed.network.digraph(t).among(takes_part)
             play = ClusterRounds(fed, graph, x, t, plan, self.retries).play
             chosen = sampled(graph, m, fed.streams, t)
@@ -104,7 +105,7 @@ class ConnectivityAware(Algorithm):
             sampled=sum(map(len, chosen)),
             uploads=sum(len(cluster.uploads) for cluster in done),
             clusters=len(heard.sizes),
-            d2d_senders=len(np.unique(heard.sender)),
+            d2d_senders=sum(cluster.senders for cluster in done),
             d2d_receptions=len(heard.sender),
             control_bit=sum(cluster.control_bit for cluster in done),
             mean_phi=mean_phi,

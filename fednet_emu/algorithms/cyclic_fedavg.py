@@ -114,6 +114,7 @@ class CyclicFedAvg(Algorithm):
         """The server: each group in turn receives the model, trains and answers; the server steps once per group."""
         w, theory = fed.initial_model(), None
         for r, turn in zip(fed.rounds(), self.turns(fed), strict=False):
+            yield fed.cohort(1, r)  # until somebody is there
             if self.bounds and turn.group == 0 and not fed.timing_only:
                 theory = theory or self._theory(fed, turn.groups)
                 theory.record(fed, w, turn.cycle)
@@ -206,7 +207,7 @@ class CyclicFedAvg(Algorithm):
                 else:
                     factor = 1.0 if self.data == "no-split" else 1 / len(mine)
                     member = Member(device, factor, None, seats[k][device])
-                if n and len(part):
+                if n and (len(part) or self.data != "split"):
                     groups[k].append(member)
         groups = [sorted(group, key=lambda member: member.device) for group in groups if group]
         if not groups:

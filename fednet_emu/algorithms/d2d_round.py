@@ -44,6 +44,7 @@ class ClusterRound(NamedTuple):
         uploads: the mixed updates that have arrived at the server, in order of their senders.
         told: whether the server has got the cluster's degrees.
         models: the trained model of each device that has one.
+        senders: how many devices pushed to others, whether or not anything arrived.
         control_bit: size of the control messages, each counted once.
     """
 
@@ -51,6 +52,7 @@ class ClusterRound(NamedTuple):
     uploads: Sequence[tuple[int, Deferred]]
     told: bool
     models: Mapping[int, Deferred]
+    senders: int
     control_bit: int
 
 
@@ -85,7 +87,7 @@ class ClusterRounds:
         pushes = yield fed.gather(self.push(cluster, fed.device(k)) for k in members)
         models = {k: push.model for k, push in zip(members, pushes, strict=True) if push.model is not None}
         if not models:
-            return ClusterRound((), (), told=False, models={}, control_bit=0)
+            return ClusterRound((), (), told=False, models={}, senders=0, control_bit=0)
         heard = [(j, i) for j, push in zip(members, pushes, strict=True) for i in push.reached if i in models]
         point = access_point(list(models), heard)
 
@@ -105,7 +107,8 @@ class ClusterRounds:
         uploads = [(i, reply.payload) for i, reply in zip(ready, sent, strict=True) if not reply.lost]
         listed = sum(i != point for _, i in heard) + len(others)
         control_bit = INTEGER_BIT * (listed + len(members) * (2 + bool(others)))
-        return ClusterRound(edges, uploads, not told.lost, models, control_bit)
+        senders = sum(bool(self.graph.receivers(k)) for k in models)
+        return ClusterRound(edges, uploads, not told.lost, models, senders, control_bit)
 
     def push(self, cluster: int, k: Device) -> Process:
         """A device: receive the model, train, push to the out-neighbours; its result is a `Pushed`."""

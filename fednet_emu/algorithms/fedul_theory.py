@@ -79,7 +79,8 @@ class SurrogateLoss:
     def __call__(self, z: Tensor, y: Tensor) -> Tensor:
         """Losses [B]."""
         if self.mode == "ce_on_probs":
-            logits = torch.logsumexp(z[:, None] + self.log_a, dim=2)
+            log_a = self.log_a.clamp_min(torch.finfo(z.dtype).min / 2)  # an empty set: a gradient of 0, not of NaN
+            logits = torch.logsumexp(z[:, None] + log_a, dim=2)
             return cross_entropy(logits.softmax(1), y, reduction="none")
         total = torch.logsumexp(z + self.log_a.logsumexp(0), dim=1)
         return total - torch.logsumexp(z + self.log_a[y], dim=1)

@@ -11,7 +11,7 @@ from fednet_emu.kernel.clock import Process
 
 FIRST_PAUSE_S = 1e-3
 ATTEMPTS = 30
-"""With the pause doubling each time, the last one comes after twelve days: then the link is dead."""
+"""With the pause doubling each time, the last one comes after six days: then the link is dead."""
 
 
 def until_delivered(fed: Federation, send: Callable[[], Event]) -> Process:

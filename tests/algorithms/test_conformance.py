@@ -193,3 +193,25 @@ def test_devices_without_samples_are_left_out(kind: str) -> None:
     assert len(empty) > 0
     assert not set(empty) & set(fed.ledger.computes.column("device"))
     assert fed.round == 3
+
+
+@pytest.mark.parametrize("algorithm", sorted(set(ALGORITHM_SETTINGS) - {"individual"}))
+def test_rounds_wait_for_somebody_to_be_there(algorithm: str) -> None:
+    """While all devices are away no round is spent: the first one ends after a return, with something to show."""
+    away = ", ".join(f"{device}: [[5, 1000]]" for device in range(4))
+    fed = run_small(*settings_of(algorithm, "ideal", f"devices.availability={{kind: windows, devices: {{{away}}}}}"))
+
+    assert fed.round == 6
+    assert fed.ledger.frames()["rounds"]["ended_s"].min() >= 5
+    assert fed.ledger.rounds.column("arrived").min() > 0
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHM_SETTINGS)
+def test_a_learning_rate_of_zero_changes_nothing_for_seven(algorithm: str) -> None:
+    """With lr = 0 and seven devices, whose sevenths do not add up to one in floats, models stay bit for bit."""
+    fed, models = finals(*settings_of(algorithm, "ideal", "algorithm.lr=0", "devices.count=7", "stop.rounds=3"))
+    initial = fed.task.model.initial()
+    if algorithm in SHUFFLED:
+        initial, models = initial.sort().values, [w.sort().values for w in models]
+
+    assert all(torch.equal(w, initial) for w in models)

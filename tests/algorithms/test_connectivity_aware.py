@@ -78,6 +78,16 @@ def test_columns_sum_to_one_in_every_round(losses: Sequence[str]) -> None:
     assert not any(verify(fed.ledger, frozenset(), frozenset({"sidelink"})).values())
 
 
+def test_a_push_that_nobody_hears_is_a_push() -> None:
+    """Twelve senders a round are counted at 60 % loss of the sidelink, as many as the ledger has broadcasts of."""
+    fed = clusters_of("stop.rounds=5", "network.sidelink.loss={kind: random, probability: 0.6}")
+    fed.run(algorithm())
+    transfers = fed.ledger.frames()["transfers"]
+
+    assert column(fed, "d2d_senders") == [12] * 5
+    assert ((transfers["kind"] == "sidelink") & (transfers["payload"] >= 0)).sum() == 60
+
+
 def test_mixing_conserves_the_total_under_loss() -> None:
     """The sum of mixed updates is the sum of updates, whatever arrived: by the very functions of a round."""
     rng = np.random.default_rng(0)
@@ -127,7 +137,7 @@ def expected_step(normalisation: str, graph: Digraph, m: int, draws: int) -> tup
     streams = Streams(1)
     for draw in range(draws):
         chosen = sampled(graph, m, streams, draw)
-        done = [ClusterRound((), [(i, None) for i in own], True, {}, 0) for own in chosen]  # type: ignore[list-item]
+        done = [ClusterRound((), [(i, None) for i in own], True, {}, 0, 0) for own in chosen]  # type: ignore[list-item]
         vector = np.zeros(graph.n_devices)
         vector[[i for own in chosen for i in own]] = weights(normalisation, m, graph.sizes, done)
         got = mixing.T @ vector
@@ -165,7 +175,7 @@ def test_other_normalisations_are_biased_where_shares_are_no_whole_numbers(norma
 
 def test_normalisations_agree_where_shares_are_whole_numbers() -> None:
     """Seven clusters of ten and m = 14: two of each, and all weights are 1/14."""
-    done = [ClusterRound((), [(0, None), (1, None)], True, {}, 0)] * 7  # type: ignore[list-item]
+    done = [ClusterRound((), [(0, None), (1, None)], True, {}, 0, 0)] * 7  # type: ignore[list-item]
     sizes = np.full(7, 10)
 
     assert weights("stratified", 14, sizes, done) == pytest.approx([1 / 14] * 14)
@@ -212,7 +222,7 @@ def test_a_round_takes_the_closed_form() -> None:
 
 def test_a_cluster_that_never_told_its_degrees_may_be_anything() -> None:
     """Its factor is infinite, so that all are sampled next."""
-    silent = ClusterRound((), (), False, {}, 0)
+    silent = ClusterRound((), (), False, {}, 0, 0)
 
     assert known(np.array([0.1, 0.2]), [silent, silent._replace(told=True)]).tolist() == [np.inf, 0.2]
 

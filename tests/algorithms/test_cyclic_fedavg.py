@@ -212,6 +212,16 @@ def test_groups_are_formed_anew():
     assert turns["group"].tolist() == [0, 1, 2, 3] * 6
 
 
+@pytest.mark.parametrize(("data", "seats"), [("split", 1), ("no-split", 3), ("no-split-reweighted", 3)])
+def test_a_lone_sample_sits_in_every_group_unless_it_is_split(data, seats):
+    """A device with one sample and three seats uses it in all of them; split, there is only one part to use."""
+    fed = small_federation("devices.count=10", "data.n_samples=10")
+    algorithm = CyclicFedAvg(lr=0.1, data=data, structure={"kind": "list", "groups": [[0, 1], [0], [0]]})
+    groups = algorithm.members(fed, algorithm.structure.form(fed, 0))
+
+    assert sum(member.device == 0 for group in groups for member in group) == seats
+
+
 def test_groups_without_samples_are_told():
     """A list of devices that own nothing cannot train."""
     fed = small_federation(

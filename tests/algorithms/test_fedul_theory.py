@@ -49,6 +49,18 @@ def test_the_inverse_of_the_test_prior_matters():
     assert np.abs(surrogate_posterior(shares[:, None] * priors, eta) - true).max() > 0.05
 
 
+@pytest.mark.parametrize("mode", ["nll", "ce_on_probs"])
+def test_an_empty_set_has_a_gradient(mode):
+    """A device without samples of one of its sets trains on the others: gradients are numbers, in either loss."""
+    priors, shares = np.array([[0.5, 0.5, 0.0], [0.0, 0.5, 0.5], [0.0, 0.0, 0.0]]), np.array([0.6, 0.4, 0.0])
+    loss = SurrogateLoss.of(transition(priors, shares, np.full(3, 1 / 3)), mode, torch.zeros(1))
+    z = torch.randn(4, 3, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    loss(z, torch.tensor([0, 1, 1, 0])).sum().backward()
+
+    assert torch.isfinite(z.grad).all()
+    assert z.grad.abs().max() > 0
+
+
 @settings(max_examples=50)
 @given(seed=st.integers(0, 10_000))
 def test_q_is_a_distribution(seed):

@@ -165,6 +165,21 @@ def test_the_gap_ends_the_run() -> None:
     assert far.iloc[-1] < 2e-3 <= far.iloc[:-1].min()
 
 
+def test_silence_is_not_convergence() -> None:
+    """With a tolerance a run in which nothing arrives goes on: that no model moved says nothing about the models."""
+    lost = "network.uplink.loss={kind: random, probability: 0.999999}"
+    fed = run_small(*TOY, "stop.rounds=5", lost, graph(alpha=0.01, tolerance=1e-3))
+
+    assert fed.round == 5
+
+
+def test_more_clusters_than_devices_are_refused() -> None:
+    """A number of clusters above that of the devices is named among what the scenario asks too much of."""
+    scenario = small_scenario(*TOY, graph(n_clusters=9))
+
+    assert ("n_clusters", "has more clusters than devices", 9) in list(scenario.algorithm.demands())
+
+
 def test_a_run_goes_on_from_a_checkpoint() -> None:
     """A run that takes the server's state and the models from a checkpoint of round 25 ends with the same weights."""
     settings = (*TOY, graph(), "stop.rounds=40")

@@ -159,17 +159,22 @@ class Aspire(Algorithm):
         """Wait for enough reports, and for those of all workers that have been out for too long."""
         oldest = takewhile(lambda item: self.max_delay is not None and t - item[1] >= self.max_delay, last.items())
         overdue = {workers[j].device.index for j, _ in oldest}
-        tick_s = None if self.adaptive is None else self.adaptive.tick_s
         reports: list[Report] = []
         missing = pace.active(fed.clock.now_s)
         while missing > 0 or overdue:
-            came = yield inbox.collect(max(missing, 1), including=overdue, deadline_s=tick_s)
+            came = yield inbox.collect(max(missing, 1), including=overdue, deadline_s=self._tick_s(missing, reports))
             for report in came:
                 pace.heard(report.place, report.arrived_s)
                 overdue.discard(workers[report.place].device.index)
             reports += came
             missing = pace.active(fed.clock.now_s) - len(reports)
         return sorted(reports, key=lambda report: report.place)
+
+    def _tick_s(self, missing: int, reports: Sequence[Report]) -> float | None:
+        """When to look again: while the master waits for more than `active`; else only a report can change anything."""
+        if self.adaptive is None or self.active is None or missing + len(reports) <= self.active:
+            return None
+        return self.adaptive.tick_s
 
     def _renews_planes(self, t: int) -> bool:
         in_time = self.plane_until is None or t < self.plane_until

@@ -15,7 +15,7 @@ multipliers stay in a ball, without which those of pairs that never agree would 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import numpy as np
@@ -55,11 +55,17 @@ class FrankWolfeClustering(LocalSgd):
     n_clusters: int | None = Field(None, gt=0)
     """Number of clusters, if it is known; the weights then move towards partitions into so many."""
     tolerance: float | None = Field(None, gt=0)
-    """The run ends when the gap of Frank-Wolfe and the longest move of shared parameters are both below this."""
+    """The run ends when the gap of Frank-Wolfe and the longest of the clients' last moves are both below this."""
     deploy: Literal["cluster-mean", "own"] = "cluster-mean"
     """The model of a client that is evaluated: its cluster's mean of the shared parameters, or what it has itself."""
     record_every: int = Field(10, gt=0)
     """Rounds between two records of weights, clusters and gradients."""
+
+    def demands(self) -> Iterator[tuple[str, str, int]]:
+        """Settings (key, meaning, number of devices) that need so many devices."""
+        yield from super().demands()
+        if self.n_clusters is not None:
+            yield "n_clusters", "has more clusters than devices", self.n_clusters
 
     def run(self, fed: Federation) -> Process:
         """The server: send each client the pull of the others, then move the multipliers and the weights."""
@@ -80,7 +86,7 @@ class FrankWolfeClustering(LocalSgd):
             arrived = [(k, reply.payload) for k, reply in zip(cohort, replies, strict=True) if not reply.lost]
             for k, shared in arrived:
                 seen[place[k]] = shared
-            state = fed.defer(rule.advance, state, list(seen), t)
+            state = fed.defer(rule.advance, state, list(seen), t, [place[k] for k, _ in arrived])
             models = list(own)
             if self.deploy == "cluster-mean":
                 for k in members:

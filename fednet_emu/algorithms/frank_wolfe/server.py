@@ -27,7 +27,7 @@ class State(NamedTuple):
         pulls: c_i [n, d] for the next round.
         shortening: factor [n] of the clients' next steps; ones unless under the norm coupling.
         gap: the gap of the last step of Frank-Wolfe.
-        moved: the longest way that the shared parameters of a client went in the last round.
+        ways: how far [n] the shared parameters of each client went when it was last heard; infinite before.
     """
 
     x: Tensor
@@ -36,7 +36,12 @@ class State(NamedTuple):
     pulls: Tensor
     shortening: Tensor
     gap: float
-    moved: float
+    ways: Array
+
+    @property
+    def moved(self) -> float:
+        """The longest of the ways."""
+        return float(self.ways.max())
 
 
 @final
@@ -85,18 +90,22 @@ class Rule:
         x = torch.stack(list(arrived))
         nothing = x.new_zeros(self.n_pairs, x.shape[1]) if self.smoothing is None else np.zeros(self.n_pairs)
         weights = np.full(self.n_pairs, self.initial_weight)
-        return State(x, weights, nothing, torch.zeros_like(x), x.new_ones(self.n), np.inf, np.inf)
+        return State(x, weights, nothing, torch.zeros_like(x), x.new_ones(self.n), np.inf, np.full(self.n, np.inf))
 
-    def advance(self, state: State, arrived: Sequence[Tensor], t: int) -> State:
-        """The state after round t = 0, 1, ..., given the shared parameters [d] of each client as last heard."""
+    def advance(self, state: State, arrived: Sequence[Tensor], t: int, heard: Sequence[int] | None = None) -> State:
+        """The state after round t = 0, 1, ..., given the shared parameters [d] of each client as last heard.
+
+        `heard` has the places of those that were heard in this round; None for all.
+        """
         x = torch.stack(list(arrived))
         apart = updates.differences(x)
         multipliers, slopes = self._ascended(state, apart)
         target = self.oracle(slopes, state.weights)
         weights = updates.moved(state.weights, target, 2 / (t + 2) if self.step is None else self.step)
         pulls, shortening = self._coupling(weights, multipliers, x)
-        way = float((x - state.x).norm(dim=1).max())
-        return State(x, weights, multipliers, pulls, shortening, updates.gap(state.weights, target, slopes), way)
+        news, ways = slice(None) if heard is None else list(heard), state.ways.copy()
+        ways[news] = (x - state.x).norm(dim=1).double().cpu().numpy()[news]
+        return State(x, weights, multipliers, pulls, shortening, updates.gap(state.weights, target, slopes), ways)
 
     def labels(self, weights: Array) -> IntArray:
         """The cluster of each client [n]; with a number of clusters given, the partition nearest to the weights."""
@@ -137,5 +146,6 @@ def shortened(pull: Tensor, factor: float) -> Tensor:
 
 def deployed(own: Tensor, state: State, rule: Rule, place: int, layers: Layers) -> Tensor:
     """The model [size] of one client whose shared parameters are the mean over its cluster."""
-    labels = rule.labels(state.weights)
-    return layers.put(own, state.x[torch.from_numpy(labels == labels[place]).to(state.x.device)].mean(0))
+    labels, mine = rule.labels(state.weights), state.x[place]
+    cluster = state.x[torch.from_numpy(labels == labels[place]).to(state.x.device)]
+    return layers.put(own, mine + (cluster - mine).mean(0))  # a mean of equal models is that model, bit for bit

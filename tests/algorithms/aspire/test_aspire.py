@@ -18,6 +18,7 @@ from fednet_emu.algorithms.aspire.master import Coordinator
 from fednet_emu.algorithms.aspire.planes import Planes, renewed
 from fednet_emu.algorithms.aspire.worker import Worker
 from fednet_emu.algorithms.uncertainty.cd_norm import CdNorm
+from fednet_emu.errors import Deadlock
 from fednet_emu.federation.federation import Federation
 from fednet_emu.records.verify import verify
 from fednet_emu.testing import run_small, small_federation, small_scenario
@@ -219,6 +220,14 @@ def test_waiting_for_all_needs_all() -> None:
 
     assert series(fed, "aspire", "arrived") == [4] * 5
     assert set(series(fed, "activations", "staleness")) == {0}
+
+
+def test_the_adaptive_master_says_so_when_a_worker_is_gone_for_good() -> None:
+    """Its timer stops when only a report can change anything, so that a wait for ever is a deadlock, not a loop."""
+    gone = "devices.availability={kind: windows, devices: {0: [[0, 0.005]]}}"
+    adaptive = "algorithm.adaptive={threshold_s: 60, tick_s: 1}"
+    with pytest.raises(Deadlock, match="dev-0 must be among them"):
+        run_small(ASPIRE, "algorithm.active=1", "algorithm.max_delay=4", adaptive, gone, "stop.rounds=60")
 
 
 def test_the_adaptive_master_follows_a_straggler() -> None:
