@@ -113,7 +113,7 @@ class ConnectivityAware(Algorithm):
             phi=theory.network_factor(n, m, mean_phi),
             psi=theory.network_factor(n, m, mean_psi),
             phi_max=self.phi_max,
-            worst_column=float(np.abs(np.asarray(heard.mixing.sum(axis=0)) - 1.0).max(initial=0.0)),
+            worst_column=max(cluster.imbalance for cluster in done),
         )
         if self.snapshot_every is not None and fed.round % self.snapshot_every == 0:
             snapshot(fed, heard, chosen)

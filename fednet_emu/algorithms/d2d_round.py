@@ -46,6 +46,7 @@ class ClusterRound(NamedTuple):
         models: the trained model of each device that has one.
         senders: how many devices pushed to others, whether or not anything arrived.
         control_bit: size of the control messages, each counted once.
+        imbalance: how far from 1 the parts that a device's update is added up with are together, at most.
     """
 
     edges: Sequence[tuple[int, int]]
@@ -54,6 +55,7 @@ class ClusterRound(NamedTuple):
     models: Mapping[int, Deferred]
     senders: int
     control_bit: int
+    imbalance: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ class ClusterRounds:
         listed = sum(i != point for _, i in heard) + len(others)
         control_bit = INTEGER_BIT * (listed + len(members) * (2 + bool(others)))
         senders = sum(bool(self.graph.receivers(k)) for k in models)
-        return ClusterRound(edges, uploads, not told.lost, models, senders, control_bit)
+        return ClusterRound(edges, uploads, not told.lost, models, senders, control_bit, imbalance(shares))
 
     def push(self, cluster: int, k: Device) -> Process:
         """A device: receive the model, train, push to the out-neighbours; its result is a `Pushed`."""
@@ -191,6 +193,15 @@ def equal_shares(
     for j, i in edges:
         shares[i].append((j, 1.0 / out_degree[j]))
     return shares
+
+
+def imbalance(shares: Mapping[int, Sequence[tuple[int, float]]]) -> float:
+    """The largest |sum over i of share_ij - 1| of a device j: how far the mixing conserves no mass."""
+    given = dict.fromkeys(shares, 0.0)
+    for parts in shares.values():
+        for j, part in parts:
+            given[j] += part
+    return max(abs(total - 1.0) for total in given.values())
 
 
 def mixed_update(x: Tensor, models: Sequence[Tensor], shares: Array) -> Tensor:

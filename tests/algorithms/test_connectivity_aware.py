@@ -11,7 +11,7 @@ import torch
 
 from fednet_emu.algorithms import connectivity_bounds as theory
 from fednet_emu.algorithms.connectivity_aware import ConnectivityAware, known, sampled, weights
-from fednet_emu.algorithms.d2d_round import ClusterRound, access_point, equal_shares, mixed_update, stepped
+from fednet_emu.algorithms.d2d_round import ClusterRound, access_point, equal_shares, imbalance, mixed_update, stepped
 from fednet_emu.algorithms.fedavg import FedAvg
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
@@ -86,6 +86,14 @@ def test_a_push_that_nobody_hears_is_a_push() -> None:
 
     assert column(fed, "d2d_senders") == [12] * 5
     assert ((transfers["kind"] == "sidelink") & (transfers["payload"] >= 0)).sum() == 60
+
+
+def test_shares_that_give_too_much_are_noticed() -> None:
+    """Device 0 gives a half to itself and a half to each of two others, as if it had counted one of them only."""
+    shares = {0: [(0, 0.5)], 1: [(1, 1.0), (0, 0.5)], 2: [(2, 1.0), (0, 0.5)]}
+
+    assert imbalance(shares) == 0.5
+    assert imbalance(equal_shares(range(3), [(0, 1), (0, 2)])) <= 1e-15
 
 
 def test_mixing_conserves_the_total_under_loss() -> None:
