@@ -119,6 +119,9 @@ def plot(
     """Draw runs: progress, the timeline of every device, latencies. Draw a study: means and bands over seeds."""
     with outcome():
         if studies.is_one_study(runs):
+            if label or until_s is not None or animate:
+                ERRORS.print("--label, --until and --animate are for runs, got the folder of a study; leave them out")
+                raise typer.Exit(MISTAKE)
             studies.plot(runs[0], out or runs[0] / "figures", metric, against, panels)
             return
         if metric or against or panels:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from fednet_emu.errors import FednetError
 from fednet_emu.report.study import StudyView, is_study, open_study, study_of_run
+
+CONDITION = re.compile(r",(?=[^,=]+=)")
+"""What separates conditions: a comma before the next `axis=`; levels may have commas of their own."""
 
 Sides = tuple[tuple[str, str], tuple[StudyView, StudyView]]
 
@@ -50,7 +54,7 @@ def _spending(text: str) -> tuple[str, float]:
 
 
 def _conditions(text: str) -> dict[str, str]:
-    pairs = [part.partition("=") for part in text.split(",")]
+    pairs = [part.partition("=") for part in CONDITION.split(text)]
     if not all(equals and axis.strip() for axis, equals, _ in pairs):
         raise FednetError(f"--between: expected axis=level, got '{text}'; for example access=tdma")
     return {axis.strip(): level.strip() for axis, _, level in pairs}

@@ -12,6 +12,7 @@ from fednet_emu.cli.options import OUTPUT, DataDir, Overrides, TimingOnly
 from fednet_emu.cli.outcome import ERRORS, FAILED, MISTAKE, outcome
 
 if TYPE_CHECKING:
+    from fednet_emu.report.study import StudyView
     from fednet_emu.study.cells import LoadedStudy
     from fednet_emu.study.sweep import Runner
 
@@ -81,6 +82,8 @@ def compare(
             ERRORS.print(f"compare: two folders, or one with --between, are needed, got {len(folders)}")
             raise typer.Exit(MISTAKE)
         names, (first, second) = sides(folders, between, accuracy, within)
+        for view in (first,) if between else (first, second):
+            _tell_unfinished(view, "compared")
         for line in lines(compare(first, second), names, first.target if first.target == second.target else {}):
             OUTPUT.out(line)
 
@@ -130,10 +133,14 @@ def plot(folder: Path, out: Path, metric: str | None, against: str | None, panel
     from fednet_emu.report.study_figures import study_figures
 
     view = open_study(folder)
-    if view.unfinished:
-        ERRORS.print(f"{len(view.unfinished)} cells are not finished and not drawn, {view.unfinished[0]} first")
+    _tell_unfinished(view, "drawn")
     for path in save(study_figures(view, metric=metric, against=against, panels=panels), out):
         OUTPUT.out(str(path))
+
+
+def _tell_unfinished(view: StudyView, use: str) -> None:
+    if view.unfinished:
+        ERRORS.print(f"{len(view.unfinished)} cells are not finished and not {use}, {view.unfinished[0]} first")
 
 
 def _runner(workers: int | None, address: str | None, *, on_ray: bool) -> Runner:

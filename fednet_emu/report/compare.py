@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 
 from fednet_emu.errors import FednetError
 from fednet_emu.report.quantities import format_bits, format_energy, format_seconds
@@ -100,7 +101,9 @@ def compare(first: StudyView, second: StudyView) -> list[Difference]:
     axes = [axis for axis in first.axes if axis in second.axes]
     for view in (first, second):
         _refuse_repeats(view, axes)
-    pairs = first.cells.merge(second.cells, on=[*axes, "seed"], suffixes=("_a", "_b"), sort=False)
+    pairs = _cells(first, second, axes).merge(
+        _cells(second, first, axes), on=[*axes, "seed"], suffixes=("_a", "_b"), sort=False
+    )
     if not len(pairs):
         raise FednetError(f"{first.name}, {second.name}: nothing to pair, got no common seed; sweep the same seeds")
     quantities = QUANTITIES + (TO_TARGET if first.target == second.target else ())
@@ -133,15 +136,29 @@ def _lines(difference: Difference) -> Iterator[str]:
     if np.isfinite(difference.paired.low) and not difference.is_none:
         paired, unpaired = (f"{show(low)} to {show(high)}" for _, low, high in (difference.paired, difference.unpaired))
         yield f"    paired {paired}; unpaired {unpaired}"
-    if min(difference.known) < difference.of:
-        known_a, known_b = difference.known
-        yield f"    reached {known_a} times in A and {known_b} times in B of {difference.of}; pairs of both count"
+    if difference.pairs < difference.of:
+        yield f"    {_gaps(difference)}"
+
+
+def _gaps(difference: Difference) -> str:
+    """Why not every seed counts."""
+    (known_a, known_b), of = difference.known, difference.of
+    if difference.where == EVERYWHERE:
+        return f"{difference.pairs} of {of} seeds have it on both sides in every place; only they count"
+    verb = "reached" if difference.quantity in TO_TARGET else "measured"
+    return f"{verb} {known_a} times in A and {known_b} times in B of {of}; pairs of both count"
 
 
 def _refuse_repeats(view: StudyView, axes: Sequence[str]) -> None:
     if view.cells.duplicated([*axes, "seed"]).any():
         own = ", ".join(axis for axis in view.axes if axis not in axes)
         raise FednetError(f"{view.name}: several cells for each seed, got the axis {own} on one side; name its level")
+
+
+def _cells(view: StudyView, other: StudyView, axes: Sequence[str]) -> pd.DataFrame:
+    """The cells of a view; an axis that has numbers in one view and text in the other is text in both."""
+    mixed = [axis for axis in axes if len({is_numeric_dtype(cells[axis]) for cells in (view.cells, other.cells)}) > 1]
+    return view.cells.assign(**{axis: view.cells[axis].map(level_text) for axis in mixed})
 
 
 def _places(pairs: pd.DataFrame, axes: Sequence[str]) -> Iterator[tuple[str, pd.DataFrame]]:

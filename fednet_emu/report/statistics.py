@@ -54,7 +54,7 @@ def mean_intervals(values: Array) -> tuple[Array, Array, Array]:
     if n < FEWEST:
         reach = _student(n - 1) * values.std(axis=0, ddof=1) / np.sqrt(n)
         return mean, mean - reach, mean + reach
-    low, high = _quantiles(values[_generator().integers(0, n, (RESAMPLES, n))].mean(axis=1), n, n - 1)
+    low, high = _quantiles(_resampled_means(values, _generator()), n, n - 1)
     return mean, low, high
 
 
@@ -81,9 +81,17 @@ def unpaired_difference(first: Array, second: Array) -> Interval:
         reach = _student(freedom) * float(np.sqrt(one + two))
         return Interval(difference, difference - reach, difference + reach)
     ways = _generator()
-    means = [values[ways.integers(0, len(values), (RESAMPLES, len(values)))].mean(axis=1) for values in (first, second)]
-    low, high = _quantiles((means[1] - means[0])[:, None], fewest, freedom)
+    means = [_resampled_means(values[:, None], ways) for values in (first, second)]
+    low, high = _quantiles(means[1] - means[0], fewest, freedom)
     return Interval(difference, float(low[0]), float(high[0]))
+
+
+def _resampled_means(values: Array, ways: np.random.Generator) -> Array:
+    """Means [resamples, columns] of values [n, columns], from how often each is drawn: no resample is kept whole."""
+    n = len(values)
+    drawn = ways.integers(0, n, (RESAMPLES, n)) + n * np.arange(RESAMPLES)[:, None]
+    means: Array = np.bincount(drawn.ravel(), minlength=RESAMPLES * n).reshape(RESAMPLES, n) @ values / n
+    return means
 
 
 def _quantiles(means: Array, n: int, freedom: float) -> tuple[Array, Array]:

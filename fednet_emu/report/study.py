@@ -136,6 +136,9 @@ def open_study(folder: Path) -> StudyView:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(str(folder / DESCRIPTION), f"unreadable, got '{error}'", "run the sweep again") from error
     cells, evaluations = _table(folder, "cells"), _table(folder, "study")
+    new = [axis for axis in axes if axis not in cells or axis not in evaluations]
+    if new:
+        raise DataError(str(folder), f"its tables are older than its axis '{new[0]}'", UNFINISHED)
     done = cells["status"] == "done"
     finished = _with_series(folder, cells[done].reset_index(drop=True))
     return StudyView(name, axes, target, evaluations, finished, list(cells["cell"][~done]))

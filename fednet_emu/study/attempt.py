@@ -81,6 +81,8 @@ class Attempt:
         self.results.close()
         if self._verdict is not None and outcome.status != "done":
             outcome = self._verdict
+        elif outcome.status == "stopped":  # not by us: this sweep goes on without it, and has to say so
+            outcome = Outcome("failed", "its process was told to stop from outside")
         return replace(outcome, host_s=max(0.0, time.monotonic() - self._started_s))
 
     def stop(self, verdict: Outcome | None = None) -> None:

@@ -46,7 +46,7 @@ class Cell:
     @property
     def name(self) -> str:
         """The name of its run folder."""
-        readable = re.sub(r"[^\w.=+-]+", "-", self.label.replace(", ", "__"))[:NAME_LENGTH]
+        readable = re.sub(r"[^\w.=+-]+", "-", self.label.replace(", ", "__"), flags=re.ASCII)[:NAME_LENGTH]
         return f"{readable}__{self.digest}"
 
 
@@ -132,11 +132,9 @@ def _check(own: Iterable[Setting], asked: Iterable[Setting], axes: Iterable[Axis
         if setting.name == "seed"
     ]
     problems += [
-        problem_text(
-            setting.value.place, (setting.name,), f"is varied by the axis '{varied[setting.name]}' of the grid"
-        )
+        problem_text(setting.value.place, (setting.name,), f"is varied by the axis '{axis}' of the grid")
         for setting in asked
-        if setting.name in varied
+        for axis in [axis for name, axis in varied.items() if f"{setting.name}.".startswith(f"{name}.")][:1]
     ]
     if problems:
         raise ScenarioError(*problems)

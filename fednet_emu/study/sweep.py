@@ -176,7 +176,9 @@ def _describe(loaded: LoadedStudy, out: Path) -> None:
 @contextmanager
 def _locked(out: Path) -> Iterator[None]:
     """The folder of a study, to which nobody else writes; it is let go when this process ends, however it ends."""
-    if out.exists() and not (out / STUDY).is_file() and any(path.name != ".lock" for path in out.iterdir()):
+    if out.exists() and not (
+        out.is_dir() and ((out / STUDY).is_file() or all(path.name == ".lock" for path in out.iterdir()))
+    ):
         raise DataError(str(out), "exists and is not the folder of a study", "choose another --out")
     lock = FileLock(out / ".lock")
     try:

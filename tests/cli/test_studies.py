@@ -151,6 +151,7 @@ def test_plot_draws_a_study(swept: Path, tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "one").iterdir()} == {"loss-bits.png", "loss-bits.pdf"}
     assert one.exit_code == 0
     assert "did you mean 'access'" in fednet("plot", str(swept), "--panels", "acces").stderr
+    assert "--label, --until and --animate are for runs" in fednet("plot", str(swept), "--until", "3").stderr
     assert "set evaluation.per_device: true" in fednet("plot", str(swept), "--metric", "worst_accuracy").stderr
 
 
@@ -169,6 +170,9 @@ def test_compare_says_whether_it_is_more_than_noise(swept: Path) -> None:
     same = ("compare", str(swept), str(swept), "--within")
     assert "final accuracy: the same in every pair" in fednet(*same, "time=1e3").stdout
     assert "--within: expected cost=amount, got 'time'; for example time=60" in fednet(*same, "time").stderr
+    assert "no such level of access, got 'tdma, fast'" in (
+        fednet("compare", str(swept), "--between", "access=tdma, fast", "access=ofdma").stderr
+    )
     assert "no such level of access, got 'tmda'; did you mean 'tdma'?" in (
         fednet("compare", str(swept), "--between", "access=tmda", "access=ofdma").stderr
     )

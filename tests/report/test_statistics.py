@@ -36,6 +36,18 @@ def test_many_values_get_the_bootstrap():
     assert mean_interval(values) == found
 
 
+def test_resampled_means_are_those_of_resamples():
+    """Counting how often each value is drawn gives the quantiles of resamples written out, for each column."""
+    values = np.random.default_rng(3).normal(0.0, 1.0, (9, 4))
+    drawn = np.random.Generator(np.random.PCG64(0)).integers(0, 9, (10_000, 9))
+    tail = 0.0072248  # the standard normal's below -sqrt(9 / 8) * 2.3060, t(8) from Student's table
+    expected = np.quantile(values[drawn].mean(axis=1), [tail, 1 - tail], axis=0)
+
+    _, low, high = mean_intervals(values)
+
+    np.testing.assert_allclose([low, high], expected, atol=2e-4)
+
+
 @pytest.mark.parametrize("seeds", [2, 5, 10])
 def test_paired_intervals_cover_a_known_difference(seeds):
     """95 % intervals of a difference of 0.5, seen through what seeds have in common, hold it 90 to 99 % of the time."""

@@ -85,6 +85,26 @@ def test_pairs_without_the_target_are_said():
     assert "reached 5 times in A and 3 times in B of 5; pairs of both count" in text
 
 
+def test_seeds_that_are_missing_somewhere_are_said():
+    """All together, only seeds that both sides have in every place count; in its place, what is there does."""
+    view = study({"air": ["a", "b"], "size": [1, 2]}, lambda air, size: 2.0 if air == "b" else 1.0)
+    gone = (view.cells["air"] == "b") & (view.cells["size"] == 2) & (view.cells["seed"] == 4)
+    part = replace(view, cells=view.cells[~gone])
+
+    text = "\n".join(lines(compare(part.where({"air": "a"}), part.where({"air": "b"})), ("a", "b"), {}))
+
+    assert "\n    4 of 5 seeds have it on both sides in every place; only they count" in text
+    assert "time to target: B is 3.45 s sooner: more than noise (A 6.9 s, B 3.45 s, pairs: 4)" in text
+    assert "reached" not in text
+
+
+def test_levels_pair_by_what_they_read():
+    """One study has numbers on an axis, the other text beside them; equal levels are the same place."""
+    differences = compare(study({"size": [1, 2]}), study({"size": ["2", "all"]}))
+
+    assert {difference.where for difference in differences} == {"size=2"}
+
+
 def test_noise_is_called_noise():
     """A difference whose sign changes from seed to seed is no more than noise; one seed alone can tell nothing."""
     view = study({"air": ["a", "b"]})

@@ -45,6 +45,11 @@ class Net(nn.Module):
         if not pathlib.Path(self.once).exists():
             pathlib.Path(self.once).touch()
             os.kill(os.getpid(), signal.SIGKILL)
+
+    def leaves(self):
+        if not pathlib.Path(self.once).exists():
+            pathlib.Path(self.once).touch()
+            raise KeyboardInterrupt  # as a signal does
 """
 
 StudyFile = Callable[[str], Path]

@@ -98,6 +98,11 @@ def test_all_problems_come_before_anything_runs(study_file):
             ["algorithm.lr=1"],
             "--set algorithm.lr  algorithm.lr: is varied by the axis",
         ),
+        (
+            "grid: {model: [linear, {kind: mlp, hidden: [4]}]}\n",
+            ["model.hidden=[8]"],
+            "--set model.hidden  model.hidden: is varied by the axis 'model'",
+        ),
         ("grid: {algorithm.lr: [0.1, 0.1]}\n", [], "two cells are the same run, got algorithm.lr=0.1, seed=0 and"),
         ("limits: {time_s: -1}\n", [], "limits.time_s: must be > 0, got -1"),
     ],
@@ -108,6 +113,17 @@ def test_a_wrong_study_is_refused(study_file, text, overrides, told):
         load_study(study_file(text), overrides)
 
     assert told in str(caught.value)
+
+
+def test_folders_of_cells_have_names_that_every_file_system_takes(study_file):
+    """Labels may be long and in any script; names of files are limited in bytes (255 on most systems)."""
+    first, second = load_study(
+        study_file(f"grid: {{{'信' * 80}: {{'a/b': {{}}, '{'道' * 80}': {{stop.rounds: 9}}}}}}\nseeds: 1\n")
+    ).cells
+
+    assert max(len(cell.name.encode()) for cell in (first, second)) < 200
+    assert "/" not in first.name
+    assert first.name != second.name
 
 
 def test_an_unknown_base_is_told_with_its_line(tmp_path):

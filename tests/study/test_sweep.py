@@ -94,6 +94,15 @@ def test_a_killed_worker_fails_alone_and_is_tried_again(study_file, moods, tmp_p
     assert tables(tmp_path / "out") == tables(tmp_path / "undisturbed")
 
 
+def test_a_worker_that_others_interrupt_has_failed(study_file, moods, tmp_path):
+    """An interrupt that is not the sweep's own is told as a failure; the next sweep runs that cell."""
+    path = study_file(moods("leaves", "calm", once=str(tmp_path / "left")) + "seeds: 1\n")
+    first = swept(path, tmp_path / "out")
+    assert (first.done, first.failures) == ({1}, {0: "its process was told to stop from outside"})
+
+    assert swept(path, tmp_path / "out").done == {0, 1}
+
+
 def test_finished_cells_never_run_again(study_file, tmp_path):
     """A second sweep starts nothing, and one with more seeds only the new ones, whatever levels are called."""
     swept(study_file("grid: {air: {old: {}}}\nseeds: 2\n"), tmp_path / "out")
@@ -134,6 +143,8 @@ def test_two_sweeps_do_not_share_a_folder(study_file, tmp_path):
     (tmp_path / "thesis" / "text.tex").write_text("three years of work")
     with pytest.raises(DataError, match="exists and is not the folder of a study"):
         swept(path, tmp_path / "thesis")
+    with pytest.raises(DataError, match="exists and is not the folder of a study"):
+        swept(path, tmp_path / "thesis" / "text.tex")
 
     def meddling(tasks):
         with pytest.raises(DataError, match="is being written by another sweep"):
