@@ -295,10 +295,10 @@ class Federation:
 
     def _score(self, model: Models) -> Scores:
         def compute() -> Scores:
-            per_device, train_loss = self._evaluation.per_device, self._evaluation.train_loss
+            what = {"per_device": self._evaluation.per_device, "train_loss": self._evaluation.train_loss}
             if isinstance(model, Deferred):
-                return self.task.score(self.graph.read(model), per_device=per_device, train_loss=train_loss)
-            return self.task.score_own([self.graph.read(own) for own in model], per_device=per_device)
+                return self.task.score(self.graph.read(model), **what)
+            return self.task.score_own([self.graph.read(own) for own in model], **what)
 
         with self.graph.host.part("evaluation"):
             scores: Scores = self._readings.take(compute)

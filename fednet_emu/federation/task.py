@@ -117,8 +117,11 @@ class Task:
         """Metrics of a model on the pooled test set, on every device's share of it and on training samples if asked."""
         samples = score_samples(self.model, vector, self._test_x, self._test_y)
         scores = self._scores(samples, self._test_order, per_device=per_device)
-        worst = max(self.train_loss(vector, int(k)) for k in np.flatnonzero(self.n_samples)) if train_loss else math.nan
+        worst = self._worst_train_loss([vector] * len(self.n_samples)) if train_loss else math.nan
         return scores._replace(worst_train_loss=worst, attack_success=self._attack_success(vector))
+
+    def _worst_train_loss(self, vectors: Sequence[torch.Tensor]) -> float:
+        return max(self.train_loss(vectors[k], k) for k in np.flatnonzero(self.n_samples).tolist())
 
     def _attack_success(self, vector: torch.Tensor) -> float:
         if self._trial is None:
@@ -127,8 +130,11 @@ class Task:
         hits = score_samples(self.model, vector, x, torch.full((len(x),), target, device=x.device)).pooled().accuracy
         return math.nan if hits is None else hits
 
-    def score_own(self, vectors: Sequence[torch.Tensor], *, per_device: bool) -> Scores:
-        """Metrics of every device's own model on its own share of the test set, pooled over all those samples."""
+    def score_own(self, vectors: Sequence[torch.Tensor], *, per_device: bool, train_loss: bool = False) -> Scores:
+        """Metrics of every device's own model on its own share of the test set, pooled over all those samples.
+
+        The success of an attack is not asked for: it is that of one model.
+        """
         rows = [self._test_order[start:end] for start, end in pairwise(self._test_offsets)]
         scored = [
             score_samples(self.model, vector, self._test_x[own], self._test_y[own])
@@ -137,7 +143,8 @@ class Task:
         ]
         hits = [own.hits for own in scored if own.hits is not None]
         together = SampleScores(torch.cat([own.losses for own in scored]), torch.cat(hits) if hits else None)
-        return self._scores(together, torch.arange(len(together.losses)), per_device=per_device)
+        scores = self._scores(together, torch.arange(len(together.losses)), per_device=per_device)
+        return scores._replace(worst_train_loss=self._worst_train_loss(vectors) if train_loss else math.nan)
 
     def _scores(self, samples: SampleScores, order: torch.Tensor, *, per_device: bool) -> Scores:
         return Scores(samples.pooled(), samples.by_device(order, self._test_offsets) if per_device else None)

@@ -16,24 +16,24 @@ from fednet_emu.learning.jobs import ResolvedJob
 from fednet_emu.learning.serial import SerialEngine
 from fednet_emu.learning.stacks.batches import batches_of
 from fednet_emu.learning.stacks.chain import chain_form
-from fednet_emu.learning.stacks.form import Form, VmapForm
+from fednet_emu.learning.stacks.form import Form, VmapForm, vmap_form
 from fednet_emu.learning.stacks.scratch import Scratch
 
 _ROW_ALIGNMENT = 16
 
-FORMS: Mapping[str, Callable[[FlatModel], Form | None]] = {"vmap": VmapForm, "chain": chain_form}
+FORMS: Mapping[str, Callable[[FlatModel], Form | None]] = {"vmap": vmap_form, "chain": chain_form}
 """Ways to step many models at once, by name; None for a model that has no such form."""
 
 
-def best_form(model: FlatModel) -> Form:
+def best_form(model: FlatModel) -> Form | None:
     """By hand where every layer is dense, or where there is a GPU to be kept busy; PyTorch's own otherwise."""
     chain = chain_form(model)
-    return chain if chain is not None and (chain.is_dense or model.device.type == "cuda") else VmapForm(model)
+    return chain if chain is not None and (chain.is_dense or model.device.type == "cuda") else vmap_form(model)
 
 
 @final
 class BatchedEngine:
-    """Trains jobs of one shape together; models whose batches cannot be shared run one by one.
+    """Trains jobs of one shape together; models that cannot share a call run one by one.
 
     Batches narrower than their neighbours' are filled up with weight zero, and jobs with fewer steps drop out early.
 
@@ -48,7 +48,7 @@ class BatchedEngine:
     ) -> None:
         self._memory_limit_byte = memory_limit_byte
         self._form = form
-        self._forms: dict[FlatModel, Form] = {}
+        self._forms: dict[FlatModel, Form | None] = {}
         self._serial = SerialEngine()
         self._scratch = Scratch()
 
@@ -60,10 +60,10 @@ class BatchedEngine:
         """
         results: dict[int, TrainResult] = {}
         for shape, places in group_by_shape(jobs).items():
-            if not shape.batchable:
+            form = self._form_of(shape.model) if shape.batchable else None
+            if form is None:
                 results.update(zip(places, self._serial.run([jobs[place] for place in places]), strict=True))
                 continue
-            form = self._form_of(shape.model)
             for part in self._cut(form, shape, places, jobs):
                 members = [jobs[place] for place in part]
                 alone = len(part) == 1 and isinstance(form, VmapForm)
@@ -78,11 +78,10 @@ class BatchedEngine:
             error.add_note(f"in {len(jobs)} training jobs run together, the first of them {jobs[0].job.label}")
             raise
 
-    def _form_of(self, model: FlatModel) -> Form:
-        form = self._forms.get(model)
-        if form is None:
-            form = self._forms[model] = self._form(model) or VmapForm(model)
-        return form
+    def _form_of(self, model: FlatModel) -> Form | None:
+        if model not in self._forms:
+            self._forms[model] = self._form(model) or vmap_form(model)
+        return self._forms[model]
 
     def _cut(self, form: Form, shape: JobShape, places: list[int], jobs: Sequence[ResolvedJob]) -> Iterator[list[int]]:
         """Cuts a group into parts that fit in memory: jobs with most steps first, neighbours in the data together."""

@@ -11,7 +11,7 @@ from typing import NamedTuple, final
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
+from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
 from fednet_emu.component import did_you_mean
@@ -78,8 +78,8 @@ class FlatModel:
             its neighbours in the batch. Other models are trained one job at a time, under a seed per job.
 
     Raises:
-        ScenarioError: the loss is unknown, the module does not take such input, has nothing to train, or mixes number
-            types.
+        ScenarioError: the loss is unknown, the module does not take such input or writes into it, puts new tensors in
+            the place of its buffers, has nothing to train, or mixes number types.
     """
 
     def __init__(self, module: nn.Module, loss: str, input_shape: tuple[int, ...]) -> None:
@@ -163,6 +163,24 @@ class FlatModel:
         counters = tuple(buffers[name] for name in self._counters)
         return Live(module, trainable, vector, vector[: self.n_trainable], counters)
 
+    def vectorises(self) -> bool:
+        """Whether PyTorch can make one call of the gradients of several models; not where Python looks at numbers.
+
+        The first question costs seconds, because PyTorch loads what it needs for such calls.
+        """
+        vectors, x = self.initial().cpu().expand(2, -1), self._ramp(4).view(2, 2, *self.input_shape)
+        with self._trial(self._module) as module:
+
+            def total(vector: Tensor, x: Tensor) -> Tensor:
+                outputs: Tensor = functional_call(module, self.unflatten(vector), (x,))
+                return outputs.sum()
+
+            try:
+                vmap(grad(total))(vectors, x)
+            except (RuntimeError, ValueError, TypeError):
+                return False
+            return True
+
     @cached_property
     def flop_per_sample(self) -> float:
         """Floating-point operations of a forward and a backward pass for one sample.
@@ -209,22 +227,29 @@ class FlatModel:
         Refuses a module that does not work.
         """
         with self._trial(self._module) as module, torch.no_grad():
-            before = {name: buffer.clone() for name, buffer in module.named_buffers()}
+            buffers = dict(module.named_buffers())
+            before = {name: buffer.clone() for name, buffer in buffers.items()}
             generator = torch.get_rng_state()
             self._try(module)
             draws = not torch.equal(generator, torch.get_rng_state())
             after = dict(module.named_buffers())
+            _check_kept(buffers, after)
             owners = {_owner(name) for name, old in before.items() if not torch.equal(old, after[name])}
             return draws, {name: buffer for name, buffer in after.items() if _owner(name) in owners}
 
     def _try(self, module: nn.Module) -> None:
+        x = self._ramp(2)
         try:
-            outputs = module(self._ramp(2))
+            outputs = module(x)
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
             raise ScenarioError(
                 f"model: cannot take a batch of samples, got shape {(2, *self.input_shape)} and {error}; "
                 f"choose a model for samples of shape {self.input_shape}"
             ) from error
+        if not torch.equal(x, self._ramp(2)):
+            raise ScenarioError(
+                "model: writes into its input, got another batch after the call; have its first layer make a new tensor"
+            )
         if self.is_classifier and outputs.ndim != 2:
             raise ScenarioError(
                 f"model: outputs are not one score per class, got shape {tuple(outputs.shape)}; "
@@ -233,13 +258,16 @@ class FlatModel:
 
     def _mixes_samples(self) -> bool:
         """Whether a sample's output changes with its neighbours in the batch, as under batch normalisation."""
+        return any(self._mixes(module) for module in (self._eval_module, self._module))
+
+    def _mixes(self, module: nn.Module) -> bool:
         pair = self._ramp(2)
-        with self._trial(self._eval_module) as module, torch.no_grad():
+        with self._trial(module) as own, torch.no_grad():
             try:
-                alone = module(pair[:1])
+                alone = own(pair[:1])
             except (RuntimeError, ValueError):
                 return True
-            return not torch.allclose(module(pair)[:1], alone, rtol=1e-3, atol=1e-5)
+            return not torch.allclose(own(pair)[:1], alone, rtol=1e-3, atol=1e-5)
 
     @staticmethod
     @contextmanager
@@ -267,6 +295,16 @@ def _common_dtype(parameters: Mapping[str, nn.Parameter]) -> torch.dtype:
     if len(dtypes) > 1:
         raise ScenarioError(f"model: parameters of several types, got {', '.join(dtypes)}; use one type throughout")
     return next(iter(parameters.values())).dtype
+
+
+def _check_kept(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> None:
+    """Refuses buffers that are no longer the same tensors: they would lose their place in the vector."""
+    lost = [name for name, buffer in before.items() if after.get(name) is not buffer]
+    if lost:
+        raise ScenarioError(
+            f"model: a new tensor takes the place of a buffer in training, got {', '.join(lost)}; "
+            "change it in place, as with `copy_`"
+        )
 
 
 def _owner(buffer: str) -> str:

@@ -60,6 +60,7 @@ def _descend(live: Live, resolved: ResolvedJob) -> list[Tensor]:
     job = resolved.job
     loss_of = job.loss or job.model.sample_losses
     move = job.plan.optimizer.start(live.weights, job.plan.lr)
+    mask = None if job.mask is None else job.mask[: len(live.weights)].to(live.weights)
     losses = []
     for x, y in _augmented(job):
         loss = loss_of(live.module(x), y).mean()
@@ -69,7 +70,10 @@ def _descend(live: Live, resolved: ResolvedJob) -> list[Tensor]:
             if resolved.is_plain:  # without a copy of the gradient into one vector
                 torch._foreach_add_(live.parameters, gradient, alpha=-job.plan.lr)
                 continue
+            before = None if mask is None else live.weights.clone()
             move(_direction(live.weights, torch.cat([g.reshape(-1) for g in gradient]), resolved))
+            if before is not None and mask is not None:  # the step, not the gradient: Adam takes its own way
+                live.weights.copy_(before.lerp_(live.weights, mask))
     return losses
 
 
@@ -83,8 +87,6 @@ def _direction(w: Tensor, gradient: Tensor, resolved: ResolvedJob) -> Tensor:
         gradient = gradient + resolved.job.prox * (w - resolved.anchor[: len(w)])
     if resolved.job.l1:
         gradient = gradient.add(w.sign(), alpha=resolved.job.l1)
-    if resolved.job.mask is not None:
-        gradient = gradient * resolved.job.mask[: len(w)].to(w)
     return gradient
 
 

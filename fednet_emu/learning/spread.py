@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from fednet_emu.learning.engine import Engine, TrainResult
+from fednet_emu.learning.flat import FlatModel
 from fednet_emu.learning.jobs import ResolvedJob
 
 
@@ -20,7 +21,7 @@ class SpreadEngine:
 
     Threads that share an operation wait for each other by spinning, which ruins whoever else wants the core; threads
     that share nothing but the data do not. A lone job runs in the caller's thread, and so do models that draw random
-    numbers of torch, whose generator all threads would share.
+    numbers of torch, whose generator all threads would share, and models on a GPU, whose memory all would fill.
 
     Args:
         make: makes the engine of one thread.
@@ -38,7 +39,7 @@ class SpreadEngine:
             ScenarioError: a loss or a parameter stopped being finite; the text names the job and the step.
         """
         shares = min(len(self._engines), len(jobs))
-        if shares < 2 or any(resolved.job.model.draws for resolved in jobs):
+        if shares < 2 or any(_stays(resolved.job.model) for resolved in jobs):
             return self._engines[0].run(jobs)
         dealt = _dealt(jobs, shares)
         under_way = [
@@ -59,6 +60,10 @@ def _dealt(jobs: Sequence[ResolvedJob], shares: int) -> list[list[int]]:
     middle = np.cumsum(work) - work / 2
     cuts = np.searchsorted(middle, work.sum() * np.arange(1, shares) / shares)
     return [order[start:end] for start, end in pairwise([0, *cuts.tolist(), len(order)])]
+
+
+def _stays(model: FlatModel) -> bool:
+    return model.draws or model.device.type != "cpu"
 
 
 def _work(resolved: ResolvedJob) -> int:

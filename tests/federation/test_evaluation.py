@@ -143,3 +143,16 @@ def test_own_models_are_scored_on_the_samples_of_their_devices() -> None:
     assert last["samples"].sum() == 40
     pooled = np.concatenate([errors(d) for d in range(4)]).mean()
     assert frames["evaluations"].iloc[-1]["loss"] == pytest.approx(pooled, rel=1e-5)
+
+
+def test_the_largest_training_loss_of_own_models_is_measured_too() -> None:
+    """It is the maximum over devices of the mean loss of a device's own model on its own training samples."""
+    fed = small_federation("evaluation.train_loss=true", "stop.rounds=1")
+    fed.run(OwnModels())
+    data = fed.task.data
+    losses = [
+        float(((d * (data.x[rows].sum(1) + 1) - data.y[rows]) ** 2).mean())
+        for d, rows in enumerate(map(fed.task.slice_of, range(4)))
+    ]
+
+    assert fed.ledger.evaluations.column("worst_train_loss")[-1] == pytest.approx(max(losses), rel=1e-5)

@@ -253,6 +253,20 @@ def test_jobs_may_differ_in_everything(engine):
     assert [a.loss for a in found] == pytest.approx([b.loss for b in expected], rel=1e-5)
 
 
+@pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
+def test_models_that_cannot_be_vectorised_are_trained_all_the_same(engine):
+    """A module that branches on a tensor is run job by job, with the serial results."""
+
+    class Branching(nn.Linear):
+        def forward(self, x):
+            y = super().forward(x.flatten(1))
+            return 2 * y if y.sum() > 0 else y
+
+    make = (*classifier(lambda: Branching(64, 3)), PLANS["epochs"])
+
+    assert torch.equal(train(engine(2), make), train(SerialEngine(), make))
+
+
 def test_jobs_of_one_stack_keep_their_own_numbers():
     """Step size, scale and pull of each job are its own, although the jobs are trained as one stack."""
     model, data = classifier(mlp)

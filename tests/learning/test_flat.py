@@ -249,3 +249,48 @@ def test_live_module_shares_memory_with_its_vector():
 
     assert (live.module(x) == 0).all()
     assert (model.initial() != 0).any()
+
+
+class Odd(nn.Module):
+    """A linear layer that does one thing that most models do not do."""
+
+    def __init__(self, habit):
+        super().__init__()
+        self.linear, self.habit = nn.Linear(4, 3), habit
+        self.register_buffer("centre", torch.zeros(4))
+
+    def forward(self, x):
+        """As a linear layer, but for the habit."""
+        if self.habit == "centres" and self.training:
+            x = x - x.mean(0)
+        if self.habit == "replaces a buffer" and self.training:
+            self.centre = 0.9 * self.centre + 0.1 * x.detach().mean(0)
+        if self.habit == "writes into its input":
+            x.relu_()
+        y = self.linear(x - self.centre)
+        return 2 * y if self.habit == "branches" and y.sum() > 0 else y
+
+
+def test_models_that_mix_samples_in_training_only_are_recognised():
+    """A module that centres its batch while it trains is not batchable, although evaluation looks at each sample."""
+    assert flat(Odd("nothing"), 4).batchable
+    assert not flat(Odd("centres"), 4).batchable
+
+
+def test_models_that_pytorch_cannot_vectorise_are_recognised():
+    """A module that branches on a tensor has no vectorised call; a plain one has."""
+    assert flat(Odd("nothing"), 4).vectorises()
+    assert not flat(Odd("branches"), 4).vectorises()
+
+
+@pytest.mark.parametrize(
+    ("habit", "message"),
+    [
+        ("replaces a buffer", "model: a new tensor takes the place of a buffer in training, got centre; change it in"),
+        ("writes into its input", "model: writes into its input, got another batch after the call; have its first"),
+    ],
+)
+def test_modules_that_would_carry_over_into_other_jobs_are_refused(habit, message):
+    """A statistic outside the vector, or samples that a job changes, would reach the next job."""
+    with pytest.raises(ScenarioError, match=message):
+        flat(Odd(habit), 4)

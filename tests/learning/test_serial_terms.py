@@ -120,6 +120,21 @@ def test_a_jobs_own_loss_replaces_the_models():
     assert torch.allclose(vector, (w - 0.3 * gradient).reshape(-1), rtol=1e-12)
 
 
+def test_a_mask_holds_what_adam_would_move():
+    """Under Adam with a decay of the weights, frozen parameters stay, half masks halve the first step."""
+    module = nn.Sequential(nn.Flatten(), nn.Linear(16, 3)).double()
+    start = FlatModel(module, "cross-entropy", (1, 4, 4)).initial()
+    mask = torch.ones_like(start)
+    mask[:10], mask[10:20] = 0.0, 0.5
+    plan = SgdPlan(lr=0.01, steps=1, optimizer=Adam(l2=0.1))
+
+    masked, free = one(module, plan=plan, mask=mask) - start, one(module, plan=plan) - start
+
+    assert (free != 0).all()
+    assert (masked[:10] == 0).all()
+    assert torch.allclose(masked, mask * free, rtol=1e-9)
+
+
 def test_augmented_batches_have_angles_of_their_own():
     """Rotation by at most zero degrees changes nothing; another bound does; the key of the job decides the angles."""
     module = nn.Sequential(nn.Flatten(), nn.Linear(16, 3)).double()

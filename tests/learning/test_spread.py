@@ -3,6 +3,7 @@
 import itertools
 import threading
 import zlib
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,11 +11,13 @@ import torch
 from torch import nn
 
 from fednet_emu.errors import ScenarioError
+from fednet_emu.learning.batched import BatchedEngine
 from fednet_emu.learning.flat import FlatModel
 from fednet_emu.learning.graph import Graph
 from fednet_emu.learning.jobs import SgdPlan, TrainData, TrainJob
 from fednet_emu.learning.serial import SerialEngine
 from fednet_emu.learning.spread import SpreadEngine
+from fednet_emu.learning.stacks.form import vmap_form
 from fednet_emu.learning.stacks.scratch import Scratch
 from fednet_emu.learning.torch_seed import seeded_module
 
@@ -74,6 +77,39 @@ def test_lone_jobs_and_dropout_stay_in_the_callers_thread(jobs):
     SpreadEngine(lambda: Noting(notes), 2).run(jobs)
 
     assert notes == [(threading.current_thread().name, len(jobs))]
+
+
+class Watched(nn.Linear):
+    """A layer that says which of its copies runs in which thread; copies are kept, so that none takes another's id."""
+
+    def __init__(self, seen):
+        super().__init__(8, 3)
+        self.seen = seen
+
+    def forward(self, x):
+        """As the layer."""
+        self.seen.append((self, threading.current_thread().name))
+        return super().forward(x)
+
+    def __deepcopy__(self, memo):
+        """A copy that tells the same list."""
+        other = Watched(self.seen)
+        other.load_state_dict(self.state_dict())
+        return other
+
+
+@pytest.mark.parametrize("make", [SerialEngine, partial(BatchedEngine, form=vmap_form)], ids=["serial", "vmap"])
+def test_no_module_is_run_by_two_threads(make):
+    """PyTorch puts the parameters of a call into the module, so each thread needs a module of its own."""
+    seen = []
+    jobs = wavefront(Watched(seen))
+    seen.clear()
+    SpreadEngine(make, 2).run(jobs)
+    threads = {}
+    for module, thread in seen:
+        threads.setdefault(id(module), set()).add(thread)
+
+    assert all(len(names) == 1 for names in threads.values())
 
 
 def test_an_error_in_a_thread_is_the_callers():

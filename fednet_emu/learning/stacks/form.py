@@ -48,6 +48,10 @@ class VmapForm:
         self._model = copy.deepcopy(model)
         self._gradient = vmap(grad_and_value(self._model.loss))
 
+    def works(self) -> bool:
+        """Whether PyTorch can vectorise the model."""
+        return self._model.vectorises()
+
     def on(self, w: Tensor) -> Step:
         """The step on the parameters w [A, P]."""
 
@@ -63,3 +67,9 @@ class VmapForm:
         """Two gradients, which exist while one is put together, and twice the activations of a batch."""
         model = self._model
         return 2 * model.size * model.dtype.itemsize + 2 * width * model.activation_byte_per_sample
+
+
+def vmap_form(model: FlatModel) -> VmapForm | None:
+    """The form for any batchable model, or None when PyTorch cannot vectorise it."""
+    form = VmapForm(model)
+    return form if form.works() else None
