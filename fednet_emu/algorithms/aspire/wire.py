@@ -16,7 +16,7 @@ def refresh_bit(wire: Wire, n_workers: int, n_planes: int) -> int:
 
 
 def iteration_bit(wire: Wire, heard: int, n_parameters: int, n_planes: int, refreshed: int) -> tuple[int, int]:
-    """Bits of an iteration: by the paper's formula, and as they are sent when nothing is lost and every reply goes to one worker alone.
+    """Bits of an iteration: by the paper's formula, and as sent to one worker alone each when nothing is lost.
 
     The paper counts S (2 P + 1 + L) scalars (its Section VI) and N^2 L for a refresh, without the loss that each upload
     carries and the multipliers in a refresh.
