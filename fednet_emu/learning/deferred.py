@@ -23,7 +23,7 @@ class Deferred:
     """A value that is computed when somebody reads it: made by a `Graph`, immutable once known.
 
     A Deferred keeps what it is computed from alive, never what is computed from it: a result that nobody can reach
-    any more is not computed. A tensor modified in place after it became a value is an error when it is read next.
+    any more is not computed. A value that is a tensor and is modified in place is an error when it is read next.
 
     Attributes:
         number: order of creation within its graph; the same in every run of a scenario, with or without training.
