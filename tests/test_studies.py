@@ -47,4 +47,4 @@ def test_reproduction_takes_what_fits() -> None:
     assert "quickstart_access" in hour
     assert costs == sorted(costs)
     assert sum(costs) <= 60
-    assert fitting_studies(0.5) == {}
+    assert fitting_studies(0.4) == {}
