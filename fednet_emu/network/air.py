@@ -7,11 +7,11 @@ change.
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
 from typing import Protocol
 
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
 from fednet_emu.network.band import Band
+from fednet_emu.network.ends import Ends
 from fednet_emu.network.transfer import Burst, Transfer
 
 DUST = 1e-12
@@ -105,30 +105,24 @@ class SeparateAir:
 
     def __init__(self, band: Band) -> None:
         self._band = band
-        self._ends: list[tuple[int, int, Burst]] = []
-        self._started = 0
+        self._ends = Ends()
 
     def __len__(self) -> int:
         return len(self._ends)
 
     def start(self, burst: Burst, now_ns: int) -> None:
         """Walk each leg to its end; the burst ends with its slowest leg."""
-        self._started += 1
-        heappush(self._ends, (_walk_all(self._band, burst, now_ns), self._started, burst))
+        self._ends.add(burst, _walk_all(self._band, burst, now_ns))
 
     def stop(self, burst: Burst, now_ns: int) -> None:
         """Walk again, up to now."""
         _cut_short(self._band, burst, now_ns)
-        self._ends = [entry for entry in self._ends if entry[2] is not burst]
-        heapify(self._ends)
+        self._ends.remove(burst)
 
     def advance(self, now_ns: int) -> list[Burst]:
-        """The bursts whose end has come, in the order of their ends, then of their starts."""
-        ended = []
-        while self._ends and self._ends[0][0] <= now_ns:
-            ended.append(heappop(self._ends)[2])
-        return ended
+        """The bursts whose end has come."""
+        return self._ends.take_due(now_ns)
 
     def next_end_ns(self) -> int:
         """The earliest end."""
-        return self._ends[0][0] if self._ends else FOREVER_NS
+        return self._ends.next_ns()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
-
-from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, to_ns
+from fednet_emu.kernel.clock import NS_PER_S, to_ns
+from fednet_emu.network.ends import Ends
 from fednet_emu.network.traces.assign import DeviceRates
 from fednet_emu.network.transfer import Burst, Transfer
 
@@ -18,8 +17,7 @@ class TracedAir:
 
     def __init__(self, rates: DeviceRates) -> None:
         self._rates = rates
-        self._ends: list[tuple[int, int, Burst]] = []
-        self._started = 0
+        self._ends = Ends()
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -30,8 +28,7 @@ class TracedAir:
         for leg in burst:
             self._carry(leg, min(end_ns, leg.until_ns))
         burst[0].power_s = (end_ns - now_ns) / NS_PER_S
-        self._started += 1
-        heappush(self._ends, (end_ns, self._started, burst))
+        self._ends.add(burst, end_ns)
 
     def _end_ns(self, leg: Transfer, now_ns: int) -> int:
         latest_s = (leg.until_ns - now_ns) / NS_PER_S
@@ -48,23 +45,19 @@ class TracedAir:
 
     def stop(self, burst: Burst, now_ns: int) -> None:
         """Take a burst off with what it has carried so far."""
-        self._ends = [entry for entry in self._ends if entry[2] is not burst]
-        heapify(self._ends)
+        self._ends.remove(burst)
         for leg in burst:
             leg.lost = leg.cancelled
             self._carry(leg, now_ns)
         burst[0].power_s = (now_ns - burst[0].started_ns) / NS_PER_S
 
     def advance(self, now_ns: int) -> list[Burst]:
-        """The bursts whose end has come, in the order of their ends."""
-        ended = []
-        while self._ends and self._ends[0][0] <= now_ns:
-            ended.append(heappop(self._ends)[2])
-        return ended
+        """The bursts whose end has come."""
+        return self._ends.take_due(now_ns)
 
     def next_end_ns(self) -> int:
         """The earliest end."""
-        return self._ends[0][0] if self._ends else FOREVER_NS
+        return self._ends.next_ns()
 
 
 def _device(leg: Transfer) -> int:

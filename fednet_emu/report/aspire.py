@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fednet_emu.report.style import CURVE_HEIGHT_IN, add_grid, add_legend, finish_axes, line_style, new_figure
+from fednet_emu.report.style import CURVE_HEIGHT_IN, add_grid, add_line_legend, finish_axes, line_style, new_figure
 
 PANELS = {"active": "Active workers", "planes": "Planes"}
 """Columns of the series `aspire`, and what they are called."""
@@ -28,7 +28,5 @@ def aspire_figure(tables: Sequence[tuple[str, pd.DataFrame]]) -> Figure:
         add_grid(axes)
         finish_axes(axes)
     panels[-1].set_xlabel("Simulated time (s)")
-    lines = panels[0].get_lines()
-    if len(lines) > 1:
-        add_legend(figure, lines, [str(line.get_label()) for line in lines])
+    add_line_legend(figure, panels[0])
     return figure

@@ -14,7 +14,7 @@ from fednet_emu.report.quantities import BITS, ENERGIES, LONG_TIMES, Unit, axis_
 from fednet_emu.report.style import (
     CURVE_HEIGHT_IN,
     add_grid,
-    add_legend,
+    add_line_legend,
     finish_axes,
     fit_scale,
     fit_share_scale,
@@ -103,6 +103,4 @@ def _progress_figure(curves: Labelled, measure: str, cost: Cost) -> Figure:
 def _complete(figure: Figure, axes: Axes) -> None:
     add_grid(axes)
     finish_axes(axes)
-    lines = axes.get_lines()
-    if len(lines) > 1:
-        add_legend(figure, lines, [str(line.get_label()) for line in lines])
+    add_line_legend(figure, axes)

@@ -13,7 +13,7 @@ from fednet_emu.report.quantities import LONG_TIMES, axis_unit
 from fednet_emu.report.style import (
     CURVE_HEIGHT_IN,
     add_grid,
-    add_legend,
+    add_line_legend,
     finish_axes,
     fit_scale,
     line_style,
@@ -84,7 +84,5 @@ def _finished(figure: Figure) -> Figure:
     (axes,) = figure.get_axes()
     add_grid(axes)
     finish_axes(axes)
-    lines = axes.get_lines()
-    if len(lines) > 1:
-        add_legend(figure, lines, [str(line.get_label()) for line in lines])
+    add_line_legend(figure, axes)
     return figure

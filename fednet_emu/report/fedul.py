@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from fednet_emu.report.style import (
     add_grid,
-    add_legend,
+    add_line_legend,
     finish_axes,
     fit_scale,
     line_style,
@@ -41,7 +41,5 @@ def fedul_figure(tables: Sequence[tuple[str, pd.DataFrame]]) -> Figure:
         add_grid(axes)
         finish_axes(axes)
     panels[-1].set_xlabel("Round")
-    lines = panels[0].get_lines()
-    if len(lines) > 1:
-        add_legend(figure, lines, [str(line.get_label()) for line in lines])
+    add_line_legend(figure, panels[0])
     return figure

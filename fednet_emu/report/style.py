@@ -107,6 +107,13 @@ def add_legend(figure: Figure, handles: Sequence[Artist], labels: Sequence[str],
     figure.legend(handles, texts, loc="outside upper center", ncols=columns, handlelength=handle_em, **_LEGEND_PADS)
 
 
+def add_line_legend(figure: Figure, axes: Axes) -> None:
+    """A legend of the lines in these axes by their labels, where there are several."""
+    lines = axes.get_lines()
+    if len(lines) > 1:
+        add_legend(figure, lines, [str(line.get_label()) for line in lines])
+
+
 def _legend_columns(texts: Sequence[str], handle_em: float) -> int:
     """The most columns that fit the width; matplotlib fills them one after the other, the first ones fuller."""
     widths_in = [
