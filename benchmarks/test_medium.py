@@ -78,7 +78,7 @@ def on_the_air(links: CellLinks | StationLinks, band: Band, count: int, cells: i
     rules = Rules(band, links, NoLoss(), 0, 0.2, False, 3600.0, cells)
     medium = Medium(clock, Ledger(), presence, 0, rules)
     roster = Roster(band, links, cells)
-    uplinks = [Transfer(medium, device, SERVER, None, number=0, size_bit=1000) for device in range(count)]
+    uplinks = [Transfer(medium, device, SERVER, None, 0, 1000) for device in range(count)]
     for uplink in uplinks:
         uplink.cell = -1 - links.radios(uplink.sender, SERVER)[1] if cells > 1 else 0
     roster.add([[uplink] for uplink in uplinks])

@@ -21,7 +21,7 @@ from fednet_emu.federation.recent_losses import recent_losses
 from fednet_emu.federation.stop import Evaluation, Stop
 from fednet_emu.federation.task import Scores, Task
 from fednet_emu.kernel.clock import Clock, Process
-from fednet_emu.kernel.gather import Gather, start
+from fednet_emu.kernel.gather import Gather
 from fednet_emu.kernel.inbox import Inbox
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.deferred import Deferred
@@ -196,6 +196,9 @@ class Federation:
         mine = self.task.slice_of(device.index)
         n_samples = mine.stop - mine.start if subset is None else len(subset)
         flop = self.task.model.flop_per_sample * plan.n_samples_processed(n_samples)
+        if self.timing_only and n_samples:
+            trained = self.graph.untrained(self.task.model.size)
+            return Work(flop, trained, params.number, trained.params.number)
         job = TrainJob(
             model=self.task.model,
             data=data or self.task.data,
@@ -228,7 +231,7 @@ class Federation:
 
     def start(self, process: Process) -> Started:
         """Start a process beside the caller's."""
-        return start(self.clock, process)
+        return self.clock.process(process)
 
     def gather(self, processes: Iterable[Process], deadline_s: float | None = None) -> Gather:
         """Event with the results of all processes, in their order.

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from simpy.events import NORMAL, Event
 
 from fednet_emu.errors import ScenarioError
-from fednet_emu.federation.stragglers import Straggler
+from fednet_emu.federation.stragglers import NoStraggler, Straggler
 from fednet_emu.kernel.clock import NS_PER_S, Clock, to_ns
 from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.network.delivery import device_label
@@ -35,13 +35,14 @@ class Computation(Event):
     `started_ns` and `ended_ns` are `NEVER_NS` while it waits for the processor.
     """
 
+    started_ns = ended_ns = NEVER_NS
+    stopped = ""
+
     def __init__(self, processors: Processors, device: int, work: Work, count: int) -> None:
-        super().__init__(processors.clock)
+        self.env = processors.clock  # what SimPy's own does, without its call
+        self.callbacks = [processors.ended]
         self._processors = processors
         self.device, self.work, self.count = device, work, count
-        self.started_ns = self.ended_ns = NEVER_NS
-        self.stopped = ""
-        self.callbacks.append(processors.ended)
 
     def begin(self, duration_ns: int) -> None:
         """Start now, and come after so long."""
@@ -81,8 +82,10 @@ class Processors:
         self._energy = energy
         self._straggler = straggler
         self._straggler_key = straggler_key
+        self._always_nominal = isinstance(straggler, NoStraggler)
         self._count: dict[int, int] = {}
-        self._queues: dict[int, deque[Computation]] = {}
+        self._running: dict[int, Computation] = {}
+        self._waiting: dict[int, deque[Computation]] = {}
 
     def flop_per_s(self, device: int) -> float:
         """Speed of a device or of the server.
@@ -100,16 +103,17 @@ class Processors:
         """Compute as soon as the processor is free; the event comes at the end."""
         count = self._count[device] = self._count.get(device, -1) + 1
         computation = Computation(self, device, work, count)
-        queue = self._queues.setdefault(device, deque())
-        queue.append(computation)
-        if len(queue) == 1:
+        if device in self._running:
+            self._waiting.setdefault(device, deque()).append(computation)
+        else:
             self._begin(computation)
         return computation
 
     def _begin(self, computation: Computation) -> None:
         device = computation.device
+        self._running[device] = computation
         duration_s = computation.work.flop / self.flop_per_s(device)
-        if device != SERVER:
+        if device != SERVER and not self._always_nominal:
             draw = uniform(mix(self._straggler_key, device), computation.count)
             duration_s = self._straggler.duration_s(duration_s, device, self.clock.now_s, draw)
         computation.begin(to_ns(duration_s))
@@ -118,32 +122,35 @@ class Processors:
         """Record a computation that has come to its end; the next one of the device begins."""
         if isinstance(event, Computation) and not event.stopped:
             self._record(event, event.ended_ns, 1.0)
-            self._leave(event)
+            self._next(event.device)
 
     def stop(self, computation: Computation, reason: str) -> None:
         """Stop a computation: the part done so far is recorded, and the processor is free for the next one."""
-        if computation.stopped or computation not in self._queues.get(computation.device, ()):
+        device = computation.device
+        if self._running.get(device) is not computation:
+            if computation in self._waiting.get(device, ()):
+                computation.stopped = reason
+                self._waiting[device].remove(computation)
             return
         computation.stopped = reason
         now_ns, started_ns = self.clock.now, computation.started_ns
-        if NEVER_NS < started_ns < now_ns:
+        if started_ns < now_ns:
             self._record(computation, now_ns, (now_ns - started_ns) / (computation.ended_ns - started_ns))
-        self._leave(computation)
+        self._next(device)
 
-    def _leave(self, computation: Computation) -> None:
-        queue = self._queues[computation.device]
-        first = queue[0] is computation
-        queue.remove(computation)
-        if not queue:
-            del self._queues[computation.device]
-        elif first:
-            self._begin(queue[0])
+    def _next(self, device: int) -> None:
+        waiting = self._waiting.get(device)
+        if waiting:
+            self._begin(waiting.popleft())
+        else:
+            del self._running[device]
 
     def close(self) -> None:
         """Stop everything at the end of the run."""
-        for queue in list(self._queues.values()):
-            for computation in reversed(list(queue)):
-                self.stop(computation, "end")
+        for queue in self._waiting.values():
+            queue.clear()
+        for computation in list(self._running.values()):
+            self.stop(computation, "end")
 
     def _record(self, computation: Computation, ended_ns: int, part: float) -> None:
         device, work, started_ns = computation.device, computation.work, computation.started_ns

@@ -10,16 +10,17 @@ Events of one instant run in the order (priority, creation):
 from __future__ import annotations
 
 import gc
-import math
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from heapq import heappop, heappush
+from math import ceil, ulp
 from typing import Any
 
 import simpy
-from simpy.core import EmptySchedule
 from simpy.events import Event, EventPriority, Timeout
 
 from fednet_emu.errors import Deadlock, ScenarioError
+from fednet_emu.kernel.task import Task
 
 Process = Generator[Event, Any, Any]
 """What an algorithm writes: a generator that yields events and returns a result."""
@@ -37,7 +38,7 @@ def to_ns(duration_s: float) -> int:
     exact = duration_s * 1e9
     if not exact < FOREVER_NS:
         raise ScenarioError(f"a duration: too long for the clock, got {duration_s:g} s; 4.6e9 s is the most")
-    return math.ceil(exact - min(4 * math.ulp(exact), 0.25))
+    return ceil(exact - min(4 * ulp(exact), 0.25))
 
 
 class Clock(simpy.Environment):
@@ -60,6 +61,10 @@ class Clock(simpy.Environment):
         """Simulated time in seconds."""
         return self._now / NS_PER_S
 
+    def process(self, generator: Process) -> Task:
+        """Start a process."""
+        return Task(self, generator)
+
     def sleep(self, duration_s: float) -> Timeout:
         """Event that comes after a duration in seconds (0 or more)."""
         return self.timeout(to_ns(duration_s))
@@ -74,12 +79,22 @@ class Clock(simpy.Environment):
             raise ValueError(
                 f"clock: cannot call back in the past, got {time_ns} ns; {self._now} ns, now, is the earliest"
             )
-        event = Event(self)
-        event._ok = True
-        event._value = None
-        event.callbacks = [callback]
-        self.schedule(event, priority, time_ns - self._now)
+        event = _Call(self, callback)
+        heappush(self._queue, (time_ns, priority, next(self._eid), event))
         return event
+
+    def come(self, events: list[Event]) -> None:
+        """Let events come that have their values, as the last thing that an event of this instant does.
+
+        One comes at once, without a way through the queue, at the head of which it would stand.
+        """
+        if len(events) == 1:
+            callbacks, events[0].callbacks = events[0].callbacks, None  # type: ignore[assignment]
+            for callback in callbacks:
+                callback(events[0])
+            return
+        for event in events:
+            self.schedule(event)
 
     def run_process(self, process: Process, until_s: float | None = None) -> Any:
         """Run until a process has ended, and return its result; None when `until_s` came first.
@@ -89,20 +104,35 @@ class Clock(simpy.Environment):
         """
         main = self.process(process)
         stop = Event(self) if until_s is None else self.call_at(to_ns(until_s), _nothing, COLLECT)
-        step = self.step
-        try:
-            with _rare_garbage_collection():
-                while main.callbacks is not None and stop.callbacks is not None and not self.stopping:
-                    step()
-        except EmptySchedule:
-            raise Deadlock(self.now_s, describe(main)) from None
+        queue = self._queue
+        with _rare_garbage_collection():
+            while main.callbacks is not None and stop.callbacks is not None and not self.stopping:
+                if not queue:
+                    raise Deadlock(self.now_s, describe(main))
+                self._now, _, _, event = heappop(queue)  # type: ignore[assignment]  # the rest is SimPy's `step`, without its call
+                callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]
+                for callback in callbacks:
+                    callback(event)
+                if not event._ok and not hasattr(event, "_defused"):
+                    raise type(event._value)(*event._value.args) from event._value
         if self.stopping:
             raise KeyboardInterrupt
         if main.callbacks is None:
             return main.value
-        if not self._queue:
+        if not queue:
             raise Deadlock(self.now_s, describe(main))
         return None
+
+
+class _Call(Event):
+    """An event that calls back once."""
+
+    _ok = True
+    _value: Any = None
+
+    def __init__(self, clock: Clock, callback: Callable[[Event], None]) -> None:
+        self.env = clock
+        self.callbacks = [callback]
 
 
 @contextmanager

@@ -11,20 +11,6 @@ from simpy.events import Event
 from fednet_emu.kernel.clock import COLLECT, Clock, Process, describe, to_ns
 
 
-def start(clock: Clock, process: Process) -> simpy.events.Process:
-    """Start a process; it can be cancelled at any wait."""
-    guarded = _cancellable(process)
-    guarded.__name__ = process.__name__  # type: ignore[attr-defined]
-    return clock.process(guarded)
-
-
-def _cancellable(process: Process) -> Process:
-    try:
-        return (yield from process)
-    except simpy.Interrupt as cancelled:
-        return cancelled.cause
-
-
 def cancel(event: Event | None, outcome: Any) -> None:
     """Stop a process at its present wait; it ends at once with `outcome`.
 
@@ -59,7 +45,7 @@ class Gather(Event):
         late: Callable[[int], Any] = lambda _index: None,
     ) -> None:
         super().__init__(clock)
-        self.processes = [start(clock, process) for process in processes]
+        self.processes = [clock.process(process) for process in processes]
         self._missing = len(self.processes)
         self._late = late
         for process in self.processes:

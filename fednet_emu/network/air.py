@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import numpy as np
+
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
 from fednet_emu.network.band import Band
 from fednet_emu.network.ends import Ends
@@ -16,6 +18,12 @@ from fednet_emu.network.transfer import Burst, Transfer
 
 DUST = 1e-12
 """A transfer is through when less than this part of it is left: the rounding noise of its segments' sum."""
+
+
+ROUGHLY = 1e-9
+"""More than the rounding noise between scalars and arrays, as a part of the whole."""
+
+_MANY_LEGS = 16
 
 
 class Air(Protocol):
@@ -41,30 +49,45 @@ def _is_through(leg: Transfer) -> bool:
     return leg.size_bit - leg.air_bit <= DUST * leg.size_bit
 
 
-def _walk(band: Band, leg: Transfer, start_ns: int, until_ns: int) -> int:
-    """Walk one leg alone in the band; its end, with its bits and fate written into it."""
-    end_ns, leg.air_bit, lowest_sinr = band.alone(leg.snr, leg.fading_key, leg.size_bit, start_ns, until_ns)
-    if lowest_sinr < band.law.outage_sinr:
-        leg.lost = "outage"
-    elif end_ns == start_ns and leg.size_bit > 0:
-        leg.lost = "unreachable"
-    elif end_ns >= until_ns and not _is_through(leg):
-        leg.lost = leg.until_reason
-    return end_ns
+def _walk(band: Band, burst: Burst, start_ns: int, until_ns: int = FOREVER_NS) -> int:
+    """Walk each leg alone in the band, its bits and fate written into it; the burst ends with its slowest leg."""
+    last_ns, outage_sinr = start_ns, band.outage_sinr
+    for leg in burst if len(burst) < _MANY_LEGS else _decisive(band, burst, start_ns, until_ns):
+        latest_ns = leg.until_ns if leg.until_ns < until_ns else until_ns
+        end_ns, leg.air_bit, lowest_sinr = band.alone(leg.snr, leg.fading_key, leg.size_bit, start_ns, latest_ns)
+        if lowest_sinr < outage_sinr:
+            leg.lost = "outage"
+        elif end_ns == start_ns and leg.size_bit > 0:
+            leg.lost = "unreachable"
+        elif end_ns >= latest_ns and not _is_through(leg):
+            leg.lost = leg.until_reason
+        if end_ns > last_ns:
+            last_ns = end_ns
+    burst[0].power_s = (last_ns - start_ns) / NS_PER_S
+    return last_ns
 
 
-def _walk_all(band: Band, burst: Burst, now_ns: int) -> int:
-    """Walk each leg to its end; the burst ends with its slowest leg."""
-    end_ns = max([_walk(band, leg, now_ns, leg.until_ns) for leg in burst])
-    burst[0].power_s = (end_ns - now_ns) / NS_PER_S
-    return end_ns
+def _decisive(band: Band, burst: Burst, start_ns: int, until_ns: int) -> Burst:
+    """The legs that may be last or lost, to be walked to the nanosecond; all others carry their bits in time."""
+    size_bit = burst[0].size_bit
+    snr = np.array([leg.snr for leg in burst])
+    keys = np.array([leg.fading_key for leg in burst], np.uint64)
+    soon = band.soon_through(snr, keys, size_bit, start_ns)
+    latest_ns = min([until_ns, *[leg.until_ns for leg in burst]])
+    safe = soon.is_through & (soon.lowest_sinr > band.outage_sinr * (1 + ROUGHLY))
+    safe &= soon.end_ns < latest_ns * (1 - ROUGHLY)
+    last_ns = soon.end_ns[safe].max(initial=start_ns)
+    safe &= soon.end_ns < last_ns - 1 - (last_ns - start_ns) * ROUGHLY
+    for place in np.flatnonzero(safe).tolist():
+        burst[place].air_bit = float(size_bit)
+    return [burst[place] for place in np.flatnonzero(~safe).tolist()]
 
 
 def _cut_short(band: Band, burst: Burst, now_ns: int) -> None:
     """Walk each leg again, up to now."""
-    for leg in burst:
-        _walk(band, leg, leg.started_ns, now_ns)
-    burst[0].power_s = (now_ns - burst[0].started_ns) / NS_PER_S
+    started_ns = burst[0].started_ns
+    _walk(band, burst, started_ns, now_ns)
+    burst[0].power_s = (now_ns - started_ns) / NS_PER_S
 
 
 class SoloAir:
@@ -81,7 +104,7 @@ class SoloAir:
     def start(self, burst: Burst, now_ns: int) -> None:
         """Walk each leg to its end; the burst ends with its slowest leg."""
         self._burst = burst
-        self._end_ns = _walk_all(self._band, burst, now_ns)
+        self._end_ns = _walk(self._band, burst, now_ns)
 
     def stop(self, burst: Burst, now_ns: int) -> None:
         """Walk again, up to now."""
@@ -112,7 +135,7 @@ class SeparateAir:
 
     def start(self, burst: Burst, now_ns: int) -> None:
         """Walk each leg to its end; the burst ends with its slowest leg."""
-        self._ends.add(burst, _walk_all(self._band, burst, now_ns))
+        self._ends.add(burst, _walk(self._band, burst, now_ns))
 
     def stop(self, burst: Burst, now_ns: int) -> None:
         """Walk again, up to now."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -23,12 +25,8 @@ _NEVER_NS = float(FOREVER_NS)
 """Longer than any plan, and still an integer of 64 bits after it has been added to an instant."""
 
 
-class Walk(NamedTuple):
-    """How one link carries a number of bits alone in the band."""
-
-    end_ns: int
-    air_bit: float
-    lowest_sinr: float
+Walk = tuple[int, float, float]
+"""How one link carries bits alone in the band: when it ends, how many bits have gone, and the lowest SINR met."""
 
 
 class Pace(NamedTuple):
@@ -39,7 +37,15 @@ class Pace(NamedTuple):
     rate_bps: Array
 
 
-@dataclass(frozen=True, slots=True)
+class Soon(NamedTuple):
+    """When links [links] are through, whether that is so, and the lowest SINR that each meets until then."""
+
+    end_ns: Array
+    is_through: NDArray[np.bool_]
+    lowest_sinr: Array
+
+
+@dataclass(frozen=True)
 class Band:
     """A band with its access scheme, rate law and block fading; block k lasts from k to k + 1 coherence times."""
 
@@ -60,10 +66,19 @@ class Band:
         )
         return cls(bandwidth_hz, access, law, fading, coherence_ns, slot_ns, access_key)
 
-    @property
+    @cached_property
     def constant(self) -> bool:
         """Whether links never fade."""
         return self.coherence_ns == FOREVER_NS
+
+    @cached_property
+    def outage_sinr(self) -> float:
+        """The SINR below which a transmission is lost."""
+        return self.law.outage_sinr
+
+    @cached_property
+    def _lone_share(self) -> float:
+        return self.access.share(1)
 
     @property
     def slotted(self) -> bool:
@@ -77,46 +92,56 @@ class Band:
         the start when there is nothing to send, or when the link is constant and carries nothing.
         """
         if size_bit <= 0:
-            return Walk(start_ns, 0.0, float("inf"))
-        share, constant = self.access.share(1), self.constant
-        bandwidth_hz = self.bandwidth_hz * share
-        block, now_ns, left_bit, lowest = start_ns // self.coherence_ns, start_ns, float(size_bit), float("inf")
+            return start_ns, 0.0, math.inf
+        share, coherence_ns, constant = self._lone_share, self.coherence_ns, self.constant
+        bandwidth_hz, in_sight = self.bandwidth_hz * share, fading_key & 1 == 1
+        block, now_ns, left_bit, lowest = start_ns // coherence_ns, start_ns, float(size_bit), math.inf
         for _ in range(_FEW_BLOCKS):
             draw = 0.5 if constant else uniform(fading_key, block)
-            sinr = snr * self.fading.gain(draw, fading_key & 1 == 1) / share
+            sinr = snr * self.fading.gain(draw, in_sight) / share
             rate_bps = self.law.rate_bps(sinr, bandwidth_hz)
-            lowest = sinr if sinr < lowest else lowest
-            block_end_ns = (block + 1) * self.coherence_ns
-            block_end_ns = until_ns if until_ns < block_end_ns else block_end_ns
+            if sinr < lowest:
+                lowest = sinr
+            block += 1
+            block_end_ns = block * coherence_ns
+            if until_ns < block_end_ns:
+                block_end_ns = until_ns
             if rate_bps > 0:
                 end_ns = now_ns + to_ns(left_bit / rate_bps)
                 if end_ns <= block_end_ns:
                     sent_bit = size_bit - left_bit + rate_bps * (end_ns - now_ns) / NS_PER_S
-                    return Walk(end_ns, min(sent_bit, float(size_bit)), lowest)
+                    return end_ns, sent_bit if sent_bit < size_bit else float(size_bit), lowest
                 left_bit -= rate_bps * (block_end_ns - now_ns) / NS_PER_S
             elif constant:
-                return Walk(start_ns, 0.0, lowest)
-            block, now_ns = block + 1, block_end_ns
+                return start_ns, 0.0, lowest
+            now_ns = block_end_ns
             if now_ns >= until_ns:
-                return Walk(until_ns, size_bit - left_bit, lowest)
-        return self._long_walk(snr, fading_key, Walk(now_ns, size_bit - left_bit, lowest), size_bit, until_ns)
+                return until_ns, size_bit - left_bit, lowest
+        return self._long_walk(snr, fading_key, (now_ns, size_bit - left_bit, lowest), size_bit, until_ns)
+
+    def soon_through(self, snr: Array, fading_key: NDArray[np.uint64], size_bit: float, start_ns: int) -> Soon:
+        """What `alone` gives for many links, up to rounding, where they are through after a few blocks."""
+        pace = self.pace(snr, fading_key, 1, start_ns, 1 if self.constant else _FEW_BLOCKS // 4)
+        end_s = needed_s(pace, np.full(len(snr), float(size_bit)))
+        after_s = (pace.edges_ns[1:] - start_ns) / NS_PER_S
+        met = pace.sinr.copy()
+        met[:, 1:][end_s[:, None] < after_s[:-1]] = math.inf  # blocks after its end
+        return Soon(start_ns + end_s * NS_PER_S, end_s <= after_s[-1], met.min(axis=1))
 
     def _long_walk(self, snr: float, fading_key: int, so_far: Walk, size_bit: float, until_ns: int) -> Walk:
         links = np.array([snr]), np.array([fading_key], np.uint64)
         blocks = 4 * _FEW_BLOCKS
+        now_ns, air_bit, lowest = so_far
         while True:
-            pace = self.pace(*links, active=1, from_ns=so_far.end_ns, blocks=blocks)
-            end_ns = min(int(through(pace, np.array([size_bit - so_far.air_bit]))[0]), until_ns)
+            pace = self.pace(*links, active=1, from_ns=now_ns, blocks=blocks)
+            end_ns = min(int(through(pace, np.array([size_bit - air_bit]))[0]), until_ns)
             ended = end_ns < FOREVER_NS and end_ns <= pace.edges_ns[-1]
-            stop_ns = end_ns if ended else int(pace.edges_ns[-1])
-            seen = int(np.searchsorted(pace.edges_ns, stop_ns))
-            so_far = Walk(
-                stop_ns,
-                min(so_far.air_bit + float(carried(pace, np.array([stop_ns]))[0]), float(size_bit)),
-                float(pace.sinr[0, :seen].min(initial=so_far.lowest_sinr)),
-            )
+            now_ns = end_ns if ended else int(pace.edges_ns[-1])
+            seen = int(np.searchsorted(pace.edges_ns, now_ns))
+            air_bit = min(air_bit + float(carried(pace, np.array([now_ns]))[0]), float(size_bit))
+            lowest = float(pace.sinr[0, :seen].min(initial=lowest))
             if ended:
-                return so_far
+                return now_ns, air_bit, lowest
             blocks = min(2 * blocks, _MANY_BLOCKS)
 
     def pace(self, snr: Array, fading_key: NDArray[np.uint64], active: int, from_ns: int, blocks: int) -> Pace:

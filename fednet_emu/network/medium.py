@@ -79,9 +79,11 @@ class Medium:
         )
         self._requests: list[Transfer] = []
         self._on_air: dict[Transfer, Burst] = {}
+        self._came: list[Event] = []
         self._due_ns = FOREVER_NS
         self._timeout_ns = min(to_ns(rules.timeout_s), FOREVER_NS)
         self._lossy = not isinstance(rules.loss, NoLoss)
+        self._powers_differ = rules.controlled and rules.radio is not None
         self._sent: dict[tuple[int, int], int] = {}
 
     def send(
@@ -110,14 +112,14 @@ class Medium:
         """
         if sender == receiver:
             raise ValueError(f"{device_label(sender)} sends to itself; leave it out of the receivers")
-        transfer = Transfer(self, sender, receiver, payload, number=number, size_bit=size_bit)
+        transfer = Transfer(self, sender, receiver, payload, number, size_bit)
         if self._clustered:
             transfer.cell = cluster
         if power_part != 1.0:
             transfer.power_part = power_part
         self._requests.append(transfer)
         self._ledger.offered_bit[self.kind] += size_bit
-        if not self._turns.full:  # a full medium looks at its requests when a place gets free
+        if self._turns.left > 0:  # a full medium looks at its requests when a place gets free
             self._settle_at(self.clock.now)
         return transfer
 
@@ -139,15 +141,6 @@ class Medium:
         for transfer in [*self._on_air, *self._turns.waiting(), *self._requests]:
             self.cancel(transfer, "end")
 
-    def _draw_of(self, sender: int, power_part: float) -> float:
-        """Power that a sender draws from the battery at the power which it has chosen."""
-        radio = self.rules.radio
-        if radio is None or not (self.rules.controlled or power_part != 1.0):
-            return self.rules.drawn_w
-        power_w = self.rules.links.power_w(sender)
-        radiated_w = (radio.tx_power_w if power_w is None else power_w) * power_part
-        return transmit_energy_j(radiated_w, 1.0, radio.amplifier_efficiency, radio.circuit_w)
-
     def _settle_at(self, time_ns: int) -> None:
         if self._due_ns != time_ns:
             self._due_ns = time_ns
@@ -167,7 +160,11 @@ class Medium:
             self._start(burst, now_ns)
         next_ns = self._air.next_end_ns()
         if next_ns < FOREVER_NS:
-            self._settle_at(next_ns)
+            self._due_ns = next_ns
+            self.clock.call_at(next_ns, self._settle)
+        if self._came:
+            came, self._came = self._came, []
+            self.clock.come(came)
 
     def _enqueue(self) -> None:
         requests, self._requests = self._requests, []
@@ -193,31 +190,42 @@ class Medium:
             self._turns.add(burst)
 
     def _start(self, burst: Burst, now_ns: int) -> None:
-        ready = [transfer for transfer in burst if not transfer.cancelled and self._is_there(transfer, now_ns)]
-        if not ready:
-            return
-        for transfer in ready:
+        ready: Burst = []
+        links, latest_ns, always = self.rules.links, now_ns + self._timeout_ns, self._presence.always
+        for transfer in burst:
+            transfer.until_ns = latest_ns
+            if transfer.cancelled or not (always or self._is_there(transfer, now_ns)):
+                continue
             transfer.started_ns = now_ns
-            self._on_air[transfer] = ready
-        if self._alone:
-            links = self.rules.links
-            for transfer in ready:
+            if self._alone:
                 transfer.snr = links.snr(transfer.sender, transfer.receiver) * transfer.power_part
                 if self._fades:
                     transfer.fading_key = links.fading_key(transfer.sender, transfer.receiver)
-        ready[0].drawn_w = self._draw_of(ready[0].sender, ready[0].power_part)
+            self._on_air[transfer] = ready
+            ready.append(transfer)
+        if not ready:
+            return
+        first = ready[0]
+        first.drawn_w = self._draw_of(first) if self._powers_differ or first.power_part != 1.0 else self.rules.drawn_w
         self._turns.take(ready)
         self._air.start(ready, now_ns)
 
+    def _draw_of(self, transfer: Transfer) -> float:
+        """Power that a sender draws from the battery at the power which it has chosen."""
+        radio = self.rules.radio
+        if radio is None:
+            return self.rules.drawn_w
+        power_w = self.rules.links.power_w(transfer.sender)
+        radiated_w = (radio.tx_power_w if power_w is None else power_w) * transfer.power_part
+        return transmit_energy_j(radiated_w, 1.0, radio.amplifier_efficiency, radio.circuit_w)
+
     def _is_there(self, transfer: Transfer, now_ns: int) -> bool:
-        """Whether both ends are there; sets how long they, and patience, will last."""
-        transfer.until_ns, transfer.until_reason = now_ns + self._timeout_ns, "timeout"
-        if self._presence.always:
-            return True
+        """Whether both ends are there; sets how long they will last, if shorter than patience."""
         leaves_ns = min(self._presence.until_ns(end, now_ns) for end in (transfer.sender, transfer.receiver))
         if leaves_ns <= now_ns:
             self._record_unsent(transfer, "away")
-            self._deliver(transfer, now_ns, "away")
+            transfer.lost = "away"
+            self._deliver(transfer, now_ns)
             return False
         if leaves_ns < transfer.until_ns:
             transfer.until_ns, transfer.until_reason = leaves_ns, "left"
@@ -225,60 +233,59 @@ class Medium:
 
     def _end(self, burst: Burst, now_ns: int) -> None:
         self._turns.give_back(burst)
-        fates = [self._fate(transfer) for transfer in burst]
-        for transfer, fate in zip(burst, fates, strict=True):
+        for transfer in burst:
             del self._on_air[transfer]
-            if not transfer.cancelled:
-                self._deliver(transfer, now_ns, fate)
-        self._record(burst, fates, now_ns)
+            if transfer.cancelled:
+                transfer.lost = transfer.cancelled
+                continue
+            if self._lossy and not transfer.lost and self._is_erased(transfer):
+                transfer.lost = "erased"
+            self._deliver(transfer, now_ns)
+        self._record(burst, now_ns)
 
-    def _fate(self, transfer: Transfer) -> str:
-        """Why the transfer was lost, or an empty text."""
-        if transfer.cancelled or transfer.lost:
-            return transfer.cancelled or transfer.lost
-        if not self._lossy:
-            return ""
+    def _is_erased(self, transfer: Transfer) -> bool:
         link = (transfer.sender, transfer.receiver)
         count = self._sent[link] = self._sent.get(link, -1) + 1
         draw = uniform(mix(mix(self.rules.loss_key, transfer.sender + 1), transfer.receiver + 1), count)
-        return "erased" if self.rules.loss.erases(draw) else ""
+        return self.rules.loss.erases(draw)
 
-    def _deliver(self, transfer: Transfer, now_ns: int, lost: str) -> None:
-        started_ns = transfer.started_ns
-        transfer.deliver(
-            Delivery(
-                transfer.sender,
-                transfer.receiver,
-                None if lost else transfer.payload,
-                transfer.size_bit,
-                transfer.requested_ns / NS_PER_S,
-                started_ns / NS_PER_S if started_ns >= 0 else float("nan"),
-                now_ns / NS_PER_S,
-                lost,
-            )
+    def _deliver(self, transfer: Transfer, now_ns: int) -> None:
+        started_ns, lost = transfer.started_ns, transfer.lost
+        delivery = Delivery(
+            transfer.sender,
+            transfer.receiver,
+            None if lost else transfer.payload,
+            transfer.size_bit,
+            transfer.requested_ns / NS_PER_S,
+            started_ns / NS_PER_S if started_ns >= 0 else float("nan"),
+            now_ns / NS_PER_S,
+            lost,
         )
+        came = transfer.delivered(delivery)
+        if came is not None:
+            self._came.append(came)
 
-    def _record(self, burst: Burst, fates: list[str], now_ns: int) -> None:
+    def _record(self, burst: Burst, now_ns: int) -> None:
         """One row for a burst that was on the air, whatever its fate."""
-        ledger, first, receiver, code = self._ledger, burst[0], burst[0].receiver, CODE[fates[0]]
-        requested_ns, air_bit = first.requested_ns, first.air_bit
-        if len(burst) > 1:
-            receiver, code = SEVERAL, CODE[""]
+        ledger, rules, first, count = self._ledger, self.rules, burst[0], len(burst)
+        receiver, requested_ns, air_bit, lost = first.receiver, first.requested_ns, first.air_bit, first.lost
+        size_bit, started_ns = first.size_bit, first.started_ns
+        arrived = 0 if lost else 1
+        if count > 1:
+            receiver, lost = SEVERAL, ""
             requested_ns = min([transfer.requested_ns for transfer in burst])
             air_bit = max([transfer.air_bit for transfer in burst])
-            row = len(ledger.transfers)
-            for transfer, fate in zip(burst, fates, strict=True):
-                ledger.receptions.append((row, transfer.receiver, CODE[fate]))
-        size_bit, started_ns = first.size_bit, first.started_ns
+            arrived = sum([not transfer.lost for transfer in burst])
+            row, add = len(ledger.transfers), ledger.receptions.append
+            for transfer in burst:
+                add((row, transfer.receiver, CODE[transfer.lost]))
         energy_j = first.drawn_w * first.power_s
-        receive_j = (
-            self.rules.receive_w * (now_ns - started_ns) / NS_PER_S * len(burst) if self.rules.receive_w else 0.0
-        )
+        receive_j = rules.receive_w * (now_ns - started_ns) / NS_PER_S * count if rules.receive_w else 0.0
         ledger.sent_bit[self.kind] += min(size_bit, round(air_bit))
         ledger.energy_j += energy_j + receive_j
-        what = (self.kind, first.sender, receiver, len(burst), size_bit, first.number)
+        what = (self.kind, first.sender, receiver, count, size_bit, first.number)
         when = (requested_ns, started_ns, now_ns)
-        ledger.transfers.append((*what, *when, air_bit, size_bit * fates.count(""), code, energy_j, receive_j))
+        ledger.transfers.append((*what, *when, air_bit, size_bit * arrived, CODE[lost], energy_j, receive_j))
 
     def _record_unsent(self, transfer: Transfer, reason: str) -> None:
         now_ns, code = self.clock.now, CODE[reason]

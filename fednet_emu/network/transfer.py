@@ -20,7 +20,7 @@ class Transfer(Event):
 
     started_ns = NEVER_NS
     until_ns = FOREVER_NS
-    until_reason = ""
+    until_reason = "timeout"
     snr = 0.0
     fading_key = 0
     cell = 0
@@ -28,27 +28,25 @@ class Transfer(Event):
     power_part = 1.0
     drawn_w = 0.0
     power_s = 0.0  # time on the air, times the part of the sender's power; in the first transfer of a burst
-    lost = ""
+    lost = ""  # why it was lost, or empty; final at its end
     cancelled = ""
     of: Multicast | None = None  # which then tells the clock, so that the transfer need not
 
-    def __init__(self, medium: Medium, sender: int, receiver: int, payload: Any, *, number: int, size_bit: int) -> None:
-        super().__init__(medium.clock)
+    def __init__(self, medium: Medium, sender: int, receiver: int, payload: Any, number: int, size_bit: int) -> None:
+        self.env = clock = medium.clock  # what SimPy's own does, without its call
+        self.callbacks = []
         self.medium = medium
         self.sender = sender
         self.receiver = receiver
         self.payload = payload
         self.number = number
         self.size_bit = size_bit
-        self.requested_ns: int = medium.clock.now
+        self.requested_ns: int = clock.now
 
-    def deliver(self, delivery: Delivery) -> None:
-        """Let the event come."""
-        if self.of is None:
-            self.succeed(delivery)
-        else:
-            self._ok, self._value = True, delivery
-            self.of.leg_ended()
+    def delivered(self, delivery: Delivery) -> Event | None:
+        """Take the value; the event that is to come now, if any."""
+        self._ok, self._value = True, delivery
+        return self if self.of is None else self.of.leg_ended()
 
     def cancel(self, outcome: Any) -> None:
         """Stop the transfer for the reason in `outcome`, a delivery that is lost."""
@@ -74,11 +72,13 @@ class Multicast(Event):
         if not legs:
             self.succeed([])
 
-    def leg_ended(self) -> None:
-        """Count down."""
+    def leg_ended(self) -> Multicast | None:
+        """Count down; the event itself after the last one."""
         self._missing -= 1
-        if not self._missing:
-            self.succeed([leg.value for leg in self._legs])
+        if self._missing:
+            return None
+        self._ok, self._value = True, [leg.value for leg in self._legs]
+        return self
 
     def cancel(self, outcome: Any) -> None:
         """Stop all of them for the reason in `outcome`, a delivery that is lost."""

@@ -16,20 +16,18 @@ class Turns:
         places: how many bursts of a cell may be on the air at once; None for no limit.
         cells: number of cells; None when they come as they are named.
         coloured: whether a burst waits for those on the air that one of its ends takes part in.
+
+    Attributes:
+        left: places that are left in all cells together; with none, nothing can start before something ends.
     """
 
     def __init__(self, places: int | None, cells: int | None = 1, *, coloured: bool = False) -> None:
         each = sys.maxsize if places is None else places
         self._free: dict[int, int] = defaultdict(lambda: each)
         self._queues: dict[int, deque[Burst]] = defaultdict(deque)
-        self._left = sys.maxsize if cells is None else each * cells
+        self.left = sys.maxsize if cells is None else each * cells
         self._changed: set[int] = set()
         self._engaged: set[int] | None = set() if coloured else None
-
-    @property
-    def full(self) -> bool:
-        """Whether no cell has a place left, so that nothing can start before something ends."""
-        return self._left <= 0
 
     def add(self, burst: Burst) -> None:
         """Put a burst last in the queue of its cell."""
@@ -45,8 +43,8 @@ class Turns:
 
         Only cells in which something has changed since the last time are looked at, in order of their numbers.
         """
-        changed, self._changed = sorted(self._changed), set()
-        for cell in changed:
+        changed, self._changed = self._changed, set()
+        for cell in sorted(changed) if len(changed) > 1 else changed:
             queue = self._queues[cell]
             if self._engaged is not None:
                 for _ in range(len(queue)):  # once round, which leaves those that wait in their order
@@ -62,14 +60,14 @@ class Turns:
     def take(self, burst: Burst) -> None:
         """Note that a burst is on the air."""
         self._free[burst[0].cell] -= 1
-        self._left -= 1
+        self.left -= 1
         if self._engaged is not None:
             self._engaged |= _ends(burst)
 
     def give_back(self, burst: Burst) -> None:
         """Note that a burst has ended."""
         self._free[burst[0].cell] += 1
-        self._left += 1
+        self.left += 1
         self._changed.add(burst[0].cell)
         if self._engaged is not None:
             self._engaged -= _ends(burst)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
@@ -62,9 +63,13 @@ class Shannon(RateLaw):
         """The SINR of the lowest efficiency, gap (2^e - 1)."""
         return db_to_linear(self.gap_db) * math.expm1(self.min_efficiency_bps_hz * _LN_2)
 
+    @cached_property
+    def _gap(self) -> float:
+        return db_to_linear(self.gap_db)
+
     def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
         """Rate of one transmission in bit/s."""
-        efficiency_bps_hz = math.log1p(sinr / db_to_linear(self.gap_db)) / _LN_2
+        efficiency_bps_hz = math.log1p(sinr / self._gap) / _LN_2
         if efficiency_bps_hz < self.min_efficiency_bps_hz:
             return 0.0
         cap_bps_hz = self.max_efficiency_bps_hz
@@ -74,7 +79,7 @@ class Shannon(RateLaw):
 
     def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
         """Rates of many transmissions in bit/s, in the broadcast shape."""
-        efficiency_bps_hz = np.log1p(sinr / db_to_linear(self.gap_db)) / _LN_2
+        efficiency_bps_hz = np.log1p(sinr / self._gap) / _LN_2
         capped_bps_hz = np.minimum(efficiency_bps_hz, self.max_efficiency_bps_hz or math.inf)
         return bandwidth_hz * np.where(efficiency_bps_hz < self.min_efficiency_bps_hz, 0.0, capped_bps_hz)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-CHUNK_ROWS = 1 << 15
+CHUNK_ROWS = 1 << 10
 
 
 @dataclass(frozen=True, slots=True)

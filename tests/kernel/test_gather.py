@@ -7,7 +7,7 @@ from simpy.events import Event
 
 from fednet_emu.errors import DataError
 from fednet_emu.kernel.clock import COLLECT, NS_PER_S, SETTLE, Clock
-from fednet_emu.kernel.gather import Gather, Together, cancel, start
+from fednet_emu.kernel.gather import Gather, Together, cancel
 
 
 class Lost(NamedTuple):
@@ -111,12 +111,12 @@ def test_what_a_late_process_waits_for_is_cancelled():
 @pytest.mark.parametrize(
     "wrap",
     [
-        lambda clock, event: start(clock, waiter(event)),
-        lambda clock, event: start(clock, waiter(start(clock, waiter(event)))),
+        lambda clock, event: clock.process(waiter(event)),
+        lambda clock, event: clock.process(waiter(clock.process(waiter(event)))),
         lambda clock, event: Gather(clock, [waiter(event), sleeper(clock, 50.0, "other")]),
         lambda clock, event: Gather(clock, [waiter(Gather(clock, [waiter(event)], deadline_s=99.0))]),
         lambda clock, event: event & clock.sleep(1.0),
-        lambda clock, event: clock.sleep(50.0) | start(clock, waiter(event)),
+        lambda clock, event: clock.sleep(50.0) | clock.process(waiter(event)),
     ],
     ids=["process", "process of a process", "gather", "gather in a gather", "both of two events", "one of two events"],
 )
@@ -147,7 +147,7 @@ def test_nested_deadlines_of_one_instant_cancel_once():
 def test_cancelling_what_has_ended_changes_nothing():
     """A result that is there stays as it is."""
     clock = Clock()
-    process = start(clock, sleeper(clock, 1.0, "done"))
+    process = clock.process(sleeper(clock, 1.0, "done"))
     run(clock, process)
 
     cancel(process, Lost("deadline"))
@@ -159,7 +159,7 @@ def test_cancelling_what_has_ended_changes_nothing():
 def test_cancelling_twice_in_one_instant_is_cancelling_once():
     """The first outcome counts."""
     clock = Clock()
-    process = start(clock, sleeper(clock, 9.0, "done"))
+    process = clock.process(sleeper(clock, 9.0, "done"))
 
     def impatient(_event):
         cancel(process, Lost("first"))
@@ -183,6 +183,39 @@ def test_a_process_may_tidy_up_when_it_is_cancelled():
     run(clock, Gather(clock, [tidy()], deadline_s=3.0))
 
     assert log == [3.0]
+
+
+def test_a_process_that_is_cancelled_before_its_first_step_ends_at_its_first_wait():
+    """It ends with the outcome in the instant in which it was started."""
+    clock, ran = Clock(), []
+
+    def process():
+        ran.append(clock.now)
+        yield clock.sleep(1.0)
+
+    started, ended = clock.process(process()), []
+    started.callbacks.append(lambda event: ended.append((event.value, clock.now)))
+    cancel(started, "late")
+    clock.run()
+
+    assert (ran, ended) == ([0], [("late", 0)])
+
+
+def test_a_process_that_yields_no_event_is_told_so():
+    """The error names the process and the value; an attribute error of its own stays what it is."""
+    clock = Clock()
+
+    def forgetful():
+        yield 3
+
+    def broken():
+        yield clock.sleep(1.0)
+        clock.no_such_thing()
+
+    with pytest.raises(TypeError, match="forgetful: yields what is no event, got 3"):
+        clock.run_process(forgetful())
+    with pytest.raises(AttributeError, match="no_such_thing"):
+        clock.run_process(broken())
 
 
 def test_failing_children_fail_the_gather_once():

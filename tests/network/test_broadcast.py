@@ -2,13 +2,18 @@
 
 import math
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fednet_emu.kernel.clock import COLLECT, NS_PER_S
+from fednet_emu.network import air
 from fednet_emu.network.access import Ofdma, Tdma
 from fednet_emu.network.availability import Windows
 from fednet_emu.network.delivery import Delivery
 from fednet_emu.network.loss import RandomLoss
+from fednet_emu.radio.fading import NoFading, Rayleigh
 from fednet_emu.radio.rate import FixedRate, Shannon
 from fednet_emu.records.ledger import SERVER, SEVERAL
 
@@ -165,3 +170,30 @@ def test_a_broadcast_goes_on_until_the_last_receiver_gives_up(cell, access):
     assert (row["ended_s"], row["delivered_bit"]) == (0.6, 0)
     assert row["air_bit"] == pytest.approx(0.6 * MBIT)
     assert world.ledger.frames()["receptions"]["lost"].tolist() == ["deadline"] * 3
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    size_bit=st.integers(0, 300_000),
+    law=st.sampled_from([CAPACITY, Shannon(), FixedRate(bit_rate_bps=2e6, threshold_db=-5.0)]),
+    fading=st.sampled_from([NoFading(), Rayleigh(coherence_s=0.001), Rayleigh(coherence_s=0.05)]),
+    timeout_s=st.sampled_from([0.03, 100.0]),
+    leaves_s=st.sampled_from([0.2, 1e6]),
+)
+def test_many_receivers_are_walked_together(cell, seed, size_bit, law, fading, timeout_s, leaves_s):
+    """Leg by leg or as arrays: the same fates, bits, and ends to the nanosecond."""
+    snr = (10 ** np.random.default_rng(seed).uniform(-1.5, 3, 40)).tolist()
+    there = Windows(devices={device: ((0.0, leaves_s if device < 5 else 1e6),) for device in range(40)})
+    results = []
+    for many in (2, 1000):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(air, "_MANY_LEGS", many)
+            world = cell(None, law, fading, snr=snr, multicast=True, timeout_s=timeout_s, availability=there)
+            deliveries = world.play(*((0.1, device, size_bit) for device in range(40)))
+            results.append(([(got.lost, got.ended_s) for got in deliveries], world.rows.iloc[0]))
+
+    (fates, row), (expected, walked) = results
+    assert fates == expected
+    assert row["air_bit"] == pytest.approx(walked["air_bit"], rel=1e-9)
+    assert row["energy_j"] == walked["energy_j"]

@@ -200,7 +200,7 @@ def test_idle_seconds_and_fading_blocks_are_not_events(cell):
             steps += 1
         return steps
 
-    assert events_of(MBIT) == events_of(10) == 3
+    assert events_of(MBIT) == events_of(10) == 2
 
 
 def test_those_who_wait_cost_nothing(cell):

@@ -1,0 +1,48 @@
+"""A process of SimPy that can be cancelled at any wait, and that costs less to resume."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import simpy
+from simpy.events import Event
+
+
+class Task(simpy.events.Process):
+    """Event that comes when a generator has ended, with what that returned, or with the cause of its interruption."""
+
+    def _resume(self, event: Event) -> None:
+        """Go on with the value of an event, up to the next wait."""
+        generator = self._generator
+        try:
+            while True:
+                if event._ok:
+                    event = generator.send(event._value)
+                else:
+                    event._defused = True
+                    error = type(event._value)(*event._value.args)
+                    error.__cause__ = event._value
+                    event = generator.throw(error)
+                if event.callbacks is not None:
+                    event.callbacks.append(self._resume)
+                    self._target = event
+                    return
+        except StopIteration as end:
+            self._end(end.value, ok=True)
+        except simpy.Interrupt as cancelled:
+            self._end(cancelled.cause, ok=True)
+        except AttributeError as error:
+            self._end(_explained(self.name, event, error), ok=False)
+        except BaseException as error:
+            self._end(error, ok=False)
+
+    def _end(self, value: Any, *, ok: bool) -> None:
+        self._ok, self._value, self._target = ok, value, cast("Event", None)
+        self.env.schedule(self)
+
+
+def _explained(name: str, waits_for: object, error: AttributeError) -> Exception:
+    """The error of a generator that has yielded what is no event; any other error as it is."""
+    if isinstance(waits_for, Event):
+        return error
+    return TypeError(f"{name}: yields what is no event, got {waits_for!r}; yield what a federation's verbs return")
