@@ -16,8 +16,8 @@ def n_scalars(payload: Any) -> int:
     """Number of scalars in a payload: a deferred value, a number, or tuples and lists of them; None carries nothing."""
     if isinstance(payload, Deferred):
         return payload.size
-    if isinstance(payload, tuple | list):
-        return sum(n_scalars(item) for item in payload)
+    if isinstance(payload, (tuple, list)):
+        return sum([n_scalars(item) for item in payload])
     if isinstance(payload, np.ndarray):
         return int(payload.size)
     if payload is None:

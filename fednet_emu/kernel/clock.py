@@ -139,7 +139,7 @@ class _Call(Event):
 def _rare_garbage_collection() -> Iterator[None]:
     """Let Python look for reference cycles rarely: a run makes millions of objects that are freed without it."""
     before = gc.get_threshold()
-    gc.set_threshold(100_000, 50, 100)
+    gc.set_threshold(500_000, 50, 100)
     try:
         yield
     finally:

@@ -38,7 +38,7 @@ class Deferred:
         self.number = number
         self.size = size
         self._value: Any = PENDING
-        self._version = 0
+        self._version: int | None = None  # how often the tensor had been modified; inference tensors do not count
         self._work = work
         self._missing = 0
         self._waiters: list[ref[Deferred]] | None = None
@@ -58,20 +58,15 @@ class Deferred:
         value = self._value
         if value is PENDING:
             raise RuntimeError(f"deferred {self.number}: value is not computed yet; use Graph.read")
-        if isinstance(value, Tensor) and self._version != _version(value):
+        if self._version is not None and self._version != value._version:
             raise RuntimeError(f"deferred {self.number}: its tensor was modified in place; make a new tensor instead")
         return value
 
     def _settle(self, value: Any) -> None:
         """Gives the value, and lets go of what it was computed from."""
         self._value = value
-        self._version = _version(value) if isinstance(value, Tensor) else 0
+        self._version = value._version if isinstance(value, Tensor) and not value.is_inference() else None
         self._work = None
 
     def __repr__(self) -> str:
         return f"Deferred(number={self.number}, size={self.size}, {'done' if self.done else 'pending'})"
-
-
-def _version(value: Tensor) -> int:
-    """How often a tensor was modified in place, as far as it counts that."""
-    return 0 if value.is_inference() else value._version

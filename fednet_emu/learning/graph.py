@@ -10,18 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple, final
-from weakref import WeakValueDictionary, ref
+from weakref import ref
 
 from torch import Tensor
 
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.deferred import PENDING, Deferred
-from fednet_emu.learning.engine import Engine, TrainResult
+from fednet_emu.learning.engine import Engine
 from fednet_emu.learning.host_time import HostTime
 from fednet_emu.learning.jobs import TrainJob
 
 __all__ = ["Deferred", "Graph", "GraphStatistics", "Trained"]
+
+_PARAMS, _LOSS = attrgetter("params"), attrgetter("loss")
+_GETTERS = (attrgetter, itemgetter)
+_FEW = 4096
 
 _BYTE_PER_SCALAR = 4
 _BYTE_PER_NODE = 1024  # rounded up, so that very many tiny results are bounded too
@@ -50,6 +55,13 @@ class GraphStatistics:
 
 class _Call(NamedTuple):
     function: Callable[..., Any]
+    args: tuple[Any, ...]
+
+
+class _Pick(NamedTuple):
+    """A part of one value, taken as soon as that is known."""
+
+    getter: Callable[[Any], Any]
     args: tuple[Any, ...]
 
 
@@ -82,13 +94,19 @@ class Graph:
         self._created = 0
         self._ready_calls: list[tuple[int, ref[Deferred]]] = []
         self._ready_jobs: list[ref[Deferred]] = []
-        self._reachable: WeakValueDictionary[int, Deferred] = WeakValueDictionary()
+        self._made: list[ref[Deferred]] = []  # with many that nobody can reach any more, up to the next look
+        self._look_at = _FEW
         self._restored = Snapshot(0, {})
 
     def snapshot(self) -> Snapshot:
         """All values known now that somebody can still reach."""
-        known = {number: node._value for number, node in self._reachable.items() if node.done}
-        return Snapshot(self._created, known)
+        return Snapshot(self._created, {node.number: node._value for node in self._reachable() if node.done})
+
+    def _reachable(self) -> list[Deferred]:
+        nodes = [node for me in self._made if (node := me()) is not None]
+        self._made = [ref(node) for node in nodes]
+        self._look_at = 2 * len(nodes) + _FEW
+        return nodes
 
     def restore(self, snapshot: Snapshot) -> None:
         """Take values from a snapshot of an earlier run, instead of computing them, as this run creates them again.
@@ -114,7 +132,8 @@ class Graph:
 
         Args:
             function: must not modify its arguments.
-            args: passed on; Deferreds inside are replaced by their values, in nested tuples and lists too.
+            args: passed on; Deferreds inside are replaced by their values, in nested tuples and lists too. A getter
+                (of the module `operator`) of one Deferred is had almost for free.
             size: number of scalars in the result; None takes the size of the first Deferred argument.
 
         Raises:
@@ -123,7 +142,9 @@ class Graph:
         inputs = _deferreds(args)
         if size is None and not inputs:
             raise ValueError(f"call: size is unknown, got {function} without a Deferred argument; give size")
-        node = self._node(inputs[0].size if size is None else size, _Call(function, args), inputs)
+        picks = type(function) in _GETTERS and len(args) == len(inputs) == 1
+        work = _Pick(function, args) if picks else _Call(function, args)
+        node = self._node(inputs[0].size if size is None else size, work, inputs)
         self._bound()
         return node
 
@@ -132,8 +153,8 @@ class Graph:
         if self.engine is None:
             return self.untrained(job.model.size)
         result = self._node(0, job, job.inputs())
-        params = self._node(job.model.size, _Call(_params, (result,)), [result])
-        loss = self._node(1, _Call(_loss, (result,)), [result])
+        params = self._node(job.model.size, _Pick(_PARAMS, (result,)), [result])
+        loss = self._node(1, _Pick(_LOSS, (result,)), [result])
         self._bound()
         return Trained(params, loss)
 
@@ -164,14 +185,14 @@ class Graph:
                 pass
         self._pending_byte = 0
 
-    def _node(self, size: int, work: _Call | TrainJob, inputs: list[Deferred]) -> Deferred:
+    def _node(self, size: int, work: _Call | _Pick | TrainJob, inputs: list[Deferred]) -> Deferred:
         self._created += 1
         if self.engine is None:
             return Deferred(self._created, size)
         if self._created in self._restored.values:
             return self._restore_node(size)
-        self._reachable[self._created] = node = Deferred(self._created, size, work)
-        me = ref(node)
+        node = Deferred(self._created, size, work)
+        me = self._remember(node)
         for item in inputs:
             if item._value is PENDING:
                 node._missing += 1
@@ -185,15 +206,23 @@ class Graph:
         return node
 
     def _restore_node(self, size: int) -> Deferred:
-        self._reachable[self._created] = node = Deferred(self._created, size)
+        node = Deferred(self._created, size)
+        self._remember(node)
         node._settle(self._restored.values.pop(self._created))
         return node
 
+    def _remember(self, node: Deferred) -> ref[Deferred]:
+        me = ref(node)
+        self._made.append(me)
+        if len(self._made) > self._look_at:
+            self._reachable()
+        return me
+
     def _make_ready(self, node: Deferred, me: ref[Deferred]) -> None:
-        if isinstance(node._work, _Call):
-            heappush(self._ready_calls, (node.number, me))
-        else:
+        if isinstance(node._work, TrainJob):
             self._ready_jobs.append(me)
+        else:
+            heappush(self._ready_calls, (node.number, me))
 
     def _bound(self) -> None:
         if self._pending_byte > self._pending_limit_byte and self.caught_up:
@@ -242,8 +271,19 @@ class Graph:
             waiter = me()
             if waiter is not None:
                 waiter._missing -= 1
-                if not waiter._missing:
+                if waiter._missing:
+                    continue
+                if type(waiter._work) is not _Pick or not self._pick(waiter, value):
                     self._make_ready(waiter, me)
+
+    def _pick(self, node: Deferred, whole: Any) -> bool:
+        """Settles a node that is a part of a value; an error waits until somebody reads the node."""
+        try:
+            part = node._work.getter(whole)
+        except Exception:
+            return False
+        self._settle(node, part)
+        return True
 
     def _unreadable(self, deferred: Deferred) -> Exception:
         if self.engine is None:
@@ -257,7 +297,7 @@ class Graph:
 def _deferreds(items: tuple[Any, ...] | list[Any]) -> list[Deferred]:
     found: list[Deferred] = []
     for item in items:
-        if isinstance(item, Deferred):
+        if type(item) is Deferred:
             found.append(item)
         elif isinstance(item, (tuple, list)):
             found += _deferreds(item)
@@ -266,7 +306,7 @@ def _deferreds(items: tuple[Any, ...] | list[Any]) -> list[Deferred]:
 
 def _values(items: tuple[Any, ...] | list[Any]) -> list[Any]:
     return [
-        item.value if isinstance(item, Deferred) else _nested(item) if isinstance(item, (tuple, list)) else item
+        item.value if type(item) is Deferred else _nested(item) if isinstance(item, (tuple, list)) else item
         for item in items
     ]
 
@@ -276,11 +316,3 @@ def _nested(items: tuple[Any, ...] | list[Any]) -> Any:
     if isinstance(items, list):
         return values
     return type(items)(*values) if hasattr(items, "_fields") else tuple(values)
-
-
-def _params(result: TrainResult) -> Any:
-    return result.params
-
-
-def _loss(result: TrainResult) -> float:
-    return result.loss

@@ -1,6 +1,7 @@
 import gc
 import itertools
 import weakref
+from operator import itemgetter
 
 import numpy as np
 import pytest
@@ -339,6 +340,32 @@ def test_modifying_a_value_in_place_is_caught():
 
     with pytest.raises(RuntimeError, match="deferred 1: its tensor was modified in place"):
         graph.read(graph.call(add, update, w))
+
+
+def test_a_part_of_a_value_is_known_with_the_whole():
+    """Reading one getter of a value settles the others; whoever waits for a part goes on."""
+    graph = Graph(HalvingEngine())
+    whole = graph.call(lambda: (1.0, {"b": 2.0}), size=2)
+    first, second = graph.call(itemgetter(0), whole), graph.call(itemgetter(1), whole)
+    inner = graph.call(itemgetter("b"), second)
+    later = graph.call(lambda x: x + 1, inner)
+
+    assert graph.read(first) == 1.0
+    assert (second.done, inner.value, later.done) == (True, 2.0, False)
+    assert graph.read(later) == 3.0
+
+
+def test_a_part_that_does_not_exist_fails_when_it_is_read():
+    """The error comes out at the part, with a note that says where; the other parts and the whole are as they were."""
+    graph = Graph(HalvingEngine())
+    whole = graph.call(lambda: (1.0,), size=1)
+    wrong, right = graph.call(itemgetter(1), whole), graph.call(itemgetter(0), whole)
+
+    assert graph.read(right) == 1.0
+    for _ in range(2):
+        with pytest.raises(IndexError) as caught:
+            graph.read(wrong)
+        assert caught.value.__notes__[0].endswith("(deferred 2)")
 
 
 def test_a_deferred_of_another_graph_is_recognised():

@@ -136,12 +136,13 @@ def z_step(z: Tensor, z_0: Tensor, pull: Tensor, steps: Steps) -> Tensor:
 
 def h_step(h: float, lam: Array, steps: Steps) -> float:
     """Update (14): h <- clip(h - lr_h (1 - sum_l lam_l), 0, level_bound)."""
-    return float(np.clip(h - steps.lr_h * (1.0 - lam.sum()), 0.0, steps.level_bound))
+    return float(min(max(h - steps.lr_h * (1.0 - lam.sum()), 0.0), steps.level_bound))
 
 
 def lam_step(lam: Array, values: Array, h: float, steps: Steps) -> Array:
     """Update (15): lam_l <- clip(lam_l + rho_lam (p_l' f - h - c_lam lam_l), 0, multiplier_bound)."""
-    return np.clip(lam + steps.rho_lam * (values - h - steps.c_lam * lam), 0.0, steps.multiplier_bound)
+    raised = lam + steps.rho_lam * (values - h - steps.c_lam * lam)
+    return np.minimum(np.maximum(raised, 0.0), steps.multiplier_bound)
 
 
 def phi_step(phi: Tensor, z: Tensor, w: Tensor, steps: Steps) -> Tensor:
