@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import subprocess
@@ -45,14 +46,21 @@ class Tree:
                 os.kill(pid, signal.SIGKILL)
 
 
-def watch(process: subprocess.Popen[str], interval_s: float = 0.2) -> Tree:
-    """Look at a process until it ends; a look never takes more than a twentieth of the time."""
-    tree = Tree(process.pid)
-    while process.poll() is None:
-        started_s = time.perf_counter()
-        tree.look()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(max(interval_s, 20 * (time.perf_counter() - started_s)))
+def watch(process: subprocess.Popen[str], interval_s: float = 0.2, limit_s: float = math.inf) -> Tree:
+    """Look at a process until it ends or its time is over, then end all that is left of it and its descendants.
+
+    A look never takes more than a twentieth of the time.
+    """
+    tree, begun_s = Tree(process.pid), time.perf_counter()
+    try:
+        while process.poll() is None and time.perf_counter() - begun_s < limit_s:
+            started_s = time.perf_counter()
+            tree.look()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(interval_s, 20 * (time.perf_counter() - started_s)))
+    finally:
+        tree.end()
+        process.wait()
     return tree
 
 
