@@ -1,0 +1,81 @@
+"""Speed of asynchronous training, with network, clock and records: alone, side by side, and by either engine."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from w4 import READY, federation, run
+
+HERE = Path(__file__).parent
+CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+TURNS = 3
+
+
+@contextmanager
+def emulation(cores: Sequence[int], runs: int) -> Iterator[subprocess.Popen[str]]:
+    """A process that runs emulations on the cores it is given, each at a signal."""
+    given = ["--cores", *map(str, cores), "--runs", str(runs), "--steps", "8000"]
+    paths = os.pathsep.join([str(HERE), str(HERE.parent)])
+    with subprocess.Popen(
+        [sys.executable, HERE / "w4.py", *given],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": paths},
+    ) as process:
+        yield process
+
+
+def steps_per_s(*processes: subprocess.Popen[str]) -> list[float]:
+    """The speed of each when all start at one signal."""
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == READY
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    return [float(process.stdout.readline()) for process in processes if process.stdout is not None]
+
+
+@pytest.mark.skipif(len(CORES) < 2, reason="needs two cores that may be chosen")
+@pytest.mark.parametrize("pinned", [True, False], ids=["a core each", "both on two cores"])
+def test_two_emulations_side_by_side(pinned: bool) -> None:
+    """Each of two emulations on two cores keeps at least 80 % of the speed of one alone on one core.
+
+    It holds when each is given a core, and when the system deals the threads of both out to the two.
+    """
+    one, two = ([CORES[0]], [CORES[1]]) if pinned else (CORES[:2], CORES[:2])
+    with ExitStack() as stack:
+        alone = stack.enter_context(emulation([CORES[0]], TURNS))
+        pair = [stack.enter_context(emulation(cores, TURNS)) for cores in (one, two)]
+        turns = [(steps_per_s(alone)[0], *steps_per_s(*pair)) for _ in range(TURNS)]
+    before, *both = (statistics.median(speeds) for speeds in zip(*turns, strict=True))
+    print(f"\n{before:,.0f} steps/s alone on one core; side by side {both[0]:,.0f} and {both[1]:,.0f}")
+
+    assert min(both) > 0.8 * before
+
+
+def test_engines_agree() -> None:
+    """After 5,000 steps of the server both engines come to the same model within 1e-5, in wavefronts of 50 and more."""
+    print()
+    models = {}
+    for engine in ("serial", "batched"):
+        fed = federation(5000, f"training.engine={engine}")
+        spent_s = run(fed)
+        models[engine] = fed.graph.read(fed.latest)
+        wavefront = fed.graph.statistics.mean_wavefront
+        print(f"{engine}: {5000 / spent_s:,.0f} steps/s, {wavefront:.0f} jobs per wavefront")
+        assert wavefront > 50
+    serial, batched = models["serial"], models["batched"]
+
+    assert isinstance(serial, torch.Tensor)
+    assert float((batched - serial).norm() / serial.norm()) < 1e-5
