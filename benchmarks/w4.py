@@ -1,10 +1,11 @@
 """An asynchronous emulation of 1000 workers, to be timed: server steps per host second on the cores it is given.
 
     python benchmarks/w4.py                        # all cores
-    python benchmarks/w4.py --cores 1 --runs 3     # one emulation after the other on core 1
+    python benchmarks/w4.py --cores 1 --legs 3     # held to core 1
 
-It is W4 of `peers/`, on synthetic samples of the same shape. When a run is ready it says so, and waits for a line of
-input: whoever runs several side by side gives them one signal. Then it prints its steps per second.
+It is W4 of `peers/`, on synthetic samples of the same shape. The run is cut into legs: before each it says that it is
+ready and waits for a line of input, so that several side by side start it together; after each it prints its steps per
+second. The first is for warming up.
 """
 
 from __future__ import annotations
@@ -32,28 +33,45 @@ def federation(steps: int, *settings: str) -> Federation:
     return build(load_scenario(SCENARIO, [SAMPLES, "partition=iid", f"stop.rounds={steps}", *settings]))
 
 
-def run(fed: Federation) -> float:
-    """Run it, read the final model, and give the host seconds that both took."""
-    started_s = time.perf_counter()
-    fed.graph.read(fed.run(Asynchronous(lr=WORKLOADS["W4"].lr, mixing=MIXING)))
-    return time.perf_counter() - started_s
+def algorithm() -> Asynchronous:
+    """What the server does."""
+    return Asynchronous(lr=WORKLOADS["W4"].lr, mixing=MIXING)
+
+
+class Legs:
+    """An observer that times a run leg by leg, all that was put off included."""
+
+    def __init__(self, steps: int, legs: int) -> None:
+        self.steps, self.legs, self.started_s = steps, legs, 0.0
+
+    def start(self) -> None:
+        """Say so, wait for a line of input, and start the clock."""
+        print(READY, flush=True)
+        input()
+        self.started_s = time.perf_counter()
+
+    def __call__(self, fed: Federation) -> None:
+        """The end of a step of the server."""
+        if fed.round % self.steps == 0:
+            fed.graph.read(fed.latest)
+            print(self.steps / (time.perf_counter() - self.started_s), flush=True)
+            if fed.round < self.steps * self.legs:
+                self.start()
 
 
 def main() -> None:
-    """Some runs, each at a signal."""
+    """One run, leg by leg."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--cores", type=int, nargs="+", help="the cores it is held to")
-    parser.add_argument("--steps", type=int, default=5000)
-    parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=5000, help="of each leg")
+    parser.add_argument("--legs", type=int, default=2)
     given = parser.parse_args()
     if given.cores is not None:
         os.sched_setaffinity(0, given.cores)
-    for _ in range(given.runs):
-        fed = federation(given.steps)
-        print(READY, flush=True)
-        input()
-        spent_s = run(fed)
-        print(given.steps / spent_s, flush=True)
+    fed, legs = federation(given.steps * given.legs), Legs(given.steps, given.legs)
+    fed.observers.append(legs)
+    legs.start()
+    fed.run(algorithm())
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from peers import environments, machine, memory, table
-from peers.journal import FAILED, Journal
+from peers.journal import FAILED, Journal, is_good
 from peers.models import training_loss, write_initial
 from peers.workloads import WORKLOADS, load_data, write_data
 
@@ -60,11 +60,13 @@ CONTESTANTS = (
     Contestant("hand-written, serial, lean", "reference", "reference", "lean", tuple(WORKLOADS)),
     Contestant("hand-written, serial, two processes", "reference", "reference", "two"),
     Contestant("hand-written, serial, DataLoader and deepcopy", "reference", "reference", "naive"),
-    Contestant("FedJAX", "fedjax", "peer"),
+    Contestant("FedJAX, one device", "fedjax", "peer", "jit"),
+    Contestant("FedJAX, a device per core", "fedjax", "peer", "pmap"),
     Contestant("pfl-research, one process", "pfl", "peer", "one"),
     Contestant("pfl-research, two processes", "pfl", "peer", "two"),
     Contestant("FedLab", "fedlab", "peer"),
-    Contestant("FLGo", "flgo", "peer"),
+    Contestant("FLGo, serial", "flgo", "peer", "serial"),
+    Contestant("FLGo, two threads", "flgo", "peer", "threads"),
     Contestant("Flower", "flower", "peer"),
 )
 
@@ -98,8 +100,8 @@ def main() -> None:
     text = table.markdown(journal.runs, facts)
     (given.out / "README.md").write_text(text)
     print(f"\n{text}")
-    if any(FAILED in run for run in journal.runs):
-        sys.exit("peers: some runs failed, see the table; `--resume` tries them again")
+    if not all(map(is_good, journal.runs)):
+        sys.exit("peers: some runs failed or were disturbed, see the table; RESUME=1 tries them again")
 
 
 def installed(entrants: Sequence[Contestant], folder: Path) -> Mapping[str, Path | None]:
@@ -126,7 +128,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="rounds on the clock, for a quick look")
     parser.add_argument("--cores", type=int, default=2, help="cores that each contestant may use")
     parser.add_argument("--limit-s", type=float, default=600.0, help="a run that takes longer is ended")
-    parser.add_argument("--resume", action="store_true", help="keep the runs that --out has already")
+    parser.add_argument("--resume", action="store_true", help="keep the good runs that --out has already")
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "peers", help="environments and data")
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "peers")
     return parser.parse_args()
@@ -162,19 +164,20 @@ def play(
     command += [] if rounds is None else ["--rounds", str(rounds)]
     log = data / "log.txt"
     with log.open("w") as said, (data / "line.txt").open("w+") as lines:
-        started_s = time.perf_counter()
+        started_s, busy_s, own_s = time.perf_counter(), memory.busy_s(), sum(os.times()[:4])
         process = subprocess.Popen(command, env=environment(), stdout=lines, stderr=said, text=True, cwd=ROOT)
-        peak_byte = memory.watch(process, limit_s=limit_s).peak_byte
-        late = time.perf_counter() - started_s >= limit_s
+        tree = memory.watch(process, limit_s=limit_s)
+        elapsed_s = time.perf_counter() - started_s
+        others = memory.others_cores(tree, memory.busy_s() - busy_s, sum(os.times()[:4]) - own_s, elapsed_s)
         lines.seek(0)
         results = [line for line in lines.read().splitlines() if line.startswith("{")]
     if process.returncode or not results:
         print(log.read_text()[-3000:], file=sys.stderr)
-        raise RunError(f"more than {limit_s:.0f} s" if late else f"exit code {process.returncode}")
+        raise RunError(f"more than {limit_s:.0f} s" if elapsed_s >= limit_s else f"exit code {process.returncode}")
     workload = WORKLOADS[name]
     with np.load(data / "final.npz") as file:
         loss = training_loss(workload.model, [file[key] for key in file.files], load_data(workload, data))
-    return json.loads(results[-1]) | {"peak_mb": peak_byte / 1e6, "loss": loss}
+    return json.loads(results[-1]) | {"peak_mb": tree.peak_byte / 1e6, "loss": loss, "others_cores": others}
 
 
 def environment() -> dict[str, str]:

@@ -10,6 +10,10 @@ from typing import Any
 Run = Mapping[str, Any]
 WHO = ("workload", "kind", "contestant", "repeat")
 WHAT = ("round_s", "learning_s", "peak_mb", "steps", "loss", "threads", "mean_wavefront", "version", "jax", "python")
+OTHERS = "others_cores"
+"""The column with the mean number of cores that others kept busy meanwhile."""
+DISTURBED = 0.25
+"""So much of a core taken by others spoils a run; what is not seen of a peer's short-lived processes is less."""
 FAILED = "failed"
 """The column that says why a run has no figures; empty for those that have."""
 _TEXT = (*WHO[:3], "version", "jax", "python", FAILED)
@@ -24,15 +28,16 @@ class Journal:
 
     Args:
         path: the table.
-        resume: whether to keep the runs that are there; those that failed are dropped, to be tried again.
+        resume: whether to keep the good runs that are there; those that failed or were disturbed are dropped, to be
+            tried again.
     """
 
     def __init__(self, path: Path, *, resume: bool = False) -> None:
         self.path = path
-        self.runs: list[Run] = [run for run in read(path) if FAILED not in run] if resume and path.is_file() else []
+        self.runs: list[Run] = [run for run in read(path) if is_good(run)] if resume and path.is_file() else []
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("w", newline="") as file:
-            writer = csv.DictWriter(file, (*WHO, *WHAT, FAILED), extrasaction="ignore", lineterminator="\n")
+            writer = csv.DictWriter(file, (*WHO, *WHAT, OTHERS, FAILED), extrasaction="ignore", lineterminator="\n")
             writer.writeheader()
             writer.writerows(self.runs)
 
@@ -44,7 +49,14 @@ class Journal:
         """Write down a run."""
         self.runs.append(run)
         with self.path.open("a", newline="") as file:
-            csv.DictWriter(file, (*WHO, *WHAT, FAILED), extrasaction="ignore", lineterminator="\n").writerow(run)
+            csv.DictWriter(file, (*WHO, *WHAT, OTHERS, FAILED), extrasaction="ignore", lineterminator="\n").writerow(
+                run
+            )
+
+
+def is_good(run: Run) -> bool:
+    """Whether a run ended well, and had the machine to itself."""
+    return FAILED not in run and run.get(OTHERS, 0.0) < DISTURBED
 
 
 def read(path: Path) -> list[Run]:

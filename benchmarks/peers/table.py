@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from peers.journal import FAILED, Run
+from peers.journal import DISTURBED, FAILED, OTHERS, Run
 from peers.workloads import WORKLOADS
 
 TOLERANCES = {"W1": 0.005, "W2": 0.01, "W3": 0.15, "W4": 0.05}
@@ -99,7 +99,7 @@ def told(run: Run) -> str:
         return f"{who} failed: {run[FAILED]}"
     return (
         f"{who} {run['round_s'] * 1e3:9.2f} ms per round {run['peak_mb']:6.0f} MB  "
-        f"loss {run['loss']:.4f}  {run['steps']} steps"
+        f"loss {run['loss']:.4f}  {run['steps']} steps" + (f"  others {run[OTHERS]:.2f}" if OTHERS in run else "")
     )
 
 
@@ -110,9 +110,9 @@ def markdown(runs: Sequence[Run], facts: Mapping[str, str]) -> str:
     lines += ["Times are medians of host time per round, with the least and the most; everybody's best is in bold."]
     lines += ["", ", ".join(f"{name}: {value}" for name, value in facts.items()) + ".", ""]
     for workload in WORKLOADS:
-        rows, failures = rows_of(runs, workload), _failures(runs, workload)
-        if rows or failures:
-            lines += [f"## {workload}: {TITLES[workload]}", "", *_table(rows, workload), "", *verdicts(rows), *failures]
+        rows, troubles = rows_of(runs, workload), _troubles(runs, workload)
+        if rows or troubles:
+            lines += [f"## {workload}: {TITLES[workload]}", "", *_table(rows, workload), "", *verdicts(rows), *troubles]
             lines += [""]
     versions = dict.fromkeys(
         f"{run['contestant'].partition(',')[0]} {run['version']}" + (f" (JAX {run['jax']})" if "jax" in run else "")
@@ -140,12 +140,15 @@ def _table(rows: Sequence[Row], workload: str) -> list[str]:
     return lines
 
 
-def _failures(runs: Sequence[Run], workload: str) -> list[str]:
-    return [
-        f"- {run['contestant']}, repeat {run['repeat'] + 1}: {run[FAILED]}."
-        for run in runs
-        if run["workload"] == workload and FAILED in run
-    ]
+def _troubles(runs: Sequence[Run], workload: str) -> list[str]:
+    lines = []
+    for run in runs:
+        trouble, others = run.get(FAILED), run.get(OTHERS, 0.0)
+        if trouble is None and others >= DISTURBED:
+            trouble = f"disturbed, others kept {others:.2f} cores busy"
+        if trouble is not None and run["workload"] == workload:
+            lines.append(f"- {run['contestant']}, repeat {run['repeat'] + 1}: {trouble}.")
+    return lines
 
 
 def verdicts(rows: Sequence[Row]) -> list[str]:

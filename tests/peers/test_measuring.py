@@ -65,6 +65,14 @@ def test_what_takes_too_long_is_ended() -> None:
     assert len(tree.seen) == 2
 
 
+def test_work_of_others_is_told_apart() -> None:
+    """In a second two cores were busy, 0.7 s for the tree and 0.1 s for us: others had 1.2 of them; never less than none."""
+    tree = memory.Tree(1, spent_s={1: 0.5, 2: 0.2})
+
+    assert memory.others_cores(tree, 2.0, 0.8, 1.0) == pytest.approx(1.2)
+    assert memory.others_cores(tree, 0.6, 0.8, 1.0) == 0.0
+
+
 def run(kind: str, contestant: str, times_s: list[float], **more: Any) -> list[dict[str, Any]]:
     """The runs of one contestant."""
     common = {"workload": "W1", "kind": kind, "contestant": contestant, "peak_mb": 500.0, "steps": 108_000}
@@ -111,13 +119,22 @@ def test_a_failure_is_told_beside_the_figures() -> None:
     assert "- frail, repeat 2: exit code 1." in text
 
 
+def test_a_disturbed_run_is_told() -> None:
+    """A run beside which others kept half a core busy is named; a tenth of one is nothing."""
+    text = table.markdown([*run("peer", "a", [0.2], others_cores=0.5), *run("peer", "b", [0.2], others_cores=0.1)], {})
+
+    assert "- a, repeat 1: disturbed, others kept 0.50 cores busy." in text
+    assert "b, repeat" not in text
+
+
 def test_a_broken_off_comparison_goes_on_with_what_failed(tmp_path: Path) -> None:
-    """What has figures is kept as it was, to the last digit; what failed is to be run again; afresh, all is."""
+    """What has figures is kept to the last digit; what failed or was disturbed is to be run again; afresh, all is."""
     kept, path = run("peer", "sound", [1 / 3], threads=2)[0], tmp_path / "runs.csv"
     failed = {"workload": "W1", "kind": "peer", "contestant": "frail", "repeat": 0, "failed": "exit code 1, of many"}
     journal = Journal(path)
     journal.add(kept)
     journal.add(failed)
+    journal.add(run("peer", "unlucky", [0.2], others_cores=1.5)[0])
 
     assert Journal(tmp_path / "runs.csv", resume=True).runs == [kept]
     assert ("W1", "sound", 0) in Journal(path, resume=True)

@@ -15,7 +15,7 @@ from peers.models import build_model
 from peers.stopwatch import Task
 from peers.workloads import load_data
 
-TASK = Task.from_command_line()
+TASK = Task.from_command_line(("serial", "threads"))
 STEPS = Counter[str]()
 _DATA = load_data(TASK.workload, TASK.folder)
 
