@@ -66,7 +66,7 @@ def test_what_takes_too_long_is_ended() -> None:
 
 
 def test_work_of_others_is_told_apart() -> None:
-    """In a second two cores were busy, 0.7 s for the tree and 0.1 s for us: others had 1.2 of them; never less than none."""
+    """Of two busy cores the tree and we ourselves had 0.8 in a second, others 1.2; they never have less than none."""
     tree = memory.Tree(1, spent_s={1: 0.5, 2: 0.2})
 
     assert memory.others_cores(tree, 2.0, 0.8, 1.0) == pytest.approx(1.2)
