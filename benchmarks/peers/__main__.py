@@ -42,6 +42,7 @@ class Contestant:
         kind: fednet_emu, reference or peer.
         variant: passed on to it.
         workloads: those it can do.
+        environment: of a peer, if it is not called as its module.
     """
 
     label: str
@@ -49,6 +50,12 @@ class Contestant:
     kind: str
     variant: str = ""
     workloads: tuple[str, ...] = SYNCHRONOUS
+    environment: str = ""
+
+    @property
+    def python(self) -> str:
+        """The name of its environment."""
+        return self.environment or self.module
 
 
 CONTESTANTS = (
@@ -60,8 +67,8 @@ CONTESTANTS = (
     Contestant("hand-written, serial, lean", "reference", "reference", "lean", tuple(WORKLOADS)),
     Contestant("hand-written, serial, two processes", "reference", "reference", "two"),
     Contestant("hand-written, serial, DataLoader and deepcopy", "reference", "reference", "naive"),
-    Contestant("FedJAX, one device", "fedjax", "peer", "jit"),
-    Contestant("FedJAX, a device per core", "fedjax", "peer", "pmap"),
+    Contestant("FedJAX, JAX 0.10.2", "fedjax", "peer"),
+    Contestant("FedJAX, JAX 0.4.30", "fedjax", "peer", environment="fedjax_2024"),
     Contestant("pfl-research, one process", "pfl", "peer", "one"),
     Contestant("pfl-research, two processes", "pfl", "peer", "two"),
     Contestant("FedLab", "fedlab", "peer"),
@@ -92,7 +99,7 @@ def main() -> None:
         started_s = time.perf_counter()
         run = {"workload": name, "kind": entrant.kind, "contestant": entrant.label, "repeat": repeat}
         try:
-            run |= play(entrant, name, pythons[entrant.module], data, given.rounds, given.limit_s)
+            run |= play(entrant, name, pythons[entrant.python], data, given.rounds, given.limit_s)
         except RunError as error:
             run |= {FAILED: str(error)}
         journal.add(run)
@@ -105,16 +112,16 @@ def main() -> None:
 
 
 def installed(entrants: Sequence[Contestant], folder: Path) -> Mapping[str, Path | None]:
-    """The interpreter of each contestant's file; None for a peer that could not be installed, of which pip said why."""
+    """The interpreter of each environment; None for a peer that could not be installed, of which pip said why."""
     pythons: dict[str, Path | None] = {}
     for entrant in entrants:
         if entrant.kind != "peer":
-            pythons[entrant.module] = Path(sys.executable)
-        elif entrant.module not in pythons:
+            pythons[entrant.python] = Path(sys.executable)
+        elif entrant.python not in pythons:
             try:
-                pythons[entrant.module] = environments.install(entrant.module, folder)
+                pythons[entrant.python] = environments.install(entrant.python, folder)
             except subprocess.CalledProcessError:
-                pythons[entrant.module] = None
+                pythons[entrant.python] = None
     return pythons
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import jax
 
 if not hasattr(jax, "tree_map"):  # FedJAX 0.0.17 calls it by its old name
@@ -36,10 +34,7 @@ def forward(name: str, x: jax.Array) -> jax.Array:
 
 def main() -> None:
     """Run one workload."""
-    task = Task.from_command_line(("jit", "pmap"))
-    if task.variant == "pmap":
-        jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
-    fedjax.set_for_each_client_backend(task.variant)
+    task = Task.from_command_line()
     workload = task.workload
     data = load_data(workload, task.folder)
     images = data.x.reshape(workload.clients, workload.samples, 28, 28, 1)

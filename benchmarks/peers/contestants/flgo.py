@@ -1,4 +1,4 @@
-"""FLGo: its own FedAvg on a task made from a configuration module."""
+"""FLGo: its own FedAvg on a task made from a configuration module, one client at a time or in two threads."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def run(task, steps, *, in_threads: bool) -> None:
     runner = flgo.init("task", algorithm, option=option)
     watch.round_done()
     runner.run()
-    report(task, watch, steps["taken"], parameters_of(runner.model), "flgo")
+    report(task, watch, next(steps), parameters_of(runner.model), "flgo")
 
 
 if __name__ == "__main__":
