@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from w4 import READY, algorithm, federation
@@ -20,9 +21,9 @@ STEPS, LEGS = 3000, 6
 
 
 @contextmanager
-def emulation(cores: Sequence[int]) -> Iterator[subprocess.Popen[str]]:
+def emulation(cores: Sequence[int], *options: str) -> Iterator[subprocess.Popen[str]]:
     """A process that runs an emulation on the cores it is given, leg by leg."""
-    given = ["--cores", *map(str, cores), "--legs", str(LEGS), "--steps", str(STEPS)]
+    given = ["--cores", *map(str, cores), "--legs", str(LEGS), "--steps", str(STEPS), *options]
     paths = os.pathsep.join([str(HERE), str(HERE.parent)])
     with subprocess.Popen(
         [sys.executable, HERE / "w4.py", *given],
@@ -34,8 +35,8 @@ def emulation(cores: Sequence[int]) -> Iterator[subprocess.Popen[str]]:
         yield process
 
 
-def steps_per_s(*processes: subprocess.Popen[str]) -> list[float]:
-    """The speed of each when all start at one signal."""
+def steps_per_s(*processes: subprocess.Popen[str]) -> list[list[float]]:
+    """The speed of each when all start at one signal: by the wall clock, and by processor time."""
     for process in processes:
         assert process.stdout is not None
         assert process.stdout.readline().strip() == READY
@@ -43,25 +44,29 @@ def steps_per_s(*processes: subprocess.Popen[str]) -> list[float]:
         assert process.stdin is not None
         process.stdin.write("\n")
         process.stdin.flush()
-    return [float(process.stdout.readline()) for process in processes if process.stdout is not None]
+    lines = [process.stdout.readline() for process in processes if process.stdout is not None]
+    return [[float(number) for number in line.split()] for line in lines]
 
 
 @pytest.mark.skipif(len(CORES) < 2, reason="needs two cores that may be chosen")
-@pytest.mark.parametrize("pinned", [True, False], ids=["a core each", "both on two cores"])
+@pytest.mark.parametrize("pinned", [True, False], ids=["a core each", "a thread each"])
 def test_two_emulations_side_by_side(pinned: bool) -> None:
     """Each of two emulations on two cores keeps at least 80 % of the speed of one alone on one core.
 
-    It holds when each is given a core, and when the system deals the threads of both out to the two.
+    It holds when each is given a core, and when each trains in one thread and the system deals both out. Processor time
+    is compared: it contains what they spend spinning and waiting for memory, and not what a third program takes.
     """
     one, two = ([CORES[0]], [CORES[1]]) if pinned else (CORES[:2], CORES[:2])
     with ExitStack() as stack:
         alone = stack.enter_context(emulation([CORES[0]]))
-        pair = [stack.enter_context(emulation(cores)) for cores in (one, two)]
+        pair = [stack.enter_context(emulation(cores, "--threads", "1")) for cores in (one, two)]
         turns = [(*steps_per_s(alone), *steps_per_s(*pair)) for _ in range(LEGS)]
-    before, *both = (max(speeds) for speeds in zip(*turns[1:], strict=True))
-    print(f"\n{before:,.0f} steps/s alone on one core; side by side {both[0]:,.0f} and {both[1]:,.0f}")
+    walls, processors = np.array(turns[1:]).max(axis=0).T
+    print(
+        f"\nsteps/s alone on one core, and two side by side: {walls.round()}; by processor time: {processors.round()}"
+    )
 
-    assert min(both) > 0.8 * before
+    assert min(processors[1:]) > 0.8 * processors[0]
 
 
 def test_engines_agree() -> None:
