@@ -49,9 +49,10 @@ format: $(VENV)/.developing  ## Format the code and mend what can be mended
 bench: $(VENV)/.developing  ## Measure the speed of the time plane and of training
 	$(BIN)/python -m pytest -q -s benchmarks
 
-bench-peers: $(VENV)/.installed  ## Compare with other simulators, each in its own environment; PEERS=..., WORKLOADS=..., REPEATS=...
+bench-peers: $(VENV)/.installed  ## Compare with other simulators; PEERS=..., WORKLOADS=..., REPEATS=..., OUT=..., RESUME=1
 	PYTHONPATH=benchmarks $(BIN)/python -m peers $(if $(PEERS),--peers $(PEERS)) \
-		$(if $(WORKLOADS),--workloads $(WORKLOADS)) $(if $(REPEATS),--repeats $(REPEATS)) $(if $(OUT),--out $(OUT))
+		$(if $(WORKLOADS),--workloads $(WORKLOADS)) $(if $(REPEATS),--repeats $(REPEATS)) \
+		$(if $(OUT),--out $(OUT)) $(if $(RESUME),--resume)
 
 reproduce: $(VENV)/.installed  ## Run the studies that fit into an hour; refresh their tables and figures in results/reference
 	$(BIN)/fednet reproduce --minutes 60

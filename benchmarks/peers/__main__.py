@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from peers import environments, machine, memory, table
+from peers.journal import FAILED, Journal, is_good
 from peers.models import training_loss, write_initial
 from peers.workloads import WORKLOADS, load_data, write_data
 
@@ -27,6 +28,7 @@ MALLOC = {
     "MALLOC_ARENA_MAX": "1",
 }
 """Memory freed is kept: otherwise every step of a CNN pays for fresh pages, and times swing by a factor of ten."""
+DENSE = ("W1", "W2")
 SYNCHRONOUS = ("W1", "W2", "W3")
 
 
@@ -40,6 +42,7 @@ class Contestant:
         kind: fednet_emu, reference or peer.
         variant: passed on to it.
         workloads: those it can do.
+        environment: of a peer, if it is not called as its module.
     """
 
     label: str
@@ -47,52 +50,79 @@ class Contestant:
     kind: str
     variant: str = ""
     workloads: tuple[str, ...] = SYNCHRONOUS
+    environment: str = ""
+
+    @property
+    def python(self) -> str:
+        """The name of its environment."""
+        return self.environment or self.module
 
 
 CONTESTANTS = (
     Contestant("fednet_emu", "emulator", "fednet_emu", workloads=tuple(WORKLOADS)),
-    Contestant("hand-written, analytic gradients", "reference", "reference", "analytic", ("W1", "W2")),
+    Contestant("hand-written, analytic gradients", "reference", "reference", "analytic", DENSE),
+    Contestant("hand-written, analytic gradients, two processes", "reference", "reference", "analytic-two", DENSE),
     Contestant("hand-written, vmap(grad)", "reference", "reference", "vmap"),
     Contestant("hand-written, stacked", "reference", "reference", "stacked"),
     Contestant("hand-written, serial, lean", "reference", "reference", "lean", tuple(WORKLOADS)),
-    Contestant("hand-written, two processes", "reference", "reference", "processes"),
+    Contestant("hand-written, serial, two processes", "reference", "reference", "two"),
     Contestant("hand-written, serial, DataLoader and deepcopy", "reference", "reference", "naive"),
-    Contestant("FedJAX", "fedjax", "peer"),
+    Contestant("FedJAX, JAX 0.10.2", "fedjax", "peer"),
+    Contestant("FedJAX, JAX 0.4.30", "fedjax", "peer", environment="fedjax_2024"),
     Contestant("pfl-research, one process", "pfl", "peer", "one"),
     Contestant("pfl-research, two processes", "pfl", "peer", "two"),
     Contestant("FedLab", "fedlab", "peer"),
-    Contestant("FLGo", "flgo", "peer"),
+    Contestant("FLGo, serial", "flgo", "peer", "serial"),
+    Contestant("FLGo, two threads", "flgo", "peer", "threads"),
     Contestant("Flower", "flower", "peer"),
 )
 
 
+class RunError(Exception):
+    """A contestant could not be installed, did not end well, or not in time; the text says which, in one line."""
+
+
 def main() -> None:
-    """Install, run, write."""
+    """Install, run, write; what fails becomes a line of the table, and the exit code says so."""
     given = arguments()
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: given.cores])
-    folder = given.build.resolve()
-    peers = [entrant for entrant in CONTESTANTS if entrant.kind != "peer" or entrant.module in given.peers]
-    pythons = {
-        entrant.module: environments.install(entrant.module, folder / "environments")
-        for entrant in peers
-        if entrant.kind == "peer"
-    }
+    folder, facts = given.build.resolve(), machine.facts()
+    entrants = [entrant for entrant in CONTESTANTS if entrant.kind != "peer" or entrant.module in given.peers]
+    journal = Journal(given.out / "runs.csv", resume=given.resume)
+    pythons = installed(entrants, folder / "environments")
     data = folder / "data"
     write_data(data)
     write_initial(data)
-    facts, runs = machine.facts(), []
-    for repeat, name, entrant in turns(peers, given.workloads, given.repeats):
+    for repeat, name, entrant in turns(entrants, given.workloads, given.repeats):
+        if (name, entrant.label, repeat) in journal:
+            continue
         started_s = time.perf_counter()
-        python = pythons.get(entrant.module, Path(sys.executable))
         run = {"workload": name, "kind": entrant.kind, "contestant": entrant.label, "repeat": repeat}
-        run |= play(entrant, name, python, data, given.rounds)
-        runs.append(run)
+        try:
+            run |= play(entrant, name, pythons[entrant.python], data, given.rounds, given.limit_s)
+        except RunError as error:
+            run |= {FAILED: str(error)}
+        journal.add(run)
         print(f"{table.told(run)}  ({time.perf_counter() - started_s:.0f} s)", flush=True)
-    text = table.markdown(runs, facts)
-    given.out.mkdir(parents=True, exist_ok=True)
-    table.write_csv(runs, given.out / "runs.csv")
+    text = table.markdown(journal.runs, facts)
     (given.out / "README.md").write_text(text)
     print(f"\n{text}")
+    if not all(map(is_good, journal.runs)):
+        sys.exit("peers: some runs failed or were disturbed, see the table; RESUME=1 tries them again")
+
+
+def installed(entrants: Sequence[Contestant], folder: Path) -> Mapping[str, Path | None]:
+    """The interpreter of each environment; None for a peer that could not be installed, of which pip said why."""
+    pythons: dict[str, Path | None] = {}
+    for entrant in entrants:
+        if entrant.kind != "peer":
+            pythons[entrant.python] = Path(sys.executable)
+        elif entrant.python not in pythons:
+            try:
+                pythons[entrant.python] = environments.install(entrant.python, folder)
+            except subprocess.CalledProcessError:
+                pythons[entrant.python] = None
+    return pythons
 
 
 def arguments() -> argparse.Namespace:
@@ -104,6 +134,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--rounds", type=int, help="rounds on the clock, for a quick look")
     parser.add_argument("--cores", type=int, default=2, help="cores that each contestant may use")
+    parser.add_argument("--limit-s", type=float, default=600.0, help="a run that takes longer is ended")
+    parser.add_argument("--resume", action="store_true", help="keep the good runs that --out has already")
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "peers", help="environments and data")
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "peers")
     return parser.parse_args()
@@ -120,32 +152,39 @@ def turns(
                 yield repeat, name, entrant
 
 
-def play(entrant: Contestant, name: str, python: Path, data: Path, rounds: int | None) -> dict[str, Any]:
+def play(
+    entrant: Contestant, name: str, python: Path | None, data: Path, rounds: int | None = None, limit_s: float = 600.0
+) -> dict[str, Any]:
     """Run a contestant once.
 
     Returns:
         Its line of results, the peak of its memory, and the training loss of the model it ended with.
 
     Raises:
-        RuntimeError: it failed; the text ends with what it said last.
+        RunError: it is not installed, failed, or took too long; what it said last goes to the standard error.
     """
+    if python is None:
+        raise RunError("not installed")
     (data / "final.npz").unlink(missing_ok=True)
     command = [python, "-m", f"peers.contestants.{entrant.module}", name, data]
     command += ["--variant", entrant.variant] if entrant.variant else []
     command += [] if rounds is None else ["--rounds", str(rounds)]
     log = data / "log.txt"
     with log.open("w") as said, (data / "line.txt").open("w+") as lines:
+        started_s, busy_s, own_s = time.perf_counter(), memory.busy_s(), sum(os.times()[:4])
         process = subprocess.Popen(command, env=environment(), stdout=lines, stderr=said, text=True, cwd=ROOT)
-        tree = memory.watch(process)
-        tree.end()
+        tree = memory.watch(process, limit_s=limit_s)
+        elapsed_s = time.perf_counter() - started_s
+        others = memory.others_cores(tree, memory.busy_s() - busy_s, sum(os.times()[:4]) - own_s, elapsed_s)
         lines.seek(0)
         results = [line for line in lines.read().splitlines() if line.startswith("{")]
     if process.returncode or not results:
-        raise RuntimeError(f"{entrant.label}, {name}: failed with {process.returncode}:\n{log.read_text()[-3000:]}")
+        print(log.read_text()[-3000:], file=sys.stderr)
+        raise RunError(f"more than {limit_s:.0f} s" if elapsed_s >= limit_s else f"exit code {process.returncode}")
     workload = WORKLOADS[name]
     with np.load(data / "final.npz") as file:
         loss = training_loss(workload.model, [file[key] for key in file.files], load_data(workload, data))
-    return json.loads(results[-1]) | {"peak_mb": tree.peak_byte / 1e6, "loss": loss}
+    return json.loads(results[-1]) | {"peak_mb": tree.peak_byte / 1e6, "loss": loss, "others_cores": others}
 
 
 def environment() -> dict[str, str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 CONSTRAINTS = HERE.parents[1] / "constraints.txt"
-WITHOUT_TORCH = ("fedjax",)
+WITHOUT_TORCH = ("fedjax", "fedjax_2024")
 
 
 def install(peer: str, folder: Path) -> Path:

@@ -1,8 +1,9 @@
-"""The memory of a process and all its descendants, as the kernel shares it out (proportional set size)."""
+"""What a process and all its descendants take: memory as the kernel shares it out, and processor time beside others."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 _PROC = Path("/proc")
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(slots=True)
@@ -22,17 +24,22 @@ class Tree:
         root: process identifier.
         seen: identifiers, with the moment each was started so that a number given again is not taken for the old one.
         peak_byte: the largest sum of proportional set sizes at one look.
+        spent_s: processor time of each, when it was last looked at.
     """
 
     root: int
     seen: dict[int, str] = field(default_factory=dict)
     peak_byte: int = 0
+    spent_s: dict[int, float] = field(default_factory=dict)
 
     def look(self) -> None:
         """Find new descendants, and add up the memory of all."""
         for pid in [*_descendants(self.root), *self.seen]:
             self.seen.setdefault(pid, _started(pid))
-        self.peak_byte = max(self.peak_byte, sum(_pss_byte(pid) for pid in self.alive()))
+        alive = self.alive()
+        for pid in alive:
+            self.spent_s[pid] = max(_spent_s(pid), self.spent_s.get(pid, 0.0))
+        self.peak_byte = max(self.peak_byte, sum(_pss_byte(pid) for pid in alive))
 
     def alive(self) -> list[int]:
         """Those that still run."""
@@ -45,14 +52,21 @@ class Tree:
                 os.kill(pid, signal.SIGKILL)
 
 
-def watch(process: subprocess.Popen[str], interval_s: float = 0.2) -> Tree:
-    """Look at a process until it ends; a look never takes more than a twentieth of the time."""
-    tree = Tree(process.pid)
-    while process.poll() is None:
-        started_s = time.perf_counter()
-        tree.look()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(max(interval_s, 20 * (time.perf_counter() - started_s)))
+def watch(process: subprocess.Popen[str], interval_s: float = 0.2, limit_s: float = math.inf) -> Tree:
+    """Look at a process until it ends or its time is over, then end all that is left of it and its descendants.
+
+    A look never takes more than a twentieth of the time.
+    """
+    tree, begun_s = Tree(process.pid), time.perf_counter()
+    try:
+        while process.poll() is None and time.perf_counter() - begun_s < limit_s:
+            started_s = time.perf_counter()
+            tree.look()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(interval_s, 20 * (time.perf_counter() - started_s)))
+    finally:
+        tree.end()
+        process.wait()
     return tree
 
 
@@ -76,6 +90,37 @@ def _started(pid: int) -> str:
         return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[19]
     except OSError:
         return ""
+
+
+def _spent_s(pid: int) -> float:
+    """Processor time of a process; 0 when it has ended."""
+    try:
+        return sum(map(int, (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[11:13])) / _TICKS_PER_S
+    except OSError:
+        return 0.0
+
+
+def busy_s() -> float:
+    """Time in which the cores that we may use did anything for anybody, since the machine was started."""
+    ours, total = {f"cpu{core}" for core in os.sched_getaffinity(0)}, 0
+    for line in (_PROC / "stat").read_text().splitlines():
+        name, *ticks = line.split()
+        if name in ours:
+            user, nice, system, _idle, _waiting, *interrupts = map(int, ticks[:8])
+            total += user + nice + system + sum(interrupts)
+    return total / _TICKS_PER_S
+
+
+def others_cores(tree: Tree, busy: float, waited_for_s: float, elapsed_s: float) -> float:
+    """Mean number of our cores that others than a tree of processes kept busy.
+
+    Args:
+        tree: the processes, after they ended.
+        busy: increase of `busy_s`.
+        waited_for_s: processor time of ourselves and those of the tree that were waited for.
+        elapsed_s: in so much time.
+    """
+    return max(0.0, busy - max(waited_for_s, sum(tree.spent_s.values()))) / elapsed_s
 
 
 def _pss_byte(pid: int) -> int:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import csv
 import statistics
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from peers.journal import DISTURBED, FAILED, OTHERS, Run
 from peers.workloads import WORKLOADS
 
-Run = Mapping[str, Any]
 TOLERANCES = {"W1": 0.005, "W2": 0.01, "W3": 0.15, "W4": 0.05}
 """Relative differences of the training loss that are put down to other batches, cohorts and initial models."""
-WHO = ("workload", "kind", "contestant", "repeat")
-WHAT = ("round_s", "learning_s", "peak_mb", "steps", "loss", "threads", "mean_wavefront", "version", "jax", "python")
+TITLES = {
+    "W1": "softmax regression, 100 of 100 clients, 5 steps of 32 samples",
+    "W2": "MLP 784-200-10, 10 of 100 clients, one epoch in batches of 50",
+    "W3": "CNN of McMahan et al., 10 of 100 clients, 5 steps of 20 samples",
+    "W4": "asynchronous softmax regression, 1000 workers, a round is a step of the server",
+}
 
 
 class Row(NamedTuple):
@@ -22,100 +24,135 @@ class Row(NamedTuple):
 
     kind: str
     contestant: str
+    runs: int
     round_s: float
     least_s: float
     most_s: float
     peak_mb: float
     learning_s: float | None
+    mean_wavefront: float | None
     loss: float
     steps: int
-    version: str
+
+    @property
+    def family(self) -> str:
+        """Whose configuration this is."""
+        return self.contestant.partition(", ")[0]
 
 
 def rows_of(runs: Sequence[Run], workload: str) -> list[Row]:
-    """One row per contestant, in the order in which they first ran."""
+    """One row per contestant that ever came to an end, in the order in which they first ran."""
     groups: dict[str, list[Run]] = {}
     for run in runs:
-        if run["workload"] == workload:
+        if run["workload"] == workload and FAILED not in run:
             groups.setdefault(run["contestant"], []).append(run)
     return [_row(group) for group in groups.values()]
 
 
 def _row(runs: Sequence[Run]) -> Row:
     times_s = [run["round_s"] for run in runs]
-    learning_s = [run["learning_s"] for run in runs if "learning_s" in run]
     return Row(
         runs[0]["kind"],
         runs[0]["contestant"],
+        len(runs),
         statistics.median(times_s),
         min(times_s),
         max(times_s),
         statistics.median(run["peak_mb"] for run in runs),
-        statistics.median(learning_s) if learning_s else None,
+        _median(runs, "learning_s"),
+        _median(runs, "mean_wavefront"),
         statistics.median(run["loss"] for run in runs),
         runs[0]["steps"],
-        runs[0]["version"],
     )
+
+
+def _median(runs: Sequence[Run], name: str) -> float | None:
+    values = [run[name] for run in runs if name in run]
+    return statistics.median(values) if values else None
 
 
 def agrees(row: Row, rows: Sequence[Row], workload: str) -> bool:
     """Whether a contestant made the steps of the hand-written loops, and has their loss within the tolerance.
 
-    In W4 we may train more than the server's steps: what is still under way at the end.
+    In W4 we may train more than the server's steps: what is still under way at the end. Without loops nobody differs.
     """
     loops = [other for other in rows if other.kind == "reference"]
+    if not loops:
+        return True
     steps, expected = loops[0].steps, statistics.median(other.loss for other in loops)
     counted = row.steps >= steps if workload == "W4" else row.steps == steps
     return counted and abs(row.loss - expected) <= TOLERANCES[workload] * expected
 
 
+def best_of_families(rows: Sequence[Row]) -> dict[str, Row]:
+    """The fastest configuration of everybody, the fastest first."""
+    best: dict[str, Row] = {}
+    for row in sorted(rows, key=lambda row: row.round_s):
+        best.setdefault(row.family, row)
+    return best
+
+
 def told(run: Run) -> str:
     """One run in one line."""
+    who = f"{run['repeat'] + 1} {run['workload']} {run['contestant']:46}"
+    if FAILED in run:
+        return f"{who} failed: {run[FAILED]}"
     return (
-        f"{run['repeat'] + 1} {run['workload']} {run['contestant']:46} {run['round_s'] * 1e3:9.2f} ms per round "
-        f"{run['peak_mb']:6.0f} MB  loss {run['loss']:.4f}  {run['steps']} steps"
+        f"{who} {run['round_s'] * 1e3:9.2f} ms per round {run['peak_mb']:6.0f} MB  "
+        f"loss {run['loss']:.4f}  {run['steps']} steps" + (f"  others {run[OTHERS]:.2f}" if OTHERS in run else "")
     )
-
-
-def write_csv(runs: Sequence[Run], path: Path) -> None:
-    """All runs, one line each."""
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, WHO + WHAT, extrasaction="ignore", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(runs)
 
 
 def markdown(runs: Sequence[Run], facts: Mapping[str, str]) -> str:
     """Everything for people: the machine, a table per workload, and what follows from it."""
     lines = ["# fednet_emu, its peers and hand-written loops", ""]
-    lines += ["`make bench-peers`; what is compared is told in `benchmarks/peers/README.md`.", ""]
-    lines += [", ".join(f"{name}: {value}" for name, value in facts.items()), ""]
+    lines += ["`make bench-peers`; what is compared, and how, is told in `benchmarks/peers/README.md`."]
+    lines += ["Times are medians of host time per round, with the least and the most; everybody's best is in bold."]
+    lines += ["", ", ".join(f"{name}: {value}" for name, value in facts.items()) + ".", ""]
     for workload in WORKLOADS:
-        rows = rows_of(runs, workload)
-        if rows:
-            lines += [f"## {workload}", "", *_table(rows, workload), "", *verdicts(rows), ""]
-    versions = dict.fromkeys(f"{run['contestant'].partition(',')[0]} {run['version']}" for run in runs)
+        rows, troubles = rows_of(runs, workload), _troubles(runs, workload)
+        if rows or troubles:
+            lines += [f"## {workload}: {TITLES[workload]}", "", *_table(rows, workload), "", *verdicts(rows), *troubles]
+            lines += [""]
+    versions = dict.fromkeys(
+        f"{run['contestant'].partition(',')[0]} {run['version']}" + (f" (JAX {run['jax']})" if "jax" in run else "")
+        for run in runs
+        if FAILED not in run
+    )
     return "\n".join([*lines, "Versions: " + ", ".join(versions) + "."]) + "\n"
 
 
 def _table(rows: Sequence[Row], workload: str) -> list[str]:
-    ours = [row for row in rows if row.kind == "fednet_emu"]
+    ours = next((row for row in rows if row.kind == "fednet_emu"), None)
+    best = best_of_families(rows).values()
     lines = [
-        "| | ms per round | least to most | relative to fednet_emu | peak PSS MB | training loss | steps |",
-        "|---|---|---|---|---|---|---|",
+        "| | ms per round | least to most | relative to fednet_emu | peak PSS MB | training loss | steps | runs |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for row in sorted(rows, key=lambda row: row.round_s):
-        ratio = f"{row.round_s / ours[0].round_s:.2f}" if ours else ""
-        mark = "" if agrees(row, rows, workload) else " (differs)"
+        ratio = f"{row.round_s / ours.round_s:.2f}" if ours else ""
+        mark, strong = "" if agrees(row, rows, workload) else " (differs)", "**" if row in best else ""
         lines.append(
-            f"| {row.contestant} | {row.round_s * 1e3:.4g} | {row.least_s * 1e3:.4g} to {row.most_s * 1e3:.4g} "
-            f"| {ratio} | {row.peak_mb:.0f} | {row.loss:.4f}{mark} | {row.steps} |"
+            f"| {strong}{row.contestant}{strong} | {row.round_s * 1e3:.4g} "
+            f"| {row.least_s * 1e3:.4g} to {row.most_s * 1e3:.4g} | {strong}{ratio}{strong} | {row.peak_mb:.0f} "
+            f"| {row.loss:.4f}{mark} | {row.steps} | {row.runs} |"
         )
     return lines
 
 
+def _troubles(runs: Sequence[Run], workload: str) -> list[str]:
+    lines = []
+    for run in runs:
+        trouble, others = run.get(FAILED), run.get(OTHERS, 0.0)
+        if trouble is None and others >= DISTURBED:
+            trouble = f"disturbed, others kept {others:.2f} cores busy"
+        if trouble is not None and run["workload"] == workload:
+            lines.append(f"- {run['contestant']}, repeat {run['repeat'] + 1}: {trouble}.")
+    return lines
+
+
 def verdicts(rows: Sequence[Row]) -> list[str]:
-    """What the issue asks: the learning plane against the best loop, the whole against the peers, and the memory."""
+    """What follows: the learning plane against the best loop, the whole against each peer's best, and the memory."""
     ours = next((row for row in rows if row.kind == "fednet_emu"), None)
     if ours is None:
         return []
@@ -126,13 +163,14 @@ def verdicts(rows: Sequence[Row]) -> list[str]:
         lines.append(
             f"- Learning plane {ours.learning_s * 1e3:.4g} ms, {ours.learning_s / best.round_s:.2f} times the best "
             f"loop ({best.contestant.partition(', ')[2]}, {best.round_s * 1e3:.4g} ms); "
-            f"{1 / ours.round_s:,.0f} rounds per second in all."
+            f"{1 / ours.round_s:,.0f} rounds per second in all, {ours.mean_wavefront or 0:.0f} jobs per wavefront."
         )
     peers = [row for row in rows if row.kind == "peer"]
     if peers:
-        fastest, leanest = min(peers, key=lambda row: row.round_s), min(peers, key=lambda row: row.peak_mb)
-        lines.append(
-            f"- Fastest peer: {fastest.contestant}, {fastest.round_s / ours.round_s:.2f} times our time; leanest: "
-            f"{leanest.contestant}, {leanest.peak_mb:.0f} MB to our {ours.peak_mb:.0f} MB."
-        )
+        times = [f"{row.contestant} {row.round_s / ours.round_s:.2f}" for row in best_of_families(peers).values()]
+        leanest = min(peers, key=lambda row: row.peak_mb)
+        lines += [
+            f"- Peers at their best, in times of the whole emulated run: {'; '.join(times)}.",
+            f"- Leanest peer: {leanest.contestant}, {leanest.peak_mb:.0f} MB to our {ours.peak_mb:.0f} MB.",
+        ]
     return lines

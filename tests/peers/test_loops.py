@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from peers import loops
+from peers.contestants.reference import Loop, Processes
 from peers.models import build_model
 from peers.workloads import Workload
 
@@ -36,6 +37,24 @@ def test_every_loop_gives_the_model_of_the_lean_one(model: str, loop: str) -> No
 
     assert float((expected - w).abs().max()) > 1e-4
     torch.testing.assert_close(trained, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("loop", [loops.Lean, loops.Analytic])
+def test_two_processes_make_the_mean_of_all_clients(loop: Loop) -> None:
+    """Three clients over two processes, two and one, come to the mean of the three."""
+    workload = Workload("", "softmax", clients=5, samples=8, cohort=3, batch=4, steps=2, lr=0.1, rounds=1)
+    rng = np.random.default_rng(0)
+    x, y = torch.from_numpy(rng.random((40, 1, 28, 28), np.float32)), torch.from_numpy(rng.integers(10, size=40))
+    module = build_model("softmax")
+    w = loops.flat(module)
+    _, rows = loops.draw_batches(workload, rng)
+
+    with Processes(loop, module, x, y, workload.lr) as pool:
+        trained = [pool.round(w, rows), pool.round(w, rows)]
+
+    expected = loops.Lean(module, x, y, workload.lr).round(w, rows)
+    for model in trained:
+        torch.testing.assert_close(model, expected, rtol=1e-4, atol=1e-6)
 
 
 def test_a_step_of_softmax_regression_from_zero_is_the_closed_form() -> None:

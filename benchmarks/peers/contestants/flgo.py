@@ -1,4 +1,4 @@
-"""FLGo: its own FedAvg on a task made from a configuration module."""
+"""FLGo: its own FedAvg on a task made from a configuration module, one client at a time or in two threads."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def main() -> None:
         flgo.gen_direct_task_from_file("task", str(CONFIG))
         config = import_module("task.config")
         sys.argv = sys.argv[:1]  # FLGo reads options from the command line too
-        run(config.TASK, config.STEPS)
+        run(config.TASK, config.STEPS, in_threads=config.TASK.variant == "threads")
 
 
-def run(task, steps) -> None:
+def run(task, steps, *, in_threads: bool) -> None:
     """Run the task in the current folder."""
     workload = task.workload
-    watch = Stopwatch(workload, torch.set_num_threads)
+    watch = Stopwatch(workload, None if in_threads else torch.set_num_threads)
 
     class Server(fedavg.Server):
         """The server with a stopwatch."""
@@ -60,12 +60,13 @@ def run(task, steps) -> None:
         "gpu": [],
         "no_log_console": True,
         "no_tqdm": True,
+        **({"num_parallels": 2, "parallel_type": "t"} if in_threads else {}),
     }
     algorithm = SimpleNamespace(Server=Server, Client=fedavg.Client, __name__="fedavg")
     runner = flgo.init("task", algorithm, option=option)
     watch.round_done()
     runner.run()
-    report(task, watch, steps["taken"], parameters_of(runner.model), "flgo")
+    report(task, watch, next(steps), parameters_of(runner.model), "flgo")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from peers.models import build_model
 from peers.stopwatch import Stopwatch, Task, report
 from peers.workloads import Workload, load_data
 
+Loop = type[loops.Lean] | type[loops.Analytic]
 Round = Callable[[Tensor, Tensor], Tensor]
 """From w [P] and the batches [C, S, B] of a cohort to the mean [P] of the trained models."""
 
@@ -27,19 +28,20 @@ IN_ONE_PROCESS = {
     "stacked": partial(loops.Stacked, gradient=loops.by_autograd),
     "analytic": loops.Analytic,
 }
+IN_TWO_PROCESSES = {"two": loops.Lean, "analytic-two": loops.Analytic}
 MIXING, SIGMA = 0.1, 0.5
 """Of W4: the share of an arriving model in the new one, and the spread of the computation times."""
 
 
 def main() -> None:
     """Run one loop on one workload."""
-    task = Task.from_command_line((*IN_ONE_PROCESS, "processes"))
+    task = Task.from_command_line((*IN_ONE_PROCESS, *IN_TWO_PROCESSES))
     workload = task.workload
     data = load_data(workload, task.folder)
     x, y = torch.from_numpy(data.x).flatten(0, 1), torch.from_numpy(data.y).flatten()
     model = build_model(workload.model)
-    if task.variant == "processes":
-        with Processes(model, x, y, workload.lr) as pool:
+    if task.variant in IN_TWO_PROCESSES:
+        with Processes(IN_TWO_PROCESSES[task.variant], model, x, y, workload.lr) as pool:
             torch.set_num_threads(1)
             finish(task, model, Stopwatch(workload), pool.round)
     elif workload.name == "W4":
@@ -95,16 +97,20 @@ def asynchronous(workload: Workload, lean: loops.Lean, w: Tensor, watch: Stopwat
 
 
 class Processes:
-    """Two processes with one thread each, which share the samples, the model and their sums."""
+    """Two processes with one thread each, which share the samples, the model and their sums.
 
-    def __init__(self, model: nn.Module, x: Tensor, y: Tensor, lr: float, count: int = 2) -> None:
+    Args:
+        loop: what each of them runs on its part of a cohort.
+    """
+
+    def __init__(self, loop: Loop, model: nn.Module, x: Tensor, y: Tensor, lr: float, count: int = 2) -> None:
         self.w = loops.flat(model).share_memory_()
         self.sums = torch.zeros(count, len(self.w)).share_memory_()
         self.pipes, self.workers = [], []
         context = mp.get_context("spawn")
         for place in range(count):
             here, there = context.Pipe()
-            shared = (there, model, x.share_memory_(), y.share_memory_(), lr, self.w, self.sums[place])
+            shared = (there, loop, model, x.share_memory_(), y.share_memory_(), lr, self.w, self.sums[place])
             self.workers.append(context.Process(target=work, args=shared, daemon=True))
             self.pipes.append(here)
         for worker in self.workers:
@@ -129,14 +135,12 @@ class Processes:
         return self.sums.sum(0) / len(rows)
 
 
-def work(pipe, model: nn.Module, x: Tensor, y: Tensor, lr: float, w: Tensor, total: Tensor) -> None:
+def work(pipe, loop: Loop, model: nn.Module, x: Tensor, y: Tensor, lr: float, w: Tensor, total: Tensor) -> None:
     """A worker's life: batches in, the sum of the trained models out through shared memory."""
     torch.set_num_threads(1)
-    lean = loops.Lean(model, x, y, lr)
+    own = loop(model, x, y, lr)
     while (rows := pipe.recv()) is not None:
-        total.zero_()
-        for own in torch.from_numpy(rows):
-            total += lean.train(w, own)
+        torch.mul(own.round(w, torch.from_numpy(rows)), len(rows), out=total)
         pipe.send(True)
 
 
