@@ -156,7 +156,7 @@ class Processors:
         device, work, started_ns = computation.device, computation.work, computation.started_ns
         flop, energy_j = work.flop * part, 0.0
         if device != SERVER:
-            energy_j = self._energy.energy_j(flop, self.flop_per_s(device), (ended_ns - started_ns) / NS_PER_S)
+            energy_j = self._energy.energy_j(flop, self._flop_per_s[device], (ended_ns - started_ns) / NS_PER_S)
         self._ledger.energy_j += energy_j
         what = (work.input, work.output, CODE[computation.stopped])
         self._ledger.computes.append((device, started_ns, ended_ns, flop, energy_j, *what))

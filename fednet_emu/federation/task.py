@@ -74,6 +74,7 @@ class Task:
         self.model, self.groups = model, groups
         self.offsets = np.append(train.offsets, len(train.order) + len(server.y))
         self.n_samples: NDArray[np.int64] = train.sizes()
+        self._bounds: list[int] = self.offsets.tolist()
         self._test_offsets = test.offsets
         order = torch.from_numpy(train.order)
         y = _joined(_rows(samples.train_y, order), server.y).to(device)
@@ -90,8 +91,9 @@ class Task:
 
     def slice_of(self, device: int) -> slice:
         """The rows of `data` that belong to a device, or to the server (-1)."""
-        place = device % (len(self.offsets) - 1)
-        return slice(int(self.offsets[place]), int(self.offsets[place + 1]))
+        bounds = self._bounds
+        place = device % (len(bounds) - 1)
+        return slice(bounds[place], bounds[place + 1])
 
     def n_samples_of(self, device: int) -> int:
         """Number of training samples of a device, or of the server (-1)."""

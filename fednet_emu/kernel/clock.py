@@ -17,7 +17,7 @@ from math import ceil, ulp
 from typing import Any
 
 import simpy
-from simpy.events import Event, EventPriority, Timeout
+from simpy.events import NORMAL, Event, EventPriority, Timeout
 
 from fednet_emu.errors import Deadlock, ScenarioError
 from fednet_emu.kernel.task import Task
@@ -93,8 +93,9 @@ class Clock(simpy.Environment):
             for callback in callbacks:
                 callback(events[0])
             return
+        now_ns, queue = self._now, self._queue
         for event in events:
-            self.schedule(event)
+            heappush(queue, (now_ns, NORMAL, next(self._eid), event))
 
     def run_process(self, process: Process, until_s: float | None = None) -> Any:
         """Run until a process has ended, and return its result; None when `until_s` came first.
