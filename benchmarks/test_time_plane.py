@@ -87,10 +87,10 @@ def bare_queue_rate(devices: int, transfers: int = TRANSFERS) -> float:
 
 
 def test_transfers_per_second_against_a_bare_queue() -> None:
-    """Radio, fading, deliveries and records cost at most nine times a bare queue without any of them."""
+    """With radio, fading, deliveries and records a transfer costs less than five times what a bare queue takes."""
     ours, bare = median_of(3, lambda: tdma_rate(1000)), median_of(3, lambda: bare_queue_rate(1000))
     print(f"\nTDMA with fading and ledger, 1000 devices: {ours:,.0f} transfers/s; bare queue: {bare:,.0f}/s")
-    assert ours > bare / 10
+    assert ours > bare / 5
 
 
 def test_waiting_devices_do_not_slow_the_clock() -> None:

@@ -38,7 +38,8 @@ def to_ns(duration_s: float) -> int:
     exact = duration_s * 1e9
     if not exact < FOREVER_NS:
         raise ScenarioError(f"a duration: too long for the clock, got {duration_s:g} s; 4.6e9 s is the most")
-    return ceil(exact - min(4 * ulp(exact), 0.25))
+    noise = 4 * ulp(exact)
+    return ceil(exact - (noise if noise < 0.25 else 0.25))
 
 
 class Clock(simpy.Environment):

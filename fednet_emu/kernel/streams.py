@@ -63,7 +63,10 @@ def mix(key: int, counter: int) -> int:
 
 def uniform(key: int, counter: int) -> float:
     """Draw number `counter` of a keyed family: uniform in the open interval (0, 1)."""
-    return ((mix(key, counter) >> 12) + 0.5) * _STEP
+    x = (key + _GOLDEN * (counter + 1)) & _MASK  # `mix`, without the call
+    x = ((x ^ (x >> 30)) * _MIX_1) & _MASK
+    x = ((x ^ (x >> 27)) * _MIX_2) & _MASK
+    return (((x ^ (x >> 31)) >> 12) + 0.5) * _STEP
 
 
 def mixes(key: int | NDArray[np.uint64], counter: NDArray[np.int64]) -> NDArray[np.uint64]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -77,8 +78,9 @@ class Band:
         return self.law.outage_sinr
 
     @cached_property
-    def _lone_share(self) -> float:
-        return self.access.share(1)
+    def _lone(self) -> tuple[float, Callable[[float, bool], float], Callable[[float, float], float]]:
+        """The share of a link that is alone, and the laws that it asks in every block."""
+        return self.access.share(1), self.fading.gain, self.law.rate_bps
 
     @property
     def slotted(self) -> bool:
@@ -93,13 +95,13 @@ class Band:
         """
         if size_bit <= 0:
             return start_ns, 0.0, math.inf
-        share, coherence_ns, constant = self._lone_share, self.coherence_ns, self.constant
+        (share, gain, rate_of), coherence_ns, constant = self._lone, self.coherence_ns, self.constant
         bandwidth_hz, in_sight = self.bandwidth_hz * share, fading_key & 1 == 1
         block, now_ns, left_bit, lowest = start_ns // coherence_ns, start_ns, float(size_bit), math.inf
         for _ in range(_FEW_BLOCKS):
             draw = 0.5 if constant else uniform(fading_key, block)
-            sinr = snr * self.fading.gain(draw, in_sight) / share
-            rate_bps = self.law.rate_bps(sinr, bandwidth_hz)
+            sinr = snr * gain(draw, in_sight) / share
+            rate_bps = rate_of(sinr, bandwidth_hz)
             if sinr < lowest:
                 lowest = sinr
             block += 1

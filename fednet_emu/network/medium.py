@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,7 @@ from fednet_emu.network.shared_air import SharedAir
 from fednet_emu.network.traced_air import TracedAir
 from fednet_emu.network.traces.assign import DeviceRates
 from fednet_emu.network.transfer import Burst, Transfer
-from fednet_emu.network.turns import Turns
+from fednet_emu.network.turns import Line, Turns
 from fednet_emu.radio.channel import Terminal
 from fednet_emu.radio.energy import transmit_energy_j
 from fednet_emu.records.ledger import CODE, NEVER_NS, SEVERAL, Ledger
@@ -72,11 +73,11 @@ class Medium:
             self._air = SoloAir(rules.band) if solo else SeparateAir(rules.band)
         else:
             self._air = SharedAir(rules.band, rules.links, rules.cells)
-        self._turns = Turns(
-            None if rules.rates is not None else access.capacity,
-            None if reuse is not None else rules.cells,
-            coloured=reuse is not None and reuse.coloured,
-        )
+        places = None if rules.rates is not None else access.capacity
+        if reuse is not None:
+            self._turns: Line | Turns = Turns(places, None, coloured=reuse.coloured)
+        else:
+            self._turns = Turns(places, rules.cells) if rules.cells > 1 else Line(places)
         self._requests: list[Transfer] = []
         self._on_air: dict[Transfer, Burst] = {}
         self._came: list[Event] = []
@@ -251,17 +252,17 @@ class Medium:
 
     def _deliver(self, transfer: Transfer, now_ns: int) -> None:
         started_ns, lost = transfer.started_ns, transfer.lost
-        delivery = Delivery(
+        delivery = (
             transfer.sender,
             transfer.receiver,
             None if lost else transfer.payload,
             transfer.size_bit,
             transfer.requested_ns / NS_PER_S,
-            started_ns / NS_PER_S if started_ns >= 0 else float("nan"),
+            started_ns / NS_PER_S if started_ns >= 0 else math.nan,
             now_ns / NS_PER_S,
             lost,
         )
-        came = transfer.delivered(delivery)
+        came = transfer.delivered(_new(Delivery, delivery))
         if came is not None:
             self._came.append(came)
 
@@ -281,16 +282,20 @@ class Medium:
                 add((row, transfer.receiver, CODE[transfer.lost]))
         energy_j = first.drawn_w * first.power_s
         receive_j = rules.receive_w * (now_ns - started_ns) / NS_PER_S * count if rules.receive_w else 0.0
-        ledger.sent_bit[self.kind] += min(size_bit, round(air_bit))
+        ledger.sent_bit[self.kind] += size_bit if air_bit >= size_bit else round(air_bit)
         ledger.energy_j += energy_j + receive_j
-        what = (self.kind, first.sender, receiver, count, size_bit, first.number)
-        when = (requested_ns, started_ns, now_ns)
-        ledger.transfers.append((*what, *when, air_bit, size_bit * arrived, CODE[lost], energy_j, receive_j))
+        ledger.transfers.append((
+            self.kind, first.sender, receiver, count, size_bit, first.number, requested_ns, started_ns, now_ns,
+            air_bit, size_bit * arrived, CODE[lost], energy_j, receive_j,
+        ))  # fmt: skip
 
     def _record_unsent(self, transfer: Transfer, reason: str) -> None:
         now_ns, code = self.clock.now, CODE[reason]
         ends = (self.kind, transfer.sender, transfer.receiver, 1, transfer.size_bit, transfer.number)
         self._ledger.transfers.append((*ends, transfer.requested_ns, NEVER_NS, now_ns, 0.0, 0, code, 0.0, 0.0))
+
+
+_new = tuple.__new__  # a named tuple's own costs twice as much
 
 
 def _canonical(transfer: Transfer) -> tuple[int, int, int]:

@@ -9,19 +9,53 @@ from collections.abc import Iterator
 from fednet_emu.network.transfer import Burst, Transfer
 
 
+class Line:
+    """The queue of one cell, with what `Turns` does for many; the way of most transfers.
+
+    Args:
+        places: how many bursts may be on the air at once; None for no limit.
+
+    Attributes:
+        left: places that are left; with none, nothing can start before something ends.
+    """
+
+    def __init__(self, places: int | None) -> None:
+        self.left = sys.maxsize if places is None else places
+        self._queue: deque[Burst] = deque()
+        self.add = self._queue.append
+
+    def waiting(self) -> Iterator[Transfer]:
+        """All legs of all bursts in the queue."""
+        return (leg for burst in self._queue for leg in burst)
+
+    def ready(self) -> Iterator[Burst]:
+        """The bursts whose turn has come; each is taken on the air or dropped before the next one is asked for."""
+        queue = self._queue
+        while queue and self.left:
+            yield queue.popleft()
+
+    def take(self, _burst: Burst) -> None:
+        """Note that a burst is on the air."""
+        self.left -= 1
+
+    def give_back(self, _burst: Burst) -> None:
+        """Note that a burst has ended."""
+        self.left += 1
+
+
 class Turns:
     """Queues of bursts, one for each cell or cluster, and what is occupied.
 
     Args:
         places: how many bursts of a cell may be on the air at once; None for no limit.
-        cells: number of cells; None when they come as they are named.
+        cells: number of cells, more than one; None when they come as they are named.
         coloured: whether a burst waits for those on the air that one of its ends takes part in.
 
     Attributes:
         left: places that are left in all cells together; with none, nothing can start before something ends.
     """
 
-    def __init__(self, places: int | None, cells: int | None = 1, *, coloured: bool = False) -> None:
+    def __init__(self, places: int | None, cells: int | None, *, coloured: bool = False) -> None:
         each = sys.maxsize if places is None else places
         self._free: dict[int, int] = defaultdict(lambda: each)
         self._queues: dict[int, deque[Burst]] = defaultdict(deque)
