@@ -17,7 +17,7 @@ from math import ceil, ulp
 from typing import Any
 
 import simpy
-from simpy.events import NORMAL, Event, EventPriority, Timeout
+from simpy.events import URGENT, Event, EventPriority, Timeout
 
 from fednet_emu.errors import Deadlock, ScenarioError
 from fednet_emu.kernel.task import Task
@@ -87,16 +87,15 @@ class Clock(simpy.Environment):
     def come(self, events: list[Event]) -> None:
         """Let events come that have their values, as the last thing that an event of this instant does.
 
-        One comes at once, without a way through the queue, at the head of which it would stand.
+        They do not go through the queue, at the head of which they would stand; only what is urgent comes in between.
         """
-        if len(events) == 1:
-            callbacks, events[0].callbacks = events[0].callbacks, None  # type: ignore[assignment]
-            for callback in callbacks:
-                callback(events[0])
-            return
         now_ns, queue = self._now, self._queue
         for event in events:
-            heappush(queue, (now_ns, NORMAL, next(self._eid), event))
+            callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]
+            for callback in callbacks:
+                callback(event)
+            while queue and queue[0][1] == URGENT and queue[0][0] == now_ns:
+                self.step()
 
     def run_process(self, process: Process, until_s: float | None = None) -> Any:
         """Run until a process has ended, and return its result; None when `until_s` came first.
@@ -141,7 +140,7 @@ class _Call(Event):
 def _rare_garbage_collection() -> Iterator[None]:
     """Let Python look for reference cycles rarely: a run makes millions of objects that are freed without it."""
     before = gc.get_threshold()
-    gc.set_threshold(500_000, 50, 100)
+    gc.set_threshold(1_000_000, 50, 100)
     try:
         yield
     finally:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any, cast
 
 import simpy
-from simpy.events import Event
+from simpy.events import URGENT, Event
 
 
 class Task(simpy.events.Process):
     """Event that comes when a generator has ended, with what that returned, or with the cause of its interruption."""
+
+    def __init__(self, clock: simpy.Environment, generator: Generator[Event, Any, Any]) -> None:
+        self.env = clock  # what SimPy's own does, with fewer calls
+        self.callbacks = []
+        self._generator = generator
+        self._target = start = Event(clock)
+        start._ok, start._value, start.callbacks = True, None, [self._resume]
+        clock.schedule(start, URGENT)
 
     def _resume(self, event: Event) -> None:
         """Go on with the value of an event, up to the next wait."""

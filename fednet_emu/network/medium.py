@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -183,26 +184,32 @@ class Medium:
             for transfer in requests:
                 self._turns.add([transfer])
             return
-        bursts: dict[tuple[float, ...], Burst] = {}
+        bursts: dict[Any, Burst] = {}
         for transfer in requests:  # identity only groups here: it never decides an order
-            what = (transfer.sender, id(transfer.payload), transfer.size_bit, transfer.power_part)
-            bursts.setdefault((transfer.requested_ns, transfer.cell, *what), []).append(transfer)
+            first = (transfer.requested_ns, transfer.cell, transfer.sender)
+            what = (first, id(transfer.payload), transfer.size_bit, transfer.power_part)
+            burst = bursts.get(what)
+            if burst is None:
+                bursts[what] = [transfer]
+            else:
+                burst.append(transfer)
         for burst in bursts.values():
             self._turns.add(burst)
 
     def _start(self, burst: Burst, now_ns: int) -> None:
         ready: Burst = []
-        links, latest_ns, always = self.rules.links, now_ns + self._timeout_ns, self._presence.always
+        latest_ns, always, alone, fades = now_ns + self._timeout_ns, self._presence.always, self._alone, self._fades
+        links, on_air = self.rules.links, self._on_air
         for transfer in burst:
             transfer.until_ns = latest_ns
             if transfer.cancelled or not (always or self._is_there(transfer, now_ns)):
                 continue
             transfer.started_ns = now_ns
-            if self._alone:
+            if alone:
                 transfer.snr = links.snr(transfer.sender, transfer.receiver) * transfer.power_part
-                if self._fades:
+                if fades:
                     transfer.fading_key = links.fading_key(transfer.sender, transfer.receiver)
-            self._on_air[transfer] = ready
+            on_air[transfer] = ready
             ready.append(transfer)
         if not ready:
             return
@@ -297,7 +304,5 @@ class Medium:
 
 _new = tuple.__new__  # a named tuple's own costs twice as much
 
-
-def _canonical(transfer: Transfer) -> tuple[int, int, int]:
-    """The order of requests: by time, then by who, whatever the order of the events that made them."""
-    return transfer.requested_ns, transfer.sender, transfer.receiver
+_canonical = attrgetter("requested_ns", "sender", "receiver")
+"""The order of requests: by time, then by who, whatever the order of the events that made them."""

@@ -78,6 +78,8 @@ class Multicast(Event):
         if self._missing:
             return None
         self._ok, self._value = True, [leg.value for leg in self._legs]
+        for leg in self._legs:
+            leg.of = None  # no cycle is left for the garbage collector
         return self
 
     def cancel(self, outcome: Any) -> None:
