@@ -17,8 +17,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import Field
-from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.spatial.distance import squareform
 from torch import Tensor
 
 from fednet_emu.algorithms.clusters import record_clusters
@@ -102,6 +100,9 @@ def halves(w: Tensor, arrived: Sequence[Tensor]) -> NDArray[np.bool_]:
     Similarity is the cosine of two updates. Merging the two most similar sides until two are left, which is single
     linkage, finds this bipartition exactly.
     """
+    from scipy.cluster.hierarchy import fcluster, linkage
+    from scipy.spatial.distance import squareform
+
     updates = torch.stack([w_k - w for w_k in arrived]).double()
     unit = updates / updates.norm(dim=1, keepdim=True).clamp_min(torch.finfo(torch.float64).tiny)
     distance = (1.0 - unit @ unit.T).clamp_min(0.0).cpu().numpy()

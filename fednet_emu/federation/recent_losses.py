@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pandas as pd
-
 from fednet_emu.network.delivery import device_label
 from fednet_emu.records.ledger import Ledger
 
@@ -12,6 +10,8 @@ SHOWN = 5
 
 def recent_losses(ledger: Ledger) -> str:
     """The clause `; last lost: ...` with the latest loss of each sender and receiver, or nothing without losses."""
+    import pandas as pd
+
     frames = ledger.frames()
     transfers = frames["transfers"]
     several = frames["receptions"].join(transfers[["kind", "sender", "ended_s"]], on="transfer")

@@ -7,12 +7,14 @@ hashes (SplitMix64's finaliser, Steele, Lea and Flood, OOPSLA 2014) for the draw
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import blake2b
 from operator import index
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fednet_emu.kernel.seeding import generators
 from fednet_emu.units import Array
 
 Name = str | int | tuple["Name", ...]
@@ -23,6 +25,8 @@ _GOLDEN = 0x9E3779B97F4A7C15
 _MIX_1 = 0xBF58476D1CE4E5B9
 _MIX_2 = 0x94D049BB133111EB
 _STEP = 2.0**-52
+_FEW = 4
+"""Generators that are made faster one by one."""
 
 
 class Streams:
@@ -33,13 +37,24 @@ class Streams:
 
     def __call__(self, *name: Name) -> np.random.Generator:
         """A fresh generator at the start of the stream of this name."""
-        digest = blake2b(_spelt(name), digest_size=16).digest()
-        words = tuple(int.from_bytes(digest[i : i + 4], "little") for i in range(0, 16, 4))
+        words = np.frombuffer(_digest(name), "<u4").tolist()
         return np.random.Generator(np.random.PCG64(np.random.SeedSequence(self.seed, spawn_key=words)))
+
+    def many(self, names: Sequence[tuple[Name, ...]]) -> list[np.random.Generator]:
+        """What `self(*name)` gives for each name, in a tenth of the time when there are dozens."""
+        if len(names) < _FEW:
+            return [self(*name) for name in names]
+        digests = b"".join(map(_digest, names))
+        return generators(self.seed, np.frombuffer(digests, "<u4").reshape(len(names), -1).astype(np.uint32))
 
     def key(self, *name: Name) -> int:
         """A 64-bit key of this name for `uniform` and `uniforms`."""
         return int.from_bytes(blake2b(_spelt((self.seed, *name)), digest_size=8).digest(), "little")
+
+
+def _digest(name: tuple[Name, ...]) -> bytes:
+    """The 16 bytes that a stream's generator is seeded with, beside the seed of the run."""
+    return blake2b(_spelt(name), digest_size=16).digest()
 
 
 def _spelt(name: Name) -> bytes:

@@ -21,6 +21,9 @@ from fednet_emu.learning.stacks.form import VmapForm
 _TRIAL_JOBS = 128
 """Several stacks that fill a processor's caches; more would only be run the slow way for longer."""
 
+_SURE_STEPS = 256
+"""So many steps one by one on a processor hide what was loaded before the first."""
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -64,10 +67,14 @@ class _Case(NamedTuple):
 
 
 class _Trial:
-    """Seconds per sample that each engine took so far; the first wavefront of each also warms it up."""
+    """Seconds per sample that each engine took so far; the first wavefront of each also warms it up.
+
+    An engine of which one turn says enough has no second one when another was more than twice as fast.
+    """
 
     def __init__(self, engines: Sequence[str]) -> None:
         self._taken: dict[str, list[float]] = {name: [] for name in engines}
+        self._known: set[str] = set()
 
     @property
     def is_vain(self) -> bool:
@@ -75,27 +82,38 @@ class _Trial:
 
     @property
     def is_over(self) -> bool:
-        return self.is_vain or all(len(taken) == 2 for taken in self._taken.values())
+        return self.is_vain or not self._open()
 
     @property
     def seconds(self) -> dict[str, float]:
         return {name: min(taken) for name, taken in self._taken.items()}
 
-    def note(self, engine: str, seconds: float) -> None:
+    def note(self, engine: str, seconds: float, *, says_enough: bool) -> None:
         self._taken[engine].append(seconds)
+        if says_enough:
+            self._known.add(engine)
 
     def next_engine(self) -> str:
         """The engine measured least often, or the fastest one once the trial is over."""
         if self.is_over:
             return min(self._taken, key=lambda name: min(self._taken[name], default=0.0))
-        return min(self._taken, key=lambda name: len(self._taken[name]))
+        return min(self._open(), key=lambda name: len(self._taken[name]))
+
+    def _open(self) -> list[str]:
+        """The engines that have a turn left."""
+        best = min((seconds for taken in self._taken.values() for seconds in taken), default=0.0)
+        return [
+            name
+            for name, taken in self._taken.items()
+            if len(taken) < 2 and not (name in self._known and taken[0] > 2 * best)
+        ]
 
 
 @final
 class AutoEngine:
-    """Runs the first jobs of a shape on each engine that suits it, twice on each, then keeps the fastest.
+    """Runs the first jobs of a shape on each engine that suits it, then keeps the fastest.
 
-    Each turn of the trial takes a wavefront, or a part of one that is very large.
+    Each has two turns, unless the first leaves no doubt. A turn takes a wavefront, or a part of one that is very large.
     The choice depends on the host's speed and so may differ between runs; results then differ by float rounding. A run
     that has to repeat bit by bit names its engine.
 
@@ -142,10 +160,22 @@ class AutoEngine:
             name = trial.next_engine()
             start_s = time.perf_counter()
             results += self._engine(name).run(part)
-            samples = sum(resolved.job.plan.n_samples_processed(resolved.job.n_samples) for resolved in part)
-            trial.note(name, (time.perf_counter() - start_s) / samples)
+            host_s = time.perf_counter() - start_s
+            sizes = [(resolved.job.plan, resolved.job.n_samples) for resolved in part]
+            samples = sum(plan.n_samples_processed(count) for plan, count in sizes)
+            one_by_one = name.startswith("serial") and shape.model.device.type == "cpu"
+            steps = sum(plan.n_steps(count) for plan, count in sizes)
+            trial.note(name, host_s / samples, says_enough=one_by_one and steps >= _SURE_STEPS)
+            if trial.is_over:
+                self._let_go()
         rest = group[len(results) :]
         return results + self._engine(trial.next_engine()).run(rest) if rest else results
+
+    def _let_go(self) -> None:
+        """Forget the engines that nobody needs now: each has models and buffers of its own."""
+        if all(trial.is_over for trial in self._trials.values()):
+            chosen = {trial.next_engine() for trial in self._trials.values()}
+            self._engines = {name: engine for name, engine in self._engines.items() if name in chosen}
 
     def _suited(self, case: _Case) -> list[str]:
         """Names of the engines worth trying; a GPU is kept busy by one thread, and its candidates are the forms."""

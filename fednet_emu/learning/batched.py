@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, final
 
 import numpy as np
@@ -16,19 +16,16 @@ from fednet_emu.learning.jobs import ResolvedJob
 from fednet_emu.learning.serial import SerialEngine
 from fednet_emu.learning.stacks.batches import batches_of
 from fednet_emu.learning.stacks.chain import chain_form
-from fednet_emu.learning.stacks.form import Form, VmapForm, vmap_form
+from fednet_emu.learning.stacks.form import Form, VmapForm
 from fednet_emu.learning.stacks.scratch import Scratch
 
 _ROW_ALIGNMENT = 16
 
-FORMS: Mapping[str, Callable[[FlatModel], Form | None]] = {"vmap": vmap_form, "chain": chain_form}
-"""Ways to step many models at once, by name; None for a model that has no such form."""
 
-
-def best_form(model: FlatModel) -> Form | None:
+def best_form(model: FlatModel) -> Form:
     """By hand where every layer is dense, or where there is a GPU to be kept busy; PyTorch's own otherwise."""
     chain = chain_form(model)
-    return chain if chain is not None and (chain.is_dense or model.device.type == "cuda") else vmap_form(model)
+    return chain if chain is not None and (chain.is_dense or model.device.type == "cuda") else VmapForm(model)
 
 
 @final
@@ -48,7 +45,7 @@ class BatchedEngine:
     ) -> None:
         self._memory_limit_byte = memory_limit_byte
         self._form = form
-        self._forms: dict[FlatModel, Form | None] = {}
+        self._forms: dict[FlatModel, Form] = {}
         self._serial = SerialEngine()
         self._scratch = Scratch()
 
@@ -66,8 +63,8 @@ class BatchedEngine:
                 continue
             for part in self._cut(form, shape, places, jobs):
                 members = [jobs[place] for place in part]
-                alone = len(part) == 1 and isinstance(form, VmapForm)
-                done = self._serial.run(members) if alone else self._run_stack(form, shape, members)
+                one_by_one = isinstance(form, VmapForm) and (len(part) == 1 or not form.works)
+                done = self._serial.run(members) if one_by_one else self._run_stack(form, shape, members)
                 results.update(zip(part, done, strict=True))
         return [results[place] for place in range(len(jobs))]
 
@@ -78,9 +75,9 @@ class BatchedEngine:
             error.add_note(f"in {len(jobs)} training jobs run together, the first of them {jobs[0].job.label}")
             raise
 
-    def _form_of(self, model: FlatModel) -> Form | None:
+    def _form_of(self, model: FlatModel) -> Form:
         if model not in self._forms:
-            self._forms[model] = self._form(model) or vmap_form(model)
+            self._forms[model] = self._form(model) or VmapForm(model)
         return self._forms[model]
 
     def _cut(self, form: Form, shape: JobShape, places: list[int], jobs: Sequence[ResolvedJob]) -> Iterator[list[int]]:
@@ -93,7 +90,7 @@ class BatchedEngine:
 
 
 def _memory_limit_byte(device: torch.device) -> int:
-    return torch.cuda.mem_get_info(device)[1] // 8 if device.type == "cuda" else 2**23
+    return torch.cuda.mem_get_info(device)[1] // 8 if device.type == "cuda" else 2**24
 
 
 def _n_steps(resolved: ResolvedJob) -> int:

@@ -7,16 +7,18 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.flat import FlatModel
 from fednet_emu.learning.jobs import ResolvedJob, TrainData
 
 
 class JobShape(NamedTuple):
-    """What jobs have in common that may be stacked; models and data count as equal when they are the same object.
+    """What jobs have in common that may be stacked; models, data and streams count as equal when the same object.
 
     Attributes:
         model: the model trained.
         data: where the samples come from.
+        streams: where the batches come from.
         batchable: whether jobs of this shape may be stacked at all; else they are run one by one.
         full_batch: whether every step uses all samples of its device.
         width: samples per batch, rounded up to a power of two, so that filling up costs a factor of two at most.
@@ -27,6 +29,7 @@ class JobShape(NamedTuple):
 
     model: FlatModel
     data: TrainData
+    streams: Streams
     batchable: bool
     full_batch: bool
     width: int
@@ -42,6 +45,7 @@ def shape_of(resolved: ResolvedJob) -> JobShape:
     return JobShape(
         model=job.model,
         data=job.data,
+        streams=job.streams,
         batchable=job.batchable,
         full_batch=job.is_full_batch,
         width=1 << (width - 1).bit_length(),

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import numpy as np
@@ -12,14 +11,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fednet_emu.errors import ScenarioError
+from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.augment import Augmentation
 from fednet_emu.learning.deferred import Deferred
 from fednet_emu.learning.flat import FlatModel, PerSampleLoss
 from fednet_emu.learning.optimizers import Optimizer, Sgd
 
 Indices = NDArray[np.int64]
-StreamSource = Callable[..., np.random.Generator]
-"""Gives the random generator of a key, which says who and what: `streams("batch", "dev-3", 12)`."""
 
 
 @final
@@ -131,7 +129,7 @@ class TrainJob:
         indices: rows of the data, an array or a slice; a slice is used in place, without a copy, for full batches.
         params: the parameters to start from.
         plan: steps and batches.
-        streams: gives the generator of a key.
+        streams: the randomness of the run.
         rng_key: names the random stream of this job by who and what, such as ("batch", "dev-3", 12).
         label: names the job in messages, such as "dev-3, round 12".
         scale: factor of the loss gradient.
@@ -143,6 +141,8 @@ class TrainJob:
         augment: what happens to the inputs of a batch before they are used; None for nothing.
         mask: factors [size] of the whole step, zero where a parameter is frozen; None trains all. Jobs that are to run
             together have one mask object in common.
+        n_samples: number of samples the device trains on.
+        first_row: the row of the data at which they begin.
 
     Raises:
         ScenarioError: the device has no samples.
@@ -153,7 +153,7 @@ class TrainJob:
     indices: Indices | slice
     params: Deferred
     plan: SgdPlan
-    streams: StreamSource
+    streams: Streams
     rng_key: tuple[Any, ...]
     label: str
     scale: float | Deferred = 1.0
@@ -165,36 +165,28 @@ class TrainJob:
     augment: Augmentation | None = None
     mask: Tensor | None = None
 
+    n_samples: int = field(init=False)
+    first_row: int = field(init=False)
+
     def __post_init__(self) -> None:
-        if self.n_samples == 0:
+        own = self.indices
+        rows = range(*own.indices(self.data.y.shape[0])) if isinstance(own, slice) else own
+        if len(rows) == 0:
             raise ScenarioError(
                 f"{self.label}: nothing to train on, got 0 samples; give the device data or leave it out"
             )
-
-    @property
-    def n_samples(self) -> int:
-        """Number of samples the device trains on."""
-        if isinstance(self.indices, slice):
-            return len(range(*self.indices.indices(self.data.y.shape[0])))
-        return len(self.indices)
-
-    @property
-    def first_row(self) -> int:
-        """The row of the data at which the device's samples begin."""
-        if isinstance(self.indices, slice):
-            return self.indices.indices(self.data.y.shape[0])[0]
-        return int(self.indices[0])
+        object.__setattr__(self, "n_samples", len(rows))  # the one way to set a field of a frozen class
+        object.__setattr__(self, "first_row", int(rows[0]))
 
     @property
     def is_full_batch(self) -> bool:
         """Whether every step uses all samples, so that no batch is drawn."""
-        n_samples = self.n_samples
-        return self.plan.batch_width(n_samples) == n_samples
+        return self.plan.batch_width(self.n_samples) == self.n_samples
 
     @property
     def batchable(self) -> bool:
         """Whether the job may share a vectorised call: its model may, and it asks for plain steps on its own loss."""
-        plain = self.plan.optimizer == Sgd() and not self.l1 and self.loss is None and self.augment is None
+        plain = isinstance(self.plan.optimizer, Sgd) and not self.l1 and self.loss is None and self.augment is None
         return plain and self.model.batchable
 
     def inputs(self) -> list[Deferred]:
@@ -217,16 +209,21 @@ class TrainJob:
             return np.arange(*self.indices.indices(self.data.y.shape[0]), dtype=np.int64)
         return np.asarray(self.indices, dtype=np.int64)
 
-    def batches(self) -> Batches:
-        """The batches of all steps; a full-batch job repeats its rows, so engines use `rows` for it instead."""
-        rows = self.rows()
-        n_samples = len(rows)
-        steps, width = self.plan.n_steps(n_samples), self.plan.batch_width(n_samples)
+    def batches(self, rng: np.random.Generator | None = None) -> Batches:
+        """The batches of all steps; a full-batch job repeats its rows, so engines use `rows` for it instead.
+
+        Args:
+            rng: the generator `streams(*rng_key)`, fresh; made here when None.
+        """
+        rows, plan, n_samples = self.rows(), self.plan, self.n_samples
+        steps, width = plan.n_steps(n_samples), plan.batch_width(n_samples)
         if width == n_samples:
             return Batches(np.broadcast_to(rows, (steps, width)), np.full(steps, width))
-        per_epoch = self.plan.steps_per_epoch(n_samples)
+        rng = self.streams(*self.rng_key) if rng is None else rng
+        per_epoch = plan.steps_per_epoch(n_samples)
         used = min(n_samples, per_epoch * width)
-        rng = self.streams(*self.rng_key)
+        if steps <= used // width:  # no batch is ragged, and one permutation is enough
+            return Batches(rng.permutation(rows)[: steps * width].reshape(steps, width), np.full(steps, width))
         order = np.full((-(-steps // per_epoch), per_epoch * width), rows[0])
         for epoch in order:
             epoch[:used] = rng.permutation(rows)[:used]
@@ -251,4 +248,4 @@ class ResolvedJob:
         """Whether a step is -lr times the gradient of the loss, and nothing else."""
         job = self.job
         terms = self.scale != 1.0 or self.linear is not None or self.anchor is not None or job.l1
-        return not terms and job.mask is None and job.plan.optimizer == Sgd()
+        return not terms and job.mask is None and isinstance(job.plan.optimizer, Sgd)

@@ -39,7 +39,7 @@ class SpreadEngine:
             ScenarioError: a loss or a parameter stopped being finite; the text names the job and the step.
         """
         shares = min(len(self._engines), len(jobs))
-        if shares < 2 or any(_stays(resolved.job.model) for resolved in jobs):
+        if shares < 2 or any(map(_stays, dict.fromkeys(resolved.job.model for resolved in jobs))):
             return self._engines[0].run(jobs)
         dealt = _dealt(jobs, shares)
         under_way = [

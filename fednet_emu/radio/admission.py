@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import networkx as nx
 import numpy as np
 
 from fednet_emu.radio.interference import sinr_of_pairs, successive_cancellation
@@ -103,6 +102,8 @@ def coloured_groups(rivals: Rivals, candidates: Iterable[int], most: int | None 
 
     Interference adds up, so a colour may still be too much; it is then split greedily.
     """
+    import networkx as nx
+
     able = [i for i in candidates if rivals.joint_powers([i]) is not None]
     graph: nx.Graph[int] = nx.Graph()
     graph.add_nodes_from(able)

@@ -6,12 +6,14 @@ Times are integer nanoseconds here and seconds in the tables that users read. De
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from fednet_emu.records.table import Column, Table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SERVER = -1
 """The server's number where a device's number could stand."""
@@ -118,6 +120,8 @@ class Ledger:
 
     def frames(self) -> dict[str, pd.DataFrame]:
         """Every table as users read it, with `lost_bit` beside `delivered_bit`."""
+        import pandas as pd
+
         transfers = self.transfers.frame()
         transfers.insert(0, "transfer", np.arange(len(transfers)))
         offered_bit = transfers["size_bit"] * transfers["receivers"]

@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
 from fednet_emu.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MANIFEST = "manifest.json"
 SCENARIO = "scenario.yaml"
@@ -142,6 +142,9 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 def write_table(path: Path, table: pd.DataFrame) -> None:
     """Write a Parquet table at once or not at all."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     arrow = pa.Table.from_pandas(table, preserve_index=False)
     _atomically(path, lambda part: pq.write_table(arrow, part, compression="zstd"))
 

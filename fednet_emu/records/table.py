@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 CHUNK_ROWS = 1 << 10
 
@@ -28,6 +30,8 @@ class Column:
 
     def shown(self, values: NDArray[Any]) -> Any:
         """The column as it appears in a data frame."""
+        import pandas as pd
+
         if self.seconds:
             return np.where(values < 0, np.nan, values / 1e9)
         return pd.Categorical.from_codes(values.astype(np.int64), pd.Index(self.words)) if self.words else values
@@ -82,6 +86,8 @@ class Table:
 
     def frame(self) -> pd.DataFrame:
         """The table with codes as words and nanoseconds as seconds; such columns are named `..._s` for `..._ns`."""
+        import pandas as pd
+
         return pd.DataFrame(
             {name.removesuffix("_ns") + "_s" if column.seconds else name: column.shown(self.column(name))
              for name, column in self.columns.items()}

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from fednet_emu.records.ledger import CODE, KINDS, NEVER_NS, Ledger
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 DELIVERED = CODE[""]
 FOREVER = np.iinfo(np.int64).max
@@ -154,6 +156,8 @@ def _arrivals(ledger: Ledger) -> pd.DataFrame:
 
     Columns receiver, payload, arrived_ns.
     """
+    import pandas as pd
+
     names = ("receiver", "payload", "ended_ns", "receivers", "lost")
     transfers = pd.DataFrame({name: ledger.transfers.column(name) for name in names})
     receptions = pd.DataFrame({name: ledger.receptions.column(name) for name in ("transfer", "receiver", "lost")})
@@ -167,6 +171,8 @@ def _arrivals(ledger: Ledger) -> pd.DataFrame:
 
 def _used_before_there(ledger: Ledger) -> str:
     """A payload is used where it was made, once it is made; elsewhere once it has arrived, if it was sent at all."""
+    import pandas as pd
+
     columns = ("device", "started_ns", "ended_ns", "input", "result")
     computes = pd.DataFrame({name: ledger.computes.column(name) for name in columns})
     sent = pd.DataFrame({name: ledger.transfers.column(name) for name in ("sender", "payload", "requested_ns")})

@@ -142,3 +142,18 @@ def test_streams_do_not_depend_on_the_hash_seed_of_the_process():
     }
 
     assert len(printed) == 1
+
+
+@settings(max_examples=60, deadline=None)
+@example(seed=2**130 + 5, names=[("batch", k, 7) for k in range(6)])
+@given(
+    seed=st.integers(0, 2**200),
+    names=st.lists(st.tuples(st.text(max_size=5), st.integers(), st.integers(0, 99)), max_size=12),
+)
+def test_many_streams_at_once_are_the_same_streams(seed, names):
+    """Seeds hashed side by side give the generators that NumPy seeds one by one, for seeds of any size."""
+    streams = Streams(seed)
+    together, alone = streams.many(names), [streams(*name) for name in names]
+
+    assert [rng.bit_generator.state for rng in together] == [rng.bit_generator.state for rng in alone]
+    assert [rng.permutation(20).tolist() for rng in together] == [rng.permutation(20).tolist() for rng in alone]

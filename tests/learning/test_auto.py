@@ -1,10 +1,9 @@
-import zlib
-
 import numpy as np
 import torch
 from torch import nn
 
-from fednet_emu.learning.auto import AutoEngine
+from fednet_emu.kernel.streams import Streams
+from fednet_emu.learning.auto import AutoEngine, _Trial
 from fednet_emu.learning.flat import FlatModel
 from fednet_emu.learning.graph import Graph
 from fednet_emu.learning.jobs import SgdPlan, TrainData, TrainJob
@@ -19,14 +18,26 @@ DATA = TrainData(
 MODEL = FlatModel(seeded_module(lambda: nn.Linear(64, 3), 5), "cross-entropy", (64,))
 
 
+class NotingStreams(Streams):
+    """Notes the name of each stream drawn."""
+
+    def __init__(self, drawn):
+        super().__init__(0)
+        self._drawn = drawn
+
+    def __call__(self, *name):
+        """As any streams."""
+        self._drawn.append(name)
+        return super().__call__(*name)
+
+    def many(self, names):
+        """As any streams, one by one."""
+        return [self(*name) for name in names]
+
+
 def averaging(engine, drawn, n_rounds):
     """The global model after each round of federated averaging with five clients; notes each stream drawn."""
-
-    def streams(*key):
-        drawn.append(key)
-        return np.random.default_rng(zlib.crc32(repr(key).encode()))
-
-    graph = Graph(engine)
+    graph, streams = Graph(engine), NotingStreams(drawn)
     w = graph.constant(MODEL.initial())
     for r in range(n_rounds):
         wavefront = [
@@ -61,7 +72,7 @@ def test_lone_jobs_of_other_models_are_not_measured():
     model = FlatModel(seeded_module(lambda: nn.Sequential(nn.Linear(64, 3), nn.Tanh()), 5), "cross-entropy", (64,))
     engine, graph = AutoEngine(), Graph(None)
     plan, w = SgdPlan(lr=0.1, steps=1), graph.constant(model.initial())
-    job = TrainJob(model, DATA, slice(0, 10), w, plan, np.random.default_rng, (), "dev-0").resolve()
+    job = TrainJob(model, DATA, slice(0, 10), w, plan, Streams(0), (), "dev-0").resolve()
     results = [engine.run([job])[0].params for _ in range(6)]
 
     assert all(torch.equal(found, SerialEngine().run([job])[0].params) for found in results)
@@ -79,7 +90,7 @@ def test_threads_are_tried_too():
 
 def test_one_very_large_wavefront_is_enough_for_a_trial():
     """Of a thousand jobs 512 go through two engines, twice each, the rest through the chosen one; all in order."""
-    engine, graph, streams = AutoEngine(), Graph(None), np.random.default_rng
+    engine, graph, streams = AutoEngine(), Graph(None), Streams(0)
     w, plan = graph.constant(MODEL.initial()), SgdPlan(lr=0.1, steps=1)
     jobs = [TrainJob(MODEL, DATA, slice(i % 40, i % 40 + 10), w, plan, streams, (), "dev") for i in range(1000)]
     resolved = [job.resolve() for job in jobs]
@@ -87,3 +98,18 @@ def test_one_very_large_wavefront_is_enough_for_a_trial():
 
     assert len(engine.choices) == 1
     assert all(torch.allclose(a.params, b.params, rtol=1e-5, atol=1e-6) for a, b in zip(found, expected, strict=True))
+
+
+def test_an_engine_that_is_clearly_beaten_has_one_turn():
+    """Twice the best time of another, measured for long enough, is the end; a short or a close measurement is not."""
+    trial = _Trial(["beaten", "close", "short", "best"])
+    for name, seconds in (("beaten", 3.0), ("close", 1.5), ("short", 9.0), ("best", 1.0)):
+        assert trial.next_engine() == name
+        trial.note(name, seconds, says_enough=name != "short")
+    turns = []
+    while not trial.is_over:
+        turns.append(trial.next_engine())
+        trial.note(turns[-1], 0.5 if turns[-1] == "short" else 2.0, says_enough=True)
+
+    assert turns == ["close", "short", "best"]
+    assert trial.next_engine() == "short"

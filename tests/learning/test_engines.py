@@ -1,5 +1,4 @@
 import itertools
-import zlib
 
 import numpy as np
 import pytest
@@ -7,6 +6,7 @@ import torch
 from torch import nn
 
 from fednet_emu.errors import ScenarioError
+from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.auto import ENGINES
 from fednet_emu.learning.batched import BatchedEngine
 from fednet_emu.learning.flat import FlatModel
@@ -23,11 +23,6 @@ PLANS = {
     "steps": SgdPlan(lr=0.1, batch_size=8, steps=5),
     "full": SgdPlan(lr=0.1, steps=3),
 }
-
-
-def streams(*key: object) -> np.random.Generator:
-    """A stand-in for the named streams of a run: one generator per key."""
-    return np.random.default_rng(zlib.crc32(repr(key).encode()))
 
 
 def cnn() -> nn.Module:
@@ -72,6 +67,7 @@ def regression(dtype=torch.float64) -> tuple[FlatModel, TrainData]:
 
 def jobs(graph, w, model, data, plan, key=0, **terms):
     """One job per client, on its own slice of the data."""
+    streams = Streams(0)
     return [
         TrainJob(model, data, slice(a, b), w, plan, streams, (i, key), f"dev-{i}, round {key}", **terms)
         for i, (a, b) in enumerate(itertools.pairwise(OFFSETS))

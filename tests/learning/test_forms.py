@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.batched import BatchedEngine
 from fednet_emu.learning.flat import FlatModel
 from fednet_emu.learning.graph import Graph
@@ -173,9 +174,9 @@ def test_engines_agree_on_every_device(name, plan, form, device):
     x = torch.from_numpy(rng.normal(size=(43, *model.input_shape))).to(device, torch.float32)
     data = TrainData(x, torch.from_numpy(rng.integers(0, 3, 43)).to(device))
     graph = Graph(None)
-    w = graph.constant(model.initial())
+    w, streams = graph.constant(model.initial()), Streams(1)
     jobs = [
-        TrainJob(model, data, slice(a, b), w, plan, lambda *_: np.random.default_rng(1), (a,), f"dev at {a}").resolve()
+        TrainJob(model, data, slice(a, b), w, plan, streams, (a,), f"dev at {a}").resolve()
         for a, b in itertools.pairwise(offsets)
     ]
     for found, expected in zip(BatchedEngine(form=form).run(jobs), SerialEngine().run(jobs), strict=True):
@@ -187,7 +188,7 @@ def test_full_batches_of_neighbours_are_views_whatever_the_order_of_jobs():
     """Ten devices that train in any order are stepped together on the data themselves, not on a copy."""
     data = TrainData(torch.randn(50, 4, generator=torch.Generator().manual_seed(0)), torch.arange(50) % 3)
     model = FlatModel(seeded_module(lambda: nn.Linear(4, 3), 1), "cross-entropy", (4,))
-    w, plan, seen = Graph(None).constant(model.initial()), SgdPlan(lr=0.1, steps=1), []
+    w, plan, seen, streams = Graph(None).constant(model.initial()), SgdPlan(lr=0.1, steps=1), [], Streams(0)
 
     class Spy:
         def __init__(self, form):
@@ -203,7 +204,7 @@ def test_full_batches_of_neighbours_are_views_whatever_the_order_of_jobs():
             return spied
 
     jobs = [
-        TrainJob(model, data, slice(5 * k, 5 * k + 5), w, plan, np.random.default_rng, (k,), f"dev-{k}").resolve()
+        TrainJob(model, data, slice(5 * k, 5 * k + 5), w, plan, streams, (k,), f"dev-{k}").resolve()
         for k in (3, 8, 0, 5, 9, 1, 7, 2, 6, 4)
     ]
     found = BatchedEngine(form=lambda model: Spy(chain_form(model))).run(jobs)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from fednet_emu.errors import ScenarioError
+from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.deferred import Deferred
 from fednet_emu.learning.engine import TrainResult
 from fednet_emu.learning.flat import FlatModel
@@ -49,7 +50,7 @@ def halved(params):
 
 def job(params, label="dev", **terms):
     """A job whose data and plan do not matter."""
-    return TrainJob(MODEL, DATA, slice(0, 3), params, PLAN, np.random.default_rng, (1,), label, **terms)
+    return TrainJob(MODEL, DATA, slice(0, 3), params, PLAN, Streams(0), (1,), label, **terms)
 
 
 def vector(*values):

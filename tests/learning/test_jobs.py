@@ -1,5 +1,3 @@
-import zlib
-
 import numpy as np
 import pytest
 import torch
@@ -8,6 +6,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from fednet_emu.errors import ScenarioError
+from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.flat import FlatModel
 from fednet_emu.learning.graph import Graph
 from fednet_emu.learning.jobs import SgdPlan, TrainData, TrainJob
@@ -17,14 +16,9 @@ DATA = TrainData(torch.zeros(200, 2), torch.zeros(200, dtype=torch.int64))
 PARAMS = Graph(None).constant(MODEL.initial())
 
 
-def streams(*key: object) -> np.random.Generator:
-    """A stand-in for the named streams of a run: one generator per key."""
-    return np.random.default_rng(zlib.crc32(repr(key).encode()))
-
-
 def job(indices: object, key: object = "a", **plan: object) -> TrainJob:
     """A job on some rows of the data."""
-    return TrainJob(MODEL, DATA, indices, PARAMS, SgdPlan(lr=0.1, **plan), streams, (key,), "dev-3, round 12")
+    return TrainJob(MODEL, DATA, indices, PARAMS, SgdPlan(lr=0.1, **plan), Streams(0), (key,), "dev-3, round 12")
 
 
 PLANS = st.builds(

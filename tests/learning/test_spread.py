@@ -2,7 +2,6 @@
 
 import itertools
 import threading
-import zlib
 from functools import partial
 
 import numpy as np
@@ -11,13 +10,14 @@ import torch
 from torch import nn
 
 from fednet_emu.errors import ScenarioError
+from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.batched import BatchedEngine
 from fednet_emu.learning.flat import FlatModel
 from fednet_emu.learning.graph import Graph
 from fednet_emu.learning.jobs import SgdPlan, TrainData, TrainJob
 from fednet_emu.learning.serial import SerialEngine
 from fednet_emu.learning.spread import SpreadEngine
-from fednet_emu.learning.stacks.form import vmap_form
+from fednet_emu.learning.stacks.form import VmapForm
 from fednet_emu.learning.stacks.scratch import Scratch
 from fednet_emu.learning.torch_seed import seeded_module
 
@@ -43,7 +43,7 @@ def wavefront(module=None, lr=0.1):
     """Six jobs of 5 to 15 samples."""
     model = FlatModel(module or nn.Linear(8, 3), "cross-entropy", (8,))
     w, edges = Graph(None).constant(model.initial()), [0, 5, 20, 30, 38, 50, 60]
-    plan = SgdPlan(lr=lr, batch_size=4, epochs=2)
+    plan, streams = SgdPlan(lr=lr, batch_size=4, epochs=2), Streams(0)
     return [
         TrainJob(
             model,
@@ -51,7 +51,7 @@ def wavefront(module=None, lr=0.1):
             slice(a, b),
             w,
             plan,
-            lambda *key: np.random.default_rng(zlib.crc32(repr(key).encode())),
+            streams,
             (a,),
             f"dev-{i}",
         ).resolve()
@@ -98,7 +98,7 @@ class Watched(nn.Linear):
         return other
 
 
-@pytest.mark.parametrize("make", [SerialEngine, partial(BatchedEngine, form=vmap_form)], ids=["serial", "vmap"])
+@pytest.mark.parametrize("make", [SerialEngine, partial(BatchedEngine, form=VmapForm)], ids=["serial", "vmap"])
 def test_no_module_is_run_by_two_threads(make):
     """PyTorch puts the parameters of a call into the module, so each thread needs a module of its own."""
     seen = []

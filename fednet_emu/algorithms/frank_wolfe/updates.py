@@ -12,8 +12,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 Array = NDArray[np.float64]
@@ -39,6 +37,9 @@ def matrix_of(w: Array, n: int) -> Array:
 
 def components(w: Array, n: int) -> IntArray:
     """The cluster of each client [n]: connected components of the pairs with a weight above `TIED`."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     i, j = (side[w > TIED] for side in pairs_of(n))
     _, labels = connected_components(coo_array((np.ones(len(i)), (i, j)), shape=(n, n)), directed=False)
     clusters: IntArray = labels.astype(np.int64)

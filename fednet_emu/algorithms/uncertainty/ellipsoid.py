@@ -6,7 +6,6 @@ from typing import Literal
 
 import numpy as np
 from pydantic import Field
-from scipy.optimize import brentq
 
 from fednet_emu.algorithms.simplex import project_weighted
 from fednet_emu.algorithms.uncertainty.base import PerDevice, UncertaintySet, per_device
@@ -32,6 +31,7 @@ class Ellipsoid(UncertaintySet):
 
     def _on_the_simplex(self, losses: Array, prior: Array, variance: Array) -> Array:
         """The boundary point with p >= 0: the larger the step s, the farther out, up to the best vertex or face."""
+        from scipy.optimize import brentq
 
         def point(s: float) -> Array:
             return project_weighted(prior + s * variance * losses, variance)

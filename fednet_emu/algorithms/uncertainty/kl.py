@@ -7,7 +7,6 @@ from typing import Literal
 
 import numpy as np
 from pydantic import Field
-from scipy.optimize import brentq
 
 from fednet_emu.algorithms.uncertainty.base import UncertaintySet
 from fednet_emu.units import Array
@@ -21,6 +20,8 @@ class KlBall(UncertaintySet):
 
     def worst_case(self, losses: Array, prior: Array) -> Array:
         """The prior tilted by exp(losses / eta), with the temperature eta that uses up the budget."""
+        from scipy.optimize import brentq
+
         held = prior > 0
         top = losses[held].max()
         best = np.where(held & (losses >= top), prior, 0.0)

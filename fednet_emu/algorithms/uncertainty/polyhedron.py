@@ -6,7 +6,6 @@ from typing import Literal
 
 import numpy as np
 from pydantic import Field, model_validator
-from scipy.optimize import linprog
 
 from fednet_emu.algorithms.uncertainty.base import UncertaintySet
 from fednet_emu.errors import ScenarioError
@@ -28,6 +27,8 @@ class Polyhedron(UncertaintySet):
 
     def worst_case(self, losses: Array, prior: Array) -> Array:
         """The linear programme, by HiGHS."""
+        from scipy.optimize import linprog
+
         count = len(losses)
         if any(len(row) != count for row in self.matrix):
             widths = sorted({len(row) for row in self.matrix})

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import NDArray
 from pydantic import Field
@@ -61,6 +60,8 @@ class ChestAccelerometer(Dataset):
 
     def _windows(self, path: Path) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Windows [n, 3, window] of one participant and their activities [n] from 0, in the order of time."""
+        import pandas as pd
+
         try:
             rows = pd.read_csv(path, header=None, names=_COLUMNS, dtype=np.float32)
         except (OSError, ValueError) as error:

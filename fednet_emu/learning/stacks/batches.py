@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.grouping import JobShape
 from fednet_emu.learning.jobs import Indices, ResolvedJob, TrainData
 from fednet_emu.learning.stacks.form import Batch
@@ -21,7 +22,7 @@ def batches_of(shape: JobShape, jobs: list[ResolvedJob], steps: Indices, scratch
     The next batch may overwrite the one before.
     """
     if not shape.full_batch:
-        return _mini_batches(shape.data, jobs, steps, scratch)
+        return _mini_batches(shape, jobs, steps, scratch)
     whole = _whole(shape.data, jobs)
     return (_first(whole, active) for active in _active(steps))
 
@@ -64,9 +65,10 @@ def _one_slice(parts: list[Indices | slice]) -> slice | None:
     return slice(first.start, first.start + len(parts) * width)
 
 
-def _mini_batches(data: TrainData, jobs: list[ResolvedJob], steps: Indices, scratch: Scratch) -> Iterator[Batch]:
+def _mini_batches(shape: JobShape, jobs: list[ResolvedJob], steps: Indices, scratch: Scratch) -> Iterator[Batch]:
     """The batches that each job draws, filled up to one width."""
-    index, count = _drawn(jobs, steps)
+    data = shape.data
+    index, count = _drawn(shape.streams, jobs, steps)
     n_steps, n_jobs, width = index.shape
     rows = torch.from_numpy(index.reshape(n_steps, -1)).to(data.x.device)
     weight = _weights(count, width, data.x)
@@ -80,9 +82,10 @@ def _mini_batches(data: TrainData, jobs: list[ResolvedJob], steps: Indices, scra
         yield Batch(own.view(active, width, *x.shape[1:]), y[step, :active], own_weight)
 
 
-def _drawn(jobs: list[ResolvedJob], steps: Indices) -> tuple[Indices, Indices]:
+def _drawn(streams: Streams, jobs: list[ResolvedJob], steps: Indices) -> tuple[Indices, Indices]:
     """Rows [S, J, B] of the data, and how many of them are true samples [S, J]; zero for jobs that have ended."""
-    drawn = [resolved.job.batches() for resolved in jobs]
+    generators = streams.many([resolved.job.rng_key for resolved in jobs])
+    drawn = [resolved.job.batches(rng) for resolved, rng in zip(jobs, generators, strict=True)]
     width = max(batches.index.shape[1] for batches in drawn)
     index = np.zeros((int(steps[0]), len(jobs), width), dtype=np.int64)
     count = np.full((int(steps[0]), len(jobs)), width)

@@ -50,7 +50,7 @@ class ChainForm:
                 trail.append(kept)
             losses, d = self._slope(x, batch.y)
             loss, share = _mean(losses, batch.weight)
-            d.mul_((factor[:, None] * share)[:, None])
+            d.mul_(factor[:, None, None] * share)
             for (layer, own), kept in zip(stages[:first:-1], trail[:first:-1], strict=True):
                 below = layer.backward(own, kept, d)
                 layer.learn(own, kept, d)
@@ -89,12 +89,12 @@ def chain_form(model: FlatModel) -> ChainForm | None:
     return ChainForm(layers, slope, values, model.dtype.itemsize)
 
 
-def _mean(losses: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The mean loss [A] over the samples, and the share [A, 1] or [A, B] of each in it."""
+def _mean(losses: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor | float]:
+    """The mean loss [A] over the samples, and the share [A, 1, B] of each in it, or the share of all."""
     if weight is None:
-        return losses.mean(1), losses.new_full((1, 1), 1 / losses.shape[1])
+        return losses.mean(1), 1 / losses.shape[1]
     share = weight / weight.sum(1, keepdim=True)
-    return (losses * share).sum(1), share
+    return (losses * share).sum(1), share[:, None]
 
 
 def _cross_entropy(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import cached_property
 from typing import NamedTuple, Protocol, final
 
 from torch import Tensor
@@ -45,11 +46,15 @@ class VmapForm:
     """
 
     def __init__(self, model: FlatModel) -> None:
-        self._model = copy.deepcopy(model)
-        self._gradient = vmap(grad_and_value(self._model.loss))
+        self._model = model
 
+    @cached_property
+    def _gradient(self) -> Callable[..., tuple[Tensor, Tensor]]:
+        return vmap(grad_and_value(copy.deepcopy(self._model).loss))
+
+    @cached_property
     def works(self) -> bool:
-        """Whether PyTorch can vectorise the model."""
+        """Whether PyTorch can vectorise the model; to ask makes it load 80 MB, in seconds."""
         return self._model.vectorises()
 
     def on(self, w: Tensor) -> Step:
@@ -59,7 +64,7 @@ class VmapForm:
             x, y, weight = batch
             g, losses = self._gradient(w, x, y) if weight is None else self._gradient(w, x, y, weight)
             w.addcmul_(g, factor[:, None])
-            return losses  # type: ignore[no-any-return]
+            return losses
 
         return step
 
@@ -67,9 +72,3 @@ class VmapForm:
         """Two gradients, which exist while one is put together, and twice the activations of a batch."""
         model = self._model
         return 2 * model.size * model.dtype.itemsize + 2 * width * model.activation_byte_per_sample
-
-
-def vmap_form(model: FlatModel) -> VmapForm | None:
-    """The form for any batchable model, or None when PyTorch cannot vectorise it."""
-    form = VmapForm(model)
-    return form if form.works() else None

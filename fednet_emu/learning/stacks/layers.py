@@ -62,8 +62,11 @@ class Dense:
         return (y.add_(w[:, -self.outputs :, None]) if self.has_bias else y), x
 
     def backward(self, w: Tensor, kept: Tensor, d: Tensor) -> Tensor:
-        """W' d."""
-        return torch.bmm(self._weight(w).transpose(1, 2), d)
+        """W' d, laid out as the output of the layer below, so that both are walked through side by side."""
+        weight = self._weight(w)
+        if self.inputs <= d.shape[2]:
+            return torch.bmm(weight.transpose(1, 2), d)
+        return torch.bmm(d.transpose(1, 2), weight).transpose(1, 2)
 
     def learn(self, w: Tensor, kept: Tensor, d: Tensor) -> None:
         """W + d x' and b + the sum of d over the samples."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
+
+if TYPE_CHECKING:
+    import networkx as nx
+    from scipy.sparse import coo_array
 
 IntArray = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -95,6 +97,8 @@ class Digraph:
 
         Every column sums to 1.
         """
+        from scipy.sparse import coo_array
+
         loops = np.arange(self.n_devices)
         column = np.concatenate((self.sender, loops))
         row = np.concatenate((self.receiver, loops))
@@ -106,6 +110,8 @@ class Digraph:
 
     def networkx(self) -> nx.DiGraph[int]:
         """The same graph for networkx, without loops; nodes have the attribute `cluster`."""
+        import networkx as nx
+
         graph: nx.DiGraph[int] = nx.DiGraph()
         graph.add_nodes_from((device, {"cluster": label}) for device, label in enumerate(self.cluster.tolist()))
         graph.add_edges_from(zip(self.sender.tolist(), self.receiver.tolist(), strict=True))
@@ -114,6 +120,9 @@ class Digraph:
 
 def strong_components(count: int, sender: IntArray, receiver: IntArray) -> IntArray:
     """The strongly connected component of each of `count` nodes, numbered from 0 in no particular order."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     matrix = coo_array((np.ones(len(sender), np.int8), (sender, receiver)), shape=(count, count))
     labels: IntArray = connected_components(matrix.tocsr(), connection="strong")[1].astype(np.int64)
     return labels

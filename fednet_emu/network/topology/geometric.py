@@ -7,7 +7,6 @@ from typing import Literal
 
 import numpy as np
 from pydantic import Field
-from scipy.spatial import cKDTree
 
 from fednet_emu.network.topology.digraph import IntArray
 from fednet_emu.network.topology.edges import Edges, EdgeSource, Ends, World
@@ -48,6 +47,8 @@ class GeometricEdges:
 
     def edges(self, group: IntArray, at_s: float, name: tuple[int, ...]) -> Ends:
         """The links that are good enough at this time."""
+        from scipy.spatial import cKDTree
+
         world, law = self.world, self.law
         xy_m = world.paths.positions_m(np.arange(world.count), at_s)
         pairs = cKDTree(xy_m).query_pairs(law.reach_m, output_type="ndarray").astype(np.int64)

@@ -1,0 +1,66 @@
+"""NumPy's seeding for many generators of one seed at once: their spawn keys are hashed side by side.
+
+Seeding a generator takes longer than drawing a batch with it, nearly all of it in `SeedSequence`. Its algorithm, which
+NumPy keeps as it is, follows O'Neill's `seed_seq_fe` (https://www.pcg-random.org/posts/developing-a-seed_seq-alternative.html);
+here it runs over an array of keys, word for word the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Words = NDArray[np.uint32]
+
+_POOL = 4
+"""Words of entropy that a `SeedSequence` mixes; also the words of a spawn key here."""
+_INIT_A, _MULT_A = 0x43B0D7E5, 0x931E8875
+_INIT_B, _MULT_B = 0x8B51F9DD, 0x58F38DED
+_MIX_L, _MIX_R = np.uint32(0xCA01F9DD), np.uint32(0x4973F715)
+_SHIFT = np.uint32(16)
+
+
+def generators(seed: int, keys: Words) -> list[np.random.Generator]:
+    """A generator for each spawn key [n, 4], at the start of `PCG64(SeedSequence(seed, spawn_key=key))`."""
+    known = (
+        cast(np.random.SeedSequence, _Known(state)) for state in _states(seed, keys)
+    )  # typed too narrowly by NumPy
+    return [np.random.Generator(np.random.PCG64(own)) for own in known]
+
+
+@final
+class _Known(np.random.bit_generator.ISeedSequence):
+    """What a generator is seeded with, when that is known already."""
+
+    def __init__(self, state: NDArray[np.uint64]) -> None:
+        self._state = state
+
+    def generate_state(self, n_words: int, dtype: Any = np.uint32) -> NDArray[np.uint64]:
+        """The four words of 64 bits that PCG64 asks for."""
+        return self._state
+
+
+def _states(seed: int, keys: Words) -> NDArray[np.uint64]:
+    """`SeedSequence(seed, spawn_key=key).generate_state(4, uint64)` for each key: [n, 4]."""
+    words_of_seed = max(_POOL, -(-int(seed).bit_length() // 32))
+    before, after = _constants(_INIT_A, _MULT_A, _POOL * words_of_seed, _POOL * _POOL).reshape(2, _POOL, _POOL)
+    hashed = _hashed(keys[:, :, None], before, after) * _MIX_R
+    pool: Words = np.random.SeedSequence(seed).pool
+    for word in range(_POOL):
+        mixed = _MIX_L * pool - hashed[:, word]
+        pool = mixed ^ (mixed >> _SHIFT)
+    out = _hashed(np.tile(pool, 2), *_constants(_INIT_B, _MULT_B, 0, 2 * _POOL))
+    return out.astype("<u4").view("<u8").astype(np.uint64)
+
+
+def _hashed(words: Words, before: Words, after: Words) -> Words:
+    hashed = (words ^ before) * after
+    return hashed ^ (hashed >> _SHIFT)
+
+
+def _constants(init: int, mult: int, skipped: int, count: int) -> Words:
+    """What the words are combined with before [count] and after [count], when so many were hashed already."""
+    powers = [init * pow(mult, power, 2**32) % 2**32 for power in range(skipped, skipped + count + 1)]
+    return np.array([powers[:-1], powers[1:]], np.uint32)
