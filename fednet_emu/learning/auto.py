@@ -21,6 +21,9 @@ from fednet_emu.learning.stacks.form import VmapForm
 _TRIAL_JOBS = 128
 """Several stacks that fill a processor's caches; more would only be run the slow way for longer."""
 
+_TRIAL_ALONE = 32
+"""The same for jobs that run one by one."""
+
 _SURE_STEPS = 256
 """So many steps one by one on a processor hide what was loaded before the first."""
 
@@ -34,7 +37,7 @@ class Choice:
         parameters: size of the model.
         full_batch: whether every step uses all samples of its device.
         width: samples per batch, rounded up to a power of two.
-        jobs: jobs per wavefront, rounded up to a power of two.
+        jobs: jobs per wavefront, rounded up to a power of two; on a processor 128 stands for all larger ones.
         engine: name of the fastest engine.
         seconds: host seconds per sample that each engine took.
     """
@@ -149,21 +152,24 @@ class AutoEngine:
 
     def _run_group(self, shape: JobShape, group: list[ResolvedJob]) -> list[TrainResult]:
         terms = (shape.linear, shape.anchor)
-        jobs = 1 << (len(group) - 1).bit_length()
+        on_cpu = shape.model.device.type == "cpu"
+        jobs = 1 << ((min(len(group), _TRIAL_JOBS) if on_cpu else len(group)) - 1).bit_length()
         case = _Case(shape.model, shape.batchable, shape.full_batch, shape.width, terms, jobs)
         trial = self._trials.get(case)
         if trial is None:
             trial = self._trials[case] = _Trial(self._suited(case))
         results: list[TrainResult] = []
         while not trial.is_over and len(results) < len(group):
-            part = _trial_part(shape, group[len(results) :])
             name = trial.next_engine()
+            one_by_one = name.startswith("serial") and on_cpu
+            part = group[len(results) :]
+            if on_cpu and len(group) >= 2 * _TRIAL_JOBS:  # a GPU needs all of them, lest it stands still
+                part = part[: _TRIAL_ALONE if one_by_one else _TRIAL_JOBS]
             start_s = time.perf_counter()
             results += self._engine(name).run(part)
             host_s = time.perf_counter() - start_s
             sizes = [(resolved.job.plan, resolved.job.n_samples) for resolved in part]
             samples = sum(plan.n_samples_processed(count) for plan, count in sizes)
-            one_by_one = name.startswith("serial") and shape.model.device.type == "cpu"
             steps = sum(plan.n_steps(count) for plan, count in sizes)
             trial.note(name, host_s / samples, says_enough=one_by_one and steps >= _SURE_STEPS)
             if trial.is_over:
@@ -195,12 +201,6 @@ class AutoEngine:
             make = _KINDS[kind]
             engine = self._engines[name] = SpreadEngine(make, self._threads) if threads else make()
         return engine
-
-
-def _trial_part(shape: JobShape, group: list[ResolvedJob]) -> list[ResolvedJob]:
-    """The jobs of a group that are enough to measure an engine: all of them where they could keep a GPU busier."""
-    large = len(group) >= 2 * _TRIAL_JOBS and shape.model.device.type == "cpu"
-    return group[:_TRIAL_JOBS] if large else group
 
 
 _KINDS: Mapping[str, Callable[[], Engine]] = {
