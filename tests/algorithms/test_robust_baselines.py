@@ -113,6 +113,27 @@ def test_losses_only_cost_time(algorithm: str) -> None:
     assert lossy.clock.now > fed.clock.now
 
 
+@pytest.mark.parametrize("algorithm", [AFL, DRFA])
+def test_who_never_returns_is_left_out(algorithm: str) -> None:
+    """With a device away for good after 5 ms the run goes on with the other three, within a second."""
+    gone = "devices.availability={kind: windows, devices: {0: [[0, 0.005]]}}"
+    fed = run_small(algorithm, gone, "stop.rounds=20", timing_only=True)
+
+    assert fed.round == 20
+    assert fed.clock.now_s < 1
+    assert fed.ledger.rounds.column("arrived")[-1] <= 3
+    assert fed.ledger.rounds.column("arrived").min() > 0
+
+
+@pytest.mark.parametrize("algorithm", [AFL, DRFA])
+def test_rounds_wait_for_somebody(algorithm: str) -> None:
+    """While all are away nothing happens; the first round comes when they return, after 5 s."""
+    away = "devices.availability={kind: windows, devices: {0: [[5, 9]], 1: [[5, 9]], 2: [[5, 9]], 3: [[5, 9]]}}"
+    fed = run_small(algorithm, away, "stop.rounds=2", timing_only=True)
+
+    assert 5 < fed.clock.now_s < 6
+
+
 def test_alone_is_gradient_descent_on_own_samples() -> None:
     """Device 2 trains, nobody sends, and the model is that of plain descent on its twenty samples."""
     settings = ("algorithm={kind: individual, device: 2, lr: 0.1, batch_size: null, local_steps: 3}", "stop.rounds=4")
