@@ -4,7 +4,8 @@ Deng, Kamani, Mahdavi: "Distributionally Robust Federated Averaging", NeurIPS 20
 
 Differences from the paper: a device that is drawn twice trains once and counts twice. A device in the second trip sends
 the loss of one batch. A lost message is sent again, and what does not arrive even so is left out of the means. Both
-draws are among the devices that are there when the round begins, and whoever goes away during it is left out.
+draws are among the devices that are there when the round begins, and whoever goes away during it is left out. The
+average, for which the paper's convex rate is proved, is that of the models after each round, not after each step.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from fednet_emu.algorithms.afl import running_mean
 from fednet_emu.algorithms.base import Algorithm
 from fednet_emu.algorithms.fedavg import average
 from fednet_emu.algorithms.prior import Prior
@@ -50,6 +52,8 @@ class Drfa(Algorithm):
     regulariser: float = Field(0.0, ge=0)
     """Strength r of the pull of the weights towards the prior, -(r / 2) |lam - q|^2: DRFA-Prox."""
     prior: Prior = Prior()
+    averaged: bool = False
+    """Whether the model is the mean over all rounds so far or the latest one, which follows its last draws."""
 
     def demands(self) -> Sequence[tuple[str, str, int]]:
         """Settings (key, meaning, number of devices) that need so many devices."""
@@ -60,7 +64,8 @@ class Drfa(Algorithm):
         devices = [k for k in fed.devices() if k.n_samples]
         place, n = {k.index: j for j, k in enumerate(devices)}, len(devices)
         prior = self.prior.weights(np.array([k.index for k in devices]))
-        w, weights = fed.initial_model(), fed.defer(np.array, prior, size=n)
+        w = mean = fed.initial_model()
+        weights = fed.defer(np.array, prior, size=n)
         for t in fed.rounds():
             there = np.array([place[k.index] for k in (yield fed.cohort(n, t))])
             rng, m = fed.streams("drfa", t), min(self.cohort, len(there))
@@ -81,7 +86,8 @@ class Drfa(Algorithm):
                 step, r = self.lr_weights * self.local_steps, self.regulariser
                 up, pull = len(there) / m * step, step * r
                 weights = fed.defer(moved, weights, list(losses), list(losses.values()), up, pull, prior)
-            fed.end_of_round(w, invited=len(places), arrived=len(arrived))
+                mean = fed.defer(running_mean, mean, w, t) if self.averaged else w
+            fed.end_of_round(mean, invited=len(places), arrived=len(arrived))
 
     def train(self, fed: Federation, k: Device, task: tuple[Deferred, int], t: int) -> Process:
         """A device in the first trip: the model after all steps, and the snapshot after some of them."""

@@ -113,6 +113,18 @@ def test_losses_only_cost_time(algorithm: str) -> None:
     assert lossy.clock.now > fed.clock.now
 
 
+def test_the_averaged_model_is_the_mean_of_the_rounds() -> None:
+    """DRFA with `averaged` shows the mean of the models that it shows without."""
+    shown: dict[str, list[torch.Tensor]] = {}
+    for averaged in ("false", "true"):
+        settings = (DRFA, f"algorithm.averaged={averaged}", "stop.rounds=3")
+        fed, models = small_federation(*settings), shown.setdefault(averaged, [])
+        fed.observers.append(lambda fed, models=models: models.append(fed.graph.read(fed.latest)))
+        fed.run(small_scenario(*settings).algorithm)
+
+    assert torch.allclose(shown["true"][-1], torch.stack(shown["false"]).mean(0), atol=1e-6)
+
+
 @pytest.mark.parametrize("algorithm", [AFL, DRFA])
 def test_who_never_returns_is_left_out(algorithm: str) -> None:
     """With a device away for good after 5 ms the run goes on with the other three, within a second."""
