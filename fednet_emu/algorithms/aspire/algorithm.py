@@ -181,9 +181,8 @@ class Aspire(Algorithm):
         reports: list[Report] = []
         missing = pace.active(fed.clock.now_s)
         while missing > 0 or overdue:
-            came = yield inbox.collect(
-                max(missing, 1), including=overdue, deadline_s=self._tick_s(missing, pace, fed.clock.now_s)
-            )
+            at_least, tick_s = self._until(missing, len(reports), pace, fed.clock.now_s)
+            came = yield inbox.collect(at_least, including=overdue, deadline_s=tick_s)
             for report in came:
                 pace.heard(report.place, report.arrived_s)
                 overdue.discard(workers[report.place].device.index)
@@ -191,9 +190,11 @@ class Aspire(Algorithm):
             missing = pace.active(fed.clock.now_s) - len(reports)
         return sorted(reports, key=lambda report: report.place)
 
-    def _tick_s(self, missing: int, pace: Pace, now_s: float) -> float | None:
-        """When to look again at the delays; never when only a report can change anything."""
-        return self.adaptive.tick_s if self.adaptive and missing > 0 and pace.may_ease(now_s) else None
+    def _until(self, missing: int, heard: int, pace: Pace, now_s: float) -> tuple[int, float | None]:
+        """After how many reports, or seconds, to look at the delays again; while S is small, when all are in."""
+        if self.adaptive is None or self.active is None or missing + heard <= self.active:
+            return max(missing, 1), None
+        return (max(missing, 1), self.adaptive.tick_s) if pace.may_ease(now_s) else (1, None)
 
     def _renews_planes(self, t: int) -> bool:
         in_time = self.plane_until is None or t < self.plane_until
