@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 SCENARIOS = sorted((ROOT / "scenarios").glob("*.yaml"))
 SMOKE = ["stop={rounds: 1}"]
 STAND_INS = {
-    "chest-accelerometer": "data={kind: synthetic, features: [3, 104], n_samples: 3000, n_test: 300, classes: 7}",
+    "chest-accelerometer": "data={kind: synthetic, features: [3, 52], n_samples: 3000, n_test: 300, classes: 7}",
     "mnist": "data={kind: synthetic, features: [1, 28, 28], n_samples: 30000, n_test: 100}",
     "fashion-mnist": "data={kind: synthetic, features: [1, 28, 28], n_samples: 20000, n_test: 100}",
 }

@@ -3,7 +3,8 @@
 Mohri, Sivek, Suresh: "Agnostic Federated Learning", ICML 2019, https://proceedings.mlr.press/v97/mohri19a.html
 
 Differences from the paper: a device sends w - lr * gradient, which is as large as the gradient and says the same. A
-lost message is sent again; what does not arrive even so is left out of the step, and its weight stays as it is.
+lost message is sent again; what does not arrive even so is left out of the step, and its weight stays as it is. So is a
+device that is away when a round begins, or goes away during it.
 """
 
 from __future__ import annotations
@@ -42,28 +43,31 @@ class Afl(Algorithm):
 
     def run(self, fed: Federation) -> Process:
         """The server: collect gradients and losses of everybody, descend in the model, ascend in the weights."""
-        devices = [k for k in fed.devices() if k.n_samples]
+        place = {k.index: j for j, k in enumerate(k for k in fed.devices() if k.n_samples)}
+        n = len(place)
         w = mean = fed.initial_model()
-        weights = fed.defer(np.full, len(devices), 1.0 / len(devices), size=len(devices))
+        weights = fed.defer(np.full, n, 1.0 / n, size=n)
         for t in fed.rounds():
-            replies = yield fed.gather(self.client(fed, k, w, t) for k in devices)
-            arrived = {j: reply.payload for j, reply in enumerate(replies) if not reply.lost}
+            present = yield fed.cohort(n, t)
+            replies = yield fed.gather(self.client(fed, k, w, t) for k in present)
+            told = zip(present, replies, strict=True)
+            arrived = {place[k.index]: reply.payload for k, reply in told if not reply.lost}
             places = list(arrived)
             if places:
                 w = fed.defer(weighted_step, w, [w_j for w_j, _ in arrived.values()], weights, places)
                 weights = fed.defer(climbed, weights, places, [loss for _, loss in arrived.values()], self.lr_weights)
                 mean = fed.defer(running_mean, mean, w, t) if self.averaged else w
-            fed.end_of_round(mean, invited=len(devices), arrived=len(places))
+            fed.end_of_round(mean, invited=len(present), arrived=len(places))
 
     def client(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
         """A device: receive, one gradient, send."""
-        got = yield from until_delivered(fed, lambda: fed.downlink(k, w))
+        got = yield from until_delivered(fed, lambda: fed.downlink(k, w), to_the_gone=False)
         if got.lost:
             return got
         plan = SgdPlan(lr=self.lr, batch_size=self.batch_size, steps=1)
         trained = yield k.compute(fed.train(k, got.payload, plan, t))
         report = (trained.params, trained.loss)
-        return (yield from until_delivered(fed, lambda: fed.uplink(k, report)))
+        return (yield from until_delivered(fed, lambda: fed.uplink(k, report), to_the_gone=False))
 
 
 def weighted_step(w: Tensor, models: Sequence[Tensor], weights: Array, places: Sequence[int]) -> Tensor:

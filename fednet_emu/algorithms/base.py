@@ -20,3 +20,7 @@ class Algorithm(Component):
     def demands(self) -> Iterable[tuple[str, str, int]]:
         """Settings that need so many devices, as (key, what it asks for, number of devices)."""
         return ()
+
+    def contradictions(self, count: int) -> Iterable[tuple[str, str]]:
+        """Settings that cannot be with so many devices, as (key, what is wrong)."""
+        return ()

@@ -111,6 +111,7 @@ class Scenario(Component):
             for key, what, value in self.algorithm.demands()
             if value > count
         )
+        yield from ((("algorithm", *key.split(".")), what) for key, what in self.algorithm.contradictions(count))
         if self.attack is not None:
             yield from ((("attack", key), what) for key, what in self.attack.contradictions(count))
         yield from self._never_two_at_once()

@@ -113,6 +113,39 @@ def test_losses_only_cost_time(algorithm: str) -> None:
     assert lossy.clock.now > fed.clock.now
 
 
+def test_the_averaged_model_is_the_mean_of_the_rounds() -> None:
+    """DRFA with `averaged` shows the mean of the models that it shows without."""
+    shown: dict[str, list[torch.Tensor]] = {}
+    for averaged in ("false", "true"):
+        settings = (DRFA, f"algorithm.averaged={averaged}", "stop.rounds=3")
+        fed, models = small_federation(*settings), shown.setdefault(averaged, [])
+        fed.observers.append(lambda fed, models=models: models.append(fed.graph.read(fed.latest)))
+        fed.run(small_scenario(*settings).algorithm)
+
+    assert torch.allclose(shown["true"][-1], torch.stack(shown["false"]).mean(0), atol=1e-6)
+
+
+@pytest.mark.parametrize("algorithm", [AFL, DRFA])
+def test_who_never_returns_is_left_out(algorithm: str) -> None:
+    """With a device away for good after 5 ms the run goes on with the other three, within a second."""
+    gone = "devices.availability={kind: windows, devices: {0: [[0, 0.005]]}}"
+    fed = run_small(algorithm, gone, "stop.rounds=20", timing_only=True)
+
+    assert fed.round == 20
+    assert fed.clock.now_s < 1
+    assert fed.ledger.rounds.column("arrived")[-1] <= 3
+    assert fed.ledger.rounds.column("arrived").min() > 0
+
+
+@pytest.mark.parametrize("algorithm", [AFL, DRFA])
+def test_rounds_wait_for_somebody(algorithm: str) -> None:
+    """While all are away nothing happens; the first round comes when they return, after 5 s."""
+    away = "devices.availability={kind: windows, devices: {0: [[5, 9]], 1: [[5, 9]], 2: [[5, 9]], 3: [[5, 9]]}}"
+    fed = run_small(algorithm, away, "stop.rounds=2", timing_only=True)
+
+    assert 5 < fed.clock.now_s < 6
+
+
 def test_alone_is_gradient_descent_on_own_samples() -> None:
     """Device 2 trains, nobody sends, and the model is that of plain descent on its twenty samples."""
     settings = ("algorithm={kind: individual, device: 2, lr: 0.1, batch_size: null, local_steps: 3}", "stop.rounds=4")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from fednet_emu.errors import DataError
 from fednet_emu.learning.datasets import ChestAccelerometer
@@ -47,6 +48,27 @@ def test_the_last_windows_are_for_testing(tmp_path: Path) -> None:
     own, test = (y == 0 for y in (samples.train_y, samples.test_y))
 
     assert samples.test_x[test][:, 0].min() > samples.train_x[own][:, 0].max()
+
+
+def test_a_stride_sets_the_windows_apart(tmp_path: Path) -> None:
+    """Stretches of 12 and 8 rows have windows of two rows, five apart: three and two of activity 1."""
+    samples = ChestAccelerometer(path=str(files(tmp_path)), window=2, stride=5, test_share=0.4).load(None, RNG)
+
+    assert np.bincount(torch.cat([samples.train_y, samples.test_y])).tolist() == [5 * 15, 2 * 15, 0, 0, 0, 0, 15]
+
+
+def test_random_test_windows_are_as_many_and_others(tmp_path: Path) -> None:
+    """The share of each activity of each participant is kept, and another stream draws others."""
+    path = str(files(tmp_path))
+    last, one, other = (
+        ChestAccelerometer(path=path, window=4, test_windows=which).load(None, np.random.default_rng(seed))
+        for which, seed in (("last", 0), ("random", 1), ("random", 2))
+    )
+
+    assert np.bincount(last.test_y).tolist() == np.bincount(one.test_y).tolist() == [15]
+    assert np.bincount(one.test_group).tolist() == [1] * 15
+    assert not torch.equal(one.test_x, last.test_x)
+    assert not torch.equal(one.test_x, other.test_x)
 
 
 def test_axes_are_standardised_over_the_training_windows(tmp_path: Path) -> None:

@@ -31,6 +31,9 @@ class Pace(Protocol):
     def active(self, now_s: float) -> int:
         """How many workers the master waits for now."""
 
+    def may_ease(self, now_s: float) -> bool:
+        """Whether time alone, without a report, can make the master wait for fewer."""
+
 
 class SteadyPace:
     """Always the same number."""
@@ -47,6 +50,10 @@ class SteadyPace:
     def active(self, now_s: float) -> int:
         """The number given."""
         return self._active
+
+    def may_ease(self, now_s: float) -> bool:
+        """Never."""
+        return False
 
 
 class AdaptivePace:
@@ -75,3 +82,17 @@ class AdaptivePace:
         delay_s = np.maximum(self._delay_s, now_s - self._since_s)
         threshold_s = 2.0 * float(delay_s.mean()) if self._threshold_s is None else self._threshold_s
         return len(delay_s) if float(delay_s.max()) <= threshold_s else self._few
+
+    def may_ease(self, now_s: float) -> bool:
+        """Not when `few` is the number now, and not when twice the mean delay will grow as fast as the longest does.
+
+        That is the case when half of the workers are awaited. Their delays grow once they exceed those before, so that
+        such a moment is the only one at which the longest may be ahead.
+        """
+        awaited = np.isfinite(self._since_s)
+        if self.active(now_s) == self._few or not awaited.any():
+            return False
+        if self._threshold_s is not None or 2 * np.count_nonzero(awaited) < len(awaited):
+            return True
+        grows_s = (self._since_s + self._delay_s)[awaited]
+        return any(self.active(float(time_s)) == self._few for time_s in grows_s[grows_s > now_s])

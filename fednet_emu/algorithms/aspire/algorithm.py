@@ -21,11 +21,12 @@ Differences from the paper:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from fednet_emu.algorithms.aspire.adaptive import Adaptive, AdaptivePace, Pace, SteadyPace
@@ -38,10 +39,12 @@ from fednet_emu.algorithms.aspire.worker import LossOf, Report, Worker
 from fednet_emu.algorithms.base import Algorithm
 from fednet_emu.algorithms.prior import Prior
 from fednet_emu.algorithms.uncertainty import AnyUncertaintySet
+from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.clock import Process
 from fednet_emu.kernel.inbox import Inbox
 from fednet_emu.learning.jobs import SgdPlan
+from fednet_emu.units import Array
 
 Last = dict[int, int]
 """The iteration after which each worker was last replied to, the longest ago first."""
@@ -56,7 +59,7 @@ class Aspire(Algorithm):
 
     kind: Literal["aspire"] = "aspire"
     planes: Upkeep = "ease"
-    """ease: worst cases become planes and idle planes go; cp: none goes; fixed: the prior is the only plane."""
+    """ease: worst cases become planes and idle planes go; cp: planes stay while there is room; fixed: prior only."""
     uncertainty: AnyUncertaintySet | None = None
     """The weights against which the model is to be robust; not needed with fixed planes."""
     prior: Prior = Prior()
@@ -95,7 +98,8 @@ class Aspire(Algorithm):
     plane_until: int | None = Field(None, gt=0)
     """No plane step after so many iterations, T_1."""
     max_planes: int = Field(20, gt=1)
-    """Longest list of planes."""
+    """Longest list of planes. When it is full, with cp too, the plane with the smallest multiplier makes room for a new
+    one; the series `aspire` counts in `displaced` those that had a multiplier above 0."""
     model_bound: float | None = Field(None, gt=0)
     """Bound of every entry of z and w_j, alpha_1; null for none."""
     level_bound: float = Field(100.0, gt=0)
@@ -121,11 +125,26 @@ class Aspire(Algorithm):
         """Settings (key, meaning, number of devices) that need so many devices."""
         return [] if self.active is None else [("active", "waits for more workers than there are", self.active)]
 
+    def contradictions(self, count: int) -> Iterator[tuple[str, str]]:
+        """Settings that cannot be with so many devices: a set without weights, or made for another number."""
+        try:
+            self._weights_for(np.arange(count))
+        except ScenarioError as error:
+            where, _, what = str(error).partition(": ")
+            yield where, what
+
+    def _weights_for(self, workers: NDArray[np.int64]) -> Array:
+        """The prior of these workers; raises when the uncertainty set has no weights for them."""
+        prior = self.prior.weights(workers)
+        if self.uncertainty is not None and self.planes != "fixed":
+            self.uncertainty.worst_case(np.zeros(len(workers)), prior)
+        return prior
+
     def run(self, fed: Federation) -> Process:
         """The master: reply to those that have reported, wait for enough of them, step, renew the planes."""
         devices = [k for k in fed.devices() if k.n_samples]
         n = len(devices)
-        master = Coordinator(fed, self.prior.weights(np.array([k.index for k in devices])), self.steps(0, n))
+        master = Coordinator(fed, self._weights_for(np.array([k.index for k in devices])), self.steps(0, n))
         message = master.message(0)
         workers = [Worker.at_start(fed, k, j, message) for j, k in enumerate(devices)]
         plan = SgdPlan(lr=self.lr, batch_size=self.batch_size, steps=self.local_steps)
@@ -146,7 +165,7 @@ class Aspire(Algorithm):
             if renews:
                 for worker in workers:
                     fed.start(worker.refresh(fed, message, self.wire, n))
-            log.iteration(t, active, len(reports), len(master.planes.p), n if renews else 0)
+            log.iteration(t, active, len(reports), len(master.planes.p), n if renews else 0, master.displaced)
             log.reports(t, [(workers[report.place].device, report.arrived_s, last[report.place]) for report in reports])
             if self.gap_every is not None and (t + 1) % self.gap_every == 0 and not fed.timing_only:
                 log.gap(t, master.gap([worker.device for worker in workers], self.lr, self.steps(t, n)))
@@ -162,7 +181,8 @@ class Aspire(Algorithm):
         reports: list[Report] = []
         missing = pace.active(fed.clock.now_s)
         while missing > 0 or overdue:
-            came = yield inbox.collect(max(missing, 1), including=overdue, deadline_s=self._tick_s(missing, reports))
+            at_least, tick_s = self._until(missing, len(reports), pace, fed.clock.now_s)
+            came = yield inbox.collect(at_least, including=overdue, deadline_s=tick_s)
             for report in came:
                 pace.heard(report.place, report.arrived_s)
                 overdue.discard(workers[report.place].device.index)
@@ -170,11 +190,11 @@ class Aspire(Algorithm):
             missing = pace.active(fed.clock.now_s) - len(reports)
         return sorted(reports, key=lambda report: report.place)
 
-    def _tick_s(self, missing: int, reports: Sequence[Report]) -> float | None:
-        """When to look again: while the master waits for more than `active`; else only a report can change anything."""
-        if self.adaptive is None or self.active is None or missing + len(reports) <= self.active:
-            return None
-        return self.adaptive.tick_s
+    def _until(self, missing: int, heard: int, pace: Pace, now_s: float) -> tuple[int, float | None]:
+        """After how many reports, or seconds, to look at the delays again; while S is small, when all are in."""
+        if self.adaptive is None or self.active is None or missing + heard <= self.active:
+            return max(missing, 1), None
+        return (max(missing, 1), self.adaptive.tick_s) if pace.may_ease(now_s) else (1, None)
 
     def _renews_planes(self, t: int) -> bool:
         in_time = self.plane_until is None or t < self.plane_until

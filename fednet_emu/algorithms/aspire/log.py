@@ -16,7 +16,7 @@ class Log:
         self._fed, self._wire = fed, wire
         self._paper_bit = self._actual_bit = 0
 
-    def iteration(self, t: int, active: int, heard: int, planes: int, refreshed: int) -> None:
+    def iteration(self, t: int, active: int, heard: int, planes: int, refreshed: int, displaced: int) -> None:
         """Record iteration t, and the bits that it is worth; totals count from the start.
 
         Args:
@@ -25,6 +25,7 @@ class Log:
             heard: How many came.
             planes: Planes that the master has then.
             refreshed: N if the planes were sent to all workers, else 0.
+            displaced: How many planes in use had to make room so far.
         """
         size = self._fed.task.model.size
         paper_bit, actual_bit = iteration_bit(self._wire, heard, size, planes, refreshed)
@@ -37,6 +38,7 @@ class Log:
             active=active,
             arrived=heard,
             planes=planes,
+            displaced=displaced,
             bits_paper=self._paper_bit,
             bits_actual=self._actual_bit,
         )

@@ -41,6 +41,7 @@ class Coordinator:
         models: latest model of each worker.
         losses: latest loss of each worker; 0 before the first.
         duals: the master's phi_j.
+        displaced: planes in use that had to make room for others.
     """
 
     def __init__(self, fed: Federation, prior: Array, steps: Steps) -> None:
@@ -53,6 +54,7 @@ class Coordinator:
         zero, none = fed.defer(torch.zeros_like, self._z_0), fed.defer(_no_loss, self._z_0, size=1)
         self.models, self.duals, self.losses = [self._z_0] * count, [zero] * count, [none] * count
         self._known: set[int] = set()
+        self.displaced = 0
         self._state_size = 6 * size
 
     def message(self, t: int) -> Message:
@@ -89,6 +91,7 @@ class Coordinator:
         if chosen.planes is self.planes:
             return
         self.planes = chosen.planes
+        self.displaced += chosen.displaced
         values = self.planes.p @ losses
         self._take(self._fed.defer(replaned, self._state, chosen.lam(lam), chosen.lam(lam_before), values))
 

@@ -30,10 +30,14 @@ class Planes(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """A new list, and what each of its planes was in the old one: a row, or -1 for a plane that is new."""
+    """A new list, and what each of its planes was in the old one: a row, or -1 for a plane that is new.
+
+    `displaced` planes had to make room although their multipliers were above 0.
+    """
 
     planes: Planes
     origin: list[int]
+    displaced: int = 0
 
     def lam(self, before: Array) -> Array:
         """Multipliers of the new list: those of the old planes, zero for a new one."""
@@ -66,10 +70,10 @@ def renewed(
     if upkeep == "ease":
         used = np.maximum(lam, lam_before) > IDLE
         kept = [row for row in kept if used[row]] or ([] if adds else [int(np.argmax(values))])
+    by_use = sorted(kept, key=lambda row: -lam[row])
     room = max_planes - adds
-    if len(kept) > room:
-        kept = sorted(sorted(kept, key=lambda row: -lam[row])[:room])
+    kept, displaced = sorted(by_use[:room]), sum(lam[row] > IDLE for row in by_use[room:])
     if not adds and len(kept) == len(planes.p):
         return Selection(planes, kept)
     rows = [planes.p[kept], worst[None]] if adds else [planes.p[kept]]
-    return Selection(Planes(planes.version + 1, np.concatenate(rows)), kept + [-1] * adds)
+    return Selection(Planes(planes.version + 1, np.concatenate(rows)), kept + [-1] * adds, displaced)

@@ -58,7 +58,7 @@ class Dataset(Component):
 
         Args:
             data_dir: Folder of data files; None means the one that the environment variable FEDNET_DATA names.
-            rng: Random stream of generated data; data read from files do not depend on it.
+            rng: Random stream of whatever is drawn: generated data, or which of those read are for testing.
 
         Raises:
             DataError: A file is missing or cannot be used.

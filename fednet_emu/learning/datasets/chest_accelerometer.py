@@ -23,11 +23,10 @@ _COLUMNS = ["number", "x", "y", "z", "activity"]
 class ChestAccelerometer(Dataset):
     """Casale, Pujol, Radeva (2012): 15 participants, 7 activities, 3 axes at 52 Hz; groups are participants 0 to 14.
 
-    Windows x [n, 3, window] are cut out of stretches of one activity, one after the other without overlap; what is left
-    of a stretch, and rows without an activity, are dropped. Of each participant's windows of an activity the last ones
-    in time are for testing. Axes are standardised over the training windows. Activities are numbered from 0: working at
-    a computer; standing up, walking and going up or down stairs; standing; walking; stairs; walking and talking;
-    talking while standing.
+    Windows x [n, 3, window] are cut out of stretches of one activity; what is left of a stretch, and rows without an
+    activity, are dropped. Of each participant's windows of an activity the same share is for testing. Axes are
+    standardised over the training windows. Activities are numbered from 0: working at a computer; standing up, walking
+    and going up or down stairs; standing; walking; stairs; walking and talking; talking while standing.
     """
 
     kind: Literal["chest-accelerometer"] = "chest-accelerometer"
@@ -35,16 +34,21 @@ class ChestAccelerometer(Dataset):
     """Folder of the files 1.csv.gz to 15.csv.gz, in the data folder or in full."""
     window: int = Field(104, gt=0, le=10_000)
     """Rows of a window; 52 are one second."""
+    stride: int | None = Field(None, gt=0)
+    """Rows from the start of a window to that of the next; null takes `window`: no gaps, no overlap."""
     test_share: float = Field(0.2, gt=0, lt=1)
+    test_windows: Literal["last", "random"] = "last"
+    """last: those for testing come after the others in time; random: they are drawn from all, their neighbours too."""
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
-        """Read the files of all participants; the random stream does not matter."""
+        """Read the files of all participants, and draw the test windows if they are random."""
         folder = locate(self.path, data_dir)
         parts = [self._windows(folder / f"{number}.csv.gz") for number in range(1, PARTICIPANTS + 1)]
         x = np.concatenate([windows for windows, _ in parts])
         y = np.concatenate([labels for _, labels in parts])
         group = np.repeat(np.arange(PARTICIPANTS), [len(labels) for _, labels in parts])
-        test = _last_ones(group * ACTIVITIES + y, self.test_share)
+        order = rng.permutation(len(y)) if self.test_windows == "random" else np.arange(len(y))
+        test = _last_ones(group * ACTIVITIES + y, order, self.test_share)
         mean, deviation = x[~test].mean((0, 2), keepdims=True), x[~test].std((0, 2), keepdims=True)
         values = torch.from_numpy((x - mean) / deviation)
         labels = torch.from_numpy(y)
@@ -73,16 +77,16 @@ class ChestAccelerometer(Dataset):
             start
             for first, end in pairwise(bounds)
             if 1 <= activity[first] <= ACTIVITIES
-            for start in range(first, end - self.window + 1, self.window)
+            for start in range(first, end - self.window + 1, self.stride or self.window)
         ]
         index = np.array(starts, dtype=np.int64)
         return axes[index[:, None] + np.arange(self.window)].transpose(0, 2, 1), activity[index] - 1
 
 
-def _last_ones(kind: NDArray[np.int64], share: float) -> NDArray[np.bool_]:
-    """Which samples are among the last `share` of their kind, rounded to the nearest number."""
+def _last_ones(kind: NDArray[np.int64], order: NDArray[np.int64], share: float) -> NDArray[np.bool_]:
+    """Which samples are among the last `share` of their kind in this order, rounded to the nearest number."""
     chosen = np.zeros(len(kind), np.bool_)
     for value in np.unique(kind):
-        members = np.flatnonzero(kind == value)
+        members = order[kind[order] == value]
         chosen[members[len(members) - round(share * len(members)) :]] = True
     return chosen

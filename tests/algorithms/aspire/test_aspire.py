@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from fednet_emu.algorithms import worst_case_weights
 from fednet_emu.algorithms.aspire import algorithm as flow
+from fednet_emu.algorithms.aspire.adaptive import AdaptivePace
 from fednet_emu.algorithms.aspire.algorithm import Aspire
 from fednet_emu.algorithms.aspire.master import Coordinator
 from fednet_emu.algorithms.aspire.planes import Planes, renewed
@@ -230,6 +231,35 @@ def test_the_adaptive_master_says_so_when_a_worker_is_gone_for_good() -> None:
         run_small(ASPIRE, "algorithm.active=1", "algorithm.max_delay=4", adaptive, gone, "stop.rounds=60")
 
 
+def test_an_adaptive_threshold_of_twice_the_mean_does_not_tick_for_ever() -> None:
+    """With three of four workers gone the longest delay does not exceed twice the mean: a deadlock, not a loop."""
+    gone = "devices.availability={kind: windows, devices: {0: [[0, 0.005]], 1: [[0, 0.005]], 2: [[0, 0.005]]}}"
+    adaptive = "algorithm.adaptive={threshold_s: null, tick_s: 1}"
+    with pytest.raises(Deadlock, match="waits for"):
+        run_small(ASPIRE, "algorithm.active=1", adaptive, gone, "stop.rounds=60")
+
+
+def test_time_alone_eases_the_pace_while_few_are_awaited() -> None:
+    """Of four workers one or two awaited: after 2 s at the first, and before the second's delay grows, S falls to 1.
+
+    The first grows from 0 s on, the second from 4 s on; twice the mean of (3, 2, 0, 0) is 2.5. At 9 s both grow.
+    """
+    pace = AdaptivePace(4, 1, None)
+    pace.replied(0, 0.0)
+    assert pace.may_ease(0.0)
+    pace.heard(0, 2.0)
+    for worker, told_s in ((0, 2.0), (1, 3.0)):
+        pace.replied(worker, told_s)
+    assert pace.active(3.0) == 1
+    assert not pace.may_ease(3.0)
+    pace.heard(0, 4.0)
+    pace.heard(1, 5.0)
+    for worker in range(4):
+        pace.replied(worker, 5.0)
+    assert pace.active(5.5) == 4
+    assert not pace.may_ease(8.0)
+
+
 def test_the_adaptive_master_follows_a_straggler() -> None:
     """S falls from N to 1 within a tick of the moment at which the delay passes the threshold, and comes back.
 
@@ -320,6 +350,43 @@ def test_every_variant_survives_loss(settings: tuple[str, ...]) -> None:
 
     assert fed.round == 60
     assert not any(verify(fed.ledger, frozenset({"uplink", "downlink"})).values())
+
+
+@pytest.mark.parametrize(
+    ("uncertainty", "where", "what"),
+    [
+        ("{kind: box, lower: 0.3}", "uncertainty", "the box holds no weights"),
+        (
+            "{kind: cd-norm, budget: 1, deviation: [0.1, 0.1]}",
+            "uncertainty.deviation",
+            "not one for each worker, got 2",
+        ),
+        ("{kind: polyhedron, matrix: [[1, 1, 1, 1]], bounds: [0.5]}", "uncertainty", "the polyhedron holds no weights"),
+    ],
+)
+def test_impossible_sets_are_found_before_the_run(uncertainty: str, where: str, what: str) -> None:
+    """A set without weights, or for another number of workers, is a contradiction of the scenario, at its place."""
+    [(path, found)] = small_scenario(ASPIRE, f"algorithm.uncertainty={uncertainty}").contradictions()
+
+    assert path == ("algorithm", *where.split("."))
+    assert what in found
+
+
+def test_fixed_planes_need_no_possible_set() -> None:
+    """What is not used is not looked at."""
+    impossible = "algorithm.uncertainty={kind: box, lower: 0.3}"
+
+    assert not list(small_scenario(ASPIRE, impossible, "algorithm.planes=fixed").contradictions())
+
+
+def test_a_full_list_counts_whom_it_displaces() -> None:
+    """Of three planes with multipliers 0.2, 0.1 and 0, two may stay: the one in use that goes counts, the idle not."""
+    p, lam = np.eye(3), np.array([0.2, 0.1, 0.0])
+    losses, worst = np.ones(3), np.array([2.0, 0, 0])
+    chosen = renewed(Planes(0, p), "cp", worst, losses, lam, lam, 2)
+
+    assert chosen.origin == [0, -1]
+    assert chosen.displaced == 1
 
 
 def test_planes_without_a_set_are_an_error() -> None:
