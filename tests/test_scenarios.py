@@ -21,6 +21,7 @@ STAND_INS = {
     "fashion-mnist": "data={kind: synthetic, features: [1, 28, 28], n_samples: 20000, n_test: 100}",
 }
 FOLDERS = {"chest-accelerometer": "chest_accelerometer", "mnist": "mnist", "fashion-mnist": "fashion_mnist"}
+"""Where each kind of data lies that is not embedded."""
 NATURAL = {"chest-accelerometer": ["partition=iid"]}
 """What a stand-in needs beside, where the real data are dealt out by owner."""
 
@@ -31,10 +32,6 @@ NO_GPU = "training.device=cpu"
 def needs_a_gpu(path: Path) -> bool:
     """Whether a scenario asks for a GPU that is not here; its training would then take hours."""
     return load_scenario(path).training.device == "cuda" and not torch.cuda.is_available()
-
-
-FOLDERS = {"chest-accelerometer": "chest_accelerometer", "mnist": "mnist", "fashion-mnist": "fashion_mnist"}
-"""Where each kind of data lies that is not embedded."""
 
 
 def smoke(path: Path) -> list[str]:
