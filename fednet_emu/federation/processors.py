@@ -82,7 +82,7 @@ class Processors:
         self._energy = energy
         self._straggler = straggler
         self._straggler_key = straggler_key
-        self._always_nominal = isinstance(straggler, NoStraggler)
+        self._always_nominal = type(straggler) is NoStraggler
         self._count: dict[int, int] = {}
         self._running: dict[int, Computation] = {}
         self._waiting: dict[int, deque[Computation]] = {}

@@ -87,7 +87,8 @@ class Clock(simpy.Environment):
     def come(self, events: list[Event]) -> None:
         """Let events come that have their values, as the last thing that an event of this instant does.
 
-        They do not go through the queue, at the head of which they would stand; only what is urgent comes in between.
+        None of them has failed. They do not go through the queue, at the head of which they would stand; only what is
+        urgent comes in between.
         """
         now_ns, queue = self._now, self._queue
         for event in events:

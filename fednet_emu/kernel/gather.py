@@ -18,6 +18,8 @@ def cancel(event: Event | None, outcome: Any) -> None:
     """
     if isinstance(event, simpy.events.Process):
         if event.is_alive:
+            if getattr(event._generator, "gi_running", False):
+                raise RuntimeError(f"{event.name}: cannot cancel itself; let it return")
             cancel(event.target, outcome)
             event.interrupt(outcome)
         return

@@ -13,6 +13,8 @@ class Task(simpy.events.Process):
     """Event that comes when a generator has ended, with what that returned, or with the cause of its interruption."""
 
     def __init__(self, clock: simpy.Environment, generator: Generator[Event, Any, Any]) -> None:
+        if not hasattr(generator, "throw"):
+            raise TypeError(f"process: is no generator, got {generator!r}; a function with `yield` makes one")
         self.env = clock  # what SimPy's own does, with fewer calls
         self.callbacks = []
         self._generator = generator

@@ -142,7 +142,7 @@ class Graph:
         inputs = _deferreds(args)
         if size is None and not inputs:
             raise ValueError(f"call: size is unknown, got {function} without a Deferred argument; give size")
-        picks = type(function) in _GETTERS and len(args) == len(inputs) == 1
+        picks = type(function) in _GETTERS and len(args) == 1 and type(args[0]) is Deferred
         work = _Pick(function, args) if picks else _Call(function, args)
         node = self._node(inputs[0].size if size is None else size, work, inputs)
         self._bound()
@@ -263,27 +263,27 @@ class Graph:
         return True
 
     def _settle(self, node: Deferred, value: Any) -> None:
-        """Gives a node its value, and makes ready what waited for it alone."""
-        node._settle(value)
-        self._pending_byte -= node.size * _BYTE_PER_SCALAR + _BYTE_PER_NODE
-        waiters, node._waiters = node._waiters, None
-        for me in waiters or ():
-            waiter = me()
-            if waiter is not None:
+        """Gives a node its value, and its parts theirs, and makes ready what waited for them alone."""
+        known = [(node, value)]
+        while known:
+            node, value = known.pop()
+            node._settle(value)
+            self._pending_byte -= node.size * _BYTE_PER_SCALAR + _BYTE_PER_NODE
+            waiters, node._waiters = node._waiters, None
+            for me in waiters or ():
+                waiter = me()
+                if waiter is None:
+                    continue
                 waiter._missing -= 1
                 if waiter._missing:
                     continue
-                if type(waiter._work) is not _Pick or not self._pick(waiter, value):
-                    self._make_ready(waiter, me)
-
-    def _pick(self, node: Deferred, whole: Any) -> bool:
-        """Settles a node that is a part of a value; an error waits until somebody reads the node."""
-        try:
-            part = node._work.getter(whole)
-        except Exception:
-            return False
-        self._settle(node, part)
-        return True
+                if type(waiter._work) is _Pick:
+                    try:
+                        known.append((waiter, waiter._work.getter(value)))
+                        continue
+                    except Exception:
+                        pass
+                self._make_ready(waiter, me)
 
     def _unreadable(self, deferred: Deferred) -> Exception:
         if self.engine is None:

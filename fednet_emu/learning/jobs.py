@@ -186,7 +186,7 @@ class TrainJob:
     @property
     def batchable(self) -> bool:
         """Whether the job may share a vectorised call: its model may, and it asks for plain steps on its own loss."""
-        plain = isinstance(self.plan.optimizer, Sgd) and not self.l1 and self.loss is None and self.augment is None
+        plain = type(self.plan.optimizer) is Sgd and not self.l1 and self.loss is None and self.augment is None
         return plain and self.model.batchable
 
     def inputs(self) -> list[Deferred]:
@@ -248,4 +248,4 @@ class ResolvedJob:
         """Whether a step is -lr times the gradient of the loss, and nothing else."""
         job = self.job
         terms = self.scale != 1.0 or self.linear is not None or self.anchor is not None or job.l1
-        return not terms and job.mask is None and isinstance(job.plan.optimizer, Sgd)
+        return not terms and job.mask is None and type(job.plan.optimizer) is Sgd

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
-from fednet_emu.network.band import Band
+from fednet_emu.network.band import ROUGHLY, Band
 from fednet_emu.network.ends import Ends
 from fednet_emu.network.transfer import Burst, Transfer
 
@@ -20,10 +20,8 @@ DUST = 1e-12
 """A transfer is through when less than this part of it is left: the rounding noise of its segments' sum."""
 
 
-ROUGHLY = 1e-9
-"""More than the rounding noise between scalars and arrays, as a part of the whole."""
-
 _MANY_LEGS = 16
+"""From so many on, arrays are faster than leg by leg."""
 
 
 class Air(Protocol):

@@ -19,6 +19,9 @@ from fednet_emu.radio.fading import Fading
 from fednet_emu.radio.rate_law import RateLaw
 from fednet_emu.units import Array
 
+ROUGHLY = 1e-9
+"""More than the rounding noise between scalars and arrays, as a part of the whole."""
+
 _FEW_BLOCKS = 16
 _MANY_BLOCKS = 4096
 _FEW_GAINS = 8
@@ -127,7 +130,7 @@ class Band:
         end_s = needed_s(pace, np.full(len(snr), float(size_bit)))
         after_s = (pace.edges_ns[1:] - start_ns) / NS_PER_S
         met = pace.sinr.copy()
-        met[:, 1:][end_s[:, None] < after_s[:-1]] = math.inf  # blocks after its end
+        met[:, 1:][end_s[:, None] * (1 + ROUGHLY) < after_s[:-1]] = math.inf  # blocks after its end
         return Soon(start_ns + end_s * NS_PER_S, end_s <= after_s[-1], met.min(axis=1))
 
     def _long_walk(self, snr: float, fading_key: int, so_far: Walk, size_bit: float, until_ns: int) -> Walk:
@@ -162,7 +165,10 @@ class Band:
         if count == 1:
             return np.array([from_ns, (first + 1) * length_ns]), np.array([first])
         numbers = np.arange(first, first + count + 1)
-        edges_ns = numbers * length_ns
+        last = FOREVER_NS // length_ns
+        edges_ns = np.minimum(numbers, last) * length_ns
+        if first + count > last:
+            edges_ns[numbers > last] = FOREVER_NS
         edges_ns[0] = from_ns
         return edges_ns, numbers[:-1]
 

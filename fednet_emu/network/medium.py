@@ -84,7 +84,7 @@ class Medium:
         self._came: list[Event] = []
         self._due_ns = FOREVER_NS
         self._timeout_ns = min(to_ns(rules.timeout_s), FOREVER_NS)
-        self._lossy = not isinstance(rules.loss, NoLoss)
+        self._lossy = type(rules.loss) is not NoLoss
         self._powers_differ = rules.controlled and rules.radio is not None
         self._sent: dict[tuple[int, int], int] = {}
 

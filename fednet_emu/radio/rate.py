@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import cached_property
+from functools import lru_cache
 from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
@@ -22,6 +22,7 @@ CQI_15_BPS_HZ = 5.5547
 """Spectral efficiency of the highest CQI, 64QAM at 948/1024 (TS 38.214 Table 5.2.2.1-2)."""
 
 _LN_2 = math.log(2.0)
+_linear = lru_cache(db_to_linear)
 
 
 class Shannon(RateLaw):
@@ -63,13 +64,9 @@ class Shannon(RateLaw):
         """The SINR of the lowest efficiency, gap (2^e - 1)."""
         return db_to_linear(self.gap_db) * math.expm1(self.min_efficiency_bps_hz * _LN_2)
 
-    @cached_property
-    def _gap(self) -> float:
-        return db_to_linear(self.gap_db)
-
     def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
         """Rate of one transmission in bit/s."""
-        efficiency_bps_hz = math.log1p(sinr / self._gap) / _LN_2
+        efficiency_bps_hz = math.log1p(sinr / _linear(self.gap_db)) / _LN_2
         if efficiency_bps_hz < self.min_efficiency_bps_hz:
             return 0.0
         cap_bps_hz = self.max_efficiency_bps_hz
@@ -79,7 +76,7 @@ class Shannon(RateLaw):
 
     def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
         """Rates of many transmissions in bit/s, in the broadcast shape."""
-        efficiency_bps_hz = np.log1p(sinr / self._gap) / _LN_2
+        efficiency_bps_hz = np.log1p(sinr / _linear(self.gap_db)) / _LN_2
         capped_bps_hz = np.minimum(efficiency_bps_hz, self.max_efficiency_bps_hz or math.inf)
         return bandwidth_hz * np.where(efficiency_bps_hz < self.min_efficiency_bps_hz, 0.0, capped_bps_hz)
 

@@ -201,6 +201,25 @@ def test_a_process_that_is_cancelled_before_its_first_step_ends_at_its_first_wai
     assert (ran, ended) == ([0], [("late", 0)])
 
 
+def test_a_process_cannot_cancel_itself():
+    """It is told so where it tries."""
+    clock = Clock()
+
+    def process():
+        yield clock.sleep(1.0)
+        cancel(started[0], "late")
+
+    started = [clock.process(process())]
+    with pytest.raises(RuntimeError, match="process: cannot cancel itself"):
+        clock.run_process(waiter(started[0]))
+
+
+def test_what_is_no_generator_is_no_process():
+    """A function that has forgotten its yield fails where it is started."""
+    with pytest.raises(TypeError, match="process: is no generator, got None"):
+        Clock().process(None)
+
+
 def test_a_process_that_yields_no_event_is_told_so():
     """The error names the process and the value; an attribute error of its own stays what it is."""
     clock = Clock()

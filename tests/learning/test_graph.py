@@ -356,6 +356,30 @@ def test_a_part_of_a_value_is_known_with_the_whole():
     assert graph.read(later) == 3.0
 
 
+def test_a_getter_of_a_list_gets_an_item_of_the_list():
+    """Whether or not the item is known when the getter is asked for."""
+    graph = Graph(HalvingEngine())
+    pending = graph.call(lambda: (1.0, 2.0), size=2)
+    before = graph.call(itemgetter(0), [pending], size=2)
+    known = graph.read(pending)
+    after = graph.call(itemgetter(0), [pending], size=2)
+
+    assert graph.read(before) == graph.read(after) == known == (1.0, 2.0)
+
+
+def test_parts_of_parts_may_be_many():
+    """A chain of ten thousand getters settles without a stack that deep."""
+    graph = Graph(HalvingEngine())
+    value = ()
+    for _ in range(10_000):
+        value = (value,)
+    node = graph.call(lambda: value, size=1)
+    for _ in range(10_000):
+        node = graph.call(itemgetter(0), node)
+
+    assert graph.read(node) == ()
+
+
 def test_a_part_that_does_not_exist_fails_when_it_is_read():
     """The error comes out at the part, with a note that says where; the other parts and the whole are as they were."""
     graph = Graph(HalvingEngine())

@@ -14,7 +14,7 @@ from fednet_emu.learning.auto import ENGINES
 from fednet_emu.learning.flat import FlatModel
 from fednet_emu.learning.graph import Graph
 from fednet_emu.learning.jobs import SgdPlan, TrainData, TrainJob
-from fednet_emu.learning.optimizers import Adam
+from fednet_emu.learning.optimizers import Adam, Sgd
 from fednet_emu.learning.serial import SerialEngine
 from fednet_emu.learning.torch_seed import seeded_module
 
@@ -133,6 +133,26 @@ def test_a_mask_holds_what_adam_would_move():
     assert (free != 0).all()
     assert (masked[:10] == 0).all()
     assert torch.allclose(masked, mask * free, rtol=1e-9)
+
+
+class Signs(Sgd):
+    """Steps of one size, as somebody might add to plain descent."""
+
+    def start(self, weights, lr):
+        """No state."""
+        return lambda gradient: weights.sub_(gradient.sign(), alpha=lr)
+
+
+@pytest.mark.parametrize("engine", ["serial", "batched"])
+def test_a_descendant_of_plain_descent_makes_its_own_steps(engine):
+    """No engine takes it for its ancestor."""
+    module, graph = nn.Sequential(nn.Flatten(), nn.Linear(16, 3)).double(), Graph(ENGINES[engine](1))
+    plan = SgdPlan(lr=0.25, steps=1, optimizer=Signs())
+    vectors = [graph.read(job(graph, module, key, plan=plan).params) for key in range(2)]
+    start = FlatModel(module, "cross-entropy", (1, 4, 4)).initial()
+
+    for vector in vectors:
+        assert torch.allclose((vector - start).abs(), torch.full_like(start, 0.25))
 
 
 def test_augmented_batches_have_angles_of_their_own():

@@ -177,7 +177,7 @@ def test_a_broadcast_goes_on_until_the_last_receiver_gives_up(cell, access):
     seed=st.integers(0, 10**6),
     size_bit=st.integers(0, 300_000),
     law=st.sampled_from([CAPACITY, Shannon(), FixedRate(bit_rate_bps=2e6, threshold_db=-5.0)]),
-    fading=st.sampled_from([NoFading(), Rayleigh(coherence_s=0.001), Rayleigh(coherence_s=0.05)]),
+    fading=st.sampled_from([NoFading(), *(Rayleigh(coherence_s=block_s) for block_s in (0.001, 0.05, 3e9))]),
     timeout_s=st.sampled_from([0.03, 100.0]),
     leaves_s=st.sampled_from([0.2, 1e6]),
 )

@@ -114,16 +114,16 @@ def initial_master(z_0: Tensor, n_planes: int) -> Master:
 
 def master_step(master: Master, z_0: Tensor, heard: Sequence[Heard], steps: Steps) -> Master:
     """Updates (13), (14), (15), and (16) for the workers that were heard."""
-    pull, values, level = master.pull.clone(), master.values.copy(), master.dual.h
+    pull, values, level = master.pull, master.values.copy(), master.dual.h
     for arrival in heard:
-        pull.sub_(arrival.w - arrival.w_before, alpha=steps.prox)
+        pull = pull.sub(arrival.w - arrival.w_before, alpha=steps.prox)
         values += arrival.column * (arrival.loss - arrival.loss_before)
         level += arrival.enters * arrival.loss
     z = z_step(master.z, z_0, pull, steps)
     h = h_step(level, master.dual.lam, steps)
     lam = lam_step(master.dual.lam, values, h, steps)
     phis = tuple(phi_step(arrival.phi, z, arrival.w, steps) for arrival in heard)
-    for arrival, phi in zip(heard, phis, strict=True):
+    for arrival, phi in zip(heard, phis, strict=True):  # in place: `pull` is a tensor of this step by now
         pull += phi - arrival.phi
     return Master(z, Dual(h, lam), master.dual.lam, values, pull, phis)
 
@@ -131,7 +131,8 @@ def master_step(master: Master, z_0: Tensor, heard: Sequence[Heard], steps: Step
 def z_step(z: Tensor, z_0: Tensor, pull: Tensor, steps: Steps) -> Tensor:
     """Update (13): z <- clip(z - lr_z (sum_j phi_j + prox sum_j (z - w_j))); the sums are pull + prox N (z - z_0)."""
     gradient = torch.add(pull, z - z_0, alpha=steps.prox * steps.n_workers)
-    return clipped(z.sub(gradient, alpha=steps.lr_z).to(z.dtype), steps.model_bound)
+    after = torch.sub(z, gradient, alpha=steps.lr_z, out=torch.empty_like(z))  # worked out in double precision
+    return _clip(after, steps.model_bound)
 
 
 def h_step(h: float, lam: Array, steps: Steps) -> float:
@@ -150,12 +151,17 @@ def phi_step(phi: Tensor, z: Tensor, w: Tensor, steps: Steps) -> Tensor:
     gap = z - w
     if steps.c_phi:
         gap.sub_(phi, alpha=steps.c_phi)
-    return clipped(phi.add(gap, alpha=steps.rho_phi), steps.dual_bound)
+    return _clip(phi.add(gap, alpha=steps.rho_phi), steps.dual_bound)
 
 
 def clipped(vector: Tensor, bound: float) -> Tensor:
     """The projection onto the box of this half width; an infinite one changes nothing."""
     return vector if bound == float("inf") else vector.clamp(-bound, bound)
+
+
+def _clip(vector: Tensor, bound: float) -> Tensor:
+    """The same in place, of a vector that nobody else has."""
+    return vector if bound == float("inf") else vector.clamp_(-bound, bound)
 
 
 def share_of(dual: Dual, column: Array) -> float:
@@ -168,7 +174,7 @@ def slope_step(slope: Tensor, z: Tensor, w: Tensor, steps: Steps) -> Tensor:
     gap = z - w
     if steps.c_phi:
         gap.add_(slope, alpha=steps.c_phi)
-    return clipped(slope.sub(gap, alpha=steps.rho_phi), steps.dual_bound)
+    return _clip(slope.sub(gap, alpha=steps.rho_phi), steps.dual_bound)
 
 
 def replaned(master: Master, lam: Array, lam_before: Array, values: Array) -> Master:
