@@ -111,7 +111,8 @@ class Clock(simpy.Environment):
             while main.callbacks is not None and stop.callbacks is not None and not self.stopping:
                 if not queue:
                     raise Deadlock(self.now_s, describe(main))
-                self._now, _, _, event = heappop(queue)  # type: ignore[assignment]  # the rest is SimPy's `step`, without its call
+                # SimPy's `step`, without its call
+                self._now, _, _, event = heappop(queue)  # type: ignore[assignment]
                 callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]
                 for callback in callbacks:
                     callback(event)

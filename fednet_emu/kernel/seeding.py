@@ -24,9 +24,7 @@ _SHIFT = np.uint32(16)
 
 def generators(seed: int, keys: Words) -> list[np.random.Generator]:
     """A generator for each spawn key [n, 4], at the start of `PCG64(SeedSequence(seed, spawn_key=key))`."""
-    known = (
-        cast(np.random.SeedSequence, _Known(state)) for state in _states(seed, keys)
-    )  # typed too narrowly by NumPy
+    known = [cast(np.random.SeedSequence, _Known(own)) for own in _states(seed, keys)]  # typed too narrowly by NumPy
     return [np.random.Generator(np.random.PCG64(own)) for own in known]
 
 
