@@ -20,7 +20,7 @@ from fednet_emu.federation.readings import Checkpoint, Readings
 from fednet_emu.federation.recent_losses import recent_losses
 from fednet_emu.federation.stop import Evaluation, Stop
 from fednet_emu.federation.task import Scores, Task
-from fednet_emu.kernel.clock import Clock, Process
+from fednet_emu.kernel.clock import Clock, Process, rare_garbage_collection
 from fednet_emu.kernel.gather import Gather
 from fednet_emu.kernel.inbox import Inbox
 from fednet_emu.kernel.streams import Streams
@@ -322,13 +322,14 @@ class Federation:
         Raises:
             Deadlock: the algorithm waits for something that can never come; says who, and which transfers were lost.
         """
-        try:
-            self.clock.run_process(algorithm.run(self), self._stop.simulated_s)
-        except Deadlock as deadlock:
-            now_s, waits = deadlock.args
-            raise Deadlock(now_s, waits + recent_losses(self.ledger)) from None
-        self.close()
-        self._observer.evaluate()
+        with rare_garbage_collection():
+            try:
+                self.clock.run_process(algorithm.run(self), self._stop.simulated_s)
+            except Deadlock as deadlock:
+                now_s, waits = deadlock.args
+                raise Deadlock(now_s, waits + recent_losses(self.ledger)) from None
+            self.close()
+            self._observer.evaluate()
         return self.latest
 
     def close(self) -> None:

@@ -107,7 +107,7 @@ class Clock(simpy.Environment):
         main = self.process(process)
         stop = Event(self) if until_s is None else self.call_at(to_ns(until_s), _nothing, COLLECT)
         queue = self._queue
-        with _rare_garbage_collection():
+        with rare_garbage_collection():
             while main.callbacks is not None and stop.callbacks is not None and not self.stopping:
                 if not queue:
                     raise Deadlock(self.now_s, describe(main))
@@ -139,7 +139,7 @@ class _Call(Event):
 
 
 @contextmanager
-def _rare_garbage_collection() -> Iterator[None]:
+def rare_garbage_collection() -> Iterator[None]:
     """Let Python look for reference cycles rarely: a run makes millions of objects that are freed without it."""
     before = gc.get_threshold()
     gc.set_threshold(1_000_000, 50, 100)

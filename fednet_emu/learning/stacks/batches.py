@@ -23,7 +23,7 @@ def batches_of(shape: JobShape, jobs: list[ResolvedJob], steps: Indices, scratch
     """
     if not shape.full_batch:
         return _mini_batches(shape, jobs, steps, scratch)
-    whole = _whole(shape.data, jobs)
+    whole = _whole(shape.data, jobs, scratch)
     return (_first(whole, active) for active in _active(steps))
 
 
@@ -37,7 +37,7 @@ def _first(batch: Batch, active: int) -> Batch:
     return Batch(batch.x[:active], batch.y[:active], None if batch.weight is None else batch.weight[:active])
 
 
-def _whole(data: TrainData, jobs: list[ResolvedJob]) -> Batch:
+def _whole(data: TrainData, jobs: list[ResolvedJob], scratch: Scratch) -> Batch:
     """All samples of each job: a view where they lie one after the other, looked up once otherwise."""
     joined = _one_slice([resolved.job.indices for resolved in jobs])
     if joined is not None:
@@ -45,9 +45,10 @@ def _whole(data: TrainData, jobs: list[ResolvedJob]) -> Batch:
         return Batch(x.view(len(jobs), -1, *x.shape[1:]), y.view(len(jobs), -1, *y.shape[1:]), None)
     rows = [resolved.job.rows() for resolved in jobs]
     count = np.array([len(own) for own in rows])
-    index = np.stack([np.resize(own, count.max()) for own in rows])
+    index = np.stack([own if len(own) == count.max() else np.resize(own, count.max()) for own in rows])
     flat = torch.from_numpy(index.reshape(-1)).to(data.x.device)
-    x, y = data.x[flat], data.y[flat]
+    x = torch.index_select(data.x, 0, flat, out=scratch.take("batch", (len(flat), *data.x.shape[1:]), data.x))
+    y = data.y[flat]
     weight = _weights(count, index.shape[1], x)
     return Batch(x.view(*index.shape, *x.shape[1:]), y.view(*index.shape, *y.shape[1:]), weight)
 

@@ -13,6 +13,8 @@ from typing import Any, Protocol, final
 import torch
 from torch import Tensor
 
+from fednet_emu.learning.stacks.products import add_product, product
+
 
 class Layer(Protocol):
     """A layer of A models. `w` [A, size] are its own parameters, `x` its input and `d` the slope of its output."""
@@ -56,21 +58,21 @@ class Dense:
         """W x + b."""
         weight = self._weight(w)
         if self.outputs <= x.shape[2]:
-            y = torch.bmm(weight, x)
+            y = product(weight, x)
         else:  # a product is faster when its longer side comes last
-            y = torch.bmm(x.transpose(1, 2), weight.transpose(1, 2)).transpose(1, 2)
+            y = product(x.transpose(1, 2), weight.transpose(1, 2)).transpose(1, 2)
         return (y.add_(w[:, -self.outputs :, None]) if self.has_bias else y), x
 
     def backward(self, w: Tensor, kept: Tensor, d: Tensor) -> Tensor:
         """W' d, laid out as the output of the layer below, so that both are walked through side by side."""
         weight = self._weight(w)
         if self.inputs <= d.shape[2]:
-            return torch.bmm(weight.transpose(1, 2), d)
-        return torch.bmm(d.transpose(1, 2), weight).transpose(1, 2)
+            return product(weight.transpose(1, 2), d)
+        return product(d.transpose(1, 2), weight).transpose(1, 2)
 
     def learn(self, w: Tensor, kept: Tensor, d: Tensor) -> None:
         """W + d x' and b + the sum of d over the samples."""
-        self._weight(w).baddbmm_(d, kept.transpose(1, 2))
+        add_product(self._weight(w), d, kept.transpose(1, 2))
         if self.has_bias:
             w[:, -self.outputs :].add_(d.sum(2))
 
