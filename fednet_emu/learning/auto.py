@@ -198,8 +198,7 @@ class AutoEngine:
         engine = self._engines.get(name)
         if engine is None:
             kind, _, threads = name.partition(" in ")
-            make = _KINDS[kind]
-            engine = self._engines[name] = SpreadEngine(make, self._threads) if threads else make()
+            engine = self._engines[name] = SpreadEngine(_KINDS[kind], self._threads if threads else 1)
         return engine
 
 
@@ -217,7 +216,7 @@ def serial_engine(_threads: int = 1) -> SerialEngine:
 
 def batched_engine(threads: int = 1) -> Engine:
     """Stacks of jobs, in threads side by side."""
-    return SpreadEngine(BatchedEngine, threads) if threads > 1 else BatchedEngine()
+    return SpreadEngine(BatchedEngine, threads)
 
 
 ENGINES: Mapping[str, Callable[[int], Engine]] = {

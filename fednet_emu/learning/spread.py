@@ -9,6 +9,7 @@ from typing import final
 
 import numpy as np
 import torch
+from threadpoolctl import ThreadpoolController
 
 from fednet_emu.learning.engine import Engine, TrainResult
 from fednet_emu.learning.flat import FlatModel
@@ -31,6 +32,7 @@ class SpreadEngine:
     def __init__(self, make: Callable[[], Engine], threads: int) -> None:
         self._engines = [make() for _ in range(threads)]
         self._pool = ThreadPoolExecutor(threads, "train", torch.set_num_threads, (1,))
+        self._blas = ThreadpoolController().select(user_api="blas")
 
     def run(self, jobs: Sequence[ResolvedJob]) -> list[TrainResult]:
         """The results of the jobs, in their order.
@@ -39,8 +41,12 @@ class SpreadEngine:
             ScenarioError: a loss or a parameter stopped being finite; the text names the job and the step.
         """
         shares = min(len(self._engines), len(jobs))
-        if shares < 2 or any(map(_stays, dict.fromkeys(resolved.job.model for resolved in jobs))):
-            return self._engines[0].run(jobs)
+        with self._blas.limit(limits=1):
+            if shares < 2 or any(map(_stays, dict.fromkeys(resolved.job.model for resolved in jobs))):
+                return self._engines[0].run(jobs)
+            return self._run_side_by_side(jobs, shares)
+
+    def _run_side_by_side(self, jobs: Sequence[ResolvedJob], shares: int) -> list[TrainResult]:
         dealt = _dealt(jobs, shares)
         under_way = [
             self._pool.submit(engine.run, [jobs[place] for place in share])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +19,7 @@ from fednet_emu.kernel.clock import Process
 from fednet_emu.learning.jobs import SgdPlan
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.records.verify import verify
-from fednet_emu.testing import run_small, small_federation
+from fednet_emu.testing import run_small, small_federation, small_scenario
 
 
 class Play:
@@ -338,3 +339,20 @@ def test_use_without_arrival_breaks_a_law(how: str, changes: list[str], told: st
 
     assert told in verify(fed.ledger, frozenset())["nothing is used before it is there"]
     assert bool(told) == bool(verify(fed.ledger, frozenset())["nothing is used before it is there"])
+
+
+def test_cycles_are_looked_for_rarely_until_the_final_model_is_evaluated() -> None:
+    """What was put off until the end is trained before the collector looks at all the objects of the run."""
+    fed = small_federation("evaluation.every_rounds=1000")
+    before, run, seen = gc.get_threshold(), fed.graph.engine.run, []  # type: ignore[union-attr]
+
+    def watched(jobs: Any) -> Any:
+        seen.append(gc.get_threshold())
+        return run(jobs)
+
+    fed.graph.engine.run = watched  # type: ignore[union-attr, method-assign]
+    fed.run(small_scenario().algorithm)
+
+    assert seen
+    assert all(rarely[0] > 100 * before[0] for rarely in seen)
+    assert gc.get_threshold() == before
