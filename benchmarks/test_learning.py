@@ -16,6 +16,7 @@ import torch
 from reference_loops import draw, mlp_round, serial_round, softmax_round
 from torch import Tensor
 
+from fednet_emu.kernel.clock import rare_garbage_collection
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.batched import BatchedEngine
 from fednet_emu.learning.engine import Engine
@@ -42,10 +43,11 @@ def data() -> TrainData:
 
 
 @pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
+def _as_in_a_run_on_one_core() -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    yield
+    with rare_garbage_collection():  # as in a run
+        yield
     torch.set_num_threads(before)
 
 
@@ -99,7 +101,7 @@ def report(workload: str, measured: Mapping[str, float]) -> None:
 
 
 def test_softmax_regression_of_a_hundred_clients(data: TrainData) -> None:
-    """W1, 100 clients x 5 steps x 32 samples: with graph, records of jobs and keyed draws at most 1.6x the loop."""
+    """W1, 100 clients x 5 steps x 32 samples: with graph, records of jobs and keyed draws at most 1.3x the loop."""
     plan, model = SgdPlan(lr=LR, batch_size=32, steps=5), flat(Softmax())
     w, rng, x = model.initial(), np.random.default_rng(0), data.x.view(-1, 784)
     plays: dict[str, Callable[[], Any]] = {
@@ -109,7 +111,7 @@ def test_softmax_regression_of_a_hundred_clients(data: TrainData) -> None:
     }
     measured = in_turns(plays, 15)
     report("W1, processor time per round", measured)
-    assert measured["batched"] < 1.6 * measured["by hand"]
+    assert measured["batched"] < 1.3 * measured["by hand"]
 
 
 def test_perceptrons_of_ten_clients(data: TrainData) -> None:
