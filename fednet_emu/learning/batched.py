@@ -110,17 +110,18 @@ def _run_stack(form: Form, shape: JobShape, jobs: list[ResolvedJob], scratch: Sc
     terms = _Terms.stack(jobs, w, scratch)
     steps = np.array([_n_steps(resolved) for resolved in jobs])
     losses = w.new_zeros((int(steps[0]), len(jobs)))
-    active, step = 0, form.on(w)
+    active, own = 0, w
     for place, batch in enumerate(batches_of(shape, jobs, steps, scratch)):
         if active != len(batch.x):
             active = len(batch.x)
-            step = form.on(w[:active])
-        pull, before = terms.pull(w[:active]), None if terms.mask is None else w[:active].clone()
-        losses[place, :active] = step(batch, terms.factor[:active])
+            own, factor = w[:active], terms.factor[:active]
+            step = form.on(own)
+        pull, before = terms.pull(own), None if terms.mask is None else own.clone()
+        losses[place, :active] = step(batch, factor)
         if pull is not None:
-            w[:active].sub_(pull)
+            own.sub_(pull)
         if before is not None and terms.mask is not None:
-            w[:active].copy_(before.lerp_(w[:active], terms.mask[:active]))
+            own.copy_(before.lerp_(own, terms.mask[:active]))
     return _results(jobs, steps, losses, w)
 
 

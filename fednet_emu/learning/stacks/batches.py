@@ -76,11 +76,14 @@ def _mini_batches(shape: JobShape, jobs: list[ResolvedJob], steps: Indices, scra
     ragged = (count < width).any(1).tolist()
     y = data.y[rows.view(-1)].view(n_steps, n_jobs, width, *data.y.shape[1:])
     x = scratch.take("batch", (n_jobs * width, *data.x.shape[1:]), data.x)
-    for step, active in enumerate(_active(steps)):
-        n_rows = active * width
-        own = torch.index_select(data.x, 0, rows[step, :n_rows], out=x[:n_rows])
+    active, own = 0, x
+    for step, still in enumerate(_active(steps)):
+        if still != active:
+            active, own = still, x[: still * width]
+            batch_x = own.view(active, width, *x.shape[1:])
+        torch.index_select(data.x, 0, rows[step, : len(own)], out=own)
         own_weight = weight[step, :active] if weight is not None and ragged[step] else None
-        yield Batch(own.view(active, width, *x.shape[1:]), y[step, :active], own_weight)
+        yield Batch(batch_x, y[step, :active], own_weight)
 
 
 def _drawn(streams: Streams, jobs: list[ResolvedJob], steps: Indices) -> tuple[Indices, Indices]:

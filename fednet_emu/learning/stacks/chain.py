@@ -40,7 +40,9 @@ class ChainForm:
 
     def on(self, w: Tensor) -> Step:
         """The step on the parameters w [A, P]."""
-        stages = [(layer, w[:, place]) for layer, place in zip(self._layers, self._places, strict=True)]
+        stages = [
+            (layer, layer.parameters(w[:, place])) for layer, place in zip(self._layers, self._places, strict=True)
+        ]
         first = self._first
 
         def step(batch: Batch, factor: Tensor) -> Tensor:
@@ -50,7 +52,7 @@ class ChainForm:
                 trail.append(kept)
             losses, d = self._slope(x, batch.y)
             loss, share = _mean(losses, batch.weight)
-            d.mul_(factor[:, None, None] * share)
+            d.mul_(factor.view(-1, 1, 1) * share)
             for (layer, own), kept in zip(stages[:first:-1], trail[:first:-1], strict=True):
                 below = layer.backward(own, kept, d)
                 layer.learn(own, kept, d)
@@ -103,7 +105,7 @@ def _cross_entropy(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     log_p = torch.log_softmax(z, 1)
     losses = log_p.gather(1, chosen)[:, 0].neg()
     p = log_p.exp_()
-    return losses, p.scatter_add_(1, chosen, p.new_full((1, 1, 1), -1.0).expand(chosen.shape))
+    return losses, p.scatter_(1, chosen, -1.0, reduce="add")
 
 
 def _squared_error(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

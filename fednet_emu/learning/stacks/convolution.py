@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import max_pool2d, pad
 
+from fednet_emu.learning.stacks.layers import Parameters, matrices
+
 Pair = tuple[int, int]
 
 
@@ -38,24 +40,26 @@ class Convolution:
     def _patch(self) -> int:
         return self.inputs * self.kernel[0] * self.kernel[1]
 
-    def _weight(self, w: Tensor) -> Tensor:
-        return w[:, : self.outputs * self._patch].view(len(w), self.outputs, self._patch)
+    def parameters(self, w: Tensor) -> Parameters:
+        """Weights [A, outputs, patch], and biases [A, outputs, 1] if there are any."""
+        return matrices(w, self.outputs, self._patch)
 
-    def forward(self, w: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, own: Parameters, x: Tensor) -> tuple[Tensor, Tensor]:
         """The output, and the patches [A, patch, B * output height * output width]."""
         (down, right), (down_by, right_by) = self.padding, self.stride
         padded = pad(x, (right, right, down, down))
         windows = padded.unfold(3, self.kernel[0], down_by).unfold(4, self.kernel[1], right_by)
         patches = windows.permute(0, 1, 5, 6, 2, 3, 4).reshape(len(x), self._patch, -1)
-        y = torch.bmm(self._weight(w), patches)
-        if self.has_bias:
-            y.add_(w[:, -self.outputs :, None])
+        weight, *bias = own
+        y = torch.bmm(weight, patches)
+        for b in bias:
+            y.add_(b)
         return y.view(len(x), self.outputs, *windows.shape[2:5]), patches
 
-    def backward(self, w: Tensor, kept: Tensor, d: Tensor) -> Tensor:
+    def backward(self, own: Parameters, kept: Tensor, d: Tensor) -> Tensor:
         """The slopes of all patches, each added to where it was taken from."""
         n_jobs, _, n_samples, height, width = d.shape
-        slopes = torch.bmm(self._weight(w).transpose(1, 2), d.reshape(n_jobs, self.outputs, -1))
+        slopes = torch.bmm(own[0].transpose(1, 2), d.reshape(n_jobs, self.outputs, -1))
         slopes = slopes.view(n_jobs, self.inputs, *self.kernel, n_samples, height, width)
         (down, right), (down_by, right_by) = self.padding, self.stride
         tall, wide = self.image
@@ -67,12 +71,13 @@ class Convolution:
                 padded[..., rows, columns].add_(slopes[:, :, row, column])
         return padded[..., down : down + tall, right : right + wide]
 
-    def learn(self, w: Tensor, kept: Tensor, d: Tensor) -> None:
+    def learn(self, own: Parameters, kept: Tensor, d: Tensor) -> None:
         """W + d patches' and b + the sum of d over samples and places."""
+        weight, *bias = own
         d = d.reshape(len(d), self.outputs, -1)
-        self._weight(w).baddbmm_(d, kept.transpose(1, 2))
-        if self.has_bias:
-            w[:, -self.outputs :].add_(d.sum(2))
+        weight.baddbmm_(d, kept.transpose(1, 2))
+        for b in bias:
+            b.add_(d.sum(2, keepdim=True))
 
 
 @final
@@ -84,13 +89,17 @@ class MaxPool:
     stride: Pair
     size = 0
 
-    def forward(self, w: Tensor, x: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    def parameters(self, w: Tensor) -> Parameters:
+        """None."""
+        return ()
+
+    def forward(self, own: Parameters, x: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """The maxima; kept are the input and where in it the maxima are."""
         flat = x.reshape(-1, *x.shape[2:])
         y, places = max_pool2d(flat, self.kernel, self.stride, return_indices=True)
         return y.view(*x.shape[:2], *y.shape[1:]), (flat, places)
 
-    def backward(self, w: Tensor, kept: tuple[Tensor, Tensor], d: Tensor) -> Tensor:
+    def backward(self, own: Parameters, kept: tuple[Tensor, Tensor], d: Tensor) -> Tensor:
         """The slopes where the maxima are, zero elsewhere."""
         flat, places = kept
         shape = (d.shape[0], d.shape[1], *flat.shape[1:])
@@ -99,5 +108,5 @@ class MaxPool:
         before: Tensor = torch.ops.aten.max_pool2d_with_indices_backward(d, flat, *options, places)
         return before.view(shape)
 
-    def learn(self, w: Tensor, kept: tuple[Tensor, Tensor], d: Tensor) -> None:
+    def learn(self, own: Parameters, kept: tuple[Tensor, Tensor], d: Tensor) -> None:
         """Nothing to learn."""

@@ -15,24 +15,31 @@ from torch import Tensor
 
 from fednet_emu.learning.stacks.products import add_product, product
 
+Parameters = tuple[Tensor, ...]
+"""A layer's parameters of A models, in the shapes in which they are used; views, made once for all steps."""
+
 
 class Layer(Protocol):
-    """A layer of A models. `w` [A, size] are its own parameters, `x` its input and `d` the slope of its output."""
+    """A layer of A models. `x` is its input, `d` the slope of its output, and `own` are its `parameters`."""
 
     @property
     def size(self) -> int:
         """Number of parameters."""
         ...
 
-    def forward(self, w: Tensor, x: Tensor) -> tuple[Tensor, Any]:
+    def parameters(self, w: Tensor) -> Parameters:
+        """Views into w [A, size]."""
+        ...
+
+    def forward(self, own: Parameters, x: Tensor) -> tuple[Tensor, Any]:
         """The output, and what `backward` and `learn` need to see again; x is left alone."""
         ...
 
-    def backward(self, w: Tensor, kept: Any, d: Tensor) -> Tensor:
+    def backward(self, own: Parameters, kept: Any, d: Tensor) -> Tensor:
         """The slope of the input."""
         ...
 
-    def learn(self, w: Tensor, kept: Any, d: Tensor) -> None:
+    def learn(self, own: Parameters, kept: Any, d: Tensor) -> None:
         """Adds the slope of the parameters to them, in place."""
         ...
 
@@ -51,30 +58,39 @@ class Dense:
         """Weights [outputs, inputs] and biases [outputs]."""
         return self.outputs * (self.inputs + self.has_bias)
 
-    def _weight(self, w: Tensor) -> Tensor:
-        return w[:, : self.outputs * self.inputs].view(len(w), self.outputs, self.inputs)
+    def parameters(self, w: Tensor) -> Parameters:
+        """W [A, outputs, inputs], and b [A, outputs, 1] if there is one."""
+        return matrices(w, self.outputs, self.inputs)
 
-    def forward(self, w: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, own: Parameters, x: Tensor) -> tuple[Tensor, Tensor]:
         """W x + b."""
-        weight = self._weight(w)
+        weight, *bias = own
         if self.outputs <= x.shape[2]:
             y = product(weight, x)
         else:  # a product is faster when its longer side comes last
             y = product(x.transpose(1, 2), weight.transpose(1, 2)).transpose(1, 2)
-        return (y.add_(w[:, -self.outputs :, None]) if self.has_bias else y), x
+        return (y.add_(*bias) if bias else y), x
 
-    def backward(self, w: Tensor, kept: Tensor, d: Tensor) -> Tensor:
+    def backward(self, own: Parameters, kept: Tensor, d: Tensor) -> Tensor:
         """W' d, laid out as the output of the layer below, so that both are walked through side by side."""
-        weight = self._weight(w)
+        weight = own[0]
         if self.inputs <= d.shape[2]:
             return product(weight.transpose(1, 2), d)
         return product(d.transpose(1, 2), weight).transpose(1, 2)
 
-    def learn(self, w: Tensor, kept: Tensor, d: Tensor) -> None:
+    def learn(self, own: Parameters, kept: Tensor, d: Tensor) -> None:
         """W + d x' and b + the sum of d over the samples."""
-        add_product(self._weight(w), d, kept.transpose(1, 2))
-        if self.has_bias:
-            w[:, -self.outputs :].add_(d.sum(2))
+        weight, *bias = own
+        add_product(weight, d, kept.transpose(1, 2))
+        for b in bias:
+            b.add_(d.sum(2, keepdim=True))
+
+
+def matrices(w: Tensor, outputs: int, inputs: int) -> Parameters:
+    """Views of w [A, P] as matrices [A, outputs, inputs], and as columns [A, outputs, 1] if w has more behind them."""
+    weight, bias = w[:, : outputs * inputs], w[:, outputs * inputs :]
+    shaped = weight.view(len(w), outputs, inputs)
+    return (shaped, bias[:, :, None]) if bias.shape[1] else (shaped,)
 
 
 @final
@@ -84,16 +100,20 @@ class Relu:
 
     size = 0
 
-    def forward(self, w: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    def parameters(self, w: Tensor) -> Parameters:
+        """None."""
+        return ()
+
+    def forward(self, own: Parameters, x: Tensor) -> tuple[Tensor, Tensor]:
         """Zero where x is negative."""
         y = torch.relu(x)
         return y, y
 
-    def backward(self, w: Tensor, kept: Tensor, d: Tensor) -> Tensor:
+    def backward(self, own: Parameters, kept: Tensor, d: Tensor) -> Tensor:
         """Zero where the output is zero."""
         return torch.ops.aten.threshold_backward(d, kept, 0)  # type: ignore[no-any-return]
 
-    def learn(self, w: Tensor, kept: Tensor, d: Tensor) -> None:
+    def learn(self, own: Parameters, kept: Tensor, d: Tensor) -> None:
         """Nothing to learn."""
 
 
@@ -109,13 +129,17 @@ class Flatten:
     shape: tuple[int, ...]
     size = 0
 
-    def forward(self, w: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    def parameters(self, w: Tensor) -> Parameters:
+        """None."""
+        return ()
+
+    def forward(self, own: Parameters, x: Tensor) -> tuple[Tensor, Tensor]:
         """All features of a sample in one dimension, as PyTorch orders them."""
         return x.movedim(2, -1).reshape(len(x), math.prod(self.shape), x.shape[2]), x
 
-    def backward(self, w: Tensor, kept: Tensor, d: Tensor) -> Tensor:
+    def backward(self, own: Parameters, kept: Tensor, d: Tensor) -> Tensor:
         """The same in the old shape."""
         return d.reshape(len(d), *self.shape, d.shape[2]).movedim(-1, 2)
 
-    def learn(self, w: Tensor, kept: Tensor, d: Tensor) -> None:
+    def learn(self, own: Parameters, kept: Tensor, d: Tensor) -> None:
         """Nothing to learn."""
