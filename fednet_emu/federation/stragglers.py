@@ -6,8 +6,8 @@ import math
 from abc import abstractmethod
 from typing import Annotated, Literal
 
+import scipy
 from pydantic import Field, model_validator
-from scipy.special import ndtri
 
 from fednet_emu.component import Component, Slot
 
@@ -59,7 +59,7 @@ class LogNormal(Straggler):
 
     def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:
         """Median nominal, mean exp(sigma^2 / 2) times nominal."""
-        return nominal_s * math.exp(self.sigma * float(ndtri(uniform)))
+        return nominal_s * math.exp(self.sigma * float(scipy.special.ndtri(uniform)))
 
 
 class Pareto(Straggler):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from pydantic import Field
-from scipy.special import ndtri
 
 from fednet_emu.component import Component
 from fednet_emu.kernel.streams import Streams, mixes, uniforms
@@ -52,7 +52,7 @@ class OneWay:
 
     def _spread(self, what: str, sigma_db: float) -> Array:
         draws = uniforms(self._streams.key("asymmetry", what), np.arange(self._count))
-        return db_to_linear(sigma_db * np.asarray(ndtri(draws)))
+        return db_to_linear(sigma_db * np.asarray(scipy.special.ndtri(draws)))
 
     def factors(self, sender: NDArray[np.int64], receiver: NDArray[np.int64]) -> Array:
         """By how much the SNR from sender to receiver exceeds that of the symmetric link, in their broadcast shape."""

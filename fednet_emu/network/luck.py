@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import ndtr
+import scipy
 
 from fednet_emu.kernel.streams import Streams, mixes, uniforms
 from fednet_emu.radio.channel import Channel
@@ -44,7 +44,7 @@ def moving_luck(channel: Channel, hop: Hop, xy_m: Array, streams: Streams, cell:
         cell: number of the base station's cell.
     """
     still = still_luck(streams, len(xy_m), cell)
-    los = ndtr(shadow_normals(xy_m, LOS_CORRELATION_M, _waves(streams, "los", len(xy_m), cell)))
+    los = scipy.special.ndtr(shadow_normals(xy_m, LOS_CORRELATION_M, _waves(streams, "los", len(xy_m), cell)))
     seen = LinkDraws(
         still.shadowing, los, still.environment, still.indoor, still.building, still.depth, still.penetration
     )

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtri
 
+from fednet_emu.radio.normal import normal_quantile
 from fednet_emu.units import Array
 
 
@@ -40,13 +40,13 @@ class LinkDraws:
     def of(cls, uniform: Callable[[str], Array]) -> LinkDraws:
         """Draws from a source of uniforms in the open interval (0, 1), asked once for each attribute by its name."""
         return cls(
-            shadowing=np.asarray(ndtri(uniform("shadowing"))),
+            shadowing=normal_quantile(uniform("shadowing")),
             los=uniform("los"),
             environment=uniform("environment"),
             indoor=uniform("indoor"),
             building=uniform("building"),
             depth=uniform("depth"),
-            penetration=np.asarray(ndtri(uniform("penetration"))),
+            penetration=normal_quantile(uniform("penetration")),
         )
 
     @classmethod

@@ -7,8 +7,8 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
+import scipy
 from pydantic import Field
-from scipy.special import chndtr, chndtrix, gammainc, gammaincinv
 
 from fednet_emu.component import Component, Slot
 from fednet_emu.radio.propagation import Mask
@@ -109,17 +109,17 @@ class Rician(Fading):
     def gain(self, uniform: float, los: bool = False) -> float:
         """Non-central chi-squared quantile, scaled to mean 1."""
         k = db_to_linear(self.k_db)
-        return float(chndtrix(uniform, 2.0, 2.0 * k)) / (2.0 * (k + 1.0))
+        return float(scipy.special.chndtrix(uniform, 2.0, 2.0 * k)) / (2.0 * (k + 1.0))
 
     def gains(self, uniform: Array, los: Mask | bool = False) -> Array:
         """Non-central chi-squared quantile of every element, scaled to mean 1."""
         k = db_to_linear(self.k_db)
-        return np.asarray(chndtrix(uniform, 2.0, 2.0 * k)) / (2.0 * (k + 1.0))
+        return np.asarray(scipy.special.chndtrix(uniform, 2.0, 2.0 * k)) / (2.0 * (k + 1.0))
 
     def cdf(self, gain: Array, los: Mask | bool = False) -> Array:
         """Non-central chi-squared distribution function."""
         k = db_to_linear(self.k_db)
-        return np.asarray(chndtr(2.0 * (k + 1.0) * gain, 2.0, 2.0 * k))
+        return np.asarray(scipy.special.chndtr(2.0 * (k + 1.0) * gain, 2.0, 2.0 * k))
 
 
 class Nakagami(Fading):
@@ -139,15 +139,15 @@ class Nakagami(Fading):
 
     def gain(self, uniform: float, los: bool = False) -> float:
         """Gamma quantile, scaled to mean 1."""
-        return float(gammaincinv(self.m, uniform)) / self.m
+        return float(scipy.special.gammaincinv(self.m, uniform)) / self.m
 
     def gains(self, uniform: Array, los: Mask | bool = False) -> Array:
         """Gamma quantile of every element, scaled to mean 1."""
-        return np.asarray(gammaincinv(self.m, uniform)) / self.m
+        return np.asarray(scipy.special.gammaincinv(self.m, uniform)) / self.m
 
     def cdf(self, gain: Array, los: Mask | bool = False) -> Array:
         """Regularised lower incomplete Gamma function."""
-        return np.asarray(gammainc(self.m, self.m * gain))
+        return np.asarray(scipy.special.gammainc(self.m, self.m * gain))
 
 
 class FadingByLineOfSight(Fading):
@@ -175,7 +175,7 @@ class FadingByLineOfSight(Fading):
         if not los:
             return -math.log1p(-uniform)
         k = db_to_linear(self.k_db)
-        return float(chndtrix(uniform, 2.0, 2.0 * k)) / (2.0 * (k + 1.0))
+        return float(scipy.special.chndtrix(uniform, 2.0, 2.0 * k)) / (2.0 * (k + 1.0))
 
     def gains(self, uniform: Array, los: Mask | bool = False) -> Array:
         """Quantile of the law of each element's state."""

@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
+import scipy
 from pydantic import Field
-from scipy.special import ndtri
 
 from fednet_emu.radio.rate_law import RateLaw
 from fednet_emu.units import Array
@@ -56,7 +56,7 @@ class FiniteBlocklength(RateLaw):
     @cached_property
     def _penalty(self) -> float:
         """Q^-1(e) / sqrt(n), in nats per unit of the dispersion's root."""
-        return -float(ndtri(self.error_rate)) / math.sqrt(self.block_symbols)
+        return -float(scipy.special.ndtri(self.error_rate)) / math.sqrt(self.block_symbols)
 
     @cached_property
     def _zero_sinr(self) -> float:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import scipy
 from pydantic import Field
-from scipy.special import ndtri
 
 from fednet_emu.kernel.streams import Streams, mixes, uniforms
 from fednet_emu.network.mobility.base import Mobility
@@ -49,7 +49,7 @@ class GaussMarkov(Mobility):
             legs.number = legs.number + 1
             legs.turn_s = (legs.number + 1).astype(np.float64) * self.step_s
             first = legs.number == 0
-            news: Array = ndtri(uniforms(keys[legs.device], 2 * legs.number + _DRAWS))
+            news: Array = scipy.special.ndtri(uniforms(keys[legs.device], 2 * legs.number + _DRAWS))
             kept, added = np.where(first, 0.0, self.alpha), np.where(first, 1.0, fresh)
             legs.memory[:, 2:] = (kept * legs.memory[:, 2:].T + added * news).T
             legs.velocity_m_s = self._velocity_m_s(legs.memory)
