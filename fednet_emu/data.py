@@ -15,11 +15,9 @@ _LIBRARY = "channels"
 _PACKAGE = Path(__file__).resolve().parent
 
 
-def data_folder(data_dir: Path | None) -> Path | None:
+def data_folder(data_dir: Path | str | None) -> Path | None:
     """The folder of data files: the one given, else the one named by FEDNET_DATA, else none."""
-    if data_dir is not None:
-        return data_dir
-    named = os.environ.get(DATA_VARIABLE)
+    named = data_dir or os.environ.get(DATA_VARIABLE)
     return Path(named) if named else None
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from fednet_emu.data import data_folder
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.federation.processors import Processors
@@ -33,7 +34,7 @@ from fednet_emu.scenario.model import Problem, Scenario, Training
 def build(
     scenario: Scenario,
     *,
-    data_dir: Path | None = None,
+    data_dir: Path | str | None = None,
     timing_only: bool = False,
     host: HostTime | None = None,
 ) -> Federation:
@@ -50,14 +51,15 @@ def build(
         DataError: the data cannot be read.
     """
     streams, clock, ledger, devices = Streams(scenario.seed), Clock(), Ledger(), scenario.devices
-    task = build_task(scenario, streams, data_dir, timing_only)
+    folder = data_folder(data_dir)
+    task = build_task(scenario, streams, folder, timing_only)
     threads = scenario.training.threads or available_cores()
     torch.set_num_threads(1 if task.model.flop_per_sample < _SMALL_MODEL_FLOP else threads)
     presence = Presence(devices.availability, streams.key("availability"), devices.count)
     processors = Processors(
         clock,
         ledger,
-        devices.speed.draw(devices.count, streams("speed"), data_dir),
+        devices.speed.draw(devices.count, streams("speed"), folder),
         scenario.server.flop_per_s,
         devices.compute_energy,
         devices.straggler,
@@ -73,7 +75,7 @@ def build(
             host,
         ),
         task,
-        build_network(scenario, clock, ledger, streams, presence, data_dir),
+        build_network(scenario, clock, ledger, streams, presence, folder),
         processors,
         presence,
         scenario.stop,

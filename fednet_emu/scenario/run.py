@@ -31,7 +31,7 @@ def run_scenario(
     name: str,
     out: Path,
     *,
-    data_dir: Path | None = None,
+    data_dir: Path | str | None = None,
     timing_only: bool = False,
     force: bool = False,
     on_round: Callable[[Federation], None] | None = None,

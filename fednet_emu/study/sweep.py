@@ -40,7 +40,7 @@ class Progress:
 
     cells: Sequence[Cell]
     folder_of: list[Path]
-    data_dir: Path | None = None
+    data_dir: Path | str | None = None
     done: set[int] = field(default_factory=set)
     running: set[int] = field(default_factory=set)
     failures: dict[int, str] = field(default_factory=dict)
@@ -62,7 +62,7 @@ def sweep(
     out: Path,
     run: Runner,
     *,
-    data_dir: Path | None = None,
+    data_dir: Path | str | None = None,
     on_news: Callable[[Progress], None] = lambda _progress: None,
 ) -> Progress:
     """Run what is missing of a study.
@@ -97,7 +97,7 @@ def _run(
     out: Path,
     run: Runner,
     progress: Progress,
-    data_dir: Path | None,
+    data_dir: Path | str | None,
     on_news: Callable[[Progress], None],
 ) -> None:
     places = progress.left
@@ -106,7 +106,7 @@ def _run(
             loaded.cells[place].scenario,
             f"{loaded.name}: {loaded.cells[place].label}",
             progress.folder_of[place].resolve(),
-            data_dir.resolve() if data_dir else None,
+            Path(data_dir).resolve() if data_dir else None,
             loaded.timing_only,
             loaded.study.limits,
         )
@@ -135,7 +135,7 @@ def _note(progress: Progress, place: int, outcome: Outcome | None, failures: Pat
         write_text(report, f"{cell.label}\n{outcome.reason}\nreplay: {progress.replay(place)}\n\n{outcome.details}")
 
 
-def _progress(cells: Sequence[Cell], folder: Path, data_dir: Path | None) -> Progress:
+def _progress(cells: Sequence[Cell], folder: Path, data_dir: Path | str | None) -> Progress:
     """What earlier sweeps have left."""
     progress = Progress(cells, [_folder_of(cell, folder) for cell in cells], data_dir)
     for place, path in enumerate(progress.folder_of):
