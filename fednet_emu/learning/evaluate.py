@@ -15,6 +15,8 @@ from fednet_emu.learning.flat import FlatModel
 Array = NDArray[np.float64]
 
 _CHUNK = 4096
+_CHUNK_BYTE = {"cpu": 2**26}
+_PLENTY_BYTE = 2**30
 
 
 @final
@@ -67,9 +69,11 @@ class SampleScores(NamedTuple):
 def score_samples(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor, *, chunk: int = _CHUNK) -> SampleScores:
     """How the parameters `vector` [size] do on each of the samples x [N, ...] and y [N, ...].
 
-    Nothing is drawn and no gradient is kept. `chunk` bounds the samples that go through the model at a time; it does
-    not change the result beyond rounding.
+    Nothing is drawn and no gradient is kept. `chunk` bounds the samples that go through the model at a time, and so
+    does the memory that their activations take; neither changes the result beyond rounding.
     """
+    limit_byte = _CHUNK_BYTE.get(vector.device.type, _PLENTY_BYTE)
+    chunk = min(chunk, max(1, limit_byte // model.activation_byte_per_sample))
     losses, hits = [], []
     with torch.no_grad():
         for part, target in zip(torch.split(x, chunk), torch.split(y, chunk), strict=True):

@@ -38,6 +38,28 @@ def test_chunks_do_not_matter():
     assert chunked.accuracy == whole.accuracy
 
 
+class Widening(nn.Module):
+    """A linear layer before a megabyte of activations per sample; notes how many samples it is given."""
+
+    def __init__(self, note):
+        super().__init__()
+        self.linear, self.note = nn.Linear(5, 3), note
+
+    def forward(self, x):
+        """The scores."""
+        self.note(len(x))
+        return self.linear(x)[:, :, None].expand(-1, -1, 87_300).exp().sum(2)
+
+
+def test_activations_bound_the_samples_at_a_time():
+    """A model that keeps 1 MiB per sample on a processor is shown at most 64 of them at a time."""
+    seen = []
+    model = FlatModel(Widening(seen.append), "cross-entropy", (5,))
+    evaluate(model, model.initial(), X.repeat(3, 1), Y.repeat(3))
+
+    assert seen[-3:] == [64, 64, 22]
+
+
 def test_regression_has_no_accuracy():
     """Squared error: the model 2x + 1 on targets 2x misses each by one."""
     model = FlatModel(nn.Linear(1, 1), "squared-error", (1,))
