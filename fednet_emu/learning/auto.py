@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, final
 
-from fednet_emu.learning.batched import BatchedEngine
+from fednet_emu.learning.batched import BatchedEngine, stacks
 from fednet_emu.learning.engine import Engine, TrainResult
 from fednet_emu.learning.flat import FlatModel
 from fednet_emu.learning.grouping import JobShape, group_by_shape
@@ -157,7 +157,7 @@ class AutoEngine:
         case = _Case(shape.model, shape.batchable, shape.full_batch, shape.width, terms, jobs)
         trial = self._trials.get(case)
         if trial is None:
-            trial = self._trials[case] = _Trial(self._suited(case))
+            trial = self._trials[case] = _Trial(self._suited(case, shape))
         results: list[TrainResult] = []
         while not trial.is_over and len(results) < len(group):
             name = trial.next_engine()
@@ -183,12 +183,12 @@ class AutoEngine:
             chosen = {trial.next_engine() for trial in self._trials.values()}
             self._engines = {name: engine for name, engine in self._engines.items() if name in chosen}
 
-    def _suited(self, case: _Case) -> list[str]:
+    def _suited(self, case: _Case, shape: JobShape) -> list[str]:
         """Names of the engines worth trying; a GPU is kept busy by one thread, and its candidates are the forms."""
         on_gpu, is_chain = case.model.device.type == "cuda", chain_form(case.model) is not None
         in_threads = case.jobs > 1 and self._threads > 1 and not on_gpu and not case.model.draws
         names = ["serial", "serial in threads"] if in_threads else ["serial"]
-        if case.batchable and (case.jobs > 1 or is_chain):
+        if case.batchable and (case.jobs > 1 or is_chain) and stacks(shape):
             names.append("batched in threads" if in_threads else "batched")
             if on_gpu and is_chain:
                 names.append("vmap")

@@ -88,6 +88,19 @@ def test_threads_are_tried_too():
     assert set(engine.choices[0].seconds) == {"serial", "serial in threads", "batched in threads"}
 
 
+def test_stacks_of_one_job_are_not_tried():
+    """Where a single job fills the memory of a stack, stacking would be training one by one by another name."""
+    layers = (nn.Linear(64, 16_000), nn.Tanh(), nn.Linear(16_000, 3))
+    model = FlatModel(seeded_module(lambda: nn.Sequential(*layers), 5), "cross-entropy", (64,))
+    engine, graph = AutoEngine(threads=2), Graph(None)
+    plan, w, streams = SgdPlan(lr=0.1, steps=1), graph.constant(model.initial()), Streams(0)
+    jobs = [TrainJob(model, DATA, slice(i, i + 10), w, plan, streams, (), "dev").resolve() for i in range(4)]
+    for _ in range(4):
+        engine.run(jobs)
+
+    assert set(engine.choices[0].seconds) == {"serial", "serial in threads"}
+
+
 def test_one_very_large_wavefront_is_enough_for_a_trial():
     """Of a thousand jobs 512 go through two engines, twice each, the rest through the chosen one; all in order."""
     engine, graph, streams = AutoEngine(), Graph(None), Streams(0)
