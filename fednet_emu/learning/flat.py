@@ -6,9 +6,11 @@ import copy
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, final
+from typing import final
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
@@ -34,25 +36,37 @@ LOSSES: Mapping[str, PerSampleLoss] = {"cross-entropy": _cross_entropy, "squared
 """Loss per sample by name; the squared error is summed over outputs and has no factor 1/2."""
 
 
-class Live(NamedTuple):
+@final
+@dataclass(slots=True)
+class Live:
     """A module in training mode whose numbers are views into `vector`: plain PyTorch on a flat model.
 
     `weights` are the trainable parameters, the front part of the vector; running statistics behind them are updated by
     every forward pass. `counters` are buffers that do not travel, such as how many batches were seen.
     """
 
+    model: FlatModel
     module: nn.Module
     parameters: tuple[nn.Parameter, ...]
+    statistics: tuple[Tensor, ...]
+    counters: tuple[Tensor, ...]
     vector: Tensor
     weights: Tensor
-    counters: tuple[Tensor, ...]
 
     def start(self, vector: Tensor) -> None:
-        """Take these numbers, and forget what was counted since the module was made."""
-        with torch.no_grad():
-            self.vector.copy_(vector)
-            for counter in self.counters:
-                counter.zero_()
+        """Take these numbers into a vector of their own, which stays as it is from the next start on; count anew."""
+        self.vector = vector.clone()
+        self.weights = self.vector[: self.model.n_trainable]
+        for part, view in zip((*self.parameters, *self.statistics), self.model.pieces(self.vector), strict=True):
+            part.data = view
+        for counter in self.counters:
+            counter.zero_()
+
+    def let_go(self) -> None:
+        """Hold no vector until the next start: memory that somebody else gives up must not be kept here."""
+        self.vector = self.weights = self.vector.new_empty(0)
+        for part in (*self.parameters, *self.statistics):
+            part.data = self.vector
 
 
 @final
@@ -88,7 +102,8 @@ class FlatModel:
                 f"model.loss: unknown loss, got '{loss}'; known are {', '.join(LOSSES)}{did_you_mean(loss, LOSSES)}"
             )
         self._module = copy.deepcopy(module).train()
-        self._eval_module = copy.deepcopy(module).eval()
+        shared = {id(parameter): parameter for parameter in self._module.parameters()}
+        self._eval_module = copy.deepcopy(self._module, shared).eval()
         self._loss = LOSSES[loss]
         self.input_shape = tuple(input_shape)
         trainable = {name: p for name, p in self._module.named_parameters() if p.requires_grad}
@@ -155,13 +170,14 @@ class FlatModel:
     def live(self) -> Live:
         """A module of its own whose parameters and statistics are views into one flat vector, for training in place."""
         module = copy.deepcopy(self._module)
-        vector = self.initial()
         parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())
-        for name, view in self.unflatten(vector).items():
-            (buffers if name in self._statistics else parameters)[name].data = view
         trainable = tuple(parameters[name] for name in self._names if name not in self._statistics)
+        statistics = tuple(buffers[name] for name in self._statistics)
         counters = tuple(buffers[name] for name in self._counters)
-        return Live(module, trainable, vector, vector[: self.n_trainable], counters)
+        vector = self.initial()
+        live = Live(self, module, trainable, statistics, counters, vector, vector)
+        live.start(vector)
+        return live
 
     def vectorises(self) -> bool:
         """Whether PyTorch can make one call of the gradients of several models; not where Python looks at numbers.
@@ -207,11 +223,10 @@ class FlatModel:
     def _saved_byte(self, n_samples: int) -> int:
         saved: list[int] = []
 
-        def pack(tensor: Tensor) -> Tensor:
+        def pack(tensor: Tensor) -> None:  # the tensor itself would keep its own graph alive, for ever
             saved.append(tensor.numel() * tensor.element_size())
-            return tensor
 
-        hooks = torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
+        hooks = torch.autograd.graph.saved_tensors_hooks(pack, lambda nothing: nothing)
         with self._trial(self._module) as module, hooks:
             module(self._ramp(n_samples))
         return sum(saved)
@@ -267,7 +282,7 @@ class FlatModel:
                 alone = own(pair[:1])
             except (RuntimeError, ValueError):
                 return True
-            return not torch.allclose(own(pair)[:1], alone, rtol=1e-3, atol=1e-5)
+            return not np.allclose(own(pair)[:1], alone, rtol=1e-3, atol=1e-5)
 
     @staticmethod
     @contextmanager

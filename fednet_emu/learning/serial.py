@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import final
 
 import torch
@@ -38,6 +38,8 @@ class SerialEngine:
             except Exception as error:
                 error.add_note(f"in training job {resolved.job.label}")
                 raise
+        for live in self._live.values():
+            live.let_go()
         return results
 
     def _run_one(self, resolved: ResolvedJob) -> TrainResult:
@@ -52,29 +54,33 @@ class SerialEngine:
                 losses = _descend(live, resolved)
         else:
             losses = _descend(live, resolved)
-        return checked_result(resolved.job, torch.stack(losses), live.vector.clone())
+        return checked_result(resolved.job, torch.stack(losses), live.vector)
 
 
 def _descend(live: Live, resolved: ResolvedJob) -> list[Tensor]:
     """Makes the steps of a job in place; returns the loss before each of them."""
     job = resolved.job
-    loss_of = job.loss or job.model.sample_losses
     move = job.plan.optimizer.start(live.weights, job.plan.lr)
     mask = None if job.mask is None else job.mask[: len(live.weights)].to(live.weights)
-    losses = []
-    for x, y in _augmented(job):
-        loss = loss_of(live.module(x), y).mean()
-        gradient = torch.autograd.grad(loss, live.parameters, materialize_grads=True)
-        losses.append(loss.detach())
-        with torch.no_grad():
-            if resolved.is_plain:  # without a copy of the gradient into one vector
-                torch._foreach_add_(live.parameters, gradient, alpha=-job.plan.lr)
-                continue
-            before = None if mask is None else live.weights.clone()
-            move(_direction(live.weights, torch.cat([g.reshape(-1) for g in gradient]), resolved))
-            if before is not None and mask is not None:  # the step, not the gradient: Adam takes its own way
-                live.weights.copy_(before.lerp_(live.weights, mask))
-    return losses
+    return [_step(live, resolved, move, mask, x, y) for x, y in _augmented(job)]
+
+
+def _step(
+    live: Live, resolved: ResolvedJob, move: Callable[[Tensor], None], mask: Tensor | None, x: Tensor, y: Tensor
+) -> Tensor:
+    """Makes one step in place; returns the loss before it. Nothing of it outlives it, least of all the gradient."""
+    job = resolved.job
+    loss = (job.loss or job.model.sample_losses)(live.module(x), y).mean()
+    gradient = torch.autograd.grad(loss, live.parameters, materialize_grads=True)
+    with torch.no_grad():
+        if resolved.is_plain:  # without a copy of the gradient into one vector
+            torch._foreach_add_(live.parameters, gradient, alpha=-job.plan.lr)
+            return loss.detach()
+        before = None if mask is None else live.weights.clone()
+        move(_direction(live.weights, torch.cat([g.reshape(-1) for g in gradient]), resolved))
+        if before is not None and mask is not None:  # the step, not the gradient: Adam takes its own way
+            live.weights.copy_(before.lerp_(live.weights, mask))
+    return loss.detach()
 
 
 def _direction(w: Tensor, gradient: Tensor, resolved: ResolvedJob) -> Tensor:

@@ -1,3 +1,7 @@
+import gc
+import io
+import weakref
+
 import pytest
 import torch
 from torch import nn
@@ -249,6 +253,42 @@ def test_live_module_shares_memory_with_its_vector():
 
     assert (live.module(x) == 0).all()
     assert (model.initial() != 0).any()
+
+
+def test_a_live_module_leaves_its_last_vector_alone():
+    """What was trained stays as it is, and is kept by nobody else, when the next job starts."""
+    live, x = flat(mlp(), 784).live(), torch.rand(3, 784)
+    live.start(torch.zeros(159010))
+    first = weakref.ref(live.vector)
+    kept = live.vector
+    live.start(torch.ones(159010))
+
+    assert (live.module(x) != 0).all()
+    assert (kept == 0).all()
+    live.let_go()
+    del kept
+    assert first() is None
+
+
+def test_a_model_holds_its_parameters_once():
+    """Training and evaluation share them: a file of both modules is as large as one."""
+    file = io.BytesIO()
+    torch.save(flat(mlp(), 784), file)
+
+    assert file.tell() < 1.1 * 4 * 159010
+
+
+def test_counting_activations_leaves_nothing_behind():
+    """The trial pass is gone when it is over, with all that it saved for a backward pass."""
+    model = flat(mlp(), 784)
+
+    def tensors() -> int:
+        gc.collect()
+        return sum(issubclass(type(thing), torch.Tensor) for thing in gc.get_objects())
+
+    before = tensors()
+    assert model.activation_byte_per_sample > 0
+    assert tensors() == before
 
 
 class Odd(nn.Module):
