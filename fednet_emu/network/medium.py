@@ -160,7 +160,7 @@ class Medium:
             self._enqueue()
         for burst in self._turns.ready():
             self._start(burst, now_ns)
-        next_ns = self._air.next_end_ns()
+        next_ns = self._air.next_end_ns
         if next_ns < FOREVER_NS:
             self._due_ns = next_ns
             self.clock.call_at(next_ns, self._settle)
@@ -197,26 +197,27 @@ class Medium:
             self._turns.add(burst)
 
     def _start(self, burst: Burst, now_ns: int) -> None:
-        ready: Burst = []
+        """Put a burst on the air, without those who have gone."""
         latest_ns, always, alone, fades = now_ns + self._timeout_ns, self._presence.always, self._alone, self._fades
-        links, on_air = self.rules.links, self._on_air
+        links, on_air, some_are_gone = self.rules.links, self._on_air, False
         for transfer in burst:
             transfer.until_ns = latest_ns
             if transfer.cancelled or not (always or self._is_there(transfer, now_ns)):
+                some_are_gone = True
                 continue
             transfer.started_ns = now_ns
             if alone:
                 transfer.snr = links.snr(transfer.sender, transfer.receiver) * transfer.power_part
                 if fades:
                     transfer.fading_key = links.fading_key(transfer.sender, transfer.receiver)
-            on_air[transfer] = ready
-            ready.append(transfer)
-        if not ready:
-            return
-        first = ready[0]
+            on_air[transfer] = burst
+        if some_are_gone:
+            burst[:] = [transfer for transfer in burst if transfer.started_ns == now_ns]
+            if not burst:
+                return
+        first = burst[0]
         first.drawn_w = self._draw_of(first) if self._powers_differ or first.power_part != 1.0 else self.rules.drawn_w
-        self._turns.take(ready)
-        self._air.start(ready, now_ns)
+        self._air.start(burst, now_ns)
 
     def _draw_of(self, transfer: Transfer) -> float:
         """Power that a sender draws from the battery at the power which it has chosen."""
