@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import simpy
 from simpy.events import URGENT, Event
+
+if TYPE_CHECKING:
+    from fednet_emu.kernel.clock import Clock
 
 
 class Task(simpy.events.Process):
     """Event that comes when a generator has ended, with what that returned, or with the cause of its interruption."""
 
-    def __init__(self, clock: simpy.Environment, generator: Generator[Event, Any, Any]) -> None:
+    def __init__(self, clock: Clock, generator: Generator[Event, Any, Any]) -> None:
         if not hasattr(generator, "throw"):
             raise TypeError(f"process: is no generator, got {generator!r}; a function with `yield` makes one")
         self.env = clock  # what SimPy's own does, with fewer calls
         self.callbacks = []
         self._generator = generator
-        self._target = start = Event(clock)
-        start._ok, start._value, start.callbacks = True, None, [self._resume]
-        clock.schedule(start, URGENT)
+        self._target = clock.call_at(clock.now, self._resume, URGENT)
 
     def _resume(self, event: Event) -> None:
         """Go on with the value of an event, up to the next wait."""
