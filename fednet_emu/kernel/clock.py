@@ -10,7 +10,7 @@ Events of one instant run in the order (priority, creation):
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from heapq import heappop, heappush
 from math import ceil, ulp
@@ -62,7 +62,14 @@ class Clock(simpy.Environment):
 
     def process(self, generator: Process) -> Task:
         """Start a process."""
-        return Task(self, generator)
+        return self.processes([generator])[0]
+
+    def processes(self, generators: Iterable[Process]) -> list[Task]:
+        """Start processes, one after the other, by one event."""
+        start: Event = _Call()
+        start.callbacks, start._ok = [], True
+        heappush(self._queue, (self._now, URGENT, next(self._eid), start))
+        return [Task(self, generator, start) for generator in generators]
 
     def sleep(self, duration_s: float) -> Timeout:
         """Event that comes after a duration in seconds (0 or more)."""
@@ -141,7 +148,7 @@ class _Call(Event):
 def rare_garbage_collection() -> Iterator[None]:
     """Let Python look for reference cycles rarely: a run makes millions of objects that are freed without it."""
     before = gc.get_threshold()
-    gc.set_threshold(1_000_000, 50, 100)
+    gc.set_threshold(2_000_000, 50, 100)
     try:
         yield
     finally:

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import simpy
-from simpy.events import URGENT, Event
-
-if TYPE_CHECKING:
-    from fednet_emu.kernel.clock import Clock
+from simpy.events import Event
 
 
 class Task(simpy.events.Process):
-    """Event that comes when a generator has ended, with what that returned, or with the cause of its interruption."""
+    """Event that comes when a generator has ended, with what that returned, or with the cause of its interruption.
 
-    def __init__(self, clock: Clock, generator: Generator[Event, Any, Any]) -> None:
+    Args:
+        clock: whose process it is.
+        generator: what it goes through.
+        start: the event that it starts with.
+    """
+
+    def __init__(self, clock: simpy.Environment, generator: Generator[Event, Any, Any], start: Event) -> None:
         if not hasattr(generator, "throw"):
             raise TypeError(f"process: is no generator, got {generator!r}; a function with `yield` makes one")
         self.env = clock  # what SimPy's own does, with fewer calls
         self.callbacks = []
         self._generator = generator
-        self._target = clock.call_at(clock.now, self._resume, URGENT)
+        self._target = start
+        start.callbacks.append(self._resume)
 
     def _resume(self, event: Event) -> None:
         """Go on with the value of an event, up to the next wait."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from operator import attrgetter
@@ -184,15 +185,10 @@ class Medium:
             for transfer in requests:
                 self._turns.add([transfer])
             return
-        bursts: dict[Any, Burst] = {}
+        bursts: dict[Any, Burst] = defaultdict(list)
         for transfer in requests:  # identity only groups here: it never decides an order
-            first = (transfer.requested_ns, transfer.cell, transfer.sender)
-            what = (first, id(transfer.payload), transfer.size_bit, transfer.power_part)
-            burst = bursts.get(what)
-            if burst is None:
-                bursts[what] = [transfer]
-            else:
-                burst.append(transfer)
+            together = transfer.requested_ns, transfer.cell, transfer.sender, transfer.size_bit, transfer.power_part
+            bursts[together, id(transfer.payload)].append(transfer)
         for burst in bursts.values():
             self._turns.add(burst)
 
