@@ -88,7 +88,7 @@ def bare_queue_rate(devices: int, transfers: int = TRANSFERS) -> float:
 
 
 def test_transfers_per_second_against_a_bare_queue() -> None:
-    """With radio, fading, deliveries and records a transfer costs less than four and a half times what a bare queue takes."""
+    """With radio, fading, deliveries and records a transfer costs less than 4.5 times what a bare queue takes."""
     ours, bare = median_of(3, lambda: tdma_rate(1000)), median_of(3, lambda: bare_queue_rate(1000))
     print(f"\nTDMA with fading and ledger, 1000 devices: {ours:,.0f} transfers/s; bare queue: {bare:,.0f}/s")
     assert ours > bare / 4.5

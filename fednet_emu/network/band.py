@@ -34,7 +34,7 @@ Walk = tuple[int, float, float]
 
 
 _Lone = tuple[float, float, Callable[[float, bool], float], Callable[[float, float], float], int, bool]
-"""A link alone: its share of the band, in hertz too, the laws of gain and rate, the coherence time, whether constant."""
+"""A link alone: its share of the band, in hertz too, the laws of gain and rate, coherence time, whether constant."""
 
 
 class Pace(NamedTuple):
