@@ -35,20 +35,19 @@ class Computation(Event):
     `started_ns` and `ended_ns` are `NEVER_NS` while it waits for the processor.
     """
 
-    started_ns = ended_ns = NEVER_NS
-    stopped = ""
-
     def __init__(self, processors: Processors, device: int, work: Work, count: int) -> None:
         self.env = processors.clock  # what SimPy's own does, without its call
         self.callbacks = [processors.ended]
+        self._ok = True
         self._processors = processors
         self.device, self.work, self.count = device, work, count
+        self.started_ns = self.ended_ns = NEVER_NS
+        self.stopped = ""
 
     def begin(self, duration_ns: int) -> None:
         """Start now, and come after so long."""
         self.started_ns = self._processors.clock.now
         self.ended_ns = self.started_ns + duration_ns
-        self._ok = True
         self._value = self.work.result
         self.env.schedule(self, NORMAL, duration_ns)
 
@@ -153,10 +152,11 @@ class Processors:
             self.stop(computation, "end")
 
     def _record(self, computation: Computation, ended_ns: int, part: float) -> None:
-        device, work, started_ns = computation.device, computation.work, computation.started_ns
-        flop, energy_j = work.flop * part, 0.0
+        device, started_ns = computation.device, computation.started_ns
+        flop, _, given, made = computation.work
+        flop, energy_j = flop * part, 0.0
         if device != SERVER:
             energy_j = self._energy.energy_j(flop, self._flop_per_s[device], (ended_ns - started_ns) / NS_PER_S)
         self._ledger.energy_j += energy_j
-        what = (work.input, work.output, CODE[computation.stopped])
-        self._ledger.computes.append((device, started_ns, ended_ns, flop, energy_j, *what))
+        stopped = CODE[computation.stopped]
+        self._ledger.computes.append((device, started_ns, ended_ns, flop, energy_j, given, made, stopped))

@@ -47,7 +47,7 @@ class Gather(Event):
         late: Callable[[int], Any] = lambda _index: None,
     ) -> None:
         super().__init__(clock)
-        self.processes = [clock.process(process) for process in processes]
+        self.processes = clock.processes(processes)
         self._missing = len(self.processes)
         self._late = late
         for process in self.processes:

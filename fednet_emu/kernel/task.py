@@ -6,21 +6,26 @@ from collections.abc import Generator
 from typing import Any, cast
 
 import simpy
-from simpy.events import URGENT, Event
+from simpy.events import Event
 
 
 class Task(simpy.events.Process):
-    """Event that comes when a generator has ended, with what that returned, or with the cause of its interruption."""
+    """Event that comes when a generator has ended, with what that returned, or with the cause of its interruption.
 
-    def __init__(self, clock: simpy.Environment, generator: Generator[Event, Any, Any]) -> None:
+    Args:
+        clock: whose process it is.
+        generator: what it goes through.
+        start: the event that it starts with.
+    """
+
+    def __init__(self, clock: simpy.Environment, generator: Generator[Event, Any, Any], start: Event) -> None:
         if not hasattr(generator, "throw"):
             raise TypeError(f"process: is no generator, got {generator!r}; a function with `yield` makes one")
         self.env = clock  # what SimPy's own does, with fewer calls
         self.callbacks = []
         self._generator = generator
-        self._target = start = Event(clock)
-        start._ok, start._value, start.callbacks = True, None, [self._resume]
-        clock.schedule(start, URGENT)
+        self._target = start
+        start.callbacks.append(self._resume)
 
     def _resume(self, event: Event) -> None:
         """Go on with the value of an event, up to the next wait."""

@@ -7,7 +7,7 @@ until nothing else is ready and then run together as one wavefront, which is as 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from operator import attrgetter, itemgetter
@@ -62,7 +62,7 @@ class _Pick(NamedTuple):
     """A part of one value, taken as soon as that is known."""
 
     getter: Callable[[Any], Any]
-    args: tuple[Any, ...]
+    args: Sequence[Any]
 
 
 class Snapshot(NamedTuple):
@@ -153,10 +153,11 @@ class Graph:
         if self.engine is None:
             return self.untrained(job.model.size)
         result = self._node(0, job, job.inputs())
-        params = self._node(job.model.size, _Pick(_PARAMS, (result,)), [result])
-        loss = self._node(1, _Pick(_LOSS, (result,)), [result])
+        whole = [result]
+        params = self._node(job.model.size, _new(_Pick, (_PARAMS, whole)), whole)
+        loss = self._node(1, _new(_Pick, (_LOSS, whole)), whole)
         self._bound()
-        return Trained(params, loss)
+        return _new(Trained, (params, loss))
 
     def untrained(self, size: int) -> Trained:
         """What a job gives in a timing-only graph, under the numbers that its three nodes have with training."""
@@ -186,37 +187,28 @@ class Graph:
         self._pending_byte = 0
 
     def _node(self, size: int, work: _Call | _Pick | TrainJob, inputs: list[Deferred]) -> Deferred:
-        self._created += 1
+        self._created = number = self._created + 1
         if self.engine is None:
-            return Deferred(self._created, size)
-        if self._created in self._restored.values:
-            return self._restore_node(size)
-        node = Deferred(self._created, size, work)
-        me = self._remember(node)
+            return Deferred(number, size)
+        node = Deferred(number, size, work)
+        me = ref(node)
+        self._made.append(me)
+        if number in self._restored.values:
+            node._settle(self._restored.values.pop(number))
+            return node
+        missing = 0
         for item in inputs:
             if item._value is PENDING:
-                node._missing += 1
+                missing += 1
                 if item._waiters is None:
                     item._waiters = [me]
                 else:
                     item._waiters.append(me)
-        if not node._missing:
+        node._missing = missing
+        if not missing:
             self._make_ready(node, me)
         self._pending_byte += size * _BYTE_PER_SCALAR + _BYTE_PER_NODE
         return node
-
-    def _restore_node(self, size: int) -> Deferred:
-        node = Deferred(self._created, size)
-        self._remember(node)
-        node._settle(self._restored.values.pop(self._created))
-        return node
-
-    def _remember(self, node: Deferred) -> ref[Deferred]:
-        me = ref(node)
-        self._made.append(me)
-        if len(self._made) > self._look_at:
-            self._reachable()
-        return me
 
     def _make_ready(self, node: Deferred, me: ref[Deferred]) -> None:
         if isinstance(node._work, TrainJob):
@@ -225,6 +217,9 @@ class Graph:
             heappush(self._ready_calls, (node.number, me))
 
     def _bound(self) -> None:
+        """Keeps what is pending, and what is remembered, from growing without bound."""
+        if len(self._made) > self._look_at:
+            self._reachable()
         if self._pending_byte > self._pending_limit_byte and self.caught_up:
             self.flush()
 
@@ -292,6 +287,9 @@ class Graph:
                 "run with training, or let the algorithm declare a nominal value"
             )
         return RuntimeError(f"{deferred!r} is not of this graph; read it where it was made")
+
+
+_new = tuple.__new__  # a named tuple's own costs twice as much
 
 
 def _deferreds(items: tuple[Any, ...] | list[Any]) -> list[Deferred]:

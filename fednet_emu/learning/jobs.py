@@ -115,7 +115,7 @@ class Batches:
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # never changed, but not frozen: it would take three times as long to make
 class TrainJob:
     """One device's local training along scale * grad f(w) + linear + prox * (w - anchor) + l1 * sign(w) in every step.
 
@@ -175,8 +175,7 @@ class TrainJob:
             raise ScenarioError(
                 f"{self.label}: nothing to train on, got 0 samples; give the device data or leave it out"
             )
-        object.__setattr__(self, "n_samples", len(rows))  # the one way to set a field of a frozen class
-        object.__setattr__(self, "first_row", int(rows[0]))
+        self.n_samples, self.first_row = len(rows), int(rows[0])
 
     @property
     def is_full_batch(self) -> bool:
@@ -233,7 +232,7 @@ class TrainJob:
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # as the job
 class ResolvedJob:
     """A job whose inputs are known: what an engine runs. `anchor` is None unless there is a proximal term."""
 

@@ -27,8 +27,9 @@ _MANY_LEGS = 16
 class Air(Protocol):
     """The transmissions of one band that are under way."""
 
-    def __len__(self) -> int:
-        """Number of bursts on the air."""
+    @property
+    def next_end_ns(self) -> int:
+        """When to advance next if nothing else changes, an end as a rule; `FOREVER_NS` when nothing is on the air."""
 
     def start(self, burst: Burst, now_ns: int) -> None:
         """Put a burst on the air."""
@@ -38,9 +39,6 @@ class Air(Protocol):
 
     def advance(self, now_ns: int) -> list[Burst]:
         """Let the bits flow until now; take off and return the bursts that have ended, with their bits and fates."""
-
-    def next_end_ns(self) -> int:
-        """When to advance next if nothing else changes, an end as a rule; `FOREVER_NS` when nothing is on the air."""
 
 
 def _is_through(leg: Transfer) -> bool:
@@ -93,32 +91,25 @@ class SoloAir:
 
     def __init__(self, band: Band) -> None:
         self._band = band
-        self._burst: Burst | None = None
-        self._end_ns = FOREVER_NS
-
-    def __len__(self) -> int:
-        return self._burst is not None
+        self._on_air: list[Burst] = []
+        self.next_end_ns = FOREVER_NS
 
     def start(self, burst: Burst, now_ns: int) -> None:
         """Walk each leg to its end; the burst ends with its slowest leg."""
-        self._burst = burst
-        self._end_ns = _walk(self._band, burst, now_ns)
+        self._on_air.append(burst)
+        self.next_end_ns = _walk(self._band, burst, now_ns)
 
     def stop(self, burst: Burst, now_ns: int) -> None:
         """Walk again, up to now."""
         _cut_short(self._band, burst, now_ns)
-        self._burst, self._end_ns = None, FOREVER_NS
+        self._on_air, self.next_end_ns = [], FOREVER_NS
 
     def advance(self, now_ns: int) -> list[Burst]:
         """The burst, if this is its end."""
-        if self._burst is None or now_ns < self._end_ns:
+        if now_ns < self.next_end_ns:
             return []
-        ended, self._burst, self._end_ns = self._burst, None, FOREVER_NS
-        return [ended]
-
-    def next_end_ns(self) -> int:
-        """The end found at the start."""
-        return self._end_ns
+        ended, self._on_air, self.next_end_ns = self._on_air, [], FOREVER_NS
+        return ended
 
 
 class SeparateAir:
@@ -128,8 +119,10 @@ class SeparateAir:
         self._band = band
         self._ends = Ends()
 
-    def __len__(self) -> int:
-        return len(self._ends)
+    @property
+    def next_end_ns(self) -> int:
+        """The earliest end."""
+        return self._ends.next_ns()
 
     def start(self, burst: Burst, now_ns: int) -> None:
         """Walk each leg to its end; the burst ends with its slowest leg."""
@@ -143,7 +136,3 @@ class SeparateAir:
     def advance(self, now_ns: int) -> list[Burst]:
         """The bursts whose end has come."""
         return self._ends.take_due(now_ns)
-
-    def next_end_ns(self) -> int:
-        """The earliest end."""
-        return self._ends.next_ns()

@@ -33,6 +33,10 @@ Walk = tuple[int, float, float]
 """How one link carries bits alone in the band: when it ends, how many bits have gone, and the lowest SINR met."""
 
 
+_Lone = tuple[float, float, Callable[[float, bool], float], Callable[[float, float], float], int, bool]
+"""A link alone: its share of the band, in hertz too, the laws of gain and rate, coherence time, whether constant."""
+
+
 class Pace(NamedTuple):
     """Rates [links, blocks] and SINRs [links, blocks] over blocks that start at `edges_ns` [blocks + 1]."""
 
@@ -81,9 +85,10 @@ class Band:
         return self.law.outage_sinr
 
     @cached_property
-    def _lone(self) -> tuple[float, Callable[[float, bool], float], Callable[[float, float], float]]:
-        """The share of a link that is alone, and the laws that it asks in every block."""
-        return self.access.share(1), self.fading.gain, self.law.rate_bps
+    def _lone(self) -> _Lone:
+        share = self.access.share(1)
+        laws = self.fading.gain, self.law.rate_bps
+        return share, self.bandwidth_hz * share, *laws, self.coherence_ns, self.constant
 
     @property
     def slotted(self) -> bool:
@@ -98,10 +103,10 @@ class Band:
         """
         if size_bit <= 0:
             return start_ns, 0.0, math.inf
-        (share, gain, rate_of), coherence_ns, constant = self._lone, self.coherence_ns, self.constant
-        bandwidth_hz, in_sight = self.bandwidth_hz * share, fading_key & 1 == 1
-        block, now_ns, left_bit, lowest = start_ns // coherence_ns, start_ns, float(size_bit), math.inf
-        for _ in range(_FEW_BLOCKS):
+        share, bandwidth_hz, gain, rate_of, coherence_ns, constant = self._lone
+        in_sight, block, now_ns = fading_key & 1 == 1, start_ns // coherence_ns, start_ns
+        many, left_bit, lowest = block + _FEW_BLOCKS, float(size_bit), math.inf
+        while block < many:
             draw = 0.5 if constant else uniform(fading_key, block)
             sinr = snr * gain(draw, in_sight) / share
             rate_bps = rate_of(sinr, bandwidth_hz)

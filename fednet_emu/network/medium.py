@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from operator import attrgetter
@@ -160,7 +161,7 @@ class Medium:
             self._enqueue()
         for burst in self._turns.ready():
             self._start(burst, now_ns)
-        next_ns = self._air.next_end_ns()
+        next_ns = self._air.next_end_ns
         if next_ns < FOREVER_NS:
             self._due_ns = next_ns
             self.clock.call_at(next_ns, self._settle)
@@ -184,39 +185,35 @@ class Medium:
             for transfer in requests:
                 self._turns.add([transfer])
             return
-        bursts: dict[Any, Burst] = {}
+        bursts: dict[Any, Burst] = defaultdict(list)
         for transfer in requests:  # identity only groups here: it never decides an order
-            first = (transfer.requested_ns, transfer.cell, transfer.sender)
-            what = (first, id(transfer.payload), transfer.size_bit, transfer.power_part)
-            burst = bursts.get(what)
-            if burst is None:
-                bursts[what] = [transfer]
-            else:
-                burst.append(transfer)
+            together = transfer.requested_ns, transfer.cell, transfer.sender, transfer.size_bit, transfer.power_part
+            bursts[together, id(transfer.payload)].append(transfer)
         for burst in bursts.values():
             self._turns.add(burst)
 
     def _start(self, burst: Burst, now_ns: int) -> None:
-        ready: Burst = []
+        """Put a burst on the air, without those who have gone."""
         latest_ns, always, alone, fades = now_ns + self._timeout_ns, self._presence.always, self._alone, self._fades
-        links, on_air = self.rules.links, self._on_air
+        links, on_air, some_are_gone = self.rules.links, self._on_air, False
         for transfer in burst:
             transfer.until_ns = latest_ns
             if transfer.cancelled or not (always or self._is_there(transfer, now_ns)):
+                some_are_gone = True
                 continue
             transfer.started_ns = now_ns
             if alone:
                 transfer.snr = links.snr(transfer.sender, transfer.receiver) * transfer.power_part
                 if fades:
                     transfer.fading_key = links.fading_key(transfer.sender, transfer.receiver)
-            on_air[transfer] = ready
-            ready.append(transfer)
-        if not ready:
-            return
-        first = ready[0]
+            on_air[transfer] = burst
+        if some_are_gone:
+            burst[:] = [transfer for transfer in burst if transfer.started_ns == now_ns]
+            if not burst:
+                return
+        first = burst[0]
         first.drawn_w = self._draw_of(first) if self._powers_differ or first.power_part != 1.0 else self.rules.drawn_w
-        self._turns.take(ready)
-        self._air.start(ready, now_ns)
+        self._air.start(burst, now_ns)
 
     def _draw_of(self, transfer: Transfer) -> float:
         """Power that a sender draws from the battery at the power which it has chosen."""

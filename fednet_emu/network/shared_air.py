@@ -59,9 +59,6 @@ class SharedAir:
         self._patience_ns = FOREVER_NS  # the first leg that is not through loses patience then
         self._some_are_over = False  # patience of some legs is over, but not of all of their burst
 
-    def __len__(self) -> int:
-        return len(self._roster) + len(self._new)
-
     def start(self, burst: Burst, now_ns: int) -> None:
         """Add a burst at an instant to which the bits have flowed; everything on the air is re-rated."""
         self._since_ns = now_ns
@@ -81,6 +78,7 @@ class SharedAir:
         (ended,) = self._roster.of_bursts(np.logical_and, self._done()).nonzero()
         return self._take_off(ended) if len(ended) else []
 
+    @property
     def next_end_ns(self) -> int:
         """Plan the rates from now on; the next end, or how far the plan goes."""
         self._admit()

@@ -19,8 +19,10 @@ class TracedAir:
         self._rates = rates
         self._ends = Ends()
 
-    def __len__(self) -> int:
-        return len(self._ends)
+    @property
+    def next_end_ns(self) -> int:
+        """The earliest end."""
+        return self._ends.next_ns()
 
     def start(self, burst: Burst, now_ns: int) -> None:
         """Look up when each leg will be through."""
@@ -54,10 +56,6 @@ class TracedAir:
     def advance(self, now_ns: int) -> list[Burst]:
         """The bursts whose end has come."""
         return self._ends.take_due(now_ns)
-
-    def next_end_ns(self) -> int:
-        """The earliest end."""
-        return self._ends.next_ns()
 
 
 def _device(leg: Transfer) -> int:

@@ -18,23 +18,11 @@ if TYPE_CHECKING:
 class Transfer(Event):
     """Event that comes when a transfer has ended, delivered or lost; its value is the `Delivery`."""
 
-    started_ns = NEVER_NS
-    until_ns = FOREVER_NS
-    until_reason = "timeout"
-    snr = 0.0
-    fading_key = 0
-    cell = 0
-    air_bit = 0.0
-    power_part = 1.0
-    drawn_w = 0.0
-    power_s = 0.0  # time on the air, times the part of the sender's power; in the first transfer of a burst
-    lost = ""  # why it was lost, or empty; final at its end
-    cancelled = ""
-    of: Multicast | None = None  # which then tells the clock, so that the transfer need not
-
+    # Nothing is left to the class: what that has as well, Python reads and writes slowly in its instances.
     def __init__(self, medium: Medium, sender: int, receiver: int, payload: Any, number: int, size_bit: int) -> None:
         self.env = clock = medium.clock  # what SimPy's own does, without its call
         self.callbacks = []
+        self._ok = True
         self.medium = medium
         self.sender = sender
         self.receiver = receiver
@@ -42,10 +30,23 @@ class Transfer(Event):
         self.number = number
         self.size_bit = size_bit
         self.requested_ns: int = clock.now
+        self.started_ns = NEVER_NS
+        self.until_ns = FOREVER_NS
+        self.until_reason = "timeout"
+        self.snr = 0.0
+        self.fading_key = 0
+        self.cell = 0
+        self.air_bit = 0.0
+        self.power_part = 1.0
+        self.drawn_w = 0.0
+        self.power_s = 0.0  # time on the air, times the part of the sender's power; in the first transfer of a burst
+        self.lost = ""  # why it was lost, or empty; final at its end
+        self.cancelled = ""
+        self.of: Multicast | None = None  # which then tells the clock, so that the transfer need not
 
     def delivered(self, delivery: Delivery) -> Event | None:
         """Take the value; the event that is to come now, if any."""
-        self._ok, self._value = True, delivery
+        self._value = delivery
         return self if self.of is None else self.of.leg_ended()
 
     def cancel(self, outcome: Any) -> None:

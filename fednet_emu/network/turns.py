@@ -29,14 +29,13 @@ class Line:
         return (leg for burst in self._queue for leg in burst)
 
     def ready(self) -> Iterator[Burst]:
-        """The bursts whose turn has come; each is taken on the air or dropped before the next one is asked for."""
+        """The bursts whose turn has come; who is not to go on the air is taken out before the next one is asked for."""
         queue = self._queue
         while queue and self.left:
-            yield queue.popleft()
-
-    def take(self, _burst: Burst) -> None:
-        """Note that a burst is on the air."""
-        self.left -= 1
+            burst = queue.popleft()
+            yield burst
+            if burst:
+                self.left -= 1
 
     def give_back(self, _burst: Burst) -> None:
         """Note that a burst has ended."""
@@ -73,7 +72,7 @@ class Turns:
         return (leg for queue in self._queues.values() for burst in queue for leg in burst)
 
     def ready(self) -> Iterator[Burst]:
-        """The bursts whose turn has come; each is either taken on the air or dropped before the next one is asked for.
+        """The bursts whose turn has come; who is not to go on the air is taken out before the next one is asked for.
 
         Only cells in which something has changed since the last time are looked at, in order of their numbers.
         """
@@ -85,14 +84,19 @@ class Turns:
                     burst = queue.popleft()
                     if self._engaged.isdisjoint(_ends(burst)):
                         yield burst
+                        self._take(burst)
                     else:
                         queue.append(burst)
             else:
                 while queue and self._free[cell]:
-                    yield queue.popleft()
+                    burst = queue.popleft()
+                    yield burst
+                    self._take(burst)
 
-    def take(self, burst: Burst) -> None:
-        """Note that a burst is on the air."""
+    def _take(self, burst: Burst) -> None:
+        """Note that a burst is on the air, if anybody is left in it."""
+        if not burst:
+            return
         self._free[burst[0].cell] -= 1
         self.left -= 1
         if self._engaged is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
@@ -64,15 +64,18 @@ class Shannon(RateLaw):
         """The SINR of the lowest efficiency, gap (2^e - 1)."""
         return db_to_linear(self.gap_db) * math.expm1(self.min_efficiency_bps_hz * _LN_2)
 
+    @cached_property
+    def _terms(self) -> tuple[float, float, float]:
+        """The gap as a ratio, the lowest and the highest efficiency."""
+        return _linear(self.gap_db), self.min_efficiency_bps_hz, self.max_efficiency_bps_hz or math.inf
+
     def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
         """Rate of one transmission in bit/s."""
-        efficiency_bps_hz = math.log1p(sinr / _linear(self.gap_db)) / _LN_2
-        if efficiency_bps_hz < self.min_efficiency_bps_hz:
+        gap, lowest_bps_hz, highest_bps_hz = self._terms
+        efficiency_bps_hz = math.log1p(sinr / gap) / _LN_2
+        if efficiency_bps_hz < lowest_bps_hz:
             return 0.0
-        cap_bps_hz = self.max_efficiency_bps_hz
-        if cap_bps_hz is not None and efficiency_bps_hz > cap_bps_hz:
-            return bandwidth_hz * cap_bps_hz
-        return bandwidth_hz * efficiency_bps_hz
+        return bandwidth_hz * (efficiency_bps_hz if efficiency_bps_hz < highest_bps_hz else highest_bps_hz)
 
     def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
         """Rates of many transmissions in bit/s, in the broadcast shape."""

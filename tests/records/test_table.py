@@ -1,5 +1,7 @@
 """Claims about tables: what goes in comes out, however the rows were packed."""
 
+import struct
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -87,9 +89,9 @@ def test_the_digest_sees_what_it_should():
 
 def test_rows_must_fit_the_columns():
     """A row of the wrong length or a code out of range is a bug that shows at once when packed."""
-    with pytest.raises(ValueError, match="zip"):
+    with pytest.raises(struct.error, match="4 items"):
         filled([(1, 0, 7)]).column("kind")
-    with pytest.raises(OverflowError):
+    with pytest.raises(struct.error, match="127"):
         filled([(1, 300, 7, 0.5)]).column("kind")
 
 
