@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 
-from fednet_emu.radio.normal import normal_quantile
 from fednet_emu.units import Array
 
 
@@ -40,13 +40,13 @@ class LinkDraws:
     def of(cls, uniform: Callable[[str], Array]) -> LinkDraws:
         """Draws from a source of uniforms in the open interval (0, 1), asked once for each attribute by its name."""
         return cls(
-            shadowing=normal_quantile(uniform("shadowing")),
+            shadowing=np.asarray(scipy.special.ndtri(uniform("shadowing"))),
             los=uniform("los"),
             environment=uniform("environment"),
             indoor=uniform("indoor"),
             building=uniform("building"),
             depth=uniform("depth"),
-            penetration=normal_quantile(uniform("penetration")),
+            penetration=np.asarray(scipy.special.ndtri(uniform("penetration"))),
         )
 
     @classmethod
