@@ -14,7 +14,7 @@ from fednet_emu.errors import Deadlock, ScenarioError
 from fednet_emu.federation.cohort import Cohort
 from fednet_emu.federation.device import Device
 from fednet_emu.federation.observer import Models, Observer
-from fednet_emu.federation.payload import BIT_PER_SCALAR, n_scalars
+from fednet_emu.federation.payload import BIT_PER_SCALAR, n_scalars, whole_bit
 from fednet_emu.federation.processors import Processors, Work
 from fednet_emu.federation.readings import Checkpoint, Readings
 from fednet_emu.federation.recent_losses import recent_losses
@@ -154,7 +154,7 @@ class Federation:
 
     def _parcel(self, payload: Any, size_bit: int | None) -> tuple[int, int]:
         number = payload.number if isinstance(payload, Deferred) else -1
-        bits = n_scalars(payload) * BIT_PER_SCALAR if size_bit is None else size_bit
+        bits = n_scalars(payload) * BIT_PER_SCALAR if size_bit is None else whole_bit(size_bit)
         return number, self._overhead.wire_bit(bits)
 
     # ---- learning ----------------------------------------------------------------------------------------------------

@@ -25,3 +25,16 @@ def n_scalars(payload: Any) -> int:
     if isinstance(payload, int | float | np.generic):
         return 1
     raise TypeError(f"cannot tell the size of a {type(payload).__name__}; give size_bit")
+
+
+def whole_bit(size_bit: float) -> int:
+    """A size that was given, as an integer.
+
+    Raises:
+        ValueError: it is no whole number of bits.
+    """
+    if not (size_bit >= 0 and size_bit % 1 == 0):
+        raise ValueError(
+            f"size_bit: no whole number of bits, got {size_bit}; must be 0, 1, 2, ..., by math.ceil for example"
+        )
+    return int(size_bit)

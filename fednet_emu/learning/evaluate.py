@@ -77,7 +77,7 @@ def score_samples(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor, *, chu
     losses, hits = [], []
     with torch.no_grad():
         for part, target in zip(torch.split(x, chunk), torch.split(y, chunk), strict=True):
-            outputs = model.forward(vector, part)
+            outputs = model.forward(vector, model.laid_out(part))
             losses.append(model.sample_losses(outputs, target))
             if model.is_classifier:
                 hits.append(outputs.argmax(1) == target)

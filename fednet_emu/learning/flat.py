@@ -136,6 +136,22 @@ class FlatModel:
         """The module as a sequence of layers: one for each part of an `nn.Sequential`, or the module itself."""
         return _sequence(self._module)
 
+    def laid_out(self, x: Tensor) -> Tensor:
+        """The samples x [B, ...] in the memory layout in which the model is fastest; views or copies, the same numbers.
+
+        Convolutions and pooling on a processor are faster where the channels of a pixel lie side by side.
+        """
+        if x.ndim != 4 or x.device.type != "cpu" or not self._takes_channels_last:
+            return x
+        if x.shape[1] > 1:
+            return x.contiguous(memory_format=torch.channels_last)
+        return x.as_strided(x.shape, (x.stride(0), 1, x.stride(2), x.stride(3)))  # PyTorch tells layouts by strides
+
+    @cached_property
+    def _takes_channels_last(self) -> bool:
+        kinds = {type(layer) for layer in self.layers}
+        return nn.Conv2d in kinds and kinds <= _OF_ANY_LAYOUT and not any(map(has_hooks, self.layers))
+
     def pieces(self, vector: Tensor) -> list[Tensor]:
         """The parts of a flat vector as views of their shapes: parameters as in the module, then statistics."""
         parts = torch.split(vector, self._sizes)
@@ -290,6 +306,9 @@ class FlatModel:
         """A copy on the CPU to try things on, which leaves the module and torch's generators alone."""
         with torch.random.fork_rng(devices=[]):
             yield copy.deepcopy(module).cpu()
+
+
+_OF_ANY_LAYOUT = {nn.Conv2d, nn.MaxPool2d, nn.AvgPool2d, nn.BatchNorm2d, nn.ReLU, nn.Flatten, nn.Linear}
 
 
 def _sequence(module: nn.Module) -> tuple[nn.Module, ...]:

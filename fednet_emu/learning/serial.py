@@ -70,7 +70,7 @@ def _step(
 ) -> Tensor:
     """Makes one step in place; returns the loss before it. Nothing of it outlives it, least of all the gradient."""
     job = resolved.job
-    loss = (job.loss or job.model.sample_losses)(live.module(x), y).mean()
+    loss = (job.loss or job.model.sample_losses)(live.module(live.model.laid_out(x)), y).mean()
     gradient = torch.autograd.grad(loss, live.parameters, materialize_grads=True)
     with torch.no_grad():
         if resolved.is_plain:  # without a copy of the gradient into one vector

@@ -59,6 +59,25 @@ def test_a_payload_of_unknown_size_needs_its_size() -> None:
         n_scalars({"w": 1})
 
 
+@pytest.mark.parametrize("size_bit", [0.5, -1, math.inf, math.nan])
+def test_a_size_is_a_whole_number_of_bits(size_bit: float) -> None:
+    """What cannot be a size is an error where it is given, not where it is written down."""
+    with pytest.raises(ValueError, match="no whole number of bits, got "):
+        small_federation().uplink(small_federation().device(0), None, size_bit)  # type: ignore[arg-type]
+
+
+def test_a_whole_size_may_be_a_float_or_of_numpy() -> None:
+    """1e3 is as good as 1000."""
+
+    def server(fed: Federation) -> Process:
+        for size_bit in (1000, 1e3, np.int32(1000)):
+            yield fed.uplink(fed.device(0), None, size_bit)  # type: ignore[arg-type]
+
+    _, fed = play(server, "network.overhead=none")
+
+    assert fed.ledger.transfers.column("size_bit").tolist() == [1000, 1000, 1000]
+
+
 def test_messages_carry_their_header_and_a_given_size_wins() -> None:
     """32 bit per scalar and the header; `size_bit` replaces the count and not the header."""
 

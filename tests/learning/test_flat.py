@@ -334,3 +334,31 @@ def test_modules_that_would_carry_over_into_other_jobs_are_refused(habit, messag
     """A statistic outside the vector, or samples that a job changes, would reach the next job."""
     with pytest.raises(ScenarioError, match=message):
         flat(Odd(habit), 4)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_convolutions_see_the_channels_of_a_pixel_side_by_side(channels):
+    """The same numbers in the layout that PyTorch's convolutions are fastest in, and the same outputs."""
+    layers = [nn.Conv2d(channels, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(16, 2)]
+    model = FlatModel(nn.Sequential(*layers), "cross-entropy", (channels, 6, 6))
+    x = torch.randn(5, channels, 6, 6)
+    turned = model.laid_out(x)
+
+    assert torch.equal(turned, x)
+    assert turned.stride(1) == 1
+    assert layers[0](turned).is_contiguous(memory_format=torch.channels_last)
+    vector = model.initial()
+    assert torch.allclose(model.forward(vector, turned), model.forward(vector, x), rtol=1e-5, atol=1e-6)
+
+
+def test_modules_that_may_care_about_the_layout_get_the_plain_one():
+    """Code of the user's own may ask for a view that only that has; dropout draws in the order of memory."""
+
+    class Viewing(nn.Module):
+        def forward(self, x):
+            return x.view(len(x), -1)
+
+    x = torch.randn(5, 1, 6, 6)
+    for last in (Viewing(), nn.Sequential(nn.Dropout(), nn.Flatten())):
+        model = FlatModel(nn.Sequential(nn.Conv2d(1, 2, 3), last, nn.Linear(32, 2)), "cross-entropy", (1, 6, 6))
+        assert model.laid_out(x) is x
