@@ -15,8 +15,8 @@ from fednet_emu.learning.flat import FlatModel
 Array = NDArray[np.float64]
 
 _CHUNK = 4096
-_CHUNK_BYTE = {"cpu": 2**26}
-_PLENTY_BYTE = 2**30
+_CHUNK_BYTE = 2**26
+_CHUNK_BYTE_ON_GPU = 2**30
 
 
 @final
@@ -72,7 +72,7 @@ def score_samples(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor, *, chu
     Nothing is drawn and no gradient is kept. `chunk` bounds the samples that go through the model at a time, and so
     does the memory that their activations take; neither changes the result beyond rounding.
     """
-    limit_byte = _CHUNK_BYTE.get(vector.device.type, _PLENTY_BYTE)
+    limit_byte = _CHUNK_BYTE if vector.device.type == "cpu" else _CHUNK_BYTE_ON_GPU
     chunk = min(chunk, max(1, limit_byte // model.activation_byte_per_sample))
     losses, hits = [], []
     with torch.no_grad():

@@ -45,11 +45,12 @@ def _whole(data: TrainData, jobs: list[ResolvedJob], scratch: Scratch) -> Batch:
         return Batch(x.view(len(jobs), -1, *x.shape[1:]), y.view(len(jobs), -1, *y.shape[1:]), None)
     rows = [resolved.job.rows() for resolved in jobs]
     count = np.array([len(own) for own in rows])
-    index = np.stack([own if len(own) == count.max() else np.resize(own, count.max()) for own in rows])
+    width = int(count.max())
+    index = np.stack([own if len(own) == width else np.resize(own, width) for own in rows])
     flat = torch.from_numpy(index.reshape(-1)).to(data.x.device)
     x = torch.index_select(data.x, 0, flat, out=scratch.take("batch", (len(flat), *data.x.shape[1:]), data.x))
     y = data.y[flat]
-    weight = _weights(count, index.shape[1], x)
+    weight = _weights(count, width, x)
     return Batch(x.view(*index.shape, *x.shape[1:]), y.view(*index.shape, *y.shape[1:]), weight)
 
 

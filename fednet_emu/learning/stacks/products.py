@@ -19,20 +19,22 @@ _OF_NUMPY = (torch.float32, torch.float64)
 
 def product(a: Tensor, b: Tensor) -> Tensor:
     """The products [A, n, m] of the matrices a [A, n, k] and b [A, k, m]."""
-    if not _is_small(a, b):
-        return torch.bmm(a, b)
-    y = a.new_empty(len(a), a.shape[1], b.shape[2])
-    with np.errstate(all="ignore"):  # what is not finite is found at the end of the job
-        np.matmul(a.numpy(), b.numpy(), out=y.numpy())
-    return y
+    return _by_openblas(a, b) if _is_small(a, b) else torch.bmm(a, b)
 
 
 def add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
     """Adds the products of the matrices a [A, n, k] and b [A, k, m] to total [A, n, m], in place."""
     if _is_small(a, b):
-        total.add_(product(a, b))
+        total.add_(_by_openblas(a, b))
     else:
         total.baddbmm_(a, b)
+
+
+def _by_openblas(a: Tensor, b: Tensor) -> Tensor:
+    y = a.new_empty(len(a), a.shape[1], b.shape[2])
+    with np.errstate(all="ignore"):  # what is not finite is found at the end of the job
+        np.matmul(a.numpy(), b.numpy(), out=y.numpy())
+    return y
 
 
 def _is_small(a: Tensor, b: Tensor) -> bool:
