@@ -7,7 +7,15 @@ import time
 
 import numpy as np
 
-from fednet_emu.algorithms.uncertainty import Box, CdNorm, Ellipsoid, KlBall, Polyhedron, UncertaintySet, Wasserstein
+from fednet_emu.algorithms.robust.uncertainty import (
+    Box,
+    CdNorm,
+    Ellipsoid,
+    KlBall,
+    Polyhedron,
+    UncertaintySet,
+    Wasserstein,
+)
 from fednet_emu.testing import small_federation, small_scenario
 
 SIXTY_EACH = "data={{kind: synthetic, features: 784, classes: 10, n_samples: {}, n_test: 100}}"

@@ -10,7 +10,7 @@ from collections import deque
 import numpy as np
 import simpy
 
-from fednet_emu.algorithms.connectivity_aware import ConnectivityAware
+from fednet_emu.algorithms.d2d.connectivity_aware import ConnectivityAware
 from fednet_emu.testing import small_federation
 
 ROUNDS = 4

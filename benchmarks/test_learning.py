@@ -18,18 +18,18 @@ from torch import Tensor
 
 from fednet_emu.kernel.clock import rare_garbage_collection
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.learning.batched import BatchedEngine
-from fednet_emu.learning.engine import Engine
-from fednet_emu.learning.flat import FlatModel
-from fednet_emu.learning.graph import Graph
-from fednet_emu.learning.jobs import SgdPlan, TrainData, TrainJob
+from fednet_emu.learning.engines.batched import BatchedEngine
+from fednet_emu.learning.engines.serial import SerialEngine
+from fednet_emu.learning.engines.spread import SpreadEngine
+from fednet_emu.learning.graph.engine import Engine
+from fednet_emu.learning.graph.graph import Graph
+from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
 from fednet_emu.learning.models.base import Model
+from fednet_emu.learning.models.flat import FlatModel
 from fednet_emu.learning.models.linear import Softmax
 from fednet_emu.learning.models.mcmahan_cnn import McMahanCnn
 from fednet_emu.learning.models.mlp import Mlp
-from fednet_emu.learning.serial import SerialEngine
-from fednet_emu.learning.spread import SpreadEngine
-from fednet_emu.learning.torch_seed import seeded_module
+from fednet_emu.learning.models.torch_seed import seeded_module
 
 SHAPE, SAMPLES, LR = (1, 28, 28), 600, 0.1
 

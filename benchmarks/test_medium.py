@@ -13,14 +13,14 @@ from fednet_emu.kernel.gather import Gather
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.access import Access, Noma, Ofdma, Shared
 from fednet_emu.network.availability import Always, Presence
-from fednet_emu.network.band import Band
-from fednet_emu.network.interplay import rate_cells
-from fednet_emu.network.links import CellLinks
-from fednet_emu.network.loss import NoLoss
-from fednet_emu.network.medium import Medium, Rules
-from fednet_emu.network.roster import Roster
-from fednet_emu.network.station_links import StationLinks
-from fednet_emu.network.transfer import Transfer
+from fednet_emu.network.links.links import CellLinks
+from fednet_emu.network.links.station_links import StationLinks
+from fednet_emu.network.medium.active_set import Roster
+from fednet_emu.network.medium.band import Band
+from fednet_emu.network.medium.loss import NoLoss
+from fednet_emu.network.medium.medium import Medium, Rules
+from fednet_emu.network.medium.rates import rate_cells
+from fednet_emu.network.medium.transfer import Transfer
 from fednet_emu.radio.fading import Rayleigh
 from fednet_emu.radio.rate import Shannon
 from fednet_emu.records.ledger import SERVER, Ledger

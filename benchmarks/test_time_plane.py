@@ -20,10 +20,10 @@ from fednet_emu.kernel.gather import Gather
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.access import Tdma
 from fednet_emu.network.availability import Always, Presence
-from fednet_emu.network.band import Band
-from fednet_emu.network.links import CellLinks
-from fednet_emu.network.loss import NoLoss
-from fednet_emu.network.medium import Medium, Rules
+from fednet_emu.network.links.links import CellLinks
+from fednet_emu.network.medium.band import Band
+from fednet_emu.network.medium.loss import NoLoss
+from fednet_emu.network.medium.medium import Medium, Rules
 from fednet_emu.radio.fading import Rayleigh
 from fednet_emu.radio.rate import Shannon
 from fednet_emu.records.ledger import SERVER, Ledger

@@ -25,12 +25,12 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
 from fednet_emu.federation.federation import Federation
-from fednet_emu.learning.auto import AutoEngine
-from fednet_emu.learning.batched import BatchedEngine
-from fednet_emu.learning.engine import Engine
-from fednet_emu.learning.serial import SerialEngine
-from fednet_emu.learning.stacks.chain import chain_form
-from fednet_emu.learning.stacks.form import VmapForm
+from fednet_emu.learning.engines.auto import AutoEngine
+from fednet_emu.learning.engines.batched import BatchedEngine
+from fednet_emu.learning.engines.serial import SerialEngine
+from fednet_emu.learning.engines.stacks.chain import chain_form
+from fednet_emu.learning.engines.stacks.form import VmapForm
+from fednet_emu.learning.graph.engine import Engine
 from fednet_emu.scenario.emulation import build
 from fednet_emu.scenario.load import load_scenario
 

@@ -20,8 +20,8 @@ from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.clock import Process
 from fednet_emu.kernel.inbox import Inbox
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.learning.deferred import Deferred
-from fednet_emu.learning.jobs import SgdPlan
+from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.learning.graph.jobs import SgdPlan
 from fednet_emu.records.verify import verify
 from fednet_emu.testing import run_small, small_federation, small_scenario
 

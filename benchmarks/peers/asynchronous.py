@@ -13,8 +13,8 @@ from fednet_emu.federation.device import Device
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.clock import Process
 from fednet_emu.kernel.inbox import Inbox
-from fednet_emu.learning.deferred import Deferred
-from fednet_emu.learning.jobs import SgdPlan
+from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.learning.graph.jobs import SgdPlan
 
 
 class Asynchronous(Component):

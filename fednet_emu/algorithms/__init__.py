@@ -2,24 +2,24 @@
 
 from typing import Annotated
 
-from fednet_emu.algorithms.afl import Afl
-from fednet_emu.algorithms.aspire.algorithm import Aspire
 from fednet_emu.algorithms.base import Algorithm
-from fednet_emu.algorithms.cfl import Cfl
-from fednet_emu.algorithms.colrel import Colrel
-from fednet_emu.algorithms.connectivity_aware import ConnectivityAware
-from fednet_emu.algorithms.cyclic_fedavg import CyclicFedAvg
-from fednet_emu.algorithms.ditto import Ditto
-from fednet_emu.algorithms.drfa import Drfa
+from fednet_emu.algorithms.clustered.cfl import Cfl
+from fednet_emu.algorithms.clustered.frank_wolfe.algorithm import FrankWolfeClustering
+from fednet_emu.algorithms.clustered.ifca import Ifca
+from fednet_emu.algorithms.cyclic.algorithm import CyclicFedAvg
+from fednet_emu.algorithms.d2d.colrel import Colrel
+from fednet_emu.algorithms.d2d.connectivity_aware import ConnectivityAware
 from fednet_emu.algorithms.fedavg import FedAvg
-from fednet_emu.algorithms.fedper import FedPer
-from fednet_emu.algorithms.fedrep import FedRep
-from fednet_emu.algorithms.fedul import FedUL
-from fednet_emu.algorithms.frank_wolfe.algorithm import FrankWolfeClustering
-from fednet_emu.algorithms.ifca import Ifca
-from fednet_emu.algorithms.individual import Individual
-from fednet_emu.algorithms.local_only import LocalOnly
-from fednet_emu.algorithms.uncertainty import worst_case_weights
+from fednet_emu.algorithms.personal.ditto import Ditto
+from fednet_emu.algorithms.personal.fedper import FedPer
+from fednet_emu.algorithms.personal.fedrep import FedRep
+from fednet_emu.algorithms.personal.local_only import LocalOnly
+from fednet_emu.algorithms.robust.afl import Afl
+from fednet_emu.algorithms.robust.aspire.algorithm import Aspire
+from fednet_emu.algorithms.robust.drfa import Drfa
+from fednet_emu.algorithms.robust.individual import Individual
+from fednet_emu.algorithms.robust.uncertainty import worst_case_weights
+from fednet_emu.algorithms.unlabelled.fedul import FedUL
 from fednet_emu.component import Slot
 
 ALGORITHMS: dict[str, type[Algorithm]] = {

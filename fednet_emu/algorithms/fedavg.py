@@ -20,7 +20,7 @@ from fednet_emu.algorithms.local_sgd import LocalSgd
 from fednet_emu.federation.device import Device
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.clock import Process
-from fednet_emu.learning.deferred import Deferred
+from fednet_emu.learning.graph.deferred import Deferred
 
 
 class FedAvg(LocalSgd):

@@ -60,7 +60,7 @@ def run(
 
     with outcome(interrupted):
         from fednet_emu.cli.progress import live
-        from fednet_emu.report.summary import profile_rows, summary_rows
+        from fednet_emu.report.views.summary import profile_rows, summary_rows
         from fednet_emu.scenario.load import load_scenario
         from fednet_emu.scenario.run import run_scenario
 
@@ -134,8 +134,8 @@ def plot(
         for path in _draw(runs, label or [], folder, until_s):
             OUTPUT.out(str(path))
         if animate:
-            from fednet_emu.report.run import open_run
-            from fednet_emu.report.series import save_animations
+            from fednet_emu.report.figures.papers.series import save_animations
+            from fednet_emu.report.views.run import open_run
 
             for path in save_animations([open_run(run) for run in runs], folder):
                 OUTPUT.out(str(path))
@@ -153,8 +153,8 @@ def channels(
     """List radio environments with the median uplink rate of a lone device at 50, 200 and 500 m."""
     with outcome():
         from fednet_emu.cli.channels import rate_curves, rows
-        from fednet_emu.report.figures import save
-        from fednet_emu.report.rates import rate_figure
+        from fednet_emu.report.figures.rates import rate_figure
+        from fednet_emu.report.figures.run_figures import save
 
         OUTPUT.out("\n".join(rows(names)))
         if out is not None:
@@ -190,8 +190,8 @@ def _all_overrides(overrides: list[str] | None, seed: int | None, engine: Engine
 
 
 def _draw(runs: list[Path], labels: list[str], folder: Path, until_s: float | None) -> list[Path]:
-    from fednet_emu.report.figures import figures, save
-    from fednet_emu.report.run import open_run
+    from fednet_emu.report.figures.run_figures import figures, save
+    from fednet_emu.report.views.run import open_run
 
     opened = [open_run(run, labels[place] if labels else None) for place, run in enumerate(runs)]
     return save(figures(opened, until_s=until_s), folder)

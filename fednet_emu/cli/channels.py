@@ -6,8 +6,8 @@ import numpy as np
 
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.survey import uplink_rates
+from fednet_emu.report.figures.rates import RateCurve
 from fednet_emu.report.quantities import format_bits
-from fednet_emu.report.rates import RateCurve
 from fednet_emu.scenario.document import load, names
 from fednet_emu.scenario.problems import validate
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fednet_emu.errors import FednetError
-from fednet_emu.report.study import StudyView, is_study, open_study, study_of_run
+from fednet_emu.report.views.study import StudyView, is_study, open_study, study_of_run
 
 CONDITION = re.compile(r",(?=[^,=]+=)")
 """What separates conditions: a comma before the next `axis=`; levels may have commas of their own."""

@@ -12,7 +12,7 @@ from fednet_emu.cli.options import OUTPUT, DataDir, Overrides, TimingOnly
 from fednet_emu.cli.outcome import ERRORS, FAILED, MISTAKE, outcome
 
 if TYPE_CHECKING:
-    from fednet_emu.report.study import StudyView
+    from fednet_emu.report.views.study import StudyView
     from fednet_emu.study.cells import LoadedStudy
     from fednet_emu.study.sweep import Runner
 
@@ -76,7 +76,7 @@ def compare(
     """Print the differences between two settings, paired by seed, and whether they are more than noise."""
     with outcome():
         from fednet_emu.cli.comparing import sides
-        from fednet_emu.report.compare import compare, lines
+        from fednet_emu.report.views.compare import compare, lines
 
         if len(folders) != (1 if between else 2):
             ERRORS.print(f"compare: two folders, or one with --between, are needed, got {len(folders)}")
@@ -99,8 +99,8 @@ def reproduce(
 ) -> None:
     """Run the studies of the library that fit into an hour, the shortest first, and refresh their reference results."""
     with outcome(lambda: "interrupted; the same command goes on from here"):
-        from fednet_emu.report.study import open_study
-        from fednet_emu.report.study_figures import study_figures
+        from fednet_emu.report.figures.study_figures import study_figures
+        from fednet_emu.report.views.study import open_study
         from fednet_emu.study.cells import load_study
         from fednet_emu.study.reproduce import fitting_studies, write_reference
 
@@ -121,16 +121,16 @@ def reproduce(
 
 def is_one_study(folders: list[Path]) -> bool:
     """Whether folders given to `plot` are that of one study."""
-    from fednet_emu.report.study import is_study
+    from fednet_emu.report.views.study import is_study
 
     return len(folders) == 1 and is_study(folders[0])
 
 
 def plot(folder: Path, out: Path, metric: str | None, against: str | None, panels: list[str] | None) -> None:
     """Draw the figures of a study, and say which cells are not in them."""
-    from fednet_emu.report.figures import save
-    from fednet_emu.report.study import open_study
-    from fednet_emu.report.study_figures import study_figures
+    from fednet_emu.report.figures.run_figures import save
+    from fednet_emu.report.figures.study_figures import study_figures
+    from fednet_emu.report.views.study import open_study
 
     view = open_study(folder)
     _tell_unfinished(view, "drawn")

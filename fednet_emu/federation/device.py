@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fednet_emu.federation.processors import Computation, Work
-from fednet_emu.network.delivery import device_label
+from fednet_emu.records.ledger import device_label
 
 if TYPE_CHECKING:
     from fednet_emu.federation.federation import Federation

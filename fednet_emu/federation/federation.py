@@ -17,22 +17,22 @@ from fednet_emu.federation.observer import Models, Observer
 from fednet_emu.federation.payload import BIT_PER_SCALAR, n_scalars, whole_bit
 from fednet_emu.federation.processors import Processors, Work
 from fednet_emu.federation.readings import Checkpoint, Readings
-from fednet_emu.federation.recent_losses import recent_losses
 from fednet_emu.federation.stop import Evaluation, Stop
 from fednet_emu.federation.task import Scores, Task
 from fednet_emu.kernel.clock import Clock, Process, rare_garbage_collection
 from fednet_emu.kernel.gather import Gather
 from fednet_emu.kernel.inbox import Inbox
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.learning.deferred import Deferred
-from fednet_emu.learning.graph import Graph
-from fednet_emu.learning.jobs import SgdPlan, TrainData, TrainJob
+from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.learning.graph.graph import Graph
+from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
 from fednet_emu.network.availability import Presence
-from fednet_emu.network.delivery import Delivery, device_label
+from fednet_emu.network.medium.delivery import Delivery
+from fednet_emu.network.medium.transfer import Multicast, Transfer
 from fednet_emu.network.network import Network
-from fednet_emu.network.transfer import Multicast, Transfer
 from fednet_emu.radio.overhead import NoOverhead, Overhead
-from fednet_emu.records.ledger import SERVER, Ledger
+from fednet_emu.records.ledger import SERVER, Ledger, device_label
+from fednet_emu.records.recent_losses import recent_losses
 
 MAX_FRUITLESS_ROUNDS = 1000
 

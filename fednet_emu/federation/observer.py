@@ -9,7 +9,7 @@ import numpy as np
 from fednet_emu.federation.stop import Evaluation
 from fednet_emu.federation.task import Scores
 from fednet_emu.kernel.clock import Clock
-from fednet_emu.learning.deferred import Deferred
+from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.records.ledger import Ledger
 
 Models = Deferred | Sequence[Deferred]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fednet_emu.learning.deferred import Deferred
+from fednet_emu.learning.graph.deferred import Deferred
 
 BIT_PER_SCALAR = 32
 """Models and numbers are sent in single precision."""

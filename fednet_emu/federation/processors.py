@@ -11,9 +11,8 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.stragglers import NoStraggler, Straggler
 from fednet_emu.kernel.clock import NS_PER_S, Clock, to_ns
 from fednet_emu.kernel.streams import mix, uniform
-from fednet_emu.network.delivery import device_label
 from fednet_emu.radio.energy import ComputeEnergy
-from fednet_emu.records.ledger import CODE, NEVER_NS, SERVER, Ledger
+from fednet_emu.records.ledger import CODE, NEVER_NS, SERVER, Ledger, device_label
 from fednet_emu.units import Array
 
 

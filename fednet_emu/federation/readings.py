@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from fednet_emu.learning.graph import Snapshot
+from fednet_emu.learning.graph.graph import Snapshot
 
 
 class Checkpoint(NamedTuple):

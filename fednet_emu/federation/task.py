@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fednet_emu.learning.attacks import Attack
-from fednet_emu.learning.datasets.base import Samples
-from fednet_emu.learning.evaluate import DeviceMetrics, Metrics, SampleScores, score_samples
-from fednet_emu.learning.flat import FlatModel
-from fednet_emu.learning.hold_out import Held
-from fednet_emu.learning.jobs import TrainData
-from fednet_emu.learning.partitions.base import Split
+from fednet_emu.learning.data.attacks import Attack
+from fednet_emu.learning.data.datasets.base import Samples
+from fednet_emu.learning.data.hold_out import Held
+from fednet_emu.learning.data.partitions.base import Split
+from fednet_emu.learning.graph.jobs import TrainData
+from fednet_emu.learning.models.evaluate import DeviceMetrics, Metrics, SampleScores, score_samples
+from fednet_emu.learning.models.flat import FlatModel
 
 
 class Scores(NamedTuple):

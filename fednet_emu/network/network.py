@@ -14,17 +14,17 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.access import ACCESSES, Access, AnyAccess, Tdma
-from fednet_emu.network.asymmetry import Asymmetry, OneWay
+from fednet_emu.network.access.contention import Noma, Shared
 from fednet_emu.network.availability import Presence
-from fednet_emu.network.band import Band
 from fednet_emu.network.cells import AnyCells, SingleCell
-from fednet_emu.network.contention import Noma, Shared
-from fednet_emu.network.links import CellLinks, IntArray, Links, PairLinks, Sky
-from fednet_emu.network.loss import AnyLoss, NoLoss
-from fednet_emu.network.medium import Medium, Rules
+from fednet_emu.network.links.asymmetry import Asymmetry, OneWay
+from fednet_emu.network.links.links import CellLinks, IntArray, Links, PairLinks, Sky
+from fednet_emu.network.links.moving_links import MovingLinks
+from fednet_emu.network.links.station_links import StationLinks, network_links
+from fednet_emu.network.medium.band import Band
+from fednet_emu.network.medium.loss import AnyLoss, NoLoss
+from fednet_emu.network.medium.medium import Medium, Rules
 from fednet_emu.network.mobility import Paths
-from fednet_emu.network.moving_links import MovingLinks
-from fednet_emu.network.station_links import StationLinks, network_links
 from fednet_emu.network.topology import Digraph, Graphs, Topology, World
 from fednet_emu.network.traces import AnyRateTraces
 from fednet_emu.network.traces.assign import device_rates

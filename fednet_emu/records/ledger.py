@@ -92,6 +92,11 @@ DEVICE_EVALUATIONS = {
 TABLES = ("transfers", "receptions", "computes", "rounds", "evaluations", "device_evaluations")
 
 
+def device_label(device: int) -> str:
+    """A device's name in logs and errors: `dev-3`, or `server`."""
+    return "server" if device == SERVER else f"dev-{device}"
+
+
 class Ledger:
     """All tables of one run, and the running totals that stop rules and progress lines read."""
 

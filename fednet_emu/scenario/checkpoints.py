@@ -12,7 +12,7 @@ import torch
 from fednet_emu import __version__
 from fednet_emu.federation.federation import Federation
 from fednet_emu.federation.readings import Checkpoint
-from fednet_emu.learning.graph import Snapshot
+from fednet_emu.learning.graph.graph import Snapshot
 from fednet_emu.records.store import RunFolder
 
 NAME = "checkpoint.pt"

@@ -13,15 +13,15 @@ from fednet_emu.component import Component
 from fednet_emu.federation.speeds import AnySpeeds
 from fednet_emu.federation.stop import Evaluation, Stop
 from fednet_emu.federation.stragglers import AnyStraggler, NoStraggler, SlowWindow
-from fednet_emu.learning.attacks import AnyAttack
-from fednet_emu.learning.datasets import AnyDataset
-from fednet_emu.learning.datasets.digits import Digits
-from fednet_emu.learning.datasets.synthetic_regression import SyntheticRegression
-from fednet_emu.learning.groups import AnyGroups
+from fednet_emu.learning.data.attacks import AnyAttack
+from fednet_emu.learning.data.datasets import AnyDataset
+from fednet_emu.learning.data.datasets.digits import Digits
+from fednet_emu.learning.data.datasets.synthetic_regression import SyntheticRegression
+from fednet_emu.learning.data.groups import AnyGroups
+from fednet_emu.learning.data.partitions import AnyPartition
 from fednet_emu.learning.models import AnyModel
-from fednet_emu.learning.partitions import AnyPartition
+from fednet_emu.network.access.contention import Shared
 from fednet_emu.network.availability import Always, AnyAvailability, Windows
-from fednet_emu.network.contention import Shared
 from fednet_emu.network.mobility import AnyMobility, AnyRegion, DiscRegion, Region, Static
 from fednet_emu.network.network import NetworkSettings
 from fednet_emu.network.placement import AnyPlacement

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from fednet_emu.federation.federation import Federation
-from fednet_emu.learning.auto import AutoEngine
-from fednet_emu.learning.host_time import HostTime
+from fednet_emu.learning.engines.auto import AutoEngine
+from fednet_emu.learning.graph.host_time import HostTime
 from fednet_emu.records.idle import idle_s
 from fednet_emu.records.ledger import KINDS, SCORES
 from fednet_emu.records.store import RunFolder

@@ -13,7 +13,7 @@ from fednet_emu.federation.federation import Federation
 from fednet_emu.federation.task import Task
 from fednet_emu.kernel.clock import Process
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.learning.partitions.base import Split
+from fednet_emu.learning.data.partitions.base import Split
 from fednet_emu.testing import run_small, small_federation, small_scenario
 
 CLASSES = (

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from fednet_emu.federation.task import Task
-from fednet_emu.learning.datasets.base import Samples
-from fednet_emu.learning.flat import FlatModel
-from fednet_emu.learning.partitions.base import Split
+from fednet_emu.learning.data.datasets.base import Samples
+from fednet_emu.learning.data.partitions.base import Split
+from fednet_emu.learning.models.flat import FlatModel
 
 OWNERS = {"in order": [0, 0, 1, 1], "mixed": [1, 0, 1, 0], "one is nobody's": [0, 0, 1, -1]}
 

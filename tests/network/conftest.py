@@ -11,10 +11,10 @@ from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import mix, mixes, uniform
 from fednet_emu.network.access import Access, Tdma
 from fednet_emu.network.availability import Always, Availability, Presence
-from fednet_emu.network.band import Band
-from fednet_emu.network.delivery import Delivery
-from fednet_emu.network.loss import Loss, NoLoss
-from fednet_emu.network.medium import Medium, Rules
+from fednet_emu.network.medium.band import Band
+from fednet_emu.network.medium.delivery import Delivery
+from fednet_emu.network.medium.loss import Loss, NoLoss
+from fednet_emu.network.medium.medium import Medium, Rules
 from fednet_emu.radio.fading import Fading, NoFading
 from fednet_emu.radio.rate import FixedRate, RateLaw
 from fednet_emu.records.ledger import SERVER, Ledger

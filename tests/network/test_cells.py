@@ -12,14 +12,14 @@ from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.access import Noma, Ofdma, Shared, SlottedAloha, Tdma
 from fednet_emu.network.availability import Always, Presence
-from fednet_emu.network.band import Band
 from fednet_emu.network.cells import HexagonalCells, ListedCells, SingleCell
-from fednet_emu.network.links import Sky, cell_links
-from fednet_emu.network.loss import NoLoss
-from fednet_emu.network.medium import Medium, Rules
+from fednet_emu.network.links.links import Sky, cell_links
+from fednet_emu.network.links.station_links import StationLinks, network_links
+from fednet_emu.network.medium.band import Band
+from fednet_emu.network.medium.loss import NoLoss
+from fednet_emu.network.medium.medium import Medium, Rules
 from fednet_emu.network.mobility import StillPaths
 from fednet_emu.network.network import Downlink, Network, NetworkSettings
-from fednet_emu.network.station_links import StationLinks, network_links
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.fading import NoFading, Rayleigh
 from fednet_emu.radio.power_control import FullPower

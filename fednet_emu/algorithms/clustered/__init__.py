@@ -1,0 +1,1 @@
+"""Clustered learning: Frank-Wolfe graph learning (S0), IFCA and CFL."""

@@ -1,0 +1,118 @@
+"""CFL: federated averaging that splits its clients in two wherever they have stopped agreeing.
+
+Sattler, Müller, Samek: "Clustered Federated Learning: Model-Agnostic Distributed Multitask Optimization under Privacy
+Constraints", IEEE TNNLS 2021, https://arxiv.org/abs/1910.01991, Algorithms 1 (bipartition) and 5
+
+Differences from the paper: a cluster is split only in a round in which all its members have arrived, since the
+similarities of all are needed. There is no further test of the split (the parameter gamma of the paper), and the
+models before each split are not kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import Tensor
+
+from fednet_emu.algorithms.clustered.clusters import record_clusters
+from fednet_emu.algorithms.fedavg import average
+from fednet_emu.algorithms.local_sgd import LocalSgd
+from fednet_emu.federation.device import Device
+from fednet_emu.federation.federation import Federation
+from fednet_emu.kernel.clock import Process
+from fednet_emu.learning.graph.deferred import Deferred
+
+Cluster = tuple[int, ...]
+"""Numbers of its devices, in rising order."""
+
+
+class Cfl(LocalSgd):
+    """Each cluster averages its own model; one that is stationary while its members are not is cut in two."""
+
+    kind: Literal["cfl"] = "cfl"
+    stationary: float = Field(gt=0)
+    """epsilon_1: a cluster is stationary when its mean update is shorter than this."""
+    split: float = Field(gt=0)
+    """epsilon_2: members disagree when the longest of their updates is longer than this."""
+    record_every: int = Field(10, gt=0)
+    """Rounds between two records of the clusters."""
+
+    def run(self, fed: Federation) -> Process:
+        """The server: average within the clusters, and look whether one has to be cut."""
+        w = fed.initial_model()
+        able = tuple(k.index for k in fed.devices() if k.n_samples)
+        models: dict[Cluster, Deferred] = {able: w}
+        for t in fed.rounds():
+            cohort = yield fed.cohort(self.cohort, t)
+            given = {device: w_c for cluster, w_c in models.items() for device in cluster}
+            replies = yield fed.gather(self.client(fed, k, given[k.index], t) for k in cohort)
+            arrived = {k: r.payload for k, r in zip(cohort, replies, strict=True) if not r.lost}
+            halved = [part for old, w_old in models.items() for part in self.after(fed, old, w_old, arrived)]
+            models = dict(halved)
+            own = {device: w_c for cluster, w_c in models.items() for device in cluster}
+            own_models = [own.get(k.index, w) for k in fed.devices()]
+            fed.end_of_round(own_models, invited=len(cohort), arrived=len(arrived))
+            if fed.round % self.record_every == 0:
+                _record(fed, list(models))
+
+    def client(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
+        """A device: receive its cluster's model, train, send the update."""
+        got = yield fed.downlink(k, w)
+        if got.lost:
+            return got
+        trained = yield k.compute(fed.train(k, got.payload, self.plan, t))
+        return (yield fed.uplink(k, trained.params))
+
+    def after(
+        self, fed: Federation, cluster: Cluster, w: Deferred, arrived: dict[Device, Deferred]
+    ) -> list[tuple[Cluster, Deferred]]:
+        """The cluster with its new model; or its two halves, which go on from it."""
+        came = [k for k in arrived if k.index in cluster]
+        if not came:
+            return [(cluster, w)]
+        params, weights = [arrived[k] for k in came], [k.n_samples for k in came]
+        new = fed.defer(average, w, params, weights, 1.0)
+        if len(came) < len(cluster) or len(cluster) < 2:
+            return [(cluster, new)]
+        mean, longest = fed.read(fed.defer(lengths, w, params, weights, size=2), (np.inf, 0.0))
+        now = {"round": fed.round + 1, "simulated_s": fed.clock.now_s}
+        fed.ledger.record("updates", **now, first=cluster[0], members=len(cluster), mean=mean, longest=longest)
+        if not (mean < self.stationary and longest > self.split):
+            return [(cluster, new)]
+        second = fed.read(fed.defer(halves, w, params, size=len(came)))
+        parts = [tuple(d for d, other in zip(cluster, second, strict=True) if other == half) for half in (False, True)]
+        return [(part, new) for part in parts]
+
+
+def lengths(w: Tensor, arrived: Sequence[Tensor], weights: Sequence[float]) -> tuple[float, float]:
+    """The norm of the weighted mean update arrived - w, and the largest norm of one."""
+    return float((average(w, arrived, weights, 1.0) - w).norm()), max(float((w_k - w).norm()) for w_k in arrived)
+
+
+def halves(w: Tensor, arrived: Sequence[Tensor]) -> NDArray[np.bool_]:
+    """Who is in the second half [n]: the two halves have the smallest possible largest similarity across them.
+
+    Similarity is the cosine of two updates. Merging the two most similar sides until two are left, which is single
+    linkage, finds this bipartition exactly.
+    """
+    from scipy.cluster.hierarchy import fcluster, linkage
+    from scipy.spatial.distance import squareform
+
+    updates = torch.stack([w_k - w for w_k in arrived]).double()
+    unit = updates / updates.norm(dim=1, keepdim=True).clamp_min(torch.finfo(torch.float64).tiny)
+    distance = (1.0 - unit @ unit.T).clamp_min(0.0).cpu().numpy()
+    np.fill_diagonal(distance, 0.0)
+    labels = fcluster(linkage(squareform(distance, checks=False), "single"), 2, "maxclust")
+    second: NDArray[np.bool_] = labels != labels[0]
+    return second
+
+
+def _record(fed: Federation, clusters: list[Cluster]) -> None:
+    found = {device: number for number, cluster in enumerate(clusters) for device in cluster}
+    devices = sorted(found)
+    record_clusters(fed, devices, [found[device] for device in devices])

@@ -1,0 +1,153 @@
+"""Clustered federated learning with a learned graph: a saddle point problem whose weights Frank-Wolfe finds.
+
+No paper: the method is this project's. Clients i with shared and private parameters x_i = (x_is, x_ip), weights w_ij
+in [0, 1] for pairs i < j and a multiplier lam_ij for each of them:
+
+    max_lam min_x min_W  (1/n) sum_i f_i(x_i) + sum_{i<j} w_ij <lam_ij, x_is - x_js> - (alpha/2) 1'W1
+
+x by gradient descent on the clients, lam by ascent and W by Frank-Wolfe on the server. Closest published relative:
+Zantedeschi, Bellet, Tommasi, "Fully Decentralized Joint Learning of Personalized Models and Collaboration Graphs",
+AISTATS 2020, where Frank-Wolfe moves the models and descent the graph.
+
+Differences from the problem as stated: the objective is multiplied by n, so that step sizes are of order one, and the
+multipliers stay in a ball, without which those of pairs that never agree would grow for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from fednet_emu.algorithms.clustered.clusters import record_clusters
+from fednet_emu.algorithms.clustered.frank_wolfe.server import Rule, State, deployed, pull_of, shortened, shortening_of
+from fednet_emu.algorithms.clustered.frank_wolfe.updates import pairs_of
+from fednet_emu.algorithms.local_sgd import LocalSgd
+from fednet_emu.federation.device import Device
+from fednet_emu.federation.federation import Federation
+from fednet_emu.kernel.clock import Process
+from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.learning.models.evaluate import gradient_norm
+from fednet_emu.learning.models.layers import LayerName, Layers
+
+
+class FrankWolfeClustering(LocalSgd):
+    """Clients train under the pull of those they are tied to; the server learns who is tied to whom."""
+
+    kind: Literal["frank-wolfe-clustering"] = "frank-wolfe-clustering"
+    private: tuple[LayerName, ...] = ()
+    """Layers that stay on the device, by name, pattern or place; all others are shared within a cluster."""
+    alpha: float = Field(ge=0)
+    """Reward for tying clients; too large a value ties clients of different groups."""
+    dual_lr: float = Field(ge=0)
+    """Step size of the multipliers."""
+    max_multiplier: float = Field(1.0, ge=0)
+    """Largest norm of a multiplier."""
+    norm_coupling: bool = False
+    """Whether pairs are coupled by w_ij lam_ij ||x_is - x_js|| with numbers lam_ij, instead of vectors lam_ij."""
+    smoothing: float = Field(1e-2, gt=0)
+    """Length below which the norm of the coupling is rounded off; for `norm_coupling` only."""
+    weight_step: float | None = Field(None, gt=0, le=1)
+    """Step size of Frank-Wolfe; null takes 2 / (t + 2)."""
+    initial_weight: float = Field(1.0, ge=0, le=1)
+    n_clusters: int | None = Field(None, gt=0)
+    """Number of clusters, if it is known; the weights then move towards partitions into so many."""
+    tolerance: float | None = Field(None, gt=0)
+    """The run ends when the gap of Frank-Wolfe and the longest of the clients' last moves are both below this."""
+    deploy: Literal["cluster-mean", "own"] = "cluster-mean"
+    """The model of a client that is evaluated: its cluster's mean of the shared parameters, or what it has itself."""
+    record_every: int = Field(10, gt=0)
+    """Rounds between two records of weights, clusters and gradients."""
+
+    def demands(self) -> Iterator[tuple[str, str, int]]:
+        """Settings (key, meaning, number of devices) that need so many devices."""
+        yield from super().demands()
+        if self.n_clusters is not None:
+            yield "n_clusters", "has more clusters than devices", self.n_clusters
+
+    def run(self, fed: Federation) -> Process:
+        """The server: send each client the pull of the others, then move the multipliers and the weights."""
+        layers = Layers(fed.task.model, self.private)
+        members = [k for k in fed.devices() if k.n_samples]
+        place = {k: number for number, k in enumerate(members)}
+        rule = self._rule(len(members))
+        w = fed.initial_model()
+        own, seen = [w] * fed.n_devices, [fed.defer(layers.take, w, size=layers.n_shared)] * len(members)
+        state = fed.defer(rule.start, seen, size=rule.n_scalars(layers.n_shared))
+        _record(fed, members, rule, state, own)
+        for t in fed.rounds():
+            cohort = yield fed.cohort(self.cohort, t)
+            messages = [self._message(fed, state, place[k], layers) for k in cohort]
+            replies = yield fed.gather(
+                self.client(fed, k, own, message, layers, t) for k, message in zip(cohort, messages, strict=True)
+            )
+            arrived = [(k, reply.payload) for k, reply in zip(cohort, replies, strict=True) if not reply.lost]
+            for k, shared in arrived:
+                seen[place[k]] = shared
+            state = fed.defer(rule.advance, state, list(seen), t, [place[k] for k, _ in arrived])
+            models = list(own)
+            if self.deploy == "cluster-mean":
+                for k in members:
+                    models[k.index] = fed.defer(deployed, own[k.index], state, rule, place[k], layers)
+            fed.end_of_round(models, invited=len(cohort), arrived=len(arrived))
+            if fed.round % self.record_every == 0:
+                _record(fed, members, rule, state, own)
+            if self.tolerance is not None and fed.read(fed.defer(_far, state, size=1), np.inf) < self.tolerance:
+                return
+
+    def client(
+        self, fed: Federation, k: Device, own: list[Deferred], message: tuple[Deferred, ...], layers: Layers, t: int
+    ) -> Process:
+        """A device: descend under the pull of the others; send the shared parameters."""
+        got = yield fed.downlink(k, message)
+        if got.lost:
+            return got
+        pull, *factor = got.payload
+        if factor:
+            pull = fed.defer(shortened, pull, factor[0])
+        linear = fed.defer(layers.pad, pull, size=layers.size)
+        scale = factor[0] if factor else 1.0
+        trained = yield k.compute(fed.train(k, own[k.index], self.plan, t, linear=linear, scale=scale))
+        own[k.index] = trained.params
+        return (yield fed.uplink(k, fed.defer(layers.take, trained.params, size=layers.n_shared)))
+
+    def _message(self, fed: Federation, state: Deferred, place: int, layers: Layers) -> tuple[Deferred, ...]:
+        """What the server sends to a client: its pull, and under the norm coupling the factor of its steps."""
+        pull = fed.defer(pull_of, state, place, size=layers.n_shared)
+        return (pull, fed.defer(shortening_of, state, place, size=1)) if self.norm_coupling else (pull,)
+
+    def _rule(self, n: int) -> Rule:
+        return Rule(
+            n,
+            alpha=self.alpha,
+            lr=self.lr,
+            dual_lr=self.dual_lr,
+            radius=self.max_multiplier,
+            smoothing=self.smoothing if self.norm_coupling else None,
+            step=self.weight_step,
+            initial_weight=self.initial_weight,
+            n_clusters=self.n_clusters,
+        )
+
+
+def _far(state: State) -> float:
+    return max(state.gap, state.moved)
+
+
+def _record(fed: Federation, members: Sequence[Device], rule: Rule, state: Deferred, own: Sequence[Deferred]) -> None:
+    """Series `weights`, `clusters`, `agreement` and `convergence` after a round: observed, not sent."""
+    if fed.timing_only:
+        return
+    known: State = fed.read(state)
+    now, devices = {"round": fed.round, "simulated_s": fed.clock.now_s}, [k.index for k in members]
+    for i, j, weight in zip(*pairs_of(len(devices)), known.weights, strict=True):
+        fed.ledger.record("weights", **now, i=devices[i], j=devices[j], weight=float(weight))
+    record_clusters(fed, devices, rule.labels(known.weights))
+    norms = []
+    for k in members:
+        rows, data = fed.task.slice_of(k.index), fed.task.data
+        norm = fed.defer(gradient_norm, fed.task.model, own[k.index], data.x[rows], data.y[rows], size=1)
+        norms.append(fed.read(norm))
+    fed.ledger.record("convergence", **now, gap=known.gap, moved=known.moved, gradient_norm=max(norms))

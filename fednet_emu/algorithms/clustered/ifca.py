@@ -1,0 +1,96 @@
+"""IFCA: the server keeps several models, and every device trains the one that fits it best.
+
+Ghosh, Chung, Yin, Ramchandran: "An Efficient Framework for Clustered Federated Learning", NeurIPS 2020,
+https://arxiv.org/abs/2006.04088, Algorithm 1 with model averaging (option II)
+
+Differences from the paper: the choice is made on all of the device's samples. The models after the first start as the
+first one with the entries of each parameter shuffled, which is what drawing them anew amounts to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from fednet_emu.algorithms.clustered.clusters import record_clusters
+from fednet_emu.algorithms.fedavg import average
+from fednet_emu.algorithms.local_sgd import LocalSgd
+from fednet_emu.federation.device import Device
+from fednet_emu.federation.federation import Federation
+from fednet_emu.federation.processors import Work
+from fednet_emu.kernel.clock import Process
+from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.learning.models.evaluate import score_samples
+from fednet_emu.learning.models.flat import FlatModel
+
+
+class Ifca(LocalSgd):
+    """Each round a cohort receives all models; each device trains the best one for it and says which."""
+
+    kind: Literal["ifca"] = "ifca"
+    clusters: int = Field(gt=0)
+    """Number of models."""
+    record_every: int = Field(10, gt=0)
+    """Rounds between two records of who chooses which model."""
+
+    def run(self, fed: Federation) -> Process:
+        """The server: send all models, average each one over those who have chosen it."""
+        w, model = fed.initial_model(), fed.task.model
+        others = (fed.defer(shuffled, model, w, fed.streams("ifca", j)) for j in range(1, self.clusters))
+        models = (w, *others)
+        for t in fed.rounds():
+            cohort = yield fed.cohort(self.cohort, t)
+            replies = yield fed.gather(self.client(fed, k, models, t) for k in cohort)
+            arrived = [reply.payload for reply in replies if not reply.lost]
+            if arrived:
+                models = tuple(fed.defer(averaged, w_j, j, arrived) for j, w_j in enumerate(models))
+            choices = [self.choice(fed, k, models) for k in fed.devices()]
+            own = [fed.defer(picked, choice, models, size=w.size) for choice in choices]
+            fed.end_of_round(own, invited=len(cohort), arrived=len(arrived))
+            if fed.round % self.record_every == 0 and not fed.timing_only:
+                able = [k.index for k in fed.devices() if k.n_samples]
+                record_clusters(fed, able, [fed.read(choices[index]) for index in able])
+
+    def client(self, fed: Federation, k: Device, models: tuple[Deferred, ...], t: int) -> Process:
+        """A device: try all models, train the best, send it with its number."""
+        got = yield fed.downlink(k, models)
+        if got.lost:
+            return got
+        flop = self.clusters * fed.task.model.forward_flop_per_sample * k.n_samples
+        choice = yield k.compute(Work(flop, self.choice(fed, k, got.payload)))
+        start = fed.defer(picked, choice, got.payload, size=models[0].size)
+        trained = yield k.compute(fed.train(k, start, self.plan, t))
+        return (yield fed.uplink(k, (choice, trained.params)))
+
+    def choice(self, fed: Federation, k: Device, models: tuple[Deferred, ...]) -> Deferred:
+        """The number of the model that fits a device best."""
+        rows, data = fed.task.slice_of(k.index), fed.task.data
+        return fed.defer(best, fed.task.model, models, data.x[rows], data.y[rows], size=1)
+
+
+def best(model: FlatModel, vectors: Sequence[Tensor], x: Tensor, y: Tensor) -> int:
+    """The number of the vector with the smallest mean loss on the samples x [n, ...] and y [n]; 0 without samples."""
+    if not len(y):
+        return 0
+    return int(np.argmin([score_samples(model, vector, x, y).pooled().loss for vector in vectors]))
+
+
+def picked(choice: int, vectors: Sequence[Tensor]) -> Tensor:
+    """The vector with this number."""
+    return vectors[choice]
+
+
+def averaged(w: Tensor, number: int, arrived: Sequence[tuple[int, Tensor]]) -> Tensor:
+    """The mean of the models [P] that were sent with this number; w itself when there are none."""
+    chosen = [w_k for choice, w_k in arrived if choice == number]
+    return average(w, chosen, [1] * len(chosen), 1.0) if chosen else w
+
+
+def shuffled(model: FlatModel, w: Tensor, rng: np.random.Generator) -> Tensor:
+    """The vector w [P] with the entries of every parameter in random order."""
+    return torch.cat([piece.reshape(-1)[torch.from_numpy(rng.permutation(piece.numel()))] for piece in model.pieces(w)])

@@ -1,0 +1,1 @@
+"""Cyclic participation with overlapping groups (S1)."""

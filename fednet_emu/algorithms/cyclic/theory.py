@@ -1,0 +1,164 @@
+"""The theory of cyclic participation beside a run: what its constants are, and how far the model is from the optimum.
+
+It looks at all samples of all devices at once, which nobody in the network could: an observer that takes no time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fednet_emu.algorithms.cyclic.bounds import Constants, RemainderBound, Shares, rate_bound, remainder_bound
+from fednet_emu.errors import ScenarioError
+from fednet_emu.federation.federation import Federation
+from fednet_emu.learning.graph.deferred import Deferred
+
+Parts = Sequence[Sequence[tuple[int, NDArray[np.int64] | None]]]
+"""For each group, its devices and the samples that each uses there; None for all of its own."""
+
+_SAMPLES_AT_ONCE = 2048
+
+
+class State(NamedTuple):
+    """The losses at one point.
+
+    Attributes:
+        gap: F - F*.
+        gradient_norm: |grad F|.
+        largest: C, the largest norm of a sample's gradient.
+        dissimilarity: alpha, the largest distance of a group's mean gradient from grad F.
+    """
+
+    gap: float
+    gradient_norm: float
+    largest: float
+    dissimilarity: float
+
+
+class Theory:
+    """The rate bound of groups that split their samples, for models that are linear in their parameters.
+
+    F is the mean over the devices in the groups of each one's regularised mean loss, in double precision. Smoothness
+    comes from the largest eigenvalues of each part's second moments: the curvature of a softmax is at most 1/2, that
+    of a squared error is 2. C and alpha are the largest of all points seen.
+
+    Args:
+        fed: the federation, whose samples are looked at.
+        parts: who uses which samples in each group.
+        l2: strength of the regulariser l2 / 2 |w|^2, part of every loss.
+        lr: step size of the sums.
+
+    Raises:
+        ScenarioError: the model is not linear in its parameters, or no strong convexity is known.
+    """
+
+    def __init__(self, fed: Federation, parts: Parts, l2: float, lr: float) -> None:
+        task = fed.task
+        weight, *bias = task.model.pieces(task.model.initial())
+        if weight.ndim != 2 or weight.shape[1] != math.prod(task.model.input_shape) or len(bias) != 1:
+            raise ScenarioError(
+                "algorithm.bounds: the theory needs a convex model, got another; choose softmax or linear"
+            )
+        self._model, self._l2, self._lr = task.model, l2, lr
+        self._x, self._y = task.data.x.double().cpu(), task.data.y.cpu()
+        if self._y.is_floating_point():
+            self._y = self._y.double()
+        own = {m: torch.arange(task.offsets[m], task.offsets[m + 1]) for group in parts for m, _ in group}
+        cut = [[own[m] if samples is None else own[m][samples] for m, samples in group] for group in parts]
+        self.shares: Shares = [
+            [len(rows) / len(own[m]) for rows, (m, _) in zip(row, group, strict=True)]
+            for row, group in zip(cut, parts, strict=True)
+        ]
+        self._rows = torch.cat([*own.values()])
+        self._owner = torch.cat([torch.full((len(rows),), place) for place, rows in enumerate(own.values())])
+        place = {m: number for number, m in enumerate(own)}
+        self._groups = [[place[m] for m, _ in group] for group in parts]
+        self._weight = torch.cat([torch.full((len(rows),), 1 / len(rows)).double() for rows in own.values()])
+        self.devices = len(own)
+        curvature = 0.5 if task.model.is_classifier else 2.0
+        self.smoothness = l2 + curvature * max(_eigenvalues([self._x[rows]])[-1] for row in cut for rows in row)
+        lowest = 0.0 if task.model.is_classifier else _eigenvalues([self._x[rows] for rows in own.values()])[0]
+        self.convexity = l2 + curvature * lowest
+        if self.convexity <= 1e-12:
+            raise ScenarioError("algorithm.l2: the rate bound needs strong convexity, got 0; give a positive number")
+        self._largest = self._dissimilarity = self._first_gap = 0.0
+        self._best = self._minimum(task.model.initial().double().cpu())
+
+    def state(self, w: Tensor) -> State:
+        """What the theory looks at, for a model w [P] at the start of a cycle."""
+        w = w.double().cpu()
+        gradients = self._gradients(w)
+        whole = gradients.mean(0)
+        groups = [gradients[group].mean(0) for group in self._groups]
+        self._dissimilarity = max(self._dissimilarity, *(float((mean - whole).norm()) for mean in groups))
+        gap = float(self._loss(w)) - self._best
+        return State(gap, float(whole.norm()), self._largest, self._dissimilarity)
+
+    def record(self, fed: Federation, w: Deferred, cycle: int) -> None:
+        """Add a row to the series `cyclic_bound`: measured distance from the optimum, the theory's bound, its parts."""
+        state = self.state(fed.read(w))
+        self._first_gap = state.gap if cycle == 0 else self._first_gap
+        remainder, bound = self.bound(cycle, self._first_gap)
+        parts = {**state._asdict(), **remainder._asdict(), "smoothness": self.smoothness, "convexity": self.convexity}
+        fed.ledger.record("cyclic_bound", cycle=cycle, simulated_s=fed.clock.now_s, bound=bound, **parts)
+
+    def constants(self) -> Constants:
+        """The constants, from all points seen so far."""
+        return Constants(self.smoothness, self._largest, self._dissimilarity, self._lr)
+
+    def bound(self, cycles: int, gap: float) -> tuple[RemainderBound, float]:
+        """U1, U2, V1, V2 and the largest gap that the theory allows after so many cycles from a given one."""
+        constants = self.constants()
+        remainder = remainder_bound(self.shares, constants)
+        return remainder, rate_bound(cycles, gap, remainder, constants, self.devices, self.convexity)
+
+    def _loss(self, w: Tensor) -> Tensor:
+        """F(w)."""
+        loss = self._model.loss(w, self._x[self._rows], self._y[self._rows], self._weight)
+        return loss + self._l2 / 2 * w.square().sum()
+
+    def _gradients(self, w: Tensor) -> Tensor:
+        """The gradient of each device's loss [devices, P]; takes note of the largest gradient of a sample."""
+
+        def loss(w: Tensor, x: Tensor, y: Tensor) -> Tensor:
+            return self._model.loss(w, x[None], y[None]) + self._l2 / 2 * w.square().sum()
+
+        each = torch.func.vmap(torch.func.grad(loss), (None, 0, 0))
+        means = torch.zeros(self.devices, len(w), dtype=w.dtype)
+        places = torch.arange(len(self._rows))
+        for some in torch.split(places, _SAMPLES_AT_ONCE):
+            rows = self._rows[some]
+            gradients = each(w, self._x[rows], self._y[rows])
+            self._largest = max(self._largest, float(gradients.norm(dim=1).max()))
+            means.index_add_(0, self._owner[some], gradients * self._weight[some, None])
+        return means
+
+    def _minimum(self, w: Tensor) -> float:
+        """F*, found by L-BFGS until the gradient is down to rounding."""
+        w = w.clone().requires_grad_()
+        search = torch.optim.LBFGS(
+            [w], max_iter=2000, tolerance_grad=1e-10, tolerance_change=1e-16, line_search_fn="strong_wolfe"
+        )
+
+        def closure() -> Tensor:
+            search.zero_grad()
+            loss = self._loss(w)
+            loss.backward()  # type: ignore[no-untyped-call]
+            return loss
+
+        search.step(closure)  # type: ignore[no-untyped-call]
+        return float(self._loss(w.detach()))
+
+
+def _eigenvalues(sets: Sequence[Tensor]) -> list[float]:
+    """Eigenvalues, ascending, of the second moments of sets of samples (the constant 1 included), averaged."""
+    designs = [torch.cat([x.flatten(1), torch.ones(len(x), 1).to(x)], 1) for x in sets]
+    moments = torch.stack([design.T @ design / len(design) for design in designs]).mean(0)
+    values: list[float] = torch.linalg.eigvalsh(moments).tolist()
+    return values

@@ -1,0 +1,165 @@
+"""Collaborative relaying for federated learning over intermittently connected networks (COLREL).
+
+Yemini, Saha, Ozfatura, Gündüz, Goldsmith: "Semi-Decentralized Federated Learning with Collaborative Relaying",
+ISIT 2022, https://arxiv.org/abs/2205.10998
+
+Differences from the paper: whether an upload arrives is a matter of being invited (`cohort`) and of the network's loss,
+in place of a blockage drawn by itself; the chances of device-to-device links are counted from draws of the topology;
+links to and from a device fail independently unless `reciprocal`; no momentum at the server; devices without samples
+take no part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+from fednet_emu.algorithms.base import Algorithm
+from fednet_emu.algorithms.d2d.colrel_weights import best_weights, variance
+from fednet_emu.algorithms.d2d.round import ClusterRounds, Pushed, mixed_update, stepped
+from fednet_emu.errors import ScenarioError
+from fednet_emu.federation.federation import Federation
+from fednet_emu.kernel.clock import Process
+from fednet_emu.kernel.gather import Together
+from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.learning.graph.jobs import SgdPlan
+from fednet_emu.network.topology import Digraph
+from fednet_emu.network.topology.digraph import Mask
+from fednet_emu.units import Array
+
+Probability = Annotated[float, Field(gt=0, le=1)]
+
+
+class Colrel(Algorithm):
+    """Devices relay weighted sums of their neighbours' updates, so that everybody is heard in expectation.
+
+    The scenario needs `network.sidelink.topology`, which says who sends to whom in each round.
+    """
+
+    kind: Literal["colrel"] = "colrel"
+    cohort: int = Field(gt=0)
+    """Devices invited to upload per round; fewer when fewer are there."""
+    lr: float = Field(ge=0)
+    """Step size of the devices."""
+    batch_size: int | None = Field(gt=0)
+    """Samples per step; null takes all of the device's samples at once."""
+    local_steps: int = Field(gt=0)
+    """Gradient steps per round."""
+    uplink_arrives: Probability | tuple[Probability, ...] = 1.0
+    """Probability that an invited device's upload arrives, as the weights assume it; one for all, or one for each."""
+    sidelink_arrives: float = Field(1.0, gt=0, le=1)
+    """Probability that a model arrives over an edge of the topology, as the weights assume it."""
+    reciprocal: bool = False
+    """Whether the weights assume that two devices hear each other in the same rounds."""
+    survey: int = Field(50, gt=0)
+    """Draws of the topology from which the weights learn how often each edge is there."""
+
+    def demands(self) -> Iterator[tuple[str, str, int]]:
+        """Settings (key, meaning, number of devices) that need so many devices."""
+        yield "cohort", "invites more devices than there are", self.cohort
+        if isinstance(self.uplink_arrives, tuple):
+            yield "uplink_arrives", "has more entries than there are devices", len(self.uplink_arrives)
+
+    def run(self, fed: Federation) -> Process:
+        """The server: weigh once, then each round invite and add up what arrives."""
+        plan, takes_part = (
+            SgdPlan(lr=self.lr, batch_size=self.batch_size, steps=self.local_steps),
+            fed.task.n_samples > 0,
+        )
+        devices = np.flatnonzero(takes_part)
+        a = self.relay_weights(fed, takes_part)
+        x = fed.initial_model()
+        for t in fed.rounds():
+            yield fed.cohort(1, t)  # until somebody is there
+            graph = fed.network.digraph(t).among(takes_part)
+            invited = devices[np.argsort(fed.streams("sample", t).random(fed.n_devices)[devices])][: self.cohort]
+            rounds, chosen = ClusterRounds(fed, graph, x, t, plan, retries=0), set(invited.tolist())
+            done = yield fed.gather(
+                self.cluster(rounds, number, [k for k in members.tolist() if k in chosen], a)
+                for number, members in enumerate(graph.members)
+            )
+            uploads = [update for cluster in done for update in cluster.uploads]
+            if uploads:
+                x = fed.defer(stepped, x, uploads, [1.0 / len(devices)] * len(uploads))
+            fed.ledger.record(
+                "relaying",
+                round=t + 1,
+                sampled=len(invited),
+                uploads=len(uploads),
+                d2d_senders=sum(cluster.senders for cluster in done),
+                d2d_receptions=sum(cluster.receptions for cluster in done),
+            )
+            fed.end_of_round(x, invited=len(invited), arrived=len(uploads))
+
+    def relay_weights(self, fed: Federation, takes_part: Mask) -> Array:
+        """The best weights [relays, sources] for the chances of this network; recorded with their variance.
+
+        Raises:
+            ScenarioError: `uplink_arrives` was given for another number of devices.
+        """
+        graphs = [fed.network.digraph(number, 1).among(takes_part) for number in range(self.survey)]
+        reach = edge_frequencies(graphs) * self.sidelink_arrives
+        np.fill_diagonal(reach, 1.0)
+        if isinstance(self.uplink_arrives, tuple) and len(self.uplink_arrives) != fed.n_devices:
+            raise ScenarioError(
+                f"algorithm.uplink_arrives: not one for each device, got {len(self.uplink_arrives)}; "
+                f"give one number or {fed.n_devices}"
+            )
+        arrives = np.broadcast_to(self.uplink_arrives, takes_part.shape)
+        p = np.where(takes_part, min(1.0, self.cohort / takes_part.sum()) * arrives, 0.0)
+        a = best_weights(p, reach, reciprocal=self.reciprocal)
+        alone = np.diag(np.divide(1.0, p, out=np.zeros_like(p), where=p > 0))
+        fed.ledger.record("relay_weights", variance=variance(a, p, reach), variance_alone=variance(alone, p, reach))
+        return a
+
+    def cluster(self, rounds: ClusterRounds, number: int, chosen: Sequence[int], a: Array) -> Process:
+        """A cluster's round: push to neighbours, and those that are invited upload what they relay."""
+        fed, members = rounds.fed, rounds.graph.members[number].tolist()
+        pushes = yield fed.gather(rounds.push(number, fed.device(k)) for k in members)
+        models = {k: push.model for k, push in zip(members, pushes, strict=True) if push.model is not None}
+        heard = heard_by(models, dict(zip(members, pushes, strict=True)))
+        ready = [i for i in chosen if i in models]
+        sent = yield Together(
+            fed.clock, [fed.uplink(fed.device(i), relayed(fed, rounds.model, models, heard[i], a[i])) for i in ready]
+        )
+        return Relayed(
+            [reply.payload for reply in sent if not reply.lost],
+            sum(bool(rounds.graph.receivers(k)) for k in models),
+            sum(len(sources) - 1 for sources in heard.values()),
+        )
+
+
+class Relayed(NamedTuple):
+    """What has become of a cluster: the uploads that arrived, and how many devices pushed to how many others."""
+
+    uploads: Sequence[Deferred]
+    senders: int
+    receptions: int
+
+
+def heard_by(models: Mapping[int, Deferred], pushes: Mapping[int, Pushed]) -> dict[int, list[int]]:
+    """Whose models each device has that has trained itself: its own first."""
+    heard = {i: [i] for i in models}
+    for j, push in pushes.items():
+        for i in push.reached:
+            if i in heard:
+                heard[i].append(j)
+    return heard
+
+
+def relayed(
+    fed: Federation, x: Deferred, models: Mapping[int, Deferred], sources: Sequence[int], weights: Array
+) -> Deferred:
+    """The weighted sum of the updates that a device has heard."""
+    return fed.defer(mixed_update, x, [models[j] for j in sources], weights[sources])
+
+
+def edge_frequencies(graphs: Sequence[Digraph]) -> Array:
+    """How often each edge is there [senders, receivers], as a part of the graphs."""
+    count = np.zeros((graphs[0].n_devices, graphs[0].n_devices))
+    for graph in graphs:
+        count[graph.sender, graph.receiver] += 1.0
+    return count / len(graphs)

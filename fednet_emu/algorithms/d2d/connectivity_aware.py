@@ -1,0 +1,162 @@
+"""Connectivity-aware semi-decentralised federated learning over time-varying directed device-to-device clusters.
+
+Parasnis, Hosseinalipour, Chu, Chiang, Brinton: "Connectivity-Aware Semi-Decentralized Federated Learning over
+Time-Varying D2D Networks", MobiHoc 2023, https://arxiv.org/abs/2303.08988
+
+Differences from the paper: uploads are weighted by cluster (`stratified`), the only one of the three normalisations
+that is unbiased when m n_l / n is not a whole number; the default bound on the connectivity factor is derived here, as
+those in print bound phi + 1 or have a singularity (see `connectivity_bounds.py`); out-degrees are counted from what was
+received, so that columns of the mixing matrix sum to 1 under loss too; the access point of a cluster is the device in
+it with most neighbours; devices without samples take no part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from fednet_emu.algorithms.base import Algorithm
+from fednet_emu.algorithms.d2d import connectivity_bounds as theory
+from fednet_emu.algorithms.d2d.round import ClusterRound, ClusterRounds, edges_of, stepped
+from fednet_emu.federation.federation import Federation
+from fednet_emu.kernel.clock import Process
+from fednet_emu.kernel.streams import Streams
+from fednet_emu.learning.graph.jobs import SgdPlan
+from fednet_emu.network.topology import Digraph
+from fednet_emu.network.topology.digraph import IntArray
+from fednet_emu.units import Array
+
+
+class ConnectivityAware(Algorithm):
+    """Devices push scaled updates through their clusters; the server samples just enough of them.
+
+    The scenario needs `network.sidelink.topology`, which says who sends to whom in each round.
+    """
+
+    kind: Literal["connectivity-aware"] = "connectivity-aware"
+    lr: float = Field(ge=0)
+    """Step size of the devices (eta)."""
+    batch_size: int | None = Field(gt=0)
+    """Samples per step; null takes all of the device's samples at once."""
+    local_steps: int = Field(gt=0)
+    """Gradient steps per round (T)."""
+    phi_max: float = Field(ge=0)
+    """Largest connectivity factor of the network that the server accepts; 0 samples everybody."""
+    psi: Literal["exact", "safe", "seed1m", "seed2p", "seed1_printed", "seed2_printed"] = "safe"
+    """How the server judges a cluster: by its singular values, or by a bound from its degrees; a bound that does not
+    hold for a cluster is replaced by the safe one."""
+    normalisation: Literal["paper", "count", "stratified"] = "stratified"
+    """Weight of an upload: 1/m as printed, 1/uploads, or n_l / (n uploads of its cluster)."""
+    cohort: int | None = Field(None, gt=0)
+    """Devices sampled in the first round, before anything is known of clusters (m(0)); null for all."""
+    retries: int = Field(3, ge=0)
+    """How often a lost upload or control message is sent again."""
+    snapshot_every: int | None = Field(None, gt=0)
+    """Record who sent to whom in every so manieth round, for pictures; null for never."""
+
+    def demands(self) -> Iterator[tuple[str, str, int]]:
+        """Settings (key, meaning, number of devices) that need so many devices."""
+        if self.cohort is not None:
+            yield "cohort", "samples more devices than there are", self.cohort
+
+    def run(self, fed: Federation) -> Process:
+        """The server: sample, wait for the clusters, step, choose how many to sample next."""
+        plan, takes_part = (
+            SgdPlan(lr=self.lr, batch_size=self.batch_size, steps=self.local_steps),
+            fed.task.n_samples > 0,
+        )
+        n = int(takes_part.sum())
+        x, m = fed.initial_model(), min(self.cohort or n, n)
+        for t in fed.rounds():
+            yield fed.cohort(1, t)  # until somebody is there
+            graph = fed.network.digraph(t).among(takes_part)
+            play = ClusterRounds(fed, graph, x, t, plan, self.retries).play
+            chosen = sampled(graph, m, fed.streams, t)
+            done = yield fed.gather(play(cluster, devices) for cluster, devices in enumerate(chosen))
+            uploads = [update for cluster in done for _, update in cluster.uploads]
+            if uploads:
+                x = fed.defer(stepped, x, uploads, weights(self.normalisation, m, graph.sizes, done))
+            heard = edges_of(graph, done)
+            phi = theory.factors(heard)
+            psi = phi if self.psi == "exact" else theory.guarded(theory.Degrees.of(heard), self.psi)
+            self._record(fed, heard, m, chosen, done, phi, psi)
+            m = theory.devices_needed(n, theory.mean_factor(graph.sizes, known(psi, done)), self.phi_max)
+            fed.end_of_round(x, invited=sum(map(len, chosen)), arrived=len(uploads))
+
+    def _record(
+        self,
+        fed: Federation,
+        heard: Digraph,
+        m: int,
+        chosen: Sequence[Sequence[int]],
+        done: Sequence[ClusterRound],
+        phi: Array,
+        psi: Array,
+    ) -> None:
+        n, mean_phi = int(heard.sizes.sum()), theory.mean_factor(heard.sizes, phi)
+        mean_psi = theory.mean_factor(heard.sizes, psi)
+        fed.ledger.record(
+            "connectivity",
+            round=fed.round + 1,
+            m=m,
+            sampled=sum(map(len, chosen)),
+            uploads=sum(len(cluster.uploads) for cluster in done),
+            clusters=len(heard.sizes),
+            d2d_senders=sum(cluster.senders for cluster in done),
+            d2d_receptions=len(heard.sender),
+            control_bit=sum(cluster.control_bit for cluster in done),
+            mean_phi=mean_phi,
+            mean_psi=mean_psi,
+            phi=theory.network_factor(n, m, mean_phi),
+            psi=theory.network_factor(n, m, mean_psi),
+            phi_max=self.phi_max,
+            worst_column=max(cluster.imbalance for cluster in done),
+        )
+        if self.snapshot_every is not None and fed.round % self.snapshot_every == 0:
+            snapshot(fed, heard, chosen)
+
+
+def sampled(graph: Digraph, m: int, streams: Streams, t: int) -> list[list[int]]:
+    """ceil(m n_l / n) devices of each cluster, every subset equally likely, in order of their numbers."""
+    luck = streams("sample", t).random(graph.n_devices)
+    shares = theory.shares_of(m, graph.sizes).tolist()
+    return [
+        np.sort(members[np.argsort(luck[members], kind="stable")[:share]]).tolist()
+        for members, share in zip(graph.members, shares, strict=True)
+    ]
+
+
+def weights(normalisation: str, m: int, sizes: IntArray, done: Sequence[ClusterRound]) -> list[float]:
+    """Weight of each upload, cluster by cluster; with `stratified` those of a cluster add up to its share n_l / n."""
+    arrived, n = [len(cluster.uploads) for cluster in done], int(sizes.sum())
+    if normalisation == "stratified":
+        return [size / (n * count) for size, count in zip(sizes.tolist(), arrived, strict=True) for _ in range(count)]
+    total = m if normalisation == "paper" else sum(arrived)
+    return [1.0 / total] * sum(arrived)
+
+
+def known(psi: Array, done: Sequence[ClusterRound]) -> Array:
+    """The factors of clusters that have told their degrees; the others may be anything, so infinity."""
+    return np.where([cluster.told for cluster in done], psi, np.inf)
+
+
+def snapshot(fed: Federation, heard: Digraph, chosen: Sequence[Sequence[int]]) -> None:
+    """Record each cluster of this round with its devices, their places and the edges that count."""
+    xy_m, cluster_of = fed.network.positions_m(), heard.cluster[heard.sender]
+    for cluster, members in enumerate(heard.members):
+        mine = cluster_of == cluster
+        fed.ledger.record(
+            "d2d_clusters",
+            round=fed.round + 1,
+            simulated_s=fed.clock.now_s,
+            cluster=cluster,
+            devices=members.tolist(),
+            x_m=xy_m[members, 0].tolist(),
+            y_m=xy_m[members, 1].tolist(),
+            sampled=list(chosen[cluster]),
+            sender=heard.sender[mine].tolist(),
+            receiver=heard.receiver[mine].tolist(),
+        )

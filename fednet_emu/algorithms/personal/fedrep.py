@@ -1,0 +1,61 @@
+"""FedRep: a common representation, and a head of each device's own that is fitted to it first.
+
+Collins, Hassani, Mokhtari, Shakkottai: "Exploiting Shared Representations for Personalized Federated Learning",
+ICML 2021, https://proceedings.mlr.press/v139/collins21a.html
+
+Differences from the paper: steps on one part alone are charged as full steps. A model is evaluated as the common
+representation under the head that its device has, without fitting the head once more.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from fednet_emu.algorithms.fedavg import average
+from fednet_emu.algorithms.local_sgd import LocalSgd
+from fednet_emu.federation.device import Device
+from fednet_emu.federation.federation import Federation
+from fednet_emu.kernel.clock import Process
+from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.learning.graph.jobs import SgdPlan
+from fednet_emu.learning.models.layers import LayerName, Layers
+
+
+class FedRep(LocalSgd):
+    """Each device fits its head with the representation frozen, then moves the representation with the head frozen."""
+
+    kind: Literal["fedrep"] = "fedrep"
+    private: tuple[LayerName, ...] = (-1,)
+    """The head: layers that stay on the device, by name, pattern or place."""
+    head_epochs: int = Field(gt=0)
+    """Passes over the device's samples that fit the head, before the local work on the representation."""
+
+    def run(self, fed: Federation) -> Process:
+        """The server: average the representation, every device alike."""
+        layers = Layers(fed.task.model, self.private)
+        w = fed.initial_model()
+        own, body = [w] * fed.n_devices, fed.defer(layers.take, w, size=layers.n_shared)
+        for t in fed.rounds():
+            cohort = yield fed.cohort(self.cohort, t)
+            replies = yield fed.gather(self.client(fed, k, body, own, layers, t) for k in cohort)
+            arrived = [reply.payload for reply in replies if not reply.lost]
+            if arrived:
+                body = fed.defer(average, body, arrived, [1] * len(arrived), 1.0)
+            whole = [fed.defer(layers.put, mine, body) for mine in own]
+            fed.end_of_round(whole, invited=len(cohort), arrived=len(arrived))
+
+    def client(
+        self, fed: Federation, k: Device, body: Deferred, own: list[Deferred], layers: Layers, t: int
+    ) -> Process:
+        """A device: fit the head to the new representation, then move the representation, and send it."""
+        got = yield fed.downlink(k, body)
+        if got.lost:
+            return got
+        start = fed.defer(layers.put, own[k.index], got.payload)
+        head = SgdPlan(lr=self.lr, batch_size=self.batch_size, epochs=self.head_epochs)
+        fitted = yield k.compute(fed.train(k, start, head, t, "head", mask=layers.private))
+        trained = yield k.compute(fed.train(k, fitted.params, self.plan, t, mask=layers.shared))
+        own[k.index] = trained.params
+        return (yield fed.uplink(k, fed.defer(layers.take, trained.params, size=layers.n_shared)))

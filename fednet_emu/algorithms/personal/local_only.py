@@ -1,0 +1,35 @@
+"""Every device for itself: the floor that any kind of collaboration has to beat.
+
+Differences from the paper: there is none; it is a baseline of many papers. Nothing is sent.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fednet_emu.algorithms.local_sgd import LocalSgd
+from fednet_emu.federation.device import Device
+from fednet_emu.federation.federation import Federation
+from fednet_emu.kernel.clock import Process
+from fednet_emu.learning.graph.deferred import Deferred
+
+
+class LocalOnly(LocalSgd):
+    """Each round a random cohort trains, every device its own model on its own samples."""
+
+    kind: Literal["local"] = "local"
+
+    def run(self, fed: Federation) -> Process:
+        """Rounds without a server: they only serve to compare at equal local work."""
+        models = [fed.initial_model()] * fed.n_devices
+        for t in fed.rounds():
+            cohort = yield fed.cohort(self.cohort, t)
+            trained = yield fed.gather(self.client(fed, k, models[k.index], t) for k in cohort)
+            for k, own in zip(cohort, trained, strict=True):
+                models[k.index] = own
+            fed.end_of_round(list(models), invited=len(cohort), arrived=len(cohort))
+
+    def client(self, fed: Federation, k: Device, own: Deferred, t: int) -> Process:
+        """A device: train on."""
+        trained = yield k.compute(fed.train(k, own, self.plan, t))
+        return trained.params

@@ -1,0 +1,1 @@
+"""Distributionally robust learning: ASPIRE (S2), AFL and DRFA."""

@@ -1,0 +1,90 @@
+"""Agnostic federated learning.
+
+Mohri, Sivek, Suresh: "Agnostic Federated Learning", ICML 2019, https://proceedings.mlr.press/v97/mohri19a.html
+
+Differences from the paper: a device sends w - lr * gradient, which is as large as the gradient and says the same. A
+lost message is sent again; what does not arrive even so is left out of the step, and its weight stays as it is. So is a
+device that is away when a round begins, or goes away during it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from fednet_emu.algorithms.base import Algorithm
+from fednet_emu.algorithms.retry import until_delivered
+from fednet_emu.algorithms.robust.simplex import project
+from fednet_emu.federation.device import Device
+from fednet_emu.federation.federation import Federation
+from fednet_emu.kernel.clock import Process
+from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.learning.graph.jobs import SgdPlan
+from fednet_emu.units import Array
+
+
+class Afl(Algorithm):
+    """All devices send a gradient and a loss at the same model; weights climb where the loss is large."""
+
+    kind: Literal["afl"] = "afl"
+    lr: float = Field(ge=0)
+    """Step size of the model, gamma_w."""
+    lr_weights: float = Field(ge=0)
+    """Step size of the weights, gamma_lambda."""
+    batch_size: int | None = Field(gt=0)
+    """Samples per gradient; null takes all of the device's samples."""
+    averaged: bool = True
+    """Whether the model is the mean over all rounds so far, as in the paper, or the latest one."""
+
+    def run(self, fed: Federation) -> Process:
+        """The server: collect gradients and losses of everybody, descend in the model, ascend in the weights."""
+        place = {k.index: j for j, k in enumerate(k for k in fed.devices() if k.n_samples)}
+        n = len(place)
+        w = mean = fed.initial_model()
+        weights = fed.defer(np.full, n, 1.0 / n, size=n)
+        for t in fed.rounds():
+            present = yield fed.cohort(n, t)
+            replies = yield fed.gather(self.client(fed, k, w, t) for k in present)
+            told = zip(present, replies, strict=True)
+            arrived = {place[k.index]: reply.payload for k, reply in told if not reply.lost}
+            places = list(arrived)
+            if places:
+                w = fed.defer(weighted_step, w, [w_j for w_j, _ in arrived.values()], weights, places)
+                weights = fed.defer(climbed, weights, places, [loss for _, loss in arrived.values()], self.lr_weights)
+                mean = fed.defer(running_mean, mean, w, t) if self.averaged else w
+            fed.end_of_round(mean, invited=len(present), arrived=len(places))
+
+    def client(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
+        """A device: receive, one gradient, send."""
+        got = yield from until_delivered(fed, lambda: fed.downlink(k, w), to_the_gone=False)
+        if got.lost:
+            return got
+        plan = SgdPlan(lr=self.lr, batch_size=self.batch_size, steps=1)
+        trained = yield k.compute(fed.train(k, got.payload, plan, t))
+        report = (trained.params, trained.loss)
+        return (yield from until_delivered(fed, lambda: fed.uplink(k, report), to_the_gone=False))
+
+
+def weighted_step(w: Tensor, models: Sequence[Tensor], weights: Array, places: Sequence[int]) -> Tensor:
+    """W + sum_j weights_j (w_j - w) over the workers at these places, all vectors [P]."""
+    update = torch.zeros_like(w)
+    for w_j, place in zip(models, places, strict=True):
+        update.add_(w_j - w, alpha=float(weights[place]))
+    return w + update
+
+
+def climbed(weights: Array, places: Sequence[int], losses: Sequence[float], lr: float) -> Array:
+    """The weights [N] after one step up the losses of the workers at these places, projected onto the simplex."""
+    raised = weights.copy()
+    raised[list(places)] += lr * np.asarray(losses)
+    return project(raised)
+
+
+def running_mean(mean: Tensor, w: Tensor, t: int) -> Tensor:
+    """The mean of t + 1 models, given that of the first t and the latest."""
+    return mean + (w - mean) / (t + 1)

@@ -1,0 +1,223 @@
+"""ASPIRE with EASE: asynchronous distributionally robust learning.
+
+Jiao, Yang, Song: "Distributed Distributionally Robust Optimization with Non-Convex Objectives", NeurIPS 2022,
+https://arxiv.org/abs/2210.07588, and with the D-norm, more sets and adaptive pace "Federated Distributionally Robust
+Optimization with Non-Convex Objectives: Algorithm and Analysis", https://arxiv.org/abs/2307.14364. Equation numbers are
+those of the latter.
+
+Differences from the paper:
+
+- Update (12) is printed with -w_j where the derivative of phi_j' (z - w_j) is -phi_j; with -w_j it diverges.
+- Eq. (36) is printed with its branches swapped; see `adaptive`.
+- With `loss_of: steps` a worker sends the loss that its gradient passes measure anyway, which is that before its steps.
+- A loss that was never sent counts as 0 in planes, and enters the level h with its prior weight when it first comes, so
+  that h starts at q'f without waiting for everybody; the paper leaves the start open.
+- c_1 and c_2 are constants unless `regularisation` is "paper": the sequences of the theorems decay too slowly to use.
+- A worker starts from a message of the master like any other. A lost message is sent again. Plane lists have versions,
+  and a worker never combines multipliers of one version with planes of another.
+- Bounds of models are off unless given, and clip a worker's model after its last step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from fednet_emu.algorithms.base import Algorithm
+from fednet_emu.algorithms.robust.aspire.adaptive import Adaptive, AdaptivePace, Pace, SteadyPace
+from fednet_emu.algorithms.robust.aspire.log import Log
+from fednet_emu.algorithms.robust.aspire.master import Coordinator
+from fednet_emu.algorithms.robust.aspire.planes import Upkeep
+from fednet_emu.algorithms.robust.aspire.updates import Steps
+from fednet_emu.algorithms.robust.aspire.wire import Wire
+from fednet_emu.algorithms.robust.aspire.worker import LossOf, Report, Worker
+from fednet_emu.algorithms.robust.prior import Prior
+from fednet_emu.algorithms.robust.uncertainty import AnyUncertaintySet
+from fednet_emu.errors import ScenarioError
+from fednet_emu.federation.federation import Federation
+from fednet_emu.kernel.clock import Process
+from fednet_emu.kernel.inbox import Inbox
+from fednet_emu.learning.graph.jobs import SgdPlan
+from fednet_emu.units import Array
+
+Last = dict[int, int]
+"""The iteration after which each worker was last replied to, the longest ago first."""
+
+
+class Aspire(Algorithm):
+    """The master acts on the first reports, and cutting planes over an uncertainty set say whom to weigh.
+
+    ASPIRE-EASE as it stands; ASPIRE-CP with `planes: cp`, ASPIRE with `planes: fixed` (with a uniform prior Mix_Even),
+    ASPIRE-EASE(-) with `active: null`, ASPIRE-EASEper with `local_steps` above 1, ASPIRE-ADP with `adaptive`.
+    """
+
+    kind: Literal["aspire"] = "aspire"
+    planes: Upkeep = "ease"
+    """ease: worst cases become planes and idle planes go; cp: planes stay while there is room; fixed: prior only."""
+    uncertainty: AnyUncertaintySet | None = None
+    """The weights against which the model is to be robust; not needed with fixed planes."""
+    prior: Prior = Prior()
+    active: int | None = Field(gt=0)
+    """The paper's S: reports that the master waits for; null waits for all workers."""
+    adaptive: Adaptive | None = None
+    """Switches between all workers, while none is slow, and `active` of them."""
+    max_delay: int | None = Field(None, gt=0)
+    """The paper's tau: an iteration waits for a worker that was replied to so many iterations ago."""
+    lr: float = Field(ge=0)
+    """Step size of the workers, eta_w."""
+    batch_size: int | None = Field(None, gt=0)
+    """Samples per step; null takes all of the worker's, as in the paper."""
+    local_steps: int = Field(1, gt=0)
+    """Steps of a worker between two messages."""
+    loss_of: LossOf = "result"
+    """result: workers evaluate their new model on all their samples; steps: they send the mean loss of their steps."""
+    lr_master: float | None = Field(None, gt=0)
+    """Step size of z, eta_z; must stay below 2 / (prox N), and null takes 0.4 / (prox N)."""
+    lr_level: float = Field(0.02, gt=0)
+    """Step size of h, eta_h."""
+    rho_multiplier: float = Field(0.02, gt=0)
+    """Step size of the planes' multipliers lam, rho_1."""
+    rho_dual: float = Field(0.1, gt=0)
+    """Step size of phi_j, rho_2."""
+    prox: float = Field(1.0, gt=0)
+    """Strength of the quadratic pull between z and w_j, kappa_1."""
+    regularisation: Literal["constant", "paper"] = "constant"
+    """paper: c_1 and c_2 fall as 1 / (rho (t + 1)^(1/6)) down to the values below, instead of being there at once."""
+    c_multiplier: float = Field(1e-3, ge=0)
+    """c_1, of lam."""
+    c_dual: float = Field(0.0, ge=0)
+    """c_2, of phi_j."""
+    plane_every: int = Field(10, gt=0)
+    """Iterations between two plane steps, k."""
+    plane_until: int | None = Field(None, gt=0)
+    """No plane step after so many iterations, T_1."""
+    max_planes: int = Field(20, gt=1)
+    """Longest list of planes. When it is full, with cp too, the plane with the smallest multiplier makes room for a new
+    one; the series `aspire` counts in `displaced` those that had a multiplier above 0."""
+    model_bound: float | None = Field(None, gt=0)
+    """Bound of every entry of z and w_j, alpha_1; null for none."""
+    level_bound: float = Field(100.0, gt=0)
+    """Bound of h, alpha_2."""
+    multiplier_bound: float = Field(10.0, gt=0)
+    """Bound of every multiplier, alpha_3."""
+    dual_bound: float = Field(10.0, gt=0)
+    """Bound of every entry of phi_j, alpha_4."""
+    wire: Wire = "paper"
+    """Whether replies carry h and all multipliers, or only what the worker needs: its share of them."""
+    gap_every: int | None = Field(None, gt=0)
+    """Iterations between two measurements of the stationarity gap, which cost no simulated time; null for none."""
+
+    @model_validator(mode="after")
+    def _what_varies_is_given(self) -> Aspire:
+        if self.planes != "fixed" and self.uncertainty is None:
+            raise ValueError(f"planes: {self.planes} needs an uncertainty set, got none; give uncertainty")
+        if self.adaptive is not None and self.active is None:
+            raise ValueError("adaptive switches between all and `active` workers, got active: null; give a number")
+        return self
+
+    def demands(self) -> Sequence[tuple[str, str, int]]:
+        """Settings (key, meaning, number of devices) that need so many devices."""
+        return [] if self.active is None else [("active", "waits for more workers than there are", self.active)]
+
+    def contradictions(self, count: int) -> Iterator[tuple[str, str]]:
+        """Settings that cannot be with so many devices: a set without weights, or made for another number."""
+        try:
+            self._weights_for(np.arange(count))
+        except ScenarioError as error:
+            where, _, what = str(error).partition(": ")
+            yield where, what
+
+    def _weights_for(self, workers: NDArray[np.int64]) -> Array:
+        """The prior of these workers; raises when the uncertainty set has no weights for them."""
+        prior = self.prior.weights(workers)
+        if self.uncertainty is not None and self.planes != "fixed":
+            self.uncertainty.worst_case(np.zeros(len(workers)), prior)
+        return prior
+
+    def run(self, fed: Federation) -> Process:
+        """The master: reply to those that have reported, wait for enough of them, step, renew the planes."""
+        devices = [k for k in fed.devices() if k.n_samples]
+        n = len(devices)
+        master = Coordinator(fed, self._weights_for(np.array([k.index for k in devices])), self.steps(0, n))
+        message = master.message(0)
+        workers = [Worker.at_start(fed, k, j, message) for j, k in enumerate(devices)]
+        plan = SgdPlan(lr=self.lr, batch_size=self.batch_size, steps=self.local_steps)
+        inbox, pace, log, last, idle = fed.inbox(), self._pace(n), Log(fed, self.wire), Last(), list(range(n))
+        for t in fed.rounds():
+            for j in idle:
+                last.pop(j, None)
+                last[j] = t
+                pace.replied(j, fed.clock.now_s)
+                fed.start(workers[j].activation(fed, message, plan, self.loss_of, self.wire, inbox))
+            reports = yield from self._collect(fed, inbox, pace, workers, last, t)
+            active = pace.active(fed.clock.now_s)
+            master.step(reports, self.steps(t, n))
+            renews = self._renews_planes(t)
+            if renews:
+                master.renew_planes(self.uncertainty, self.planes, self.max_planes)
+            message = master.message(t + 1)
+            if renews:
+                for worker in workers:
+                    fed.start(worker.refresh(fed, message, self.wire, n))
+            log.iteration(t, active, len(reports), len(master.planes.p), n if renews else 0, master.displaced)
+            log.reports(t, [(workers[report.place].device, report.arrived_s, last[report.place]) for report in reports])
+            if self.gap_every is not None and (t + 1) % self.gap_every == 0 and not fed.timing_only:
+                log.gap(t, master.gap([worker.device for worker in workers], self.lr, self.steps(t, n)))
+            fed.end_of_round(master.z, invited=active, arrived=len(reports))
+            idle = [report.place for report in reports]
+
+    def _collect(
+        self, fed: Federation, inbox: Inbox, pace: Pace, workers: Sequence[Worker], last: Last, t: int
+    ) -> Process:
+        """Wait for enough reports, and for those of all workers that have been out for too long."""
+        oldest = takewhile(lambda item: self.max_delay is not None and t - item[1] >= self.max_delay, last.items())
+        overdue = {workers[j].device.index for j, _ in oldest}
+        reports: list[Report] = []
+        missing = pace.active(fed.clock.now_s)
+        while missing > 0 or overdue:
+            at_least, tick_s = self._until(missing, len(reports), pace, fed.clock.now_s)
+            came = yield inbox.collect(at_least, including=overdue, deadline_s=tick_s)
+            for report in came:
+                pace.heard(report.place, report.arrived_s)
+                overdue.discard(workers[report.place].device.index)
+            reports += came
+            missing = pace.active(fed.clock.now_s) - len(reports)
+        return sorted(reports, key=lambda report: report.place)
+
+    def _until(self, missing: int, heard: int, pace: Pace, now_s: float) -> tuple[int, float | None]:
+        """After how many reports, or seconds, to look at the delays again; while S is small, when all are in."""
+        if self.adaptive is None or self.active is None or missing + heard <= self.active:
+            return max(missing, 1), None
+        return (max(missing, 1), self.adaptive.tick_s) if pace.may_ease(now_s) else (1, None)
+
+    def _renews_planes(self, t: int) -> bool:
+        in_time = self.plane_until is None or t < self.plane_until
+        return self.planes != "fixed" and (t + 1) % self.plane_every == 0 and in_time
+
+    def _pace(self, n: int) -> Pace:
+        few = n if self.active is None else min(self.active, n)
+        return SteadyPace(few) if self.adaptive is None else AdaptivePace(n, few, self.adaptive.threshold_s)
+
+    def steps(self, t: int, n: int) -> Steps:
+        """The numbers of iteration t with n workers."""
+        slow = (t + 1) ** (-1 / 6) if self.regularisation == "paper" else 0.0
+        return Steps(
+            n_workers=n,
+            lr_z=0.4 / (self.prox * n) if self.lr_master is None else self.lr_master,
+            lr_h=self.lr_level,
+            rho_lam=self.rho_multiplier,
+            rho_phi=self.rho_dual,
+            prox=self.prox,
+            c_lam=max(self.c_multiplier, slow / self.rho_multiplier),
+            c_phi=max(self.c_dual, slow / self.rho_dual),
+            model_bound=math.inf if self.model_bound is None else self.model_bound,
+            level_bound=self.level_bound,
+            multiplier_bound=self.multiplier_bound,
+            dual_bound=self.dual_bound,
+        )

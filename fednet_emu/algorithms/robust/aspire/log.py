@@ -1,0 +1,55 @@
+"""What ASPIRE records of its own: iterations, reports and the stationarity gap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fednet_emu.algorithms.robust.aspire.wire import Wire, iteration_bit
+from fednet_emu.federation.device import Device
+from fednet_emu.federation.federation import Federation
+
+
+class Log:
+    """Series `aspire` (a row per iteration), `activations` (a row per report) and `stationarity`."""
+
+    def __init__(self, fed: Federation, wire: Wire) -> None:
+        self._fed, self._wire = fed, wire
+        self._paper_bit = self._actual_bit = 0
+
+    def iteration(self, t: int, active: int, heard: int, planes: int, refreshed: int, displaced: int) -> None:
+        """Record iteration t, and the bits that it is worth; totals count from the start.
+
+        Args:
+            t: Number of the iteration, from 0.
+            active: S, for how many reports the master waited.
+            heard: How many came.
+            planes: Planes that the master has then.
+            refreshed: N if the planes were sent to all workers, else 0.
+            displaced: How many planes in use had to make room so far.
+        """
+        size = self._fed.task.model.size
+        paper_bit, actual_bit = iteration_bit(self._wire, heard, size, planes, refreshed)
+        self._paper_bit += paper_bit
+        self._actual_bit += actual_bit
+        self._fed.ledger.record(
+            "aspire",
+            step=t + 1,
+            simulated_s=self._fed.clock.now_s,
+            active=active,
+            arrived=heard,
+            planes=planes,
+            displaced=displaced,
+            bits_paper=self._paper_bit,
+            bits_actual=self._actual_bit,
+        )
+
+    def reports(self, t: int, reports: Iterable[tuple[Device, float, int]]) -> None:
+        """Record who was heard: (device, when its report came, iteration that it was told last)."""
+        for device, arrived_s, told in reports:
+            self._fed.ledger.record(
+                "activations", step=t + 1, device=device.index, arrived_s=arrived_s, staleness=t - told
+            )
+
+    def gap(self, t: int, squared: float) -> None:
+        """Record the squared stationarity gap after iteration t."""
+        self._fed.ledger.record("stationarity", step=t + 1, simulated_s=self._fed.clock.now_s, squared_gap=squared)

@@ -1,0 +1,120 @@
+"""The master of ASPIRE: the latest word of every worker, the running sums, and the planes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fednet_emu.algorithms.robust.aspire.gap import squared_gap
+from fednet_emu.algorithms.robust.aspire.planes import Planes, Upkeep, renewed
+from fednet_emu.algorithms.robust.aspire.updates import (
+    Heard,
+    Master,
+    Steps,
+    initial_master,
+    master_step,
+    replaned,
+)
+from fednet_emu.algorithms.robust.aspire.worker import Message, Report
+from fednet_emu.algorithms.robust.uncertainty.base import UncertaintySet
+from fednet_emu.federation.device import Device
+from fednet_emu.federation.federation import Federation
+from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.learning.graph.jobs import SgdPlan
+from fednet_emu.units import Array
+
+_Z, _DUAL = attrgetter("z"), attrgetter("dual")
+
+
+class Coordinator:
+    """Everything that the master keeps. All models and losses stay deferred until a plane step reads the losses.
+
+    Attributes:
+        z: the global model.
+        dual: h and lam.
+        planes: the present list.
+        models: latest model of each worker.
+        losses: latest loss of each worker; 0 before the first.
+        duals: the master's phi_j.
+        displaced: planes in use that had to make room for others.
+    """
+
+    def __init__(self, fed: Federation, prior: Array, steps: Steps) -> None:
+        self._fed, self._prior, self._steps = fed, prior, steps
+        self.z = self._z_0 = fed.initial_model()
+        count, size = len(prior), self._z_0.size
+        self.planes = Planes(0, prior[None])
+        self._state = fed.defer(initial_master, self._z_0, 1)
+        self.dual = fed.defer(_DUAL, self._state, size=2)
+        zero, none = fed.defer(torch.zeros_like, self._z_0), fed.defer(_no_loss, self._z_0, size=1)
+        self.models, self.duals, self.losses = [self._z_0] * count, [zero] * count, [none] * count
+        self._known: set[int] = set()
+        self.displaced = 0
+        self._state_size = 6 * size
+
+    def message(self, t: int) -> Message:
+        """What the master tells now."""
+        return Message(t, self.z, self.dual, self.planes, self._steps, (self.z, self.dual))
+
+    def step(self, reports: Sequence[Report], steps: Steps) -> None:
+        """One iteration with what these workers have sent, each at most once."""
+        self._steps = steps
+        heard = [self._heard(report) for report in reports]
+        self._take(self._fed.defer(master_step, self._state, self._z_0, heard, steps, size=self._state_size))
+        self.z = self._fed.defer(_Z, self._state, size=self._z_0.size)
+        for place, (j, w, loss, _) in enumerate(reports):
+            self.models[j], self.losses[j] = w, loss
+            self.duals[j] = self._fed.defer(_phi, self._state, place, size=self._z_0.size)
+
+    def _heard(self, report: Report) -> Heard:
+        """What the step needs of a report; its deferred parts are values when it runs."""
+        j, w, loss, _ = report
+        enters = 0.0 if j in self._known else float(self._prior[j])
+        self._known.add(j)
+        parts: Any = (w, self.models[j], loss, self.losses[j], enters, self.duals[j], self.planes.p[:, j])
+        return Heard(*parts)
+
+    def renew_planes(self, uncertainty: UncertaintySet | None, upkeep: Upkeep, max_planes: int) -> None:
+        """A plane step: reads the losses. In a timing-only run the list stays as it is, its nominal length."""
+        reading = self._fed.defer(_bill, self._state, self.losses, size=len(self.losses))
+        read = self._fed.read(reading, nominal=())
+        if not read or uncertainty is None:
+            return
+        losses, lam, lam_before = read
+        worst = uncertainty.worst_case(losses, self._prior)
+        chosen = renewed(self.planes, upkeep, worst, losses, lam, lam_before, max_planes)
+        if chosen.planes is self.planes:
+            return
+        self.planes = chosen.planes
+        self.displaced += chosen.displaced
+        values = self.planes.p @ losses
+        self._take(self._fed.defer(replaned, self._state, chosen.lam(lam), chosen.lam(lam_before), values))
+
+    def gap(self, devices: Sequence[Device], lr: float, steps: Steps) -> float:
+        """The squared stationarity gap now, from one full gradient of every worker; an observation."""
+        fed, plan = self._fed, SgdPlan(lr=1.0, steps=1)
+        tried = [fed.train(k, w, plan, "gap").result for k, w in zip(devices, self.models, strict=True)]
+        descended, losses = [trained.params for trained in tried], [trained.loss for trained in tried]
+        known = (self.models, descended, losses, self.duals)
+        return float(fed.read(fed.defer(squared_gap, self._state, *known, self.planes.p, lr, steps, size=1)))
+
+    def _take(self, state: Deferred) -> None:
+        self._state = state
+        self.dual = self._fed.defer(_DUAL, state, size=1 + len(self.planes.p))
+
+
+def _bill(master: Master, losses: Sequence[float]) -> tuple[Array, Array, Array]:
+    return np.array(losses), master.dual.lam, master.lam_before
+
+
+def _phi(master: Master, place: int) -> Tensor:
+    return master.phis[place]
+
+
+def _no_loss(_z_0: Any) -> float:
+    return 0.0

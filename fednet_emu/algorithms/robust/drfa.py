@@ -1,0 +1,130 @@
+"""Distributionally robust federated averaging, and its variant with a regulariser.
+
+Deng, Kamani, Mahdavi: "Distributionally Robust Federated Averaging", NeurIPS 2020, https://arxiv.org/abs/2102.12660
+
+Differences from the paper: a device that is drawn twice trains once and counts twice. A device in the second trip sends
+the loss of one batch. A lost message is sent again, and what does not arrive even so is left out of the means. Both
+draws are among the devices that are there when the round begins, and whoever goes away during it is left out. The
+average, for which the paper's convex rate is proved, is that of the models after each round, not after each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from fednet_emu.algorithms.base import Algorithm
+from fednet_emu.algorithms.fedavg import average
+from fednet_emu.algorithms.retry import until_delivered
+from fednet_emu.algorithms.robust.afl import running_mean
+from fednet_emu.algorithms.robust.prior import Prior
+from fednet_emu.algorithms.robust.simplex import project
+from fednet_emu.federation.device import Device
+from fednet_emu.federation.federation import Federation
+from fednet_emu.federation.processors import Work
+from fednet_emu.kernel.clock import Process
+from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.learning.graph.jobs import SgdPlan
+from fednet_emu.units import Array
+
+
+class Drfa(Algorithm):
+    """Rounds of two trips: devices drawn by weight train; devices drawn evenly tell losses, which move the weights.
+
+    DRFA as it stands, DRFA-Prox with `regulariser` above 0. Drawing by weight reads the weights: a timing-only run
+    draws evenly and is marked as nominal.
+    """
+
+    kind: Literal["drfa"] = "drfa"
+    cohort: int = Field(gt=0)
+    """Devices drawn for each trip, m."""
+    local_steps: int = Field(gt=0)
+    """Steps of a device per round, tau."""
+    lr: float = Field(ge=0)
+    """Step size of the devices, eta."""
+    lr_weights: float = Field(ge=0)
+    """Step size of the weights, gamma; a round counts for `local_steps` of them."""
+    batch_size: int | None = Field(gt=0)
+    """Samples per step and per loss; null takes all of the device's samples."""
+    regulariser: float = Field(0.0, ge=0)
+    """Strength r of the pull of the weights towards the prior, -(r / 2) |lam - q|^2: DRFA-Prox."""
+    prior: Prior = Prior()
+    averaged: bool = False
+    """Whether the model is the mean over all rounds so far or the latest one, which follows its last draws."""
+
+    def demands(self) -> Sequence[tuple[str, str, int]]:
+        """Settings (key, meaning, number of devices) that need so many devices."""
+        return [("cohort", "invites more devices than there are", self.cohort)]
+
+    def run(self, fed: Federation) -> Process:
+        """The server: draw, average models and snapshots, draw again, move the weights."""
+        devices = [k for k in fed.devices() if k.n_samples]
+        place, n = {k.index: j for j, k in enumerate(devices)}, len(devices)
+        prior = self.prior.weights(np.array([k.index for k in devices]))
+        w = mean = fed.initial_model()
+        weights = fed.defer(np.array, prior, size=n)
+        for t in fed.rounds():
+            there = np.array([place[k.index] for k in (yield fed.cohort(n, t))])
+            rng, m = fed.streams("drfa", t), min(self.cohort, len(there))
+            share = fed.read(weights, nominal=np.full(n, 1.0 / n))[there]
+            drawn = rng.choice(there, m, p=share / share.sum() if share.any() else None)
+            places, times = np.unique(drawn, return_counts=True)
+            snapshot_step = int(rng.integers(1, self.local_steps + 1))
+            task = (w, snapshot_step)
+            replies = yield fed.gather(self.train(fed, devices[j], task, t) for j in places)
+            arrived = [(reply.payload, int(c)) for reply, c in zip(replies, times, strict=True) if not reply.lost]
+            if arrived:
+                counts = [c for _, c in arrived]
+                snapshot = fed.defer(average, w, [early for (_, early), _ in arrived], counts, 1.0)
+                w = fed.defer(average, w, [late for (late, _), _ in arrived], counts, 1.0)
+                asked = [int(j) for j in np.sort(rng.choice(there, m, replace=False))]
+                told = yield fed.gather(self.tell(fed, devices[j], snapshot, t) for j in asked)
+                losses = {j: reply.payload for j, reply in zip(asked, told, strict=True) if not reply.lost}
+                step, r = self.lr_weights * self.local_steps, self.regulariser
+                up, pull = len(there) / m * step, step * r
+                weights = fed.defer(moved, weights, list(losses), list(losses.values()), up, pull, prior)
+                mean = fed.defer(running_mean, mean, w, t) if self.averaged else w
+            fed.end_of_round(mean, invited=len(places), arrived=len(arrived))
+
+    def train(self, fed: Federation, k: Device, task: tuple[Deferred, int], t: int) -> Process:
+        """A device in the first trip: the model after all steps, and the snapshot after some of them."""
+        got = yield from until_delivered(fed, lambda: fed.downlink(k, task), to_the_gone=False)
+        if got.lost:
+            return got
+        w, early = got.payload
+        trained = yield k.compute(fed.train(k, w, self._plan(early), t, 0))
+        snapshot = trained.params
+        if early < self.local_steps:
+            trained = yield k.compute(fed.train(k, snapshot, self._plan(self.local_steps - early), t, 1))
+        report = (trained.params, snapshot)
+        return (yield from until_delivered(fed, lambda: fed.uplink(k, report), to_the_gone=False))
+
+    def tell(self, fed: Federation, k: Device, snapshot: Deferred, t: int) -> Process:
+        """A device in the second trip: the loss of the snapshot on one batch."""
+        got = yield from until_delivered(fed, lambda: fed.downlink(k, snapshot), to_the_gone=False)
+        if got.lost:
+            return got
+        plan = SgdPlan(lr=0.0, batch_size=self.batch_size, steps=1)
+        loss = fed.train(k, got.payload, plan, t, "loss").result.loss
+        flop = fed.task.model.forward_flop_per_sample * plan.n_samples_processed(k.n_samples)
+        yield k.compute(Work(flop, loss, snapshot.number, loss.number))
+        return (yield from until_delivered(fed, lambda: fed.uplink(k, loss), to_the_gone=False))
+
+    def _plan(self, steps: int) -> SgdPlan:
+        return SgdPlan(lr=self.lr, batch_size=self.batch_size, steps=steps)
+
+
+def moved(
+    weights: Array, places: Sequence[int], losses: Sequence[float], lr: float, pull: float, prior: Array
+) -> Array:
+    """The weights [N] after a step of size lr up the losses of these places and a proximal one towards the prior [N].
+
+    The largest <lr v, u> - (pull / 2) |u - q|^2 - 1/2 |u - lam|^2 over the simplex, with the losses in v, else 0:
+    the projection of (lam + lr v + pull q) / (1 + pull).
+    """
+    raised = weights + pull * prior
+    raised[list(places)] += lr * np.asarray(losses)
+    return project(raised / (1.0 + pull))

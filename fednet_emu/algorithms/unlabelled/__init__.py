@@ -1,0 +1,1 @@
+"""Learning from unlabelled devices: FedUL and its server-side supervision (S4)."""

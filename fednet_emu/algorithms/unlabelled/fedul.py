@@ -1,0 +1,205 @@
+"""Federation of unsupervised learning (FedUL), and two ways to add a server that has a few labels.
+
+Lu, Wang, Li, Niu, Dou, Sugiyama: "Federated Learning from Only Unlabeled Data with Class-Conditional-Sharing Clients",
+ICLR 2022, https://openreview.net/forum?id=WHA8009laxu. M1 (feedback optimisation) and M2 (independent enhancement):
+A. Abodeza and others, "A Bi-Objective Optimization Approach for Enhancing FedUL",
+https://github.com/abodeza/abodeza.github.io.
+
+Differences from the papers: clients whose downlink or uplink is lost are left out of the mean; a cohort may be drawn.
+The report leaves open whether M2's supervised model starts each round from the global model or goes on from its own
+weights: `m2_mode` has both. Its line that averages the clients' models is missing from its Procedure C, and is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field
+from torch import Tensor
+
+from fednet_emu.algorithms.base import Algorithm
+from fednet_emu.algorithms.fedavg import average
+from fednet_emu.algorithms.unlabelled.fedul_theory import (
+    LossMode,
+    SurrogateLoss,
+    ce_on_probs,
+    empirical_priors,
+    transition,
+)
+from fednet_emu.errors import ScenarioError
+from fednet_emu.federation.device import Device
+from fednet_emu.federation.federation import Federation
+from fednet_emu.federation.processors import Computation
+from fednet_emu.federation.task import Task
+from fednet_emu.kernel.clock import Process
+from fednet_emu.learning.graph.augment import AnyAugmentation
+from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.learning.graph.graph import Trained
+from fednet_emu.learning.graph.jobs import SgdPlan, TrainData
+from fednet_emu.learning.graph.optimizers import Adam, AnyOptimizer
+
+
+class FedUL(Algorithm):
+    """Clients learn to tell their unlabelled sets apart, through a known transition from classes to sets.
+
+    The partition must make sets (`surrogate-sets`). Only the model f is sent; priors, data and surrogate labels stay
+    where they are. With `server.validation_samples`, the model that is evaluated and returned is the best one so far on
+    these; else it is the latest.
+    """
+
+    kind: Literal["fedul"] = "fedul"
+    lr: float = Field(ge=0)
+    """Step size alpha_l of the clients, and of the server's training."""
+    batch_size: int | None = Field(gt=0)
+    """Samples per step; null takes all of the device's samples at once."""
+    local_epochs: int = Field(1, gt=0)
+    """Passes over a client's samples per round."""
+    cohort: int | None = Field(None, gt=0)
+    """Clients invited per round; null invites all that are there."""
+    optimizer: AnyOptimizer = Adam()
+    """Made anew every round."""
+    drop_last: bool = True
+    """Whether the ragged batch at the end of an epoch is left out, as in the authors' public code."""
+    l1: float = Field(0.0, ge=0)
+    """Weight of the clients' L1 term, on all parameters."""
+    loss_mode: LossMode = "nll"
+    """nll is the paper's loss; ce_on_probs applies a softmax to probabilities, as the authors' public code does."""
+    augment: AnyAugmentation | None = None
+    """What happens to the images of a batch, at the clients and at the server."""
+    alpha_g: float = Field(1.0, ge=0)
+    """The server's step size: f + alpha_g mean(f_c - f)."""
+    supervision: Literal["none", "M1", "M2"] = "none"
+    """What the server does with its labelled samples. M1: it fine-tunes the mean of the clients' models, and the round
+    is longer by that. M2: it trains a model f' while the clients train theirs, and mixes it in."""
+    server_epochs: int = Field(1, ge=0)
+    """Passes over the server's samples per round."""
+    h: float = Field(0.5, ge=0, le=1)
+    """M2's weight of the server's model: (1 - h) f + h f'."""
+    m2_mode: Literal["fresh", "persistent"] = "fresh"
+    """Whether f' starts every round from the global model, or goes on from its own weights."""
+
+    def demands(self) -> Iterable[tuple[str, str, int]]:
+        """A cohort has to exist."""
+        if self.cohort is not None:
+            yield "cohort", "invites more devices than there are", self.cohort
+
+    def run(self, fed: Federation) -> Process:
+        """The server: invite, wait, average, supervise, keep the best."""
+        method = self.supervision if self.server_epochs else "none"
+        sets = self._sets(fed, method)
+        unlabelled = TrainData(fed.task.data.x, sets)
+        losses = {k: surrogate_loss(fed.task, sets, k.index, self.loss_mode) for k in fed.devices() if k.n_samples}
+        f = own = fed.initial_model()
+        best = Best(f)
+        for t in fed.rounds():
+            cohort = yield fed.cohort(self.cohort or fed.n_devices, t)
+            if method == "M2":
+                beside = self.supervise(fed, own if self.m2_mode == "persistent" else f, t)
+            replies = yield fed.gather(self.client(fed, k, f, t, unlabelled, losses[k]) for k in cohort)
+            arrived = [reply.payload for reply, _ in replies if not reply.lost]
+            if arrived:
+                f = fed.defer(average, f, arrived, [1.0] * len(arrived), self.alpha_g)
+            supervised = None
+            if method == "M1":
+                supervised = yield self.supervise(fed, f, t)
+                f = supervised.params
+            if method == "M2":
+                supervised = yield beside
+                own = supervised.params
+                f = fed.defer(mix, f, own, self.h)
+            best = better(fed, best, f)
+            record(fed, best, [loss for _, loss in replies if loss is not None], supervised)
+            fed.end_of_round(best.model, invited=len(cohort), arrived=len(arrived))
+        return best.model
+
+    def client(
+        self, fed: Federation, k: Device, f: Deferred, t: int, unlabelled: TrainData, loss: SurrogateLoss
+    ) -> Process:
+        """A device: receive, train on the surrogate labels, send; also the mean loss, which is not sent."""
+        got = yield fed.downlink(k, f)
+        if got.lost:
+            return got, None
+        terms: dict[str, Any] = {"loss": loss, "l1": self.l1, "augment": self.augment}
+        work = fed.train(k, got.payload, self._plan(self.local_epochs), t, data=unlabelled, **terms)
+        trained = yield k.compute(work)
+        sent = yield fed.uplink(k, trained.params)
+        return sent, trained.loss
+
+    def supervise(self, fed: Federation, f: Deferred, t: int) -> Computation:
+        """The server's training on its labelled samples, beginning now; the event's value is a `Trained`."""
+        loss = ce_on_probs if self.loss_mode == "ce_on_probs" else None
+        plan = self._plan(self.server_epochs)
+        return fed.server.compute(fed.train(fed.server, f, plan, t, loss=loss, augment=self.augment))
+
+    def _plan(self, epochs: int) -> SgdPlan:
+        return SgdPlan(self.lr, self.batch_size, epochs=epochs, drop_last=self.drop_last, optimizer=self.optimizer)
+
+    def _sets(self, fed: Federation, method: str) -> Tensor:
+        """The set that each row of the data is in; devices have enough sets, and the server what its method needs.
+
+        Raises:
+            ScenarioError: something is missing.
+        """
+        task = fed.task
+        if task.sets is None:
+            raise ScenarioError("partition: makes no unlabelled sets, which fedul learns from; use surrogate-sets")
+        n_sets, n_classes = int(task.sets.max()) + 1, len(task.test_shares)
+        if n_sets < n_classes:
+            what = f"too few to tell {n_classes} classes apart, got {n_sets}"
+            raise ScenarioError(f"partition.sets: {what}; use at least {n_classes}")
+        if method != "none" and fed.server.n_samples == 0:
+            raise ScenarioError(f"server.samples: {method} trains on the server, got 0; give it labelled samples")
+        return task.sets
+
+
+def surrogate_loss(task: Task, sets: Tensor, device: int, mode: LossMode) -> SurrogateLoss:
+    """The loss of a device: its transition, from what it knows of its sets."""
+    rows, counts = task.slice_of(device), (int(sets.max()) + 1, len(task.test_shares))
+    priors = empirical_priors(sets[rows].cpu().numpy(), task.data.y[rows].cpu().numpy(), *counts)
+    return SurrogateLoss.of(transition(*priors, task.test_shares), mode, task.data.x)
+
+
+class Best(NamedTuple):
+    """The best model so far, its validation error and the latest one; None where there is nothing to validate on."""
+
+    model: Deferred
+    error: Deferred | None = None
+    latest_error: Deferred | None = None
+
+
+def better(fed: Federation, best: Best, f: Deferred) -> Best:
+    """The best model, now that there is f, with the validation error of f; simply f without validation samples."""
+    if not fed.task.n_validation:
+        return Best(f)
+    error = fed.defer(fed.task.validation_error, f, size=1)
+    if best.error is None:
+        return Best(f, error, error)
+    model = fed.defer(pick, best.model, f, best.error, error)
+    return Best(model, fed.defer(min, best.error, error, size=1), error)
+
+
+def record(fed: Federation, best: Best, losses: Sequence[Deferred], supervised: Trained | None) -> None:
+    """A row of the series `fedul`: mean losses of the training, and validation errors, of this round."""
+    if fed.timing_only:
+        return
+    surrogate = [fed.read(loss) for loss in losses]
+    fed.ledger.record(
+        "fedul",
+        round=fed.round + 1,
+        surrogate_loss=float(np.mean(surrogate)) if surrogate else np.nan,
+        supervised_loss=np.nan if supervised is None else fed.read(supervised.loss),
+        validation_error=np.nan if best.latest_error is None else fed.read(best.latest_error),
+        best_validation_error=np.nan if best.error is None else fed.read(best.error),
+    )
+
+
+def mix(f: Tensor, supervised: Tensor, h: float) -> Tensor:
+    """The point (1 - h) f + h f' between two models [P]; f bit for bit where they agree, or with h = 0."""
+    return f + h * (supervised - f)
+
+
+def pick(best: Tensor, f: Tensor, best_error: float, error: float) -> Tensor:
+    """The model with the smaller error; the earlier one of two that are equally good."""
+    return f if error < best_error else best

@@ -1,0 +1,16 @@
+"""Attacks: what malicious devices do to their training data, one kind per file."""
+
+from typing import Annotated
+
+from fednet_emu.component import Slot
+from fednet_emu.learning.data.attacks.backdoor import Backdoor
+from fednet_emu.learning.data.attacks.base import Attack, deal_poisoned
+from fednet_emu.learning.data.attacks.label_flip import LabelFlip
+
+ATTACKS: dict[str, type[Attack]] = {"backdoor": Backdoor, "label-flip": LabelFlip}
+"""Every kind of attack that is built in."""
+
+AnyAttack = Annotated[Attack, Slot("attack", ATTACKS)]
+"""Type of a field that holds one attack."""
+
+__all__ = ["ATTACKS", "AnyAttack", "Attack", "Backdoor", "LabelFlip", "deal_poisoned"]

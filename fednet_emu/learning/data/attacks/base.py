@@ -1,0 +1,124 @@
+"""What an attack is: malicious devices whose training data are not what they should be."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import Tensor
+
+from fednet_emu.component import Component
+from fednet_emu.errors import ScenarioError
+from fednet_emu.learning.data.datasets.base import Samples
+from fednet_emu.learning.data.partitions.base import Partition, Split
+
+
+class Attack(Component):
+    """Malicious devices follow the algorithm, on poisoned training data; tests ask how far they get."""
+
+    malicious: int | tuple[int, ...] = 1
+    """The malicious devices, or how many there are: the last ones."""
+    target: int = Field(0, ge=0)
+    """The class that they want to see."""
+    data: Literal["own", "copies"] = "own"
+    """own: they poison their share of the partition; copies: the partition deals to the other devices only, and each
+    malicious one poisons as many samples as those have on average, copied from all training samples at random."""
+
+    @abstractmethod
+    def poisoned(self, x: Tensor, y: Tensor, samples: Samples) -> tuple[Tensor, Tensor]:
+        """New training inputs and labels in place of x [n, ...] and y [n] of a malicious device.
+
+        Raises:
+            ScenarioError: The attack does not go with such samples.
+        """
+
+    @abstractmethod
+    def trial(self, samples: Samples) -> Tensor:
+        """Test inputs [n, ...] that should not, but with a successful attack do, become the target class."""
+
+    def devices(self, count: int) -> NDArray[np.int64]:
+        """Numbers of the malicious devices among `count`."""
+        listed = range(count - self.malicious, count) if isinstance(self.malicious, int) else sorted(self.malicious)
+        return np.array(listed, dtype=np.int64)
+
+    def contradictions(self, count: int) -> Iterator[tuple[str, str]]:
+        """Settings that cannot be with so many devices, as (key, what is wrong)."""
+        devices = self.devices(count)
+        if len(devices) >= count or (len(devices) and not 0 <= devices.min() <= devices.max() < count):
+            yield "malicious", f"not some of the devices, got {self.malicious}; must leave one of {count} alone"
+
+
+def deal_poisoned(
+    attack: Attack, samples: Samples, partition: Partition, count: int, rngs: tuple[np.random.Generator, ...]
+) -> tuple[Samples, tuple[Split, Split]]:
+    """Deal the samples out to devices of which some are malicious.
+
+    Args:
+        attack: The attack.
+        samples: Clean samples.
+        partition: The law by which they are dealt out.
+        count: Number of devices, with the malicious ones.
+        rngs: Random streams of the partition and of the attack.
+
+    Returns:
+        The samples with those of malicious devices changed or added, and the splits of training and test samples.
+
+    Raises:
+        ScenarioError: It is a regression, or the target is no class.
+    """
+    if samples.classes is None or attack.target >= samples.classes:
+        found = "a regression" if samples.classes is None else f"{attack.target} of {samples.classes} classes"
+        raise ScenarioError(f"attack.target: there is no such class, got {found}; use data with that class")
+    bad = attack.devices(count)
+    if attack.data == "own":
+        train, test = partition.split(samples, count, rngs[0])
+        rows = np.concatenate([bad[:0], *(train.of(int(device)) for device in bad)])
+    else:
+        good = np.setdiff1d(np.arange(count), bad)
+        dealt = partition.split(samples, len(good), rngs[0])
+        if dealt[0].sets is not None:
+            raise ScenarioError(
+                "attack.data: there is no set for copies, got copies and a partition with sets; use own"
+            )
+        train, test = (_spread(split, good, count) for split in dealt)
+        each, n_train = round(train.sizes()[good].mean()), len(samples.train_y)
+        samples = _extended(samples, rngs[1].choice(n_train, each * len(bad)))
+        rows = np.arange(n_train, n_train + each * len(bad))
+        train = _with(train, bad, rows.reshape(len(bad), each))
+    x, y, index = samples.train_x.clone(), samples.train_y.clone(), torch.from_numpy(rows)
+    x[index], y[index] = attack.poisoned(x[index], y[index], samples)
+    return replace(samples, train_x=x, train_y=y), (train, test)
+
+
+def _extended(samples: Samples, rows: NDArray[np.int64]) -> Samples:
+    """The samples with copies of some training rows behind them."""
+    index = torch.from_numpy(rows)
+    group = samples.train_group
+    return replace(
+        samples,
+        train_x=torch.cat([samples.train_x, samples.train_x[index]]),
+        train_y=torch.cat([samples.train_y, samples.train_y[index]]),
+        train_group=None if group is None else np.concatenate([group, group[rows]]),
+    )
+
+
+def _spread(split: Split, devices: NDArray[np.int64], count: int) -> Split:
+    """The split of these devices as one of all; the others own nothing."""
+    sizes = np.zeros(count, dtype=np.int64)
+    sizes[devices] = split.sizes()
+    return Split(split.order, np.concatenate([[0], np.cumsum(sizes)]))
+
+
+def _with(split: Split, devices: NDArray[np.int64], rows: NDArray[np.int64]) -> Split:
+    """The split in which these devices, which own nothing, own these rows [devices, each]."""
+    owned = [split.of(device) for device in range(len(split.sizes()))]
+    for device, own in zip(devices, rows, strict=True):
+        owned[int(device)] = own
+    sizes = [len(own) for own in owned]
+    return Split(np.concatenate(owned), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))

@@ -1,0 +1,31 @@
+"""Label flipping: right inputs with wrong labels."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from fednet_emu.learning.data.attacks.base import Attack
+from fednet_emu.learning.data.datasets.base import Samples
+
+
+class LabelFlip(Attack):
+    """Malicious samples of the source class carry the target's label; it succeeds when test samples do so too."""
+
+    kind: Literal["label-flip"] = "label-flip"
+    source: int | None = Field(None, ge=0)
+    """The class whose labels are flipped; null takes all classes."""
+
+    def poisoned(self, x: Tensor, y: Tensor, samples: Samples) -> tuple[Tensor, Tensor]:
+        """The same inputs; the labels of the source become the target."""
+        return x, y.masked_fill(self._concerned(y), self.target)
+
+    def trial(self, samples: Samples) -> Tensor:
+        """The test samples of the source, or of all classes but the target."""
+        return samples.test_x[self._concerned(samples.test_y) & (samples.test_y != self.target)]
+
+    def _concerned(self, y: Tensor) -> Tensor:
+        return torch.ones_like(y, dtype=torch.bool) if self.source is None else y == self.source

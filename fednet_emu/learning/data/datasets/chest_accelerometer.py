@@ -1,0 +1,92 @@
+"""Activities of fifteen people, from one accelerometer on the chest."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+
+from fednet_emu.data import locate
+from fednet_emu.errors import DataError
+from fednet_emu.learning.data.datasets.base import Dataset, Samples
+
+PARTICIPANTS = 15
+ACTIVITIES = 7
+_COLUMNS = ["number", "x", "y", "z", "activity"]
+
+
+class ChestAccelerometer(Dataset):
+    """Casale, Pujol, Radeva (2012): 15 participants, 7 activities, 3 axes at 52 Hz; groups are participants 0 to 14.
+
+    Windows x [n, 3, window] are cut out of stretches of one activity; what is left of a stretch, and rows without an
+    activity, are dropped. Of each participant's windows of an activity the same share is for testing. Axes are
+    standardised over the training windows. Activities are numbered from 0: working at a computer; standing up, walking
+    and going up or down stairs; standing; walking; stairs; walking and talking; talking while standing.
+    """
+
+    kind: Literal["chest-accelerometer"] = "chest-accelerometer"
+    path: str = "chest_accelerometer"
+    """Folder of the files 1.csv.gz to 15.csv.gz, in the data folder or in full."""
+    window: int = Field(104, gt=0, le=10_000)
+    """Rows of a window; 52 are one second."""
+    stride: int | None = Field(None, gt=0)
+    """Rows from the start of a window to that of the next; null takes `window`: no gaps, no overlap."""
+    test_share: float = Field(0.2, gt=0, lt=1)
+    test_windows: Literal["last", "random"] = "last"
+    """last: those for testing come after the others in time; random: they are drawn from all, their neighbours too."""
+
+    def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
+        """Read the files of all participants, and draw the test windows if they are random."""
+        folder = locate(self.path, data_dir)
+        parts = [self._windows(folder / f"{number}.csv.gz") for number in range(1, PARTICIPANTS + 1)]
+        x = np.concatenate([windows for windows, _ in parts])
+        y = np.concatenate([labels for _, labels in parts])
+        group = np.repeat(np.arange(PARTICIPANTS), [len(labels) for _, labels in parts])
+        order = rng.permutation(len(y)) if self.test_windows == "random" else np.arange(len(y))
+        test = _last_ones(group * ACTIVITIES + y, order, self.test_share)
+        mean, deviation = x[~test].mean((0, 2), keepdims=True), x[~test].std((0, 2), keepdims=True)
+        values = torch.from_numpy((x - mean) / deviation)
+        labels = torch.from_numpy(y)
+        return Samples(
+            train_x=values[~test],
+            train_y=labels[~test],
+            test_x=values[test],
+            test_y=labels[test],
+            classes=ACTIVITIES,
+            train_group=group[~test],
+            test_group=group[test],
+        )
+
+    def _windows(self, path: Path) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Windows [n, 3, window] of one participant and their activities [n] from 0, in the order of time."""
+        import pandas as pd
+
+        try:
+            rows = pd.read_csv(path, header=None, names=_COLUMNS, dtype=np.float32)
+        except (OSError, ValueError) as error:
+            remedy = "use the files of the UCI repository, compressed by gzip"
+            raise DataError(str(path), f"cannot be read as five columns of numbers ({error})", remedy) from error
+        axes, activity = rows[["x", "y", "z"]].to_numpy(), rows["activity"].to_numpy().astype(np.int64)
+        bounds = np.concatenate([[0], np.flatnonzero(np.diff(activity)) + 1, [len(activity)]])
+        starts = [
+            start
+            for first, end in pairwise(bounds)
+            if 1 <= activity[first] <= ACTIVITIES
+            for start in range(first, end - self.window + 1, self.stride or self.window)
+        ]
+        index = np.array(starts, dtype=np.int64)
+        return axes[index[:, None] + np.arange(self.window)].transpose(0, 2, 1), activity[index] - 1
+
+
+def _last_ones(kind: NDArray[np.int64], order: NDArray[np.int64], share: float) -> NDArray[np.bool_]:
+    """Which samples are among the last `share` of their kind in this order, rounded to the nearest number."""
+    chosen = np.zeros(len(kind), np.bool_)
+    for value in np.unique(kind):
+        members = order[kind[order] == value]
+        chosen[members[len(members) - round(share * len(members)) :]] = True
+    return chosen

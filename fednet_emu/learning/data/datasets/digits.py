@@ -1,0 +1,39 @@
+"""The small handwritten digits that come with scikit-learn: real images without any download."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+
+from fednet_emu.learning.data.datasets.base import Dataset, Samples
+
+TEST_SHARE = 0.2
+"""Share of the images that is held out for testing."""
+
+
+class Digits(Dataset):
+    """Optical digits (Alpaydin and Kaynak, UCI 1998): 1,437 training and 360 test images, x [n, 1, 8, 8] in [0, 1].
+
+    The split is always the same: stratified by class, a fifth for testing.
+    """
+
+    kind: Literal["digits"] = "digits"
+
+    def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
+        """Read the images out of scikit-learn; neither the data folder nor the random stream matters."""
+        from sklearn.datasets import load_digits
+        from sklearn.model_selection import train_test_split
+
+        pixels, labels = load_digits(return_X_y=True)
+        images = (pixels / 16.0).astype(np.float32).reshape(-1, 1, 8, 8)
+        train, test = train_test_split(np.arange(len(labels)), test_size=TEST_SHARE, stratify=labels, random_state=0)
+        return Samples(
+            train_x=torch.from_numpy(images[train]),
+            train_y=torch.from_numpy(labels[train].astype(np.int64)),
+            test_x=torch.from_numpy(images[test]),
+            test_y=torch.from_numpy(labels[test].astype(np.int64)),
+            classes=10,
+        )

@@ -1,0 +1,163 @@
+"""MNIST (LeCun, Cortes, Burges) and Fashion-MNIST (Xiao, Rasul, Vollgraf 2017), read from their official files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field, field_validator
+from torch import Tensor
+
+from fednet_emu.data import DATA_VARIABLE, data_folder
+from fednet_emu.errors import DataError
+from fednet_emu.learning.data.datasets.base import Dataset, Samples
+from fednet_emu.learning.data.datasets.fetch import fetch
+from fednet_emu.learning.data.datasets.idx import read_idx
+
+
+@dataclass(frozen=True)
+class _Archive:
+    """Four IDX files: where they are published, their checksums, and mean and deviation of the training pixels."""
+
+    kind: str
+    folder: str
+    url: str
+    md5: dict[str, str]
+    mean: float
+    std: float
+
+
+_MNIST = _Archive(
+    kind="mnist",
+    folder="mnist",
+    url="https://ossci-datasets.s3.amazonaws.com/mnist/",  # the original site no longer serves the files
+    md5={
+        "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+        "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
+        "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
+        "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
+    },
+    mean=0.1307,
+    std=0.3081,
+)
+
+_FASHION = _Archive(
+    kind="fashion-mnist",
+    folder="fashion_mnist",
+    url="http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+    md5={
+        "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+        "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
+        "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
+        "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
+    },
+    mean=0.2860,
+    std=0.3530,
+)
+
+
+Digit = Annotated[int, Field(ge=0, le=9)]
+
+
+class _Images(Dataset):
+    """Images of an archive in the form of MNIST: 60,000 for training, 10,000 for testing, x [n, 1, 28, 28]."""
+
+    ARCHIVE: ClassVar[_Archive]
+
+    normalise: bool | Literal["pixelwise"] = True
+    """Whether pixels are centred and scaled as usual for the training set; else they are value / 255.
+
+    pixelwise: each pixel by its own mean and deviation over the training images, (x - mean) / (deviation + 0.001).
+    """
+    classes: tuple[Digit, ...] | None = Field(None, min_length=2)
+    """The classes that are kept, and numbered anew in this order; null keeps all ten."""
+    download: bool = False
+    """Whether files that are missing are fetched into the data folder."""
+
+    def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
+        """Read the four official files from the data folder, its folder of this kind, or FEDNET_DATA."""
+        samples = _load(self.ARCHIVE, data_dir, normalise=self.normalise is True, download=self.download)
+        if self.classes is not None:
+            samples = _only(samples, self.classes)
+        return _pixelwise(samples) if self.normalise == "pixelwise" else samples
+
+    @field_validator("classes")
+    @classmethod
+    def _each_class_once(cls, classes: tuple[int, ...] | None) -> tuple[int, ...] | None:
+        if classes is not None and len(set(classes)) < len(classes):
+            raise ValueError(f"a class is named twice, got {list(classes)}; name each once")
+        return classes
+
+
+class Mnist(_Images):
+    """Handwritten digits in ten classes; a normalised pixel is (value / 255 - 0.1307) / 0.3081."""
+
+    ARCHIVE = _MNIST
+    kind: Literal["mnist"] = "mnist"
+
+
+class FashionMnist(_Images):
+    """Articles of clothing in ten classes; a normalised pixel is (value / 255 - 0.2860) / 0.3530."""
+
+    ARCHIVE = _FASHION
+    kind: Literal["fashion-mnist"] = "fashion-mnist"
+
+
+def _load(archive: _Archive, data_dir: Path | None, *, normalise: bool, download: bool) -> Samples:
+    folder = data_folder(data_dir)
+    if folder is None:
+        raise DataError(archive.kind, "no data folder is given", f"pass --data-dir, or let {DATA_VARIABLE} name it")
+    train_x, train_y, test_x, test_y = (
+        read_idx(_find(archive, folder, name, download=download), md5=md5) for name, md5 in archive.md5.items()
+    )
+    mean, std = (archive.mean, archive.std) if normalise else (0.0, 1.0)
+    return Samples(
+        train_x=_pixels(train_x, mean, std),
+        train_y=torch.from_numpy(train_y.astype(np.int64)),
+        test_x=_pixels(test_x, mean, std),
+        test_y=torch.from_numpy(test_y.astype(np.int64)),
+        classes=10,
+    )
+
+
+def _only(samples: Samples, classes: tuple[int, ...]) -> Samples:
+    """The samples of these classes, in their order, with labels from 0 in the order given."""
+    label = torch.full((10,), -1)
+    label[list(classes)] = torch.arange(len(classes))
+    train, test = label[samples.train_y] >= 0, label[samples.test_y] >= 0
+    return Samples(
+        train_x=samples.train_x[train],
+        train_y=label[samples.train_y[train]],
+        test_x=samples.test_x[test],
+        test_y=label[samples.test_y[test]],
+        classes=len(classes),
+    )
+
+
+def _pixelwise(samples: Samples) -> Samples:
+    """Each pixel (value / 255) standardised over the training images, as for agnostic federated learning."""
+    mean, deviation = samples.train_x.mean(0), samples.train_x.std(0, correction=0)
+    train_x, test_x = ((x - mean) / (deviation + 0.001) for x in (samples.train_x, samples.test_x))
+    return replace(samples, train_x=train_x, test_x=test_x)
+
+
+def _find(archive: _Archive, folder: Path, name: str, *, download: bool) -> Path:
+    home = folder / archive.folder / name
+    for path in (home, folder / archive.kind / name, folder / name):
+        if path.is_file():
+            return path
+    if not download:
+        remedy = "put the official file there, or fetch it with `--set data.download=true`"
+        raise DataError(str(home), "not found", remedy)
+    fetch(archive.url + name, home, md5=archive.md5[name])
+    return home
+
+
+def _pixels(images: NDArray[Any], mean: float, std: float) -> Tensor:
+    """Grey values 0..255 as float32 [n, 1, height, width], shifted by the mean and divided by the deviation."""
+    pixels = torch.from_numpy(images.astype(np.float32)).unsqueeze(1)
+    return pixels.mul_(1 / (255 * std)).sub_(mean / std)

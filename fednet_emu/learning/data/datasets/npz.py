@@ -1,0 +1,139 @@
+"""The user's own data: arrays in one NumPy .npz file."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+
+from fednet_emu.data import locate
+from fednet_emu.errors import DataError
+from fednet_emu.learning.data.datasets.base import Dataset, Samples
+
+_REQUIRED = ("train_x", "train_y", "test_x", "test_y")
+_OPTIONAL = ("train_group", "test_group")
+_HOW = "write it with np.savez(path, train_x=..., train_y=..., test_x=..., test_y=...) from arrays of numbers"
+
+
+class Npz(Dataset):
+    """Samples from a file that `np.savez` wrote: train_x, train_y, test_x, test_y and optionally groups.
+
+    Inputs [n, ...] are used as they are, as float32. Integer targets [n] are class labels 0..classes-1, where
+    `classes` is counted in train_y unless it is given; floating point targets make a regression. `train_group` and
+    `test_group` [n] are integers that tell the natural owner of each sample. A relative `path` is sought in the data
+    folder first, then where the program was started.
+    """
+
+    kind: Literal["npz"] = "npz"
+    path: str
+    classes: int | None = Field(default=None, ge=2)
+
+    def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
+        """Read and check the arrays; the random stream does not matter."""
+        path = locate(self.path, data_dir)
+        arrays = _read(path)
+        train_x, test_x = _inputs(path, arrays, "train_x"), _inputs(path, arrays, "test_x")
+        if train_x.shape[1:] != test_x.shape[1:]:
+            problem = f"test_x has samples of shape {test_x.shape[1:]}, got {train_x.shape[1:]} in train_x"
+            raise DataError(str(path), problem, "both must have the same shape after the first dimension")
+        train_y = _targets(path, arrays, "train_y", len(train_x))
+        test_y = _targets(path, arrays, "test_y", len(test_x))
+        return Samples(
+            train_x=torch.from_numpy(train_x),
+            train_y=torch.from_numpy(train_y),
+            test_x=torch.from_numpy(test_x),
+            test_y=torch.from_numpy(test_y),
+            classes=_count_classes(path, train_y, test_y, self.classes),
+            train_group=_groups(path, arrays, "train_group", len(train_x)),
+            test_group=_groups(path, arrays, "test_group", len(test_x)),
+        )
+
+
+def _read(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        with path.open("rb") as stream:
+            file = np.load(stream, allow_pickle=False)
+            names = file.files if isinstance(file, np.lib.npyio.NpzFile) else []
+            arrays = {name: file[name] for name in (*_REQUIRED, *_OPTIONAL) if name in names}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(str(path), f"cannot be read as an .npz file of numbers ({error})", _HOW) from error
+    missing = [name for name in _REQUIRED if name not in arrays]
+    if missing:
+        raise DataError(str(path), f"lacks {', '.join(missing)}, got {', '.join(arrays) or 'none of them'}", _HOW)
+    return arrays
+
+
+def _inputs(path: Path, arrays: dict[str, NDArray[Any]], name: str) -> NDArray[np.float32]:
+    raw = arrays[name]
+    if raw.dtype.kind not in "buif":
+        raise DataError(str(path), f"{name} must hold real numbers, got {raw.dtype}", "convert it to float32")
+    if raw.ndim < 2 or raw.size == 0:
+        raise DataError(str(path), f"{name} has shape {raw.shape}", "it must be [samples, ...] and not empty")
+    return _finite_float32(path, raw, name)
+
+
+def _targets(path: Path, arrays: dict[str, NDArray[Any]], name: str, rows: int) -> NDArray[Any]:
+    raw = arrays[name]
+    _check_rows(path, raw, name, rows)
+    if raw.dtype.kind == "f":
+        return _finite_float32(path, raw, name)
+    if raw.dtype.kind in "iu":
+        return raw.astype(np.int64)
+    remedy = "use integers for class labels, floating point numbers for a regression"
+    raise DataError(str(path), f"{name} must hold numbers, got {raw.dtype}", remedy)
+
+
+def _groups(path: Path, arrays: dict[str, NDArray[Any]], name: str, rows: int) -> NDArray[np.int64] | None:
+    if name not in arrays:
+        return None
+    raw = arrays[name]
+    _check_rows(path, raw, name, rows)
+    if raw.dtype.kind not in "iu":
+        raise DataError(str(path), f"{name} must hold integers, got {raw.dtype}", "number the groups")
+    return raw.astype(np.int64)
+
+
+def _check_rows(path: Path, raw: NDArray[Any], name: str, rows: int) -> None:
+    if raw.shape != (rows,):
+        inputs = f"{name.partition('_')[0]}_x"
+        remedy = f"it must be ({rows},), one number for each sample of {inputs}"
+        raise DataError(str(path), f"{name} has shape {raw.shape}", remedy)
+
+
+def _finite_float32(path: Path, raw: NDArray[Any], name: str) -> NDArray[np.float32]:
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = raw.astype(np.float32, copy=False)
+        total = values.sum(dtype=np.float64)  # no sum of finite float32 overflows here
+    if not np.isfinite(total):
+        finite = np.isfinite(values)
+        place = tuple(int(axis) for axis in np.unravel_index(np.argmin(finite), finite.shape))
+        problem = f"{name}{list(place)} is not a finite float32, got {raw[place]}"
+        raise DataError(str(path), problem, f"drop or repair the {np.count_nonzero(~finite)} such values")
+    return values
+
+
+def _count_classes(path: Path, train_y: NDArray[Any], test_y: NDArray[Any], stated: int | None) -> int | None:
+    kinds = {train_y.dtype.kind, test_y.dtype.kind}
+    if kinds == {"f"} and stated is None:
+        return None
+    if "f" in kinds:
+        problem = f"labels must be integers, got {train_y.dtype} in train_y and {test_y.dtype} in test_y"
+        raise DataError(str(path), problem, "use integers in both, or floats in both and no `classes` for a regression")
+    present = np.unique(train_y)
+    if stated is None and (len(present) < 2 or not np.array_equal(present, np.arange(len(present)))):
+        shown = ", ".join(str(label) for label in present[:10]) + (", ..." if len(present) > 10 else "")
+        problem = f"train_y must hold every label 0..K-1 of K >= 2 classes, got {shown}"
+        raise DataError(str(path), problem, "renumber the labels without gaps, or state `classes`")
+    classes = len(present) if stated is None else stated
+    for name, labels in (("train_y", train_y), ("test_y", test_y)):
+        wrong = labels[(labels < 0) | (labels >= classes)]
+        if len(wrong):
+            problem = f"{name} must hold labels 0..{classes - 1}, got {wrong[0]}"
+            raise DataError(str(path), problem, "renumber the labels, or correct `classes`")
+    return classes

@@ -1,0 +1,57 @@
+"""Gaussian classes: a classification problem of any size and any difficulty."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field, NonNegativeFloat, PositiveInt
+from torch import Tensor
+
+from fednet_emu.learning.data.datasets.base import Dataset, Samples
+
+
+class Synthetic(Dataset):
+    """Samples of equally frequent classes, each a round Gaussian cloud of deviation 1 per feature.
+
+    The means of any two classes lie `separation` apart, in random directions; with more classes than features they do
+    so on average only. Two classes can at best be told apart with the error Phi(-separation / 2). `features` is the
+    shape of a sample, for example 784 or [1, 28, 28].
+    """
+
+    kind: Literal["synthetic"] = "synthetic"
+    n_samples: PositiveInt = 6000
+    n_test: PositiveInt = 1000
+    features: PositiveInt | Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = 20
+    classes: int = Field(default=10, ge=2)
+    separation: NonNegativeFloat = 4.0
+
+    def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
+        """Draw the class means, the training set and the test set, in this order."""
+        shape = (self.features,) if isinstance(self.features, int) else self.features
+        means = _directions(self.classes, math.prod(shape), rng) * np.float32(self.separation / math.sqrt(2))
+        train_x, train_y = _draw(self.n_samples, means, shape, rng)
+        test_x, test_y = _draw(self.n_test, means, shape, rng)
+        return Samples(train_x=train_x, train_y=train_y, test_x=test_x, test_y=test_y, classes=self.classes)
+
+
+def _directions(count: int, n_features: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    """Random unit vectors [count, n_features], orthogonal where there is room."""
+    vectors = rng.standard_normal((count, n_features))
+    if count <= n_features:
+        vectors = np.linalg.qr(vectors.T).Q.T
+    units: NDArray[np.float64] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return units.astype(np.float32)
+
+
+def _draw(count: int, means: NDArray[Any], shape: tuple[int, ...], rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+    classes, n_features = means.shape
+    labels = rng.permutation(np.arange(count, dtype=np.int64) % classes)
+    points = rng.standard_normal((count, n_features), dtype=np.float32)
+    for label in range(classes):
+        points[labels == label] += means[label]
+    return torch.from_numpy(points.reshape(count, *shape)), torch.from_numpy(labels)

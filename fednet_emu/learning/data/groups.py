@@ -1,0 +1,145 @@
+"""Groups of devices that do not learn the same thing: each group sees the data in a way of its own.
+
+Device d is of group d mod `count`. Samples are dealt out first; then every device's own ones, for training and for
+testing, are turned into what its group sees. Group 0 sees the data as they are.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Annotated, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from fednet_emu.component import Component, Slot
+from fednet_emu.errors import ScenarioError
+from fednet_emu.learning.data.datasets.base import Samples
+from fednet_emu.learning.data.partitions.base import IntArray, Split
+
+View = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""Turns samples x [n, ...] and y [n] into what a group sees."""
+
+
+class Groups(Component):
+    """A law by which groups of devices see the same data differently."""
+
+    count: int = Field(gt=0)
+    """Number of groups."""
+
+    @abstractmethod
+    def views(self, samples: Samples, rng: np.random.Generator) -> list[View]:
+        """How each group sees samples such as these, one view per group.
+
+        Raises:
+            ScenarioError: such samples cannot be seen in this way.
+        """
+
+    def members(self, n_devices: int) -> IntArray:
+        """The group of each device [n_devices]."""
+        return np.arange(n_devices) % self.count
+
+    def seen(self, samples: Samples, splits: tuple[Split, Split], rng: np.random.Generator) -> Samples:
+        """The samples as their owners see them; those that nobody owns stay as they are.
+
+        Args:
+            samples: training and test samples.
+            splits: who owns which of the training and of the test samples.
+            rng: random stream of what the groups see.
+
+        Raises:
+            ScenarioError: such samples cannot be seen in this way.
+        """
+        views, (train, test) = self.views(samples, rng), splits
+        train_x, train_y = self._seen(samples.train_x, samples.train_y, train, views)
+        test_x, test_y = self._seen(samples.test_x, samples.test_y, test, views)
+        return replace(samples, train_x=train_x, train_y=train_y, test_x=test_x, test_y=test_y, optimum=None)
+
+    def _seen(self, x: Tensor, y: Tensor, split: Split, views: list[View]) -> tuple[Tensor, Tensor]:
+        x, y = x.clone(), y.clone()
+        for device, group in enumerate(self.members(len(split.offsets) - 1)):
+            rows = torch.from_numpy(split.of(device))
+            x[rows], y[rows] = views[group](x[rows], y[rows])
+        return x, y
+
+
+class Rotated(Groups):
+    """Images turned by 360 / count degrees from one group to the next, as in rotated MNIST (Ghosh et al. 2020)."""
+
+    kind: Literal["rotated"] = "rotated"
+    count: Literal[1, 2, 4]
+    """Number of groups; pixels stay pixels only under quarter turns."""
+
+    def views(self, samples: Samples, rng: np.random.Generator) -> list[View]:
+        """Quarter turns; nothing is drawn."""
+        shape = samples.input_shape
+        if len(shape) < 2 or shape[-1] != shape[-2]:
+            raise ScenarioError(f"groups: rotated needs square images, got samples of shape {shape}; use another kind")
+        return [_turned(group * 4 // self.count) for group in range(self.count)]
+
+
+class LabelPermuted(Groups):
+    """The same inputs under other names: every group but the first has a random permutation of the classes."""
+
+    kind: Literal["label-permuted"] = "label-permuted"
+
+    def views(self, samples: Samples, rng: np.random.Generator) -> list[View]:
+        """Draw one permutation per group."""
+        if samples.classes is None:
+            raise ScenarioError("groups: label-permuted needs classes, got a regression; use tilted-targets")
+        drawn = [rng.permutation(samples.classes) for _ in range(1, self.count)]
+        return [_renamed(np.arange(samples.classes)), *map(_renamed, drawn)]
+
+
+class TiltedTargets(Groups):
+    """Regressions whose coefficients differ: group k adds x . theta_k to the targets, with theta_0 = 0.
+
+    All the theta_k are equally far apart, in random directions.
+    """
+
+    kind: Literal["tilted-targets"] = "tilted-targets"
+    distance: float = Field(gt=0)
+    """Distance between the coefficients of any two groups."""
+
+    def views(self, samples: Samples, rng: np.random.Generator) -> list[View]:
+        """Draw the corners of a regular simplex: orthonormal directions, less the first one, times a length."""
+        features = int(np.prod(samples.input_shape))
+        if samples.classes is not None:
+            raise ScenarioError(
+                f"groups: tilted-targets needs a regression, got {samples.classes} classes; use label-permuted"
+            )
+        if self.count > features:
+            raise ScenarioError(
+                f"groups.count: too many directions, got {self.count} groups; must be at most {features}, the features"
+            )
+        directions, _ = np.linalg.qr(rng.standard_normal((features, self.count)))
+        tilts = (directions - directions[:, :1]).T * self.distance / np.sqrt(2)
+        return [_tilted(torch.from_numpy(tilt.astype(np.float32))) for tilt in tilts]
+
+
+def _turned(quarters: int) -> View:
+    return lambda x, y: (torch.rot90(x, quarters, (-2, -1)), y)
+
+
+def _renamed(names: IntArray) -> View:
+    table = torch.from_numpy(names)
+    return lambda x, y: (x, table[y])
+
+
+def _tilted(tilt: Tensor) -> View:
+    return lambda x, y: (x, y + x.flatten(1) @ tilt)
+
+
+GROUPS: dict[str, type[Groups]] = {
+    "label-permuted": LabelPermuted,
+    "rotated": Rotated,
+    "tilted-targets": TiltedTargets,
+}
+"""Every kind of groups that is built in."""
+
+AnyGroups = Annotated[Groups, Slot("groups", GROUPS)]
+"""Type of a field that holds one kind of groups."""

@@ -1,0 +1,38 @@
+"""Partitions: which samples each device owns, one law per file."""
+
+from typing import Annotated
+
+from fednet_emu.component import Slot
+from fednet_emu.learning.data.partitions.base import Partition, Split
+from fednet_emu.learning.data.partitions.dirichlet import Dirichlet
+from fednet_emu.learning.data.partitions.group import Group
+from fednet_emu.learning.data.partitions.iid import Iid
+from fednet_emu.learning.data.partitions.one_class import OneClass
+from fednet_emu.learning.data.partitions.shards import Shards
+from fednet_emu.learning.data.partitions.surrogate_sets import SurrogateSets
+
+PARTITIONS: dict[str, type[Partition]] = {
+    "dirichlet": Dirichlet,
+    "group": Group,
+    "iid": Iid,
+    "one-class": OneClass,
+    "shards": Shards,
+    "surrogate-sets": SurrogateSets,
+}
+"""Every kind of partition that is built in."""
+
+AnyPartition = Annotated[Partition, Slot("partition", PARTITIONS)]
+"""Type of a field that holds one partition."""
+
+__all__ = [
+    "PARTITIONS",
+    "AnyPartition",
+    "Dirichlet",
+    "Group",
+    "Iid",
+    "OneClass",
+    "Partition",
+    "Shards",
+    "Split",
+    "SurrogateSets",
+]

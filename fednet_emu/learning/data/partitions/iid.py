@@ -1,0 +1,37 @@
+"""The partition without any bias: equal shares of a shuffled data set."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from pydantic import PositiveInt
+
+from fednet_emu.errors import ScenarioError
+from fednet_emu.learning.data.datasets.base import Samples
+from fednet_emu.learning.data.partitions.base import NOBODY, IntArray, Partition, Split, even_shares, require_samples
+
+
+class Iid(Partition):
+    """Every device owns equally many samples (within one), drawn at random without replacement."""
+
+    kind: Literal["iid"] = "iid"
+    per_device: PositiveInt | None = None
+    """Training samples of each device; the others belong to nobody. Null deals all of them out."""
+
+    def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Split, Split]:
+        """Shuffle, then cut into equal shares."""
+        shares = self._shares(len(samples.train_y), n_devices), even_shares(len(samples.test_y), n_devices)
+        train, test = (Split.from_owners(rng.permutation(owners), n_devices) for owners in shares)
+        require_samples(train, self.kind, f"use at most {len(samples.train_y)} devices")
+        return train, test
+
+    def _shares(self, n_samples: int, n_devices: int) -> IntArray:
+        """The owner of each training sample before they are shuffled."""
+        wanted = n_samples if self.per_device is None else self.per_device * n_devices
+        if wanted > n_samples:
+            raise ScenarioError(
+                f"partition.per_device: more than there is, got {self.per_device} for each of {n_devices} devices; "
+                f"must be at most {n_samples // n_devices}"
+            )
+        return np.concatenate([even_shares(wanted, n_devices), np.full(n_samples - wanted, NOBODY)])

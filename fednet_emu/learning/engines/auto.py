@@ -1,0 +1,227 @@
+"""The engine that measures which engine runs jobs of a shape fastest on this machine, and the table of all engines."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple, final
+
+from fednet_emu.learning.engines.batched import BatchedEngine, stacks
+from fednet_emu.learning.engines.serial import SerialEngine
+from fednet_emu.learning.engines.spread import SpreadEngine
+from fednet_emu.learning.engines.stacks.chain import chain_form
+from fednet_emu.learning.engines.stacks.form import VmapForm
+from fednet_emu.learning.graph.engine import Engine, TrainResult
+from fednet_emu.learning.graph.grouping import JobShape, group_by_shape
+from fednet_emu.learning.graph.jobs import ResolvedJob
+from fednet_emu.learning.models.flat import FlatModel
+
+_TRIAL_JOBS = 128
+"""Several stacks that fill a processor's caches; more would only be run the slow way for longer."""
+
+_TRIAL_ALONE = 32
+"""The same for jobs that run one by one."""
+
+_SURE_STEPS = 256
+"""So many steps one by one on a processor hide what was loaded before the first."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which engine was chosen for what, and why.
+
+    Attributes:
+        parameters: size of the model.
+        full_batch: whether every step uses all samples of its device.
+        width: samples per batch, rounded up to a power of two.
+        jobs: jobs per wavefront, rounded up to a power of two; on a processor 128 stands for all larger ones.
+        engine: name of the fastest engine.
+        seconds: host seconds per sample that each engine took.
+    """
+
+    parameters: int
+    full_batch: bool
+    width: int
+    jobs: int
+    engine: str
+    seconds: Mapping[str, float]
+
+    def __str__(self) -> str:
+        batches = f"full batches of {self.width}" if self.full_batch else f"batches of {self.width}"
+        taken = ", ".join(f"{name} {seconds * 1e6:.3g} us" for name, seconds in self.seconds.items())
+        return (
+            f"engine {self.engine} for wavefronts of up to {self.jobs} jobs, {batches}, {self.parameters} parameters; "
+            f"measured per sample: {taken}"
+        )
+
+
+class _Case(NamedTuple):
+    """What a choice is made for; the data do not matter, the number of jobs does."""
+
+    model: FlatModel
+    batchable: bool
+    full_batch: bool
+    width: int
+    terms: tuple[bool, bool]
+    jobs: int
+
+
+class _Trial:
+    """Seconds per sample that each engine took so far; the first wavefront of each also warms it up.
+
+    An engine of which one turn says enough has no second one when another was more than twice as fast.
+    """
+
+    def __init__(self, engines: Sequence[str]) -> None:
+        self._taken: dict[str, list[float]] = {name: [] for name in engines}
+        self._known: set[str] = set()
+
+    @property
+    def is_vain(self) -> bool:
+        return len(self._taken) == 1
+
+    @property
+    def is_over(self) -> bool:
+        return self.is_vain or not self._open()
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        return {name: min(taken) for name, taken in self._taken.items()}
+
+    def note(self, engine: str, seconds: float, *, says_enough: bool) -> None:
+        self._taken[engine].append(seconds)
+        if says_enough:
+            self._known.add(engine)
+
+    def next_engine(self) -> str:
+        """The engine measured least often, or the fastest one once the trial is over."""
+        if self.is_over:
+            return min(self._taken, key=lambda name: min(self._taken[name], default=0.0))
+        return min(self._open(), key=lambda name: len(self._taken[name]))
+
+    def _open(self) -> list[str]:
+        """The engines that have a turn left."""
+        best = min((seconds for taken in self._taken.values() for seconds in taken), default=0.0)
+        return [
+            name
+            for name, taken in self._taken.items()
+            if len(taken) < 2 and not (name in self._known and taken[0] > 2 * best)
+        ]
+
+
+@final
+class AutoEngine:
+    """Runs the first jobs of a shape on each engine that suits it, then keeps the fastest.
+
+    Each has two turns, unless the first leaves no doubt. A turn takes a wavefront, or a part of one that is very large.
+    The choice depends on the host's speed and so may differ between runs; results then differ by float rounding. A run
+    that has to repeat bit by bit names its engine.
+
+    Args:
+        threads: of the processor, that train jobs side by side.
+    """
+
+    def __init__(self, threads: int = 1) -> None:
+        self._threads = threads
+        self._engines: dict[str, Engine] = {}
+        self._trials: dict[_Case, _Trial] = {}
+
+    def run(self, jobs: Sequence[ResolvedJob]) -> list[TrainResult]:
+        """The results of the jobs, in their order.
+
+        Raises:
+            ScenarioError: a loss or a parameter stopped being finite; the text names the job and the step.
+        """
+        results: dict[int, TrainResult] = {}
+        for shape, places in group_by_shape(jobs).items():
+            group = [jobs[place] for place in places]
+            results.update(zip(places, self._run_group(shape, group), strict=True))
+        return [results[place] for place in range(len(jobs))]
+
+    @property
+    def choices(self) -> list[Choice]:
+        """The choices made so far, in the order in which their shapes appeared."""
+        return [
+            Choice(case.model.size, case.full_batch, case.width, case.jobs, trial.next_engine(), trial.seconds)
+            for case, trial in self._trials.items()
+            if trial.is_over and not trial.is_vain
+        ]
+
+    def _run_group(self, shape: JobShape, group: list[ResolvedJob]) -> list[TrainResult]:
+        terms = (shape.linear, shape.anchor)
+        on_cpu = shape.model.device.type == "cpu"
+        jobs = 1 << ((min(len(group), _TRIAL_JOBS) if on_cpu else len(group)) - 1).bit_length()
+        case = _Case(shape.model, shape.batchable, shape.full_batch, shape.width, terms, jobs)
+        trial = self._trials.get(case)
+        if trial is None:
+            trial = self._trials[case] = _Trial(self._suited(case, shape))
+        results: list[TrainResult] = []
+        while not trial.is_over and len(results) < len(group):
+            name = trial.next_engine()
+            one_by_one = name.startswith("serial") and on_cpu
+            part = group[len(results) :]
+            if on_cpu and len(group) >= 2 * _TRIAL_JOBS:  # a GPU needs all of them, lest it stands still
+                part = part[: _TRIAL_ALONE if one_by_one else _TRIAL_JOBS]
+            start_s = time.perf_counter()
+            results += self._engine(name).run(part)
+            host_s = time.perf_counter() - start_s
+            sizes = [(resolved.job.plan, resolved.job.n_samples) for resolved in part]
+            samples = sum(plan.n_samples_processed(count) for plan, count in sizes)
+            steps = sum(plan.n_steps(count) for plan, count in sizes)
+            trial.note(name, host_s / samples, says_enough=one_by_one and steps >= _SURE_STEPS)
+            if trial.is_over:
+                self._let_go()
+        rest = group[len(results) :]
+        return results + self._engine(trial.next_engine()).run(rest) if rest else results
+
+    def _let_go(self) -> None:
+        """Forget the engines that nobody needs now: each has models and buffers of its own."""
+        if all(trial.is_over for trial in self._trials.values()):
+            chosen = {trial.next_engine() for trial in self._trials.values()}
+            self._engines = {name: engine for name, engine in self._engines.items() if name in chosen}
+
+    def _suited(self, case: _Case, shape: JobShape) -> list[str]:
+        """Names of the engines worth trying; a GPU is kept busy by one thread, and its candidates are the forms."""
+        on_gpu, is_chain = case.model.device.type == "cuda", chain_form(case.model) is not None
+        in_threads = case.jobs > 1 and self._threads > 1 and not on_gpu and not case.model.draws
+        names = ["serial", "serial in threads"] if in_threads else ["serial"]
+        if case.batchable and (case.jobs > 1 or is_chain) and stacks(shape):
+            names.append("batched in threads" if in_threads else "batched")
+            if on_gpu and is_chain:
+                names.append("vmap")
+        return names
+
+    def _engine(self, name: str) -> Engine:
+        engine = self._engines.get(name)
+        if engine is None:
+            kind, _, threads = name.partition(" in ")
+            engine = self._engines[name] = SpreadEngine(_KINDS[kind], self._threads if threads else 1)
+        return engine
+
+
+_KINDS: Mapping[str, Callable[[], Engine]] = {
+    "serial": SerialEngine,
+    "batched": BatchedEngine,
+    "vmap": partial(BatchedEngine, form=VmapForm),
+}
+
+
+def serial_engine(_threads: int = 1) -> SerialEngine:
+    """The reference: one job after the other, whatever the number of threads."""
+    return SerialEngine()
+
+
+def batched_engine(threads: int = 1) -> Engine:
+    """Stacks of jobs, in threads side by side."""
+    return SpreadEngine(BatchedEngine, threads)
+
+
+ENGINES: Mapping[str, Callable[[int], Engine]] = {
+    "serial": serial_engine,
+    "batched": batched_engine,
+    "auto": AutoEngine,
+}
+"""Engines by the name they have in a scenario, made for a number of threads."""

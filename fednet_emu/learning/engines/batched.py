@@ -1,0 +1,199 @@
+"""The engine that trains many devices at once: stacked parameters, and one call per step for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fednet_emu.learning.engines.serial import SerialEngine
+from fednet_emu.learning.engines.stacks.batches import batches_of
+from fednet_emu.learning.engines.stacks.chain import chain_form
+from fednet_emu.learning.engines.stacks.form import Form, VmapForm
+from fednet_emu.learning.engines.stacks.scratch import Scratch
+from fednet_emu.learning.graph.engine import TrainResult, checked_result
+from fednet_emu.learning.graph.grouping import JobShape, group_by_shape
+from fednet_emu.learning.graph.jobs import ResolvedJob
+from fednet_emu.learning.models.flat import FlatModel
+
+_ROW_ALIGNMENT = 16
+
+
+def best_form(model: FlatModel) -> Form:
+    """By hand where every layer is dense, or where there is a GPU to be kept busy; PyTorch's own otherwise."""
+    chain = chain_form(model)
+    return chain if chain is not None and (chain.is_dense or model.device.type == "cuda") else VmapForm(model)
+
+
+@final
+class BatchedEngine:
+    """Trains jobs of one shape together; models that cannot share a call run one by one.
+
+    Batches narrower than their neighbours' are filled up with weight zero, and jobs with fewer steps drop out early.
+
+    Args:
+        memory_limit_byte: a group is cut so that parameters, batches and activations stay near this; None takes what
+            a processor's caches hold, or an eighth of a GPU's memory.
+        form: makes the form in which a model is stepped.
+    """
+
+    def __init__(
+        self, memory_limit_byte: int | None = None, form: Callable[[FlatModel], Form | None] = best_form
+    ) -> None:
+        self._memory_limit_byte = memory_limit_byte
+        self._form = form
+        self._forms: dict[FlatModel, Form] = {}
+        self._serial = SerialEngine()
+        self._scratch = Scratch()
+
+    def run(self, jobs: Sequence[ResolvedJob]) -> list[TrainResult]:
+        """The results of the jobs, in their order.
+
+        Raises:
+            ScenarioError: a loss or a parameter stopped being finite; the text names the job and the step.
+        """
+        results: dict[int, TrainResult] = {}
+        for shape, places in group_by_shape(jobs).items():
+            form = self._form_of(shape.model) if shape.batchable else None
+            if form is None:
+                results.update(zip(places, self._serial.run([jobs[place] for place in places]), strict=True))
+                continue
+            for part in self._cut(form, shape, places, jobs):
+                members = [jobs[place] for place in part]
+                one_by_one = isinstance(form, VmapForm) and (len(part) == 1 or not form.works)
+                done = self._serial.run(members) if one_by_one else self._run_stack(form, shape, members)
+                results.update(zip(part, done, strict=True))
+        return [results[place] for place in range(len(jobs))]
+
+    def _run_stack(self, form: Form, shape: JobShape, jobs: list[ResolvedJob]) -> list[TrainResult]:
+        try:
+            return _run_stack(form, shape, jobs, self._scratch)
+        except Exception as error:
+            error.add_note(f"in {len(jobs)} training jobs run together, the first of them {jobs[0].job.label}")
+            raise
+
+    def _form_of(self, model: FlatModel) -> Form:
+        if model not in self._forms:
+            self._forms[model] = self._form(model) or VmapForm(model)
+        return self._forms[model]
+
+    def _cut(self, form: Form, shape: JobShape, places: list[int], jobs: Sequence[ResolvedJob]) -> Iterator[list[int]]:
+        """Cuts a group into parts that fit in memory: jobs with most steps first, neighbours in the data together."""
+        ordered = sorted(places, key=lambda place: (-_n_steps(jobs[place]), jobs[place].job.first_row))
+        limit = _jobs_per_stack(form, shape, self._memory_limit_byte)
+        for start in range(0, len(ordered), limit):
+            yield ordered[start : start + limit]
+
+
+def stacks(shape: JobShape) -> bool:
+    """Whether jobs of this shape are stacked at all: not where one fills the memory, unless a stack of one pays too."""
+    form = best_form(shape.model)
+    return not isinstance(form, VmapForm) or _jobs_per_stack(form, shape) > 1
+
+
+def _jobs_per_stack(form: Form, shape: JobShape, limit_byte: int | None = None) -> int:
+    return max(1, (limit_byte or _memory_limit_byte(shape.data.x.device)) // _byte_per_job(form, shape))
+
+
+def _memory_limit_byte(device: torch.device) -> int:
+    return torch.cuda.mem_get_info(device)[1] // 8 if device.type == "cuda" else 2**24
+
+
+def _n_steps(resolved: ResolvedJob) -> int:
+    return resolved.job.plan.n_steps(resolved.job.n_samples)
+
+
+def _byte_per_job(form: Form, shape: JobShape) -> int:
+    """Memory of one job: parameters, the pull of added terms, a batch, and what the form takes."""
+    vectors = 1 + shape.linear + 2 * shape.anchor + (shape.mask is not None)
+    batch = shape.width * shape.data.x[0].numel() * shape.data.x.element_size()
+    return vectors * shape.model.size * shape.model.dtype.itemsize + batch + form.byte_per_job(shape.width)
+
+
+def _run_stack(form: Form, shape: JobShape, jobs: list[ResolvedJob], scratch: Scratch) -> list[TrainResult]:
+    """Trains jobs of one shape, ordered by falling number of steps, as one stack."""
+    w = _stack([resolved.params for resolved in jobs], scratch)
+    terms = _Terms.stack(jobs, w, scratch)
+    steps = np.array([_n_steps(resolved) for resolved in jobs])
+    losses = w.new_zeros((int(steps[0]), len(jobs)))
+    active, own = 0, w
+    for place, batch in enumerate(batches_of(shape, jobs, steps, scratch)):
+        if active != len(batch.x):
+            active = len(batch.x)
+            own, factor = w[:active], terms.factor[:active]
+            step = form.on(own)
+        pull, before = terms.pull(own), None if terms.mask is None else own.clone()
+        losses[place, :active] = step(batch, factor)
+        if pull is not None:
+            own.sub_(pull)
+        if before is not None and terms.mask is not None:
+            own.copy_(before.lerp_(own, terms.mask[:active]))
+    return _results(jobs, steps, losses, w)
+
+
+def _stack(vectors: list[Tensor], scratch: Scratch) -> Tensor:
+    """Copies of vectors [P] as rows [J, P] that begin at multiples of a cache line."""
+    size = len(vectors[0])
+    rows = (len(vectors), -(-size // _ROW_ALIGNMENT) * _ROW_ALIGNMENT)
+    w = scratch.take("parameters", rows, vectors[0])[:, :size]
+    if all(vector is vectors[0] for vector in vectors):
+        return w.copy_(vectors[0])
+    return torch.stack(vectors, out=w)
+
+
+class _Terms(NamedTuple):
+    """What a step takes of the loss gradients [J], and what the terms that jobs add to them take off the parameters.
+
+    `prox` [J, 1] and `linear` [J, P] have the step size in them; `taken` [J, P] is where a step's pull is written.
+    """
+
+    factor: Tensor
+    prox: Tensor
+    linear: Tensor | None
+    anchor: Tensor | None
+    mask: Tensor | None
+    taken: Tensor
+
+    @classmethod
+    def stack(cls, jobs: list[ResolvedJob], like: Tensor, scratch: Scratch) -> _Terms:
+        lr = [resolved.job.plan.lr for resolved in jobs]
+
+        def column(values: list[float]) -> Tensor:
+            return like.new_tensor(values)[:, None]
+
+        def rows(role: str, values: list[Tensor | None]) -> Tensor | None:
+            known = [value for value in values if value is not None]
+            return torch.stack(known, out=scratch.take(role, tuple(like.shape), like)) if known else None
+
+        linear = rows("linear", [resolved.linear for resolved in jobs])
+        anchor = rows("anchor", [resolved.anchor for resolved in jobs])
+        return cls(
+            factor=like.new_tensor([-own * resolved.scale for own, resolved in zip(lr, jobs, strict=True)]),
+            prox=column([own * resolved.job.prox for own, resolved in zip(lr, jobs, strict=True)]),
+            linear=None if linear is None else linear.mul_(column(lr)),
+            anchor=anchor,
+            mask=None if jobs[0].job.mask is None else jobs[0].job.mask.to(like).expand(len(jobs), -1),
+            taken=like[:0] if anchor is None else scratch.take("taken", tuple(like.shape), like),
+        )
+
+    def pull(self, w: Tensor) -> Tensor | None:
+        """What the added terms take off w [A, P] in one step, given its value before the step."""
+        active = len(w)
+        linear = None if self.linear is None else self.linear[:active]
+        if self.anchor is None:
+            return linear
+        pull = torch.sub(w, self.anchor[:active], out=self.taken[:active]).mul_(self.prox[:active])
+        return pull if linear is None else pull.add_(linear)
+
+
+def _results(jobs: list[ResolvedJob], steps: np.ndarray, losses: Tensor, w: Tensor) -> list[TrainResult]:
+    """The results of a stack, given the losses [S, J] (zero where a job has ended) and the parameters [J, P]."""
+    total = losses.sum(0, dtype=torch.float64)
+    *totals, finite = torch.cat([total, (total.sum() + w.sum())[None]]).tolist()
+    if not np.isfinite(finite):
+        for place, resolved in enumerate(jobs):
+            checked_result(resolved.job, losses[: steps[place], place], w[place])
+    return [TrainResult(own.clone(), mean) for own, mean in zip(w, (totals / steps).tolist(), strict=True)]

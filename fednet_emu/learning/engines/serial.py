@@ -1,0 +1,122 @@
+"""The reference engine: one job after the other, plain autograd, one step after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import final
+
+import torch
+from torch import Tensor
+
+from fednet_emu.learning.graph.engine import TrainResult, checked_result
+from fednet_emu.learning.graph.jobs import ResolvedJob, TrainJob
+from fednet_emu.learning.models.flat import FlatModel, Live
+from fednet_emu.learning.models.torch_seed import torch_seed
+
+
+@final
+class SerialEngine:
+    """Trains one job after the other, in place in one live module per model.
+
+    Full batches that are slices of the data are views. The number of threads of one operation is the caller's to
+    choose: small jobs run fastest under `torch.set_num_threads(1)`.
+    """
+
+    def __init__(self) -> None:
+        self._live: dict[FlatModel, Live] = {}
+
+    def run(self, jobs: Sequence[ResolvedJob]) -> list[TrainResult]:
+        """The results of the jobs, in their order.
+
+        Raises:
+            ScenarioError: a loss or a parameter stopped being finite; the text names the job and the step.
+        """
+        results = []
+        for resolved in jobs:
+            try:
+                results.append(self._run_one(resolved))
+            except Exception as error:
+                error.add_note(f"in training job {resolved.job.label}")
+                raise
+        for live in self._live.values():
+            live.let_go()
+        return results
+
+    def _run_one(self, resolved: ResolvedJob) -> TrainResult:
+        model = resolved.job.model
+        live = self._live.get(model)
+        if live is None:
+            live = self._live[model] = model.live()
+        live.start(resolved.params)
+        if model.draws:
+            seed = resolved.job.streams(*resolved.job.rng_key, "torch").integers(2**63)
+            with torch_seed(int(seed)):
+                losses = _descend(live, resolved)
+        else:
+            losses = _descend(live, resolved)
+        return checked_result(resolved.job, torch.stack(losses), live.vector)
+
+
+def _descend(live: Live, resolved: ResolvedJob) -> list[Tensor]:
+    """Makes the steps of a job in place; returns the loss before each of them."""
+    job = resolved.job
+    move = job.plan.optimizer.start(live.weights, job.plan.lr)
+    mask = None if job.mask is None else job.mask[: len(live.weights)].to(live.weights)
+    return [_step(live, resolved, move, mask, x, y) for x, y in _augmented(job)]
+
+
+def _step(
+    live: Live, resolved: ResolvedJob, move: Callable[[Tensor], None], mask: Tensor | None, x: Tensor, y: Tensor
+) -> Tensor:
+    """Makes one step in place; returns the loss before it. Nothing of it outlives it, least of all the gradient."""
+    job = resolved.job
+    loss = (job.loss or job.model.sample_losses)(live.module(live.model.laid_out(x)), y).mean()
+    gradient = torch.autograd.grad(loss, live.parameters, materialize_grads=True)
+    with torch.no_grad():
+        if resolved.is_plain:  # without a copy of the gradient into one vector
+            torch._foreach_add_(live.parameters, gradient, alpha=-job.plan.lr)
+            return loss.detach()
+        before = None if mask is None else live.weights.clone()
+        move(_direction(live.weights, torch.cat([g.reshape(-1) for g in gradient]), resolved))
+        if before is not None and mask is not None:  # the step, not the gradient: Adam takes its own way
+            live.weights.copy_(before.lerp_(live.weights, mask))
+    return loss.detach()
+
+
+def _direction(w: Tensor, gradient: Tensor, resolved: ResolvedJob) -> Tensor:
+    """The gradient [n_trainable] of the loss together with the job's further terms, at the weights w [n_trainable]."""
+    if resolved.scale != 1.0:
+        gradient = gradient * resolved.scale
+    if resolved.linear is not None:
+        gradient = gradient + resolved.linear[: len(w)]
+    if resolved.anchor is not None:
+        gradient = gradient + resolved.job.prox * (w - resolved.anchor[: len(w)])
+    if resolved.job.l1:
+        gradient = gradient.add(w.sign(), alpha=resolved.job.l1)
+    return gradient
+
+
+def _augmented(job: TrainJob) -> Iterator[tuple[Tensor, Tensor]]:
+    """The samples of each step as the model sees them; what an augmentation draws is sent to the device once."""
+    if job.augment is None:
+        yield from _batches(job)
+        return
+    shape = (job.plan.n_steps(job.n_samples), job.plan.batch_width(job.n_samples))
+    drawn = job.augment.draw(job.streams(*job.rng_key, "augment"), shape).to(job.data.x)
+    for (x, y), own in zip(_batches(job), drawn, strict=True):
+        yield job.augment.apply(x, own[: len(x)]), y
+
+
+def _batches(job: TrainJob) -> Iterator[tuple[Tensor, Tensor]]:
+    """The samples of each step; a full batch is looked up once, as a view when its rows are a slice."""
+    x, y = job.data.x, job.data.y
+    if job.is_full_batch:
+        rows = job.indices if isinstance(job.indices, slice) else torch.tensor(job.rows(), device=y.device)
+        batch = x[rows], y[rows]
+        for _ in range(job.plan.n_steps(job.n_samples)):
+            yield batch
+        return
+    batches = job.batches()
+    index = torch.as_tensor(batches.index, device=y.device)
+    for rows, count in zip(index, batches.count.tolist(), strict=True):
+        yield x.index_select(0, rows[:count]), y.index_select(0, rows[:count])

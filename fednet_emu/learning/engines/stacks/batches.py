@@ -1,0 +1,110 @@
+"""The batches of many jobs side by side: drawn on the host, moved once, looked up without an allocation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fednet_emu.kernel.streams import Streams
+from fednet_emu.learning.engines.stacks.form import Batch
+from fednet_emu.learning.engines.stacks.scratch import Scratch
+from fednet_emu.learning.graph.grouping import JobShape
+from fednet_emu.learning.graph.jobs import Indices, ResolvedJob, TrainData
+
+
+def batches_of(shape: JobShape, jobs: list[ResolvedJob], steps: Indices, scratch: Scratch) -> Iterator[Batch]:
+    """The batches of jobs of one shape, step by step; jobs come with falling numbers of steps and drop out at the end.
+
+    The next batch may overwrite the one before.
+    """
+    if not shape.full_batch:
+        return _mini_batches(shape, jobs, steps, scratch)
+    whole = _whole(shape.data, jobs, scratch)
+    return (_first(whole, active) for active in _active(steps))
+
+
+def _active(steps: Indices) -> list[int]:
+    """How many jobs make each step, given how many each makes, falling."""
+    active: list[int] = np.searchsorted(-steps, -np.arange(steps[0]), side="left").tolist()
+    return active
+
+
+def _first(batch: Batch, active: int) -> Batch:
+    return Batch(batch.x[:active], batch.y[:active], None if batch.weight is None else batch.weight[:active])
+
+
+def _whole(data: TrainData, jobs: list[ResolvedJob], scratch: Scratch) -> Batch:
+    """All samples of each job: a view where they lie one after the other, looked up once otherwise."""
+    joined = _one_slice([resolved.job.indices for resolved in jobs])
+    if joined is not None:
+        x, y = data.x[joined], data.y[joined]
+        return Batch(x.view(len(jobs), -1, *x.shape[1:]), y.view(len(jobs), -1, *y.shape[1:]), None)
+    rows = [resolved.job.rows() for resolved in jobs]
+    count = np.array([len(own) for own in rows])
+    width = int(count.max())
+    index = np.stack([own if len(own) == width else np.resize(own, width) for own in rows])
+    flat = torch.from_numpy(index.reshape(-1)).to(data.x.device)
+    x = torch.index_select(data.x, 0, flat, out=scratch.take("batch", (len(flat), *data.x.shape[1:]), data.x))
+    y = data.y[flat]
+    weight = _weights(count, width, x)
+    return Batch(x.view(*index.shape, *x.shape[1:]), y.view(*index.shape, *y.shape[1:]), weight)
+
+
+def _one_slice(parts: list[Indices | slice]) -> slice | None:
+    """The slice that slices of one length make one after the other; None if they do not."""
+    first = parts[0]
+    if not isinstance(first, slice) or first.step not in {None, 1} or first.start is None or first.stop is None:
+        return None
+    width = first.stop - first.start
+    for place, part in enumerate(parts):
+        start = first.start + place * width
+        if not isinstance(part, slice) or part != slice(start, start + width, first.step):
+            return None
+    return slice(first.start, first.start + len(parts) * width)
+
+
+def _mini_batches(shape: JobShape, jobs: list[ResolvedJob], steps: Indices, scratch: Scratch) -> Iterator[Batch]:
+    """The batches that each job draws, filled up to one width."""
+    data = shape.data
+    index, count = _drawn(shape.streams, jobs, steps)
+    n_steps, n_jobs, width = index.shape
+    rows = torch.from_numpy(index.reshape(n_steps, -1)).to(data.x.device)
+    weight = _weights(count, width, data.x)
+    ragged = (count < width).any(1).tolist()
+    y = data.y[rows.view(-1)].view(n_steps, n_jobs, width, *data.y.shape[1:])
+    x = scratch.take("batch", (n_jobs * width, *data.x.shape[1:]), data.x)
+    active, own = 0, x
+    for step, still in enumerate(_active(steps)):
+        if still != active:
+            active, own = still, x[: still * width]
+            batch_x = own.view(active, width, *x.shape[1:])
+        torch.index_select(data.x, 0, rows[step, : len(own)], out=own)
+        own_weight = weight[step, :active] if weight is not None and ragged[step] else None
+        yield Batch(batch_x, y[step, :active], own_weight)
+
+
+def _drawn(streams: Streams, jobs: list[ResolvedJob], steps: Indices) -> tuple[Indices, Indices]:
+    """Rows [S, J, B] of the data, and how many of them are true samples [S, J]; zero for jobs that have ended."""
+    generators = streams.many([resolved.job.rng_key for resolved in jobs])
+    drawn = [resolved.job.batches(rng) for resolved, rng in zip(jobs, generators, strict=True)]
+    width = max(batches.index.shape[1] for batches in drawn)
+    index = np.zeros((int(steps[0]), len(jobs), width), dtype=np.int64)
+    count = np.full((int(steps[0]), len(jobs)), width)
+    for place, (batches, own_steps) in enumerate(zip(drawn, steps.tolist(), strict=True)):
+        own_width = batches.index.shape[1]
+        index[:own_steps, place, :own_width] = batches.index
+        if own_width < width:
+            index[:own_steps, place, own_width:] = batches.index[:, :1]
+        count[:own_steps, place] = batches.count
+    return index, count
+
+
+def _weights(count: NDArray[np.int64], width: int, like: Tensor) -> Tensor | None:
+    """Weights [..., B]: one for a true sample, zero for a filled place; None when every place is true."""
+    if count.min() == width:
+        return None
+    return torch.from_numpy(np.arange(width) < count[..., None]).to(like)

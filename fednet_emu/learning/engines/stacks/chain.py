@@ -1,0 +1,160 @@
+"""The form for plain chains of layers: gradients by hand, added to the parameters as soon as they are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate, pairwise
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+
+from fednet_emu.learning.engines.stacks.convolution import Convolution, MaxPool
+from fednet_emu.learning.engines.stacks.form import Batch, Step
+from fednet_emu.learning.engines.stacks.layers import Dense, Flatten, Layer, Relu
+from fednet_emu.learning.models.flat import FlatModel, has_hooks
+
+Slope = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""From outputs [A, outputs, B] and targets [A, B, ...] to losses [A, B] and their slopes [A, outputs, B]."""
+
+
+@final
+class ChainForm:
+    """A model that is a chain of dense, convolution, pooling and activation layers under a loss with a known slope.
+
+    The gradient of a layer is added to its parameters as soon as the layer below has its own slopes: no gradient
+    vector is ever written.
+    """
+
+    def __init__(self, layers: Sequence[Layer], slope: Slope, value_per_sample: int, itemsize: int) -> None:
+        self._layers = layers
+        self._slope = slope
+        self._byte_per_sample = value_per_sample * itemsize
+        self._places = [slice(a, b) for a, b in pairwise(accumulate((layer.size for layer in layers), initial=0))]
+        self._first = next(place for place, layer in enumerate(layers) if layer.size)
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether there is no convolution."""
+        return not any(isinstance(layer, Convolution) for layer in self._layers)
+
+    def on(self, w: Tensor) -> Step:
+        """The step on the parameters w [A, P]."""
+        stages = [
+            (layer, layer.parameters(w[:, place])) for layer, place in zip(self._layers, self._places, strict=True)
+        ]
+        first = self._first
+
+        def step(batch: Batch, factor: Tensor) -> Tensor:
+            x, trail = batch.x.transpose(1, 2), []
+            for layer, own in stages:
+                x, kept = layer.forward(own, x)
+                trail.append(kept)
+            losses, d = self._slope(x, batch.y)
+            loss, share = _mean(losses, batch.weight)
+            d.mul_(factor.view(-1, 1, 1) * share)
+            for (layer, own), kept in zip(stages[:first:-1], trail[:first:-1], strict=True):
+                below = layer.backward(own, kept, d)
+                layer.learn(own, kept, d)
+                d = below
+            layer, own = stages[first]
+            layer.learn(own, trail[first], d)
+            return loss
+
+        return step
+
+    def byte_per_job(self, width: int) -> int:
+        """What the layers keep of a batch, and the slopes."""
+        return width * self._byte_per_sample
+
+
+def chain_form(model: FlatModel) -> ChainForm | None:
+    """The chain that a model is, or None when it is none."""
+    slope = _SLOPES.get(model.loss_name)
+    if slope is None:
+        return None
+    layers: list[Layer] = []
+    sample = model.initial().new_zeros((1, *model.input_shape))
+    values = 0
+    with torch.no_grad():
+        for module in model.layers:
+            make = _LAYERS.get(type(module))
+            layer = None if make is None or has_hooks(module) else make(module, sample)
+            if layer is None:
+                return None
+            sample = module(sample)
+            patch = layer.size // layer.outputs if isinstance(layer, Convolution) else 0
+            values += (2 + 2 * patch // max(1, sample.shape[1])) * sample.numel()
+            layers.append(layer)
+    if sample.ndim != 2 or sum(layer.size for layer in layers) != model.size:
+        return None
+    return ChainForm(layers, slope, values, model.dtype.itemsize)
+
+
+def _mean(losses: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor | float]:
+    """The mean loss [A] over the samples, and the share [A, 1, B] of each in it, or the share of all."""
+    if weight is None:
+        return losses.mean(1), 1 / losses.shape[1]
+    share = weight / weight.sum(1, keepdim=True)
+    return (losses * share).sum(1), share[:, None]
+
+
+def _cross_entropy(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Losses -log p[y], and their slopes p - onehot(y) by the logits z."""
+    chosen = y[:, None]
+    log_p = torch.log_softmax(z, 1)
+    losses = log_p.gather(1, chosen)[:, 0].neg()
+    p = log_p.exp_()
+    return losses, p.scatter_(1, chosen, -1.0, reduce="add")
+
+
+def _squared_error(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Losses |z - y|^2, and their slopes 2 (z - y)."""
+    error = z - y.reshape(z.shape[0], z.shape[2], z.shape[1]).transpose(1, 2)
+    return error.square().sum(1), error.mul_(2)
+
+
+_SLOPES: Mapping[str, Slope] = {"cross-entropy": _cross_entropy, "squared-error": _squared_error}
+
+
+def _dense(module: nn.Linear, sample: Tensor) -> Dense | None:
+    return Dense(module.in_features, module.out_features, module.bias is not None) if sample.ndim == 2 else None
+
+
+def _flatten(module: nn.Flatten, sample: Tensor) -> Flatten | None:
+    return Flatten(tuple(sample.shape[1:])) if (module.start_dim, module.end_dim) == (1, -1) else None
+
+
+def _relu(_module: nn.ReLU, _sample: Tensor) -> Relu:
+    return Relu()
+
+
+def _convolution(module: nn.Conv2d, sample: Tensor) -> Convolution | None:
+    plain = module.groups == 1 and module.padding_mode == "zeros" and _pair(module.dilation) == (1, 1)
+    if not plain or isinstance(module.padding, str) or sample.ndim != 4:
+        return None
+    windows = _pair(module.kernel_size), _pair(module.stride), _pair(module.padding)
+    return Convolution(
+        _pair(tuple(sample.shape[2:])), module.in_channels, module.out_channels, *windows, module.bias is not None
+    )
+
+
+def _max_pool(module: nn.MaxPool2d, sample: Tensor) -> MaxPool | None:
+    plain = _pair(module.padding) == (0, 0) and _pair(module.dilation) == (1, 1) and not module.ceil_mode
+    if not plain or module.return_indices or sample.ndim != 4:
+        return None
+    return MaxPool(_pair(module.kernel_size), _pair(module.stride))
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    return (value[0], value[1]) if isinstance(value, tuple) else (value, value)
+
+
+_LAYERS: Mapping[type[nn.Module], Callable[[Any, Tensor], Layer | None]] = {
+    nn.Linear: _dense,
+    nn.Flatten: _flatten,
+    nn.ReLU: _relu,
+    nn.Conv2d: _convolution,
+    nn.MaxPool2d: _max_pool,
+}
+"""Layers by the type of PyTorch's; None for settings that have no form here."""

@@ -1,0 +1,145 @@
+"""Layers of many models at once, differentiated by hand: the dense ones.
+
+Activations are [A, features, B], samples last, because a product with few outputs is then the fastest on a CPU, and
+because gradients of weights come out in the order in which weights are kept.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol, final
+
+import torch
+from torch import Tensor
+
+from fednet_emu.learning.engines.stacks.products import add_product, product
+
+Parameters = tuple[Tensor, ...]
+"""A layer's parameters of A models, in the shapes in which they are used; views, made once for all steps."""
+
+
+class Layer(Protocol):
+    """A layer of A models. `x` is its input, `d` the slope of its output, and `own` are its `parameters`."""
+
+    @property
+    def size(self) -> int:
+        """Number of parameters."""
+        ...
+
+    def parameters(self, w: Tensor) -> Parameters:
+        """Views into w [A, size]."""
+        ...
+
+    def forward(self, own: Parameters, x: Tensor) -> tuple[Tensor, Any]:
+        """The output, and what `backward` and `learn` need to see again; x is left alone."""
+        ...
+
+    def backward(self, own: Parameters, kept: Any, d: Tensor) -> Tensor:
+        """The slope of the input."""
+        ...
+
+    def learn(self, own: Parameters, kept: Any, d: Tensor) -> None:
+        """Adds the slope of the parameters to them, in place."""
+        ...
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Dense:
+    """A linear layer: from [A, inputs, B] to [A, outputs, B]."""
+
+    inputs: int
+    outputs: int
+    has_bias: bool
+
+    @property
+    def size(self) -> int:
+        """Weights [outputs, inputs] and biases [outputs]."""
+        return self.outputs * (self.inputs + self.has_bias)
+
+    def parameters(self, w: Tensor) -> Parameters:
+        """W [A, outputs, inputs], and b [A, outputs, 1] if there is one."""
+        return matrices(w, self.outputs, self.inputs)
+
+    def forward(self, own: Parameters, x: Tensor) -> tuple[Tensor, Tensor]:
+        """W x + b."""
+        weight, *bias = own
+        if self.outputs <= x.shape[2]:
+            y = product(weight, x)
+        else:  # a product is faster when its longer side comes last
+            y = product(x.transpose(1, 2), weight.transpose(1, 2)).transpose(1, 2)
+        return (y.add_(*bias) if bias else y), x
+
+    def backward(self, own: Parameters, kept: Tensor, d: Tensor) -> Tensor:
+        """W' d, laid out as the output of the layer below, so that both are walked through side by side."""
+        weight = own[0]
+        if self.inputs <= d.shape[2]:
+            return product(weight.transpose(1, 2), d)
+        return product(d.transpose(1, 2), weight).transpose(1, 2)
+
+    def learn(self, own: Parameters, kept: Tensor, d: Tensor) -> None:
+        """W + d x' and b + the sum of d over the samples."""
+        weight, *bias = own
+        add_product(weight, d, kept.transpose(1, 2))
+        for b in bias:
+            b.add_(d.sum(2, keepdim=True))
+
+
+def matrices(w: Tensor, outputs: int, inputs: int) -> Parameters:
+    """Views of w [A, P] as matrices [A, outputs, inputs], and as columns [A, outputs, 1] if w has more behind them."""
+    weight, bias = w[:, : outputs * inputs], w[:, outputs * inputs :]
+    shaped = weight.view(len(w), outputs, inputs)
+    return (shaped, bias[:, :, None]) if bias.shape[1] else (shaped,)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Relu:
+    """The positive part."""
+
+    size = 0
+
+    def parameters(self, w: Tensor) -> Parameters:
+        """None."""
+        return ()
+
+    def forward(self, own: Parameters, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Zero where x is negative."""
+        y = torch.relu(x)
+        return y, y
+
+    def backward(self, own: Parameters, kept: Tensor, d: Tensor) -> Tensor:
+        """Zero where the output is zero."""
+        return torch.ops.aten.threshold_backward(d, kept, 0)  # type: ignore[no-any-return]
+
+    def learn(self, own: Parameters, kept: Tensor, d: Tensor) -> None:
+        """Nothing to learn."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Flatten:
+    """From [A, channels, B, ...] to [A, features, B]; what is flat already stays as it is.
+
+    Attributes:
+        shape: [channels, ...] of one sample.
+    """
+
+    shape: tuple[int, ...]
+    size = 0
+
+    def parameters(self, w: Tensor) -> Parameters:
+        """None."""
+        return ()
+
+    def forward(self, own: Parameters, x: Tensor) -> tuple[Tensor, Tensor]:
+        """All features of a sample in one dimension, as PyTorch orders them."""
+        return x.movedim(2, -1).reshape(len(x), math.prod(self.shape), x.shape[2]), x
+
+    def backward(self, own: Parameters, kept: Tensor, d: Tensor) -> Tensor:
+        """The same in the old shape."""
+        return d.reshape(len(d), *self.shape, d.shape[2]).movedim(-1, 2)
+
+    def learn(self, own: Parameters, kept: Tensor, d: Tensor) -> None:
+        """Nothing to learn."""

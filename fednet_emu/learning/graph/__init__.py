@@ -1,0 +1,1 @@
+"""The deferred learning graph: values that are computed when somebody reads them."""

@@ -1,0 +1,56 @@
+"""What runs training jobs: the interface that every engine has, and the check that every result passes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from fednet_emu.errors import ScenarioError
+from fednet_emu.learning.graph.jobs import ResolvedJob, TrainJob
+
+
+class TrainResult(NamedTuple):
+    """Parameters [size] after local training, in memory of their own, and the mean loss of its steps."""
+
+    params: Tensor
+    loss: float
+
+
+class Engine(Protocol):
+    """Runs training jobs that do not depend on each other.
+
+    A result depends on its own job only, beyond float rounding: not on the other jobs, their order or their number.
+    """
+
+    def run(self, jobs: Sequence[ResolvedJob]) -> list[TrainResult]:
+        """The results of the jobs, in their order.
+
+        Raises:
+            ScenarioError: a loss or a parameter stopped being finite; the text names the job and the step.
+        """
+        ...
+
+
+def checked_result(job: TrainJob, losses: Tensor, params: Tensor) -> TrainResult:
+    """The result of a job, given the loss [steps] before each step and the parameters [size] after the last.
+
+    Raises:
+        ScenarioError: a loss or a parameter is not finite.
+    """
+    mean = float(losses.double().mean())
+    if not torch.isfinite(params.sum() + mean) and not (torch.isfinite(losses).all() and torch.isfinite(params).all()):
+        raise ScenarioError(_divergence(job, losses))
+    return TrainResult(params, mean)
+
+
+def _divergence(job: TrainJob, losses: Tensor) -> str:
+    advice = f"with lr={job.plan.lr:g}; lower the learning rate or look for extreme values in the data"
+    bad = (~torch.isfinite(losses)).nonzero()
+    if len(bad) == 0:
+        return f"{job.label}: training diverges, got parameters that are not finite after step {len(losses)} {advice}"
+    step = int(bad[0])
+    when = f"after step {step}" if step else "before the first step"
+    return f"{job.label}: training diverges, got loss {float(losses[step]):g} {when} {advice}"

@@ -1,0 +1,316 @@
+"""The deferred graph: cheap computations and training jobs that run when somebody reads a value.
+
+Reading runs what is ready until the value is known, by agenda batching as in DyNet (Neubig, Goldberg and Dyer,
+"On-the-fly Operation Batching in Dynamic Computation Graphs", NeurIPS 2017): cheap nodes first; training jobs wait
+until nothing else is ready and then run together as one wavefront, which is as large as causality allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from operator import attrgetter, itemgetter
+from typing import Any, NamedTuple, final
+from weakref import ref
+
+from torch import Tensor
+
+from fednet_emu.errors import ScenarioError
+from fednet_emu.learning.graph.deferred import PENDING, Deferred
+from fednet_emu.learning.graph.engine import Engine
+from fednet_emu.learning.graph.host_time import HostTime
+from fednet_emu.learning.graph.jobs import TrainJob
+
+__all__ = ["Deferred", "Graph", "GraphStatistics", "Trained"]
+
+_PARAMS, _LOSS = attrgetter("params"), attrgetter("loss")
+_GETTERS = (attrgetter, itemgetter)
+_FEW = 4096
+
+_BYTE_PER_SCALAR = 4
+_BYTE_PER_NODE = 1024  # rounded up, so that very many tiny results are bounded too
+
+
+class Trained(NamedTuple):
+    """What a training job gives: the parameters and the mean loss of its steps."""
+
+    params: Deferred
+    loss: Deferred
+
+
+@final
+@dataclass(slots=True)
+class GraphStatistics:
+    """How the training was run: wavefronts, and jobs in them."""
+
+    wavefronts: int = 0
+    jobs: int = 0
+
+    @property
+    def mean_wavefront(self) -> float:
+        """Jobs per wavefront; zero before the first."""
+        return self.jobs / self.wavefronts if self.wavefronts else 0.0
+
+
+class _Call(NamedTuple):
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+
+
+class _Pick(NamedTuple):
+    """A part of one value, taken as soon as that is known."""
+
+    getter: Callable[[Any], Any]
+    args: Sequence[Any]
+
+
+class Snapshot(NamedTuple):
+    """Values of a graph by number, and how many Deferreds it had created."""
+
+    created: int
+    values: dict[int, Any]
+
+
+@final
+class Graph:
+    """Makes Deferreds and computes them when they are read, in an order that changes no value.
+
+    The graph itself keeps nothing alive: a pending result that nobody can reach any more is not computed.
+
+    Args:
+        engine: runs the training jobs; None makes a timing-only graph, where results have sizes but never values.
+        pending_limit_byte: when the results not computed yet would take more memory than this, everything runs at once.
+            Lost results count until the next such flush, so it may come early; it never changes a value.
+        host: counts the host time of training and of the functions in between; a stopwatch of its own when None.
+    """
+
+    def __init__(self, engine: Engine | None, pending_limit_byte: int = 2**30, host: HostTime | None = None) -> None:
+        self.statistics = GraphStatistics()
+        self.host = HostTime() if host is None else host
+        self.engine = engine
+        self._pending_limit_byte = pending_limit_byte
+        self._pending_byte = 0
+        self._created = 0
+        self._ready_calls: list[tuple[int, ref[Deferred]]] = []
+        self._ready_jobs: list[ref[Deferred]] = []
+        self._made: list[ref[Deferred]] = []  # with many that nobody can reach any more, up to the next look
+        self._look_at = _FEW
+        self._restored = Snapshot(0, {})
+
+    def snapshot(self) -> Snapshot:
+        """All values known now that somebody can still reach."""
+        return Snapshot(self._created, {node.number: node._value for node in self._reachable() if node.done})
+
+    def _reachable(self) -> list[Deferred]:
+        nodes = [node for me in self._made if (node := me()) is not None]
+        self._made = [ref(node) for node in nodes]
+        self._look_at = 2 * len(nodes) + _FEW
+        return nodes
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Take values from a snapshot of an earlier run, instead of computing them, as this run creates them again.
+
+        Until the run has created as many Deferreds as the snapshot's had, nothing may be read.
+        """
+        self._restored = Snapshot(snapshot.created, dict(snapshot.values))
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether everything that a restored snapshot's graph had created has been created again."""
+        return self._created >= self._restored.created
+
+    def constant(self, value: Any) -> Deferred:
+        """A value that is known already, a tensor or one number; it must not be modified in place from now on."""
+        self._created += 1
+        node = Deferred(self._created, value.numel() if isinstance(value, Tensor) else 1)
+        node._settle(value)
+        return node
+
+    def call(self, function: Callable[..., Any], *args: Any, size: int | None = None) -> Deferred:
+        """The result of a cheap pure function, called with the values of the Deferreds among its arguments.
+
+        Args:
+            function: must not modify its arguments.
+            args: passed on; Deferreds inside are replaced by their values, in nested tuples and lists too. A getter
+                (of the module `operator`) of one Deferred is had almost for free.
+            size: number of scalars in the result; None takes the size of the first Deferred argument.
+
+        Raises:
+            ValueError: there is neither a size nor a Deferred argument.
+        """
+        inputs = _deferreds(args)
+        if size is None and not inputs:
+            raise ValueError(f"call: size is unknown, got {function} without a Deferred argument; give size")
+        picks = type(function) in _GETTERS and len(args) == 1 and type(args[0]) is Deferred
+        work = _Pick(function, args) if picks else _Call(function, args)
+        node = self._node(inputs[0].size if size is None else size, work, inputs)
+        self._bound()
+        return node
+
+    def train(self, job: TrainJob) -> Trained:
+        """The parameters and the mean loss after a training job."""
+        if self.engine is None:
+            return self.untrained(job.model.size)
+        result = self._node(0, job, job.inputs())
+        whole = [result]
+        params = self._node(job.model.size, _new(_Pick, (_PARAMS, whole)), whole)
+        loss = self._node(1, _new(_Pick, (_LOSS, whole)), whole)
+        self._bound()
+        return _new(Trained, (params, loss))
+
+    def untrained(self, size: int) -> Trained:
+        """What a job gives in a timing-only graph, under the numbers that its three nodes have with training."""
+        self._created += 3
+        return Trained(Deferred(self._created - 1, size), Deferred(self._created, 1))
+
+    def read(self, deferred: Deferred) -> Any:
+        """The value of a Deferred of this graph; runs what is ready until it is known.
+
+        An error in a call or a job comes out here, with a note that says where; what failed stays pending.
+
+        Raises:
+            ScenarioError: the graph is timing-only, or training diverges.
+        """
+        if not deferred.done:
+            with self.host.part("deferred functions"):
+                while not deferred.done:
+                    if not self._advance():
+                        raise self._unreadable(deferred)
+        return deferred.value
+
+    def flush(self) -> None:
+        """Computes everything that somebody can still reach."""
+        with self.host.part("deferred functions"):
+            while self._advance():
+                pass
+        self._pending_byte = 0
+
+    def _node(self, size: int, work: _Call | _Pick | TrainJob, inputs: list[Deferred]) -> Deferred:
+        self._created = number = self._created + 1
+        if self.engine is None:
+            return Deferred(number, size)
+        node = Deferred(number, size, work)
+        me = ref(node)
+        self._made.append(me)
+        if number in self._restored.values:
+            node._settle(self._restored.values.pop(number))
+            return node
+        missing = 0
+        for item in inputs:
+            if item._value is PENDING:
+                missing += 1
+                if item._waiters is None:
+                    item._waiters = [me]
+                else:
+                    item._waiters.append(me)
+        node._missing = missing
+        if not missing:
+            self._make_ready(node, me)
+        self._pending_byte += size * _BYTE_PER_SCALAR + _BYTE_PER_NODE
+        return node
+
+    def _make_ready(self, node: Deferred, me: ref[Deferred]) -> None:
+        if isinstance(node._work, TrainJob):
+            self._ready_jobs.append(me)
+        else:
+            heappush(self._ready_calls, (node.number, me))
+
+    def _bound(self) -> None:
+        """Keeps what is pending, and what is remembered, from growing without bound."""
+        if len(self._made) > self._look_at:
+            self._reachable()
+        if self._pending_byte > self._pending_limit_byte and self.caught_up:
+            self.flush()
+
+    def _advance(self) -> bool:
+        """Runs the first ready call, or all ready jobs when no call is ready; False if nothing is ready."""
+        while self._ready_calls:
+            node = self._ready_calls[0][1]()
+            if node is not None:
+                value = self._evaluate(node)
+                heappop(self._ready_calls)
+                self._settle(node, value)
+                return True
+            heappop(self._ready_calls)
+        return self._run_wavefront()
+
+    def _evaluate(self, node: Deferred) -> Any:
+        function, args = node._work
+        try:
+            return function(*_values(args))
+        except Exception as error:
+            error.add_note(f"in call {getattr(function, '__qualname__', function)!s} (deferred {node.number})")
+            raise
+
+    def _run_wavefront(self) -> bool:
+        nodes = sorted((node for me in self._ready_jobs if (node := me()) is not None), key=lambda node: node.number)
+        self._ready_jobs = [ref(node) for node in nodes]
+        if not nodes or self.engine is None:
+            return False
+        with self.host.part("training"):
+            results = self.engine.run([node._work.resolve() for node in nodes])
+        self._ready_jobs = []
+        self.statistics.wavefronts += 1
+        self.statistics.jobs += len(nodes)
+        for node, result in zip(nodes, results, strict=True):
+            self._settle(node, result)
+        return True
+
+    def _settle(self, node: Deferred, value: Any) -> None:
+        """Gives a node its value, and its parts theirs, and makes ready what waited for them alone."""
+        known = [(node, value)]
+        while known:
+            node, value = known.pop()
+            node._settle(value)
+            self._pending_byte -= node.size * _BYTE_PER_SCALAR + _BYTE_PER_NODE
+            waiters, node._waiters = node._waiters, None
+            for me in waiters or ():
+                waiter = me()
+                if waiter is None:
+                    continue
+                waiter._missing -= 1
+                if waiter._missing:
+                    continue
+                if type(waiter._work) is _Pick:
+                    try:
+                        known.append((waiter, waiter._work.getter(value)))
+                        continue
+                    except Exception:
+                        pass
+                self._make_ready(waiter, me)
+
+    def _unreadable(self, deferred: Deferred) -> Exception:
+        if self.engine is None:
+            return ScenarioError(
+                f"timing-only run: a computed value is read, got {deferred!r}; "
+                "run with training, or let the algorithm declare a nominal value"
+            )
+        return RuntimeError(f"{deferred!r} is not of this graph; read it where it was made")
+
+
+_new = tuple.__new__  # a named tuple's own costs twice as much
+
+
+def _deferreds(items: tuple[Any, ...] | list[Any]) -> list[Deferred]:
+    found: list[Deferred] = []
+    for item in items:
+        if type(item) is Deferred:
+            found.append(item)
+        elif isinstance(item, (tuple, list)):
+            found += _deferreds(item)
+    return found
+
+
+def _values(items: tuple[Any, ...] | list[Any]) -> list[Any]:
+    return [
+        item.value if type(item) is Deferred else _nested(item) if isinstance(item, (tuple, list)) else item
+        for item in items
+    ]
+
+
+def _nested(items: tuple[Any, ...] | list[Any]) -> Any:
+    values = _values(items)
+    if isinstance(items, list):
+        return values
+    return type(items)(*values) if hasattr(items, "_fields") else tuple(values)

@@ -1,0 +1,250 @@
+"""Local training as a job: whose samples, from which parameters, with which steps; and the batches that follow."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fednet_emu.errors import ScenarioError
+from fednet_emu.kernel.streams import Streams
+from fednet_emu.learning.graph.augment import Augmentation
+from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.learning.graph.optimizers import Optimizer, Sgd
+from fednet_emu.learning.models.flat import FlatModel, PerSampleLoss
+
+Indices = NDArray[np.int64]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SgdPlan:
+    """Stochastic gradient descent: the step size, the batches, how many of them, and what a step makes of a gradient.
+
+    With epochs, each epoch is a fresh permutation of the samples cut into batches, the last one ragged or dropped. With
+    steps, the same sequence of batches is followed for that many steps. A batch that holds all samples is not shuffled.
+
+    Attributes:
+        lr: step size, not negative.
+        batch_size: samples per batch; None takes all samples of the device.
+        steps: number of steps; exactly one of steps and epochs is given.
+        epochs: number of passes over the device's samples.
+        drop_last: whether the ragged batch at the end of an epoch is left out.
+        optimizer: plain steps along the gradient, or Adam; its state begins anew with every job.
+
+    Raises:
+        ScenarioError: a field is out of range, or not exactly one of steps and epochs is given.
+    """
+
+    lr: float
+    batch_size: int | None = None
+    steps: int | None = None
+    epochs: int | None = None
+    drop_last: bool = False
+    optimizer: Optimizer = Sgd()  # noqa: RUF009  (frozen)
+
+    def __post_init__(self) -> None:
+        problems = []
+        if not (math.isfinite(self.lr) and self.lr >= 0):
+            problems.append(f"sgd.lr: not a step size, got {self.lr}; give a finite number >= 0")
+        if (self.steps is None) == (self.epochs is None):
+            problems.append(
+                f"sgd: length is ambiguous, got steps={self.steps} and epochs={self.epochs}; give one of them"
+            )
+        for name, value in (("batch_size", self.batch_size), ("steps", self.steps), ("epochs", self.epochs)):
+            if value is not None and value < 1:
+                problems.append(f"sgd.{name}: not a positive number, got {value}; give at least 1")
+        if problems:
+            raise ScenarioError(*problems)
+
+    def batch_width(self, n_samples: int) -> int:
+        """Samples in a batch that is not ragged."""
+        return n_samples if self.batch_size is None else min(self.batch_size, n_samples)
+
+    def steps_per_epoch(self, n_samples: int) -> int:
+        """Batches that a pass over so many samples is cut into."""
+        width = self.batch_width(n_samples)
+        return n_samples // width if self.drop_last else -(-n_samples // width)
+
+    def n_steps(self, n_samples: int) -> int:
+        """Gradient steps that a device with so many samples makes."""
+        if self.steps is not None:
+            return self.steps
+        return (self.epochs or 0) * self.steps_per_epoch(n_samples)
+
+    def n_samples_processed(self, n_samples: int) -> int:
+        """Samples that go through forward and backward passes in all steps together, with repetitions."""
+        if n_samples == 0:
+            return 0
+        width = self.batch_width(n_samples)
+        per_epoch = self.steps_per_epoch(n_samples)
+        epochs, rest = divmod(self.n_steps(n_samples), per_epoch)
+        return epochs * min(n_samples, per_epoch * width) + rest * width
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainData:
+    """Training samples of all devices, on the torch device that trains: x [N, ...] and y [N, ...]."""
+
+    x: Tensor
+    y: Tensor
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """The rows of the data that each step of a job uses.
+
+    Attributes:
+        index: rows [steps, width]; the places behind the end of a ragged batch repeat a row of the same device.
+        count: number of true samples [steps] in each batch.
+    """
+
+    index: Indices
+    count: Indices
+
+    @property
+    def weight(self) -> NDArray[np.float32]:
+        """Weights [steps, width]: one for a sample, zero for a filled place."""
+        return (np.arange(self.index.shape[1]) < self.count[:, None]).astype(np.float32)
+
+
+@final
+@dataclass(slots=True, eq=False)  # never changed, but not frozen: it would take three times as long to make
+class TrainJob:
+    """One device's local training along scale * grad f(w) + linear + prox * (w - anchor) + l1 * sign(w) in every step.
+
+    Here f is the mean loss over the batch of the step; with scale 1 and nothing else the plan's plain step is SGD,
+    w <- w - lr * grad f(w). The result is a function of the fields and of the streams `streams(*rng_key)`,
+    `streams(*rng_key, ...)` only, never of what else runs.
+
+    Attributes:
+        model: the model and its loss.
+        data: the samples, of which `indices` are the device's own.
+        indices: rows of the data, an array or a slice; a slice is used in place, without a copy, for full batches.
+        params: the parameters to start from.
+        plan: steps and batches.
+        streams: the randomness of the run.
+        rng_key: names the random stream of this job by who and what, such as ("batch", "dev-3", 12).
+        label: names the job in messages, such as "dev-3, round 12".
+        scale: factor of the loss gradient.
+        linear: gradient [size] of an added linear term, or None.
+        prox: strength of the pull towards the anchor.
+        anchor: point [size] of the proximal term; None takes the parameters that the job starts from.
+        l1: weight of the sum of the absolute values of all trainable parameters.
+        loss: in the place of the model's own loss; None for that.
+        augment: what happens to the inputs of a batch before they are used; None for nothing.
+        mask: factors [size] of the whole step, zero where a parameter is frozen; None trains all. Jobs that are to run
+            together have one mask object in common.
+        n_samples: number of samples the device trains on.
+        first_row: the row of the data at which they begin.
+
+    Raises:
+        ScenarioError: the device has no samples.
+    """
+
+    model: FlatModel
+    data: TrainData
+    indices: Indices | slice
+    params: Deferred
+    plan: SgdPlan
+    streams: Streams
+    rng_key: tuple[Any, ...]
+    label: str
+    scale: float | Deferred = 1.0
+    linear: Deferred | None = None
+    prox: float = 0.0
+    anchor: Deferred | None = None
+    l1: float = 0.0
+    loss: PerSampleLoss | None = None
+    augment: Augmentation | None = None
+    mask: Tensor | None = None
+
+    n_samples: int = field(init=False)
+    first_row: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        own = self.indices
+        rows = range(*own.indices(self.data.y.shape[0])) if isinstance(own, slice) else own
+        if len(rows) == 0:
+            raise ScenarioError(
+                f"{self.label}: nothing to train on, got 0 samples; give the device data or leave it out"
+            )
+        self.n_samples, self.first_row = len(rows), int(rows[0])
+
+    @property
+    def is_full_batch(self) -> bool:
+        """Whether every step uses all samples, so that no batch is drawn."""
+        return self.plan.batch_width(self.n_samples) == self.n_samples
+
+    @property
+    def batchable(self) -> bool:
+        """Whether the job may share a vectorised call: its model may, and it asks for plain steps on its own loss."""
+        plain = type(self.plan.optimizer) is Sgd and not self.l1 and self.loss is None and self.augment is None
+        return plain and self.model.batchable
+
+    def inputs(self) -> list[Deferred]:
+        """What has to be known before the job can run."""
+        return [x for x in (self.params, self.scale, self.linear, self.anchor) if isinstance(x, Deferred)]
+
+    def resolve(self) -> ResolvedJob:
+        """The job together with the values of its inputs, which are known by now."""
+        return ResolvedJob(
+            job=self,
+            params=self.params.value,
+            scale=float(self.scale.value if isinstance(self.scale, Deferred) else self.scale),
+            linear=None if self.linear is None else self.linear.value,
+            anchor=(self.anchor or self.params).value if self.prox else None,
+        )
+
+    def rows(self) -> Indices:
+        """Rows [n_samples] of the data that belong to the device."""
+        if isinstance(self.indices, slice):
+            return np.arange(*self.indices.indices(self.data.y.shape[0]), dtype=np.int64)
+        return np.asarray(self.indices, dtype=np.int64)
+
+    def batches(self, rng: np.random.Generator | None = None) -> Batches:
+        """The batches of all steps; a full-batch job repeats its rows, so engines use `rows` for it instead.
+
+        Args:
+            rng: the generator `streams(*rng_key)`, fresh; made here when None.
+        """
+        rows, plan, n_samples = self.rows(), self.plan, self.n_samples
+        steps, width = plan.n_steps(n_samples), plan.batch_width(n_samples)
+        if width == n_samples:
+            return Batches(np.broadcast_to(rows, (steps, width)), np.full(steps, width))
+        rng = self.streams(*self.rng_key) if rng is None else rng
+        per_epoch = plan.steps_per_epoch(n_samples)
+        used = min(n_samples, per_epoch * width)
+        if steps <= used // width:  # no batch is ragged, and one permutation is enough
+            return Batches(rng.permutation(rows)[: steps * width].reshape(steps, width), np.full(steps, width))
+        order = np.full((-(-steps // per_epoch), per_epoch * width), rows[0])
+        for epoch in order:
+            epoch[:used] = rng.permutation(rows)[:used]
+        count = np.full(steps, width)
+        count[per_epoch - 1 :: per_epoch] = used - (per_epoch - 1) * width
+        return Batches(order.reshape(-1, width)[:steps], count)
+
+
+@final
+@dataclass(slots=True, eq=False)  # as the job
+class ResolvedJob:
+    """A job whose inputs are known: what an engine runs. `anchor` is None unless there is a proximal term."""
+
+    job: TrainJob
+    params: Tensor
+    scale: float
+    linear: Tensor | None
+    anchor: Tensor | None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a step is -lr times the gradient of the loss, and nothing else."""
+        job = self.job
+        terms = self.scale != 1.0 or self.linear is not None or self.anchor is not None or job.l1
+        return not terms and job.mask is None and type(job.plan.optimizer) is Sgd

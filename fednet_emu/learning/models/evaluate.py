@@ -1,0 +1,99 @@
+"""Loss and accuracy of a model on given samples, altogether or device by device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fednet_emu.learning.models.flat import FlatModel
+
+Array = NDArray[np.float64]
+
+_CHUNK = 4096
+_CHUNK_BYTE = 2**26
+_CHUNK_BYTE_ON_GPU = 2**30
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """Mean loss and accuracy (a fraction; None for regression) over a number of samples; nan without samples."""
+
+    loss: float
+    accuracy: float | None
+    samples: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class DeviceMetrics:
+    """Mean loss, accuracy (a fraction; None for regression) and number of samples of each device, arrays [devices].
+
+    A device without samples has nan.
+    """
+
+    loss: Array
+    accuracy: Array | None
+    samples: NDArray[np.int64]
+
+
+class SampleScores(NamedTuple):
+    """Losses [N], and for a classifier whether the class with the highest score is right [N]."""
+
+    losses: Tensor
+    hits: Tensor | None
+
+    def pooled(self) -> Metrics:
+        """The metrics over all samples."""
+        return Metrics(_mean(self.losses), None if self.hits is None else _mean(self.hits), len(self.losses))
+
+    def by_device(self, order: Tensor, offsets: NDArray[np.int64]) -> DeviceMetrics:
+        """The metrics of each device, whose samples are order[offsets[d]] to order[offsets[d + 1] - 1]."""
+        samples = np.diff(offsets)
+        owner = np.repeat(np.arange(len(samples)), samples)
+
+        def mean(values: Tensor) -> Array:
+            own = values[order].double().cpu().numpy()
+            means = np.full(len(samples), np.nan)
+            np.divide(np.bincount(owner, own, minlength=len(samples)), samples, out=means, where=samples > 0)
+            return means
+
+        return DeviceMetrics(mean(self.losses), None if self.hits is None else mean(self.hits), samples)
+
+
+def score_samples(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor, *, chunk: int = _CHUNK) -> SampleScores:
+    """How the parameters `vector` [size] do on each of the samples x [N, ...] and y [N, ...].
+
+    Nothing is drawn and no gradient is kept. `chunk` bounds the samples that go through the model at a time, and so
+    does the memory that their activations take; neither changes the result beyond rounding.
+    """
+    limit_byte = _CHUNK_BYTE if vector.device.type == "cpu" else _CHUNK_BYTE_ON_GPU
+    chunk = min(chunk, max(1, limit_byte // model.activation_byte_per_sample))
+    losses, hits = [], []
+    with torch.no_grad():
+        for part, target in zip(torch.split(x, chunk), torch.split(y, chunk), strict=True):
+            outputs = model.forward(vector, model.laid_out(part))
+            losses.append(model.sample_losses(outputs, target))
+            if model.is_classifier:
+                hits.append(outputs.argmax(1) == target)
+    return SampleScores(torch.cat(losses), torch.cat(hits) if hits else None)
+
+
+def gradient_norm(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor) -> float:
+    """Norm of the gradient of the mean loss over the samples x [N, ...] and y [N], at the vector [size].
+
+    Running statistics, the tail of the vector, are taken as they are.
+    """
+    at = vector.detach().requires_grad_()
+    with torch.enable_grad():
+        (gradient,) = torch.autograd.grad(model.sample_losses(model.forward(at, x), y).mean(), at)
+    return float(gradient[: model.n_trainable].double().norm())
+
+
+def _mean(values: Tensor) -> float:
+    return float(values.double().mean())

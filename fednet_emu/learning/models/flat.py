@@ -1,0 +1,346 @@
+"""A neural network as a function of one flat parameter vector, which is what devices send, average and compare."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.nn.functional import cross_entropy
+
+from fednet_emu.component import did_you_mean
+from fednet_emu.errors import ScenarioError
+from fednet_emu.learning.models.flops import FlopCount
+
+PerSampleLoss = Callable[[Tensor, Tensor], Tensor]
+"""Outputs [B, ...] and targets [B, ...] to losses [B]."""
+
+
+def _cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+    return cross_entropy(outputs, targets, reduction="none")
+
+
+def _squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
+    return (outputs.reshape(targets.shape) - targets).square().reshape(len(targets), -1).sum(1)
+
+
+LOSSES: Mapping[str, PerSampleLoss] = {"cross-entropy": _cross_entropy, "squared-error": _squared_error}
+"""Loss per sample by name; the squared error is summed over outputs and has no factor 1/2."""
+
+
+@final
+@dataclass(slots=True)
+class Live:
+    """A module in training mode whose numbers are views into `vector`: plain PyTorch on a flat model.
+
+    `weights` are the trainable parameters, the front part of the vector; running statistics behind them are updated by
+    every forward pass. `counters` are buffers that do not travel, such as how many batches were seen.
+    """
+
+    model: FlatModel
+    module: nn.Module
+    parameters: tuple[nn.Parameter, ...]
+    statistics: tuple[Tensor, ...]
+    counters: tuple[Tensor, ...]
+    vector: Tensor
+    weights: Tensor
+
+    def start(self, vector: Tensor) -> None:
+        """Take these numbers into a vector of their own, which stays as it is from the next start on; count anew."""
+        self.vector = vector.clone()
+        self.weights = self.vector[: self.model.n_trainable]
+        for part, view in zip((*self.parameters, *self.statistics), self.model.pieces(self.vector), strict=True):
+            part.data = view
+        for counter in self.counters:
+            counter.zero_()
+
+    def let_go(self) -> None:
+        """Hold no vector until the next start: memory that somebody else gives up must not be kept here."""
+        self.vector = self.weights = self.vector.new_empty(0)
+        for part in (*self.parameters, *self.statistics):
+            part.data = self.vector
+
+
+@final
+class FlatModel:
+    """A module together with its loss, seen as functions of a flat vector [size] of its trainable parameters.
+
+    Running statistics, as batch norm keeps them, are the tail of the vector: they are sent and averaged with the
+    parameters, evaluation uses them, and only a gradient step does not touch them. Parameters that do not require a
+    gradient stay inside and are never sent. The module given is copied; vectors and data belong on the device that it
+    is on.
+
+    Args:
+        module: a float module from [B, *input_shape] to outputs.
+        loss: a name in `LOSSES`.
+        input_shape: the shape of one sample.
+
+    Attributes:
+        size: number of scalars in the vector.
+        n_trainable: number of trainable parameters, which come first in the vector.
+        loss_name: the name of the loss in `LOSSES`.
+        draws: whether training draws random numbers of torch, as dropout does.
+        batchable: whether jobs may share a vectorised call: nothing is drawn, and a sample's output does not depend on
+            its neighbours in the batch. Other models are trained one job at a time, under a seed per job.
+
+    Raises:
+        ScenarioError: the loss is unknown, the module does not take such input or writes into it, puts new tensors in
+            the place of its buffers, has nothing to train, or mixes number types.
+    """
+
+    def __init__(self, module: nn.Module, loss: str, input_shape: tuple[int, ...]) -> None:
+        if loss not in LOSSES:
+            raise ScenarioError(
+                f"model.loss: unknown loss, got '{loss}'; known are {', '.join(LOSSES)}{did_you_mean(loss, LOSSES)}"
+            )
+        self._module = copy.deepcopy(module).train()
+        shared = {id(parameter): parameter for parameter in self._module.parameters()}
+        self._eval_module = copy.deepcopy(self._module, shared).eval()
+        self._loss = LOSSES[loss]
+        self.input_shape = tuple(input_shape)
+        trainable = {name: p for name, p in self._module.named_parameters() if p.requires_grad}
+        self.loss_name = loss
+        self.is_classifier = loss == "cross-entropy"
+        self.dtype = _common_dtype(trainable)
+        self.draws, changed = self._try_training()
+        self._statistics = tuple(name for name, buffer in changed.items() if buffer.is_floating_point())
+        self._counters = tuple(name for name in changed if name not in self._statistics)
+        parts = {**trainable, **{name: changed[name] for name in self._statistics}}
+        self._names = tuple(parts)
+        self._shapes = tuple(part.shape for part in parts.values())
+        self._sizes = [part.numel() for part in parts.values()]
+        self.size = sum(self._sizes)
+        self.n_trainable = sum(part.numel() for part in trainable.values())
+        self.batchable = not (self.draws or changed or self._mixes_samples())
+
+    def initial(self) -> Tensor:
+        """A flat copy [size] of the parameters and statistics that the module was built with."""
+        tensors = dict([*self._module.named_parameters(), *self._module.named_buffers()])
+        return torch.cat([tensors[name].detach().reshape(-1) for name in self._names])
+
+    @property
+    def device(self) -> torch.device:
+        """Where the module is, and where vectors and data belong."""
+        return next(self._module.parameters()).device
+
+    @property
+    def layers(self) -> tuple[nn.Module, ...]:
+        """The module as a sequence of layers: one for each part of an `nn.Sequential`, or the module itself."""
+        return _sequence(self._module)
+
+    def laid_out(self, x: Tensor) -> Tensor:
+        """The samples x [B, ...] in the memory layout in which the model is fastest; views or copies, the same numbers.
+
+        Convolutions and pooling on a processor are faster where the channels of a pixel lie side by side.
+        """
+        if x.ndim != 4 or x.device.type != "cpu" or not self._takes_channels_last:
+            return x
+        if x.shape[1] > 1:
+            return x.contiguous(memory_format=torch.channels_last)
+        return x.as_strided(x.shape, (x.stride(0), 1, x.stride(2), x.stride(3)))  # PyTorch tells layouts by strides
+
+    @cached_property
+    def _takes_channels_last(self) -> bool:
+        kinds = {type(layer) for layer in self.layers}
+        return nn.Conv2d in kinds and kinds <= _OF_ANY_LAYOUT and not any(map(has_hooks, self.layers))
+
+    def pieces(self, vector: Tensor) -> list[Tensor]:
+        """The parts of a flat vector as views of their shapes: parameters as in the module, then statistics."""
+        parts = torch.split(vector, self._sizes)
+        return [part.view(shape) for part, shape in zip(parts, self._shapes, strict=True)]
+
+    def unflatten(self, vector: Tensor) -> dict[str, Tensor]:
+        """The parts of a flat vector by name; views, not copies."""
+        return dict(zip(self._names, self.pieces(vector), strict=True))
+
+    def forward(self, vector: Tensor, x: Tensor, *, training: bool = False) -> Tensor:
+        """The outputs [B, ...] for the inputs x [B, *input_shape].
+
+        `training` decides whether dropout drops and batch norm looks at the batch; the vector keeps its statistics.
+        """
+        tensors = self.unflatten(vector)
+        if training:
+            tensors.update({name: tensors[name].clone() for name in self._statistics})
+        outputs: Tensor = functional_call(self._module if training else self._eval_module, tensors, (x,))
+        return outputs
+
+    def sample_losses(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """The loss [B] of each sample, from outputs that were computed already."""
+        return self._loss(outputs, y)
+
+    def loss(self, vector: Tensor, x: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
+        """The training loss sum(weight * loss) / sum(weight) over a batch; the plain mean without weights [B]."""
+        losses = self._loss(self.forward(vector, x, training=True), y)
+        if weight is None:
+            return losses.mean()
+        return (losses * weight).sum() / weight.sum()
+
+    def live(self) -> Live:
+        """A module of its own whose parameters and statistics are views into one flat vector, for training in place."""
+        module = copy.deepcopy(self._module)
+        parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())
+        trainable = tuple(parameters[name] for name in self._names if name not in self._statistics)
+        statistics = tuple(buffers[name] for name in self._statistics)
+        counters = tuple(buffers[name] for name in self._counters)
+        vector = self.initial()
+        live = Live(self, module, trainable, statistics, counters, vector, vector)
+        live.start(vector)
+        return live
+
+    def vectorises(self) -> bool:
+        """Whether PyTorch can make one call of the gradients of several models; not where Python looks at numbers.
+
+        The first question costs seconds, because PyTorch loads what it needs for such calls.
+        """
+        vectors, x = self.initial().cpu().expand(2, -1), self._ramp(4).view(2, 2, *self.input_shape)
+        with self._trial(self._module) as module:
+
+            def total(vector: Tensor, x: Tensor) -> Tensor:
+                outputs: Tensor = functional_call(module, self.unflatten(vector), (x,))
+                return outputs.sum()
+
+            try:
+                vmap(grad(total))(vectors, x)
+            except (RuntimeError, ValueError, TypeError):
+                return False
+            return True
+
+    @cached_property
+    def flop_per_sample(self) -> float:
+        """Floating-point operations of a forward and a backward pass for one sample.
+
+        Counted by PyTorch from the matrix products and convolutions that run (a multiply-add is two operations);
+        element-wise work is not counted.
+        """
+        with self._trial(self._module) as module, FlopCount() as counter:
+            module(self._ramp(2)).sum().backward()
+        return float(counter.total) / 2
+
+    @cached_property
+    def forward_flop_per_sample(self) -> float:
+        """Floating-point operations of a forward pass for one sample, counted as in `flop_per_sample`."""
+        with self._trial(self._eval_module) as module, FlopCount() as counter, torch.no_grad():
+            module(self._ramp(2))
+        return float(counter.total) / 2
+
+    @cached_property
+    def activation_byte_per_sample(self) -> int:
+        """Bytes that a forward pass keeps for the backward pass, per sample and without the parameters."""
+        return max(self._saved_byte(2) - self._saved_byte(1), 1) if self.batchable else self._saved_byte(2)
+
+    def _saved_byte(self, n_samples: int) -> int:
+        saved: list[int] = []
+
+        def pack(tensor: Tensor) -> None:  # the tensor itself would keep its own graph alive, for ever
+            saved.append(tensor.numel() * tensor.element_size())
+
+        hooks = torch.autograd.graph.saved_tensors_hooks(pack, lambda nothing: nothing)
+        with self._trial(self._module) as module, hooks:
+            module(self._ramp(n_samples))
+        return sum(saved)
+
+    def _ramp(self, n_samples: int) -> Tensor:
+        """Samples that are neither constant nor random, to try a module on."""
+        shape = (n_samples, *self.input_shape)
+        return torch.linspace(-1.0, 1.0, math.prod(shape), dtype=self.dtype).reshape(shape)
+
+    def _try_training(self) -> tuple[bool, dict[str, Tensor]]:
+        """Whether a training pass draws random numbers, and the buffers of the layers in which it changes one.
+
+        Refuses a module that does not work.
+        """
+        with self._trial(self._module) as module, torch.no_grad():
+            buffers = dict(module.named_buffers())
+            before = {name: buffer.clone() for name, buffer in buffers.items()}
+            generator = torch.get_rng_state()
+            self._try(module)
+            draws = not torch.equal(generator, torch.get_rng_state())
+            after = dict(module.named_buffers())
+            _check_kept(buffers, after)
+            owners = {_owner(name) for name, old in before.items() if not torch.equal(old, after[name])}
+            return draws, {name: buffer for name, buffer in after.items() if _owner(name) in owners}
+
+    def _try(self, module: nn.Module) -> None:
+        x = self._ramp(2)
+        try:
+            outputs = module(x)
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            raise ScenarioError(
+                f"model: cannot take a batch of samples, got shape {(2, *self.input_shape)} and {error}; "
+                f"choose a model for samples of shape {self.input_shape}"
+            ) from error
+        if not torch.equal(x, self._ramp(2)):
+            raise ScenarioError(
+                "model: writes into its input, got another batch after the call; have its first layer make a new tensor"
+            )
+        if self.is_classifier and outputs.ndim != 2:
+            raise ScenarioError(
+                f"model: outputs are not one score per class, got shape {tuple(outputs.shape)}; "
+                f"cross-entropy needs [batch, classes]"
+            )
+
+    def _mixes_samples(self) -> bool:
+        """Whether a sample's output changes with its neighbours in the batch, as under batch normalisation."""
+        return any(self._mixes(module) for module in (self._eval_module, self._module))
+
+    def _mixes(self, module: nn.Module) -> bool:
+        pair = self._ramp(2)
+        with self._trial(module) as own, torch.no_grad():
+            try:
+                alone = own(pair[:1])
+            except (RuntimeError, ValueError):
+                return True
+            return not np.allclose(own(pair)[:1], alone, rtol=1e-3, atol=1e-5)
+
+    @staticmethod
+    @contextmanager
+    def _trial(module: nn.Module) -> Iterator[nn.Module]:
+        """A copy on the CPU to try things on, which leaves the module and torch's generators alone."""
+        with torch.random.fork_rng(devices=[]):
+            yield copy.deepcopy(module).cpu()
+
+
+_OF_ANY_LAYOUT = {nn.Conv2d, nn.MaxPool2d, nn.AvgPool2d, nn.BatchNorm2d, nn.ReLU, nn.Flatten, nn.Linear}
+
+
+def _sequence(module: nn.Module) -> tuple[nn.Module, ...]:
+    if type(module) is not nn.Sequential or has_hooks(module):
+        return (module,)
+    return tuple(layer for part in module for layer in _sequence(part))
+
+
+def has_hooks(module: nn.Module) -> bool:
+    """Whether a call of the module itself does more than its type says."""
+    return bool(module._forward_hooks or module._forward_pre_hooks)
+
+
+def _common_dtype(parameters: Mapping[str, nn.Parameter]) -> torch.dtype:
+    dtypes = sorted({str(p.dtype) for p in parameters.values()})
+    if not dtypes:
+        raise ScenarioError("model: nothing to train, got no parameter that requires a gradient; use another model")
+    if len(dtypes) > 1:
+        raise ScenarioError(f"model: parameters of several types, got {', '.join(dtypes)}; use one type throughout")
+    return next(iter(parameters.values())).dtype
+
+
+def _check_kept(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> None:
+    """Refuses buffers that are no longer the same tensors: they would lose their place in the vector."""
+    lost = [name for name, buffer in before.items() if after.get(name) is not buffer]
+    if lost:
+        raise ScenarioError(
+            f"model: a new tensor takes the place of a buffer in training, got {', '.join(lost)}; "
+            "change it in place, as with `copy_`"
+        )
+
+
+def _owner(buffer: str) -> str:
+    """The name of the layer that a buffer belongs to."""
+    return buffer.rpartition(".")[0]

@@ -1,0 +1,77 @@
+"""Which parameters of a model are shared and which stay on the device, by name or by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import final
+
+import torch
+from torch import Tensor
+
+from fednet_emu.component import did_you_mean
+from fednet_emu.errors import ScenarioError
+from fednet_emu.learning.models.flat import FlatModel
+
+LayerName = str | int
+"""Parameters by name or pattern, such as `3.weight`, `body.*`, `*.bias`; or a layer by its place, -1 for the last."""
+
+
+@final
+class Layers:
+    """The shared and the private part of a flat vector.
+
+    Args:
+        model: whose parameters are meant.
+        private: what stays on the device; all else is shared.
+
+    Attributes:
+        size: number of scalars in the vector.
+        n_shared: number of shared scalars, which is what travels.
+        shared: mask [size], one where a parameter is shared, zero where it is private.
+        private: mask [size], the other way round.
+
+    Raises:
+        ScenarioError: a name matches nothing, or nothing is left to share.
+    """
+
+    def __init__(self, model: FlatModel, private: Sequence[LayerName]) -> None:
+        places = model.unflatten(torch.arange(model.size))
+        names = [name for entry in private for name in _matches(entry, list(places))]
+        self.size = model.size
+        self.shared = torch.ones(model.size, dtype=model.dtype)
+        for name in names:
+            self.shared[places[name].reshape(-1)] = 0.0
+        self.private = 1.0 - self.shared
+        self._places = self.shared.nonzero().squeeze(1)
+        self.n_shared = len(self._places)
+        if not self.n_shared:
+            raise ScenarioError(f"private: nothing is left to share, got {list(private)}; choose the algorithm local")
+
+    def take(self, vector: Tensor) -> Tensor:
+        """The shared part [n_shared] of a vector [size], a copy."""
+        return vector[self._places.to(vector.device)]
+
+    def put(self, vector: Tensor, shared: Tensor) -> Tensor:
+        """A copy of a vector [size] with another shared part [n_shared]."""
+        return vector.index_copy(0, self._places.to(vector.device), shared)
+
+    def pad(self, shared: Tensor) -> Tensor:
+        """A vector [size] with this shared part [n_shared], and zeros elsewhere."""
+        return self.put(shared.new_zeros(self.size), shared)
+
+
+def _matches(entry: LayerName, names: list[str]) -> list[str]:
+    """The names that an entry means, in the order of the model."""
+    layers = list(dict.fromkeys(name.rpartition(".")[0] for name in names))
+    if isinstance(entry, int):
+        if not -len(layers) <= entry < len(layers):
+            raise ScenarioError(
+                f"private: no such layer, got {entry}; the model has {len(layers)} layers with parameters"
+            )
+        return [name for name in names if name.rpartition(".")[0] == layers[entry]]
+    found = [name for name in names if fnmatchcase(name, entry)]
+    if not found:
+        hint = did_you_mean(entry, names) or f"; its parameters are {', '.join(names)}"
+        raise ScenarioError(f"private: no parameter has such a name, got '{entry}'{hint}")
+    return found

@@ -1,0 +1,24 @@
+"""Access schemes: what simultaneous transmitters of one band do to each other."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fednet_emu.component import Slot
+from fednet_emu.network.access.base import Access
+from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha
+from fednet_emu.network.access.orthogonal import Ofdma, Tdma
+from fednet_emu.network.access.spatial_reuse import SpatialReuse
+
+ACCESSES: dict[str, type[Access]] = {
+    "tdma": Tdma,
+    "ofdma": Ofdma,
+    "noma": Noma,
+    "shared": Shared,
+    "slotted-aloha": SlottedAloha,
+    "spatial-reuse": SpatialReuse,
+}
+
+AnyAccess = Annotated[Access, Slot("access", ACCESSES)]
+
+__all__ = ["ACCESSES", "Access", "AnyAccess", "Noma", "Ofdma", "Shared", "SlottedAloha", "SpatialReuse", "Tdma"]

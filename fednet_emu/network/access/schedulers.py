@@ -1,0 +1,106 @@
+"""Who gets how much of a band that is shared in orthogonal parts."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fednet_emu.network.links.links import IntArray
+from fednet_emu.radio.propagation import Mask
+from fednet_emu.radio.rate_law import RateLaw
+from fednet_emu.units import Array
+
+_LOWEST_SINR, _HIGHEST_SINR, _GRID = 1e-6, 1e14, 8192
+_HALVINGS = 60
+
+
+def best_of_each_block(signal: Array, mean: Array, first_leg: IntArray) -> IntArray:
+    """The burst [blocks] that has the best gain relative to its own mean; the first one of equals.
+
+    A broadcast counts with the least of its receivers' gains.
+
+    Args:
+        signal: [legs, blocks] SNR of each leg in each block.
+        mean: [legs] its mean over fading.
+        first_leg: [bursts] where the legs of each burst begin.
+    """
+    relative = np.divide(signal, mean[:, None], out=np.zeros_like(signal), where=mean[:, None] > 0)
+    winner: IntArray = np.minimum.reduceat(relative, first_leg, axis=0).argmax(axis=0)
+    return winner
+
+
+def equal_finish_shares(snr: Array, left_bit: Array, law: RateLaw, bandwidth_hz: float) -> Array:
+    """Shares [n] of a band, summing to 1, with which n links carry their bits in the same time.
+
+    It is the least time in which all can end. A link so weak that more band would only take its SINR below the lowest
+    rate keeps the widest part that is of use to it and ends later; the others end together in the rest.
+    Ignored here: fading. With a rate that does not depend on the bandwidth all parts are equal.
+
+    Args:
+        snr: SNR of each link with the whole band.
+        left_bit: bits that each has to carry.
+        law: from SINR and bandwidth to a rate.
+        bandwidth_hz: width of the band.
+    """
+    count = len(snr)
+    shares, open_ = np.full(count, 1.0 / count), (snr > 0) & (left_bit > 0)
+    if not law.PER_HERTZ or not open_.any():
+        return shares
+    narrowing = _Narrowing(law)
+    budget, shares = 1.0, np.where(open_, 0.0, _CRUMB)
+    work = np.divide(left_bit, snr * bandwidth_hz, out=np.zeros(count), where=open_)
+    while open_.any():
+        parts, at_limit = _least_time(narrowing, work[open_], snr[open_], budget)
+        who = np.flatnonzero(open_)
+        shares[who] = parts
+        if not at_limit.any() or at_limit.all():
+            break
+        open_[who[at_limit]] = False
+        budget -= float(parts[at_limit].sum())
+    return np.asarray(shares / shares.sum())
+
+
+_CRUMB = 1e-9
+"""The part of a link with nothing to send or nothing to hear, so that no part is zero."""
+
+
+class _Narrowing:
+    """Rate of a link on a part of the band, over its SNR: e(x) / x at the SINR x, whatever the link.
+
+    The rate on a share a is a B e(s / a) = s B e(x) / x with x = s / a. Laws that jump make it jump up as x grows; the
+    envelope takes the narrowest part that reaches a rate.
+    """
+
+    def __init__(self, law: RateLaw) -> None:
+        lowest = max(law.min_sinr * (1.0 + 1e-12), _LOWEST_SINR)
+        self._log_sinr = np.linspace(np.log(lowest), np.log(_HIGHEST_SINR), _GRID)
+        sinr = np.exp(self._log_sinr)
+        per_snr = np.maximum(law.rates_bps(sinr, 1.0), 0.0) / sinr
+        envelope = np.maximum.accumulate(per_snr[::-1])
+        self._log_rate = np.log(np.maximum(envelope, 1e-300))
+        self.most = float(envelope[-1])
+
+    def sinr(self, per_snr: Array) -> Array:
+        """The highest SINR at which a rate over SNR is reached."""
+        sinr: Array = np.exp(np.interp(np.log(per_snr), self._log_rate, self._log_sinr[::-1]))
+        return sinr
+
+
+def _least_time(narrowing: _Narrowing, work: Array, snr: Array, budget: float) -> tuple[Array, Mask]:
+    """Shares that end together within a budget, and which links are at the widest part that is of use to them.
+
+    A link that needs the rate y = work / T over its SNR takes the share snr / x(y), which falls as T grows: bisection.
+    """
+    low = float(np.max(work)) / narrowing.most
+    parts = snr / narrowing.sinr(work / low)
+    if parts.sum() <= budget:
+        return parts, work >= work.max() * (1.0 - 1e-9)
+    high = 2.0 * low
+    while (snr / narrowing.sinr(work / high)).sum() > budget:
+        high *= 2.0
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        if (snr / narrowing.sinr(work / middle)).sum() > budget:
+            low = middle
+        else:
+            high = middle
+    return snr / narrowing.sinr(work / high), np.zeros(len(work), np.bool_)

@@ -1,0 +1,63 @@
+"""Links between devices that move: worked out anew, for all devices at once, when they are asked for later on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fednet_emu.kernel.clock import NS_PER_S, Clock, to_ns
+from fednet_emu.network.links.links import IntArray, Links
+from fednet_emu.units import Array
+
+
+class MovingLinks:
+    """Links as they were at the last full period; nothing happens while nobody asks.
+
+    A transfer keeps the link that it started with. Ignored here: movement during a transfer, but for its fading.
+
+    Args:
+        clock: the simulated time.
+        period_s: how long links are taken as they are; short against the time in which the distance changes much.
+        links_at: works out the links at a time in seconds.
+    """
+
+    def __init__(self, clock: Clock, period_s: float, links_at: Callable[[float], Links]) -> None:
+        self._clock = clock
+        self._period_ns = max(to_ns(period_s), 1)
+        self._links_at = links_at
+        self._period = -1
+        self._links: Links
+
+    def now(self) -> Links:
+        """The links of this period."""
+        period = self._clock.now // self._period_ns
+        if period != self._period:
+            self._links = self._links_at(period * self._period_ns / NS_PER_S)
+            self._period = period
+        return self._links
+
+    def snr(self, sender: int, receiver: int) -> float:
+        """Mean SNR of a link now."""
+        return self.now().snr(sender, receiver)
+
+    def fading_key(self, sender: int, receiver: int) -> int:
+        """Key of a link's fading."""
+        return self.now().fading_key(sender, receiver)
+
+    def snrs(self, sender: IntArray, receiver: IntArray) -> Array:
+        """Mean SNRs of links now."""
+        return self.now().snrs(sender, receiver)
+
+    def fading_keys(self, sender: IntArray, receiver: IntArray) -> NDArray[np.uint64]:
+        """Keys of the fading of links."""
+        return self.now().fading_keys(sender, receiver)
+
+    def power_w(self, sender: int) -> float | None:
+        """Power that a device sends with now, where power control chose it."""
+        return self.now().power_w(sender)
+
+    def radios(self, sender: int, receiver: int) -> tuple[int, int]:
+        """Which radios a transfer goes from and to now."""
+        return self.now().radios(sender, receiver)

@@ -1,0 +1,117 @@
+"""All figures of one or more runs, and how they become files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from fednet_emu.errors import DataError, FednetError
+from fednet_emu.report.figures.curves import EVALUATION_COLUMNS, ROUND_COLUMNS, latency_figure, progress_figures
+from fednet_emu.report.figures.papers.series import SERIES_FIGURES, series_figures
+from fednet_emu.report.figures.timeline import Panel, timeline_figure
+from fednet_emu.report.style import paper_style
+from fednet_emu.report.views.activity import (
+    COMPUTE_COLUMNS,
+    RECEPTION_COLUMNS,
+    TRANSFER_COLUMNS,
+    activity_bars,
+    first_rounds_end_s,
+)
+from fednet_emu.report.views.run import RunView, distinct_labels
+
+RESOLUTION_DPI = 300
+UNDATED = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
+"""Metadata to leave out of each format, so that equal figures are equal files."""
+
+
+def figures(runs: Sequence[RunView], *, until_s: float | None = None) -> dict[str, Figure]:
+    """The figures that the runs have data for, by name; several runs are overlaid.
+
+    `accuracy-time`, `accuracy-bits` and `accuracy-energy` (`loss-...` when a run was evaluated without accuracy),
+    `round-latency` as a cumulative distribution, `timeline`, what each device did when, and those of the series that an
+    algorithm has recorded of itself.
+
+    Args:
+        runs: the runs; each keeps the same line style in all figures.
+        until_s: where the timeline ends; by default at the end of each run's third round, at most
+            where the last run ends.
+
+    Raises:
+        DataError: a table of a run is missing or unreadable.
+    """
+    if until_s is not None and not until_s > 0:
+        raise FednetError(f"until_s: the timeline must end after it starts, got {until_s:g}; give seconds above 0")
+    if until_s is not None:
+        until_s = min(until_s, max((_last_end_s(run) for run in runs), default=0.0))
+    labels = distinct_labels(runs)
+    evaluations = [run.table("evaluations", EVALUATION_COLUMNS) for run in runs]
+    rounds = [run.table("rounds", ROUND_COLUMNS) for run in runs]
+    panels = [_panel(label, run, until_s) for label, run in zip(labels, runs, strict=True)]
+    with paper_style():
+        drawn = {
+            **progress_figures(list(zip(labels, evaluations, strict=True))),
+            "round-latency": latency_figure(list(zip(labels, rounds, strict=True))),
+            "timeline": timeline_figure(panels),
+            **series_figures(runs, labels, SERIES_FIGURES),
+        }
+    return {name: figure for name, figure in drawn.items() if figure is not None}
+
+
+def save(figures: Mapping[str, Figure], folder: Path, formats: Sequence[str] = ("png", "pdf")) -> list[Path]:
+    """Write each figure as `<name>.<format>`; a file is complete or not there, and equal figures give equal files.
+
+    Args:
+        figures: figures by name, as `figures()` returns them.
+        folder: where they go; made when it does not exist.
+        formats: `png` (300 dpi), `pdf` or `svg` (both with text as text).
+
+    Returns:
+        The files written.
+
+    Raises:
+        FednetError: a format is none of these.
+        DataError: the folder cannot be written.
+    """
+    for picture in formats:
+        if picture not in UNDATED:
+            raise FednetError(f"formats: no such picture format, got {picture!r}; choose from {', '.join(UNDATED)}")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with paper_style():
+            return [
+                _save_one(figure, folder / f"{name}.{picture}", picture)
+                for name, figure in figures.items()
+                for picture in formats
+            ]
+    except OSError as error:
+        raise DataError(str(folder), f"cannot be written ({error.strerror})", "choose another --out") from error
+
+
+def _panel(label: str, run: RunView, until_s: float | None) -> Panel:
+    transfers = run.table("transfers", TRANSFER_COLUMNS)
+    computes = run.table("computes", COMPUTE_COLUMNS)
+    rounds = run.table("rounds", ROUND_COLUMNS)
+    end_s = first_rounds_end_s(rounds, transfers, computes) if until_s is None else until_s
+    bars = activity_bars(transfers, run.table("receptions", RECEPTION_COLUMNS), computes, end_s)
+    round_ends_s = rounds["ended_s"].to_numpy(np.float64)
+    return Panel(label, bars, round_ends_s[round_ends_s <= end_s], end_s)
+
+
+def _last_end_s(run: RunView) -> float:
+    ends_s = pd.concat([run.table(name, ["ended_s"]) for name in ("transfers", "computes", "rounds")])["ended_s"]
+    return float(ends_s.max()) if ends_s.notna().any() else 0.0
+
+
+def _save_one(figure: Figure, path: Path, picture: str) -> Path:
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        figure.savefig(unfinished, format=picture, dpi=RESOLUTION_DPI, metadata=UNDATED[picture])
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return path

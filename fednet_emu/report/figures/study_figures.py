@@ -1,0 +1,77 @@
+"""All figures of a study."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from fednet_emu.component import did_you_mean
+from fednet_emu.errors import FednetError
+from fednet_emu.report.figures.papers.study_cyclic import groups_figure
+from fednet_emu.report.figures.study_bars import bar_figure
+from fednet_emu.report.figures.study_curves import METRICS, STUDY_COSTS, Layout, curve_figure
+from fednet_emu.report.figures.study_final import final_figure
+from fednet_emu.report.figures.study_pareto import pareto_figure
+from fednet_emu.report.style import paper_style
+from fednet_emu.report.views.study import StudyView
+
+MOST_LINES = 12
+"""More lines in one panel cannot be told apart; they are drawn only when asked for."""
+OF_DEVICES = ("worst_accuracy", "std_accuracy")
+
+
+def study_figures(
+    view: StudyView,
+    *,
+    metric: str | None = None,
+    against: str | None = None,
+    panels: Sequence[str] | None = None,
+) -> dict[str, Figure]:
+    """The figures that a study has data for, by name.
+
+    `accuracy-time`, `accuracy-bits`, `accuracy-energy` and `accuracy-rounds` (or of another metric),
+    `time-to-target`, `bits-to-target` and `energy-to-target`, `pareto`, `final` where devices were scored singly, and
+    `cycle-groups` of cyclic participation.
+
+    Args:
+        view: the study.
+        metric: what is drawn; accuracy by default, or loss when no accuracy was measured.
+        against: the one cost to draw it against; by default all four, or none for more than 12 lines in a panel.
+        panels: axes for small multiples, at most two; by default the second and third.
+
+    Raises:
+        FednetError: there is no such metric, cost or axis, or the metric was not measured.
+    """
+    _choice("--against", against, STUDY_COSTS)
+    layout, measure = Layout.of(view, panels), _metric(view, metric)
+    with paper_style():
+        drawn = {
+            f"{measure.replace('_', '-')}-{cost}": curve_figure(view, measure, cost, layout)
+            for cost in ([against] if against else STUDY_COSTS if len(layout.lines) <= MOST_LINES else ())
+        }
+        if against is None and view.target:
+            drawn["time-to-target"] = bar_figure(view, "time_to_target_s", layout)
+            drawn["bits-to-target"] = bar_figure(view, "bits_to_target", layout)
+            drawn["energy-to-target"] = bar_figure(view, "energy_to_target_j", layout)
+        if against is None:
+            drawn |= {"pareto": pareto_figure(view), "final": final_figure(view), "cycle-groups": groups_figure(view)}
+    return {name: figure for name, figure in drawn.items() if figure is not None}
+
+
+def _metric(view: StudyView, metric: str | None) -> str:
+    _choice("--metric", metric, METRICS)
+    measured = [name for name in METRICS if np.isfinite(view.evaluations.get(name, np.nan)).any()]
+    if not measured:
+        raise FednetError(f"{view.name}: nothing was evaluated, got no figure; finish cells that learn")
+    if metric is not None and metric not in measured:
+        remedy = "set evaluation.per_device: true" if metric in OF_DEVICES else f"choose from {', '.join(measured)}"
+        raise FednetError(f"--metric: was not measured in {view.name}, got '{metric}'; {remedy}")
+    return metric or measured[0]
+
+
+def _choice(option: str, value: str | None, choices: Collection[str]) -> None:
+    if value is not None and value not in choices:
+        close = did_you_mean(value, choices) or f"; choose from {', '.join(choices)}"
+        raise FednetError(f"{option}: no such choice, got '{value}'{close}")

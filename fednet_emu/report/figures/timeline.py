@@ -1,0 +1,163 @@
+"""The timeline: one row per device, coloured bars for what it does, one panel per run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from fednet_emu.report.quantities import LONG_TIMES, Unit, axis_unit
+from fednet_emu.report.style import (
+    BLUE,
+    ORANGE,
+    SKY_BLUE,
+    VERMILLION,
+    YELLOW,
+    add_legend,
+    finish_axes,
+    new_figure,
+    round_ticks,
+    wrapped,
+)
+from fednet_emu.report.views.activity import WAITING, busiest_devices
+from fednet_emu.units import Array
+
+MAX_ROWS, MIN_ROWS = 40, 12
+MAX_ROUND_LINES = 20
+ROW_IN, ROW_LABEL_PT = 0.105, 6.0
+MIN_HEIGHT_ROWS = 5
+"""A panel is at least so high, or its axis label would not fit."""
+TICKS_IN, TITLE_IN, X_LABEL_IN = 0.2, 0.16, 0.2
+
+
+@dataclass(frozen=True)
+class Look:
+    """How the bars of one activity are drawn; colours differ in lightness too, for greyscale print.
+
+    What failed is hollow, hatched in `hollow` where the colour itself would be too light on white.
+    """
+
+    colour: str
+    height: float = 0.8
+    layer: float = 2.0
+    hollow: str = ""
+
+
+LOOKS = {
+    "downlink": Look(SKY_BLUE),
+    "compute": Look(YELLOW, layer=1.9, hollow=ORANGE),
+    "uplink": Look(BLUE),
+    "sidelink": Look(VERMILLION),
+    WAITING: Look("0.7", height=0.3, layer=1.8),
+}
+IDLE_COLOUR = "0.94"
+HATCH = "/" * 8
+ROUND_END: dict[str, Any] = {"color": "0.45", "linewidth": 0.5, "linestyle": (0, (3, 2))}
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One run's part of the figure: its bars (see `activity_bars`), and when rounds ended, from 0 to `until_s`."""
+
+    label: str
+    bars: pd.DataFrame
+    round_ends_s: Array
+    until_s: float
+
+
+def timeline_figure(panels: Sequence[Panel]) -> Figure | None:
+    """What the busiest devices of each run did over time, or None when no device of any run did anything.
+
+    At most 40 rows, shared by the panels; they show the devices that were busy for the longest time.
+    """
+    panels = [panel for panel in panels if len(panel.bars)]
+    if not panels:
+        return None
+    limit = max(MIN_ROWS, MAX_ROWS // len(panels))
+    rows = [busiest_devices(panel.bars, limit) for panel in panels]
+    titles_in = TITLE_IN * sum(wrapped(panel.label).count("\n") + 1 for panel in panels) if len(panels) > 1 else 0.0
+    heights = [max(MIN_HEIGHT_ROWS, len(devices)) for devices in rows]
+    height_in = sum(TICKS_IN + ROW_IN * height for height in heights) + titles_in + X_LABEL_IN
+    figure = new_figure(height_in)
+    grid = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)
+    unit = axis_unit(max(panel.until_s for panel in panels), LONG_TIMES)
+    for axes, panel, devices in zip(grid[:, 0], panels, rows, strict=True):
+        _draw(axes, panel, devices, unit)
+        if len(panels) > 1:
+            axes.set_title(wrapped(panel.label), loc="left", pad=3.0)
+    grid[-1, 0].set_xlabel(f"Simulated time ({unit.symbol})")
+    handles = _legend_handles(panels)
+    add_legend(figure, handles, [str(handle.get_label()) for handle in handles], handle_em=1.4)
+    return figure
+
+
+def _draw(axes: Axes, panel: Panel, devices: list[int], unit: Unit) -> None:
+    until = panel.until_s / unit.size
+    bars = panel.bars[panel.bars["device"].isin(devices)]
+    idle = pd.DataFrame({"device": devices, "started_s": 0.0, "ended_s": panel.until_s})
+    _add_bars(axes, _boxes(idle, devices, unit), zorder=1.0, linewidths=0.0, facecolors=[IDLE_COLOUR])
+    if len(panel.round_ends_s) <= MAX_ROUND_LINES:
+        for end_s in panel.round_ends_s:
+            axes.axvline(end_s / unit.size, zorder=1.5, **ROUND_END)
+    for activity, look in LOOKS.items():
+        chosen = bars[bars["activity"] == activity]
+        for failed in (False, True):
+            boxes = _boxes(chosen[chosen["failed"] == failed], devices, unit, look.height)
+            # the thin outline keeps a bar visible that is shorter than a pixel
+            _add_bars(axes, boxes, zorder=look.layer, linewidths=0.4, **_fill(look, failed=failed))
+    _label(axes, devices, int(panel.bars["device"].nunique()))
+    margin = 0.6 + max(0, MIN_HEIGHT_ROWS - len(devices)) / 2
+    axes.set(xlim=(0.0, until), ylim=(len(devices) - 1 + margin, -margin))
+
+
+def _fill(look: Look, *, failed: bool) -> dict[str, Any]:
+    if failed:
+        return {"facecolors": ["white"], "edgecolors": [look.hollow or look.colour], "hatch": HATCH}
+    return {"facecolors": [look.colour], "edgecolors": [look.colour]}
+
+
+def _add_bars(axes: Axes, boxes: Array, **options: Any) -> None:
+    if len(boxes):
+        axes.add_collection(PolyCollection(list(boxes), **options), autolim=False)
+
+
+def _boxes(bars: pd.DataFrame, devices: list[int], unit: Unit, height: float = 0.8) -> Array:
+    """Corners [bar, 4, 2] of horizontal bars, centred on the rows of their devices."""
+    row = np.searchsorted(devices, bars["device"].to_numpy(np.int64))
+    started, ended = (bars[name].to_numpy(np.float64) / unit.size for name in ("started_s", "ended_s"))
+    low, high = row - height / 2, row + height / 2
+    x = np.stack([started, ended, ended, started], axis=1)
+    y = np.stack([low, low, high, high], axis=1)
+    return np.stack([x, y], axis=2)
+
+
+def _label(axes: Axes, devices: list[int], active: int) -> None:
+    axes.set_yticks(range(len(devices)), [str(device) for device in devices])
+    round_ticks(axes.xaxis)
+    finish_axes(axes)
+    axes.tick_params(axis="y", length=0.0, labelsize=ROW_LABEL_PT)
+    axes.spines["left"].set_visible(False)
+    axes.set_ylabel("Device" if len(devices) == active else f"Device ({len(devices)} of {active})")
+
+
+def _legend_handles(panels: Sequence[Panel]) -> list[Artist]:
+    """One entry for each thing that the panels show."""
+    bars = pd.concat([panel.bars[["activity", "failed"]] for panel in panels])
+    shown = set(bars["activity"].unique())
+    handles: list[Artist] = [Patch(label=name, facecolor=look.colour) for name, look in LOOKS.items() if name in shown]
+    handles.append(Patch(label="idle", facecolor=IDLE_COLOUR))
+    if bars["failed"].any():
+        name = "lost or stopped" if (bars["failed"] & (bars["activity"] == "compute")).any() else "lost"
+        handles.append(Patch(label=name, facecolor="white", edgecolor="0.3", linewidth=0.5, hatch=HATCH))
+    if any(0 < len(panel.round_ends_s) <= MAX_ROUND_LINES for panel in panels):
+        handles.append(Line2D([], [], label="round end", **ROUND_END))
+    return handles

@@ -1,0 +1,190 @@
+"""A recorded study as figures and comparisons see it: its axes, its target and its two tables."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fednet_emu.component import did_you_mean
+from fednet_emu.errors import DataError, FednetError
+from fednet_emu.report.figures.papers.series import SERIES_COLUMNS
+from fednet_emu.report.views.run import open_run
+from fednet_emu.report.views.targets import TO_TARGET, first_reached, with_total_bits
+
+DESCRIPTION = "study.json"
+UNFINISHED = "finish the sweep that writes it"
+SPENT = {"time": "simulated_s", "bits": "total_bit", "energy": "energy_j", "rounds": "round"}
+"""What runs spend, and its column of the evaluations: seconds, bits, joules, rounds."""
+
+
+@dataclass(frozen=True)
+class StudyView:
+    """A study, read-only.
+
+    Attributes:
+        name: of its file.
+        axes: what is varied, each with its levels in order.
+        target: the measure and level that runs have to reach; empty for none.
+        evaluations: every evaluation of every finished cell, with a column for each axis, and `seed`.
+        cells: one row for each finished cell, in the order of the study: totals, what the target had cost, and what
+            its series tell (`SERIES_COLUMNS`).
+        unfinished: labels of the cells that are not there.
+    """
+
+    name: str
+    axes: Mapping[str, Sequence[Any]]
+    target: Mapping[str, float]
+    evaluations: pd.DataFrame
+    cells: pd.DataFrame
+    unfinished: Sequence[str]
+
+    def aiming_at(self, accuracy: float) -> StudyView:
+        """The study with another target accuracy."""
+        aimed = [
+            first_reached(self.evaluations[self.evaluations["cell"] == cell], "accuracy", accuracy)
+            for cell in self.cells["cell"]
+        ]
+        reached = pd.DataFrame(aimed, columns=list(TO_TARGET), index=self.cells.index)
+        return replace(
+            self, target={"accuracy": accuracy}, cells=self.cells.drop(columns=list(TO_TARGET)).join(reached)
+        )
+
+    def within(self, cost: str, amount: float) -> StudyView:
+        """The study with scores and totals of each cell at its last evaluation that had spent no more of a cost.
+
+        The way to the target stays that of the whole runs.
+
+        Args:
+            cost: one of `SPENT`.
+            amount: the most that is spent.
+
+        Raises:
+            FednetError: there is no such cost.
+        """
+        if cost not in SPENT:
+            close = did_you_mean(cost, SPENT) or f"; choose from {', '.join(SPENT)}"
+            raise FednetError(f"{self.name}: no such cost, got '{cost}'{close}")
+        kept = self.evaluations[self.evaluations[SPENT[cost]] <= amount]
+        last = kept.groupby("cell").tail(1).set_index("cell")
+        known = last.columns.intersection(self.cells.columns).difference([*self.axes, "seed"])
+        cells = self.cells.assign(**{name: self.cells["cell"].map(last[name]) for name in known})
+        return replace(self, evaluations=kept, cells=cells)
+
+    def where(self, conditions: Mapping[str, str]) -> StudyView:
+        """The part of the study with these levels, which are no longer axes.
+
+        Raises:
+            FednetError: there is no such axis or level.
+        """
+        part = self
+        for axis, text in conditions.items():
+            level = part.level(axis, text)
+            part = replace(
+                part,
+                axes={name: levels for name, levels in part.axes.items() if name != axis},
+                evaluations=part.evaluations[part.evaluations[axis] == level],
+                cells=part.cells[part.cells[axis] == level],
+            )
+        return part
+
+    def level(self, axis: str, text: str) -> Any:
+        """The level of an axis that reads `text`.
+
+        Raises:
+            FednetError: there is no such axis or level.
+        """
+        if axis not in self.axes:
+            close = did_you_mean(axis, self.axes) or f"; its axes: {', '.join(self.axes) or 'none'}"
+            raise FednetError(f"{self.name}: no such axis, got '{axis}'{close}")
+        found = [level for level in self.axes[axis] if level_text(level) == text]
+        if not found:
+            texts = [level_text(level) for level in self.axes[axis]]
+            close = did_you_mean(text, texts) or f"; its levels: {', '.join(texts)}"
+            raise FednetError(f"{self.name}: no such level of {axis}, got '{text}'{close}")
+        return found[0]
+
+
+def level_text(level: Any) -> str:
+    """A level as people write it."""
+    if isinstance(level, bool):
+        return str(level).lower()
+    return f"{level:g}" if isinstance(level, float) else str(level)
+
+
+def is_study(folder: Path) -> bool:
+    """Whether a folder is that of a study."""
+    return (folder / DESCRIPTION).is_file()
+
+
+def open_study(folder: Path) -> StudyView:
+    """The study that `fednet sweep` has left in a folder.
+
+    Raises:
+        DataError: the folder or one of its tables is missing or unreadable.
+    """
+    if not is_study(folder):
+        raise DataError(str(folder), "no such folder of a study", "give the folder that `fednet sweep` wrote")
+    try:
+        told = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
+        axes, target, name = dict(told["axes"]), dict(told["target"]), str(told["name"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(str(folder / DESCRIPTION), f"unreadable, got '{error}'", "run the sweep again") from error
+    cells, evaluations = _table(folder, "cells"), _table(folder, "study")
+    new = [axis for axis in axes if axis not in cells or axis not in evaluations]
+    if new:
+        raise DataError(str(folder), f"its tables are older than its axis '{new[0]}'", UNFINISHED)
+    done = cells["status"] == "done"
+    finished = _with_series(folder, cells[done].reset_index(drop=True))
+    return StudyView(name, axes, target, evaluations, finished, list(cells["cell"][~done]))
+
+
+def _with_series(folder: Path, cells: pd.DataFrame) -> pd.DataFrame:
+    """Cells with the columns that their series have; a cell without the series has NaN there."""
+    for series, columns_of in SERIES_COLUMNS.items():
+        known = {
+            cell: columns_of(_table(folder / "cells" / cell, series))
+            for cell in cells["cell"]
+            if (folder / "cells" / cell / f"{series}.parquet").is_file()
+        }
+        if known:
+            told = pd.DataFrame.from_dict(known, orient="index")
+            cells = cells.join(told[told.columns.difference(cells.columns, sort=False)], on="cell")
+    return cells
+
+
+def _table(folder: Path, name: str) -> pd.DataFrame:
+    path = folder / f"{name}.parquet"
+    if not path.is_file():
+        raise DataError(str(path), "no such table", UNFINISHED)
+    try:
+        return pd.read_parquet(path)
+    except (OSError, ValueError) as error:
+        raise DataError(
+            str(path), f"not a readable table, got '{' '.join(str(error).split())[:120]}'", UNFINISHED
+        ) from error
+
+
+def target_text(target: Mapping[str, float]) -> str:
+    """A target in words: `accuracy 0.9`, `loss 0.3`, or nothing."""
+    return ", ".join(f"{measure} {level:g}" for measure, level in target.items() if math.isfinite(level))
+
+
+def study_of_run(folder: Path) -> StudyView:
+    """A single run as a study without axes.
+
+    Raises:
+        DataError: as `open_run`.
+    """
+    run = open_run(folder)
+    evaluations = with_total_bits(run.table("evaluations")).assign(cell=run.label, seed=run.summary["seed"])
+    totals = {name: value for name, value in run.summary.items() if not isinstance(value, list | dict | str)}
+    total_bit = sum(run.summary[f"{kind}_bit"] for kind in ("uplink", "downlink", "sidelink"))
+    nothing = dict.fromkeys(TO_TARGET, math.nan)
+    cells = pd.DataFrame([{**totals, **nothing, "cell": run.label, "total_bit": total_bit}])
+    return StudyView(run.label, {}, {}, evaluations, cells, ())

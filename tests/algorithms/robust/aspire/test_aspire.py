@@ -1,0 +1,405 @@
+"""Claims about ASPIRE-EASE and its variants on problems whose solutions, times and bits are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+
+from fednet_emu.algorithms import worst_case_weights
+from fednet_emu.algorithms.robust.aspire import algorithm as flow
+from fednet_emu.algorithms.robust.aspire.adaptive import AdaptivePace
+from fednet_emu.algorithms.robust.aspire.algorithm import Aspire
+from fednet_emu.algorithms.robust.aspire.master import Coordinator
+from fednet_emu.algorithms.robust.aspire.planes import Planes, renewed
+from fednet_emu.algorithms.robust.aspire.worker import Worker
+from fednet_emu.algorithms.robust.uncertainty.cd_norm import CdNorm
+from fednet_emu.errors import Deadlock
+from fednet_emu.federation.federation import Federation
+from fednet_emu.records.verify import verify
+from fednet_emu.testing import run_small, small_federation, small_scenario
+from fednet_emu.units import Array
+
+N = 8
+CENTRES = np.random.default_rng(0).standard_normal((N, 3))
+OPTIMA = {0: 1.080105, 2: 1.396353, 8: 1.706752}
+"""Worst-case objective at the optimum for budgets of the constrained D-norm, with prior and deviations 1 / N."""
+
+
+ASPIRE = "algorithm={kind: aspire, active: null, lr: 0.1, uncertainty: {kind: cd-norm, budget: 1}}"
+LOSSY = tuple(f"network.{kind}.loss={{kind: random, probability: 0.3}}" for kind in ("uplink", "downlink"))
+ADP = "algorithm.adaptive={threshold_s: 0.01, tick_s: 0.001}"
+
+
+class Solution(NamedTuple):
+    """The final model, and what it is worth."""
+
+    fed: Federation
+    z: Array
+    objective: float
+
+
+def objective(z: Array, budget: float) -> float:
+    """The worst-case loss of a model."""
+    losses = 0.5 * ((z - CENTRES) ** 2).sum(1)
+    return float(worst_case_weights(CdNorm(budget=budget, deviation=1 / N), losses) @ losses)
+
+
+Toy = Callable[..., Solution]
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Callable[..., Solution]:
+    """A function that runs ASPIRE on the toy: `toy(budget, *settings)`."""
+
+    def run(budget: float, *settings: str, rounds: int = 6000) -> Solution:
+        path, scale = tmp_path / "toy.npz", np.sqrt(1.5)  # three samples per worker: their mean loss is f_j
+        x, y, group = np.tile(scale * np.eye(3), (N, 1)), (scale * CENTRES).reshape(-1), np.repeat(np.arange(N), 3)
+        np.savez(path, train_x=x, train_y=y, test_x=x, test_y=y, train_group=group, test_group=group)
+        changes = (
+            f"data={{kind: npz, path: {path}}}", "partition=group", f"devices.count={N}", f"stop.rounds={rounds}",
+            "model={kind: module, path: 'torch.nn:Linear', args: {in_features: 3, out_features: 1, bias: false}}",
+            "evaluation.every_rounds=1000000", "algorithm={kind: aspire, active: 1, max_delay: 20, lr: 0.1}",
+            f"algorithm.uncertainty={{kind: cd-norm, budget: {budget}, deviation: {1 / N}}}", *settings,
+        )  # fmt: skip
+        fed = small_federation(*changes)
+        model = fed.run(small_scenario(*changes).algorithm)
+        z = fed.graph.read(model).double().numpy()
+        return Solution(fed, z, objective(z, budget))
+
+    return run
+
+
+def lock_step(start: Array, budget: float, rounds: int, *, printed_sign: bool = False) -> Array:
+    """Synchronous ASPIRE-EASE in plain NumPy, double precision: the second implementation.
+
+    `printed_sign` takes -w_j in place of -phi_j in update (12), as the paper prints it.
+    """
+    uncertainty, prior = CdNorm(budget=budget, deviation=1 / N), np.full(N, 1 / N)
+    z, w, phi, planes = start.copy(), np.tile(start, (N, 1)), np.zeros((N, 3)), Planes(0, prior[None])
+    lam = before = np.ones(1)
+    h, f = 0.0, np.zeros(N)
+    for t in range(rounds):
+        slope = w if printed_sign else phi
+        w = w - 0.1 * ((lam @ planes.p)[:, None] * (w - CENTRES) - slope + (w - z))
+        f, first = 0.5 * ((w - CENTRES) ** 2).sum(1), t == 0
+        h = h + prior @ f if first else h
+        z = z - 0.4 / N * (phi.sum(0) + (z - w).sum(0))
+        h = float(np.clip(h - 0.02 * (1 - lam.sum()), 0, 100))
+        lam, before = np.clip(lam + 0.02 * (planes.p @ f - h - 1e-3 * lam), 0, 10), lam
+        phi = np.clip(phi + 0.1 * (z - w), -10, 10)
+        if (t + 1) % 10 == 0:
+            chosen = renewed(planes, "ease", uncertainty.worst_case(f, prior), f, lam, before, 20)
+            planes, lam, before = chosen.planes, chosen.lam(lam), chosen.lam(before)
+    return z
+
+
+def series(fed: Federation, name: str, column: str) -> list[float]:
+    """A column of a series."""
+    return [row[column] for row in fed.ledger.series[name]]
+
+
+# ---- where it converges to -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("budget", OPTIMA)
+def test_the_toy_reaches_its_optimum_asynchronously(toy: Toy, budget: int) -> None:
+    """With S = 1, 6000 iterations end within 1e-3 of the worst-case optimum, and the stationarity gap falls by 100."""
+    solution = toy(budget, "devices.straggler={kind: log-normal, sigma: 1.0}", "algorithm.gap_every=100")
+    gaps = series(solution.fed, "stationarity", "squared_gap")
+
+    assert solution.objective == pytest.approx(OPTIMA[budget], abs=1e-3)
+    assert min(gaps[-5:]) < 1e-2 * gaps[0]
+
+
+def test_without_a_budget_it_is_the_prior_problem(toy: Toy) -> None:
+    """No plane is ever added, and the model is the mean of the centres."""
+    solution = toy(0, "algorithm.active=null", rounds=500)
+
+    assert set(series(solution.fed, "aspire", "planes")) == {1}
+    assert solution.objective == pytest.approx(OPTIMA[0], abs=1e-3)
+
+
+def test_everybody_at_once_is_the_lock_step_run(toy: Toy) -> None:
+    """S = N with equal delays equals a plain loop in NumPy to 1e-6, planes included."""
+    solution = toy(2, "algorithm.active=null", "network.downlink.mode=broadcast", rounds=150)
+    start = solution.fed.task.model.initial().double().numpy()
+
+    assert max(series(solution.fed, "aspire", "planes")) > 1
+    assert solution.z == pytest.approx(lock_step(start, 2, 150), abs=1e-6)
+
+
+def test_the_printed_sign_diverges() -> None:
+    """With -w_j in place of -phi_j the toy moves away from its optimum, and with -phi_j it gets there."""
+    start = np.zeros(3)
+
+    assert objective(lock_step(start, 2, 2000), 2) == pytest.approx(OPTIMA[2], abs=1e-3)
+    assert objective(lock_step(start, 2, 2000, printed_sign=True), 2) > 10
+
+
+# ---- who knows what --------------------------------------------------------------------------------------------------
+
+
+def test_worker_and_master_agree_on_phi(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After every reply the worker's phi_j is the master's, to the last bit, although messages get lost."""
+    masters: list[Coordinator] = []
+    workers: list[Worker] = []
+    at_start = Worker.at_start
+    monkeypatch.setattr(flow, "Coordinator", lambda *args: masters.append(Coordinator(*args)) or masters[0])
+    monkeypatch.setattr(Worker, "at_start", lambda *args: workers.append(at_start(*args)) or workers[-1])
+    settings = (ASPIRE, *LOSSY, "stop.rounds=20")
+    fed = small_federation(*settings)
+    told: list[list[torch.Tensor]] = []
+    known: list[list[torch.Tensor]] = []
+
+    def look(fed: Federation) -> None:
+        known.append([-fed.graph.read(worker.slope) for worker in workers])
+        told.append([fed.graph.read(phi) for phi in masters[0].duals])
+
+    fed.observers.append(look)
+    fed.run(small_scenario(*settings).algorithm)
+
+    assert len(told) == 20
+    assert all(bool(phi.any()) for phi in told[-1])
+    for before, after in zip(told, known[1:], strict=False):
+        assert all(torch.equal(*pair) for pair in zip(before, after, strict=True))
+
+
+def test_a_worker_never_mixes_versions() -> None:
+    """Multipliers of planes that have not come yet are left aside until they do; older news changes nothing."""
+    fed = small_federation(ASPIRE)
+    master = Coordinator(fed, np.full(4, 0.25), Aspire(active=1, lr=0.1, planes="fixed").steps(0, 4))
+    worker, first = Worker.at_start(fed, fed.device(0), 0, master.message(0)), master.message(0)
+    newer = first._replace(t=5, planes=Planes(1, np.full((2, 4), 0.25)))
+    old, new = worker.share, fed.defer(float, 1, size=1)
+    worker.learn(newer, new, "paper")
+
+    assert worker.share is old
+    worker.planes = newer.planes
+    worker.learn(newer, new, "paper")
+    assert worker.share is new
+    worker.learn(newer._replace(t=4), old, "reduced")
+    assert worker.share is new
+
+
+# ---- who is waited for -----------------------------------------------------------------------------------------------
+
+
+def straggling(*settings: str) -> Federation:
+    """Eight workers of which one is four times slower; computing takes far longer than sending."""
+    slow = "devices.straggler={kind: slow-window, devices: [7], factor: 4, from_s: 0, to_s: 1e6}"
+    speed = "devices.speed={kind: fixed, flop_per_s: 1e4}"
+    return run_small(ASPIRE, "devices.count=8", "data.n_samples=160", slow, speed, *settings, timing_only=True)
+
+
+def test_one_straggler_costs_a_synchronous_master_far_more() -> None:
+    """With one of eight workers four times slower, S = 1 needs at most a fifth of the time for as many iterations."""
+    fast, slow = (straggling(f"algorithm.active={s}", "stop.rounds=300") for s in ("1", "null"))
+
+    assert fast.round == slow.round == 300
+    assert fast.clock.now_s <= slow.clock.now_s / 5
+
+
+def test_the_longest_delay_is_kept() -> None:
+    """With max_delay 10 no report is older than 10 iterations; without it the straggler's are."""
+    bounded, free = (straggling("algorithm.active=1", f"algorithm.max_delay={d}", "stop.rounds=200")
+                     for d in ("10", "null"))  # fmt: skip
+
+    assert max(series(bounded, "activations", "staleness")) == 10
+    assert max(series(free, "activations", "staleness")) > 20
+
+
+def test_waiting_for_all_needs_all() -> None:
+    """S = N hears everybody in every iteration, and nobody is stale."""
+    fed = run_small(ASPIRE, "stop.rounds=5")
+
+    assert series(fed, "aspire", "arrived") == [4] * 5
+    assert set(series(fed, "activations", "staleness")) == {0}
+
+
+def test_the_adaptive_master_says_so_when_a_worker_is_gone_for_good() -> None:
+    """Its timer stops when only a report can change anything, so that a wait for ever is a deadlock, not a loop."""
+    gone = "devices.availability={kind: windows, devices: {0: [[0, 0.005]]}}"
+    adaptive = "algorithm.adaptive={threshold_s: 60, tick_s: 1}"
+    with pytest.raises(Deadlock, match="dev-0 must be among them"):
+        run_small(ASPIRE, "algorithm.active=1", "algorithm.max_delay=4", adaptive, gone, "stop.rounds=60")
+
+
+def test_an_adaptive_threshold_of_twice_the_mean_does_not_tick_for_ever() -> None:
+    """With three of four workers gone the longest delay does not exceed twice the mean: a deadlock, not a loop."""
+    gone = "devices.availability={kind: windows, devices: {0: [[0, 0.005]], 1: [[0, 0.005]], 2: [[0, 0.005]]}}"
+    adaptive = "algorithm.adaptive={threshold_s: null, tick_s: 1}"
+    with pytest.raises(Deadlock, match="waits for"):
+        run_small(ASPIRE, "algorithm.active=1", adaptive, gone, "stop.rounds=60")
+
+
+def test_time_alone_eases_the_pace_while_few_are_awaited() -> None:
+    """Of four workers one or two awaited: after 2 s at the first, and before the second's delay grows, S falls to 1.
+
+    The first grows from 0 s on, the second from 4 s on; twice the mean of (3, 2, 0, 0) is 2.5. At 9 s both grow.
+    """
+    pace = AdaptivePace(4, 1, None)
+    pace.replied(0, 0.0)
+    assert pace.may_ease(0.0)
+    pace.heard(0, 2.0)
+    for worker, told_s in ((0, 2.0), (1, 3.0)):
+        pace.replied(worker, told_s)
+    assert pace.active(3.0) == 1
+    assert not pace.may_ease(3.0)
+    pace.heard(0, 4.0)
+    pace.heard(1, 5.0)
+    for worker in range(4):
+        pace.replied(worker, 5.0)
+    assert pace.active(5.5) == 4
+    assert not pace.may_ease(8.0)
+
+
+def test_the_adaptive_master_follows_a_straggler() -> None:
+    """S falls from N to 1 within a tick of the moment at which the delay passes the threshold, and comes back.
+
+    Four workers answer within 30 ms; the last is ten times slower from 1 s to 2 s, and the threshold is 60 ms.
+    """
+    slow = "devices.straggler={kind: slow-window, devices: [3], factor: 10, from_s: 1, to_s: 2}"
+    speed, adaptive = "devices.speed={kind: fixed, flop_per_s: 3.6e4}", "{threshold_s: 0.06, tick_s: 0.001}"
+    fed = run_small(ASPIRE, "algorithm.active=1", f"algorithm.adaptive={adaptive}", slow, speed,
+                    "stop={simulated_s: 3}",
+                    "algorithm.loss_of=steps", timing_only=True)  # fmt: skip
+    times, active = (np.array(series(fed, "aspire", column)) for column in ("simulated_s", "active"))
+    reports = [row for row in fed.ledger.series["activations"] if row["device"] == 3]
+    back_s = next(row["arrived_s"] for row in reports if row["arrived_s"] > 2)
+
+    assert set(active[times < 1]) == {4}
+    down = int(np.flatnonzero(active == 1)[0])  # the iteration before it ended with the reply to the straggler
+    assert 0.06 - 1e-9 <= times[down] - times[down - 1] <= 0.06 + 0.001
+    assert 1 < times[down] < 1.1
+    assert set(active[(times > times[down]) & (times < 2)]) == {1}
+    assert set(active[times > back_s + 0.06 + 0.001]) == {4}
+
+
+# ---- bits, planes, forms ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wire", ["paper", "reduced"])
+def test_bits_on_the_air_are_the_closed_form(wire: str) -> None:
+    """N workers, T iterations: 32 N T (2 P + 2 + L) bit, or (2 P + 2) reduced, as the series `aspire` says too."""
+    fed = run_small(ASPIRE, "algorithm.planes=fixed", f"algorithm.wire={wire}", "stop.rounds=7",
+                    "network.downlink.mode=unicast", timing_only=True)  # fmt: skip
+    reply = 10 + 1 + (wire == "paper")
+
+    assert fed.ledger.sent_bit == [32 * 4 * 7 * 11, 32 * 4 * 7 * reply, 0]
+    assert series(fed, "aspire", "bits_actual")[-1] == sum(fed.ledger.sent_bit)
+    assert series(fed, "aspire", "bits_paper")[-1] == 32 * 4 * 7 * (2 * 10 + 1 + 1)
+
+
+def test_the_published_example_of_bits() -> None:
+    """Three classes of 28 x 28 images have 2355 parameters: 150,784 bit per iteration with S = 1 and one plane."""
+    fed = run_small(ASPIRE, "algorithm.active=1", "algorithm.planes=fixed", "model=softmax", "stop.rounds=1",
+                    "data={kind: synthetic, n_samples: 80, n_test: 9, features: 784, classes: 3}",
+                    timing_only=True)  # fmt: skip
+
+    assert series(fed, "aspire", "bits_paper") == [150_784]
+
+
+def test_a_refresh_tells_all_workers_all_planes() -> None:
+    """Every third iteration, N times N weights and a multiplier per plane go out, as long as planes are renewed."""
+    refreshes = run_small(ASPIRE, "algorithm.plane_every=3", "algorithm.plane_until=7", "stop.rounds=12",
+                          "network.downlink.mode=unicast", timing_only=True)  # fmt: skip
+    without = run_small(ASPIRE, "algorithm.planes=fixed", "stop.rounds=12", "network.downlink.mode=unicast",
+                        timing_only=True)  # fmt: skip
+    times = np.diff([0, *series(refreshes, "aspire", "bits_paper")]) - np.diff(
+        [0, *series(without, "aspire", "bits_paper")]
+    )
+
+    assert (np.flatnonzero(times) + 1).tolist() == [3, 6]
+    assert set(times[times > 0]) == {32 * 4 * 4}
+    assert refreshes.ledger.sent_bit[1] - without.ledger.sent_bit[1] == 2 * 4 * 32 * (4 + 1)
+
+
+def test_cutting_planes_pile_up_and_active_sets_do_not(toy: Toy) -> None:
+    """After the same run ASPIRE-CP has more planes than ASPIRE-EASE, which keeps at least one."""
+    kept, all_of_them = (series(toy(2, f"algorithm.planes={upkeep}", rounds=600).fed, "aspire", "planes")
+                         for upkeep in ("ease", "cp"))  # fmt: skip
+
+    assert min(kept) >= 1
+    assert sorted(all_of_them) == all_of_them
+    assert max(all_of_them) > kept[-1]
+
+
+def test_several_local_steps_are_one_activation() -> None:
+    """Three steps take three times the computing, and no more bits."""
+    one, three = (run_small(ASPIRE, f"algorithm.local_steps={e}", "algorithm.loss_of=steps", "stop.rounds=4",
+                            timing_only=True) for e in (1, 3))  # fmt: skip
+
+    assert one.ledger.sent_bit == three.ledger.sent_bit
+    assert three.ledger.computes.column("flop").sum() == 3 * one.ledger.computes.column("flop").sum()
+
+
+@pytest.mark.parametrize("settings", [
+    ("algorithm.active=1",), ("algorithm.active=1", "algorithm.max_delay=5"), ("algorithm.planes=cp",),
+    ("algorithm.active=2", ADP), ("algorithm.wire=reduced",), ("algorithm.local_steps=3",),
+])  # fmt: skip
+def test_every_variant_survives_loss(settings: tuple[str, ...]) -> None:
+    """With 30 % of all messages lost the run ends by its stop rule, and every law holds."""
+    fed = run_small(ASPIRE, *LOSSY, *settings, "stop.rounds=60")
+
+    assert fed.round == 60
+    assert not any(verify(fed.ledger, frozenset({"uplink", "downlink"})).values())
+
+
+@pytest.mark.parametrize(
+    ("uncertainty", "where", "what"),
+    [
+        ("{kind: box, lower: 0.3}", "uncertainty", "the box holds no weights"),
+        (
+            "{kind: cd-norm, budget: 1, deviation: [0.1, 0.1]}",
+            "uncertainty.deviation",
+            "not one for each worker, got 2",
+        ),
+        ("{kind: polyhedron, matrix: [[1, 1, 1, 1]], bounds: [0.5]}", "uncertainty", "the polyhedron holds no weights"),
+    ],
+)
+def test_impossible_sets_are_found_before_the_run(uncertainty: str, where: str, what: str) -> None:
+    """A set without weights, or for another number of workers, is a contradiction of the scenario, at its place."""
+    [(path, found)] = small_scenario(ASPIRE, f"algorithm.uncertainty={uncertainty}").contradictions()
+
+    assert path == ("algorithm", *where.split("."))
+    assert what in found
+
+
+def test_fixed_planes_need_no_possible_set() -> None:
+    """What is not used is not looked at."""
+    impossible = "algorithm.uncertainty={kind: box, lower: 0.3}"
+
+    assert not list(small_scenario(ASPIRE, impossible, "algorithm.planes=fixed").contradictions())
+
+
+def test_a_full_list_counts_whom_it_displaces() -> None:
+    """Of three planes with multipliers 0.2, 0.1 and 0, two may stay: the one in use that goes counts, the idle not."""
+    p, lam = np.eye(3), np.array([0.2, 0.1, 0.0])
+    losses, worst = np.ones(3), np.array([2.0, 0, 0])
+    chosen = renewed(Planes(0, p), "cp", worst, losses, lam, lam, 2)
+
+    assert chosen.origin == [0, -1]
+    assert chosen.displaced == 1
+
+
+def test_planes_without_a_set_are_an_error() -> None:
+    """The text says what is missing; fixed planes need none, and neither does waiting for all need a number."""
+    with pytest.raises(ValidationError, match="planes: ease needs an uncertainty set, got none; give uncertainty"):
+        Aspire(active=1, lr=0.1)
+    with pytest.raises(ValidationError, match="got active: null; give a number"):
+        Aspire(active=None, lr=0.1, planes="fixed", adaptive={"tick_s": 1})
+
+
+def test_the_papers_regularisation_falls_slowly() -> None:
+    """c_1 and c_2 are 1 / (rho (t + 1)^(1/6)): at t = 63 half of what they are at the start."""
+    aspire = Aspire(active=1, lr=0.1, planes="fixed", regularisation="paper", rho_multiplier=0.5, rho_dual=0.25)
+
+    assert (aspire.steps(0, 3).c_lam, aspire.steps(0, 3).c_phi) == (2.0, 4.0)
+    assert (aspire.steps(63, 3).c_lam, aspire.steps(63, 3).c_phi) == pytest.approx((1.0, 2.0))

@@ -1,0 +1,270 @@
+"""Claims about the uncertainty sets: each solver against a general one, and the laws that all of them keep."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog, minimize
+
+from fednet_emu.algorithms import worst_case_weights
+from fednet_emu.algorithms.robust.simplex import project, project_weighted
+from fednet_emu.algorithms.robust.uncertainty import UNCERTAINTY_SETS, UncertaintySet
+from fednet_emu.algorithms.robust.uncertainty.box import Box
+from fednet_emu.algorithms.robust.uncertainty.cd_norm import CdNorm
+from fednet_emu.algorithms.robust.uncertainty.ellipsoid import Ellipsoid
+from fednet_emu.algorithms.robust.uncertainty.kl import KlBall
+from fednet_emu.algorithms.robust.uncertainty.polyhedron import Polyhedron
+from fednet_emu.algorithms.robust.uncertainty.wasserstein import Wasserstein
+from fednet_emu.errors import ScenarioError
+from fednet_emu.units import Array
+
+INSTANCES = range(300)
+
+
+def instance(seed: int) -> tuple[np.random.Generator, int, Array, Array]:
+    """A generator, a number of workers, losses and a prior; every third prior is uniform."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 9))
+    prior = np.full(n, 1 / n) if seed % 3 == 0 else rng.dirichlet(np.ones(n))
+    return rng, n, rng.exponential(size=n), prior
+
+
+def linear_optimum(f: Array, **constraints: object) -> float:
+    """The largest f'p over the simplex with further linear constraints, by HiGHS."""
+    n_variables = len(f)
+    found = linprog(-f, **{"bounds": [(0, None)] * n_variables, **constraints})
+    assert found.success
+    return -float(found.fun)
+
+
+def smooth_optimum(f: Array, start: Array, slack) -> float:
+    """The largest f'p over the simplex with slack(p) >= 0, by SLSQP from several starts."""
+    sum_to_one = {"type": "eq", "fun": lambda p: p.sum() - 1}
+    constraints = [sum_to_one, {"type": "ineq", "fun": slack}]
+    best = -np.inf
+    for p0 in (start, 0.9 * start + 0.1 * (f == f.max()) / (f == f.max()).sum()):
+        found = minimize(lambda p: -f @ p, p0, jac=lambda p: -f, bounds=[(1e-14, 1)] * len(f),
+                         constraints=constraints, method="SLSQP", options={"ftol": 1e-14, "maxiter": 500})  # fmt: skip
+        if abs(found.x.sum() - 1) < 1e-9 and slack(found.x) > -1e-9:
+            best = max(best, -float(found.fun))
+    return best
+
+
+def ones(n: int) -> dict[str, object]:
+    """The constraint sum(p) = 1."""
+    return {"A_eq": np.ones((1, n)), "b_eq": [1.0]}
+
+
+def test_the_box_is_the_linear_programme() -> None:
+    """Random bounds on both sides."""
+    for seed in INSTANCES:
+        rng, n, f, q = instance(seed)
+        low = q * rng.random(n)
+        high = q + (1 - q) * rng.random(n)
+        p = worst_case_weights(Box(lower=tuple(low), upper=tuple(high)), f, q)
+
+        assert ((p >= low - 1e-12) & (p <= high + 1e-12)).all()
+        assert f @ p == pytest.approx(linear_optimum(f, bounds=list(zip(low, high, strict=True)), **ones(n)), abs=1e-7)
+
+
+@pytest.mark.parametrize("equal", [False, True])
+def test_the_cd_norm_is_the_linear_programme(equal: bool) -> None:
+    """Unequal and equal deviations, also such that would make weights negative; p = q + up - down, both >= 0."""
+    for seed in INSTANCES:
+        rng, n, f, q = instance(seed)
+        reach = np.full(n, rng.random()) if equal else rng.random(n) + 1e-3
+        budget = float(rng.uniform(0, n))
+        p = worst_case_weights(CdNorm(budget=budget, deviation=tuple(reach)), f, q)
+        move = np.concatenate([reach, -reach])
+        optimum = f @ q + linear_optimum(
+            move * np.tile(f, 2), A_eq=move[None], b_eq=[0.0], A_ub=np.ones((1, 2 * n)), b_ub=[budget],
+            bounds=[*[(0, 1)] * n, *[(0, min(1, a / b)) for a, b in zip(q, reach, strict=True)]])  # fmt: skip
+
+        assert (np.abs(p - q) <= reach + 1e-12).all()
+        assert (np.abs(p - q) / reach).sum() <= budget + 1e-9
+        assert f @ p == pytest.approx(optimum, abs=1e-7)
+
+
+def test_the_ellipsoid_is_the_conic_optimum() -> None:
+    """Small budgets have the closed form, large ones press weights to zero."""
+    for seed in INSTANCES:
+        rng, n, f, q = instance(seed)
+        variance, budget = rng.random(n) + 0.1, float(10 ** rng.uniform(-3, 1))
+        p = worst_case_weights(Ellipsoid(budget=budget, variance=tuple(variance)), f, q)
+
+        def slack(p, q=q, variance=variance, budget=budget):
+            return budget - ((p - q) ** 2 / variance).sum()
+
+        assert slack(p) >= -1e-9 * (1 + budget)
+        assert f @ p >= smooth_optimum(f, q, slack) - 1e-7
+
+
+def test_no_point_of_the_ellipsoid_is_better() -> None:
+    """The dual bound of the ellipsoid with p >= 0, at the best multipliers found by a scan, is met."""
+    for seed in range(60):
+        rng, n, f, q = instance(seed)
+        variance, budget = rng.random(n) + 0.1, float(10 ** rng.uniform(-3, 0.5))
+        p = worst_case_weights(Ellipsoid(budget=budget, variance=tuple(variance)), f, q)
+
+        def bound(y, f=f, q=q, variance=variance, budget=budget):
+            t, nu = np.exp(y[0]), y[1]
+            inner = np.maximum(q + variance * (f - nu) / (2 * t), 0)
+            return nu + t * budget + ((f - nu) * inner - t * (inner - q) ** 2 / variance).sum()
+
+        starts = [(np.log(scale), nu) for scale in (1e-3, 1e-1, 10) for nu in (f.mean(), f.max())]
+        fine = {"xatol": 1e-13, "fatol": 1e-13, "maxiter": 4000}
+        lowest = min(minimize(bound, y, method="Nelder-Mead", options=fine).fun for y in starts)
+
+        assert f @ p == pytest.approx(lowest, abs=1e-6)
+
+
+def test_the_polyhedron_is_the_linear_programme() -> None:
+    """The set is that of random half spaces around the prior; the optimum is that of its dual programme."""
+    for seed in INSTANCES:
+        rng, n, f, q = instance(seed)
+        rows = rng.standard_normal((4, n))
+        bounds = rows @ q + rng.random(4) * 0.3
+        p = worst_case_weights(Polyhedron(matrix=tuple(map(tuple, rows)), bounds=tuple(bounds)), f, q)
+        columns = np.column_stack([rows.T, np.ones(n), -np.ones(n)])
+        dual = linprog(np.append(bounds, [1.0, -1.0]), A_ub=-columns, b_ub=-f, bounds=[(0, None)] * 6)
+
+        assert (rows @ p <= bounds + 1e-9).all()
+        assert f @ p == pytest.approx(dual.fun, abs=1e-7)
+
+
+def test_the_kl_ball_is_the_entropy_optimum() -> None:
+    """The tilted prior meets the dual bound eta * (budget + log sum q exp(f / eta)), minimised over eta."""
+    for seed in INSTANCES:
+        rng, _, f, q = instance(seed)
+        budget = float(10 ** rng.uniform(-3, 0.7))
+        p = worst_case_weights(KlBall(budget=budget), f, q)
+        some = p > 0
+
+        def bound(log_eta, f=f, q=q, budget=budget):
+            eta, top = np.exp(log_eta), f.max()
+            return top + eta * (budget + np.log(np.exp((f - top) / eta[:, None]) @ q))
+
+        grid = np.linspace(-40, 10, 4001)
+        start = grid[np.argmin(bound(grid))]
+        lowest = bound(np.linspace(start - 0.0125, start + 0.0125, 2001)).min()
+
+        assert p[some] @ np.log(p[some] / q[some]) <= budget + 1e-9
+        assert f @ p == pytest.approx(lowest, abs=1e-7)
+
+
+def test_the_wasserstein_ball_is_the_transport_problem() -> None:
+    """All N^2 amounts from i to j as variables."""
+    for seed in INSTANCES:
+        rng, n, f, q = instance(seed)
+        budget = float(rng.uniform(0, 0.5 * n))
+        p = worst_case_weights(Wasserstein(budget=budget), f, q)
+        cost = np.abs(np.arange(n)[:, None] - np.arange(n)).reshape(1, -1)
+        optimum = linear_optimum(np.tile(f, n), A_eq=np.kron(np.eye(n), np.ones((1, n))), b_eq=q, A_ub=cost,
+                                 b_ub=[budget])  # fmt: skip
+
+        assert np.abs(np.cumsum(p - q)).sum() <= budget + 1e-9
+        assert f @ p == pytest.approx(optimum, abs=1e-7)
+
+
+SETS: dict[str, UncertaintySet] = {
+    "box": Box(upper=0.7),
+    "cd-norm": CdNorm(budget=1.5),
+    "ellipsoid": Ellipsoid(budget=0.1),
+    "kl": KlBall(budget=0.2),
+    "polyhedron": Polyhedron(matrix=((1.0, 0.0, 0.0, 0.0),), bounds=(0.5,)),
+    "wasserstein": Wasserstein(budget=0.4),
+}
+
+
+def test_no_set_is_untested() -> None:
+    """Every kind of the table is here."""
+    assert SETS.keys() == UNCERTAINTY_SETS.keys()
+
+
+@pytest.mark.parametrize("kind", SETS)
+@settings(max_examples=40)
+@given(losses=st.lists(st.floats(0, 1e3), min_size=4, max_size=4), offset=st.floats(-10, 10))
+def test_weights_are_weights_and_only_differences_of_losses_count(
+    kind: str, losses: list[float], offset: float
+) -> None:
+    """All p >= 0, sum 1, never milder than the prior; one more unit of loss for all adds one unit."""
+    f, prior = np.array(losses), np.full(4, 0.25)
+    p = worst_case_weights(SETS[kind], f, prior)
+    shifted = worst_case_weights(SETS[kind], f + offset, prior)
+
+    assert p.min() >= 0
+    assert p.sum() == pytest.approx(1, abs=1e-12)
+    assert f @ p >= f @ prior - 1e-9 * (1 + f.max())
+    assert f @ shifted == pytest.approx(f @ p, rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "uncertainty", [CdNorm(budget=0), Ellipsoid(budget=0), KlBall(budget=0), Wasserstein(budget=0)]
+)
+def test_without_a_budget_the_prior_remains(uncertainty: UncertaintySet) -> None:
+    """To the last bit, so that no plane is ever added."""
+    prior = np.random.default_rng(1).dirichlet(np.ones(7))
+
+    assert (worst_case_weights(uncertainty, np.arange(7.0), prior) == prior / prior.sum()).all()
+
+
+def test_equal_deviations_raise_the_largest_and_lower_the_smallest() -> None:
+    """Budget 3 over five workers: half of it upwards, one whole step for the largest loss, half a step for the next."""
+    p = worst_case_weights(CdNorm(budget=3, deviation=0.1), np.array([5.0, 1.0, 3.0, 4.0, 2.0]))
+
+    assert p == pytest.approx([0.3, 0.1, 0.2, 0.25, 0.15])
+
+
+def test_a_thousand_workers_take_milliseconds() -> None:
+    """The constrained D-norm with unequal deviations, on the best of five tries."""
+    rng = np.random.default_rng(0)
+    f, reach = rng.exponential(size=1000), tuple(rng.random(1000) / 1000)
+    uncertainty, taken_s = CdNorm(budget=100, deviation=reach), []
+    for _ in range(5):
+        start_s = time.perf_counter()
+        uncertainty.worst_case(f, np.full(1000, 1e-3))
+        taken_s.append(time.perf_counter() - start_s)
+
+    assert min(taken_s) < 5e-3
+
+
+@pytest.mark.parametrize(
+    ("uncertainty", "message"),
+    [
+        (Box(lower=0.5), "the box holds no weights, got bounds that sum to 1.5 and 3"),
+        (Box(upper=(0.5, 0.5)), "uncertainty.upper: not one for each worker, got 2; give one number or 3"),
+        (Polyhedron(matrix=((1.0, 1.0, 1.0),), bounds=(0.5,)), "the polyhedron holds no weights"),
+        (Polyhedron(matrix=((1.0, 1.0),), bounds=(0.5,)), "not one column for each worker"),
+    ],
+)
+def test_impossible_sets_are_errors(uncertainty: UncertaintySet, message: str) -> None:
+    """The text names the setting and the numbers."""
+    with pytest.raises(ScenarioError, match=message):
+        worst_case_weights(uncertainty, np.arange(3.0))
+
+
+@pytest.mark.parametrize(("losses", "prior"), [([np.nan, 1], None), ([], None), ([1, 2], [1]), ([1, 2], [-1, 2])])
+def test_impossible_arguments_are_errors(losses: list[float], prior: list[float] | None) -> None:
+    """Losses must be finite, and the prior must go with them."""
+    with pytest.raises(ValueError, match="per device, got"):
+        worst_case_weights(Box(), np.array(losses), None if prior is None else np.array(prior))
+
+
+@settings(max_examples=50)
+@given(st.lists(st.floats(-10, 10), min_size=1, max_size=8))
+def test_projecting_twice_changes_nothing(values: list[float]) -> None:
+    """The projection is on the simplex, and a point of the simplex is its own."""
+    p = project(np.array(values))
+
+    assert p.min() >= 0
+    assert p.sum() == pytest.approx(1)
+    assert project(p) == pytest.approx(p, abs=1e-12)
+
+
+def test_the_weighted_projection_by_hand() -> None:
+    """From (1, 0.4) with variances 1 and 3: theta = 0.1, so (0.9, 0.1)."""
+    assert project_weighted(np.array([1.0, 0.4]), np.array([1.0, 3.0])) == pytest.approx([0.9, 0.1])

@@ -1,0 +1,225 @@
+"""FedUL and its supervised extensions: their limits as each other and as FedAvg, their bits, and who waits for whom."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import pytest
+import torch
+
+from fednet_emu.errors import ScenarioError
+from fednet_emu.federation.federation import Federation
+from fednet_emu.learning.data.datasets import Samples
+from fednet_emu.learning.data.partitions import Partition, Split
+from fednet_emu.scenario.emulation import build
+from fednet_emu.testing import run_small, small_federation, small_scenario
+
+SETTINGS = (
+    "data={kind: synthetic, features: [1, 4, 4], classes: 3, n_samples: 480, n_test: 90}",
+    "partition={kind: surrogate-sets, skew: non-iid, sets: 4}",
+    "model={kind: digit-model, channels: [2, 2, 2], units: [4, 3]}",
+    "server={samples: 60, validation_samples: 60, flop_per_s: 1e6}",
+    "algorithm={kind: fedul, lr: 0.01, batch_size: 10}",
+    "stop.rounds=3",
+)
+
+
+def trained(*changes: str) -> tuple[torch.Tensor, Federation]:
+    """The model that a run returns, and the federation."""
+    settings = (*SETTINGS, *changes)
+    fed = small_federation(*settings)
+    final = fed.run(small_scenario(*settings).algorithm)
+    assert final is not None
+    return fed.read(final), fed
+
+
+def series(fed: Federation, name: str) -> list[float]:
+    """A column of the algorithm's own records."""
+    return fed.ledger.frames()["fedul"][name].tolist()
+
+
+# ---- limits ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("algorithm.supervision=M2", "algorithm.h=0"),
+        ("algorithm.supervision=M1", "algorithm.server_epochs=0"),
+        ("algorithm.supervision=M2", "algorithm.h=0", "algorithm.m2_mode=persistent"),
+    ],
+    ids=" ".join,
+)
+def test_an_idle_server_is_fedul_bit_for_bit(change: tuple[str, ...]) -> None:
+    """M2 with h = 0 and M1 with no epochs return FedUL's very model."""
+    assert torch.equal(trained(*change)[0], trained()[0])
+
+
+@pytest.mark.parametrize("method", ["M1", "M2"])
+def test_a_working_server_is_not(method: str) -> None:
+    """With its defaults each method changes the model, also in its running statistics."""
+    (model, fed), (plain, _) = trained(f"algorithm.supervision={method}"), trained()
+    n = fed.task.model.n_trainable
+
+    assert not torch.equal(model[:n], plain[:n])
+    assert not torch.equal(model[n:], plain[n:])
+
+
+def test_m2_with_h_one_is_the_servers_own_training() -> None:
+    """With h = 1 the model is f', whichever way the clients' data go: another split of them changes nothing."""
+    change = ("algorithm.supervision=M2", "algorithm.h=1", "stop.rounds=1")
+    one, other = (trained(*change, f"partition.skew={skew}")[0] for skew in ("iid", "non-iid"))
+
+    assert torch.allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_a_persistent_server_goes_on_from_its_own_weights() -> None:
+    """The two readings of M2 agree in the first round and part in the second."""
+    first, second = (
+        [trained("algorithm.supervision=M2", f"algorithm.m2_mode={mode}", f"stop.rounds={n}",
+                 "server.validation_samples=0")[0] for mode in ("fresh", "persistent")]
+        for n in (1, 2)
+    )  # fmt: skip
+
+    assert torch.equal(*first)
+    assert not torch.equal(*second)
+
+
+class ClassSets(Partition):
+    """Equal parts in which set m holds class m: the sets say what the labels say."""
+
+    kind: Literal["class-sets"] = "class-sets"
+
+    def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Split, Split]:
+        """Deal the samples of every class out in turn, so that all devices have the class shares of the test set."""
+        by_class = np.argsort(samples.train_y.numpy(), kind="stable")
+        owners = np.empty(len(by_class), np.int64)
+        owners[by_class] = np.arange(len(by_class)) % n_devices
+        split = Split.from_owners(owners, n_devices)
+        test = Split.from_owners(np.zeros(len(samples.test_y), np.int64), n_devices)
+        return Split(split.order, split.offsets, samples.train_y.numpy()[split.order]), test
+
+
+@pytest.mark.parametrize("model", ["softmax", "{kind: digit-model, channels: [6, 6, 6], units: [16, 16]}"])
+def test_sets_that_are_classes_make_it_supervised_fedavg(model: str) -> None:
+    """With M = K, Pi = I and pib = pi, FedUL with plain steps is FedAvg on the labels, to 1e-5."""
+    common = (*SETTINGS, "server={samples: 0, validation_samples: 0}", f"model={model}")
+    models = []
+    for algorithm in ("{kind: fedul, lr: 0.1, batch_size: 40, optimizer: sgd}",
+                      "{kind: fedavg, lr: 0.1, batch_size: 40, local_epochs: 1, cohort: 4}"):  # fmt: skip
+        scenario = small_scenario(*common, f"algorithm={algorithm}").model_copy(update={"partition": ClassSets()})
+        fed = build(scenario)
+        final = fed.run(scenario.algorithm)
+        assert final is not None
+        models.append(fed.read(final))
+
+    assert (models[0] - models[1]).norm() < 1e-5 * models[1].norm()
+    assert (models[0] - fed.task.model.initial()).norm() > 1e-2 * models[1].norm()
+
+
+# ---- the best model --------------------------------------------------------------------------------------------------
+
+
+def test_the_best_model_on_validation_is_reported() -> None:
+    """What is returned has the smallest validation error of all rounds, and is what the last evaluation has seen."""
+    model, fed = trained("stop.rounds=8", "algorithm.lr=0.05")
+    errors = series(fed, "validation_error")
+
+    assert fed.task.validation_error(model) == min(errors) < max(errors)
+    assert series(fed, "best_validation_error") == np.minimum.accumulate(errors).tolist()
+    assert fed.task.score(model, per_device=False).pooled.accuracy == fed.accuracy
+
+
+def test_looking_at_validation_samples_costs_nothing() -> None:
+    """Evaluation of three models is no event: more samples to look at, the same events."""
+    one, other = (trained(f"server.validation_samples={n}", "partition.samples_per_device=80")[1] for n in (1, 60))
+
+    ends = [fed.ledger.frames()["transfers"]["ended_s"].tolist() for fed in (one, other)]
+    assert ends[0] == ends[1]
+
+
+def test_the_sets_of_samples_are_disjoint() -> None:
+    """Devices, server and validation share no sample: 480 in all, 60 and 60 held back."""
+    fed = small_federation(*SETTINGS, "partition={kind: surrogate-sets, skew: iid, sets: 4, overlap: disjoint}")
+    rows = fed.task.data.x.flatten(1)
+
+    assert len(rows.unique(dim=0)) == len(rows) <= 480 - 60
+    assert fed.server.n_samples == fed.task.n_validation == 60
+
+
+def test_the_public_codes_loss_stays_above_its_floor() -> None:
+    """In the mode ce_on_probs no loss falls below log(e + K - 1) - 1, or log(e + M - 1) - 1 for the surrogate one."""
+    _, fed = trained("algorithm.loss_mode=ce_on_probs", "algorithm.supervision=M1", "stop.rounds=10")
+
+    assert min(series(fed, "supervised_loss")) > np.log(np.e + 3 - 1) - 1
+    assert min(series(fed, "surrogate_loss")) > np.log(np.e + 4 - 1) - 1
+
+
+# ---- time and bits ---------------------------------------------------------------------------------------------------
+
+
+def round_s(method: str, server_flop_per_s: float) -> float:
+    """Simulated time of one round."""
+    changes = (f"algorithm.supervision={method}", f"server.flop_per_s={server_flop_per_s}", "stop.rounds=1")
+    return run_small(*SETTINGS, *changes, timing_only=True).clock.now_s
+
+
+@pytest.mark.parametrize("speed", [1e4, 1e6])
+def test_m1_adds_the_servers_time_to_the_round(speed: float) -> None:
+    """Fine-tuning on 60 samples comes after the clients: FedUL's round and flop / speed, one after the other."""
+    flop = 60 * small_federation(*SETTINGS).task.model.flop_per_sample
+
+    assert round_s("M1", speed) == pytest.approx(round_s("none", speed) + flop / speed, abs=2e-9)
+
+
+def test_m2_works_beside_the_clients() -> None:
+    """A fast server adds nothing to the round; a slow one is what the round waits for."""
+    flop = 60 * small_federation(*SETTINGS).task.model.flop_per_sample
+
+    assert round_s("M2", 1e6) == round_s("none", 1e6)
+    assert round_s("M2", 1e4) == pytest.approx(flop / 1e4, abs=2e-9)
+
+
+def test_only_the_model_travels() -> None:
+    """Each round takes 32 (P + B) bit to every client and back; priors and surrogate labels stay at home."""
+    fed = run_small(*SETTINGS, "network.downlink.mode=unicast", "algorithm.supervision=M1", timing_only=True)
+    model_bit = 32 * (fed.task.model.n_trainable + 2 * (2 + 2 + 2 + 4 + 3))
+
+    assert fed.task.model.size * 32 == model_bit
+    assert fed.ledger.sent_bit == [3 * 4 * model_bit, 3 * 4 * model_bit, 0]
+
+
+# ---- what it needs ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("partition=iid", "partition: makes no unlabelled sets, .*; use surrogate-sets"),
+        ("partition.sets=2", "partition.sets: too few to tell 3 classes apart, got 2; use at least 3"),
+        ("server={flop_per_s: 1e6}", "server.samples: M1 trains on the server, got 0; give it"),
+        ("server={samples: 60}", "server.flop_per_s: is required"),
+    ],
+)
+def test_what_is_missing_is_named(change: str, message: str) -> None:
+    """Sets, enough of them, the server's samples and its speed are asked for by their keys."""
+    with pytest.raises(ScenarioError, match=message):
+        run_small(*SETTINGS, "algorithm.supervision=M1", change)
+
+
+def test_it_learns_the_digits_without_a_label() -> None:
+    """On embedded digits, ten unlabelled sets at each of four devices: nine in ten test digits are recognised."""
+    fed = run_small(
+        *SETTINGS,
+        "data=digits",
+        "partition={kind: surrogate-sets, skew: iid, sets: 10}",
+        "model={kind: mlp, hidden: [32]}",
+        "server={validation_samples: 100}",
+        "algorithm.lr=0.02",
+        "stop.rounds=15",
+        "evaluation.every_rounds=15",
+    )
+
+    assert fed.accuracy is not None
+    assert fed.accuracy > 0.9

@@ -1,0 +1,153 @@
+"""Claims about every dataset of the table, and about those that need no files."""
+
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from pydantic import BaseModel, ValidationError
+from torch import nn
+
+from fednet_emu.errors import DataError
+from fednet_emu.learning.data.datasets import DATASETS, AnyDataset, Digits, Samples, Synthetic, SyntheticRegression
+
+DATA = Path(os.environ.get("FEDNET_DATA", Path(__file__).parents[4] / "shared" / "data"))
+
+
+class Holder(BaseModel):
+    """A scenario with one slot."""
+
+    dataset: AnyDataset
+
+
+def load(kind: str, folder: Path) -> Samples:
+    """Samples of one kind with its default fields; skips the test when their files are absent."""
+    if kind == "npz":
+        y = np.arange(12) % 3
+        np.savez(folder / "own.npz", train_x=np.ones((12, 4)), train_y=y, test_x=np.zeros((3, 4)), test_y=y[:3])
+        return DATASETS[kind](path=str(folder / "own.npz")).load(None, np.random.default_rng(0))
+    try:
+        return DATASETS[kind]().load(DATA, np.random.default_rng(0))
+    except DataError as error:
+        if error.args[1] != "not found":
+            raise
+        pytest.skip(f"no data folder: {error}")
+
+
+@pytest.mark.parametrize("kind", DATASETS)
+def test_every_kind_yields_samples_of_the_promised_form(kind, tmp_path):
+    """Inputs are float32, labels int64 within the classes, targets float32, and lengths agree."""
+    samples = load(kind, tmp_path)
+
+    for x, y in ((samples.train_x, samples.train_y), (samples.test_x, samples.test_y)):
+        assert x.dtype == torch.float32
+        assert x.shape == (len(y), *samples.input_shape)
+        assert bool(x.isfinite().all())
+        if samples.classes is None:
+            assert y.dtype == torch.float32
+        else:
+            assert y.dtype == torch.int64
+            assert set(y.tolist()) == set(range(samples.classes))
+    assert samples.outputs == (samples.classes or 1)
+
+
+@pytest.mark.parametrize("kind", DATASETS)
+def test_every_kind_is_chosen_by_its_name(kind):
+    """A scenario picks the class by `kind`, and the class carries that name as its default."""
+    fields = {"path": "own.npz"} if kind == "npz" else {}
+
+    holder = Holder.model_validate({"dataset": {"kind": kind, **fields}})
+
+    assert type(holder.dataset) is DATASETS[kind]
+    assert holder.dataset.kind == kind
+
+
+def test_digits_are_split_alike_under_any_seed():
+    """The random stream of a run does not move images between training and test set."""
+    first, second = (Digits().load(None, np.random.default_rng(seed)) for seed in (0, 1))
+
+    assert torch.equal(first.train_x, second.train_x)
+    assert torch.equal(first.test_y, second.test_y)
+
+
+def test_digits_hold_all_images_once_and_a_fifth_of_each_class_for_testing():
+    """The two sets together are the 1797 published images; the test share of each class is 0.2 within one image."""
+    from sklearn.datasets import load_digits
+
+    samples = Digits().load(None, np.random.default_rng(0))
+    published, labels = load_digits(return_X_y=True)
+    images = torch.cat([samples.train_x, samples.test_x]).reshape(-1, 64).numpy() * 16
+    test_counts = torch.bincount(samples.test_y).numpy()
+
+    assert sorted(map(tuple, images)) == sorted(map(tuple, published))
+    np.testing.assert_allclose(test_counts, 0.2 * np.bincount(labels), atol=1)
+
+
+def test_synthetic_data_repeat_with_the_seed_and_change_with_it():
+    """Equal seeds give equal samples; another seed gives others."""
+    dataset = Synthetic(n_samples=50, n_test=10, features=3, classes=2)
+    first, again, other = (dataset.load(None, np.random.default_rng(seed)) for seed in (7, 7, 8))
+
+    assert torch.equal(first.train_x, again.train_x)
+    assert torch.equal(first.test_y, again.test_y)
+    assert not torch.equal(first.train_x, other.train_x)
+
+
+def test_synthetic_classes_overlap_as_much_as_the_separation_says():
+    """The nearest of two true means errs with Phi(-separation / 2), here Phi(-1) = 0.1587."""
+    dataset = Synthetic(n_samples=40_000, n_test=40_000, features=(2, 3), classes=2, separation=2.0)
+    samples = dataset.load(None, np.random.default_rng(0))
+    means = torch.stack([samples.train_x[samples.train_y == label].mean(0) for label in range(2)]).reshape(2, -1)
+    nearest = torch.cdist(samples.test_x.reshape(-1, 6), means).argmin(1)
+    error = (nearest != samples.test_y).float().mean().item()
+
+    assert samples.input_shape == (2, 3)
+    assert error == pytest.approx(0.5 * math.erfc(1 / math.sqrt(2)), abs=0.006)  # 3 standard errors
+
+
+def test_synthetic_means_are_equally_far_apart():
+    """With room for it, the means of any two classes lie `separation` apart."""
+    dataset = Synthetic(n_samples=80_000, features=8, classes=4, separation=5.0)
+    samples = dataset.load(None, np.random.default_rng(1))
+    means = torch.stack([samples.train_x[samples.train_y == label].mean(0) for label in range(4)])
+
+    np.testing.assert_allclose(torch.pdist(means).numpy(), 5.0, atol=0.05)
+    assert torch.bincount(samples.train_y).tolist() == [20_000] * 4
+
+
+def test_more_synthetic_classes_than_features_still_differ():
+    """Means that find no orthogonal direction lie on one sphere, none upon another."""
+    dataset = Synthetic(n_samples=10_000, features=2, classes=5, separation=10.0)
+    samples = dataset.load(None, np.random.default_rng(2))
+    means = torch.stack([samples.train_x[samples.train_y == label].mean(0) for label in range(5)])
+
+    np.testing.assert_allclose(means.norm(dim=1).numpy(), 10 / math.sqrt(2), atol=0.1)
+    assert torch.pdist(means).min() > 0.3
+
+
+def test_regression_optimum_has_no_gradient():
+    """At the optimum the gradient of the training loss vanishes, and it fits nn.Linear as weight then bias."""
+    samples = SyntheticRegression(n_samples=200, features=5).load(None, np.random.default_rng(0))
+    model = nn.Linear(5, 1)
+    nn.utils.vector_to_parameters(samples.optimum, model.parameters())
+    loss = nn.functional.mse_loss(model(samples.train_x).squeeze(1), samples.train_y)
+    loss.backward()
+
+    assert max(parameter.grad.abs().max().item() for parameter in model.parameters()) < 1e-5
+    assert loss.item() == pytest.approx(0.01 * (200 - 6) / 200, rel=0.3)  # noise variance, less the fitted directions
+
+
+def test_regression_without_noise_predicts_the_test_set():
+    """Training and test targets come from the same coefficients, which noiseless data reveal."""
+    samples = SyntheticRegression(n_samples=50, features=4, noise_std=0.0).load(None, np.random.default_rng(3))
+    predicted = samples.test_x @ samples.optimum[:-1] + samples.optimum[-1]
+
+    torch.testing.assert_close(predicted, samples.test_y, rtol=1e-4, atol=1e-5)
+
+
+def test_regression_without_a_unique_optimum_is_refused():
+    """Fewer samples than unknowns is an error that names both numbers."""
+    with pytest.raises(ValidationError, match=r"n_samples is too small, got 10; at least features \+ 1 = 11"):
+        SyntheticRegression(n_samples=10, features=10)

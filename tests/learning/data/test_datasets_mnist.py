@@ -1,0 +1,194 @@
+"""Claims about the IDX reader, the download and the two archives in that format."""
+
+import gzip
+import hashlib
+import os
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+
+from fednet_emu.errors import DataError
+from fednet_emu.learning.data.datasets import FashionMnist, Mnist
+from fednet_emu.learning.data.datasets.fetch import fetch
+from fednet_emu.learning.data.datasets.idx import read_idx
+
+DATA = Path(os.environ.get("FEDNET_DATA", Path(__file__).parents[4] / "shared" / "data"))
+RNG = np.random.default_rng(0)
+IMAGES = "train-images-idx3-ubyte.gz"
+
+needs_mnist = pytest.mark.skipif(not (DATA / "mnist").is_dir(), reason="MNIST is not in the data folder")
+needs_fashion = pytest.mark.skipif(not (DATA / "fashion_mnist").is_dir(), reason="no Fashion-MNIST in the data folder")
+
+
+def idx_file(path: Path, content: bytes) -> Path:
+    """A gzipped file with this content."""
+    path.write_bytes(gzip.compress(content))
+    return path
+
+
+@needs_mnist
+def test_mnist_has_the_published_numbers():
+    """First labels 5 0 4 1 9, class counts of the training set, and pixels of mean 0 and deviation 1."""
+    samples = Mnist().load(DATA, RNG)
+
+    assert samples.train_x.shape == (60_000, 1, 28, 28)
+    assert samples.train_y[:5].tolist() == [5, 0, 4, 1, 9]
+    assert samples.test_y[:5].tolist() == [7, 2, 1, 0, 4]
+    assert torch.bincount(samples.train_y).tolist() == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
+    assert samples.train_x.mean().item() == pytest.approx(0, abs=1e-3)
+    assert samples.train_x.std().item() == pytest.approx(1, abs=1e-3)
+
+
+@needs_fashion
+def test_fashion_mnist_is_balanced_and_can_stay_as_grey_values():
+    """6000 images per class; without normalising the pixels are 0..1 with the published mean 0.2860."""
+    samples = FashionMnist(normalise=False).load(DATA, RNG)
+
+    assert torch.bincount(samples.train_y).tolist() == [6000] * 10
+    assert torch.bincount(samples.test_y).tolist() == [1000] * 10
+    assert samples.train_x.min().item() == 0
+    assert samples.train_x.max().item() == pytest.approx(1, abs=1e-6)
+    assert samples.train_x.mean().item() == pytest.approx(0.2860, abs=1e-4)
+
+
+@needs_mnist
+def test_the_environment_names_the_data_folder(monkeypatch):
+    """Without a folder in the call FEDNET_DATA is used, and the four files may lie directly in it."""
+    monkeypatch.setenv("FEDNET_DATA", str(DATA / "mnist"))
+
+    assert len(Mnist().load(None, RNG).test_y) == 10_000
+
+
+@needs_mnist
+@needs_fashion
+def test_files_of_the_other_archive_are_not_mistaken(tmp_path):
+    """Both archives use the same file names; the checksum tells them apart."""
+    (tmp_path / "mnist").symlink_to(DATA / "fashion_mnist")
+
+    with pytest.raises(DataError, match=r"the md5 must be f68b3c2d.*, got 8d4fb7e6.*; delete it and fetch it again"):
+        Mnist().load(tmp_path, RNG)
+
+
+def test_a_missing_file_is_named_with_the_remedy(tmp_path):
+    """The error tells the path where the file is expected and how to fetch it."""
+    with pytest.raises(DataError, match=r"fashion_mnist.train-images-idx3-ubyte.gz: not found; .*data.download=true"):
+        FashionMnist().load(tmp_path, RNG)
+
+
+def test_no_data_folder_at_all_names_the_variable(monkeypatch):
+    """Without a folder in call and environment the error says how to name one."""
+    monkeypatch.delenv("FEDNET_DATA", raising=False)
+
+    with pytest.raises(DataError, match="mnist: no data folder is given; pass --data-dir"):
+        Mnist(download=True).load(None, RNG)
+
+
+def test_download_asks_the_publisher_for_missing_files(tmp_path, monkeypatch):
+    """With `download` the first missing file is requested from the published address, to its place."""
+    asked = []
+
+    def no_network(url, timeout):
+        asked.append(url)
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr("fednet_emu.learning.data.datasets.fetch.urlopen", no_network)
+
+    with pytest.raises(DataError, match=r"failed \(timed out\); check the network, or put the file there by hand"):
+        Mnist(download=True).load(tmp_path, RNG)
+    assert asked == ["https://ossci-datasets.s3.amazonaws.com/mnist/" + IMAGES]
+
+
+def test_a_fetched_file_is_complete_and_alone(tmp_path):
+    """The file arrives byte for byte in a folder made for it, and no partial file stays behind."""
+    source = tmp_path / "source"
+    source.write_bytes(b"published")
+    target = tmp_path / "new" / "file.gz"
+
+    fetch(source.as_uri(), target, md5=hashlib.md5(b"published").hexdigest())
+
+    assert target.read_bytes() == b"published"
+    assert [path.name for path in target.parent.iterdir()] == ["file.gz"]
+
+
+def test_a_fetched_file_with_other_bytes_is_not_kept(tmp_path):
+    """A download with the wrong checksum is an error and leaves nothing at the path."""
+    source = tmp_path / "source"
+    source.write_bytes(b"a page that says not found")
+    target = tmp_path / "file.gz"
+
+    with pytest.raises(DataError, match="the md5 must be 0000, got"):
+        fetch(source.as_uri(), target, md5="0000")
+    assert not target.exists()
+
+
+def test_a_folder_that_cannot_be_made_is_reported(tmp_path):
+    """A file in the place of the folder makes an error with the path, and no traceback of the system."""
+    source = tmp_path / "source"
+    source.write_bytes(b"published")
+
+    with pytest.raises(DataError, match=r"source.file.gz: cannot be written .*; pass --data-dir"):
+        fetch(source.as_uri(), source / "file.gz", md5=hashlib.md5(b"published").hexdigest())
+
+
+def test_idx_bytes_and_big_endian_integers_are_read(tmp_path):
+    """The header gives type and shape; 32-bit integers are big-endian, as in the QMNIST labels."""
+    images = idx_file(tmp_path / "images.gz", struct.pack(">IIII", 0x803, 1, 2, 3) + bytes(range(6)))
+    labels = idx_file(tmp_path / "labels.gz", struct.pack(">III", 0xC02, 2, 1) + struct.pack(">ii", 258, -1))
+
+    assert read_idx(images).tolist() == [[[0, 1, 2], [3, 4, 5]]]
+    assert read_idx(labels).tolist() == [[258], [-1]]
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "not an IDX file .* it begins with nothing"),
+        (b"\x89PNG....", "not an IDX file .* it begins with 89504e47"),
+        (struct.pack(">I", 0xD01) + bytes(20), "not an IDX file"),
+        (struct.pack(">II", 0x803, 1), "the header is cut short after 8 bytes"),
+        (struct.pack(">II", 0x801, 5) + bytes(4), r"promises 13 bytes for an array of shape \(5,\), got 12"),
+        (struct.pack(">II", 0x801, 5) + bytes(6), r"promises 13 bytes for an array of shape \(5,\), got 14"),
+    ],
+)
+def test_broken_idx_content_is_explained(tmp_path, content, problem):
+    """A wrong magic number, a short header, and too few or too many items are errors that show what was found."""
+    with pytest.raises(DataError, match=problem):
+        read_idx(idx_file(tmp_path / "broken.gz", content))
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[:-9], lambda b: b[:30] + b"\xff" * 8 + b[38:], lambda b: b"not gzip"])
+def test_a_damaged_gzip_stream_is_explained(tmp_path, damage):
+    """A cut, overwritten or foreign file is a DataError that says to delete and fetch it."""
+    packed = gzip.compress(struct.pack(">II", 0x801, 500) + np.random.default_rng(0).bytes(500))
+    path = tmp_path / "damaged.gz"
+    path.write_bytes(damage(packed))
+
+    with pytest.raises(DataError, match=r"damaged.gz: the gzip stream is corrupt or cut short \(.+\); delete it"):
+        read_idx(path)
+
+
+@needs_fashion
+def test_classes_are_picked_and_numbered_anew():
+    """Shirts, T-shirts and pullovers in this order are 0, 1 and 2, with their own images; a class twice is an error."""
+    everything = FashionMnist().load(DATA, RNG)
+    picked = FashionMnist(classes=(6, 0, 2)).load(DATA, RNG)
+
+    assert picked.classes == 3
+    assert torch.bincount(picked.train_y).tolist() == [6000] * 3
+    assert torch.equal(picked.test_x[picked.test_y == 0], everything.test_x[everything.test_y == 6])
+    with pytest.raises(ValidationError, match="a class is named twice, got"):
+        FashionMnist(classes=(6, 6))
+
+
+@needs_fashion
+def test_each_pixel_has_its_own_mean_and_deviation():
+    """Pixelwise, every pixel has mean 0 over the training images and deviation s / (s + 0.001) of what it was."""
+    grey, own = (FashionMnist(classes=(0, 2, 6), normalise=n).load(DATA, RNG).train_x for n in (False, "pixelwise"))
+    deviation = grey.std(0, correction=0)
+
+    assert own.mean(0).abs().max() < 1e-4
+    assert torch.allclose(own.std(0, correction=0), deviation / (deviation + 0.001), atol=1e-4)

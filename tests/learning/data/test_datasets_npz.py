@@ -1,0 +1,143 @@
+"""Claims about the user's own arrays."""
+
+import numpy as np
+import pytest
+
+from fednet_emu.errors import DataError
+from fednet_emu.learning.data.datasets import Npz
+
+RNG = np.random.default_rng(0)
+
+
+def arrays(**changes):
+    """Six training and three test samples of three classes, with changes; None leaves an array out."""
+    good = {
+        "train_x": np.arange(24.0).reshape(6, 2, 2),
+        "train_y": np.array([0, 1, 2, 0, 1, 2]),
+        "test_x": np.zeros((3, 2, 2)),
+        "test_y": np.array([2, 0, 1]),
+    }
+    return {name: array for name, array in {**good, **changes}.items() if array is not None}
+
+
+def load(folder, *, classes=None, **changes):
+    """What the dataset makes of these arrays."""
+    np.savez(folder / "own.npz", **arrays(**changes))
+    return Npz(path="own.npz", classes=classes).load(folder, RNG)
+
+
+def test_classes_are_counted_and_values_kept(tmp_path):
+    """Integer labels make a classification with as many classes as there are labels; inputs are used as they are."""
+    samples = load(tmp_path)
+
+    assert samples.classes == 3
+    assert samples.train_x.flatten().tolist() == list(range(24))
+    assert samples.test_y.tolist() == [2, 0, 1]
+    assert samples.train_group is None
+
+
+def test_floating_point_targets_make_a_regression(tmp_path):
+    """Targets with a fraction type are kept as numbers."""
+    samples = load(tmp_path, train_y=np.linspace(0, 1, 6), test_y=np.ones(3))
+
+    assert samples.classes is None
+    assert samples.train_y.tolist() == pytest.approx([0, 0.2, 0.4, 0.6, 0.8, 1.0])
+
+
+def test_stated_classes_admit_labels_that_do_not_occur(tmp_path):
+    """With `classes` a label may be absent from the training set."""
+    samples = load(tmp_path, classes=10, train_y=np.array([0, 1, 7, 0, 1, 7]), test_y=np.array([9, 0, 1]))
+
+    assert samples.classes == 10
+
+
+def test_groups_come_along(tmp_path):
+    """The natural owners of the samples are read where the file has them."""
+    samples = load(tmp_path, train_group=np.array([5, 5, 5, 9, 9, 9], np.uint8))
+
+    assert samples.train_group.tolist() == [5, 5, 5, 9, 9, 9]
+    assert samples.test_group is None
+
+
+def test_a_relative_path_is_sought_where_the_program_started_too(tmp_path, monkeypatch):
+    """Without a data folder the current folder is searched."""
+    monkeypatch.delenv("FEDNET_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+    np.savez("here.npz", **arrays())
+
+    assert len(Npz(path="here.npz").load(None, RNG).train_y) == 6
+
+
+def _with(value, place=(4, 1, 0)):
+    x = np.arange(24.0).reshape(6, 2, 2)
+    x[place] = value
+    return x
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"test_x": None, "test_y": None}, "lacks test_x, test_y, got train_x, train_y; write it with np.savez"),
+        ({"train_x": np.array([None] * 6)}, "cannot be read as an .npz file of numbers .*; write it with np.savez"),
+        ({"train_x": np.array([["a"]] * 6)}, "train_x must hold real numbers, got <U1; convert it"),
+        ({"train_x": np.ones(6)}, r"train_x has shape \(6,\); it must be \[samples, ...\]"),
+        ({"train_x": np.ones((0, 4))}, r"train_x has shape \(0, 4\); .* not empty"),
+        ({"train_x": _with(np.nan)}, r"train_x\[4, 1, 0\] is not a finite float32, got nan; drop or repair the 1 such"),
+        ({"train_x": _with(1e300)}, r"train_x\[4, 1, 0\] is not a finite float32, got 1e\+300"),
+        ({"test_x": np.zeros((3, 4))}, r"test_x has samples of shape \(4,\), got \(2, 2\) in train_x; both must"),
+        ({"train_y": np.array([0, 1])}, r"train_y has shape \(2,\); it must be \(6,\), one number for each .* train_x"),
+        ({"test_y": np.array([[0], [1], [2]])}, r"test_y has shape \(3, 1\); it must be \(3,\)"),
+        ({"test_y": np.array(["a", "b", "c"])}, "test_y must hold numbers, got <U1; use integers"),
+        ({"train_y": np.array([0, 2, 6] * 2)}, "every label 0..K-1 of K >= 2 classes, got 0, 2, 6; renumber"),
+        ({"train_y": np.zeros(6, int)}, "every label 0..K-1 of K >= 2 classes, got 0; renumber"),
+        ({"train_y": np.array([1, 2, 3] * 2)}, "every label 0..K-1 of K >= 2 classes, got 1, 2, 3"),
+        ({"test_y": np.array([0, 1, 3])}, "test_y must hold labels 0..2, got 3; renumber"),
+        ({"test_y": np.array([0, 1, -1])}, "test_y must hold labels 0..2, got -1"),
+        ({"classes": 4, "train_y": np.array([0, 1, 4] * 2)}, "train_y must hold labels 0..3, got 4"),
+        ({"test_y": np.array([0.0, 1.0, 2.0])}, "labels must be integers, got int64 in train_y and float32 in test_y"),
+        ({"classes": 3, "train_y": np.ones(6), "test_y": np.ones(3)}, "labels must be integers"),
+        ({"train_y": np.full(6, np.inf), "test_y": np.ones(3)}, r"train_y\[0\] is not a finite float32, got inf"),
+        ({"train_group": np.ones(6)}, "train_group must hold integers, got float64; number the groups"),
+        ({"test_group": np.ones(2, int)}, r"test_group has shape \(2,\); it must be \(3,\)"),
+    ],
+)
+def test_every_problem_names_the_file_the_array_and_what_is_right(tmp_path, changes, problem):
+    """Missing arrays, wrong shapes, types, labels and values are each told apart."""
+    with pytest.raises(DataError, match=f"own.npz: .*{problem}"):
+        load(tmp_path, **changes)
+
+
+def test_a_missing_file_says_where_paths_begin(tmp_path):
+    """The error shows the path that was tried and how to give another."""
+    with pytest.raises(DataError, match=r"none.npz: not found; give it in full, or relative to the current folder or"):
+        Npz(path="none.npz").load(tmp_path, RNG)
+
+
+@pytest.mark.parametrize("content", [b"", b"text", b"PK\x03\x04 a broken zip"])
+def test_a_file_that_is_no_npz_is_explained(tmp_path, content):
+    """An empty, foreign or broken file is a DataError that says how to write a good one."""
+    path = tmp_path / "own.npz"
+    path.write_bytes(content)
+
+    with pytest.raises(DataError, match=r"own.npz: cannot be read as an .npz file .*; write it with np.savez"):
+        Npz(path=str(path)).load(None, RNG)
+
+
+def test_a_bare_array_is_no_npz(tmp_path):
+    """A file of np.save lacks the names, and the error says so."""
+    with (tmp_path / "own.npz").open("wb") as file:
+        np.save(file, np.ones(3))
+
+    with pytest.raises(DataError, match="lacks train_x, train_y, test_x, test_y, got none of them"):
+        Npz(path="own.npz").load(tmp_path, RNG)
+
+
+def test_damage_inside_the_file_is_found(tmp_path):
+    """Flipped bytes within an array fail its checksum and become a DataError."""
+    np.savez(tmp_path / "own.npz", **arrays(train_x=np.ones((6, 1000))))
+    content = bytearray((tmp_path / "own.npz").read_bytes())
+    content[5000:5008] = b"\xff" * 8
+    (tmp_path / "own.npz").write_bytes(content)
+
+    with pytest.raises(DataError, match=r"cannot be read as an .npz file"):
+        Npz(path="own.npz").load(tmp_path, RNG)

@@ -1,0 +1,156 @@
+"""Jobs dealt to threads: the same results, in the same order, whatever happens in a thread."""
+
+import itertools
+import threading
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fednet_emu.errors import ScenarioError
+from fednet_emu.kernel.streams import Streams
+from fednet_emu.learning.engines.batched import BatchedEngine
+from fednet_emu.learning.engines.serial import SerialEngine
+from fednet_emu.learning.engines.spread import SpreadEngine
+from fednet_emu.learning.engines.stacks.form import VmapForm
+from fednet_emu.learning.engines.stacks.scratch import Scratch
+from fednet_emu.learning.graph.graph import Graph
+from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
+from fednet_emu.learning.models.flat import FlatModel
+from fednet_emu.learning.models.torch_seed import seeded_module
+
+RNG = np.random.default_rng(3)
+DATA = TrainData(
+    torch.from_numpy(RNG.normal(size=(60, 8)).astype(np.float32)), torch.from_numpy(RNG.integers(0, 3, 60))
+)
+
+
+class Noting:
+    """A serial engine that notes in which thread it runs how many jobs."""
+
+    def __init__(self, notes):
+        self._notes, self._engine = notes, SerialEngine()
+
+    def run(self, jobs):
+        """As the serial engine."""
+        self._notes.append((threading.current_thread().name, len(jobs)))
+        return self._engine.run(jobs)
+
+
+def wavefront(module=None, lr=0.1):
+    """Six jobs of 5 to 15 samples."""
+    model = FlatModel(module or nn.Linear(8, 3), "cross-entropy", (8,))
+    w, edges = Graph(None).constant(model.initial()), [0, 5, 20, 30, 38, 50, 60]
+    plan, streams = SgdPlan(lr=lr, batch_size=4, epochs=2), Streams(0)
+    return [
+        TrainJob(
+            model,
+            DATA,
+            slice(a, b),
+            w,
+            plan,
+            streams,
+            (a,),
+            f"dev-{i}",
+        ).resolve()
+        for i, (a, b) in enumerate(itertools.pairwise(edges))
+    ]
+
+
+def test_every_thread_gets_its_share_and_results_keep_their_order():
+    """Six jobs in two threads are three and three, and each result is bit for bit the serial engine's."""
+    notes = []
+    jobs = wavefront()
+    found, expected = SpreadEngine(lambda: Noting(notes), 2).run(jobs), SerialEngine().run(jobs)
+
+    assert [count for _, count in notes] == [3, 3]
+    assert all(name.startswith("train") for name, _ in notes)
+    assert all(torch.equal(a.params, b.params) and a.loss == b.loss for a, b in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("jobs", [wavefront()[:1], wavefront(nn.Sequential(nn.Dropout(0.5), nn.Linear(8, 3)))])
+def test_lone_jobs_and_dropout_stay_in_the_callers_thread(jobs):
+    """One job has nothing to run beside, and all threads share PyTorch's random numbers."""
+    notes = []
+    SpreadEngine(lambda: Noting(notes), 2).run(jobs)
+
+    assert notes == [(threading.current_thread().name, len(jobs))]
+
+
+class Watched(nn.Linear):
+    """A layer that says which of its copies runs in which thread; copies are kept, so that none takes another's id."""
+
+    def __init__(self, seen):
+        super().__init__(8, 3)
+        self.seen = seen
+
+    def forward(self, x):
+        """As the layer."""
+        self.seen.append((self, threading.current_thread().name))
+        return super().forward(x)
+
+    def __deepcopy__(self, memo):
+        """A copy that tells the same list."""
+        other = Watched(self.seen)
+        other.load_state_dict(self.state_dict())
+        return other
+
+
+@pytest.mark.parametrize("make", [SerialEngine, partial(BatchedEngine, form=VmapForm)], ids=["serial", "vmap"])
+def test_no_module_is_run_by_two_threads(make):
+    """PyTorch puts the parameters of a call into the module, so each thread needs a module of its own."""
+    seen = []
+    jobs = wavefront(Watched(seen))
+    seen.clear()
+    SpreadEngine(make, 2).run(jobs)
+    threads = {}
+    for module, thread in seen:
+        threads.setdefault(id(module), set()).add(thread)
+
+    assert all(len(names) == 1 for names in threads.values())
+
+
+def test_an_error_in_a_thread_is_the_callers():
+    """Training that diverges in another thread is told as anywhere else."""
+    module = seeded_module(lambda: nn.Linear(8, 3), 5)
+
+    with pytest.raises(ScenarioError, match=r"dev-\d: training diverges"):
+        SpreadEngine(SerialEngine, 3).run(wavefront(module, lr=1e38))
+
+
+def test_the_number_of_threads_of_the_caller_is_left_alone():
+    """One thread per operation is the rule in the pool only."""
+    before = torch.get_num_threads()
+    SpreadEngine(SerialEngine, 2).run(wavefront())
+
+    assert torch.get_num_threads() == before
+
+
+def test_scratch_memory_is_used_again_and_grows():
+    """A role keeps its memory until more is asked for; other roles and types have their own."""
+    scratch, like = Scratch(), torch.zeros(1)
+    first = scratch.take("w", (4, 6), like)
+    smaller = scratch.take("w", (2, 3), like)
+    other = scratch.take("x", (2, 3), like)
+    larger = scratch.take("w", (5, 6), like)
+
+    assert smaller.shape == (2, 3)
+    assert smaller.data_ptr() == first.data_ptr() != other.data_ptr()
+    assert larger.data_ptr() != first.data_ptr()
+    assert scratch.take("w", (2, 3), like.double()).dtype == torch.float64
+
+
+def test_neighbours_in_the_data_go_to_one_thread():
+    """Whatever their order, each thread gets jobs of equal work whose samples lie one after the other."""
+
+    class Rows(Noting):
+        def run(self, jobs):
+            self._notes.append(sorted(job.job.first_row for job in jobs))
+            return self._engine.run(jobs)
+
+    notes, jobs = [], wavefront()
+    SpreadEngine(lambda: Rows(notes), 2).run([jobs[place] for place in (4, 0, 5, 2, 1, 3)])
+
+    assert sorted(notes) == [[0, 5, 20], [30, 38, 50]]

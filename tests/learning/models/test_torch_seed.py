@@ -1,0 +1,23 @@
+import torch
+from torch import nn
+
+from fednet_emu.learning.models.torch_seed import seeded_module, torch_seed
+
+
+def test_module_is_a_function_of_the_seed():
+    """The same seed builds the same parameters, another seed builds others."""
+    a, b, c = (seeded_module(lambda: nn.Linear(3, 2), seed).weight for seed in (7, 7, 8))
+
+    assert torch.equal(a, b)
+    assert not torch.equal(a, c)
+
+
+def test_seeding_leaves_the_global_generator_alone():
+    """Building a module shifts no other draw from torch's global generator."""
+    before = torch.get_rng_state()
+
+    seeded_module(lambda: nn.Linear(3, 2), 7)
+    with torch_seed(8):
+        torch.rand(5)
+
+    assert torch.equal(torch.get_rng_state(), before)

@@ -1,0 +1,354 @@
+"""Claims about transmitters that disturb each other: closed forms, an independent integration, and throughput laws."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fednet_emu.kernel.clock import NS_PER_S
+from fednet_emu.network.access import Noma, Ofdma, Shared, SlottedAloha, Tdma
+from fednet_emu.network.availability import Always, Presence
+from fednet_emu.network.medium.band import Band
+from fednet_emu.network.medium.loss import NoLoss
+from fednet_emu.network.medium.medium import Medium, Rules
+from fednet_emu.radio.fading import Rayleigh
+from fednet_emu.radio.rate import FixedRate, Shannon
+from fednet_emu.records.ledger import SERVER, Ledger
+
+CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
+MBIT = 1_000_000
+SNR = [0.3, 1.0, 4.0, 10.0, 30.0, 100.0]
+COHERENCE_S = 0.05
+ARRIVAL = st.tuples(st.integers(0, 400).map(lambda ms: ms / 1000), st.integers(0, 5), st.integers(1, 200_000))
+SCHEMES = [
+    Tdma(),
+    Ofdma(),
+    Ofdma(subchannels=2),
+    Ofdma(scheduler="proportional-fair"),
+    Ofdma(scheduler="equal-finish"),
+    Noma(),
+    Noma(residual=0.1, max_senders=3),
+    Noma(threshold_db=-200.0),
+    Shared(),
+    Shared(max_senders=2, threshold_db=-30.0),
+    SlottedAloha(slot_s=0.001, capture_db=-3.0),
+    SlottedAloha(slot_s=0.02, probability=0.3, capture_db=-3.0),
+]
+
+
+def capacity_bps(sinr, bandwidth_hz=1e6):
+    """Ideal Shannon."""
+    return bandwidth_hz * math.log2(1 + sinr)
+
+
+# ---- closed forms ----------------------------------------------------------------------------------------------------
+
+
+def test_two_on_a_shared_band_follow_the_closed_form(cell):
+    """Each is noise to the other until the first has ended; then the second is alone."""
+    strong, weak = 10.0, 2.0
+    first_s = MBIT / capacity_bps(strong / (1 + weak))
+    left_bit = MBIT - first_s * capacity_bps(weak / (1 + strong))
+
+    deliveries = cell(Shared(), CAPACITY, snr=[strong, weak]).play((0.0, 0, MBIT), (0.0, 1, MBIT))
+
+    ends_s = [first_s, first_s + left_bit / capacity_bps(weak)]
+    assert [delivery.ended_s for delivery in deliveries] == pytest.approx(ends_s, abs=2e-9)
+
+
+@pytest.mark.parametrize("residual", [0.0, 0.05, 1.0])
+def test_two_with_cancellation_follow_the_closed_form(cell, residual):
+    """The strong one hears the weak one, the weak one what cancellation leaves of the strong one."""
+    strong, weak = 10.0, 2.0
+    rates_bps = [capacity_bps(strong / (1 + weak)), capacity_bps(weak / (1 + residual * strong))]
+    first = int(rates_bps[1] > rates_bps[0])
+    first_s = MBIT / rates_bps[first]
+    left_bit = MBIT - first_s * rates_bps[1 - first]
+    ends_s = {first: first_s, 1 - first: first_s + left_bit / capacity_bps([strong, weak][1 - first])}
+
+    deliveries = cell(Noma(residual=residual), CAPACITY, snr=[strong, weak]).play((0.0, 0, MBIT), (0.0, 1, MBIT))
+
+    assert [delivery.ended_s for delivery in deliveries] == pytest.approx([ends_s[0], ends_s[1]], abs=2e-9)
+
+
+@settings(max_examples=25, deadline=None)
+@given(snr=st.lists(st.floats(0.01, 1e4), min_size=1, max_size=8))
+def test_cancellation_reaches_the_sum_capacity(cell, snr):
+    """Bits per second of all together are log2(1 + sum of SNRs), whoever is strong."""
+    world = cell(Noma(), CAPACITY, snr=snr)
+    for device in range(len(snr)):
+        world.medium.send(device, SERVER, None, 0, 50_000)
+    world.clock.run(until=NS_PER_S // 1000)
+    world.close()
+
+    sent_bit = float(world.rows["air_bit"].sum())
+    assert sent_bit == pytest.approx(1e-3 * capacity_bps(sum(snr)), rel=1e-9)
+
+
+def test_who_cannot_be_decoded_waits_for_the_others_to_end(cell):
+    """At a threshold of 0 dB, 10 over 3 is decoded and then 3; 3 over 2.9 is not, nor is 2.9 under it, for ever."""
+    fine = cell(Noma(threshold_db=0.0), CAPACITY, snr=[10.0, 3.0]).play((0.0, 0, MBIT), (0.0, 1, MBIT))
+    stuck = cell(Noma(threshold_db=0.0), CAPACITY, snr=[3.0, 2.9], timeout_s=2.0)
+
+    assert [delivery.lost for delivery in fine] == ["", ""]
+    assert [delivery.lost for delivery in stuck.play((0.0, 0, MBIT), (0.0, 1, MBIT))] == ["timeout", "timeout"]
+    assert stuck.rows["air_bit"].tolist() == [0.0, 0.0]
+
+
+def test_an_interferer_that_ends_lets_a_stalled_link_go_on(cell):
+    """Below the lowest rate next to a strong one: stalled, not unreachable; alone it needs its usual time."""
+    law = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0.1523)
+    strong_s = MBIT / capacity_bps(100.0 / 2.0)
+    deliveries = cell(Shared(), law, snr=[100.0, 1.0]).play((0.0, 0, MBIT), (0.0, 1, MBIT))
+
+    assert deliveries[0].ended_s == pytest.approx(strong_s, abs=2e-9)
+    assert (deliveries[1].lost, deliveries[1].ended_s) == ("", pytest.approx(strong_s + 1.0, abs=2e-9))
+
+
+def test_interference_can_lose_a_fixed_rate(cell):
+    """Two equal ones at a threshold of 0 dB lose each other; two seconds apart both arrive."""
+    law = FixedRate(bit_rate_bps=1e6, threshold_db=0.0)
+    together = cell(Shared(), law, snr=[100.0, 100.0]).play((0.0, 0, MBIT), (0.0, 1, MBIT))
+    apart = cell(Shared(), law, snr=[100.0, 100.0]).play((0.0, 0, MBIT), (2.0, 1, MBIT))
+
+    assert [delivery.lost for delivery in together] == ["outage", "outage"]
+    assert [delivery.lost for delivery in apart] == ["", ""]
+
+
+def test_a_sender_does_not_disturb_itself(cell):
+    """Two uplinks of one device share its band: both need twice the time of one, where everybody sends at once."""
+    for access in (Shared(), Noma(threshold_db=0.0)):
+        deliveries = cell(access, CAPACITY, snr=[3.0]).play((0.0, 0, MBIT), (0.0, 0, MBIT))
+
+        assert [delivery.ended_s for delivery in deliveries] == pytest.approx([1.0, 1.0], abs=2e-9)
+
+
+# ---- an independent integration --------------------------------------------------------------------------------------
+
+
+def shared_rates(signal):
+    """Rates of senders [who, ...] of these powers when everybody is noise."""
+    return {who: capacity_bps(power / (1 + sum(signal.values()) - power)) for who, power in signal.items()}
+
+
+def noma_rates(signal):
+    """Rates with cancellation, strongest first."""
+    rates, left = {}, sum(signal.values())
+    for who in sorted(signal, key=lambda one: -signal[one]):
+        left -= signal[who]
+        rates[who] = capacity_bps(signal[who] / (1 + left))
+    return rates
+
+
+def fluid_ends_s(requests, gain_of, rates_of):
+    """Ends of uplinks in seconds: step to the next arrival, block or end, in floats, with no shortcuts."""
+    waiting = sorted(range(len(requests)), key=lambda index: requests[index][:2])
+    left_bit, ends_s, now_s, block = {}, {}, 0.0, 0
+    while len(ends_s) < len(requests):
+        while waiting and requests[waiting[0]][0] <= now_s + 1e-12:
+            left_bit[waiting[0]] = requests[waiting[0]][2]
+            waiting.pop(0)
+        senders = [requests[index][1] for index in left_bit]
+        sender_bps = rates_of({k: SNR[k] * gain_of(block, k) for k in dict.fromkeys(senders)})
+        rates = {index: sender_bps[requests[index][1]] / senders.count(requests[index][1]) for index in left_bit}
+        steps_s = [(block + 1) * COHERENCE_S - now_s, *(left_bit[index] / rates[index] for index in left_bit)]
+        if waiting:
+            steps_s.append(max(requests[waiting[0]][0] - now_s, 0.0))
+        step_s = min(steps_s)
+        now_s += step_s
+        block += step_s == steps_s[0]
+        for index in list(left_bit):
+            left_bit[index] -= rates[index] * step_s
+            if left_bit[index] <= 1e-6:
+                del left_bit[index]
+                ends_s[index] = now_s
+    return [ends_s[index] for index in range(len(requests))]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    requests=st.lists(ARRIVAL, min_size=1, max_size=8),
+    scheme=st.sampled_from([(Shared(), shared_rates), (Noma(), noma_rates)]),
+)
+def test_interference_is_the_integral_of_the_rates(cell, gain_of, requests, scheme):
+    """Arrivals, ends and fading blocks in any pattern: every end agrees with the independent loop to 20 ns."""
+    access, rates_of = scheme
+    fading = Rayleigh(coherence_s=COHERENCE_S)
+    deliveries = cell(access, CAPACITY, fading, snr=SNR).play(*requests)
+
+    ends_s = fluid_ends_s(requests, lambda block, device: gain_of(fading, device, block), rates_of)
+    # simultaneous requests of one device have no order between them: compare their ends as a set
+    pairs = zip(requests, deliveries, ends_s, strict=True)
+    both = [((*one[:2], got.ended_s), (*one[:2], end_s)) for one, got, end_s in pairs]
+    got, expected = sorted(one for one, _ in both), sorted(other for _, other in both)
+    assert [one[2] for one in got] == pytest.approx([one[2] for one in expected], abs=20e-9)
+
+
+# ---- laws for every scheme -------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    requests=st.lists(ARRIVAL, min_size=1, max_size=8),
+    access=st.sampled_from(SCHEMES),
+    coherence_s=st.sampled_from([0.001, 0.05, 1.0]),
+)
+def test_bits_are_conserved_on_every_scheme(cell, requests, access, coherence_s):
+    """Rate times duration adds up to the payload for every pattern of arrivals."""
+    world = cell(access, CAPACITY, Rayleigh(coherence_s=coherence_s), snr=SNR)
+
+    deliveries = world.play(*requests)
+
+    assert all(delivery.lost == "" for delivery in deliveries)
+    assert world.rows["air_bit"].to_numpy() == pytest.approx(world.rows["size_bit"].to_numpy(), rel=1e-9, abs=0)
+
+
+@pytest.mark.parametrize("access", SCHEMES, ids=str)
+@settings(max_examples=4, deadline=None)
+@given(order=st.permutations(range(6)))
+def test_no_scheme_cares_who_was_created_first(cell, access, order):
+    """All starts and ends of one instant settle together: every order gives the same instants, to the nanosecond."""
+    requests = [(0.01 * (device // 3), device, 20_000 * (device + 1)) for device in range(6)]
+
+    def ends(order):
+        world = cell(access, CAPACITY, Rayleigh(coherence_s=0.01), snr=SNR)
+        deliveries = world.play(*(requests[index] for index in order))
+        return {delivery.sender: delivery.ended_s for delivery in deliveries}
+
+    assert ends(order) == ends(range(6))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    size_bit=st.integers(0, 1_000_000),
+    start_ms=st.integers(0, 500),
+    snr=st.sampled_from(SNR),
+    access=st.sampled_from([*SCHEMES[1:2], *SCHEMES[3:7], Shared()]),
+    coherence_s=st.sampled_from([0.001, 0.05]),
+)
+def test_alone_every_scheme_is_turns(cell, size_bit, start_ms, snr, access, coherence_s):
+    """One burst ends as on TDMA, to 1 ns, where it has the whole band, all the time and without a threshold."""
+    results = []
+    for scheme in (Tdma(), access):
+        (delivery,) = cell(scheme, CAPACITY, Rayleigh(coherence_s=coherence_s), snr=[snr]).play(
+            (start_ms / 1000, 0, size_bit)
+        )
+        results.append(round(delivery.ended_s * 1e9))
+
+    assert abs(results[0] - results[1]) <= 1
+
+
+# ---- slotted ALOHA ---------------------------------------------------------------------------------------------------
+
+
+def aloha(cell, count, slots, **access):
+    """Rows of saturated senders of equal SNR after a number of slots of 1 ms that carry 1000 bits each."""
+    scheme = SlottedAloha(slot_s=0.001, **access)
+    world = cell(scheme, FixedRate(bit_rate_bps=1e6), snr=[10.0] * count, drawn_w=1.0)
+    for device in range(count):
+        world.medium.send(device, SERVER, None, 0, 10**9)
+    world.clock.run(until=slots * 1_000_000)
+    world.close()
+    return world.rows
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 10])
+def test_aloha_carries_the_closed_form(cell, count):
+    """(1 - 1/n)^(n - 1) of the slots carry a packet at the probability 1/n, within four standard deviations."""
+    slots, expected = 20_000, (1 - 1 / count) ** (count - 1)
+    carried = aloha(cell, count, slots, capture_db=3.0)["air_bit"].sum() / (slots * 1000)
+
+    assert carried == pytest.approx(expected, abs=4 * math.sqrt(expected * (1 - expected) / slots) + 1e-9)
+
+
+@pytest.mark.parametrize("probability", [0.05, 0.5])
+def test_aloha_draws_power_only_in_its_slots(cell, probability):
+    """Each sender is on the air in a part p of the slots, whatever comes of it, and succeeds in p (1 - p)^(n - 1)."""
+    slots, count = 20_000, 3
+    rows = aloha(cell, count, slots, probability=probability, capture_db=3.0)
+    deviation = math.sqrt(probability * (1 - probability) / slots)
+
+    assert rows["energy_j"].to_numpy() / (slots * 1e-3) == pytest.approx(np.full(count, probability), abs=4 * deviation)
+    succeeded = probability * (1 - probability) ** (count - 1)
+    assert rows["air_bit"].to_numpy() / (slots * 1000) == pytest.approx(np.full(count, succeeded), abs=4 * deviation)
+
+
+def test_capture_lets_the_strong_one_through(cell):
+    """Both in every slot: at 20 dB over 10 dB a threshold of 9 dB captures the strong one; the weak one waits."""
+    access = SlottedAloha(slot_s=0.001, probability=1.0, capture_db=9.0)
+    deliveries = cell(access, FixedRate(bit_rate_bps=1e6), snr=[100.0, 10.0]).play((0.0, 0, 5000), (0.0, 1, 5000))
+
+    assert [delivery.ended_s for delivery in deliveries] == pytest.approx([0.005, 0.010], abs=1e-9)
+
+
+def test_a_slot_is_settled_at_its_start(cell):
+    """Who comes within a slot waits for the next; who ends within one leaves its rest to nobody."""
+    access = SlottedAloha(slot_s=0.001, probability=1.0, capture_db=3.0)
+    first, second = cell(access, FixedRate(bit_rate_bps=1e6), snr=[10.0, 10.0]).play((0.0002, 0, 700), (0.0013, 1, 500))
+
+    assert first.ended_s == pytest.approx(0.0017, abs=1e-9)
+    assert second.ended_s == pytest.approx(0.0025, abs=1e-9)
+
+
+# ---- device to device ------------------------------------------------------------------------------------------------
+
+
+class Pairs:
+    """SNRs [receivers, senders] by hand, without fading."""
+
+    def __init__(self, snr):
+        self._snr = np.array(snr, float)
+
+    def snr(self, sender, receiver):
+        """As given."""
+        return float(self._snr[receiver, sender])
+
+    def fading_key(self, sender, receiver):
+        """Of no use here."""
+        return 0
+
+    def snrs(self, sender, receiver):
+        """As given."""
+        return self._snr[receiver, sender]
+
+    def fading_keys(self, sender, receiver):
+        """Of no use here."""
+        return np.zeros(np.broadcast_shapes(sender.shape, receiver.shape), np.uint64)
+
+    def radios(self, sender, receiver):
+        """The devices."""
+        return sender, receiver
+
+
+def play_pairs(cell, access, snr, sends, *, timeout_s=10.0):
+    """Send (sender, receiver) at once, a megabit each; deliveries."""
+    world = cell(access, CAPACITY)
+    band = Band.of(1e6, access, CAPACITY, world.band.fading, 5)
+    rules = Rules(band, Pairs(snr), NoLoss(), 0, 0.2, False, timeout_s)
+    medium = Medium(world.clock, Ledger(), Presence(Always(), 0, len(snr)), 2, rules)
+    transfers = [medium.send(*ends, None, 0, MBIT) for ends in sends]
+    world.clock.run()
+    return [transfer.value for transfer in transfers]
+
+
+def test_pairs_disturb_each_other_as_far_as_they_hear_each_other(cell):
+    """Two pairs: each receiver has its own signal over noise and what it hears of the other sender."""
+    snr = [[0, 0, 0, 0], [20.0, 0, 3.0, 0], [0, 0, 0, 0], [1.0, 0, 20.0, 0]]
+    first, second = play_pairs(cell, Shared(), snr, [(0, 1), (2, 3)])
+
+    end_s = MBIT / capacity_bps(20.0 / 2.0)  # the second pair: interference 1
+    left_bit = MBIT - end_s * capacity_bps(20.0 / 4.0)
+    assert second.ended_s == pytest.approx(end_s, abs=2e-9)
+    assert first.ended_s == pytest.approx(end_s + left_bit / capacity_bps(20.0), abs=2e-9)
+
+
+def test_nobody_hears_while_sending(cell):
+    """Half duplex: two that send to each other on a shared band give up; slots of ALOHA get both through."""
+    snr = [[0, 20.0], [20.0, 0]]
+    stuck = play_pairs(cell, Shared(), snr, [(0, 1), (1, 0)])
+    slotted = play_pairs(cell, SlottedAloha(slot_s=0.001, capture_db=3.0), snr, [(0, 1), (1, 0)])
+
+    assert [delivery.lost for delivery in stuck] == ["timeout", "timeout"]
+    assert [delivery.lost for delivery in slotted] == ["", ""]

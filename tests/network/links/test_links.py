@@ -1,0 +1,116 @@
+"""Claims about links: budgets in dB, reciprocity, and draws that belong to their link."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fednet_emu.kernel.streams import Streams
+from fednet_emu.network.access import Tdma
+from fednet_emu.network.links.links import PairLinks, Sky, cell_links
+from fednet_emu.network.medium.band import Band
+from fednet_emu.network.placement import Disc
+from fednet_emu.radio.channel import Channel
+from fednet_emu.radio.power_control import FullPower
+from fednet_emu.radio.rate import Shannon
+from fednet_emu.records.ledger import SERVER
+
+DEVICE = {"tx_power_dbm": 23, "noise_figure_db": 9, "height_m": 1.5}
+BASE = {"tx_power_dbm": 30, "noise_figure_db": 5, "height_m": 1.5}
+
+
+def channel(**changes):
+    """40 dB at 1 m and exponent 3, without shadowing, over 1 MHz."""
+    law = {"kind": "log-distance", "exponent": 3.0, "reference_loss_db": 40.0}
+    settings = {"carrier_hz": 2e9, "bandwidth_hz": 1e6, "path_loss": law, "device": DEVICE, "base_station": BASE}
+    return Channel.model_validate({**settings, **changes})
+
+
+SHADOWED = {"shadowing": {"kind": "log-normal", "sigma_db": 8.0}}
+XY_M = np.array([[100.0, 0.0], [0.0, 200.0], [-300.0, 400.0]])
+
+
+def db(ratio):
+    """Decibels."""
+    return 10 * math.log10(ratio)
+
+
+def test_a_link_budget_adds_up_in_decibels():
+    """At 100 m: 23 dBm - (40 + 60) dB against -174 + 60 + 5 dBm is 32 dB up, and 30 against + 9 is 35 dB down."""
+    up, down = cell_links(Sky(channel(), Streams(1), FullPower()), XY_M)
+
+    assert db(up.snr(0, SERVER)) == pytest.approx(32.0, abs=1e-9)
+    assert db(down.snr(SERVER, 0)) == pytest.approx(35.0, abs=1e-9)
+    assert db(up.snr(2, SERVER)) == pytest.approx(32.0 - 30 * math.log10(5), abs=1e-9)
+    assert up.mean_snr.tolist() == [up.snr(device, SERVER) for device in range(3)]
+
+
+def test_both_directions_have_the_same_shadow_and_their_own_fading():
+    """Reciprocity of places, independence of frequencies."""
+    up, down = cell_links(Sky(channel(**SHADOWED), Streams(1), FullPower()), XY_M)
+    clear, _ = cell_links(Sky(channel(), Streams(1), FullPower()), XY_M)
+    keys = {links.fading_key(*ends) for links, ends in ((up, (0, SERVER)), (down, (SERVER, 0)), (up, (1, SERVER)))}
+
+    assert np.allclose(10 * np.log10(down.mean_snr / up.mean_snr), 3.0)
+    assert np.all(np.abs(10 * np.log10(up.mean_snr / clear.mean_snr)) > 0.01)
+    assert len(keys) == 3
+
+
+def test_shadows_are_gaussian_in_decibels():
+    """Mean 0 and standard deviation 8 dB over many devices at one distance."""
+    xy_m = np.tile([[100.0, 0.0]], (20_000, 1))
+    up, _ = cell_links(Sky(channel(**SHADOWED), Streams(3), FullPower()), xy_m)
+
+    assert stats.kstest((10 * np.log10(up.mean_snr) - 32.0) / 8.0, "norm").pvalue > 1e-3
+
+
+def placed(count):
+    """Devices on a disc."""
+    return Disc(radius_m=300.0).positions_m(count, Streams(5)("placement"))
+
+
+def test_more_devices_change_no_link_of_the_others():
+    """Place, shadow, SNR and fading key of device k are the same in a network of 10 and of 100."""
+    few, more = (cell_links(Sky(channel(**SHADOWED), Streams(5), FullPower()), placed(count))[0] for count in (10, 100))
+
+    assert few.mean_snr.tolist() == more.mean_snr[:10].tolist()
+    assert [few.fading_key(k, SERVER) for k in range(10)] == [more.fading_key(k, SERVER) for k in range(10)]
+
+
+def test_devices_hear_each_other_equally_well():
+    """The budget of 223.6 m between two handsets, the same both ways; each direction fades on its own."""
+    pairs = PairLinks(channel(), XY_M, Streams(1))
+
+    expected_db = 23 - 40 - 30 * math.log10(math.hypot(100, 200)) - (-174 + 60 + 9)
+    assert db(pairs.snr(0, 1)) == pytest.approx(expected_db, abs=1e-9)
+    assert pairs.snr(0, 1) == pairs.snr(1, 0)
+    assert len({pairs.fading_key(0, 1), pairs.fading_key(1, 0), pairs.fading_key(0, 2)}) == 3
+
+
+def test_pairs_are_shadowed_symmetrically_and_in_any_order():
+    """One shadow per pair, whoever asks first, one by one or all at once."""
+    one, other = (PairLinks(channel(**SHADOWED), XY_M, Streams(1)) for _ in range(2))
+    asked = [one.snr(*pair) for pair in ((2, 1), (0, 1), (2, 0))]
+    other.snr(0, 2)
+    sender, receiver = np.array([1, 0, 2]), np.array([2, 1, 0])
+
+    assert asked == [other.snr(1, 2), other.snr(1, 0), other.snr(0, 2)]
+    assert other.snrs(sender, receiver).tolist() == asked == other.snrs(receiver, sender).tolist()
+    assert len(set(asked)) == 3
+
+
+def test_links_in_sight_fade_less():
+    """With fading by line of sight, gains of links in sight scatter as Rician ones, the others' as Rayleigh ones."""
+    environment = {**SHADOWED, "path_loss": {"kind": "3gpp-umi"}, "fading": {"kind": "by-line-of-sight", "k_db": 9}}
+    xy_m = np.tile([[60.0, 0.0]], (4000, 1))
+    up, _ = cell_links(Sky(channel(**environment), Streams(3), FullPower()), xy_m)
+    band = Band.of(1e6, Tdma(), Shannon(), channel(**environment).fading)
+    keys = up.fading_keys(np.arange(4000), np.full(4000, SERVER))
+    gains = band.gains(keys, np.zeros(4000, np.int64))
+
+    assert 0.1 < up.in_sight.mean() < 0.9
+    assert gains[~up.in_sight].var() == pytest.approx(1.0, rel=0.15)
+    k = 10**0.9
+    assert gains[up.in_sight].var() == pytest.approx((1 + 2 * k) / (1 + k) ** 2, rel=0.15)
+    assert up.fading_key(7, SERVER) == int(keys[7])

@@ -1,0 +1,156 @@
+"""Claims about walking bits over fading blocks, against plain loops that integrate block by block."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
+from fednet_emu.kernel.streams import uniform
+from fednet_emu.network.access import Ofdma, Tdma
+from fednet_emu.network.medium import band as module
+from fednet_emu.network.medium.band import Band, Pace, carried, through
+from fednet_emu.radio.ergodic import ErgodicRate
+from fednet_emu.radio.fading import NoFading, Rayleigh
+from fednet_emu.radio.rate import FixedRate, Shannon
+
+CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
+KEY = 0xFADE
+
+
+def band_of(fading, law=CAPACITY, access=None):
+    """A band of 1 MHz."""
+    return Band.of(1e6, access or Tdma(), law, fading)
+
+
+def integrate(snr, coherence_ns, size_bit, start_ns, key=KEY):
+    """End (ns, exact) and lowest SINR of a transfer at Shannon capacity over 1 MHz, one block after the other."""
+    now_ns, left_bit, lowest = float(start_ns), float(size_bit), math.inf
+    block = start_ns // coherence_ns
+    while True:
+        sinr = snr * -math.log(1.0 - uniform(key, block))
+        lowest = min(lowest, sinr)
+        rate_bit_per_ns = 1e6 * math.log2(1.0 + sinr) / 1e9
+        rest_ns = (block + 1) * coherence_ns - now_ns
+        if left_bit <= rate_bit_per_ns * rest_ns:
+            return now_ns + left_bit / rate_bit_per_ns, lowest
+        left_bit -= rate_bit_per_ns * rest_ns
+        now_ns, block = now_ns + rest_ns, block + 1
+
+
+@settings(max_examples=60, deadline=None)
+@example(snr=1.0, size_bit=2_000_000, start_ns=0, coherence_ns=1_000_000)
+@example(snr=0.01, size_bit=500_000, start_ns=999_999, coherence_ns=1_000_000)
+@given(
+    snr=st.floats(0.05, 100.0),
+    size_bit=st.integers(1, 1_000_000),
+    start_ns=st.integers(0, 10**10),
+    coherence_ns=st.sampled_from([1_000_000, 43_500_000, 10**9]),
+)
+def test_a_walk_is_the_integral_of_the_rate(snr, size_bit, start_ns, coherence_ns):
+    """From the first block to the ten thousandth: the end to 1 ns, all bits, and the worst SINR on the way."""
+    end_ns, lowest = integrate(snr, coherence_ns, size_bit, start_ns)
+
+    walked = band_of(Rayleigh(coherence_s=coherence_ns / NS_PER_S)).alone(snr, KEY, size_bit, start_ns)
+
+    assert abs(walked[0] - end_ns) <= 1.01
+    assert walked[1:] == pytest.approx((size_bit, lowest), rel=1e-9)
+
+
+@settings(max_examples=30, deadline=None)
+@given(size_bit=st.integers(1, 100_000), start_ns=st.integers(0, 10**9), few=st.integers(1, 20))
+def test_scalars_and_arrays_are_one_walk(size_bit, start_ns, few):
+    """Where the walk changes from scalars to arrays moves its end by no more than 1 ns."""
+    band = band_of(Rayleigh(coherence_s=0.001))
+    usual = band.alone(1.0, KEY, size_bit, start_ns)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_FEW_BLOCKS", few)
+        other = band.alone(1.0, KEY, size_bit, start_ns)
+
+    assert abs(usual[0] - other[0]) <= 1
+    assert usual[1:] == pytest.approx(other[1:], rel=1e-12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(cut=st.floats(0.0, 1.0), size_bit=st.integers(1000, 1_000_000))
+def test_a_walk_that_is_cut_has_sent_the_integral_so_far(cut, size_bit):
+    """What is through at any instant is what a transfer of just those bits would have needed."""
+    band, start_ns = band_of(Rayleigh(coherence_s=0.002)), 12_345
+    whole_end_ns, _, _ = band.alone(3.0, KEY, size_bit, start_ns)
+    until_ns = start_ns + int(cut * (whole_end_ns - start_ns))
+
+    end_ns, air_bit, _ = band.alone(3.0, KEY, size_bit, start_ns, until_ns)
+
+    assert end_ns == until_ns
+    if air_bit > 1.0:
+        assert abs(band.alone(3.0, KEY, air_bit, start_ns)[0] - until_ns) <= 1
+
+
+def test_a_constant_link_that_carries_nothing_ends_where_it_starts():
+    """There is no point in waiting for a link that never changes."""
+    assert band_of(NoFading(), Shannon(gap_db=0)).alone(1e-9, KEY, 1000, 5) == (5, 0.0, 1e-9)
+
+
+def test_subchannels_narrow_the_band_and_the_noise():
+    """One of four subchannels: a quarter of the bandwidth, four times the SNR."""
+    end_ns, _, lowest_sinr = band_of(NoFading(), access=Ofdma(subchannels=4)).alone(10.0, KEY, 1_000_000, 0)
+
+    assert end_ns == math.ceil(1e15 / (0.25e6 * math.log2(41.0)))
+    assert lowest_sinr == 40.0
+
+
+@pytest.mark.parametrize("active", [1, 2, 7])
+def test_a_pace_holds_every_link_in_every_block(active):
+    """Rates of an array of links are those of each link and block alone, on its share of the band."""
+    band, snr, keys = band_of(Rayleigh(coherence_s=0.01), access=Ofdma()), np.array([0.5, 8.0]), np.array([11, 12])
+    pace = band.pace(snr, keys.astype(np.uint64), active, 25_000_000, 3)
+
+    assert pace.edges_ns.tolist() == [25_000_000, 30_000_000, 40_000_000, 50_000_000]
+    for link, key in enumerate(keys.tolist()):
+        for column, block in enumerate((2, 3, 4)):
+            sinr = snr[link] * -math.log(1.0 - uniform(key, block)) * active
+            assert pace.sinr[link, column] == pytest.approx(sinr, rel=1e-12)
+            assert pace.rate_bps[link, column] == pytest.approx(1e6 / active * math.log2(1 + sinr), rel=1e-12)
+
+
+RATES = st.lists(st.sampled_from([0.0, 1.0, 1e3, 7.7e6]), min_size=3, max_size=3)
+
+
+@settings(max_examples=80, deadline=None)
+@given(rates=st.lists(RATES, min_size=1, max_size=4), left_bit=st.floats(0.0, 1e7))
+def test_through_and_carried_are_inverse(rates, left_bit):
+    """At the instant at which a link is through, it has carried its bits, and a nanosecond before it had not."""
+    edges_ns = np.array([7, 1_000_000, 2_500_000_000, 4_000_000_000])
+    pace = Pace(edges_ns, np.ones((len(rates), 3)), np.array(rates))
+
+    ends_ns = through(pace, np.full(len(rates), left_bit))
+
+    capacity_bit = (np.array(rates) * np.diff(edges_ns) / 1e9).sum(axis=1)
+    for link, end_ns in enumerate(ends_ns.tolist()):
+        if end_ns == FOREVER_NS:
+            assert capacity_bit[link] < left_bit * (1 + 1e-12)
+        else:
+            noise_bit = 1e-9 + 1e-12 * left_bit
+            assert carried(pace, np.full(len(rates), end_ns))[link] >= left_bit - noise_bit
+            assert end_ns == 7 or carried(pace, np.full(len(rates), end_ns - 1))[link] <= left_bit + noise_bit
+
+
+def test_a_fixed_rate_does_not_care_about_the_share():
+    """The rate belongs to a transmission, not to a hertz."""
+    band = band_of(NoFading(), FixedRate(bit_rate_bps=2e6), Ofdma(subchannels=4))
+
+    assert band.alone(0.0, KEY, 1_000_000, 0)[0] == NS_PER_S // 2
+
+
+def test_walking_blocks_and_the_ergodic_rate_agree():
+    """Over thousands of blocks the two ways of `long_transfers` take the same time within 2 %, for two rate laws."""
+    fading = Rayleigh(coherence_s=0.01)
+    for law in (Shannon(), Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)):
+        walked = Band.of(1e6, Tdma(), law, fading)
+        ergodic = Band.of(1e6, Tdma(), ErgodicRate(law=law, fading=fading), NoFading())
+        ends_ns = [band.alone(3.0, 11, 100_000_000, 0)[0] for band in (walked, ergodic)]
+
+        assert ends_ns[0] > 3000 * walked.coherence_ns
+        assert ends_ns[0] == pytest.approx(ends_ns[1], rel=0.02)

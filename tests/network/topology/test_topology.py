@@ -1,0 +1,336 @@
+"""Claims about device-to-device graphs: where edges come from, and how devices fall into clusters."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fednet_emu.errors import DataError, ScenarioError
+from fednet_emu.kernel.streams import Streams
+from fednet_emu.network.links.asymmetry import Asymmetry, OneWay
+from fednet_emu.network.links.links import PairLinks
+from fednet_emu.network.mobility import StillPaths
+from fednet_emu.network.topology import Digraph, Graphs, Topology, World
+from fednet_emu.network.topology.contacts import read_contacts
+from fednet_emu.network.topology.geometric import sinr_in_slots
+from fednet_emu.radio.channel import Channel
+from fednet_emu.scenario.load import load_scenario
+
+DATA = Path(os.environ.get("FEDNET_DATA", Path(__file__).parents[4] / "shared" / "data"))
+EMPTY = np.empty(0, np.int64)
+
+
+def channel(**changes: Any) -> Channel:
+    """Free space between handsets, without shadowing or fading."""
+    base = load_scenario("quickstart", ["channel={include: ideal}"]).channel
+    return base.model_copy(update=changes)
+
+
+def graphs(
+    edges: dict[str, Any],
+    clusters: dict[str, Any],
+    count: int = 70,
+    *,
+    seed: int = 0,
+    xy_m: np.ndarray | None = None,
+    asymmetry: Asymmetry | None = None,
+    data_dir: Path | None = None,
+) -> Graphs:
+    """The digraphs of devices that stand still."""
+    streams = Streams(seed)
+    xy_m = np.zeros((count, 2)) if xy_m is None else xy_m
+    one_way = None if asymmetry is None else OneWay(asymmetry, count, streams)
+    links = PairLinks(channel(), xy_m, streams, one_way)
+    topology = Topology.model_validate({"edges": edges, "clusters": clusters})
+    return Graphs(topology, World(count, streams, StillPaths(xy_m), lambda _at_s: links, data_dir))
+
+
+def pairs(graph: Digraph) -> set[tuple[int, int]]:
+    """The edges as (sender, receiver)."""
+    return set(zip(graph.sender.tolist(), graph.receiver.tolist(), strict=True))
+
+
+REGULAR = {"kind": "random-regular", "degree": 6}
+SEVEN = {"kind": "equal", "count": 7}
+
+
+# ---- the graph -------------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_columns_of_the_mixing_matrix_sum_to_one(seed: int) -> None:
+    """Whatever the edges and clusters, isolated devices included."""
+    rng = np.random.default_rng(seed)
+    adjacency = (rng.random((9, 9)) < 0.3) & ~np.eye(9, dtype=bool)
+    graph = Digraph.of(rng.integers(3, size=9), *np.nonzero(adjacency))
+
+    assert graph.mixing.sum(axis=0) == pytest.approx(np.ones(9), abs=1e-15)
+    assert (graph.cluster[graph.sender] == graph.cluster[graph.receiver]).all()
+
+
+def test_devices_that_take_no_part_are_in_no_cluster() -> None:
+    """Their edges are gone, the others keep their order, and clusters are numbered without a gap."""
+    graph = Digraph.of(np.array([5, 2, 5, 2, 9]), np.array([0, 1, 2, 3]), np.array([2, 3, 0, 1]))
+    left = graph.among(np.array([False, True, True, True, True]))
+
+    assert graph.cluster.tolist() == [0, 1, 0, 1, 2]
+    assert left.cluster.tolist() == [-1, 0, 1, 0, 2]
+    assert [members.tolist() for members in left.members] == [[1, 3], [2], [4]]
+    assert pairs(left) == {(1, 3), (3, 1)}
+    assert left.sizes.tolist() == [2, 1, 1]
+
+
+def test_the_graph_for_networkx_is_the_same() -> None:
+    """Nodes with their clusters, and every edge."""
+    graph = graphs(REGULAR, SEVEN).at(0.0, 0)
+    other = graph.networkx()
+
+    assert set(other.edges) == pairs(graph)
+    assert [other.nodes[k]["cluster"] for k in range(70)] == graph.cluster.tolist()
+
+
+# ---- chance ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("degree", [1, 2, 6, 10])
+def test_every_device_has_the_same_degrees(degree: int) -> None:
+    """Without failures in- and out-degrees are the one asked for, itself included."""
+    graph = graphs({**REGULAR, "degree": degree, "redraw": degree > 1}, SEVEN).at(0.0, 3)
+
+    assert (graph.out_degree == degree).all()
+    assert (graph.in_degree == degree).all()
+    assert len(pairs(graph)) == 70 * (degree - 1)
+
+
+def test_small_groups_are_complete() -> None:
+    """A degree above the size of a group is cut to it; a lone device has no edges."""
+    sets = {"kind": "sets", "sets": [[0, 1, 2], [5, 6, 7, 8, 9, 10, 11]]}
+    graph = graphs(REGULAR, sets, count=13).at(0.0, 0)
+
+    assert graph.out_degree.tolist() == [3, 3, 3, 1, 1] + [6] * 7 + [1]
+    assert len(graph.sizes) == 2 + 3
+
+
+def test_a_cluster_is_drawn_until_it_is_strongly_connected() -> None:
+    """With a third of the edges gone every cluster still is; without redrawing some are not."""
+    failing = {**REGULAR, "degree": 4, "deletion": 0.35}
+    wholes = [len(np.unique(graphs(failing, SEVEN).at(0.0, t).strong_components())) for t in range(10)]
+    parts = [
+        len(np.unique(graphs({**failing, "redraw": False}, SEVEN).at(0.0, t).strong_components())) for t in range(10)
+    ]
+
+    assert wholes == [7] * 10
+    assert max(parts) > 7
+
+
+def test_edges_fail_as_often_as_they_should() -> None:
+    """10 % of 35,000 edges within 3 standard deviations."""
+    drawn = graphs({**REGULAR, "deletion": 0.1, "redraw": False}, SEVEN)
+    kept = sum(len(drawn.at(0.0, t).sender) for t in range(100))
+
+    assert abs(kept - 31_500) < 3 * np.sqrt(35_000 * 0.09)
+
+
+def test_hopeless_draws_are_an_error() -> None:
+    """Two devices out of whose edges nearly all fail are never connected."""
+    law = {"kind": "random-regular", "degree": 2, "deletion": 0.999}
+
+    with pytest.raises(ScenarioError, match=r"no strongly connected digraph of 10 devices .* got degree 2"):
+        graphs(law, SEVEN).at(0.0, 0)
+
+
+def test_a_draw_depends_on_its_name_and_the_seed_only() -> None:
+    """The same round has the same edges in any order of questions; another round or seed has others."""
+    law, one = graphs({**REGULAR, "deletion": 0.1}, SEVEN), graphs({**REGULAR, "deletion": 0.1}, SEVEN)
+    first = law.at(0.0, 0)
+    one.at(0.0, 5)
+
+    assert pairs(one.at(9.0, 0)) == pairs(first)
+    assert pairs(law.at(0.0, 1)) != pairs(first)
+    assert pairs(graphs({**REGULAR, "deletion": 0.1}, SEVEN, seed=1).at(0.0, 0)) != pairs(first)
+
+
+def test_more_clusters_change_nothing_in_those_before() -> None:
+    """Three clusters of ten are the first three of seven."""
+    few = graphs({**REGULAR, "redraw": False}, {"kind": "equal", "count": 3}, count=30).at(0.0, 2)
+    many = graphs({**REGULAR, "redraw": False}, SEVEN).at(0.0, 2)
+
+    assert pairs(few) == {edge for edge in pairs(many) if edge[0] < 30}
+
+
+# ---- the radio -------------------------------------------------------------------------------------------------------
+
+LINE_M = np.stack([np.arange(6) * 100.0, np.zeros(6)], axis=1)
+
+
+def test_the_radio_reaches_as_far_as_its_threshold() -> None:
+    """Free space: the SNR at 100 m is a threshold that neighbours reach and those at 200 m, 6 dB below, do not."""
+    near = PairLinks(channel(), LINE_M, Streams(0)).snr(0, 1)
+    law = {"kind": "geometric", "min_sinr_db": 10 * np.log10(near) - 1.0, "reach_m": 1000.0}
+    graph = graphs(law, {"kind": "strongly-connected"}, 6, xy_m=LINE_M).at(0.0, 0)
+
+    assert pairs(graph) == {(k, k + 1) for k in range(5)} | {(k + 1, k) for k in range(5)}
+    assert graph.sizes.tolist() == [6]
+
+
+def test_equal_radios_make_symmetric_graphs_and_unequal_ones_do_not() -> None:
+    """Without asymmetry an edge comes with the one back; with unequal powers some have none."""
+    xy_m = np.random.default_rng(0).uniform(0, 500, (40, 2))
+    law = {"kind": "geometric", "min_sinr_db": 36.0, "reach_m": 1000.0}
+    one = {"kind": "equal", "count": 1}
+    even = pairs(graphs(law, one, 40, xy_m=xy_m).at(0.0, 0))
+    uneven = pairs(graphs(law, one, 40, xy_m=xy_m, asymmetry=Asymmetry(tx_power_sigma_db=6.0)).at(0.0, 0))
+
+    assert 40 < len(even) < 40 * 39
+    assert {(i, j) for j, i in even} == even
+    assert {(i, j) for j, i in uneven} != uneven
+
+
+def test_the_factors_of_a_direction_are_power_noise_and_obstacle() -> None:
+    """SNR over that of equal radios: the sender's power over the receiver's noise, or 20 dB less where obstructed."""
+    law = Asymmetry(tx_power_sigma_db=3.0, noise_figure_sigma_db=2.0, obstacle_probability=0.3)
+    one_way = OneWay(law, 6, Streams(4))
+    plain, own = PairLinks(channel(), LINE_M, Streams(4)), PairLinks(channel(), LINE_M, Streams(4), one_way)
+    ratio = np.array([[own.snr(j, i) / plain.snr(j, i) if i != j else 1.0 for i in range(6)] for j in range(6)])
+    open_ratio = one_way.tx[:, None] * one_way.rx[None, :]
+    hit = ratio / open_ratio < 0.1
+
+    off = ~np.eye(6, dtype=bool)
+    assert (np.where(hit, ratio * 100, ratio) / open_ratio)[off] == pytest.approx(np.ones(30))
+    assert 0 < hit[off].sum() < 30
+    assert own.snrs(np.array([0]), np.array([3])) == pytest.approx([own.snr(0, 3)])
+    assert own.power_w(2) == pytest.approx(channel().device.tx_power_w * one_way.tx[2])
+
+
+def test_in_slots_the_others_of_a_slot_are_noise() -> None:
+    """Receiver 9 hears 8 and 3 in slot 0 and 5 in slot 1: 8 / (1 + 3), 3 / (1 + 8), and 5 alone."""
+    sinr = sinr_in_slots(np.array([8.0, 3.0, 5.0]), np.array([9, 9, 9]), np.array([0, 0, 1]))
+
+    assert sinr == pytest.approx([2.0, 1 / 3, 5.0])
+
+
+def test_nobody_hears_its_own_slot() -> None:
+    """Half duplex: with two slots there is no edge inside either, whatever the threshold."""
+    law = {"kind": "geometric", "min_sinr_db": -200.0, "reach_m": 1000.0, "slots": 2}
+    graph = graphs(law, {"kind": "equal", "count": 1}, 6, xy_m=LINE_M).at(0.0, 0)
+    slot = Streams(0)("topology", "turns", 0).integers(2, size=6)
+
+    assert pairs(graph) == {(j, i) for j in range(6) for i in range(6) if slot[i] != slot[j]}
+    assert pairs(graph)
+
+
+# ---- recorded contacts -----------------------------------------------------------------------------------------------
+
+TRACE = "0 CONN 0 1 up\n5 CONN 1 0 up\n10 CONN 0 1 down\n10\tCONN\t2\t0\tup\n20 CONN 1 0 down\n30 CONN 2 0 down\n"
+
+
+def contacts(tmp_path: Path, **changes: Any) -> Graphs:
+    """The graphs of the little trace, packed."""
+    (tmp_path / "trace.tsv.gz").write_bytes(gzip.compress(TRACE.encode()))
+    law = {"kind": "contacts", "path": "trace.tsv.gz", **changes}
+    return graphs(law, {"kind": "equal", "count": 1}, 3, data_dir=tmp_path)
+
+
+def test_a_contact_is_an_edge_while_it_lasts(tmp_path: Path) -> None:
+    """Both ways, by simulated time; after the end of the trace it begins again."""
+    trace = contacts(tmp_path)
+
+    assert pairs(trace.at(7.0, 0)) == {(0, 1), (1, 0)}
+    assert pairs(trace.at(12.0, 0)) == {(0, 1), (1, 0), (0, 2), (2, 0)}
+    assert pairs(trace.at(25.0, 0)) == {(0, 2), (2, 0)}
+    assert pairs(trace.at(30.0 + 7.0, 0)) == {(0, 1), (1, 0)}
+
+
+def test_a_directed_contact_is_an_edge_to_the_one_who_heard(tmp_path: Path) -> None:
+    """`0 1 up`: 0 has heard 1."""
+    assert pairs(contacts(tmp_path, directed=True).at(2.0, 0)) == {(1, 0)}
+    assert pairs(contacts(tmp_path, directed=True).at(7.0, 0)) == {(1, 0), (0, 1)}
+
+
+def test_rounds_may_be_farther_apart_in_the_trace_than_in_time(tmp_path: Path) -> None:
+    """With 10 s a round, from 2 s on, round 1 is at 12 s; a memory of 5 s keeps the contact that ended at 10 s."""
+    trace = contacts(tmp_path, step_s=10.0, start_s=2.0, directed=True, memory_s=5.0)
+
+    assert pairs(trace.at(0.0, 1)) == {(1, 0), (0, 1), (0, 2)}
+    assert pairs(trace.at(0.0, 0)) == {(1, 0)}
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("5 CONN 0 1 sideways", "line 1 is no contact"),
+        ("5 CONN 0 one up", "line 1 is no contact"),
+        ("5 CONN 0 1 down", "line 1 ends a contact that has not begun"),
+    ],
+)
+def test_damaged_traces_are_named(line: str, problem: str) -> None:
+    """The file, the line and what would be right."""
+    with pytest.raises(DataError, match=f"trace.*{problem}"):
+        read_contacts("trace", line)
+
+
+def test_a_trace_with_too_few_nodes_is_refused(tmp_path: Path) -> None:
+    """The message says how many it has."""
+    (tmp_path / "small.tsv").write_text("0 CONN 0 1 up\n")
+
+    with pytest.raises(DataError, match="has 2 nodes for 70 devices"):
+        graphs({"kind": "contacts", "path": "small.tsv"}, {"kind": "strongly-connected"}, data_dir=tmp_path)
+
+
+@pytest.mark.skipif(not (DATA / "contacts_haggle").is_dir(), reason="no contacts_haggle: set FEDNET_DATA")
+def test_the_students_of_cambridge() -> None:
+    """36 nodes and 10,641 contacts over 987,529 s, as its description says."""
+    path = DATA / "contacts_haggle" / "haggle-one-cambridge-city-students.tsv.gz"
+    text = gzip.decompress(path.read_bytes()).decode()
+    trace = read_contacts("students", text)
+
+    assert len(trace.first) == 10_641
+    assert max(trace.first.max(), trace.second.max()) == 35
+    assert trace.period_s == 987_529
+
+
+# ---- clusters --------------------------------------------------------------------------------------------------------
+
+
+def test_equal_clusters_are_as_equal_as_can_be() -> None:
+    """Eleven devices in four: 3, 3, 3, 2, in order; more clusters than devices are refused."""
+    graph = graphs({"kind": "none"}, {"kind": "equal", "count": 4}, 11).at(0.0, 0)
+
+    assert graph.sizes.tolist() == [3, 3, 3, 2]
+    with pytest.raises(ScenarioError, match=r"clusters\.count: more clusters than devices, got 12"):
+        graphs({"kind": "none"}, {"kind": "equal", "count": 12}, 11).at(0.0, 0)
+
+
+def test_sets_must_not_overlap_and_must_exist() -> None:
+    """Both are named."""
+    with pytest.raises(ValueError, match=r"one cluster only, got \[1\] twice"):
+        Topology.model_validate({"edges": "none", "clusters": {"kind": "sets", "sets": [[0, 1], [1]]}})
+    with pytest.raises(ScenarioError, match=r"clusters\.sets: no such devices, got \[9\]; must be from 0 to 4"):
+        graphs({"kind": "none"}, {"kind": "sets", "sets": [[0, 9]]}, 5).at(0.0, 0)
+
+
+def test_a_set_may_fall_apart_into_what_is_strongly_connected() -> None:
+    """A failing cluster is split into its strongly connected components, and no edge joins two of them."""
+    failing = {**REGULAR, "degree": 2, "deletion": 0.5, "redraw": False}
+    graph = graphs(failing, {**SEVEN, "split": True}).at(0.0, 0)
+
+    assert len(graph.sizes) > 7
+    assert len(np.unique(graph.strong_components())) == len(graph.sizes)
+
+
+def test_devices_gather_around_the_nearest_head() -> None:
+    """Each device's cluster is that of the head that is nearest, by hand."""
+    xy_m = np.random.default_rng(2).uniform(0, 100, (30, 2))
+    graph = graphs({"kind": "none"}, {"kind": "heads", "count": 4}, 30, xy_m=xy_m).at(0.0, 0)
+    heads = np.sort(Streams(0)("topology", "heads").permutation(30)[:4])
+    nearest = heads[((xy_m[:, None] - xy_m[heads]) ** 2).sum(axis=2).argmin(axis=1)]
+
+    assert (graph.cluster == graph.cluster[nearest]).all()
+    assert len(graph.sizes) == 4

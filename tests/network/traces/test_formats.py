@@ -1,0 +1,320 @@
+"""Claims about the trace formats: the unit of every column, and the published numbers of the real data."""
+
+import gzip
+import io
+import os
+import tarfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pydantic import TypeAdapter
+
+from fednet_emu.errors import DataError
+from fednet_emu.network.traces import (
+    RATE_TRACES,
+    AnyRateTraces,
+    CsvTraces,
+    Irish5gTraces,
+    Lumos5gTraces,
+    MahimahiTraces,
+    PensieveTraces,
+)
+from fednet_emu.network.traces.files import read_texts
+
+DATA = Path(os.environ.get("FEDNET_DATA", Path(__file__).parents[4] / "shared" / "data"))
+
+
+def needs(name):
+    """Skip without this file or folder of real data."""
+    return pytest.mark.skipif(not (DATA / name).exists(), reason=f"{name} is not in the data folder")
+
+
+def only(traces):
+    """The only trace that a source has."""
+    (series,) = traces.load().values()
+    return series
+
+
+def rows_mbps(traces):
+    """All rates of all traces, one number per segment, in Mbit/s."""
+    return np.concatenate([series.rate_bps for series in traces.values()]) / 1e6
+
+
+def test_every_format_is_found_under_its_own_name():
+    """The table's keys are the components' kinds."""
+    assert all(source.model_fields["kind"].default == kind for kind, source in RATE_TRACES.items())
+    assert TypeAdapter(AnyRateTraces).validate_python("mahimahi") == MahimahiTraces()
+
+
+def test_csv_columns_are_seconds_and_bits_per_second(tmp_path):
+    """Columns go by name; a rate holds until the next row, the last one as long as the one before it."""
+    (tmp_path / "mine.csv").write_text("place,rate_bps,time_s\nhome,1000,5\nbus,3000,7\nwork,0,10\n")
+    series = only(CsvTraces(path=str(tmp_path / "mine.csv")))
+
+    assert series.edges_s.tolist() == [0, 2, 5, 8]
+    assert series.rate_bps.tolist() == [1000, 3000, 0]
+
+
+def test_a_csv_of_one_row_is_a_constant_rate(tmp_path):
+    """A zipped file with one row lasts 1 s and repeats."""
+    (tmp_path / "one.csv.gz").write_bytes(gzip.compress(b"time_s,rate_bps\n0,2e6\n"))
+
+    assert only(CsvTraces(path=str(tmp_path))).time_to_carry(5e6, 0.0) == 2.5
+
+
+def test_rows_of_the_same_time_are_averaged(tmp_path):
+    """Two samples within one stamp of a coarse clock count half each."""
+    (tmp_path / "t.csv").write_text("time_s,rate_bps\n0,10\n1,20\n1,40\n2,50\n")
+
+    assert only(CsvTraces(path=str(tmp_path))).rate_bps.tolist() == [10, 30, 50]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("time,rate_bps\n0,1\n", "lacks the column time_s, got time, rate_bps"),
+        ("", "lacks the column time_s, rate_bps, got nothing"),
+        ("time_s,rate_bps\n0,1\n1,fast\n", "line 3 has no number"),
+        ("time_s,rate_bps\n0,1\n1\n", "line 3 has no number"),
+        ("time_s,rate_bps\n", "has no rows"),
+        ("time_s,rate_bps\n0,nan\n", "line 2 is not finite"),
+        ("time_s,rate_bps\n0,1\n2,1\n1,1\n", "time goes back in row 3, got 1"),
+        ("time_s,rate_bps\n0,1\n4,-1\n", "has a negative rate 4 s after its start"),
+        ("time_s,rate_bps\n0,0\n4,0\n", "never carries a bit"),
+    ],
+)
+def test_a_csv_that_makes_no_sense_is_refused(tmp_path, text, problem):
+    """The message names the file, the line where there is one, and the problem."""
+    (tmp_path / "bad.csv").write_text(text)
+
+    with pytest.raises(DataError, match=rf"bad\.csv: {problem}"):
+        CsvTraces(path=str(tmp_path)).load()
+
+
+def test_a_mahimahi_line_is_one_packet_in_the_millisecond_that_ends_there(tmp_path):
+    """Times are ms: a file "1" is 1504 byte/ms = 12.032 Mbit/s, or 12 with packets of 1500 byte, for ever."""
+    (tmp_path / "x.down").write_text("1\n")
+
+    assert only(MahimahiTraces(path=str(tmp_path))).time_to_carry(12.032e6, 0.0) == pytest.approx(1)
+    assert only(MahimahiTraces(path=str(tmp_path), packet_byte=1500)).mean_bps == pytest.approx(12e6)
+
+
+def test_mahimahi_milliseconds_are_kept_or_averaged(tmp_path):
+    """Two packets at 2 ms and one at 5 ms; windows keep the bits, and a line 0 counts in the first millisecond."""
+    (tmp_path / "x.down").write_text("2\n2\n5\n")
+    (tmp_path / "y.up").write_text("0\n10\n")
+    exact = only(MahimahiTraces(path=str(tmp_path), packet_byte=1250, window_s=0.001))
+    coarse = only(MahimahiTraces(path=str(tmp_path), packet_byte=1250, window_s=0.004))
+    up = only(MahimahiTraces(path=str(tmp_path), select="*.up", packet_byte=1250, window_s=0.001))
+
+    assert exact.edges_s == pytest.approx(np.array([0, 0.001, 0.002, 0.004, 0.005]))
+    assert exact.rate_bps == pytest.approx(np.array([0, 2e7, 0, 1e7]))
+    assert coarse.rate_bps == pytest.approx(np.array([5e6, 1e7]))
+    assert up.bits_between(0, 0.001) == pytest.approx(1e4)
+
+
+@pytest.mark.parametrize("text", ["", "0\n0\n", "5\n4\n", "1.5\n", "-3\n2\n", "one\n"])
+def test_a_mahimahi_file_that_makes_no_sense_is_refused(tmp_path, text):
+    """Whole milliseconds in rising order that end above 0 are asked for."""
+    (tmp_path / "x.down").write_text(text)
+
+    with pytest.raises(DataError, match=r"x\.down: .*; one whole number of milliseconds per line"):
+        MahimahiTraces(path=str(tmp_path)).load()
+
+
+def irish_zip(path, text):
+    """A small archive in the form of the Irish data set, with what macOS adds."""
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("5G/Download/Static/B.csv", text)
+        archive.writestr("5G/Netflix/Static/C.csv", "application limited")
+        archive.writestr("__MACOSX/5G/Download/Static/._B.csv", b"\x00\x05\x16\xff")
+        archive.writestr("5G/Download/.DS_Store", b"\x00\xff")
+    return str(path)
+
+
+def test_irish_bitrates_are_kilobits_per_second(tmp_path):
+    """Rows hold until the next whole second; two rows of a second are averaged; the last row holds for 1 s."""
+    text = (
+        "Timestamp,Speed,DL_bitrate,UL_bitrate\n"
+        "2019.12.16_13.59.58,0,1000,10\n2019.12.16_13.59.59,0,0,20\n"
+        "2019.12.16_13.59.59,0,500,40\n2019.12.16_14.00.02,0,80000,5\n"
+    )
+    path = irish_zip(tmp_path / "5g.zip", text)
+    down, up = only(Irish5gTraces(path=path)), only(Irish5gTraces(path=path, direction="up"))
+
+    assert down.edges_s.tolist() == [0, 1, 4, 5]
+    assert down.rate_bps.tolist() == [1e6, 0.25e6, 80e6]
+    assert up.rate_bps.tolist() == [10e3, 30e3, 5e3]
+
+
+@pytest.mark.parametrize("row", ["16.12.2019 13:59,0,1,1", "2019.12.16_13.59.58,0,-,1", "2019.12.16_13.59.58"])
+def test_an_irish_row_that_makes_no_sense_is_named(tmp_path, row):
+    """The message names the archive, the file inside it and the line."""
+    path = irish_zip(tmp_path / "5g.zip", f"Timestamp,Speed,DL_bitrate,UL_bitrate\n{row}\n")
+
+    with pytest.raises(DataError, match=r"5g\.zip:5G/Download/Static/B\.csv: line 2 lacks a time like"):
+        Irish5gTraces(path=path).load()
+
+
+def tar_of(path, **texts):
+    """An archive of text files; __ in a name stands for /."""
+    with tarfile.open(path, "w:gz") as archive:
+        for name, text in texts.items():
+            member = tarfile.TarInfo(name.replace("__", "/"))
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text.encode()))
+    return str(path)
+
+
+def test_lumos_lines_are_seconds_and_megabits_of_the_second_that_follows(tmp_path):
+    """Each line holds from its time on, the last one for 1 s; 4G and 5G are told apart by folder."""
+    path = tar_of(tmp_path / "l.tar.gz", L__5G__a="0 45.0\n1 0\n3 10\n", L__4G__b="4 8\n5 2\n")
+    fast, slow = only(Lumos5gTraces(path=path)), only(Lumos5gTraces(path=path, select="*/4G/*"))
+
+    assert fast.edges_s.tolist() == [0, 1, 3, 4]
+    assert fast.rate_bps.tolist() == [45e6, 0, 10e6]
+    assert slow.rate_bps.tolist() == [8e6, 2e6]
+
+
+def test_pensieve_lines_are_seconds_and_megabits_since_the_line_before(tmp_path):
+    """The rate of a line holds until its time; the first line only starts the clock."""
+    path = tar_of(tmp_path / "p.tar.gz", cooked_traces__bus="0\t9\n", cooked_traces__x="10.0\t9\n11.5\t2\n13.5\t1.25\n")
+    series = only(PensieveTraces(path=path, select="*/x"))
+
+    assert series.edges_s.tolist() == [0, 1.5, 3.5]
+    assert series.rate_bps.tolist() == [2e6, 1.25e6]
+
+    with pytest.raises(DataError, match="bus: has no two rows of increasing time"):
+        PensieveTraces(path=path, select="*/bus").load()
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "is empty"),
+        ("0 1 2\n1 1 2\n", "has 3 columns"),
+        ("0 1\n1 fast\n", "cannot be read as numbers"),
+        ("0 1\n1 inf\n", "row 2 is not finite"),
+        ("1 1\n0 1\n", "time goes back in row 2"),
+        ("0 -1\n1 1\n", "negative rate"),
+        ("0 0\n1 0\n", "never carries a bit"),
+    ],
+)
+@pytest.mark.parametrize("source", [Lumos5gTraces, PensieveTraces])
+def test_a_text_of_two_columns_that_makes_no_sense_is_refused(tmp_path, source, text, problem):
+    """The message names the file and the problem."""
+    (tmp_path / "t").write_text(text)
+
+    with pytest.raises(DataError, match=f"t: .*{problem}"):
+        source(path=str(tmp_path), select="t").load()
+
+
+def test_archives_that_cannot_be_read_are_refused(tmp_path):
+    """Damaged and missing archives, files that are no text and selections of nothing name the path."""
+    for name in ("a.zip", "b.tar.gz", "c.csv.gz", "d.csv.xz"):
+        (tmp_path / name).write_bytes(b"damaged")
+        with pytest.raises(DataError, match=f"{name}: cannot be read"):
+            CsvTraces(path=str(tmp_path / name)).load()
+    (tmp_path / "e.csv").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(DataError, match=r"e\.csv: is not text"):
+        CsvTraces(path=str(tmp_path / "e.csv")).load()
+    with pytest.raises(DataError, match=r"holds no file that is called '\*\.nothing'"):
+        CsvTraces(path=str(tmp_path), select="*.nothing").load()
+    with pytest.raises(DataError, match=r"absent\.csv: not found; give it in full"):
+        CsvTraces(path="absent.csv").load(tmp_path)
+
+
+def test_the_environment_names_the_data_folder(tmp_path, monkeypatch):
+    """Without a folder in the call FEDNET_DATA is used."""
+    (tmp_path / "t.csv").write_text("time_s,rate_bps\n0,7\n")
+    monkeypatch.setenv("FEDNET_DATA", str(tmp_path))
+
+    assert only(CsvTraces(path="t.csv")).mean_bps == 7
+
+
+@needs("net_mahimahi_cellular")
+def test_mahimahi_means_are_the_manifests():
+    """Mean Mbit/s of twelve recordings, at 1504 byte per line."""
+    down = MahimahiTraces().load(DATA)
+    up = MahimahiTraces(select="*.up*").load(DATA)
+    means = {name.removesuffix(".gz"): series.mean_bps / 1e6 for name, series in {**down, **up}.items()}
+
+    assert len(means) == 13
+    for name, mean_mbps in {
+        "ATT-LTE-driving.down": 5.19, "ATT-LTE-driving.up": 0.84, "TMobile-LTE-driving.down": 12.8,
+        "TMobile-LTE-short.down": 16.75, "TMobile-LTE-short.up": 13.35, "TMobile-UMTS-driving.down": 2.03,
+        "TMobile-UMTS-driving.up": 0.95, "Verizon-EVDO-driving.down": 0.52, "Verizon-EVDO-driving.up": 0.84,
+        "Verizon-LTE-short.down": 5.04, "Verizon-LTE-short.up": 5.96,
+    }.items():  # fmt: skip
+        assert means[name] == pytest.approx(mean_mbps, abs=0.0051)
+    assert min(series.period_s for series in down.values()) == pytest.approx(120, abs=0.1)
+    assert max(series.period_s for series in up.values()) == pytest.approx(1065, abs=1)
+
+
+@needs("net_5g_irish/5G-production-dataset.zip")
+def test_irish_downloads_are_tens_of_megabits():
+    """21 downloads of 2 to 140 Mbit/s; one has the bits counted by hand from its raw rows, second by second."""
+    traces = Irish5gTraces().load(DATA)
+
+    assert len(traces) == 21
+    name = "5G-production-dataset/Download/Static/B_2019.12.16_13.40.04.csv"
+    assert traces[name].period_s == 2282  # from 13:40:04 to 14:18:05, and the last second
+
+    (text,) = (text for file, text in read_texts(DATA / "net_5g_irish" / "5G-production-dataset.zip", name))
+    samples = {}
+    for row in text.splitlines()[1:]:
+        hour, minute, second = row.split(",")[0].partition("_")[2].split(".")
+        samples.setdefault(3600 * int(hour) + 60 * int(minute) + int(second), []).append(float(row.split(",")[12]))
+    total_kbit, latest = 0.0, 0.0
+    for second in range(min(samples), max(samples) + 1):
+        latest = np.mean(samples.get(second, [latest]))
+        total_kbit += latest
+    assert traces[name].bits_between(0, 2282) == pytest.approx(total_kbit * 1000)
+    means_mbps = [series.mean_bps / 1e6 for series in traces.values()]
+    assert 2 < min(means_mbps) < 50 < max(means_mbps) < 140
+
+
+@needs("net_5g_umn/lumos5g_4g_5g_traces.tar.gz")
+@pytest.mark.parametrize(
+    ("select", "count", "seconds", "percentiles"),
+    [("*/4G/*", 175, 108_413, (5, 30, 94.5)), ("*/5G/*", 121, 70_983, (44, 429, 1180))],
+)
+def test_lumos_percentiles_are_the_manifests(select, count, seconds, percentiles):
+    """Numbers of traces and seconds, and the 10th, 50th and 90th percentile in Mbit/s."""
+    traces = Lumos5gTraces(select=select).load(DATA)
+
+    assert len(traces) == count
+    assert sum(series.period_s for series in traces.values()) == pytest.approx(seconds, rel=1e-3)
+    assert np.percentile(rows_mbps(traces), [10, 50, 90]) == pytest.approx(percentiles, rel=0.01)
+
+
+@needs("net_fcc_norway3g/comyco_traces.tar.gz")
+@pytest.mark.parametrize(
+    ("select", "count", "rows", "percentiles"),
+    [
+        ("cooked_traces/*.log", 68, 61_883, (0.26, 1.07, 2.60)),
+        ("cooked_traces/trace_*", 59, 17_114, (0.37, 1.00, 2.71)),
+    ],
+)
+def test_norway_and_fcc_percentiles_are_the_manifests(select, count, rows, percentiles):
+    """Numbers of traces and rows (each trace's first is not used), and the percentiles in Mbit/s."""
+    traces = PensieveTraces(select=select).load(DATA)
+
+    assert len(traces) == count
+    assert len(rows_mbps(traces)) == rows - count
+    assert np.percentile(rows_mbps(traces), [10, 50, 90]) == pytest.approx(percentiles, abs=0.0051)
+
+
+@needs("net_fcc_norway3g/comyco_traces.tar.gz")
+def test_a_time_weighted_mean_is_not_the_mean_of_rows():
+    """Over one tram's uneven steps the series' mean is sum(rate x step) / sum(step) of the raw lines."""
+    path = DATA / "net_fcc_norway3g" / "comyco_traces.tar.gz"
+    select = "cooked_traces/tram*2010-12-*"
+    traces = PensieveTraces(select=select).load(DATA)
+
+    for name, text in read_texts(path, select):
+        rows = np.array([line.split("\t") for line in text.splitlines()], float)
+        steps_s = rows[1:, 0] - rows[:-1, 0]
+        assert traces[name].mean_bps == pytest.approx(1e6 * np.sum(rows[1:, 1] * steps_s) / steps_s.sum())

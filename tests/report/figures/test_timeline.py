@@ -1,0 +1,136 @@
+"""Claims about how the timeline is drawn."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_rgb
+
+from fednet_emu.report.figures.timeline import HATCH, LOOKS, Panel, timeline_figure
+from fednet_emu.report.views.activity import WAITING
+
+
+def bars(rows):
+    """A table of bars from tuples (device, activity, start, end, failed)."""
+    return pd.DataFrame(rows, columns=["device", "activity", "started_s", "ended_s", "failed"])
+
+
+def panel(rows, until_s=10.0, label="run", round_ends_s=()):
+    """A panel with the given bars."""
+    return Panel(label, bars(rows), np.array(round_ends_s, dtype=float), until_s)
+
+
+def boxes(axes, *, hatched):
+    """The bars drawn in a panel (idle background left out): (left, right, middle row)."""
+    drawn = [
+        path.vertices
+        for collection in axes.collections
+        if isinstance(collection, PolyCollection) and collection.get_zorder() > 1.5
+        if (collection.get_hatch() is not None) == hatched
+        for path in collection.get_paths()
+    ]
+    return sorted((v[:, 0].min(), v[:, 0].max(), (v[:, 1].min() + v[:, 1].max()) / 2) for v in drawn)
+
+
+def test_bars_stand_in_the_row_of_their_device():
+    """Rows are devices in ascending order, labelled with their numbers; lost transfers are hatched."""
+    figure = timeline_figure([panel([(8, "compute", 0.0, 2.0, False), (3, "uplink", 1.0, 4.0, True)])])
+    axes = figure.axes[0]
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["3", "8"]
+    assert boxes(axes, hatched=False) == [(0.0, 2.0, 1.0)]
+    assert boxes(axes, hatched=True) == [(1.0, 4.0, 0.0)]
+    assert axes.get_xlim() == (0.0, 10.0)
+    assert axes.get_xlabel() == "Simulated time (s)"
+
+
+def test_all_panels_share_the_unit_of_time():
+    """Two runs have a panel each, titled, and only the lowest names the axis: the unit holds for both."""
+    short, long = (panel([(0, "compute", 0.0, end_s, False)], end_s, f"until {end_s}") for end_s in (60.0, 1200.0))
+    figure = timeline_figure([short, long])
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["until 60.0", "until 1200.0"]
+    assert [axes.get_xlabel() for axes in figure.axes] == ["", "Simulated time (min)"]
+    assert [axes.get_xlim()[1] for axes in figure.axes] == [1.0, 20.0]
+
+
+def test_at_most_forty_rows_are_drawn_and_the_label_says_of_how_many():
+    """Of 100 devices the 40 busiest are shown, in one panel or shared by three."""
+    rows = [(device, "compute", 0.0, 1.0 + device / 100, False) for device in range(100)]
+    alone = timeline_figure([panel(rows)])
+    assert [tick.get_text() for tick in alone.axes[0].get_yticklabels()] == [str(i) for i in range(60, 100)]
+    assert alone.axes[0].get_ylabel() == "Device (40 of 100)"
+    three = timeline_figure([panel(rows)] * 3)
+    assert [axes.get_ylabel() for axes in three.axes] == ["Device (13 of 100)"] * 3
+
+
+def test_the_legend_names_what_is_shown_and_nothing_else():
+    """No sidelink entry without a sidelink; a stopped computation changes `lost` to `lost or stopped`."""
+    rows = [(0, "compute", 0.0, 1.0, False), (0, "uplink", 1.0, 2.0, True)]
+
+    def entries(*given, **options):
+        return [text.get_text() for text in timeline_figure([panel(given, **options)]).legends[0].get_texts()]
+
+    assert entries(*rows) == ["compute", "uplink", "idle", "lost"]
+    stopped = (1, "compute", 0.0, 1.0, True)
+    assert entries(*rows, stopped, round_ends_s=[2.0]) == ["compute", "uplink", "idle", "lost or stopped", "round end"]
+
+
+def test_a_panel_has_few_artists_however_many_bars():
+    """10^5 bars are a handful of collections: one for each activity, delivered or lost, and one for idle."""
+    count = 100_000
+    table = pd.DataFrame(
+        {
+            "device": np.arange(count) % 40,
+            "activity": np.array(list(LOOKS))[np.arange(count) % len(LOOKS)],
+            "started_s": np.arange(count) / 1e3,
+            "ended_s": np.arange(count) / 1e3 + 0.5,
+            "failed": np.arange(count) % 7 == 0,
+        }
+    )
+    axes = timeline_figure([Panel("run", table, np.empty(0), 100.5)]).axes[0]
+    assert len(axes.collections) <= 2 * len(LOOKS) + 1
+    assert sum(len(collection.get_paths()) for collection in axes.collections) == count + 40
+
+
+def test_a_device_that_only_waited_has_a_row():
+    """A device that never got the channel is shown waiting."""
+    figure = timeline_figure([panel([(6, WAITING, 0.0, 3.0, True)])])
+    assert [tick.get_text() for tick in figure.axes[0].get_yticklabels()] == ["6"]
+    assert boxes(figure.axes[0], hatched=True) == [(0.0, 3.0, 0.0)]
+
+
+def test_runs_in_which_nothing_happened_have_no_panel():
+    """An empty run is left out, and no figure is left when all are empty."""
+    busy = panel([(0, "compute", 0.0, 1.0, False)])
+    assert timeline_figure([panel([])]) is None
+    assert len(timeline_figure([panel([]), busy]).axes) == 1
+
+
+@pytest.mark.parametrize("pair", list(itertools.combinations(LOOKS, 2)), ids="-".join)
+def test_bars_differ_without_colour(pair):
+    """In greyscale (ITU-R BT.601 luma) any two kinds of bar differ by a tenth in lightness, or else in height."""
+    one, other = (LOOKS[name] for name in pair)
+    luma = [float(np.dot((0.299, 0.587, 0.114), to_rgb(look.colour))) for look in (one, other)]
+    assert abs(luma[0] - luma[1]) >= 0.1 or one.height != other.height
+
+
+def test_lost_bars_are_hollow():
+    """What was lost is not filled with its colour: it carried nothing."""
+    figure = timeline_figure([panel([(0, name, i, i + 1.0, True) for i, name in enumerate(LOOKS)])])
+    hatched = [collection for collection in figure.axes[0].collections if collection.get_hatch() == HATCH]
+    assert len(hatched) == len(LOOKS)
+    assert all(tuple(collection.get_facecolor()[0]) == (1.0, 1.0, 1.0, 1.0) for collection in hatched)
+
+
+def test_the_time_axis_is_linear_however_long_the_rounds():
+    """Round ends at 1, 2 and 500 s: the start of the run stays in the picture."""
+    bars = pd.DataFrame(
+        {"device": [0], "activity": ["compute"], "started_s": [0.0], "ended_s": [0.5], "failed": [False]}
+    )
+    figure = timeline_figure([Panel("run", bars, np.array([1.0, 2.0, 500.0]), 500.0)])
+
+    assert figure.axes[0].get_xscale() == "linear"
+    assert figure.axes[0].get_xlim()[0] <= 0.0
