@@ -6,9 +6,8 @@ import math
 from typing import overload
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from fednet_emu.arrays import Array
 
 SPEED_OF_LIGHT_M_S = 3.0e8
 """The rounded value that TR 38.901 uses in its breakpoint formulas; the exact one moves path loss by < 0.006 dB."""

@@ -7,7 +7,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "fednet_emu"
 LAYERS = [
-    {"errors", "units", "component"},
+    {"arrays", "errors", "units", "component"},
     {"data"},
     {"radio", "kernel", "records"},
     {"network", "learning"},
@@ -97,7 +97,7 @@ def test_files_keep_to_their_layer(file):
         ("radio/x.py", "from fednet_emu.kernel.clock import Clock", "not below it"),
         ("radio/x.py", "import fednet_emu.records.ledger", "not below it"),
         ("network/x.py", "from fednet_emu.learning.graph import graph", "not below it"),
-        ("learning/x.py", "def f():\n    from fednet_emu.federation.task import Task", "not below it"),
+        ("learning/x.py", "def f():\n    from fednet_emu.federation.learning_task import LearningTask", "not below it"),
         ("report/x.py", "from fednet_emu.scenario.run import run_scenario", "not below it"),
         ("report/x.py", "from fednet_emu.network.medium.delivery import Delivery", "report reads records only"),
         ("federation/x.py", "from fednet_emu import cli", "not below it"),

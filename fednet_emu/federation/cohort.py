@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from simpy.events import Event
 
+from fednet_emu.arrays import IntArray
 from fednet_emu.kernel.clock import COLLECT, FOREVER_NS, Clock
 from fednet_emu.network.availability import Presence
 
@@ -33,7 +33,7 @@ class Cohort(Event):
     def _somebody_returned(self, _event: Event) -> None:
         self._choose(self._presence.present(self._clock.now))
 
-    def _choose(self, present: NDArray[np.int64]) -> None:
+    def _choose(self, present: IntArray) -> None:
         self.succeed([self._view(index) for index in draw(present, self._size, self._rng)])
 
     def describe(self) -> str:
@@ -41,7 +41,7 @@ class Cohort(Event):
         return f"a device to return; all {self._presence.count} are away"
 
 
-def draw(present: NDArray[np.int64], size: int, rng: np.random.Generator) -> list[int]:
+def draw(present: IntArray, size: int, rng: np.random.Generator) -> list[int]:
     """Up to `size` of the numbers, each subset equally likely, in order."""
     if size >= len(present):
         return [int(index) for index in present]

@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from simpy.events import Event
 from simpy.events import Process as Started
 
+from fednet_emu.arrays import IntArray
 from fednet_emu.errors import Deadlock, ScenarioError
 from fednet_emu.federation.cohort import Cohort
 from fednet_emu.federation.device import Device
+from fednet_emu.federation.learning_task import LearningTask, Scores
 from fednet_emu.federation.observer import Models, Observer
 from fednet_emu.federation.payload import BIT_PER_SCALAR, n_scalars, whole_bit
 from fednet_emu.federation.processors import Processors, Work
 from fednet_emu.federation.readings import Checkpoint, Readings
 from fednet_emu.federation.stop import Evaluation, Stop
-from fednet_emu.federation.task import Scores, Task
 from fednet_emu.kernel.clock import Clock, Process, rare_garbage_collection
 from fednet_emu.kernel.gather import Gather
 from fednet_emu.kernel.inbox import Inbox
@@ -66,7 +66,7 @@ class Federation:
         streams: Streams,
         ledger: Ledger,
         graph: Graph,
-        task: Task,
+        task: LearningTask,
         network: Network,
         processors: Processors,
         presence: Presence,
@@ -175,7 +175,7 @@ class Federation:
         params: Deferred,
         plan: SgdPlan,
         *key: Any,
-        subset: NDArray[np.int64] | None = None,
+        subset: IntArray | None = None,
         data: TrainData | None = None,
         **terms: Any,
     ) -> Work:

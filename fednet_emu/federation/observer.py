@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from fednet_emu.federation.learning_task import Scores
 from fednet_emu.federation.stop import Evaluation
-from fednet_emu.federation.task import Scores
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.records.ledger import Ledger

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 from simpy.events import NORMAL, Event
 
+from fednet_emu.arrays import Array
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.stragglers import NoStraggler, Straggler
 from fednet_emu.kernel.clock import NS_PER_S, Clock, to_ns
 from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.radio.energy import ComputeEnergy
 from fednet_emu.records.ledger import CODE, NEVER_NS, SERVER, Ledger, device_label
-from fednet_emu.units import Array
 
 
 class Work(NamedTuple):

@@ -9,11 +9,11 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
+from fednet_emu.arrays import Array
 from fednet_emu.component import Component, Slot
 from fednet_emu.data import locate
 from fednet_emu.errors import ScenarioError
 from fednet_emu.network.traces.flash import batch_times_s, benchmark_scores, user_scores
-from fednet_emu.units import Array
 
 Speed = Annotated[float, Field(gt=1e-3, le=1e21)]
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import Any, cast, final
 
 import numpy as np
-from numpy.typing import NDArray
 
-Words = NDArray[np.uint32]
+from fednet_emu.arrays import Keys, Words
 
 _POOL = 4
 """Words of entropy that a `SeedSequence` mixes; also the words of a spawn key here."""
@@ -32,15 +31,15 @@ def generators(seed: int, keys: Words) -> list[np.random.Generator]:
 class _Known(np.random.bit_generator.ISeedSequence):
     """What a generator is seeded with, when that is known already."""
 
-    def __init__(self, state: NDArray[np.uint64]) -> None:
+    def __init__(self, state: Keys) -> None:
         self._state = state
 
-    def generate_state(self, n_words: int, dtype: Any = np.uint32) -> NDArray[np.uint64]:
+    def generate_state(self, n_words: int, dtype: Any = np.uint32) -> Keys:
         """The four words of 64 bits that PCG64 asks for."""
         return self._state
 
 
-def _states(seed: int, keys: Words) -> NDArray[np.uint64]:
+def _states(seed: int, keys: Words) -> Keys:
     """`SeedSequence(seed, spawn_key=key).generate_state(4, uint64)` for each key: [n, 4]."""
     words_of_seed = max(_POOL, -(-int(seed).bit_length() // 32))
     before, after = _constants(_INIT_A, _MULT_A, _POOL * words_of_seed, _POOL * _POOL).reshape(2, _POOL, _POOL)

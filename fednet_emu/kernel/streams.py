@@ -12,10 +12,9 @@ from hashlib import blake2b
 from operator import index
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fednet_emu.arrays import Array, IntArray, Keys
 from fednet_emu.kernel.seeding import generators
-from fednet_emu.units import Array
 
 Name = str | int | tuple["Name", ...]
 """What names a stream; integers of numpy are as good as Python's."""
@@ -84,17 +83,17 @@ def uniform(key: int, counter: int) -> float:
     return (((x ^ (x >> 31)) >> 12) + 0.5) * _STEP
 
 
-def mixes(key: int | NDArray[np.uint64], counter: NDArray[np.int64]) -> NDArray[np.uint64]:
+def mixes(key: int | Keys, counter: IntArray) -> Keys:
     """Vectorised `mix`, broadcasting keys against counters."""
     with np.errstate(over="ignore"):
         x = np.asarray(key, np.uint64) + np.uint64(_GOLDEN) * (counter.astype(np.uint64) + np.uint64(1))
         x = (x ^ (x >> np.uint64(30))) * np.uint64(_MIX_1)
         x = (x ^ (x >> np.uint64(27))) * np.uint64(_MIX_2)
-        mixed: NDArray[np.uint64] = x ^ (x >> np.uint64(31))
+        mixed: Keys = x ^ (x >> np.uint64(31))
     return mixed
 
 
-def uniforms(key: int | NDArray[np.uint64], counter: NDArray[np.int64]) -> Array:
+def uniforms(key: int | Keys, counter: IntArray) -> Array:
     """Vectorised `uniform`, bit for bit the same numbers."""
     draws: Array = ((mixes(key, counter) >> np.uint64(12)).astype(np.float64) + 0.5) * _STEP
     return draws

@@ -8,9 +8,9 @@ from itertools import pairwise
 from typing import Annotated, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
+from fednet_emu.arrays import IntArray, Mask
 from fednet_emu.component import Component, Slot
 from fednet_emu.kernel.clock import FOREVER_NS, to_ns
 from fednet_emu.kernel.streams import uniform, uniforms
@@ -24,7 +24,7 @@ class Availability(Component):
         """The end of the window the device is in now; `now_ns` itself when it is away; `FOREVER_NS` for no end."""
 
     @abstractmethod
-    def present(self, count: int, now_ns: int, key: int) -> NDArray[np.bool_]:
+    def present(self, count: int, now_ns: int, key: int) -> Mask:
         """Which of the devices [count] are there now."""
 
     @abstractmethod
@@ -41,7 +41,7 @@ class Always(Availability):
         """No end."""
         return FOREVER_NS
 
-    def present(self, count: int, now_ns: int, key: int) -> NDArray[np.bool_]:
+    def present(self, count: int, now_ns: int, key: int) -> Mask:
         """All."""
         return np.ones(count, np.bool_)
 
@@ -66,11 +66,11 @@ class Periodic(Availability):
         phase_ns, _ = self._phase_ns(device, now_ns, key)
         return now_ns + max(to_ns(self.on_s) - phase_ns, 0)
 
-    def present(self, count: int, now_ns: int, key: int) -> NDArray[np.bool_]:
+    def present(self, count: int, now_ns: int, key: int) -> Mask:
         """Those in an on-phase."""
         period_ns = to_ns(self.on_s) + to_ns(self.off_s)
         offsets_ns = (uniforms(key, np.arange(count)) * period_ns).astype(np.int64)
-        there: NDArray[np.bool_] = (now_ns + offsets_ns) % period_ns < to_ns(self.on_s)
+        there: Mask = (now_ns + offsets_ns) % period_ns < to_ns(self.on_s)
         return there
 
     def returns_ns(self, device: int, now_ns: int, key: int) -> int:
@@ -103,7 +103,7 @@ class Windows(Availability):
         inside = (to_ns(to_s) for from_s, to_s in self.devices[device] if to_ns(from_s) <= now_ns < to_ns(to_s))
         return next(inside, now_ns)
 
-    def present(self, count: int, now_ns: int, key: int) -> NDArray[np.bool_]:
+    def present(self, count: int, now_ns: int, key: int) -> Mask:
         """Those inside a window, and those that are not listed."""
         there = np.ones(count, np.bool_)
         for device in self.devices:
@@ -133,7 +133,7 @@ class Presence:
         self.count = count
         self.always = isinstance(availability, Always)
 
-    def only(self, devices: NDArray[np.int64]) -> Presence:
+    def only(self, devices: IntArray) -> Presence:
         """The same, asked about some of the devices only."""
         some = copy.copy(self)
         some._among = devices
@@ -145,7 +145,7 @@ class Presence:
             return FOREVER_NS
         return self._availability.until_ns(device, now_ns, self._key)
 
-    def present(self, now_ns: int) -> NDArray[np.int64]:
+    def present(self, now_ns: int) -> IntArray:
         """The devices that are there now, in order."""
         if self.always:
             return self._among

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field, field_validator
 
+from fednet_emu.arrays import Array, IntArray
 from fednet_emu.component import Component
 from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.clock import Clock
@@ -18,7 +19,7 @@ from fednet_emu.network.access.contention import Noma, Shared
 from fednet_emu.network.availability import Presence
 from fednet_emu.network.cells import AnyCells, SingleCell
 from fednet_emu.network.links.asymmetry import Asymmetry, OneWay
-from fednet_emu.network.links.links import CellLinks, IntArray, Links, PairLinks, Sky
+from fednet_emu.network.links.links import CellLinks, Links, PairLinks, Sky
 from fednet_emu.network.links.moving_links import MovingLinks
 from fednet_emu.network.links.station_links import StationLinks, network_links
 from fednet_emu.network.medium.band import Band
@@ -34,7 +35,7 @@ from fednet_emu.radio.energy import transmit_energy_j
 from fednet_emu.radio.overhead import AnyOverhead, NoOverhead
 from fednet_emu.radio.power_control import AnyPowerControl, FullPower
 from fednet_emu.records.ledger import KINDS, SERVER, Ledger
-from fednet_emu.units import Array, db_to_linear
+from fednet_emu.units import db_to_linear
 
 
 class Uplink(Component):

@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
+from fednet_emu.arrays import Array
 from fednet_emu.component import Component, Slot
 from fednet_emu.errors import ScenarioError
-from fednet_emu.units import Array
 
 
 class Placement(Component):

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fednet_emu.arrays import Array
 from fednet_emu.radio.interference import sinr_of_pairs, successive_cancellation
 from fednet_emu.radio.power_control import feasibility
-from fednet_emu.units import Array
 
 SLACK = 1e-9
 """Powers aim this much above the target, so that rounding leaves nobody below it."""

@@ -8,6 +8,7 @@ from typing import Literal, Self
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from fednet_emu.arrays import Array, Mask
 from fednet_emu.component import Component
 from fednet_emu.errors import ScenarioError
 from fednet_emu.radio.draws import LinkDraws
@@ -17,11 +18,10 @@ from fednet_emu.radio.geometry import Hop
 from fednet_emu.radio.noise import thermal_noise_w
 from fednet_emu.radio.numerology import occupied_hz
 from fednet_emu.radio.path_loss import AnyPathLoss
-from fednet_emu.radio.propagation import Mask
 from fednet_emu.radio.rate import AnyRateLaw, Shannon
 from fednet_emu.radio.rate_law import RateLaw
 from fednet_emu.radio.shadowing import AnyShadowing, NoShadowing, ShadowingOfPathLoss
-from fednet_emu.units import THERMAL_NOISE_DBM_HZ, Array, db_to_linear, dbm_to_watt
+from fednet_emu.units import THERMAL_NOISE_DBM_HZ, db_to_linear, dbm_to_watt
 
 _TRIAL_M = 50.0
 

@@ -6,10 +6,11 @@ from typing import Literal
 
 import numpy as np
 
+from fednet_emu.arrays import Array
 from fednet_emu.radio.draws import LinkDraws
 from fednet_emu.radio.geometry import Hop
 from fednet_emu.radio.propagation import Propagation, SitePathLoss, carrier_ghz
-from fednet_emu.units import SPEED_OF_LIGHT_M_S, Array
+from fednet_emu.units import SPEED_OF_LIGHT_M_S
 
 EFFECTIVE_HEIGHT_M = 0.8
 HANDSET_HEIGHT_M = 1.5

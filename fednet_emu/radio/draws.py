@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from fednet_emu.units import Array
+from fednet_emu.arrays import Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,10 +9,11 @@ from typing import Literal, Self
 import numpy as np
 from pydantic import model_validator
 
+from fednet_emu.arrays import Array
 from fednet_emu.radio.fading import AnyFading, Fading
 from fednet_emu.radio.rate import AnyRateLaw
 from fednet_emu.radio.rate_law import RateLaw
-from fednet_emu.units import Array, db_to_linear
+from fednet_emu.units import db_to_linear
 
 LOW_DB, HIGH_DB, STEP_DB = -60.0, 80.0, 0.02
 _TAIL_DB = 40.0

@@ -10,9 +10,9 @@ import numpy as np
 import scipy
 from pydantic import Field
 
+from fednet_emu.arrays import Array, Mask
 from fednet_emu.component import Component, Slot
-from fednet_emu.radio.propagation import Mask
-from fednet_emu.units import SPEED_OF_LIGHT_M_S, Array, db_to_linear
+from fednet_emu.units import SPEED_OF_LIGHT_M_S, db_to_linear
 
 
 class Fading(Component):

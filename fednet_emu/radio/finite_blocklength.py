@@ -10,8 +10,8 @@ import numpy as np
 import scipy
 from pydantic import Field
 
+from fednet_emu.arrays import Array
 from fednet_emu.radio.rate_law import RateLaw
-from fednet_emu.units import Array
 
 
 class FiniteBlocklength(RateLaw):

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fednet_emu.radio.propagation import Mask
-from fednet_emu.units import Array
+from fednet_emu.arrays import Array, Mask
 
 
 class Decoded(NamedTuple):

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from fednet_emu.units import Array
+from fednet_emu.arrays import Array
 
 WAVES = 96
 """Sinusoids per link that `shadow_normals` is meant to be called with."""

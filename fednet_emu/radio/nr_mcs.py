@@ -9,10 +9,11 @@ from typing import Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
+from fednet_emu.arrays import Array
 from fednet_emu.radio.data import rows
 from fednet_emu.radio.rate_law import RateLaw
 from fednet_emu.radio.retransmission import chase_combining, truncated_arq
-from fednet_emu.units import Array, db_to_linear
+from fednet_emu.units import db_to_linear
 
 CQI_RATES_X1024 = {
     1: ((2, 78), (2, 120), (2, 193), (2, 308), (2, 449), (2, 602), (4, 378), (4, 490), (4, 616), (6, 466), (6, 567),

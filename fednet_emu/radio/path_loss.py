@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
+from fednet_emu.arrays import Array
 from fednet_emu.component import Slot
 from fednet_emu.errors import ScenarioError
 from fednet_emu.radio.d2d import D2dIndoor, D2dOutdoor
@@ -23,7 +24,7 @@ from fednet_emu.radio.tr38901.office import IndoorOffice
 from fednet_emu.radio.tr38901.rural import RuralMacro
 from fednet_emu.radio.tr38901.urban import UrbanMacro, UrbanMicro
 from fednet_emu.radio.v2v import V2v
-from fednet_emu.units import SPEED_OF_LIGHT_M_S, Array
+from fednet_emu.units import SPEED_OF_LIGHT_M_S
 
 
 class FreeSpace(PathLoss):

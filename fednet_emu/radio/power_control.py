@@ -8,8 +8,9 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
+from fednet_emu.arrays import Array
 from fednet_emu.component import Component, Slot
-from fednet_emu.units import Array, db_to_linear
+from fednet_emu.units import db_to_linear
 
 RESOURCE_BLOCK_HZ = 180e3
 

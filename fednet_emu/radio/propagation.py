@@ -7,15 +7,12 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fednet_emu.arrays import Array, Mask
 from fednet_emu.component import Component
 from fednet_emu.errors import ScenarioError
 from fednet_emu.radio.draws import LinkDraws
 from fednet_emu.radio.geometry import Hop
-from fednet_emu.units import Array
-
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

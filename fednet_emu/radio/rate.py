@@ -9,11 +9,12 @@ from typing import Annotated, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from fednet_emu.arrays import Array
 from fednet_emu.component import Slot
 from fednet_emu.radio.finite_blocklength import FiniteBlocklength
 from fednet_emu.radio.nr_mcs import NrMcs
 from fednet_emu.radio.rate_law import RateLaw
-from fednet_emu.units import Array, db_to_linear
+from fednet_emu.units import db_to_linear
 
 CQI_1_BPS_HZ = 0.1523
 """Spectral efficiency of the lowest CQI, QPSK at 78/1024 (TS 38.214 Table 5.2.2.1-2)."""

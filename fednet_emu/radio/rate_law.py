@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from fednet_emu.arrays import Array
 from fednet_emu.component import Component
-from fednet_emu.units import Array
 
 
 class RateLaw(Component):

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
+from fednet_emu.arrays import Array
 from fednet_emu.component import Component, Slot
-from fednet_emu.units import Array
 
 
 class Shadowing(Component):

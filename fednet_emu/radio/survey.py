@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fednet_emu.arrays import Array
 from fednet_emu.errors import ScenarioError
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.draws import LinkDraws
 from fednet_emu.radio.fading import FadingByLineOfSight
 from fednet_emu.radio.geometry import Hop
-from fednet_emu.units import Array
 
 LINKS = 2000
 BLOCKS = 64

@@ -7,10 +7,10 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from fednet_emu.arrays import Array
 from fednet_emu.radio.draws import LinkDraws
 from fednet_emu.radio.geometry import Hop
 from fednet_emu.radio.propagation import PathLoss, Propagation, carrier_ghz, require_range
-from fednet_emu.units import Array
 
 URBAN_SEEN = {"low": (0.8548, 0.0064), "medium": (0.8372, 0.0114), "high": (0.8962, 0.017)}
 URBAN_BLOCKED = {

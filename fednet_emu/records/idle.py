@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fednet_emu.arrays import Array, IntArray
 from fednet_emu.records.ledger import SERVER, Ledger
-from fednet_emu.units import Array
-
-Numbers = NDArray[np.int64]
 
 
 def idle_s(ledger: Ledger, n_devices: int, simulated_ns: int) -> Array:
@@ -28,7 +25,7 @@ def idle_s(ledger: Ledger, n_devices: int, simulated_ns: int) -> Array:
     return np.asarray(np.maximum(simulated_ns - busy_ns, 0.0) / 1e9, np.float64)
 
 
-def _busy(ledger: Ledger) -> tuple[Numbers, Numbers, Numbers]:
+def _busy(ledger: Ledger) -> tuple[IntArray, IntArray, IntArray]:
     """Who was busy from when to when, [intervals] each: senders, single receivers, receivers of several, computers."""
     sends, hears, works = ledger.transfers.column, ledger.receptions.column, ledger.computes.column
     started_ns, ended_ns, row = sends("started_ns"), sends("ended_ns"), hears("transfer")
@@ -38,7 +35,7 @@ def _busy(ledger: Ledger) -> tuple[Numbers, Numbers, Numbers]:
     return np.concatenate(device).astype(np.int64), np.concatenate(starts_ns), np.concatenate(ends_ns)
 
 
-def _union_ns(device: Numbers, started_ns: Numbers, ended_ns: Numbers) -> tuple[Numbers, Numbers]:
+def _union_ns(device: IntArray, started_ns: IntArray, ended_ns: IntArray) -> tuple[IntArray, IntArray]:
     """Devices, and what each interval adds to the time covered by those of its device that started before it."""
     order = np.lexsort((started_ns, device))
     device = device[order]

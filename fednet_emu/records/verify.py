@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fednet_emu.arrays import IntArray, Mask
 from fednet_emu.records.ledger import CODE, KINDS, NEVER_NS, Ledger
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def verify(ledger: Ledger, exclusive: frozenset[str], half_duplex: frozenset[str
     return {law: check() for law, check in laws.items()}
 
 
-def _rows(bad: NDArray[np.bool_], name: str) -> str:
+def _rows(bad: Mask, name: str) -> str:
     """Name the first rows that break a law."""
     rows = np.flatnonzero(bad)
     return f"{len(rows)} of {len(bad)} {name}, first in row {rows[0]}" if len(rows) else ""
@@ -109,9 +110,7 @@ def _half_duplex(ledger: Ledger, kinds: frozenset[str]) -> str:
     return ""
 
 
-def _overlaps(
-    owner: NDArray[Any], started_ns: NDArray[np.int64], ended_ns: NDArray[np.int64], among: NDArray[np.bool_]
-) -> NDArray[np.bool_]:
+def _overlaps(owner: NDArray[Any], started_ns: IntArray, ended_ns: IntArray, among: Mask) -> Mask:
     """Which rows start before another row of the same owner, which started no later, has ended."""
     rows = np.flatnonzero(among)
     rows = rows[np.lexsort((ended_ns[rows], started_ns[rows], owner[rows]))]
@@ -192,7 +191,7 @@ def _used_before_there(ledger: Ledger) -> str:
 
 def _too_early(
     uses: pd.DataFrame, made: pd.DataFrame, arrivals: pd.DataFrame, given: set[int], *, must_arrive: bool
-) -> NDArray[np.bool_]:
+) -> Mask:
     """Which uses (device, payload, used_ns) come before the payload is there.
 
     A payload that a computation made is there at its maker from its end. Elsewhere it is there from its first arrival;
@@ -206,7 +205,7 @@ def _too_early(
     at_maker = maker == device
     elsewhere = ~at_maker & (used_ns < arrived_ns)
     unsent = ~at_maker & np.isnan(arrived_ns) & ~np.isnan(maker) & must_arrive
-    too_early: NDArray[np.bool_] = ~free & ((at_maker & (used_ns < ended_ns)) | elsewhere | unsent)
+    too_early: Mask = ~free & ((at_maker & (used_ns < ended_ns)) | elsewhere | unsent)
     return too_early
 
 

@@ -13,8 +13,8 @@ import torch
 from fednet_emu.data import data_folder
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
+from fednet_emu.federation.learning_task import LearningTask
 from fednet_emu.federation.processors import Processors
-from fednet_emu.federation.task import Task
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.data.attacks import deal_poisoned
@@ -86,7 +86,7 @@ def build(
     )
 
 
-def build_task(scenario: Scenario, streams: Streams, data_dir: Path | None, timing_only: bool) -> Task:
+def build_task(scenario: Scenario, streams: Streams, data_dir: Path | None, timing_only: bool) -> LearningTask:
     """Load the data, deal it out, let groups see it their way, and build the model."""
     device, server = _torch_device(scenario.training), scenario.server
     everything = scenario.data.load(data_dir, streams("data"))
@@ -102,7 +102,7 @@ def build_task(scenario: Scenario, streams: Streams, data_dir: Path | None, timi
     module = seeded_module(lambda: scenario.model.build(samples.input_shape, samples.outputs), streams.key("init") >> 1)
     loss = "squared-error" if samples.classes is None else "cross-entropy"
     model = FlatModel(module.to(device), loss, samples.input_shape)
-    return Task(model, samples, splits, device, timing_only, (held[0], held[1]), attack, groups)
+    return LearningTask(model, samples, splits, device, timing_only, (held[0], held[1]), attack, groups)
 
 
 def build_network(

@@ -31,7 +31,7 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 @dataclass(frozen=True)
-class Task:
+class CellJob:
     """What a process needs to know to run a cell."""
 
     scenario: Scenario
@@ -55,7 +55,7 @@ class Outcome:
 class Attempt:
     """A cell that is being run; `poll` says whether it has ended, and keeps it to its limits."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: CellJob) -> None:
         context = _context()
         self.limits = task.limits
         self._started_s = float("inf")
@@ -117,7 +117,7 @@ class Attempt:
                 self._process.kill()  # at once: closing the books would need yet more memory
 
 
-def complete(task: Task) -> Outcome:
+def complete(task: CellJob) -> Outcome:
     """Run a cell and wait for its outcome."""
     attempt = Attempt(task)
     while (outcome := attempt.poll(POLL_S)) is None:
@@ -171,7 +171,7 @@ def _death(process: multiprocessing.process.BaseProcess) -> Outcome:
     return Outcome("failed", f"its process was killed by {name}{hint}")
 
 
-def _run(task: Task, results: Connection) -> None:
+def _run(task: CellJob, results: Connection) -> None:
     """The process of an attempt."""
     _end_with_parent()
     results.send(Outcome("begun"))  # what it took to get here counts for no limit
@@ -179,7 +179,7 @@ def _run(task: Task, results: Connection) -> None:
     results.close()
 
 
-def _outcome(task: Task) -> Outcome:
+def _outcome(task: CellJob) -> Outcome:
     if RunFolder.status(task.folder) == "done":  # somebody else was faster
         return Outcome("done")
     try:

@@ -7,7 +7,7 @@ from collections.abc import Generator, Sequence
 from multiprocessing import connection
 from typing import NamedTuple
 
-from fednet_emu.study.attempt import POLL_S, Attempt, Outcome, Task
+from fednet_emu.study.attempt import POLL_S, Attempt, CellJob, Outcome
 
 
 class News(NamedTuple):
@@ -17,7 +17,7 @@ class News(NamedTuple):
     outcome: Outcome | None
 
 
-def run_locally(tasks: Sequence[Task], workers: int) -> Generator[News, None, None]:
+def run_locally(tasks: Sequence[CellJob], workers: int) -> Generator[News, None, None]:
     """Run tasks, `workers` at a time; the news come as they happen.
 
     Whoever closes the iterator early has the running cells stopped; each leaves a checkpoint to go on from.

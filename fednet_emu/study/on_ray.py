@@ -7,13 +7,13 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 from fednet_emu.errors import FednetError
-from fednet_emu.study.attempt import Outcome, Task, complete
+from fednet_emu.study.attempt import CellJob, Outcome, complete
 from fednet_emu.study.local import News
 
 WAIT_S = 0.2
 
 
-def run_on_ray(tasks: Sequence[Task], address: str | None, workers: int | None) -> Generator[News, None, None]:
+def run_on_ray(tasks: Sequence[CellJob], address: str | None, workers: int | None) -> Generator[News, None, None]:
     """Run tasks on Ray, each on one CPU and with the memory and GPUs that its limits name.
 
     Ray does not tell when a task starts: all have started as soon as they are handed over. A task supervises a process
@@ -54,7 +54,7 @@ def _connected(address: str | None, workers: int | None) -> Any:
     return ray
 
 
-def _demands(task: Task) -> dict[str, Any]:
+def _demands(task: CellJob) -> dict[str, Any]:
     limits = task.limits
     memory = {} if limits.memory_mb is None else {"memory": limits.memory_mb * 1e6}
     return {"num_cpus": 1, "num_gpus": limits.gpus, "max_retries": 0, **memory}

@@ -13,14 +13,14 @@ from filelock import FileLock, Timeout
 
 from fednet_emu.errors import DataError
 from fednet_emu.records.store import RunFolder, write_json, write_text
-from fednet_emu.study.attempt import Outcome, Task
+from fednet_emu.study.attempt import CellJob, Outcome
 from fednet_emu.study.cells import Cell, LoadedStudy
 from fednet_emu.study.local import News
 from fednet_emu.study.tables import aim, write_tables
 
 STUDY = "study.json"
 
-Runner = Callable[[Sequence[Task]], Generator[News, None, None]]
+Runner = Callable[[Sequence[CellJob]], Generator[News, None, None]]
 """Runs tasks somewhere; the news come as they happen."""
 
 
@@ -102,7 +102,7 @@ def _run(
 ) -> None:
     places = progress.left
     tasks = [
-        Task(
+        CellJob(
             loaded.cells[place].scenario,
             f"{loaded.name}: {loaded.cells[place].label}",
             progress.folder_of[place].resolve(),

@@ -10,10 +10,10 @@ import torch
 
 from fednet_emu.algorithms.base import Algorithm
 from fednet_emu.federation.federation import Federation
-from fednet_emu.federation.task import Task
+from fednet_emu.federation.learning_task import LearningTask
 from fednet_emu.kernel.clock import Process
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.learning.data.partitions.base import Split
+from fednet_emu.learning.data.partitions.base import Partitioned
 from fednet_emu.testing import run_small, small_federation, small_scenario
 
 CLASSES = (
@@ -89,8 +89,8 @@ def test_test_samples_that_nobody_owns_leave_the_spread_open() -> None:
     scenario, fed = small_scenario(*CLASSES), small_federation(*CLASSES)
     samples = scenario.data.load(None, Streams(0)("data"))
     train, _ = scenario.partition.split(samples, 4, Streams(0)("partition"))
-    nobody = Split.from_owners(np.full(len(samples.test_y), -1), 4)
-    task = Task(fed.task.model, samples, (train, nobody), torch.device("cpu"), timing_only=False)
+    nobody = Partitioned.from_owners(np.full(len(samples.test_y), -1), 4)
+    task = LearningTask(fed.task.model, samples, (train, nobody), torch.device("cpu"), timing_only=False)
 
     scores = task.score(fed.task.model.initial(), per_device=True)
 

@@ -15,13 +15,13 @@ from typing import Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
 from fednet_emu.algorithms.clustered.clusters import record_clusters
 from fednet_emu.algorithms.fedavg import average
 from fednet_emu.algorithms.local_sgd import LocalSgd
+from fednet_emu.arrays import Mask
 from fednet_emu.federation.device import Device
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.clock import Process
@@ -94,7 +94,7 @@ def lengths(w: Tensor, arrived: Sequence[Tensor], weights: Sequence[float]) -> t
     return float((average(w, arrived, weights, 1.0) - w).norm()), max(float((w_k - w).norm()) for w_k in arrived)
 
 
-def halves(w: Tensor, arrived: Sequence[Tensor]) -> NDArray[np.bool_]:
+def halves(w: Tensor, arrived: Sequence[Tensor]) -> Mask:
     """Who is in the second half [n]: the two halves have the smallest possible largest similarity across them.
 
     Similarity is the cosine of two updates. Merging the two most similar sides until two are left, which is single
@@ -108,7 +108,7 @@ def halves(w: Tensor, arrived: Sequence[Tensor]) -> NDArray[np.bool_]:
     distance = (1.0 - unit @ unit.T).clamp_min(0.0).cpu().numpy()
     np.fill_diagonal(distance, 0.0)
     labels = fcluster(linkage(squareform(distance, checks=False), "single"), 2, "maxclust")
-    second: NDArray[np.bool_] = labels != labels[0]
+    second: Mask = labels != labels[0]
     return second
 
 

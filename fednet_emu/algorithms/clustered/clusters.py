@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fednet_emu.arrays import IntArray
 from fednet_emu.federation.federation import Federation
-
-IntArray = NDArray[np.int64]
 
 
 def adjusted_rand_index(a: Sequence[int] | IntArray, b: Sequence[int] | IntArray) -> float:

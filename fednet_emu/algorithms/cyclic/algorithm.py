@@ -16,9 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Literal, NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from torch import Tensor
 
@@ -26,6 +24,7 @@ from fednet_emu.algorithms.base import Algorithm
 from fednet_emu.algorithms.cyclic.groups import parts_of, seats_of
 from fednet_emu.algorithms.cyclic.structures import AnyGroupStructure
 from fednet_emu.algorithms.cyclic.theory import Theory
+from fednet_emu.arrays import IntArray
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.clock import Process
@@ -45,7 +44,7 @@ class Member(NamedTuple):
 
     device: int
     factor: float
-    samples: NDArray[np.int64] | None
+    samples: IntArray | None
     power: float
 
 

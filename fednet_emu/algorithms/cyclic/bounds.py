@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fednet_emu.units import Array
+from fednet_emu.arrays import Array
 
 Shares = Sequence[Sequence[float]]
 """For each group, the share b_mk of each member."""

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+
+from fednet_emu.arrays import IntArray
 
 Groups = list[list[int]]
 Variant = Literal["cyclic", "chain", "pairwise"]
@@ -76,6 +77,6 @@ def seats_of(groups: Sequence[Iterable[int]]) -> dict[int, list[int]]:
     return seats
 
 
-def parts_of(samples: int, seats: int, rng: np.random.Generator) -> list[NDArray[np.int64]]:
+def parts_of(samples: int, seats: int, rng: np.random.Generator) -> list[IntArray]:
     """A device's samples, by their place among its own, cut at random into equal parts (within one)."""
     return [np.sort(part) for part in np.array_split(rng.permutation(samples), seats)]

@@ -9,17 +9,16 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fednet_emu.algorithms.cyclic.bounds import Constants, RemainderBound, Shares, rate_bound, remainder_bound
+from fednet_emu.arrays import IntArray
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.learning.graph.deferred import Deferred
 
-Parts = Sequence[Sequence[tuple[int, NDArray[np.int64] | None]]]
+Parts = Sequence[Sequence[tuple[int, IntArray | None]]]
 """For each group, its devices and the samples that each uses there; None for all of its own."""
 
 _SAMPLES_AT_ONCE = 2048

@@ -20,6 +20,7 @@ from pydantic import Field
 from fednet_emu.algorithms.base import Algorithm
 from fednet_emu.algorithms.d2d.colrel_weights import best_weights, variance
 from fednet_emu.algorithms.d2d.round import ClusterRounds, Pushed, mixed_update, stepped
+from fednet_emu.arrays import Array, Mask
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.clock import Process
@@ -27,8 +28,6 @@ from fednet_emu.kernel.gather import Together
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.jobs import SgdPlan
 from fednet_emu.network.topology import Digraph
-from fednet_emu.network.topology.digraph import Mask
-from fednet_emu.units import Array
 
 Probability = Annotated[float, Field(gt=0, le=1)]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fednet_emu.units import Array
+from fednet_emu.arrays import Array
 
 _BISECTIONS = 60
 

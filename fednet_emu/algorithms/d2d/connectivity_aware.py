@@ -21,13 +21,12 @@ from pydantic import Field
 from fednet_emu.algorithms.base import Algorithm
 from fednet_emu.algorithms.d2d import connectivity_bounds as theory
 from fednet_emu.algorithms.d2d.round import ClusterRound, ClusterRounds, edges_of, stepped
+from fednet_emu.arrays import Array, IntArray
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.clock import Process
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.jobs import SgdPlan
 from fednet_emu.network.topology import Digraph
-from fednet_emu.network.topology.digraph import IntArray
-from fednet_emu.units import Array
 
 
 class ConnectivityAware(Algorithm):

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fednet_emu.network.topology.digraph import Digraph, IntArray, Mask
-from fednet_emu.units import Array
+from fednet_emu.arrays import Array, IntArray, Mask
+from fednet_emu.network.topology.digraph import Digraph
 
 
 class Degrees(NamedTuple):

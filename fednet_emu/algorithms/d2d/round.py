@@ -15,6 +15,7 @@ import torch
 from simpy.events import Event
 from torch import Tensor
 
+from fednet_emu.arrays import Array
 from fednet_emu.federation.device import Device
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.clock import Process
@@ -23,7 +24,6 @@ from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.jobs import SgdPlan
 from fednet_emu.network.medium.delivery import Delivery
 from fednet_emu.network.topology import Digraph
-from fednet_emu.units import Array
 
 INTEGER_BIT = 32
 """Device numbers and degrees in control messages."""

@@ -22,13 +22,13 @@ from fednet_emu.algorithms.retry import until_delivered
 from fednet_emu.algorithms.robust.afl import running_mean
 from fednet_emu.algorithms.robust.prior import Prior
 from fednet_emu.algorithms.robust.simplex import project
+from fednet_emu.arrays import Array
 from fednet_emu.federation.device import Device
 from fednet_emu.federation.federation import Federation
 from fednet_emu.federation.processors import Work
 from fednet_emu.kernel.clock import Process
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.jobs import SgdPlan
-from fednet_emu.units import Array
 
 
 class Drfa(Algorithm):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
+from fednet_emu.arrays import Array, IntArray
 from fednet_emu.component import Component
-from fednet_emu.units import Array
 
 
 class Prior(Component):
@@ -18,7 +17,7 @@ class Prior(Component):
     suspect_share: float = Field(0.1, ge=0, le=1)
     """A suspect's weight in units of 1 / N; the other devices share the rest evenly."""
 
-    def weights(self, workers: NDArray[np.int64]) -> Array:
+    def weights(self, workers: IntArray) -> Array:
         """The weights q [N] of these devices; their sum is 1. Without anybody else, suspects are as good as any."""
         count = len(workers)
         suspect = np.isin(workers, self.suspects)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fednet_emu.units import Array
+from fednet_emu.arrays import Array
 
 
 def project(v: Array) -> Array:

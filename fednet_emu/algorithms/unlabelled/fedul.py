@@ -31,8 +31,8 @@ from fednet_emu.algorithms.unlabelled.fedul_theory import (
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.device import Device
 from fednet_emu.federation.federation import Federation
+from fednet_emu.federation.learning_task import LearningTask
 from fednet_emu.federation.processors import Computation
-from fednet_emu.federation.task import Task
 from fednet_emu.kernel.clock import Process
 from fednet_emu.learning.graph.augment import AnyAugmentation
 from fednet_emu.learning.graph.deferred import Deferred
@@ -154,7 +154,7 @@ class FedUL(Algorithm):
         return task.sets
 
 
-def surrogate_loss(task: Task, sets: Tensor, device: int, mode: LossMode) -> SurrogateLoss:
+def surrogate_loss(task: LearningTask, sets: Tensor, device: int, mode: LossMode) -> SurrogateLoss:
     """The loss of a device: its transition, from what it knows of its sets."""
     rows, counts = task.slice_of(device), (int(sets.max()) + 1, len(task.test_shares))
     priors = empirical_priors(sets[rows].cpu().numpy(), task.data.y[rows].cpu().numpy(), *counts)

@@ -14,18 +14,15 @@ from typing import Literal, final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-Array = NDArray[np.float64]
+from fednet_emu.arrays import Array, IntArray
 
 LossMode = Literal["nll", "ce_on_probs"]
 
 
-def empirical_priors(
-    sets: NDArray[np.int64], classes: NDArray[np.int64], n_sets: int, n_classes: int
-) -> tuple[Array, Array]:
+def empirical_priors(sets: IntArray, classes: IntArray, n_sets: int, n_classes: int) -> tuple[Array, Array]:
     """What a client knows of its sets: class shares Pi [M, K] of each set, and the sets' shares pib [M].
 
     An empty set has shares of zero.

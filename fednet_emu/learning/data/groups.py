@@ -16,10 +16,11 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from fednet_emu.arrays import IntArray
 from fednet_emu.component import Component, Slot
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.data.datasets.base import Samples
-from fednet_emu.learning.data.partitions.base import IntArray, Split
+from fednet_emu.learning.data.partitions.base import Partitioned
 
 View = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """Turns samples x [n, ...] and y [n] into what a group sees."""
@@ -43,7 +44,7 @@ class Groups(Component):
         """The group of each device [n_devices]."""
         return np.arange(n_devices) % self.count
 
-    def seen(self, samples: Samples, splits: tuple[Split, Split], rng: np.random.Generator) -> Samples:
+    def seen(self, samples: Samples, splits: tuple[Partitioned, Partitioned], rng: np.random.Generator) -> Samples:
         """The samples as their owners see them; those that nobody owns stay as they are.
 
         Args:
@@ -59,7 +60,7 @@ class Groups(Component):
         test_x, test_y = self._seen(samples.test_x, samples.test_y, test, views)
         return replace(samples, train_x=train_x, train_y=train_y, test_x=test_x, test_y=test_y, optimum=None)
 
-    def _seen(self, x: Tensor, y: Tensor, split: Split, views: list[View]) -> tuple[Tensor, Tensor]:
+    def _seen(self, x: Tensor, y: Tensor, split: Partitioned, views: list[View]) -> tuple[Tensor, Tensor]:
         x, y = x.clone(), y.clone()
         for device, group in enumerate(self.members(len(split.offsets) - 1)):
             rows = torch.from_numpy(split.of(device))

@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fednet_emu.arrays import IntArray
 from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.augment import Augmentation
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.optimizers import Optimizer, Sgd
 from fednet_emu.learning.models.flat import FlatModel, PerSampleLoss
-
-Indices = NDArray[np.int64]
 
 
 @final
@@ -105,8 +104,8 @@ class Batches:
         count: number of true samples [steps] in each batch.
     """
 
-    index: Indices
-    count: Indices
+    index: IntArray
+    count: IntArray
 
     @property
     def weight(self) -> NDArray[np.float32]:
@@ -150,7 +149,7 @@ class TrainJob:
 
     model: FlatModel
     data: TrainData
-    indices: Indices | slice
+    indices: IntArray | slice
     params: Deferred
     plan: SgdPlan
     streams: Streams
@@ -202,7 +201,7 @@ class TrainJob:
             anchor=(self.anchor or self.params).value if self.prox else None,
         )
 
-    def rows(self) -> Indices:
+    def rows(self) -> IntArray:
         """Rows [n_samples] of the data that belong to the device."""
         if isinstance(self.indices, slice):
             return np.arange(*self.indices.indices(self.data.y.shape[0]), dtype=np.int64)

@@ -7,12 +7,10 @@ from typing import NamedTuple, final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fednet_emu.arrays import Array, IntArray
 from fednet_emu.learning.models.flat import FlatModel
-
-Array = NDArray[np.float64]
 
 _CHUNK = 4096
 _CHUNK_BYTE = 2**26
@@ -39,7 +37,7 @@ class DeviceMetrics:
 
     loss: Array
     accuracy: Array | None
-    samples: NDArray[np.int64]
+    samples: IntArray
 
 
 class SampleScores(NamedTuple):
@@ -52,7 +50,7 @@ class SampleScores(NamedTuple):
         """The metrics over all samples."""
         return Metrics(_mean(self.losses), None if self.hits is None else _mean(self.hits), len(self.losses))
 
-    def by_device(self, order: Tensor, offsets: NDArray[np.int64]) -> DeviceMetrics:
+    def by_device(self, order: Tensor, offsets: IntArray) -> DeviceMetrics:
         """The metrics of each device, whose samples are order[offsets[d]] to order[offsets[d + 1] - 1]."""
         samples = np.diff(offsets)
         owner = np.repeat(np.arange(len(samples)), samples)

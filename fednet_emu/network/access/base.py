@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
+from fednet_emu.arrays import Array, IntArray, Mask
 from fednet_emu.component import Component
-from fednet_emu.network.links.links import IntArray
-from fednet_emu.radio.propagation import Mask
-from fednet_emu.units import Array
 
 if TYPE_CHECKING:
     from fednet_emu.network.medium.band import Band

@@ -7,11 +7,11 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from fednet_emu.arrays import Array, Mask
 from fednet_emu.kernel.streams import mixes, uniforms
 from fednet_emu.network.access.base import Access, Scene, Split
 from fednet_emu.radio.interference import successive_cancellation
-from fednet_emu.radio.propagation import Mask
-from fednet_emu.units import Array, db_to_linear
+from fednet_emu.units import db_to_linear
 
 
 class Shared(Access):

@@ -7,9 +7,9 @@ from typing import Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from fednet_emu.arrays import Array
 from fednet_emu.network.access.base import Access, Scene, Split
 from fednet_emu.network.access.schedulers import best_of_each_block, equal_finish_shares
-from fednet_emu.units import Array
 
 
 class Tdma(Access):

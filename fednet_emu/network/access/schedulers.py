@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fednet_emu.network.links.links import IntArray
-from fednet_emu.radio.propagation import Mask
+from fednet_emu.arrays import Array, IntArray, Mask
 from fednet_emu.radio.rate_law import RateLaw
-from fednet_emu.units import Array
 
 _LOWEST_SINR, _HIGHEST_SINR, _GRID = 1e-6, 1e14, 8192
 _HALVINGS = 60

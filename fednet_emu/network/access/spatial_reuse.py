@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+from fednet_emu.arrays import Array
 from fednet_emu.network.access.base import Access, Reuse, Scene, Split
 from fednet_emu.network.access.contention import Shared
-from fednet_emu.units import Array
 
 
 class SpatialReuse(Access):

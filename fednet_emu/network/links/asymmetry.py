@@ -6,12 +6,12 @@ from functools import cached_property
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 from pydantic import Field
 
+from fednet_emu.arrays import Array, IntArray
 from fednet_emu.component import Component
 from fednet_emu.kernel.streams import Streams, mixes, uniforms
-from fednet_emu.units import Array, db_to_linear
+from fednet_emu.units import db_to_linear
 
 
 class Asymmetry(Component):
@@ -54,7 +54,7 @@ class OneWay:
         draws = uniforms(self._streams.key("asymmetry", what), np.arange(self._count))
         return db_to_linear(sigma_db * np.asarray(scipy.special.ndtri(draws)))
 
-    def factors(self, sender: NDArray[np.int64], receiver: NDArray[np.int64]) -> Array:
+    def factors(self, sender: IntArray, receiver: IntArray) -> Array:
         """By how much the SNR from sender to receiver exceeds that of the symmetric link, in their broadcast shape."""
         factor = self.tx[sender] * self.rx[receiver]
         if self._law.obstacle_probability:

@@ -7,12 +7,12 @@ from functools import lru_cache
 import numpy as np
 import scipy
 
+from fednet_emu.arrays import Array
 from fednet_emu.kernel.streams import Streams, mixes, uniforms
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.draws import LinkDraws
 from fednet_emu.radio.geometry import Hop
 from fednet_emu.radio.movement import WAVES, shadow_normals
-from fednet_emu.units import Array
 
 PER_DEVICE = ("indoor", "building", "depth")
 """What is a matter of the device alone, whichever base station it talks to."""

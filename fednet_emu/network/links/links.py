@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fednet_emu.arrays import Array, IntArray, Keys, Mask
 from fednet_emu.kernel.streams import Streams, mix, mixes, uniforms
 from fednet_emu.network.links.asymmetry import OneWay
 from fednet_emu.network.links.link_draws import PER_DEVICE, moving_luck, still_luck
@@ -15,10 +15,6 @@ from fednet_emu.radio.channel import Channel, LargeScale
 from fednet_emu.radio.draws import LinkDraws
 from fednet_emu.radio.geometry import Hop
 from fednet_emu.radio.power_control import PowerControl
-from fednet_emu.radio.propagation import Mask
-from fednet_emu.units import Array
-
-IntArray = NDArray[np.int64]
 
 
 class Links(Protocol):
@@ -33,7 +29,7 @@ class Links(Protocol):
     def snrs(self, sender: IntArray, receiver: IntArray) -> Array:
         """Mean SNRs of many links, in the broadcast shape of senders and receivers."""
 
-    def fading_keys(self, sender: IntArray, receiver: IntArray) -> NDArray[np.uint64]:
+    def fading_keys(self, sender: IntArray, receiver: IntArray) -> Keys:
         """Fading keys of many links, in the broadcast shape of senders and receivers."""
 
     def power_w(self, sender: int) -> float | None:
@@ -72,7 +68,7 @@ class CellLinks:
         """Mean SNRs of the links of whichever ends are devices."""
         return self.mean_snr[np.maximum(sender, receiver)]
 
-    def fading_keys(self, sender: IntArray, receiver: IntArray) -> NDArray[np.uint64]:
+    def fading_keys(self, sender: IntArray, receiver: IntArray) -> Keys:
         """Fading keys of the links of whichever ends are devices."""
         device = np.maximum(sender, receiver)
         return marked(mixes(self.key, device), self.in_sight[device])
@@ -127,7 +123,7 @@ def cell_links(sky: Sky, xy_m: Array, cell: int = 0) -> tuple[CellLinks, CellLin
     )
 
 
-def marked(keys: NDArray[np.uint64], los: Mask) -> NDArray[np.uint64]:
+def marked(keys: Keys, los: Mask) -> Keys:
     """Fading keys whose lowest bit says whether the link has line of sight."""
     return keys & ~np.uint64(1) | los.astype(np.uint64)
 
@@ -192,7 +188,7 @@ class PairLinks:
         """Key of the fading in this direction."""
         return mix(mix(self._fading_key, sender), receiver) & ~1 | self._link(sender, receiver)[1]
 
-    def fading_keys(self, sender: IntArray, receiver: IntArray) -> NDArray[np.uint64]:
+    def fading_keys(self, sender: IntArray, receiver: IntArray) -> Keys:
         """Keys of the fading in these directions."""
         return marked(mixes(mixes(self._fading_key, sender), receiver), self._states(sender, receiver).los)
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-from numpy.typing import NDArray
-
+from fednet_emu.arrays import Array, IntArray, Keys
 from fednet_emu.kernel.clock import NS_PER_S, Clock, to_ns
-from fednet_emu.network.links.links import IntArray, Links
-from fednet_emu.units import Array
+from fednet_emu.network.links.links import Links
 
 
 class MovingLinks:
@@ -50,7 +47,7 @@ class MovingLinks:
         """Mean SNRs of links now."""
         return self.now().snrs(sender, receiver)
 
-    def fading_keys(self, sender: IntArray, receiver: IntArray) -> NDArray[np.uint64]:
+    def fading_keys(self, sender: IntArray, receiver: IntArray) -> Keys:
         """Keys of the fading of links."""
         return self.now().fading_keys(sender, receiver)
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fednet_emu.arrays import Array, IntArray, Keys, Mask
 from fednet_emu.kernel.streams import mix, mixes
-from fednet_emu.network.links.links import CellLinks, IntArray, Sky, cell_links, marked
-from fednet_emu.radio.propagation import Mask
-from fednet_emu.units import Array
+from fednet_emu.network.links.links import CellLinks, Sky, cell_links, marked
 
 
 class StationLinks:
@@ -45,7 +43,7 @@ class StationLinks:
         """Mean SNRs between radios of devices and of base stations."""
         return np.asarray(self._snr[-1 - np.minimum(sender, receiver), np.maximum(sender, receiver)])
 
-    def fading_keys(self, sender: IntArray, receiver: IntArray) -> NDArray[np.uint64]:
+    def fading_keys(self, sender: IntArray, receiver: IntArray) -> Keys:
         """Fading keys between radios of devices and of base stations."""
         station, device = -1 - np.minimum(sender, receiver), np.maximum(sender, receiver)
         return marked(mixes(self._keys[station], device), self._los[station, device])

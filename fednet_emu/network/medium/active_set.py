@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from fednet_emu.arrays import Array, IntArray, Mask
 from fednet_emu.network.access.base import Crew
-from fednet_emu.network.links.links import IntArray, Links
+from fednet_emu.network.links.links import Links
 from fednet_emu.network.medium.air import DUST
 from fednet_emu.network.medium.band import Band
 from fednet_emu.network.medium.link_gains import Hearing, Places
 from fednet_emu.network.medium.transfer import Burst, Transfer
-from fednet_emu.radio.propagation import Mask
-from fednet_emu.units import Array
 
 _ALL = slice(None)
 _DUST, _LEFT, _CHANGED, _HELD = 0, 1, 2, slice(3, 6)

@@ -9,15 +9,13 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fednet_emu.arrays import Array, IntArray, Keys, Mask
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, to_ns
 from fednet_emu.kernel.streams import uniform, uniforms
 from fednet_emu.network.access.base import Access
-from fednet_emu.network.links.links import IntArray
 from fednet_emu.radio.fading import Fading
 from fednet_emu.radio.rate_law import RateLaw
-from fednet_emu.units import Array
 
 ROUGHLY = 1e-9
 """More than the rounding noise between scalars and arrays, as a part of the whole."""
@@ -40,7 +38,7 @@ _Lone = tuple[float, float, Callable[[float, bool], float], Callable[[float, flo
 class Pace(NamedTuple):
     """Rates [links, blocks] and SINRs [links, blocks] over blocks that start at `edges_ns` [blocks + 1]."""
 
-    edges_ns: NDArray[np.int64]
+    edges_ns: IntArray
     sinr: Array
     rate_bps: Array
 
@@ -49,7 +47,7 @@ class Soon(NamedTuple):
     """When links [links] are through, whether that is so, and the lowest SINR that each meets until then."""
 
     end_ns: Array
-    is_through: NDArray[np.bool_]
+    is_through: Mask
     lowest_sinr: Array
 
 
@@ -129,7 +127,7 @@ class Band:
                 return until_ns, size_bit - left_bit, lowest
         return self._long_walk(snr, fading_key, (now_ns, size_bit - left_bit, lowest), size_bit, until_ns)
 
-    def soon_through(self, snr: Array, fading_key: NDArray[np.uint64], size_bit: float, start_ns: int) -> Soon:
+    def soon_through(self, snr: Array, fading_key: Keys, size_bit: float, start_ns: int) -> Soon:
         """What `alone` gives for many links, up to rounding, where they are through after a few blocks."""
         pace = self.pace(snr, fading_key, 1, start_ns, 1 if self.constant else _FEW_BLOCKS // 4)
         end_s = needed_s(pace, np.full(len(snr), float(size_bit)))
@@ -154,7 +152,7 @@ class Band:
                 return now_ns, air_bit, lowest
             blocks = min(2 * blocks, _MANY_BLOCKS)
 
-    def pace(self, snr: Array, fading_key: NDArray[np.uint64], active: int, from_ns: int, blocks: int) -> Pace:
+    def pace(self, snr: Array, fading_key: Keys, active: int, from_ns: int, blocks: int) -> Pace:
         """Rates of links over the next blocks while `active` bursts are on the air, all treated alike."""
         edges_ns, numbers = self.blocks(from_ns, blocks)
         share = self.access.share(active)
@@ -177,7 +175,7 @@ class Band:
         edges_ns[0] = from_ns
         return edges_ns, numbers[:-1]
 
-    def gains(self, fading_key: NDArray[np.uint64], numbers: IntArray) -> Array:
+    def gains(self, fading_key: Keys, numbers: IntArray) -> Array:
         """Fading gains of links in blocks, in the broadcast shape of keys and block numbers."""
         if self.constant:
             return np.full(np.broadcast_shapes(fading_key.shape, numbers.shape), self.fading.gain(0.5))
@@ -190,12 +188,12 @@ class Band:
         return self.fading.gains(uniforms(fading_key, numbers), (fading_key & np.uint64(1)).astype(np.bool_))
 
 
-def through(pace: Pace, left_bit: Array) -> NDArray[np.int64]:
+def through(pace: Pace, left_bit: Array) -> IntArray:
     """Instants [links] at which each link has carried its bits; `FOREVER_NS` when that is after the last block."""
     exact_ns = np.minimum(needed_s(pace, left_bit) * NS_PER_S, _NEVER_NS)
     exact_ns[left_bit <= 0] = 0.0
     exact_ns -= np.minimum(4 * np.spacing(exact_ns), 0.25)  # as in to_ns
-    ends_ns: NDArray[np.int64] = pace.edges_ns[0] + np.ceil(exact_ns).astype(np.int64)
+    ends_ns: IntArray = pace.edges_ns[0] + np.ceil(exact_ns).astype(np.int64)
     ends_ns[ends_ns > pace.edges_ns[-1]] = FOREVER_NS
     return ends_ns
 
@@ -217,7 +215,7 @@ def needed_s(pace: Pace, left_bit: Array) -> Array:
         return np.asarray(start_s[block] + short / pace.rate_bps[link, block])
 
 
-def carried(pace: Pace, until_ns: NDArray[np.int64]) -> Array:
+def carried(pace: Pace, until_ns: IntArray) -> Array:
     """Bits [links] that each link carries from the first edge until its instant."""
     ends_ns = np.minimum(pace.edges_ns[1:], until_ns[:, None])
     bits: Array = np.sum(pace.rate_bps * np.maximum(ends_ns - pace.edges_ns[:-1], 0), axis=1) / NS_PER_S

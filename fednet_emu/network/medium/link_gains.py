@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fednet_emu.network.links.links import IntArray, Links
+from fednet_emu.arrays import Array, IntArray, Keys, Mask
+from fednet_emu.network.links.links import Links
 from fednet_emu.network.medium.band import Band
-from fednet_emu.radio.propagation import Mask
-from fednet_emu.units import Array
 
 Places = IntArray | slice
 """Which rows or columns of an array."""
@@ -35,7 +33,7 @@ class Hearing:
         self.senders: IntArray = np.empty(0, np.int64)
         self.mean: Array = np.empty((0, 0))
         self._part: Array = np.empty(0)
-        self._keys: NDArray[np.uint64] = np.empty((0, 0), np.uint64)
+        self._keys: Keys = np.empty((0, 0), np.uint64)
         self._row: dict[int, int] = {}
         self._devices_listen = False
         self._gain: Array | None = None
@@ -109,7 +107,7 @@ class Hearing:
         same: Mask = self.ears[ears][:, None] == self.senders[columns]
         return same if same.any() else None
 
-    def _pairs(self, senders: IntArray, ears: IntArray) -> tuple[Array, NDArray[np.uint64]]:
+    def _pairs(self, senders: IntArray, ears: IntArray) -> tuple[Array, Keys]:
         if len(senders) == len(ears) == 1 and senders[0] != ears[0]:
             link = int(senders[0]), int(ears[0])
             return np.array([[self._links.snr(*link)]]), np.array([[self._links.fading_key(*link)]], np.uint64)

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from simpy.events import Event
 
+from fednet_emu.arrays import IntArray
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Clock, to_ns
 from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.network.availability import Presence
-from fednet_emu.network.links.links import IntArray, Links
+from fednet_emu.network.links.links import Links
 from fednet_emu.network.medium.air import Air, SeparateAir, SoloAir
 from fednet_emu.network.medium.band import Band
 from fednet_emu.network.medium.delivery import Delivery

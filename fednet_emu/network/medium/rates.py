@@ -6,12 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fednet_emu.arrays import Array, IntArray, Mask
 from fednet_emu.network.access.base import Scene, Split
-from fednet_emu.network.links.links import IntArray
 from fednet_emu.network.medium.active_set import Cell, Roster
 from fednet_emu.network.medium.band import Band
-from fednet_emu.radio.propagation import Mask
-from fednet_emu.units import Array
 
 
 class Rated(NamedTuple):

@@ -10,15 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fednet_emu.arrays import Array, IntArray, Mask
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, to_ns
-from fednet_emu.network.links.links import IntArray, Links
+from fednet_emu.network.links.links import Links
 from fednet_emu.network.medium.active_set import DEAD, OUTAGE, Roster
 from fednet_emu.network.medium.air import DUST
 from fednet_emu.network.medium.band import Band, Pace, needed_s, spans_s
 from fednet_emu.network.medium.rates import Rated, rate_cells
 from fednet_emu.network.medium.transfer import Burst
-from fednet_emu.radio.propagation import Mask
-from fednet_emu.units import Array
 
 _BLOCKS = 8
 _MOST_BLOCKS = 2048

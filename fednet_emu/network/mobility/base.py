@@ -7,14 +7,11 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fednet_emu.arrays import Array, IntArray
 from fednet_emu.component import Component
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.mobility.regions import Region
-from fednet_emu.units import Array
-
-IntArray = NDArray[np.int64]
 
 
 class Paths(Protocol):

@@ -10,11 +10,11 @@ import numpy as np
 import scipy
 from pydantic import Field
 
+from fednet_emu.arrays import Array
 from fednet_emu.kernel.streams import Streams, mixes, uniforms
 from fednet_emu.network.mobility.base import Mobility
 from fednet_emu.network.mobility.legs import LegPaths, Legs, bouncing, heading
 from fednet_emu.network.mobility.regions import Region, check_inside, reflected
-from fednet_emu.units import Array
 
 _DRAWS = np.arange(2)[:, None]
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fednet_emu.network.mobility.base import IntArray
+from fednet_emu.arrays import Array, IntArray
 from fednet_emu.network.mobility.regions import Region, bounced
-from fednet_emu.units import Array
 
 
 @dataclass(slots=True, eq=False)

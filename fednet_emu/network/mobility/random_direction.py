@@ -8,11 +8,11 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, model_validator
 
+from fednet_emu.arrays import Array
 from fednet_emu.kernel.streams import Streams, mixes, uniforms
 from fednet_emu.network.mobility.base import Mobility
 from fednet_emu.network.mobility.legs import LegPaths, Legs, bouncing, heading
 from fednet_emu.network.mobility.regions import Region, check_inside
-from fednet_emu.units import Array
 
 _DRAWS = np.arange(3)[:, None]
 

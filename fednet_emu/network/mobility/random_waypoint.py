@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
+from fednet_emu.arrays import Array, IntArray, Keys
 from fednet_emu.kernel.streams import Streams, mixes, uniforms
-from fednet_emu.network.mobility.base import IntArray, Mobility
+from fednet_emu.network.mobility.base import Mobility
 from fednet_emu.network.mobility.legs import LegPaths, Legs
 from fednet_emu.network.mobility.regions import Region, check_inside
-from fednet_emu.units import Array
 
 _MOVING = 1.0
 _DRAWS = np.arange(3)[:, None]
@@ -114,7 +113,7 @@ def _trip(trip_m: Array, speed_m_s: Array) -> tuple[Array, Array]:
     return distance_m / speed_m_s, trip_m * (speed_m_s / distance_m)[:, None]
 
 
-def _long_trips(region: Region, keys: NDArray[np.uint64]) -> tuple[Array, Array]:
+def _long_trips(region: Region, keys: Keys) -> tuple[Array, Array]:
     """Ends [k, 2] of trips whose density is proportional to their length, by rejection."""
     from_m, to_m = np.empty((len(keys), 2)), np.empty((len(keys), 2))
     waiting, attempt = np.arange(len(keys)), 0

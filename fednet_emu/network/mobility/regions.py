@@ -7,14 +7,11 @@ from abc import abstractmethod
 from typing import Annotated, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
+from fednet_emu.arrays import Array, Mask
 from fednet_emu.component import Component, Slot
 from fednet_emu.errors import ScenarioError
-from fednet_emu.units import Array
-
-BoolArray = NDArray[np.bool_]
 
 _SLACK = 1e-9
 _AT_REST_M_S = 1e-200
@@ -26,7 +23,7 @@ class Region(Component):
     """A convex region around the origin; coordinates and velocities are [k, 2] in metres and m/s."""
 
     @abstractmethod
-    def holds(self, xy_m: Array) -> BoolArray:
+    def holds(self, xy_m: Array) -> Mask:
         """Whether each point [k] lies inside, or on the wall within 1e-9 of the size."""
 
     @abstractmethod
@@ -60,9 +57,9 @@ class DiscRegion(Region):
     kind: Literal["disc"] = "disc"
     radius_m: float = Field(gt=0)
 
-    def holds(self, xy_m: Array) -> BoolArray:
+    def holds(self, xy_m: Array) -> Mask:
         """Within the radius."""
-        inside: BoolArray = np.hypot(xy_m[:, 0], xy_m[:, 1]) <= self.radius_m * (1 + _SLACK)
+        inside: Mask = np.hypot(xy_m[:, 0], xy_m[:, 1]) <= self.radius_m * (1 + _SLACK)
         return inside
 
     def points_m(self, first: Array, second: Array) -> Array:
@@ -110,9 +107,9 @@ class BoxRegion(Region):
     def _half_m(self) -> Array:
         return np.array([self.width_m, self.length_m]) / 2
 
-    def holds(self, xy_m: Array) -> BoolArray:
+    def holds(self, xy_m: Array) -> Mask:
         """Within both pairs of walls."""
-        inside: BoolArray = np.all(np.abs(xy_m) <= self._half_m() * (1 + _SLACK), axis=1)
+        inside: Mask = np.all(np.abs(xy_m) <= self._half_m() * (1 + _SLACK), axis=1)
         return inside
 
     def points_m(self, first: Array, second: Array) -> Array:

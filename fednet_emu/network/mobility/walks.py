@@ -10,13 +10,13 @@ from typing import Literal
 
 import numpy as np
 
+from fednet_emu.arrays import Array, IntArray
 from fednet_emu.data import locate
 from fednet_emu.errors import DataError
 from fednet_emu.kernel.streams import Streams, mixes, uniforms
-from fednet_emu.network.mobility.base import IntArray, Mobility
+from fednet_emu.network.mobility.base import Mobility
 from fednet_emu.network.mobility.regions import Region
 from fednet_emu.network.traces.files import read_bytes
-from fednet_emu.units import Array
 
 _HOW = "write it with np.savez(path, walk_1=..., walk_2=...) from arrays [n, 3] of t_s, x_m, y_m"
 _DRAWS = np.arange(2)[:, None]

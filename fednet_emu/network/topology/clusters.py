@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, field_validator
 
+from fednet_emu.arrays import IntArray
 from fednet_emu.component import Component, Slot
 from fednet_emu.errors import ScenarioError
-from fednet_emu.network.topology.digraph import IntArray
 from fednet_emu.network.topology.edges import World
 
 

@@ -8,12 +8,11 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from fednet_emu.arrays import Array, IntArray
 from fednet_emu.data import locate
 from fednet_emu.errors import DataError
-from fednet_emu.network.topology.digraph import IntArray
 from fednet_emu.network.topology.edges import Edges, EdgeSource, Ends, World
 from fednet_emu.network.traces.files import read_texts
-from fednet_emu.units import Array
 
 _HOW = "lines of time, CONN, node, node, up or down, separated by blanks, are right"
 

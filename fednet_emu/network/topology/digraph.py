@@ -7,14 +7,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+
+from fednet_emu.arrays import IntArray, Mask
 
 if TYPE_CHECKING:
     import networkx as nx
     from scipy.sparse import coo_array
-
-IntArray = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,9 +8,9 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from fednet_emu.network.topology.digraph import IntArray
+from fednet_emu.arrays import Array, IntArray
 from fednet_emu.network.topology.edges import Edges, EdgeSource, Ends, World
-from fednet_emu.units import Array, db_to_linear
+from fednet_emu.units import db_to_linear
 
 
 class Geometric(Edges):

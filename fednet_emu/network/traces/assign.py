@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fednet_emu.arrays import Array, IntArray
 from fednet_emu.errors import DataError
 from fednet_emu.kernel.streams import Streams, mixes, uniforms
 from fednet_emu.network.traces.base import RateTraces
 from fednet_emu.network.traces.series import RateSeries
-from fednet_emu.units import Array
 
 _DRAWS = np.arange(2)[:, None]
 
@@ -26,7 +25,7 @@ class DeviceRates:
     """
 
     def __init__(
-        self, names: tuple[str, ...], series: tuple[RateSeries, ...], trace: NDArray[np.int64], offset_s: Array
+        self, names: tuple[str, ...], series: tuple[RateSeries, ...], trace: IntArray, offset_s: Array
     ) -> None:
         self.names, self.trace, self.offset_s = names, trace, offset_s
         self._series = series
@@ -36,7 +35,7 @@ class DeviceRates:
         series, offset_s = self._of(device)
         return series.rate_at_bps(offset_s + time_s)
 
-    def rates_bps(self, devices: NDArray[np.int64], time_s: float) -> Array:
+    def rates_bps(self, devices: IntArray, time_s: float) -> Array:
         """Rates [k] of devices [k] at a time."""
         return np.array([self.rate_bps(device, time_s) for device in devices.tolist()])
 

@@ -9,10 +9,10 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from fednet_emu.arrays import Array
 from fednet_emu.component import Component
 from fednet_emu.errors import DataError
 from fednet_emu.network.traces.series import RateSeries
-from fednet_emu.units import Array
 
 BIT_PER_MBIT = 1e6
 BIT_PER_KBIT = 1e3

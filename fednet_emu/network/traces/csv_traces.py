@@ -8,12 +8,12 @@ from typing import Literal
 
 import numpy as np
 
+from fednet_emu.arrays import Array
 from fednet_emu.data import locate
 from fednet_emu.errors import DataError
 from fednet_emu.network.traces.base import RateTraces, holding_until_next
 from fednet_emu.network.traces.files import read_texts
 from fednet_emu.network.traces.series import RateSeries
-from fednet_emu.units import Array
 
 
 class CsvTraces(RateTraces):

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
+from fednet_emu.arrays import Array
 from fednet_emu.errors import DataError
-from fednet_emu.units import Array
 
 _BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, RuntimeError)
 _AGAIN = "fetch the file again"

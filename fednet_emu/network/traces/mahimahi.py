@@ -8,12 +8,12 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from fednet_emu.arrays import Array
 from fednet_emu.data import locate
 from fednet_emu.errors import DataError
 from fednet_emu.network.traces.base import RateTraces
 from fednet_emu.network.traces.files import read_texts
 from fednet_emu.network.traces.series import RateSeries
-from fednet_emu.units import Array
 
 _MS = 1e-3
 _BIT_PER_BYTE = 8
@@ -64,6 +64,6 @@ def packet_series(where: str, text: str, packet_bit: float) -> RateSeries:
     return RateSeries(*_merged(packets, packet_bit / _MS))
 
 
-def _merged(packets: np.typing.NDArray[np.int64], one_bps: float) -> tuple[Array, Array]:
+def _merged(packets: IntArray, one_bps: float) -> tuple[Array, Array]:
     starts = np.append(0, np.flatnonzero(np.diff(packets)) + 1)
     return np.append(starts, len(packets)) * _MS, packets[starts] * one_bps

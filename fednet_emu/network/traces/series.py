@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from fednet_emu.units import Array
+from fednet_emu.arrays import Array
 
 
 @dataclass(frozen=True, eq=False)

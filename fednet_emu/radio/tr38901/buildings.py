@@ -9,10 +9,10 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
+from fednet_emu.arrays import Array, Mask
 from fednet_emu.component import Component, Slot
 from fednet_emu.radio.draws import LinkDraws
-from fednet_emu.radio.propagation import Mask, carrier_ghz
-from fednet_emu.units import Array
+from fednet_emu.radio.propagation import carrier_ghz
 
 
 @dataclass(frozen=True, slots=True, eq=False)

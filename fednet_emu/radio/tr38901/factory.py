@@ -8,11 +8,11 @@ from typing import Literal, NamedTuple, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from fednet_emu.arrays import Array
 from fednet_emu.errors import ScenarioError
 from fednet_emu.radio.draws import LinkDraws
 from fednet_emu.radio.geometry import Hop
 from fednet_emu.radio.propagation import Propagation, SitePathLoss, carrier_ghz
-from fednet_emu.units import Array
 
 Hall = Literal["SL", "DL", "SH", "DH", "HH"]
 

@@ -6,10 +6,10 @@ from typing import Literal
 
 import numpy as np
 
+from fednet_emu.arrays import Array
 from fednet_emu.radio.draws import LinkDraws
 from fednet_emu.radio.geometry import Hop
 from fednet_emu.radio.propagation import Propagation, SitePathLoss, carrier_ghz
-from fednet_emu.units import Array
 
 
 class IndoorOffice(SitePathLoss):

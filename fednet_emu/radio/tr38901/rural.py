@@ -8,11 +8,12 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from fednet_emu.arrays import Array
 from fednet_emu.radio.draws import LinkDraws
 from fednet_emu.radio.geometry import Hop
 from fednet_emu.radio.propagation import Propagation, SitePathLoss, carrier_ghz
 from fednet_emu.radio.tr38901.buildings import AnyBuildings, NoBuildings
-from fednet_emu.units import SPEED_OF_LIGHT_M_S, Array
+from fednet_emu.units import SPEED_OF_LIGHT_M_S
 
 SHORTEST_M = 10.0
 LONGEST_M = 10_000.0

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
+from fednet_emu.arrays import Array
 from fednet_emu.report.style import (
     CURVE_HEIGHT_IN,
     add_grid,
@@ -18,8 +18,6 @@ from fednet_emu.report.style import (
     new_figure,
     paper_style,
 )
-
-Array = NDArray[np.float64]
 
 MARKERS_PER_CURVE, MANY, TALL_IN = 6, 4, 3.0
 

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
+from fednet_emu.arrays import Array
 from fednet_emu.component import did_you_mean
 from fednet_emu.errors import FednetError
 from fednet_emu.report.figures.curves import COSTS, Cost
@@ -30,8 +30,6 @@ from fednet_emu.report.style import (
 )
 from fednet_emu.report.views.statistics import mean_intervals
 from fednet_emu.report.views.study import StudyView, level_text
-
-Array = NDArray[np.float64]
 
 POINTS, MARKERS, SETTLED = 200, 5, 6
 """Points of a line, markers on it, and the part of it (one of so many) that counts as its start."""

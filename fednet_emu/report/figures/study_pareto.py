@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
+from fednet_emu.arrays import Array, Mask
 from fednet_emu.report.figures.study_curves import combinations, levels_text, rows_of
 from fednet_emu.report.quantities import BITS, LONG_TIMES, axis_unit
 from fednet_emu.report.style import add_grid, add_legend, finish_axes, line_style, new_figure, round_ticks
@@ -16,7 +16,7 @@ HEIGHT_IN = 2.0
 DOMINATED = {"color": "0.8", "marker": "o", "markersize": 1.5, "linestyle": "none", "markeredgewidth": 0.0}
 
 
-def on_front(costs: NDArray[np.float64]) -> NDArray[np.bool_]:
+def on_front(costs: Array) -> Mask:
     """Which points [n, costs] no other point beats: at most as much of every cost, and less of one."""
     return np.array(
         [not ((costs <= point).all(axis=1) & (costs < point).any(axis=1)).any() for point in costs], dtype=bool

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from fednet_emu.arrays import Array
 from fednet_emu.report.quantities import LONG_TIMES, Unit, axis_unit
 from fednet_emu.report.style import (
     BLUE,
@@ -29,7 +30,6 @@ from fednet_emu.report.style import (
     wrapped,
 )
 from fednet_emu.report.views.activity import WAITING, busiest_devices
-from fednet_emu.units import Array
 
 MAX_ROWS, MIN_ROWS = 40, 12
 MAX_ROUND_LINES = 20

@@ -13,10 +13,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
-Array = NDArray[np.float64]
+from fednet_emu.arrays import Array
 
 LEVEL = 0.95
 FEWEST, RESAMPLES = 8, 10_000

@@ -10,11 +10,11 @@ from pydantic import ValidationError
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.groups import Groups, LabelPermuted, Rotated, TiltedTargets
-from fednet_emu.learning.data.partitions.base import NOBODY, Split
+from fednet_emu.learning.data.partitions.base import NOBODY, Partitioned
 from fednet_emu.testing import small_federation
 
 OWNERS = np.array([0, 1, 2, 3, NOBODY, 0, 1, 2])
-SPLITS = Split.from_owners(OWNERS, 4), Split.from_owners(OWNERS[::-1].copy(), 4)
+SPLITS = Partitioned.from_owners(OWNERS, 4), Partitioned.from_owners(OWNERS[::-1].copy(), 4)
 
 
 def images() -> Samples:

@@ -19,8 +19,8 @@ from fednet_emu.learning.data.partitions import (
     Iid,
     OneClass,
     Partition,
+    Partitioned,
     Shards,
-    Split,
     SurrogateSets,
 )
 
@@ -55,25 +55,25 @@ def balanced(n_train: int, n_test: int, classes: int) -> Samples:
     return samples_of(train_y, np.arange(n_test) % classes, classes, group, group[:n_test])
 
 
-def same(a: Split, b: Split) -> bool:
+def same(a: Partitioned, b: Partitioned) -> bool:
     """Whether two splits are equal."""
     return np.array_equal(a.order, b.order) and np.array_equal(a.offsets, b.offsets)
 
 
-def class_counts(split: Split, labels: torch.Tensor, classes: int) -> np.ndarray:
+def class_counts(split: Partitioned, labels: torch.Tensor, classes: int) -> np.ndarray:
     """[n_devices, classes]."""
     n_devices = len(split.sizes())
     return np.array([np.bincount(labels.numpy()[split.of(d)], minlength=classes) for d in range(n_devices)])
 
 
-def split(partition: Partition, samples: Samples, n_devices: int, seed: int = 0) -> tuple[Split, Split]:
+def split(partition: Partition, samples: Samples, n_devices: int, seed: int = 0) -> tuple[Partitioned, Partitioned]:
     """Training and test split under a seed."""
     return partition.split(samples, n_devices, np.random.default_rng(seed))
 
 
 def test_a_split_lists_the_samples_of_each_device():
     """Owners become rows: ascending within a device, empty for who owns nothing, without what nobody owns."""
-    dealt = Split.from_owners(np.array([2, 0, -1, 2, 0, -1]), n_devices=4)
+    dealt = Partitioned.from_owners(np.array([2, 0, -1, 2, 0, -1]), n_devices=4)
 
     assert [dealt.of(device).tolist() for device in range(4)] == [[1, 4], [], [0, 3], []]
     assert dealt.sizes().tolist() == [2, 0, 2, 0]

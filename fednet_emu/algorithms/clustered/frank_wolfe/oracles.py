@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from fednet_emu.algorithms.clustered.frank_wolfe.updates import Array, IntArray, matrix_of, pairs_of
+from fednet_emu.algorithms.clustered.frank_wolfe.updates import matrix_of, pairs_of
+from fednet_emu.arrays import Array, IntArray
 
 Oracle = Callable[[Array, Array], Array]
 """The weights s [pairs] that minimise <s, g>, from the slopes g [pairs] and the weights w [pairs] so far."""

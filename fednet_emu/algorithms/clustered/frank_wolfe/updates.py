@@ -11,11 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-Array = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from fednet_emu.arrays import Array, IntArray
 
 TIED = 0.5
 """Clients whose weight is above this are in one cluster."""

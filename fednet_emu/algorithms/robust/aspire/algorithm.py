@@ -26,7 +26,6 @@ from itertools import takewhile
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from fednet_emu.algorithms.base import Algorithm
@@ -39,12 +38,12 @@ from fednet_emu.algorithms.robust.aspire.wire import Wire
 from fednet_emu.algorithms.robust.aspire.worker import LossOf, Report, Worker
 from fednet_emu.algorithms.robust.prior import Prior
 from fednet_emu.algorithms.robust.uncertainty import AnyUncertaintySet
+from fednet_emu.arrays import Array, IntArray
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.clock import Process
 from fednet_emu.kernel.inbox import Inbox
 from fednet_emu.learning.graph.jobs import SgdPlan
-from fednet_emu.units import Array
 
 Last = dict[int, int]
 """The iteration after which each worker was last replied to, the longest ago first."""
@@ -133,7 +132,7 @@ class Aspire(Algorithm):
             where, _, what = str(error).partition(": ")
             yield where, what
 
-    def _weights_for(self, workers: NDArray[np.int64]) -> Array:
+    def _weights_for(self, workers: IntArray) -> Array:
         """The prior of these workers; raises when the uncertainty set has no weights for them."""
         prior = self.prior.weights(workers)
         if self.uncertainty is not None and self.planes != "fixed":

@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from fednet_emu.algorithms.robust.aspire.updates import Master, Steps, clipped
-from fednet_emu.units import Array
+from fednet_emu.arrays import Array
 
 
 def squared_gap(

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from fednet_emu.units import Array
+from fednet_emu.arrays import Array
 
 Upkeep = Literal["ease", "cp", "fixed"]
 """ease adds the worst case and drops idle planes; cp only adds; fixed keeps the prior alone."""

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fednet_emu.units import Array
+from fednet_emu.arrays import Array
 
 
 class Dual(NamedTuple):

@@ -17,8 +17,8 @@ from fednet_emu.algorithms.robust.uncertainty.ellipsoid import Ellipsoid
 from fednet_emu.algorithms.robust.uncertainty.kl import KlBall
 from fednet_emu.algorithms.robust.uncertainty.polyhedron import Polyhedron
 from fednet_emu.algorithms.robust.uncertainty.wasserstein import Wasserstein
+from fednet_emu.arrays import Array
 from fednet_emu.component import Slot
-from fednet_emu.units import Array
 
 UNCERTAINTY_SETS: dict[str, type[UncertaintySet]] = {
     "box": Box,

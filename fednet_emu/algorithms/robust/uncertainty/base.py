@@ -6,9 +6,9 @@ from abc import abstractmethod
 
 import numpy as np
 
+from fednet_emu.arrays import Array
 from fednet_emu.component import Component
 from fednet_emu.errors import ScenarioError
-from fednet_emu.units import Array
 
 PerDevice = float | tuple[float, ...]
 """One number for all devices, or one for each."""

@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from fednet_emu.algorithms.robust.uncertainty.base import PerDevice, UncertaintySet, per_device
-from fednet_emu.units import Array
+from fednet_emu.arrays import Array
 
 _MAX_TANGENTS = 1000
 

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from fednet_emu.algorithms.robust.simplex import project_weighted
 from fednet_emu.algorithms.robust.uncertainty.base import PerDevice, UncertaintySet, per_device
-from fednet_emu.units import Array
+from fednet_emu.arrays import Array
 
 
 class Ellipsoid(UncertaintySet):

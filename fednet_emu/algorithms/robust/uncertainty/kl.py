@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from fednet_emu.algorithms.robust.uncertainty.base import UncertaintySet
-from fednet_emu.units import Array
+from fednet_emu.arrays import Array
 
 
 class KlBall(UncertaintySet):

@@ -8,8 +8,8 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from fednet_emu.algorithms.robust.uncertainty.base import UncertaintySet
+from fednet_emu.arrays import Array
 from fednet_emu.errors import ScenarioError
-from fednet_emu.units import Array
 
 
 class Polyhedron(UncertaintySet):

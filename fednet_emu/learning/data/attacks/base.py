@@ -9,14 +9,14 @@ from typing import Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
+from fednet_emu.arrays import IntArray
 from fednet_emu.component import Component
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.data.datasets.base import Samples
-from fednet_emu.learning.data.partitions.base import Partition, Split
+from fednet_emu.learning.data.partitions.base import Partition, Partitioned
 
 
 class Attack(Component):
@@ -42,7 +42,7 @@ class Attack(Component):
     def trial(self, samples: Samples) -> Tensor:
         """Test inputs [n, ...] that should not, but with a successful attack do, become the target class."""
 
-    def devices(self, count: int) -> NDArray[np.int64]:
+    def devices(self, count: int) -> IntArray:
         """Numbers of the malicious devices among `count`."""
         listed = range(count - self.malicious, count) if isinstance(self.malicious, int) else sorted(self.malicious)
         return np.array(listed, dtype=np.int64)
@@ -56,7 +56,7 @@ class Attack(Component):
 
 def deal_poisoned(
     attack: Attack, samples: Samples, partition: Partition, count: int, rngs: tuple[np.random.Generator, ...]
-) -> tuple[Samples, tuple[Split, Split]]:
+) -> tuple[Samples, tuple[Partitioned, Partitioned]]:
     """Deal the samples out to devices of which some are malicious.
 
     Args:
@@ -96,7 +96,7 @@ def deal_poisoned(
     return replace(samples, train_x=x, train_y=y), (train, test)
 
 
-def _extended(samples: Samples, rows: NDArray[np.int64]) -> Samples:
+def _extended(samples: Samples, rows: IntArray) -> Samples:
     """The samples with copies of some training rows behind them."""
     index = torch.from_numpy(rows)
     group = samples.train_group
@@ -108,17 +108,17 @@ def _extended(samples: Samples, rows: NDArray[np.int64]) -> Samples:
     )
 
 
-def _spread(split: Split, devices: NDArray[np.int64], count: int) -> Split:
+def _spread(split: Partitioned, devices: IntArray, count: int) -> Partitioned:
     """The split of these devices as one of all; the others own nothing."""
     sizes = np.zeros(count, dtype=np.int64)
     sizes[devices] = split.sizes()
-    return Split(split.order, np.concatenate([[0], np.cumsum(sizes)]))
+    return Partitioned(split.order, np.concatenate([[0], np.cumsum(sizes)]))
 
 
-def _with(split: Split, devices: NDArray[np.int64], rows: NDArray[np.int64]) -> Split:
+def _with(split: Partitioned, devices: IntArray, rows: IntArray) -> Partitioned:
     """The split in which these devices, which own nothing, own these rows [devices, each]."""
     owned = [split.of(device) for device in range(len(split.sizes()))]
     for device, own in zip(devices, rows, strict=True):
         owned[int(device)] = own
     sizes = [len(own) for own in owned]
-    return Split(np.concatenate(owned), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
+    return Partitioned(np.concatenate(owned), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))

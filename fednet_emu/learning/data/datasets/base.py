@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fednet_emu.arrays import IntArray
 from fednet_emu.component import Component
 
 
@@ -34,8 +34,8 @@ class Samples:
     test_x: Tensor
     test_y: Tensor
     classes: int | None
-    train_group: NDArray[np.int64] | None = None
-    test_group: NDArray[np.int64] | None = None
+    train_group: IntArray | None = None
+    test_group: IntArray | None = None
     optimum: Tensor | None = None
 
     @property

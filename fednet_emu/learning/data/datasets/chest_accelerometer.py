@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field
 
+from fednet_emu.arrays import IntArray, Mask
 from fednet_emu.data import locate
 from fednet_emu.errors import DataError
 from fednet_emu.learning.data.datasets.base import Dataset, Samples
@@ -62,7 +63,7 @@ class ChestAccelerometer(Dataset):
             test_group=group[test],
         )
 
-    def _windows(self, path: Path) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def _windows(self, path: Path) -> tuple[NDArray[np.float32], IntArray]:
         """Windows [n, 3, window] of one participant and their activities [n] from 0, in the order of time."""
         import pandas as pd
 
@@ -83,7 +84,7 @@ class ChestAccelerometer(Dataset):
         return axes[index[:, None] + np.arange(self.window)].transpose(0, 2, 1), activity[index] - 1
 
 
-def _last_ones(kind: NDArray[np.int64], order: NDArray[np.int64], share: float) -> NDArray[np.bool_]:
+def _last_ones(kind: IntArray, order: IntArray, share: float) -> Mask:
     """Which samples are among the last `share` of their kind in this order, rounded to the nearest number."""
     chosen = np.zeros(len(kind), np.bool_)
     for value in np.unique(kind):

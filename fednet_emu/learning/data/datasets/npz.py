@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field
 
+from fednet_emu.arrays import IntArray
 from fednet_emu.data import locate
 from fednet_emu.errors import DataError
 from fednet_emu.learning.data.datasets.base import Dataset, Samples
@@ -89,7 +90,7 @@ def _targets(path: Path, arrays: dict[str, NDArray[Any]], name: str, rows: int) 
     raise DataError(str(path), f"{name} must hold numbers, got {raw.dtype}", remedy)
 
 
-def _groups(path: Path, arrays: dict[str, NDArray[Any]], name: str, rows: int) -> NDArray[np.int64] | None:
+def _groups(path: Path, arrays: dict[str, NDArray[Any]], name: str, rows: int) -> IntArray | None:
     if name not in arrays:
         return None
     raw = arrays[name]

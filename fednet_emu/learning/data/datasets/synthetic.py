@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field, NonNegativeFloat, PositiveInt
 from torch import Tensor
 
+from fednet_emu.arrays import Array
 from fednet_emu.learning.data.datasets.base import Dataset, Samples
 
 
@@ -44,7 +45,7 @@ def _directions(count: int, n_features: int, rng: np.random.Generator) -> NDArra
     vectors = rng.standard_normal((count, n_features))
     if count <= n_features:
         vectors = np.linalg.qr(vectors.T).Q.T
-    units: NDArray[np.float64] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    units: Array = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     return units.astype(np.float32)
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pydantic import NonNegativeFloat, PositiveInt, model_validator
 from torch import Tensor
 
+from fednet_emu.arrays import Array
 from fednet_emu.learning.data.datasets.base import Dataset, Samples
 
 
@@ -48,7 +49,7 @@ class SyntheticRegression(Dataset):
         )
 
     def _draw(
-        self, count: int, coefficients: NDArray[np.float64], rng: np.random.Generator
+        self, count: int, coefficients: Array, rng: np.random.Generator
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         x = rng.standard_normal((count, self.features))
         y = x @ coefficients[:-1] + coefficients[-1] + self.noise_std * rng.standard_normal(count)

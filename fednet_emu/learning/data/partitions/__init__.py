@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from fednet_emu.component import Slot
-from fednet_emu.learning.data.partitions.base import Partition, Split
+from fednet_emu.learning.data.partitions.base import Partition, Partitioned
 from fednet_emu.learning.data.partitions.dirichlet import Dirichlet
 from fednet_emu.learning.data.partitions.group import Group
 from fednet_emu.learning.data.partitions.iid import Iid
@@ -32,7 +32,7 @@ __all__ = [
     "Iid",
     "OneClass",
     "Partition",
+    "Partitioned",
     "Shards",
-    "Split",
     "SurrogateSets",
 ]

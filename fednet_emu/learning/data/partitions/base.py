@@ -7,20 +7,18 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fednet_emu.arrays import IntArray
 from fednet_emu.component import Component
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.data.datasets.base import Samples
-
-IntArray = NDArray[np.int64]
 
 NOBODY = -1
 """Owner of a sample that no device holds."""
 
 
 @dataclass(frozen=True, eq=False)
-class Split:
+class Partitioned:
     """Which samples each device owns, in compressed rows.
 
     Attributes:
@@ -57,7 +55,7 @@ class Partition(Component):
     """A law by which samples are dealt out to devices."""
 
     @abstractmethod
-    def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Split, Split]:
+    def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
         """Deal the training and the test samples out by the same law with the same draws.
 
         No sample goes to two devices. A device may own no test sample.
@@ -98,7 +96,7 @@ def even_shares(n_items: int, n_parts: int) -> IntArray:
     return np.repeat(np.arange(n_parts), sizes)
 
 
-def require_samples(split: Split, kind: str, remedy: str) -> None:
+def require_samples(split: Partitioned, kind: str, remedy: str) -> None:
     """See to it that every device can train.
 
     Raises:

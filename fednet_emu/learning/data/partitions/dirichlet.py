@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, NonNegativeInt
 
+from fednet_emu.arrays import Array, IntArray
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.data.datasets.base import Samples
-from fednet_emu.learning.data.partitions.base import IntArray, Partition, Split, labels_of, members_by_class
+from fednet_emu.learning.data.partitions.base import Partition, Partitioned, labels_of, members_by_class
 
 MAX_DRAWS = 1000
 """How often the shares are drawn anew before the demand counts as out of reach."""
@@ -30,13 +30,13 @@ class Dirichlet(Partition):
     alpha: float = Field(gt=0)
     min_samples: NonNegativeInt = 1
 
-    def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Split, Split]:
+    def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
         """Draw the proportions, then cut each shuffled class by them."""
         train_y, test_y, classes = labels_of(samples, self.kind)
         shares = self._draw_shares(np.bincount(train_y, minlength=classes), n_devices, rng)
         return _deal(train_y, shares, rng), _deal(test_y, shares, rng)
 
-    def _draw_shares(self, class_sizes: IntArray, n_devices: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    def _draw_shares(self, class_sizes: IntArray, n_devices: int, rng: np.random.Generator) -> Array:
         """Share of each class that each device gets, [classes, n_devices]."""
         total = int(class_sizes.sum())
         if n_devices * self.min_samples > total:
@@ -56,17 +56,17 @@ class Dirichlet(Partition):
         raise ScenarioError(f"partition.min_samples: {found} {situation}; {remedy}")
 
 
-def _counts(shares: NDArray[np.float64], class_sizes: IntArray) -> IntArray:
+def _counts(shares: Array, class_sizes: IntArray) -> IntArray:
     """Samples of each class for each device, [classes, n_devices]: within one of share x size, rows sum to the size."""
     cuts = np.rint(np.cumsum(shares, axis=1) * class_sizes[:, None]).astype(np.int64)
     cuts[:, -1] = class_sizes
     return np.diff(np.minimum(cuts, class_sizes[:, None]), axis=1, prepend=0)
 
 
-def _deal(labels: IntArray, shares: NDArray[np.float64], rng: np.random.Generator) -> Split:
+def _deal(labels: IntArray, shares: Array, rng: np.random.Generator) -> Partitioned:
     classes, n_devices = shares.shape
     counts = _counts(shares, np.bincount(labels, minlength=classes))
     owners = np.empty(len(labels), np.int64)
     for members, per_device in zip(members_by_class(labels, classes, rng), counts, strict=True):
         owners[members] = np.repeat(np.arange(n_devices), per_device)
-    return Split.from_owners(owners, n_devices)
+    return Partitioned.from_owners(owners, n_devices)

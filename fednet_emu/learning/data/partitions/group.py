@@ -6,9 +6,10 @@ from typing import Literal
 
 import numpy as np
 
+from fednet_emu.arrays import IntArray
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.data.datasets.base import Samples
-from fednet_emu.learning.data.partitions.base import NOBODY, IntArray, Partition, Split, even_shares
+from fednet_emu.learning.data.partitions.base import NOBODY, Partition, Partitioned, even_shares
 
 
 class Group(Partition):
@@ -21,7 +22,7 @@ class Group(Partition):
 
     kind: Literal["group"] = "group"
 
-    def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Split, Split]:
+    def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
         """Draw who gets which group, then follow the groups in both sets."""
         if samples.train_group is None:
             remedy = "use data with a train_group, or another partition such as iid"
@@ -35,8 +36,8 @@ class Group(Partition):
         holders = even_shares(len(groups), n_devices)
         if n_devices < len(groups):
             holders = rng.permutation(holders)
-        train = Split.from_owners(holders[group_of_sample], n_devices)
-        return train, Split.from_owners(_test_owners(samples, groups, holders), n_devices)
+        train = Partitioned.from_owners(holders[group_of_sample], n_devices)
+        return train, Partitioned.from_owners(_test_owners(samples, groups, holders), n_devices)
 
 
 def _test_owners(samples: Samples, groups: IntArray, holders: IntArray) -> IntArray:

@@ -7,9 +7,10 @@ from typing import Literal
 import numpy as np
 from pydantic import PositiveInt
 
+from fednet_emu.arrays import IntArray
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.data.datasets.base import Samples
-from fednet_emu.learning.data.partitions.base import NOBODY, IntArray, Partition, Split, even_shares, require_samples
+from fednet_emu.learning.data.partitions.base import NOBODY, Partition, Partitioned, even_shares, require_samples
 
 
 class Iid(Partition):
@@ -19,10 +20,10 @@ class Iid(Partition):
     per_device: PositiveInt | None = None
     """Training samples of each device; the others belong to nobody. Null deals all of them out."""
 
-    def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Split, Split]:
+    def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
         """Shuffle, then cut into equal shares."""
         shares = self._shares(len(samples.train_y), n_devices), even_shares(len(samples.test_y), n_devices)
-        train, test = (Split.from_owners(rng.permutation(owners), n_devices) for owners in shares)
+        train, test = (Partitioned.from_owners(rng.permutation(owners), n_devices) for owners in shares)
         require_samples(train, self.kind, f"use at most {len(samples.train_y)} devices")
         return train, test
 

@@ -7,8 +7,9 @@ from typing import Literal
 import numpy as np
 from pydantic import PositiveInt
 
+from fednet_emu.arrays import IntArray
 from fednet_emu.learning.data.datasets.base import Samples
-from fednet_emu.learning.data.partitions.base import IntArray, Partition, Split, even_shares, labels_of, require_samples
+from fednet_emu.learning.data.partitions.base import Partition, Partitioned, even_shares, labels_of, require_samples
 
 
 class Shards(Partition):
@@ -21,7 +22,7 @@ class Shards(Partition):
     kind: Literal["shards"] = "shards"
     shards_per_device: PositiveInt = 2
 
-    def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Split, Split]:
+    def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
         """Draw who gets which shard, then cut both sets."""
         train_y, test_y, _ = labels_of(samples, self.kind)
         holders = rng.permutation(np.repeat(np.arange(n_devices), self.shards_per_device))
@@ -30,7 +31,7 @@ class Shards(Partition):
         return train, test
 
 
-def _deal(labels: IntArray, holders: IntArray, n_devices: int) -> Split:
+def _deal(labels: IntArray, holders: IntArray, n_devices: int) -> Partitioned:
     owners = np.empty(len(labels), np.int64)
     owners[np.argsort(labels, kind="stable")] = holders[even_shares(len(labels), len(holders))]
-    return Split.from_owners(owners, n_devices)
+    return Partitioned.from_owners(owners, n_devices)

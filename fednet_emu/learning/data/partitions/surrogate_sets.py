@@ -10,21 +10,18 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, PositiveInt
 
+from fednet_emu.arrays import Array, IntArray
 from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.partitions.base import (
-    IntArray,
     Partition,
-    Split,
+    Partitioned,
     labels_of,
     members_by_class,
     require_samples,
 )
 from fednet_emu.learning.data.partitions.iid import Iid
-
-Array = NDArray[np.float64]
 
 DOMINANCE = 10.0
 """Factor of the weight of a set's dominant class, drawn from U(0.1, 1) like all others."""
@@ -55,7 +52,7 @@ class SurrogateSets(Partition):
     samples_per_device: PositiveInt | None = None
     """Samples dealt to each device, of which its sets are drawn; null deals out all."""
 
-    def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Split, Split]:
+    def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
         """Deal the classes out, then draw every device's sets."""
         labels, _, classes = labels_of(samples, self.kind)
         size = min(len(labels) // n_devices, self.samples_per_device or len(labels))
@@ -70,7 +67,7 @@ class SurrogateSets(Partition):
             chosen = self._draw_sets(pool, wanted, rng)
             order += chosen
             sets += [np.repeat(np.arange(self.sets), [len(members) for members in chosen])]
-        train = Split(np.concatenate(order), np.cumsum([0, *map(len, sets)]), np.concatenate(sets))
+        train = Partitioned(np.concatenate(order), np.cumsum([0, *map(len, sets)]), np.concatenate(sets))
         require_samples(train, self.kind, "use fewer devices, or data with more samples")
         return train, Iid().split(samples, n_devices, rng)[1]
 

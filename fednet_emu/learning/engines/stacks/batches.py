@@ -6,17 +6,17 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fednet_emu.arrays import IntArray
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.engines.stacks.form import Batch
 from fednet_emu.learning.engines.stacks.scratch import Scratch
 from fednet_emu.learning.graph.grouping import JobShape
-from fednet_emu.learning.graph.jobs import Indices, ResolvedJob, TrainData
+from fednet_emu.learning.graph.jobs import ResolvedJob, TrainData
 
 
-def batches_of(shape: JobShape, jobs: list[ResolvedJob], steps: Indices, scratch: Scratch) -> Iterator[Batch]:
+def batches_of(shape: JobShape, jobs: list[ResolvedJob], steps: IntArray, scratch: Scratch) -> Iterator[Batch]:
     """The batches of jobs of one shape, step by step; jobs come with falling numbers of steps and drop out at the end.
 
     The next batch may overwrite the one before.
@@ -27,7 +27,7 @@ def batches_of(shape: JobShape, jobs: list[ResolvedJob], steps: Indices, scratch
     return (_first(whole, active) for active in _active(steps))
 
 
-def _active(steps: Indices) -> list[int]:
+def _active(steps: IntArray) -> list[int]:
     """How many jobs make each step, given how many each makes, falling."""
     active: list[int] = np.searchsorted(-steps, -np.arange(steps[0]), side="left").tolist()
     return active
@@ -54,7 +54,7 @@ def _whole(data: TrainData, jobs: list[ResolvedJob], scratch: Scratch) -> Batch:
     return Batch(x.view(*index.shape, *x.shape[1:]), y.view(*index.shape, *y.shape[1:]), weight)
 
 
-def _one_slice(parts: list[Indices | slice]) -> slice | None:
+def _one_slice(parts: list[IntArray | slice]) -> slice | None:
     """The slice that slices of one length make one after the other; None if they do not."""
     first = parts[0]
     if not isinstance(first, slice) or first.step not in {None, 1} or first.start is None or first.stop is None:
@@ -67,7 +67,7 @@ def _one_slice(parts: list[Indices | slice]) -> slice | None:
     return slice(first.start, first.start + len(parts) * width)
 
 
-def _mini_batches(shape: JobShape, jobs: list[ResolvedJob], steps: Indices, scratch: Scratch) -> Iterator[Batch]:
+def _mini_batches(shape: JobShape, jobs: list[ResolvedJob], steps: IntArray, scratch: Scratch) -> Iterator[Batch]:
     """The batches that each job draws, filled up to one width."""
     data = shape.data
     index, count = _drawn(shape.streams, jobs, steps)
@@ -87,7 +87,7 @@ def _mini_batches(shape: JobShape, jobs: list[ResolvedJob], steps: Indices, scra
         yield Batch(batch_x, y[step, :active], own_weight)
 
 
-def _drawn(streams: Streams, jobs: list[ResolvedJob], steps: Indices) -> tuple[Indices, Indices]:
+def _drawn(streams: Streams, jobs: list[ResolvedJob], steps: IntArray) -> tuple[IntArray, IntArray]:
     """Rows [S, J, B] of the data, and how many of them are true samples [S, J]; zero for jobs that have ended."""
     generators = streams.many([resolved.job.rng_key for resolved in jobs])
     drawn = [resolved.job.batches(rng) for resolved, rng in zip(jobs, generators, strict=True)]
@@ -103,7 +103,7 @@ def _drawn(streams: Streams, jobs: list[ResolvedJob], steps: Indices) -> tuple[I
     return index, count
 
 
-def _weights(count: NDArray[np.int64], width: int, like: Tensor) -> Tensor | None:
+def _weights(count: IntArray, width: int, like: Tensor) -> Tensor | None:
     """Weights [..., B]: one for a true sample, zero for a filled place; None when every place is true."""
     if count.min() == width:
         return None

@@ -11,11 +11,9 @@ from matplotlib.animation import FuncAnimation, PillowWriter
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
-from numpy.typing import NDArray
 
+from fednet_emu.arrays import Array
 from fednet_emu.report.style import SMALL_PT, WIDTH_IN, new_figure, paper_style, wrapped
-
-Array = NDArray[np.float64]
 
 SNAPSHOTS = 4
 """Heat maps beside each other: the first record, the last one, and those between that are most evenly spread."""

@@ -11,8 +11,8 @@ from matplotlib.animation import PillowWriter
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
+from fednet_emu.arrays import Array
 from fednet_emu.report.style import (
     BLACK,
     CURVE_HEIGHT_IN,
@@ -27,7 +27,6 @@ from fednet_emu.report.style import (
 )
 
 Labelled = Sequence[tuple[str, pd.DataFrame]]
-Points = NDArray[np.float64]
 
 PANELS = 3
 FRAMES_PER_S = 2
@@ -113,7 +112,7 @@ def one_way(edges: set[tuple[int, int]]) -> set[tuple[int, int]]:
     return {(j, i) for j, i in edges if (i, j) not in edges}
 
 
-def places_of(rows: pd.DataFrame) -> dict[int, Points]:
+def places_of(rows: pd.DataFrame) -> dict[int, Array]:
     """Where each device of a round is drawn."""
     devices = np.concatenate([*rows["devices"]]).astype(np.int64)
     xy_m = np.stack([np.concatenate([*rows["x_m"]]), np.concatenate([*rows["y_m"]])], axis=1)
@@ -129,10 +128,10 @@ def places_of(rows: pd.DataFrame) -> dict[int, Points]:
     return circles([list(members) for members in rows["devices"]])
 
 
-def circles(clusters: Sequence[Sequence[int]]) -> dict[int, Points]:
+def circles(clusters: Sequence[Sequence[int]]) -> dict[int, Array]:
     """Each cluster's devices on a circle of its own, the circles row by row."""
     columns = int(np.ceil(np.sqrt(len(clusters))))
-    places: dict[int, Points] = {}
+    places: dict[int, Array] = {}
     for number, members in enumerate(clusters):
         centre = np.array([number % columns, -(number // columns)], np.float64)
         angle = 2 * np.pi * np.arange(len(members)) / len(members)

@@ -19,11 +19,11 @@ from fednet_emu.algorithms.robust.aspire.master import Coordinator
 from fednet_emu.algorithms.robust.aspire.planes import Planes, renewed
 from fednet_emu.algorithms.robust.aspire.worker import Worker
 from fednet_emu.algorithms.robust.uncertainty.cd_norm import CdNorm
+from fednet_emu.arrays import Array
 from fednet_emu.errors import Deadlock
 from fednet_emu.federation.federation import Federation
 from fednet_emu.records.verify import verify
 from fednet_emu.testing import run_small, small_federation, small_scenario
-from fednet_emu.units import Array
 
 N = 8
 CENTRES = np.random.default_rng(0).standard_normal((N, 3))

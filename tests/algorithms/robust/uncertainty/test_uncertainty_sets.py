@@ -19,8 +19,8 @@ from fednet_emu.algorithms.robust.uncertainty.ellipsoid import Ellipsoid
 from fednet_emu.algorithms.robust.uncertainty.kl import KlBall
 from fednet_emu.algorithms.robust.uncertainty.polyhedron import Polyhedron
 from fednet_emu.algorithms.robust.uncertainty.wasserstein import Wasserstein
+from fednet_emu.arrays import Array
 from fednet_emu.errors import ScenarioError
-from fednet_emu.units import Array
 
 INSTANCES = range(300)
 

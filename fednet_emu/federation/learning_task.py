@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from fednet_emu.arrays import Array, IntArray
 from fednet_emu.learning.data.attacks import Attack
 from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.hold_out import Held
-from fednet_emu.learning.data.partitions.base import Split
+from fednet_emu.learning.data.partitions.base import Partitioned
 from fednet_emu.learning.graph.jobs import TrainData
 from fednet_emu.learning.models.evaluate import DeviceMetrics, Metrics, SampleScores, score_samples
 from fednet_emu.learning.models.flat import FlatModel
@@ -36,14 +36,14 @@ class Scores(NamedTuple):
     attack_success: float = math.nan
 
     @property
-    def accuracies(self) -> NDArray[np.float64]:
+    def accuracies(self) -> Array:
         """Accuracies of the devices that have test samples; empty when there are none."""
         if self.by_device is None or self.by_device.accuracy is None:
             return np.empty(0)
         return self.by_device.accuracy[self.by_device.samples > 0]
 
 
-class Task:
+class LearningTask:
     """Samples are laid out device by device, so that a device's data is one contiguous slice, used without copying.
 
     Attributes:
@@ -61,19 +61,19 @@ class Task:
         self,
         model: FlatModel,
         samples: Samples,
-        splits: tuple[Split, Split],
+        splits: tuple[Partitioned, Partitioned],
         device: torch.device,
         timing_only: bool,
         held: tuple[Held, Held] | None = None,
         attack: Attack | None = None,
-        groups: NDArray[np.int64] | None = None,
+        groups: IntArray | None = None,
     ) -> None:
         train, test = splits
         nothing = Held(samples.train_x[:0], samples.train_y[:0])
         server, self._validation = held or (nothing, nothing)
         self.model, self.groups = model, groups
         self.offsets = np.append(train.offsets, len(train.order) + len(server.y))
-        self.n_samples: NDArray[np.int64] = train.sizes()
+        self.n_samples: IntArray = train.sizes()
         self._bounds: list[int] = self.offsets.tolist()
         self._test_offsets = test.offsets
         order = torch.from_numpy(train.order)
@@ -168,5 +168,5 @@ def _padded(sets: torch.Tensor, length: int) -> torch.Tensor:
     return torch.nn.functional.pad(sets, (0, length - len(sets)), value=-1)
 
 
-def _shares(labels: torch.Tensor, classes: int) -> NDArray[np.float64]:
+def _shares(labels: torch.Tensor, classes: int) -> Array:
     return np.bincount(labels.numpy(), minlength=classes) / len(labels)
