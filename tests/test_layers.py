@@ -7,7 +7,8 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "fednet_emu"
 LAYERS = [
-    {"arrays", "errors", "units", "component"},
+    {"arrays"},
+    {"errors", "units", "component"},
     {"data"},
     {"radio", "kernel", "records"},
     {"network", "learning"},

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from fednet_emu.arrays import Array
+from fednet_emu.arrays import Array, IntArray
 from fednet_emu.data import locate
 from fednet_emu.errors import DataError
 from fednet_emu.network.traces.base import RateTraces

@@ -11,7 +11,7 @@ import torch
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.learning.data.datasets import Samples
-from fednet_emu.learning.data.partitions import Partition, Split
+from fednet_emu.learning.data.partitions import Partition, Partitioned
 from fednet_emu.scenario.emulation import build
 from fednet_emu.testing import run_small, small_federation, small_scenario
 
@@ -91,14 +91,14 @@ class ClassSets(Partition):
 
     kind: Literal["class-sets"] = "class-sets"
 
-    def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Split, Split]:
+    def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
         """Deal the samples of every class out in turn, so that all devices have the class shares of the test set."""
         by_class = np.argsort(samples.train_y.numpy(), kind="stable")
         owners = np.empty(len(by_class), np.int64)
         owners[by_class] = np.arange(len(by_class)) % n_devices
-        split = Split.from_owners(owners, n_devices)
-        test = Split.from_owners(np.zeros(len(samples.test_y), np.int64), n_devices)
-        return Split(split.order, split.offsets, samples.train_y.numpy()[split.order]), test
+        split = Partitioned.from_owners(owners, n_devices)
+        test = Partitioned.from_owners(np.zeros(len(samples.test_y), np.int64), n_devices)
+        return Partitioned(split.order, split.offsets, samples.train_y.numpy()[split.order]), test
 
 
 @pytest.mark.parametrize("model", ["softmax", "{kind: digit-model, channels: [6, 6, 6], units: [16, 16]}"])
