@@ -5,8 +5,8 @@
     +-- DataError          a data file or run folder is missing or corrupt
     +-- Deadlock           the algorithm waits for something that can never come
 
-SimPy copies an exception as `type(e)(*e.args)` at each process boundary, so `args` stay raw positional values and the
-text is built in `__str__`. Problems read "where: what is wrong, got value; what would be right".
+`args` are the raw positional values and the text is built in `__str__`, so that an error that is pickled on its way to
+another process reads the same there. Problems read "where: what is wrong, got value; what would be right".
 """
 
 from __future__ import annotations
@@ -53,10 +53,3 @@ class Deadlock(FednetError):  # noqa: N818  (the field's own word)
     def __str__(self) -> str:
         now_s, waits = self.args
         return f"deadlock at t={now_s:.6g} s: {waits}"
-
-
-def original(error: BaseException) -> BaseException:
-    """The innermost of a chain of copies: SimPy copies an exception at each process boundary and chains the copies."""
-    while isinstance(error.__cause__, FednetError):
-        error = error.__cause__
-    return error

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import typer
 from rich.console import Console
 
-from fednet_emu.errors import FednetError, original
+from fednet_emu.errors import FednetError
 
 ERRORS = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
@@ -28,7 +28,7 @@ def outcome(interrupted: Callable[[], str] = lambda: "interrupted") -> Iterator[
     try:
         yield
     except FednetError as error:
-        ERRORS.print(str(original(error)))
+        ERRORS.print(str(error))
         raise typer.Exit(MISTAKE) from None
     except KeyboardInterrupt:
         ERRORS.print(interrupted())

@@ -20,7 +20,7 @@ import simpy
 from simpy.events import URGENT, Event, EventPriority, Timeout
 
 from fednet_emu.errors import Deadlock, ScenarioError
-from fednet_emu.kernel.task import Task
+from fednet_emu.kernel.process import RunningProcess
 
 Process = Generator[Event, Any, Any]
 """What an algorithm writes: a generator that yields events and returns a result."""
@@ -60,16 +60,16 @@ class Clock(simpy.Environment):
         """Simulated time in seconds."""
         return self._now / NS_PER_S
 
-    def process(self, generator: Process) -> Task:
+    def process(self, generator: Process) -> RunningProcess:
         """Start a process."""
         return self.processes([generator])[0]
 
-    def processes(self, generators: Iterable[Process]) -> list[Task]:
+    def processes(self, generators: Iterable[Process]) -> list[RunningProcess]:
         """Start processes, one after the other, by one event."""
         start: Event = _Call()
         start.callbacks, start._ok = [], True
         heappush(self._queue, (self._now, URGENT, next(self._eid), start))
-        return [Task(self, generator, start) for generator in generators]
+        return [RunningProcess(self, generator, start) for generator in generators]
 
     def sleep(self, duration_s: float) -> Timeout:
         """Event that comes after a duration in seconds (0 or more)."""
@@ -123,7 +123,7 @@ class Clock(simpy.Environment):
                 for callback in callbacks:
                     callback(event)
                 if not event._ok and not hasattr(event, "_defused"):
-                    raise type(event._value)(*event._value.args) from event._value
+                    raise event._value
         if self.stopping:
             raise KeyboardInterrupt
         if main.callbacks is None:

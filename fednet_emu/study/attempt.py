@@ -16,7 +16,7 @@ from multiprocessing.context import ForkServerContext, SpawnContext
 from pathlib import Path
 from typing import Literal
 
-from fednet_emu.errors import FednetError, original
+from fednet_emu.errors import FednetError
 from fednet_emu.records.store import RunFolder
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.run import run_scenario
@@ -187,7 +187,7 @@ def _outcome(task: CellJob) -> Outcome:
             task.scenario, task.name, task.folder, data_dir=task.data_dir, timing_only=task.timing_only
         )
     except FednetError as error:
-        return Outcome("failed", " ".join(str(original(error)).split()), traceback.format_exc())
+        return Outcome("failed", " ".join(str(error).split()), traceback.format_exc())
     except KeyboardInterrupt:
         return Outcome("stopped")
     except BaseException as error:

@@ -2,6 +2,7 @@
 
 import gc
 import math
+import pickle
 from fractions import Fraction
 
 import pytest
@@ -196,22 +197,57 @@ ERRORS = [
 ]
 
 
-@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-def test_errors_keep_their_text_through_processes(error):
-    """SimPy rebuilds an exception as type(e)(*e.args) at each process boundary: after three it still reads the same."""
+class Refused(Exception):  # noqa: N818  (as short as a user's own)
+    """An error as users write them: its constructor takes other arguments than `args` holds."""
+
+    def __init__(self, device: int, *, reason: str) -> None:
+        super().__init__(f"device {device}: {reason}")
+        self.device = device
+
+
+@pytest.mark.parametrize("error", [*ERRORS, Refused(3, reason="busy")], ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("gathered", [False, True])
+def test_an_error_comes_through_processes_as_it_is(error, gathered):
+    """After three processes it is the very object that was raised, and its traceback names the line that raised it."""
     clock = Clock()
+
+    def refuse():
+        raise error
 
     def process(depth):
         yield clock.sleep(1.0)
         if depth == 0:
-            raise error
-        yield clock.process(process(depth - 1))
+            refuse()
+        yield Gather(clock, [process(depth - 1)]) if gathered else clock.process(process(depth - 1))
 
     with pytest.raises(type(error)) as caught:
         clock.run_process(process(3))
 
-    assert caught.value is not error
-    assert str(caught.value) == str(error)
+    assert caught.value is error
+    assert [entry.name for entry in caught.traceback][-5:] == ["process"] * 4 + ["refuse"]
+
+
+def test_a_process_catches_the_error_of_another():
+    """Who waits for a process that fails may go on; the error has the attributes that it was raised with."""
+    clock = Clock()
+
+    def failing():
+        yield clock.sleep(1.0)
+        raise Refused(3, reason="busy")
+
+    def server():
+        try:
+            yield clock.process(failing())
+        except Refused as refused:
+            return refused.device, str(refused)
+
+    assert clock.run_process(server()) == (3, "device 3: busy")
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_errors_keep_their_text_when_pickled(error):
+    """An error of a study's process reads the same where it is printed."""
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
 def test_every_error_class_is_tried():

@@ -1,4 +1,8 @@
-"""A process of SimPy that can be cancelled at any wait, and that costs less to resume."""
+"""A process of SimPy that can be cancelled at any wait, that hands an error on as it is, and that costs less to resume.
+
+SimPy copies an exception as `type(e)(*e.args)` at each process boundary, which fails for a class whose constructor
+takes other arguments. Here the exception itself goes on, with its attributes and the traceback of where it was raised.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ import simpy
 from simpy.events import Event
 
 
-class Task(simpy.events.Process):
+class RunningProcess(simpy.events.Process):
     """Event that comes when a generator has ended, with what that returned, or with the cause of its interruption.
 
     Args:
@@ -36,9 +40,7 @@ class Task(simpy.events.Process):
                     event = generator.send(event._value)
                 else:
                     event._defused = True
-                    error = type(event._value)(*event._value.args)
-                    error.__cause__ = event._value
-                    event = generator.throw(error)
+                    event = generator.throw(event._value)
                 if event.callbacks is not None:
                     event.callbacks.append(self._resume)
                     self._target = event
