@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from fednet_emu.kernel.all_of import gather
 from fednet_emu.kernel.clock import Clock
-from fednet_emu.kernel.gather import Gather
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.access import Access, Noma, Ofdma, Shared
 from fednet_emu.network.availability import Always, Presence
@@ -44,7 +44,7 @@ def changes_per_s(access: Access, senders: int, changes: int, size_bit: int = 20
             yield clock.sleep(1e-6)  # an end and a start are two instants
 
     def everyone() -> Generator[Any, Any, None]:
-        yield Gather(clock, (device(index) for index in range(senders)))
+        yield gather(clock, device(index) for index in range(senders))
 
     started = time.process_time()
     clock.run_process(everyone())

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 import simpy
 
+from fednet_emu.kernel.all_of import gather
 from fednet_emu.kernel.clock import Clock
-from fednet_emu.kernel.gather import Gather
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.access import Tdma
 from fednet_emu.network.availability import Always, Presence
@@ -49,7 +49,7 @@ def tdma_rate(devices: int, transfers: int = TRANSFERS) -> float:
             yield medium.send(index, SERVER, None, -1, 251_200)
 
     def everyone() -> Generator[Any, Any, None]:
-        yield Gather(clock, (device(index, transfers // devices) for index in range(devices)))
+        yield gather(clock, device(index, transfers // devices) for index in range(devices))
 
     started = time.perf_counter()
     clock.run_process(everyone())

@@ -100,7 +100,7 @@ def test_files_keep_to_their_layer(file):
         ("network/x.py", "from fednet_emu.learning.graph import graph", "not below it"),
         ("learning/x.py", "def f():\n    from fednet_emu.federation.learning_task import LearningTask", "not below it"),
         ("report/x.py", "from fednet_emu.scenario.run import run_scenario", "not below it"),
-        ("report/x.py", "from fednet_emu.network.medium.delivery import Delivery", "report reads records only"),
+        ("report/x.py", "from fednet_emu.network.medium.transfer import Delivery", "report reads records only"),
         ("federation/x.py", "from fednet_emu import cli", "not below it"),
         ("report/x.py", "from fednet_emu.study.sweep import sweep", "not below it"),
         ("study/x.py", "from fednet_emu.cli.app import app", "not below it"),

@@ -15,20 +15,19 @@ from fednet_emu.federation.cohort import Cohort
 from fednet_emu.federation.device import Device
 from fednet_emu.federation.learning_task import LearningTask, Scores
 from fednet_emu.federation.observer import Models, Observer
-from fednet_emu.federation.payload import BIT_PER_SCALAR, n_scalars, whole_bit
+from fednet_emu.federation.payload import BIT_PER_SCALAR, Shared, n_scalars, whole_bit
 from fednet_emu.federation.processors import Processors, Work
 from fednet_emu.federation.readings import Checkpoint, Readings
 from fednet_emu.federation.stop import Evaluation, Stop
+from fednet_emu.kernel.all_of import AllOf, gather
 from fednet_emu.kernel.clock import Clock, Process, rare_garbage_collection
-from fednet_emu.kernel.gather import Gather
 from fednet_emu.kernel.inbox import Inbox
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
 from fednet_emu.network.availability import Presence
-from fednet_emu.network.medium.delivery import Delivery
-from fednet_emu.network.medium.transfer import Multicast, Transfer
+from fednet_emu.network.medium.transfer import Delivery, Transfer
 from fednet_emu.network.network import Network
 from fednet_emu.radio.overhead import NoOverhead, Overhead
 from fednet_emu.records.ledger import SERVER, Ledger, device_label
@@ -81,6 +80,7 @@ class Federation:
         self.task, self.network, self.processors = task, network, processors
         self.timing_only = timing_only
         self.round = 0
+        self._shared = 0
         self.nominal = False
         self.server = Device(self, SERVER)
         self._presence, self._stop, self._evaluation = presence, stop, evaluation
@@ -126,21 +126,36 @@ class Federation:
 
     # ---- links -------------------------------------------------------------------------------------------------------
 
+    def shared(self, payload: Any) -> Shared:
+        """A payload that may be broadcast: all who are sent it in one instant are served by one transmission.
+
+        What arrives is the payload itself. A deferred value is shared as it is; anything else that several devices are
+        sent without this goes to each of them by a transmission of its own.
+        """
+        self._shared += 1
+        return Shared(payload, self._shared)
+
     def downlink(self, device: Device, payload: Any, size_bit: int | None = None) -> Transfer:
-        """Send from the server to a device; the event's value is the `Delivery`."""
-        return self.network.downlink.send(SERVER, device.index, payload, *self._parcel(payload, size_bit))
+        """Send from the server to a device; the event's value is the `Delivery`.
+
+        With `network.downlink.mode: broadcast`, devices that are sent the same deferred value, or the same `shared`
+        payload, in one instant are served by one transmission, as long as the worst of them needs.
+        """
+        payload, group, number, bits = self._parcel(payload, size_bit)
+        return self.network.downlink.send(SERVER, device.index, payload, number, bits, group=group)
 
     def uplink(self, device: Device, payload: Any, size_bit: int | None = None, *, power_part: float = 1.0) -> Transfer:
         """Send from a device to the server, with this part of its power; the event's value is the `Delivery`."""
-        parcel = self._parcel(payload, size_bit)
-        return self.network.uplink.send(device.index, SERVER, payload, *parcel, power_part=power_part)
+        payload, _, number, bits = self._parcel(payload, size_bit)
+        return self.network.uplink.send(device.index, SERVER, payload, number, bits, power_part=power_part)
 
     def sidelink(
         self, sender: Device, receivers: Sequence[Device], payload: Any, size_bit: int | None = None, cluster: int = 0
-    ) -> Event:
+    ) -> AllOf:
         """Send from a device to others; the event's value is the list of deliveries, in the order of the receivers.
 
-        `cluster` is that of them all, for an access scheme that lets clusters send side by side.
+        With `network.sidelink.mode: broadcast` it is one transmission. `cluster` is that of them all, for an access
+        scheme that lets clusters send side by side.
 
         Raises:
             ScenarioError: the scenario has no sidelink.
@@ -148,14 +163,24 @@ class Federation:
         medium = self.network.sidelink
         if medium is None:
             raise ScenarioError("network.sidelink: is required, the algorithm sends from device to device; add one")
-        parcel = self._parcel(payload, size_bit)
-        legs = [medium.send(sender.index, receiver.index, payload, *parcel, cluster) for receiver in receivers]
-        return Multicast(self.clock, legs)
+        payload, group, number, bits = self._parcel(self.shared(payload), size_bit)
+        return self.all_of(
+            medium.send(sender.index, receiver.index, payload, number, bits, group=group, cluster=cluster)
+            for receiver in receivers
+        )
 
-    def _parcel(self, payload: Any, size_bit: int | None) -> tuple[int, int]:
-        number = payload.number if isinstance(payload, Deferred) else -1
+    def _parcel(self, payload: Any, size_bit: int | None) -> tuple[Any, int | None, int, int]:
+        """What is delivered, the group of its broadcast, its number in the records, and the bits on the air."""
+        group = None
+        if isinstance(payload, Shared):
+            payload, group = payload.payload, -payload.number
+        number = -1
+        if isinstance(payload, Deferred):
+            number = payload.number
+            if group is None:
+                group = number
         bits = n_scalars(payload) * BIT_PER_SCALAR if size_bit is None else whole_bit(size_bit)
-        return number, self._overhead.wire_bit(bits)
+        return payload, group, number, self._overhead.wire_bit(bits)
 
     # ---- learning ----------------------------------------------------------------------------------------------------
 
@@ -233,13 +258,17 @@ class Federation:
         """Start a process beside the caller's."""
         return self.clock.process(process)
 
-    def gather(self, processes: Iterable[Process], deadline_s: float | None = None) -> Gather:
+    def gather(self, processes: Iterable[Process], deadline_s: float | None = None) -> AllOf:
         """Event with the results of all processes, in their order.
 
         With a deadline, those that have not ended are cancelled: what they send or compute stops there, and their
         result is a `Delivery` lost for the reason "deadline".
         """
-        return Gather(self.clock, processes, deadline_s, late=lambda _index: self._lost("deadline"))
+        return gather(self.clock, processes, deadline_s, late=lambda _index: self._lost("deadline"))
+
+    def all_of(self, events: Iterable[Event]) -> AllOf:
+        """Event that comes when all of these have come, with the list of their values in the given order."""
+        return AllOf(self.clock, list(events))
 
     def _lost(self, reason: str) -> Delivery:
         now_s = self.clock.now_s

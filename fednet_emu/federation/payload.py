@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,6 +10,13 @@ from fednet_emu.learning.graph.deferred import Deferred
 
 BIT_PER_SCALAR = 32
 """Models and numbers are sent in single precision."""
+
+
+class Shared(NamedTuple):
+    """A payload that several devices may be sent by one transmission, and the number that tells it from others."""
+
+    payload: Any
+    number: int
 
 
 def n_scalars(payload: Any) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from simpy.events import NORMAL, Event
 
@@ -42,6 +42,14 @@ class Computation(Event):
         self.device, self.work, self.count = device, work, count
         self.started_ns = self.ended_ns = NEVER_NS
         self.stopped = ""
+
+    def forget(self) -> None:
+        """Leave the clock's queue, and let go of the work: what nobody can use is not computed."""
+        self.callbacks.remove(self._processors.ended)
+        self.work = self.work._replace(result=None)
+        if self.ended_ns != NEVER_NS:
+            self._value = None
+            cast("Clock", self.env).forget(self)
 
     def begin(self, duration_ns: int) -> None:
         """Start now, and come after so long."""
@@ -129,11 +137,13 @@ class Processors:
             if computation in self._waiting.get(device, ()):
                 computation.stopped = reason
                 self._waiting[device].remove(computation)
+                computation.forget()
             return
         computation.stopped = reason
         now_ns, started_ns = self.clock.now, computation.started_ns
         if started_ns < now_ns:
             self._record(computation, now_ns, (now_ns - started_ns) / (computation.ended_ns - started_ns))
+        computation.forget()
         self._next(device)
 
     def _next(self, device: int) -> None:

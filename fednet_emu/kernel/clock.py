@@ -12,9 +12,9 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from math import ceil, ulp
-from typing import Any
+from typing import Any, cast
 
 import simpy
 from simpy.events import URGENT, Event, EventPriority, Timeout
@@ -52,6 +52,7 @@ class Clock(simpy.Environment):
 
     def __init__(self) -> None:
         super().__init__(initial_time=0)
+        self._forgotten = 0  # events forgotten since the queue was swept
         self.stopping = False
         """Set at any moment, by a signal say, to end `run_process` between two events with a KeyboardInterrupt."""
 
@@ -66,17 +67,17 @@ class Clock(simpy.Environment):
 
     def processes(self, generators: Iterable[Process]) -> list[RunningProcess]:
         """Start processes, one after the other, by one event."""
-        start: Event = _Call()
+        start: Event = Timer()
         start.callbacks, start._ok = [], True
         heappush(self._queue, (self._now, URGENT, next(self._eid), start))
         return [RunningProcess(self, generator, start) for generator in generators]
 
-    def sleep(self, duration_s: float) -> Timeout:
+    def sleep(self, duration_s: float) -> Sleep:
         """Event that comes after a duration in seconds (0 or more)."""
-        return self.timeout(to_ns(duration_s))
+        return Sleep(self, to_ns(duration_s))
 
-    def call_at(self, time_ns: int, callback: Callable[[Event], None], priority: EventPriority = SETTLE) -> Event:
-        """Call back at an instant, after all events of that instant with a smaller priority.
+    def call_at(self, time_ns: int, callback: Callable[[Event], None], priority: EventPriority = SETTLE) -> Timer:
+        """Call back at an instant, after all events of that instant with a smaller priority, unless cancelled.
 
         Raises:
             ValueError: the instant is in the past.
@@ -85,10 +86,23 @@ class Clock(simpy.Environment):
             raise ValueError(
                 f"clock: cannot call back in the past, got {time_ns} ns; {self._now} ns, now, is the earliest"
             )
-        event: Event = _Call()
-        event.callbacks, event._ok = [callback], True
-        heappush(self._queue, (time_ns, priority, next(self._eid), event))
-        return event
+        timer: Timer = Timer()
+        timer.env, timer.callbacks, timer._ok = self, [callback], True
+        heappush(self._queue, (time_ns, priority, next(self._eid), timer))
+        return timer
+
+    def forget(self, event: Event) -> None:
+        """Take an event that was scheduled, and that nobody is to hear of, out of the queue, now or soon.
+
+        The queue is swept when half of it may have been forgotten, so forgetting takes constant time on average.
+        """
+        event.forgotten = True  # type: ignore[attr-defined]
+        self._forgotten += 1
+        queue = self._queue
+        if self._forgotten > 64 and 2 * self._forgotten > len(queue):
+            queue[:] = [entry for entry in queue if not hasattr(entry[3], "forgotten")]
+            heapify(queue)
+            self._forgotten = 0
 
     def come(self, events: list[Event]) -> None:
         """Let events come that have their values, as the last thing that an event of this instant does.
@@ -117,9 +131,12 @@ class Clock(simpy.Environment):
             while main.callbacks is not None and stop.callbacks is not None and not self.stopping:
                 if not queue:
                     raise Deadlock(self.now_s, describe(main))
-                # SimPy's `step`, without its call
-                self._now, _, _, event = heappop(queue)  # type: ignore[assignment]
+                # SimPy's `step`, without its call; time does not pass for an event that nobody waits for any more
+                time_ns, _, _, event = heappop(queue)
                 callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]
+                if not callbacks and event._ok:
+                    continue
+                self._now = time_ns  # type: ignore[assignment]
                 for callback in callbacks:
                     callback(event)
                 if not event._ok and not hasattr(event, "_defused"):
@@ -137,11 +154,26 @@ Clock.now = Clock._now
 """The slot itself in place of SimPy's property, which is the slower one by far to read."""
 
 
-class _Call(Event):
-    """An event that calls back once; made as a bare object, which takes half the time."""
+class Timer(Event):
+    """An event that calls back once, or never after `cancel`; made as a bare object, which takes half the time."""
 
     __init__ = object.__init__
     _value: Any = None
+
+    def cancel(self) -> None:
+        """Do not call back, and hold on to nothing; without effect once it has called back."""
+        if self.callbacks:
+            self.callbacks.clear()
+            cast("Clock", self.env).forget(self)
+
+
+class Sleep(Timeout):
+    """Event that comes after a duration; what only a cancelled process waited for leaves the queue."""
+
+    def cancel(self, _outcome: Any) -> None:
+        """Never come, unless somebody else waits for it, too."""
+        if self.callbacks is not None and len(self.callbacks) == 1:
+            cast("Clock", self.env).forget(self)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Any
 
 from simpy.events import Event
 
-from fednet_emu.kernel.clock import COLLECT, Clock, to_ns
+from fednet_emu.kernel.clock import COLLECT, Clock, Timer, to_ns
 
 
 class Collect(Event):
@@ -16,6 +16,7 @@ class Collect(Event):
     def __init__(self, inbox: Inbox, at_least: int, including: Set[int]) -> None:
         super().__init__(inbox.clock)
         self.inbox, self.at_least, self.including = inbox, at_least, including
+        self.timer: Timer | None = None
 
     def describe(self) -> str:
         """Say how many items are there, and whose are missing."""
@@ -57,12 +58,15 @@ class Inbox:
             raise RuntimeError("an inbox serves one collector at a time")
         self._collector = collector = Collect(self, at_least, including)
         if deadline_s is not None:
-            self.clock.call_at(self.clock.now + to_ns(deadline_s), lambda _: self._hand_over(collector), COLLECT)
+            at_ns = self.clock.now + to_ns(deadline_s)
+            collector.timer = self.clock.call_at(at_ns, lambda _: self._hand_over(collector), COLLECT)
         self._check_at_end_of_instant()
         return collector
 
     def withdraw(self, collector: Collect) -> None:
         """Forget a collector."""
+        if collector.timer is not None:
+            collector.timer.cancel()
         if self._collector is collector:
             self._collector = None
 
@@ -80,8 +84,7 @@ class Inbox:
             self._hand_over(collector)
 
     def _hand_over(self, collector: Collect) -> None:
-        if self._collector is not collector:
-            return
+        self.withdraw(collector)
         self.items.sort(key=lambda entry: entry[:2])
-        arrived, self.items, self._collector = self.items, [], None
+        arrived, self.items = self.items, []
         collector.succeed([item for _, _, item in arrived])

@@ -15,7 +15,7 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.processors import Computation, Processors, Work
 from fednet_emu.federation.stragglers import NoStraggler, ShiftedExponential, SlowWindow, Straggler
 from fednet_emu.kernel.clock import Clock
-from fednet_emu.network.medium.delivery import Delivery
+from fednet_emu.network.medium.transfer import Delivery
 from fednet_emu.radio.energy import CmosEnergy
 from fednet_emu.records.ledger import SERVER, Ledger
 

@@ -12,8 +12,8 @@ from simpy.events import NORMAL, URGENT
 
 from fednet_emu import errors
 from fednet_emu.errors import DataError, Deadlock, FednetError, ScenarioError
+from fednet_emu.kernel.all_of import gather
 from fednet_emu.kernel.clock import COLLECT, NS_PER_S, SETTLE, Clock, to_ns
-from fednet_emu.kernel.gather import Gather
 from fednet_emu.kernel.inbox import Inbox
 
 
@@ -146,7 +146,7 @@ def test_a_deadlock_says_who_waits_for_whom():
     def server():
         yield clock.sleep(2.5)
         inbox.put(3, "update")
-        yield Gather(clock, [client()])
+        yield gather(clock, [client()])
 
     with pytest.raises(Deadlock) as caught:
         clock.run_process(server())
@@ -178,7 +178,9 @@ def test_a_deadlock_of_many_names_the_first_few():
         yield clock.event()
 
     def server():
-        yield Gather(clock, [client() for _ in range(1000)]) & inbox.collect(including=frozenset(range(1000)))
+        yield gather(clock, [client() for _ in range(1000)]) & inbox.collect(
+            including=frozenset(range(1000))
+        )
 
     with pytest.raises(Deadlock) as caught:
         clock.run_process(server())
@@ -218,7 +220,7 @@ def test_an_error_comes_through_processes_as_it_is(error, gathered):
         yield clock.sleep(1.0)
         if depth == 0:
             refuse()
-        yield Gather(clock, [process(depth - 1)]) if gathered else clock.process(process(depth - 1))
+        yield gather(clock, [process(depth - 1)]) if gathered else clock.process(process(depth - 1))
 
     with pytest.raises(type(error)) as caught:
         clock.run_process(process(3))

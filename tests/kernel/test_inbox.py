@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fednet_emu.kernel.all_of import gather
 from fednet_emu.kernel.clock import NS_PER_S, Clock
-from fednet_emu.kernel.gather import Gather
 from fednet_emu.kernel.inbox import Inbox
 
 
@@ -103,7 +103,7 @@ def test_a_cancelled_collection_leaves_the_arrivals():
         yield inbox.collect(at_least=3)
 
     def server():
-        yield Gather(clock, [impatient()], deadline_s=1.0)
+        yield gather(clock, [impatient()], deadline_s=1.0)
         inbox.put(9, "late")
         return (yield inbox.collect(at_least=2))
 

@@ -12,9 +12,9 @@ from fednet_emu.kernel.streams import mix, mixes, uniform
 from fednet_emu.network.access import Access, Tdma
 from fednet_emu.network.availability import Always, Availability, Presence
 from fednet_emu.network.medium.band import Band
-from fednet_emu.network.medium.delivery import Delivery
 from fednet_emu.network.medium.loss import Loss, NoLoss
 from fednet_emu.network.medium.medium import Medium, Rules
+from fednet_emu.network.medium.transfer import Delivery
 from fednet_emu.radio.fading import Fading, NoFading
 from fednet_emu.radio.rate import FixedRate, RateLaw
 from fednet_emu.records.ledger import SERVER, Ledger
@@ -48,6 +48,10 @@ class HandMadeLinks:
     def radios(self, sender: int, receiver: int) -> tuple[int, int]:
         """The ends themselves: there is one cell."""
         return sender, receiver
+
+    def period(self) -> int:
+        """Nobody moves."""
+        return 0
 
 
 class Cell:
@@ -90,7 +94,7 @@ class Cell:
         at_s, device, size_bit = request
         yield self.clock.sleep(at_s)
         ends = (SERVER, device) if self.medium.rules.multicast else (device, SERVER)
-        return (yield self.medium.send(*ends, payload, 0, size_bit))
+        return (yield self.medium.send(*ends, payload, 0, size_bit, group=0 if self.medium.rules.multicast else None))
 
     def close(self) -> None:
         """Close the books; every law must hold."""

@@ -22,6 +22,7 @@ from fednet_emu.algorithms.fedavg import average
 from fednet_emu.algorithms.local_sgd import LocalSgd
 from fednet_emu.federation.device import Device
 from fednet_emu.federation.federation import Federation
+from fednet_emu.federation.payload import Shared
 from fednet_emu.federation.processors import Work
 from fednet_emu.kernel.clock import Process
 from fednet_emu.learning.graph.deferred import Deferred
@@ -45,7 +46,8 @@ class Ifca(LocalSgd):
         models = (w, *others)
         for t in fed.rounds():
             cohort = yield fed.cohort(self.cohort, t)
-            replies = yield fed.gather(self.client(fed, k, models, t) for k in cohort)
+            message = fed.shared(models)
+            replies = yield fed.gather(self.client(fed, k, message, t) for k in cohort)
             arrived = [reply.payload for reply in replies if not reply.lost]
             if arrived:
                 models = tuple(fed.defer(averaged, w_j, j, arrived) for j, w_j in enumerate(models))
@@ -56,14 +58,14 @@ class Ifca(LocalSgd):
                 able = [k.index for k in fed.devices() if k.n_samples]
                 record_clusters(fed, able, [fed.read(choices[index]) for index in able])
 
-    def client(self, fed: Federation, k: Device, models: tuple[Deferred, ...], t: int) -> Process:
+    def client(self, fed: Federation, k: Device, models: Shared, t: int) -> Process:
         """A device: try all models, train the best, send it with its number."""
         got = yield fed.downlink(k, models)
         if got.lost:
             return got
         flop = self.clusters * fed.task.model.forward_flop_per_sample * k.n_samples
         choice = yield k.compute(Work(flop, self.choice(fed, k, got.payload)))
-        start = fed.defer(picked, choice, got.payload, size=models[0].size)
+        start = fed.defer(picked, choice, got.payload, size=got.payload[0].size)
         trained = yield k.compute(fed.train(k, start, self.plan, t))
         return (yield fed.uplink(k, (choice, trained.params)))
 

@@ -24,7 +24,6 @@ from fednet_emu.arrays import Array, Mask
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.clock import Process
-from fednet_emu.kernel.gather import Together
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.jobs import SgdPlan
 from fednet_emu.network.topology import Digraph
@@ -121,8 +120,8 @@ class Colrel(Algorithm):
         models = {k: push.model for k, push in zip(members, pushes, strict=True) if push.model is not None}
         heard = heard_by(models, dict(zip(members, pushes, strict=True)))
         ready = [i for i in chosen if i in models]
-        sent = yield Together(
-            fed.clock, [fed.uplink(fed.device(i), relayed(fed, rounds.model, models, heard[i], a[i])) for i in ready]
+        sent = yield fed.all_of(
+            [fed.uplink(fed.device(i), relayed(fed, rounds.model, models, heard[i], a[i])) for i in ready]
         )
         return Relayed(
             [reply.payload for reply in sent if not reply.lost],

@@ -19,10 +19,9 @@ from fednet_emu.arrays import Array
 from fednet_emu.federation.device import Device
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.clock import Process
-from fednet_emu.kernel.gather import Together
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.jobs import SgdPlan
-from fednet_emu.network.medium.delivery import Delivery
+from fednet_emu.network.medium.transfer import Delivery
 from fednet_emu.network.topology import Digraph
 
 INTEGER_BIT = 32
@@ -152,12 +151,12 @@ class ClusterRounds:
 
     def persist(self, sends: Sequence[Callable[[], Event]]) -> Process:
         """Send all of these, and again those that are lost while patience lasts; the result is every last value."""
-        last: list[Any] = yield Together(self.fed.clock, [send() for send in sends])
+        last: list[Any] = yield self.fed.all_of([send() for send in sends])
         for _ in range(self.retries):
             lost = [place for place, value in enumerate(last) if _is_lost(value)]
             if not lost:
                 break
-            again = yield Together(self.fed.clock, [sends[place]() for place in lost])
+            again = yield self.fed.all_of([sends[place]() for place in lost])
             for place, value in zip(lost, again, strict=True):
                 last[place] = value
         return last

@@ -25,6 +25,7 @@ from fednet_emu.algorithms.robust.simplex import project
 from fednet_emu.arrays import Array
 from fednet_emu.federation.device import Device
 from fednet_emu.federation.federation import Federation
+from fednet_emu.federation.payload import Shared
 from fednet_emu.federation.processors import Work
 from fednet_emu.kernel.clock import Process
 from fednet_emu.learning.graph.deferred import Deferred
@@ -73,7 +74,7 @@ class Drfa(Algorithm):
             drawn = rng.choice(there, m, p=share / share.sum() if share.any() else None)
             places, times = np.unique(drawn, return_counts=True)
             snapshot_step = int(rng.integers(1, self.local_steps + 1))
-            task = (w, snapshot_step)
+            task = fed.shared((w, snapshot_step))
             replies = yield fed.gather(self.train(fed, devices[j], task, t) for j in places)
             arrived = [(reply.payload, int(c)) for reply, c in zip(replies, times, strict=True) if not reply.lost]
             if arrived:
@@ -89,7 +90,7 @@ class Drfa(Algorithm):
                 mean = fed.defer(running_mean, mean, w, t) if self.averaged else w
             fed.end_of_round(mean, invited=len(places), arrived=len(arrived))
 
-    def train(self, fed: Federation, k: Device, task: tuple[Deferred, int], t: int) -> Process:
+    def train(self, fed: Federation, k: Device, task: Shared, t: int) -> Process:
         """A device in the first trip: the model after all steps, and the snapshot after some of them."""
         got = yield from until_delivered(fed, lambda: fed.downlink(k, task), to_the_gone=False)
         if got.lost:

@@ -9,8 +9,8 @@ from pydantic import Field
 
 from fednet_emu.arrays import Array, Mask
 from fednet_emu.kernel.streams import mixes, uniforms
-from fednet_emu.network.access.base import Access, Scene, Split
-from fednet_emu.radio.interference import successive_cancellation
+from fednet_emu.network.access.base import Access, Allocation, RateInputs
+from fednet_emu.radio.interference import successive_cancellation, sum_of_others
 from fednet_emu.units import db_to_linear
 
 
@@ -44,18 +44,15 @@ class Shared(Access):
         """The whole band."""
         return 1.0
 
-    def split(self, scene: Scene, power: Array | None) -> Split:
+    def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
         """Signal over noise and everybody else."""
-        crew = scene.crew
-        own, total, noise = crew.own(scene.heard), scene.heard.sum(axis=1), scene.noise
-        if len(total) > 1:
-            total, noise = total[crew.ear], noise[crew.ear]
-        sinr = own / (noise + (total - own))
-        carries = None if self.threshold_db is None else sinr >= self.threshold
-        if crew.deaf is not None:
-            listens: Mask = np.broadcast_to(~np.any(crew.deaf, axis=1)[crew.ear, None], sinr.shape)
-            carries = listens if carries is None else carries & listens
-        return Split(sinr, _own_parts(scene), own, carries)
+        active = inputs.active
+        own = active.of_legs(inputs.heard)
+        sinr = own / (inputs.noise[active.receiver] + active.of_legs(sum_of_others(inputs.heard, axis=1)))
+        carries: Mask | None = None
+        if active.deaf is not None:
+            carries = np.broadcast_to(~np.any(active.deaf, axis=1)[active.receiver, None], sinr.shape)
+        return Allocation(sinr, _own_parts(inputs), own, carries)
 
 
 class Noma(Access):
@@ -94,14 +91,25 @@ class Noma(Access):
         """The whole band."""
         return 1.0
 
-    def split(self, scene: Scene, power: Array | None) -> Split:
+    def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
         """SINRs at the turn of each sender, at the one receiver of the cell."""
-        crew = scene.crew
-        received = scene.heard[0].T
-        turn = successive_cancellation(received, scene.noise[0][:, None], self.threshold, self.residual)
-        sender = crew.sender[crew.burst]
+        active = inputs.active
+        if len(inputs.heard) == 1:
+            return self._at_one_row(inputs, inputs.heard[0], inputs.noise[0])
+        # one radio, whose links were looked up in several periods of movement
+        rows = [self._at_one_row(inputs, heard, noise) for heard, noise in zip(inputs.heard, inputs.noise, strict=True)]
+        legs = np.arange(len(active.receiver))
+        sinr = np.stack([row.sinr for row in rows])[active.receiver, legs]
+        carries = None if self.threshold_db is None else np.stack([np.asarray(row.carries) for row in rows])[active.receiver, legs]
+        return Allocation(sinr, _own_parts(inputs), active.of_legs(inputs.heard), carries)
+
+    def _at_one_row(self, inputs: RateInputs, heard: Array, noise: Array) -> Allocation:
+        """What the receiver makes of everybody, heard [senders, blocks]."""
+        active = inputs.active
+        turn = successive_cancellation(heard.T, noise[:, None], self.threshold, self.residual)
+        sender = active.sender[active.burst]
         carries = None if self.threshold_db is None else turn.decoded.T[sender]
-        return Split(turn.sinr.T[sender], _own_parts(scene), crew.own(scene.heard), carries)
+        return Allocation(turn.sinr.T[sender], _own_parts(inputs), heard[sender], carries)
 
 
 class SlottedAloha(Access):
@@ -133,6 +141,11 @@ class SlottedAloha(Access):
         return None
 
     @property
+    def threshold(self) -> float:
+        """The SINR of capture as a ratio."""
+        return db_to_linear(self.capture_db)
+
+    @property
     def turn_s(self) -> float:
         """A slot."""
         return self.slot_s
@@ -141,34 +154,33 @@ class SlottedAloha(Access):
         """The whole band."""
         return 1.0
 
-    def power(self, scene: Scene) -> Array:
+    def power(self, inputs: RateInputs) -> Array:
         """Whoever draws a number below the probability transmits; draws are keyed by sender and slot."""
-        crew = scene.crew
-        probability = self.probability or 1.0 / len(crew.radio)
-        draws = uniforms(mixes(scene.band.access_key, crew.radio)[:, None], scene.numbers[None, :])
-        on: Array = (draws < probability)[crew.sender] * crew.part[:, None]
+        active = inputs.active
+        probability = self.probability or 1.0 / len(active.radio)
+        draws = uniforms(mixes(inputs.key, active.radio)[:, None], inputs.numbers[None, :])
+        on: Array = (draws < probability)[active.sender] * active.part[:, None]
         return on
 
-    def split(self, scene: Scene, power: Array | None) -> Split:
+    def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
         """Signal over noise and those of the slot; whoever is below the capture threshold carries nothing."""
         assert power is not None, "slotted ALOHA always says who transmits"
-        crew = scene.crew
-        on = crew.radiated(power)
-        own = crew.own(scene.heard)
-        transmits = on[crew.sender[crew.burst]] > 0
-        others = (scene.heard * on).sum(axis=1)[crew.ear] - np.where(transmits, own, 0.0)
-        sinr = np.where(transmits, own / (scene.noise[crew.ear] + np.maximum(others, 0.0)), 0.0)
-        carries = transmits & (sinr >= db_to_linear(self.capture_db))
-        if crew.deaf is not None:
-            carries &= (crew.deaf @ on == 0)[crew.ear]
-        return Split(sinr, _own_parts(scene), own, carries)
+        active = inputs.active
+        on = active.radiated(power)
+        own = active.of_legs(inputs.heard)
+        carries = on[active.sender[active.burst]] > 0
+        others = active.of_legs(sum_of_others(inputs.heard * on, axis=1))
+        sinr = np.where(carries, own / (inputs.noise[active.receiver] + others), 0.0)
+        if active.deaf is not None:
+            carries &= (active.deaf @ on == 0)[active.receiver]
+        return Allocation(sinr, _own_parts(inputs), own, carries)
 
 
 def _ratio(threshold_db: float | None) -> float:
     return 0.0 if threshold_db is None else db_to_linear(threshold_db)
 
 
-def _own_parts(scene: Scene) -> Array | float:
+def _own_parts(inputs: RateInputs) -> Array | float:
     """The band, which the bursts of one sender share equally: a column of [legs], or 1 when each sender has one."""
-    crew = scene.crew
-    return 1.0 if len(crew.sender) == len(crew.radio) else crew.part[crew.burst][:, None]
+    active = inputs.active
+    return 1.0 if len(active.sender) == len(active.radio) else active.part[active.burst][:, None]

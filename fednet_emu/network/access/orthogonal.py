@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from fednet_emu.arrays import Array
-from fednet_emu.network.access.base import Access, Scene, Split
+from fednet_emu.network.access.base import Access, Allocation, RateInputs
 from fednet_emu.network.access.schedulers import best_of_each_block, equal_finish_shares
 
 
@@ -26,9 +26,9 @@ class Tdma(Access):
         """The whole band."""
         return 1.0
 
-    def split(self, scene: Scene, power: Array | None) -> Split:
+    def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
         """Nobody else of the cell is there."""
-        return _on_parts(scene, 1.0)
+        return _on_parts(inputs, 1.0)
 
 
 class Ofdma(Access):
@@ -72,34 +72,36 @@ class Ofdma(Access):
         """One subchannel, or an equal part."""
         return 1.0 / (self.subchannels or active)
 
-    def power(self, scene: Scene) -> Array | None:
+    def power(self, inputs: RateInputs) -> Array | None:
         """All of it in a block that a burst has won, with the proportional-fair scheduler and fading."""
-        if self.scheduler != "proportional-fair" or scene.band.constant:
+        if self.scheduler != "proportional-fair" or inputs.constant:
             return None
-        crew = scene.crew
-        winner = best_of_each_block(crew.own(scene.heard), crew.own(crew.mean), crew.first_leg)
-        won = np.zeros((len(crew.sender), scene.heard.shape[2]))
+        active = inputs.active
+        winner = best_of_each_block(active.of_legs(inputs.heard), active.of_legs(active.mean), active.first_leg)
+        won = np.zeros((len(active.sender), inputs.heard.shape[2]))
         won[winner, np.arange(len(winner))] = 1.0
         return won
 
-    def split(self, scene: Scene, power: Array | None) -> Split:
+    def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
         """Parts of the band, or the whole of it for the winner of a block."""
-        crew, band = scene.crew, scene.band
+        active = inputs.active
         if power is not None:
-            own = crew.own(scene.heard)
-            return Split(own / scene.noise[crew.ear], 1.0, own, power[crew.burst] > 0)
-        if self.scheduler == "equal-finish" and len(crew.sender) > 1:
-            snr = crew.own(crew.mean) * crew.part[crew.burst]
-            weakest = np.minimum.reduceat(snr, crew.first_leg)
-            left_bit = np.maximum.reduceat(crew.left_bit, crew.first_leg)
-            return _on_parts(scene, equal_finish_shares(weakest, left_bit, band.law, band.bandwidth_hz)[crew.burst])
-        return _on_parts(scene, self.share(len(crew.sender)))
+            own = active.of_legs(inputs.heard)
+            return Allocation(own / inputs.noise[active.receiver], 1.0, own, power[active.burst] > 0)
+        if self.scheduler == "equal-finish" and len(active.sender) > 1:
+            snr = active.of_legs(active.mean) * active.part[active.burst]
+            weakest = np.minimum.reduceat(snr, active.first_leg)
+            left_bit = np.maximum.reduceat(active.left_bit, active.first_leg)
+            return _on_parts(
+                inputs, equal_finish_shares(weakest, left_bit, inputs.law, inputs.bandwidth_hz)[active.burst]
+            )
+        return _on_parts(inputs, self.share(len(active.sender)))
 
 
-def _on_parts(scene: Scene, share: Array | float) -> Split:
+def _on_parts(inputs: RateInputs, share: Array | float) -> Allocation:
     """Legs on parts of the band that do not overlap, all at their share of their sender's power."""
-    crew = scene.crew
-    boost = crew.part[crew.burst] / share
-    clear = crew.own(scene.heard) * boost[:, None]
+    active = inputs.active
+    boost = active.part[active.burst] / share
+    clear = active.of_legs(inputs.heard) * boost[:, None]
     column = share[:, None] if isinstance(share, np.ndarray) else share
-    return Split(clear / scene.noise[crew.ear], column, clear)
+    return Allocation(clear / inputs.noise[active.receiver], column, clear)

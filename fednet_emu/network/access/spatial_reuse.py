@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from fednet_emu.arrays import Array
-from fednet_emu.network.access.base import Access, Reuse, Scene, Split
+from fednet_emu.network.access.base import Access, Allocation, RateInputs
 from fednet_emu.network.access.contention import Shared
+from fednet_emu.units import db_to_linear
 
 
 class SpatialReuse(Access):
@@ -15,7 +16,7 @@ class SpatialReuse(Access):
     `turns: cluster` lets one device of a cluster send at a time, in the order of requests. `turns: coloured` lets all
     those send together of which no device takes part in two transmissions, as sender or as receiver; when bursts
     take equally long this is a greedy distance-2 colouring of the cluster's graph in the order of requests. In either
-    case nobody has to receive while it sends (half duplex).
+    case nobody takes part in two transmissions at once, not even as a member of two clusters (half duplex).
     Ignored here: how devices agree on turns, several antennas, any cancellation.
     """
 
@@ -38,14 +39,27 @@ class SpatialReuse(Access):
         return 1 if self.turns == "cluster" else None
 
     @property
-    def reuse(self) -> Reuse:
-        """How clusters share the band."""
-        return Reuse(coloured=self.turns == "coloured", interference=self.interference)
+    def clustered(self) -> bool:
+        """They are."""
+        return True
+
+    @property
+    def disturbed(self) -> bool:
+        """As far as there is interference."""
+        return self.interference
+
+    @property
+    def threshold(self) -> float:
+        """The threshold as a ratio."""
+        return 0.0 if self.threshold_db is None else db_to_linear(self.threshold_db)
 
     def share(self, active: int) -> float:
         """The whole band."""
         return 1.0
 
-    def split(self, scene: Scene, power: Array | None) -> Split:
+    def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
         """Signal over noise and everybody else, as in a shared band."""
-        return Shared(threshold_db=self.threshold_db).split(scene, power)
+        return _SHARED.allocate(inputs, power)
+
+
+_SHARED = Shared()

@@ -41,6 +41,9 @@ class Links(Protocol):
         A device's radio has its number; the server's is that of the base station which serves the device, -1 - cell.
         """
 
+    def period(self) -> int:
+        """The number of this period of movement, in which no link changes; always 0 where nobody moves."""
+
 
 class CellLinks:
     """Links between one base station and the devices around it, in one direction.
@@ -80,6 +83,10 @@ class CellLinks:
     def radios(self, sender: int, receiver: int) -> tuple[int, int]:
         """The device and the one base station."""
         return sender, receiver
+
+    def period(self) -> int:
+        """Nobody moves."""
+        return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,3 +208,7 @@ class PairLinks:
     def radios(self, sender: int, receiver: int) -> tuple[int, int]:
         """The devices themselves."""
         return sender, receiver
+
+    def period(self) -> int:
+        """Nobody moves."""
+        return 0

@@ -29,11 +29,15 @@ class MovingLinks:
 
     def now(self) -> Links:
         """The links of this period."""
-        period = self._clock.now // self._period_ns
+        period = self.period()
         if period != self._period:
             self._links = self._links_at(period * self._period_ns / NS_PER_S)
             self._period = period
         return self._links
+
+    def period(self) -> int:
+        """The number of this period."""
+        return self._clock.now // self._period_ns
 
     def snr(self, sender: int, receiver: int) -> float:
         """Mean SNR of a link now."""

@@ -58,6 +58,10 @@ class StationLinks:
             return sender, -1 - self._serving[sender]
         return -1 - self._serving[receiver], receiver
 
+    def period(self) -> int:
+        """Nobody moves."""
+        return 0
+
 
 def network_links(
     sky: Sky, xy_m: Array, stations_m: Array

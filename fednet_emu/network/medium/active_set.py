@@ -9,93 +9,70 @@ from typing import Any
 import numpy as np
 
 from fednet_emu.arrays import Array, IntArray, Mask
-from fednet_emu.network.access.base import Crew
+from fednet_emu.network.access.base import Active
 from fednet_emu.network.links.links import Links
-from fednet_emu.network.medium.air import DUST
 from fednet_emu.network.medium.band import Band
-from fednet_emu.network.medium.link_gains import Hearing, Places
+from fednet_emu.network.medium.link_gains import LinkGains
 from fednet_emu.network.medium.transfer import Burst, Transfer
+from fednet_emu.network.work import BIT
 
 _ALL = slice(None)
-_DUST, _LEFT, _CHANGED, _HELD = 0, 1, 2, slice(3, 6)
-_UNTIL, _EAR, _FATE = range(3)
-_CELL, _LEGS, _COLUMN = range(3)
-OUTAGE, DEAD = 1, 2
-"""Fates of a leg, beside 0: it has met an outage; it can never carry anything."""
+LEG = np.dtype([("row", np.int64), ("until_ns", np.int64), ("outage", np.bool_), ("dead", np.bool_)])
+"""A leg: the row of its receiver, when patience or presence ends, whether it met an outage, whether it has no hope."""
+SLOT = np.dtype([("rate_bps", np.float64), ("sinr", np.float64), ("carries", np.bool_)])
+"""What a leg does in the slot that is under way."""
+BURST = np.dtype([
+    ("cell", np.int64), ("legs", np.int64), ("column", np.int64), ("power_s", np.float64), ("slot_power", np.float64)
+])  # fmt: skip
+"""A burst: its cell, how many legs, the column of its sender, time on the air times the part of the sender's power so
+far, and that part in the slot that is under way."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cell:
-    """One cell's part of a roster: where its legs, bursts, ears and senders are, and who they are."""
+    """One cell's part of an active set: where its legs, bursts, receivers and senders are, and who they are."""
 
-    legs: Places
-    bursts: Places
-    ears: Places
-    columns: Places
-    crew: Crew
+    legs: Any
+    bursts: Any
+    rows: Any
+    columns: Any
+    active: Active
 
 
-class Roster:
+class ActiveSet:
     """The bursts on the air in the order of their starts, with their legs.
 
     Attributes:
         bursts: the bursts.
         legs: the legs of all bursts, in the same order.
-        spent: [2, bursts] time in s on the air so far, times the part of the sender's power; and that part in the slot
-            that is under way.
-        hearing: what is heard of them.
+        work: what each leg still has to carry, in units of `network.work`; changes in place.
+        leg: `LEG` for each leg; changes in place.
+        slot: `SLOT` for each leg; zero for newcomers.
+        burst: `BURST` for each burst; changes in place.
+        gains: what is heard of them.
         cells: who shares a band with whom; see `gather`.
     """
 
     def __init__(self, band: Band, links: Links, cells: int) -> None:
         self._links, self._several_cells = links, cells > 1
-        self.hearing = Hearing(band, links)
-        self.bursts: list[Burst] = []
-        self.legs: list[Transfer] = []
+        self.gains = LinkGains(band, links)
         self._clear()
 
     def _clear(self) -> None:
-        self.hearing.clear()
-        self._bits: Array = np.empty((6, 0))
-        self._times: IntArray = np.empty((3, 0), np.int64)
-        self._kinds: IntArray = np.empty((3, 0), np.int64)
-        self._in_order = True  # column k is the sender of burst k
-        self.spent: Array = np.empty((2, 0))
+        self.gains.clear()
+        self.bursts: list[Burst] = []
+        self.legs: list[Transfer] = []
+        self.work: list[int] = []
+        self.leg = np.empty(0, LEG)
+        self.slot = np.empty(0, SLOT)
+        self.burst = np.empty(0, BURST)
         self.cells: list[Cell] = []
+        self._in_order = True  # column k is the sender of burst k
         self._bursts_of: dict[int, int] = {}
+        self._part_of: dict[int, float] = {}
 
     def __len__(self) -> int:
         return len(self.bursts)
-
-    @property
-    def left_bit(self) -> Array:
-        """What each leg still has to carry; changes in place."""
-        row: Array = self._bits[_LEFT]
-        return row
-
-    @property
-    def dust_bit(self) -> Array:
-        """What may be left of each leg when it is through: the rounding noise of its segments' sum."""
-        row: Array = self._bits[_DUST]
-        return row
-
-    @property
-    def until_ns(self) -> IntArray:
-        """When each leg's patience, or the presence of its ends, is over."""
-        row: IntArray = self._times[_UNTIL]
-        return row
-
-    @property
-    def fate(self) -> IntArray:
-        """0, `OUTAGE` or `DEAD` for each leg; changes in place."""
-        row: IntArray = self._times[_FATE]
-        return row
-
-    @property
-    def held(self) -> Array:
-        """Rate, SINR and whether it carries bits [3, legs] in the slot that is under way; 0 for newcomers."""
-        rows: Array = self._bits[_HELD]
-        return rows
 
     @property
     def plain(self) -> bool:
@@ -103,91 +80,105 @@ class Roster:
         return len(self.legs) == len(self.bursts)
 
     @property
-    def burst(self) -> IntArray:
+    def burst_of_leg(self) -> IntArray:
         """The burst of each leg."""
         numbers = np.arange(len(self.bursts))
-        return numbers if self.plain else np.repeat(numbers, self._kinds[_LEGS])
+        return numbers if self.plain else np.repeat(numbers, self.burst["legs"])
 
     def of_bursts(self, combine: np.ufunc, values: Array | Mask) -> Any:
         """What a property of legs amounts to for each burst, by a function of two such as the maximum."""
-        return values if self.plain else combine.reduceat(values, np.cumsum(self._kinds[_LEGS]) - self._kinds[_LEGS])
+        legs = self.burst["legs"]
+        return values if self.plain else combine.reduceat(values, np.cumsum(legs) - legs)
+
+    # ---- changes -----------------------------------------------------------------------------------------------------
 
     def add(self, bursts: list[Burst]) -> None:
-        """Put bursts on the air."""
+        """Put bursts on the air; a sender that is there already goes on at the power of its first burst."""
         legs = list(chain.from_iterable(bursts))
         self.bursts.extend(bursts)
         self.legs.extend(legs)
-        rows = self.hearing.listen([self._radios(leg)[1] for leg in legs])
-        senders = [self._radios(burst[0])[0] for burst in bursts]
-        columns = self._columns(senders, [burst[0].power_part for burst in bursts])
-        bits = np.zeros((6, len(legs)))
-        bits[_LEFT] = [leg.size_bit for leg in legs]
-        bits[_DUST] = DUST * bits[_LEFT]
-        times = [[leg.until_ns for leg in legs], rows, [0] * len(legs)]
-        kinds = [[burst[0].cell for burst in bursts], [len(burst) for burst in bursts], columns]
-        self._bits = np.concatenate((self._bits, bits), axis=1)
-        self._times = np.concatenate((self._times, np.array(times, np.int64)), axis=1)
-        self._kinds = np.concatenate((self._kinds, np.array(kinds, np.int64)), axis=1)
-        self.spent = np.concatenate((self.spent, np.zeros((2, len(bursts)))), axis=1)
+        self.work.extend([leg.size_bit * BIT for leg in legs])
+        leg, burst = np.zeros(len(legs), LEG), np.zeros(len(bursts), BURST)
+        leg["row"] = self.gains.listen([self._radios(one)[1] for one in legs])
+        leg["until_ns"] = [one.until_ns for one in legs]
+        burst["column"] = self._columns([(self._radios(one[0])[0], one[0].power_part) for one in bursts])
+        burst["cell"] = [one[0].cell for one in bursts]
+        burst["legs"] = [len(one) for one in bursts]
+        self.leg, self.burst = np.concatenate((self.leg, leg)), np.concatenate((self.burst, burst))
+        self.slot = np.concatenate((self.slot, np.zeros(len(legs), SLOT)))
+
+    def power_part(self, first: Transfer) -> float:
+        """The part of its power at which the sender of a burst sends: that at which it is on the air already."""
+        return self._part_of.setdefault(self._radios(first)[0], first.power_part)
+
+    def remove_legs(self, gone: IntArray) -> list[Burst]:
+        """Take the legs at these places off the air; the bursts of which no leg is left, which are off it, too."""
+        burst_of_leg = self.burst_of_leg
+        lost = np.bincount(burst_of_leg.take(gone), minlength=len(self.bursts))
+        self.burst["legs"] -= lost
+        ended = (self.burst["legs"] == 0).nonzero()[0]
+        if len(ended) == len(self.bursts):
+            bursts = self.bursts
+            for burst, power_s in zip(bursts, self.burst["power_s"].tolist(), strict=True):
+                burst[0].power_s = power_s
+            self._clear()
+            return bursts
+        _drop(self.legs, gone)
+        _drop(self.work, gone)
+        stays = _others(gone, len(self.leg))
+        new_row = self.gains.leave(self.leg["row"].take(gone))
+        self.leg, self.slot = self.leg.take(stays), self.slot.take(stays)
+        if new_row is not None:
+            self.leg["row"] = new_row.take(self.leg["row"])
+        return self._remove_bursts(ended) if len(ended) else []
+
+    def _remove_bursts(self, gone: IntArray) -> list[Burst]:
+        bursts = [self.bursts[place] for place in gone.tolist()]
+        for burst, power_s in zip(bursts, self.burst["power_s"].take(gone).tolist(), strict=True):
+            burst[0].power_s = power_s
+        columns = self.burst["column"].take(gone)
+        _drop(self.bursts, gone)
+        self.burst = self.burst.take(_others(gone, len(self.burst)))
+        self._forget_senders(columns)
+        return bursts
 
     def legs_of(self, bursts: IntArray) -> IntArray:
         """The places of the legs of the bursts at these places."""
-        return bursts if self.plain else np.isin(self.burst, bursts).nonzero()[0]
+        return bursts if self.plain else np.isin(self.burst_of_leg, bursts).nonzero()[0]
 
-    def remove(self, gone: IntArray) -> list[Burst]:
-        """Take the bursts at these places, in order, off the air and return them."""
-        ended = [self.bursts[place] for place in gone.tolist()]
-        if len(ended) == len(self.bursts):
-            self.bursts, self.legs = [], []
-            self._clear()
-            return ended
-        gone_legs, gone_columns = self.legs_of(gone), self._kinds[_COLUMN].take(gone)
-        stays = _others(gone_legs, len(self.legs))
-        stay = stays if self.plain else _others(gone, len(self.bursts))
-        _drop(self.bursts, gone)
-        _drop(self.legs, gone_legs)
-        self._bits, self._times = self._bits.take(stays, axis=1), self._times.take(stays, axis=1)
-        self._kinds, self.spent = self._kinds.take(stay, axis=1), self.spent.take(stay, axis=1)
-        self._forget_senders(gone_columns)
-        if len(self.hearing.ears) > 1:
-            self._times[_EAR] = self.hearing.keep_rows(self._times[_EAR])
-        return ended
-
-    def _columns(self, senders: list[int], power_part: list[float]) -> list[int]:
+    def _columns(self, senders: list[tuple[int, float]]) -> list[int]:
         """The columns of the senders of new bursts; new senders get theirs, and send with the power of their first."""
         bursts_of, known = self._bursts_of, len(self._bursts_of)
-        for sender in senders:
-            bursts_of[sender] = bursts_of.get(sender, 0) + 1
-        if len(bursts_of) == known + len(senders):
-            self.hearing.add(senders, power_part)
+        new = {}
+        for sender, part in senders:
+            if sender not in bursts_of:
+                bursts_of[sender] = 0
+                new[sender] = self._part_of.setdefault(sender, part)
+            bursts_of[sender] += 1
+        if new:
+            self.gains.add([*new], [*new.values()])
+        if len(new) == len(senders) and self._in_order:
             return list(range(known, len(bursts_of)))
         self._in_order = False
-        there = set(self.hearing.senders.tolist())
-        new: dict[int, float] = {}
-        for sender, part in zip(senders, power_part, strict=True):
-            if sender not in there:
-                new.setdefault(sender, part)
-        if new:
-            self.hearing.add([*new], [*new.values()])
-        column = {sender: place for place, sender in enumerate(self.hearing.senders.tolist())}
-        return [column[sender] for sender in senders]
+        column = {sender: place for place, sender in enumerate(self.gains.senders.tolist())}
+        return [column[sender] for sender, _ in senders]
 
     def _forget_senders(self, columns: IntArray) -> None:
         """Count down the bursts of the senders in these columns, and drop those that have none left."""
         silent = []
-        for column, sender in zip(columns.tolist(), self.hearing.senders.take(columns).tolist(), strict=True):
+        for column, sender in zip(columns.tolist(), self.gains.senders.take(columns).tolist(), strict=True):
             self._bursts_of[sender] -= 1
             if not self._bursts_of[sender]:
-                del self._bursts_of[sender]
+                del self._bursts_of[sender], self._part_of[sender]
                 silent.append(column)
         if not silent:
             return
-        stay = _others(np.array(silent), len(self.hearing.senders))
-        self.hearing.keep(stay)
+        stay = _others(np.array(silent), len(self.gains.senders))
+        self.gains.keep_senders(stay)
         if self._in_order:
-            self._kinds[_COLUMN] = np.arange(len(self.bursts))
+            self.burst["column"] = np.arange(len(self.bursts))
         else:
-            self._kinds[_COLUMN] = np.searchsorted(stay, self._kinds[_COLUMN])
+            self.burst["column"] = np.searchsorted(stay, self.burst["column"])
 
     def _radios(self, leg: Transfer) -> tuple[int, int]:
         """The device, and in the server's place the base station that served it when it asked."""
@@ -196,47 +187,49 @@ class Roster:
         station = -1 - leg.cell
         return (leg.sender, station) if leg.receiver < 0 else (station, leg.receiver)
 
+    # ---- who shares a band with whom ---------------------------------------------------------------------------------
+
     def gather(self) -> None:
         """Take stock after a change: who shares a band with whom, and what everybody has left to carry."""
-        self._bits[_CHANGED] = self._bits[_LEFT]
+        left = np.array(self.work, np.float64) / float(BIT)
         if self._several_cells:
-            self.cells = [self._cell(cell) for cell in np.unique(self._kinds[_CELL]).tolist()]
+            self.cells = [self._cell(cell, left) for cell in np.unique(self.burst["cell"]).tolist()]
         else:
-            self.cells = [self._whole()]
+            self.cells = [self._whole(left)]
 
-    def _whole(self) -> Cell:
-        hearing, column = self.hearing, self._kinds[_COLUMN]
-        crew = Crew(
-            burst=self.burst,
-            ear=self._times[_EAR],
+    def _whole(self, left_bit: Array) -> Cell:
+        gains, column = self.gains, self.burst["column"]
+        active = Active(
+            burst=self.burst_of_leg,
+            receiver=self.leg["row"],
             sender=column,
-            radio=hearing.senders,
+            radio=gains.senders,
             part=np.ones(len(column)) if self._in_order else 1.0 / np.bincount(column)[column],
-            left_bit=self._bits[_CHANGED],
-            mean=hearing.mean,
-            deaf=hearing.deaf(_ALL, _ALL),
-            plain=self._in_order and self.plain and len(hearing.ears) == 1,
+            left_bit=left_bit,
+            mean=gains.mean,
+            deaf=gains.deaf(_ALL, _ALL),
+            plain=self._in_order and self.plain and len(gains.receivers) == 1,
         )
-        return Cell(_ALL, _ALL, _ALL, _ALL, crew)
+        return Cell(_ALL, _ALL, _ALL, _ALL, active)
 
-    def _cell(self, cell: int) -> Cell:
-        burst, hearing = self.burst, self.hearing
-        bursts = np.flatnonzero(self._kinds[_CELL] == cell)
-        legs = np.flatnonzero(self._kinds[_CELL][burst] == cell)
-        ears, ear = np.unique(self._times[_EAR][legs], return_inverse=True)
-        columns, sender = np.unique(self._kinds[_COLUMN][bursts], return_inverse=True)
-        crew = Crew(
+    def _cell(self, cell: int, left_bit: Array) -> Cell:
+        burst, gains = self.burst_of_leg, self.gains
+        bursts = np.flatnonzero(self.burst["cell"] == cell)
+        legs = np.flatnonzero(self.burst["cell"][burst] == cell)
+        rows, receiver = np.unique(self.leg["row"][legs], return_inverse=True)
+        columns, sender = np.unique(self.burst["column"][bursts], return_inverse=True)
+        active = Active(
             burst=np.searchsorted(bursts, burst[legs]),
-            ear=ear,
+            receiver=receiver,
             sender=sender,
-            radio=hearing.senders[columns],
-            part=1.0 / np.bincount(sender)[sender],
-            left_bit=self._bits[_CHANGED][legs],
-            mean=hearing.mean[np.ix_(ears, columns)],
-            deaf=hearing.deaf(ears, columns),
+            radio=gains.senders[columns],
+            part=1.0 / np.bincount(self.burst["column"])[self.burst["column"][bursts]],
+            left_bit=left_bit[legs],
+            mean=gains.mean[np.ix_(rows, columns)],
+            deaf=gains.deaf(rows, columns),
             plain=False,
         )
-        return Cell(legs, bursts, ears, columns, crew)
+        return Cell(legs, bursts, rows, columns, active)
 
 
 def _others(places: IntArray, count: int) -> IntArray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -11,36 +11,37 @@ from typing import NamedTuple
 import numpy as np
 
 from fednet_emu.arrays import Array, IntArray, Keys, Mask
+from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, to_ns
 from fednet_emu.kernel.streams import uniform, uniforms
 from fednet_emu.network.access.base import Access
+from fednet_emu.network.work import BIT, work_per_ns
 from fednet_emu.radio.fading import Fading
 from fednet_emu.radio.rate_law import RateLaw
 
 ROUGHLY = 1e-9
 """More than the rounding noise between scalars and arrays, as a part of the whole."""
 
+MOST_BLOCKS = 1 << 24
+"""Fading blocks or slots that one transfer may span; more would take the host minutes, and average out anyway."""
+
 _FEW_BLOCKS = 16
 _MANY_BLOCKS = 4096
 _FEW_GAINS = 8
-_NEVER_NS = float(FOREVER_NS)
-"""Longer than any plan, and still an integer of 64 bits after it has been added to an instant."""
 
 
-Walk = tuple[int, float, float]
-"""How one link carries bits alone in the band: when it ends, how many bits have gone, and the lowest SINR met."""
+class Walk(NamedTuple):
+    """How one link carries bits alone in the band.
 
+    Attributes:
+        end_ns: when the bits are through, or the walk was cut; the start where the link can never carry anything.
+        air_bit: bits that have gone.
+        lowest_sinr: the lowest SINR of a block that carried some.
+    """
 
-_Lone = tuple[float, float, Callable[[float, bool], float], Callable[[float, float], float], int, bool]
-"""A link alone: its share of the band, in hertz too, the laws of gain and rate, coherence time, whether constant."""
-
-
-class Pace(NamedTuple):
-    """Rates [links, blocks] and SINRs [links, blocks] over blocks that start at `edges_ns` [blocks + 1]."""
-
-    edges_ns: IntArray
-    sinr: Array
-    rate_bps: Array
+    end_ns: int
+    air_bit: float
+    lowest_sinr: float
 
 
 class Soon(NamedTuple):
@@ -49,6 +50,16 @@ class Soon(NamedTuple):
     end_ns: Array
     is_through: Mask
     lowest_sinr: Array
+
+
+class _Alone(NamedTuple):
+    """What a link alone in the band needs in every block."""
+
+    share: float
+    bandwidth_hz: float
+    threshold: float
+    gain: Callable[[float, bool], float]
+    rate_bps: Callable[[float, float], float]
 
 
 @dataclass(frozen=True)
@@ -82,82 +93,114 @@ class Band:
         """The SINR below which a transmission is lost."""
         return self.law.outage_sinr
 
-    @cached_property
-    def _lone(self) -> _Lone:
-        share = self.access.share(1)
-        laws = self.fading.gain, self.law.rate_bps
-        return share, self.bandwidth_hz * share, *laws, self.coherence_ns, self.constant
-
     @property
     def slotted(self) -> bool:
         """Whether the access scheme has slots of its own, which then are the blocks."""
         return self.slot_ns < FOREVER_NS
 
-    def alone(self, snr: float, fading_key: int, size_bit: float, start_ns: int, until_ns: int = FOREVER_NS) -> Walk:
+    # ---- one link alone ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _alone(self) -> _Alone:
+        share = self.access.share(1)
+        return _Alone(share, self.bandwidth_hz * share, self.access.threshold, self.fading.gain, self.law.rate_bps)
+
+    def alone(self, snr: float, fading_key: int, size_bit: int, start_ns: int, until_ns: int = FOREVER_NS) -> Walk:
         """Send bits over a link that is alone in the band, until they are through or until an instant.
 
-        This is the hot path of turn-taking schemes: scalars for the first blocks, arrays for a long rest. It ends at
-        the start when there is nothing to send, or when the link is constant and carries nothing.
+        This is what `rates` gives for one sender, as scalars: the hot path of turn-taking schemes.
+
+        Raises:
+            ScenarioError: the transfer spans more than `MOST_BLOCKS` fading blocks.
         """
         if size_bit <= 0:
-            return start_ns, 0.0, math.inf
-        share, bandwidth_hz, gain, rate_of, coherence_ns, constant = self._lone
-        in_sight, block, now_ns = fading_key & 1 == 1, start_ns // coherence_ns, start_ns
-        many, left_bit, lowest = block + _FEW_BLOCKS, float(size_bit), math.inf
-        while block < many:
-            draw = 0.5 if constant else uniform(fading_key, block)
-            sinr = snr * gain(draw, in_sight) / share
-            rate_bps = rate_of(sinr, bandwidth_hz)
-            if sinr < lowest:
-                lowest = sinr
+            return Walk(start_ns, 0.0, math.inf)
+        share, bandwidth_hz, threshold, gain, rate_of = self._alone
+        in_sight, coherence_ns, constant = fading_key & 1 == 1, self.coherence_ns, self.constant
+        work, now_ns, lowest = size_bit * BIT, start_ns, math.inf
+        block = start_ns // coherence_ns
+        few = block + _FEW_BLOCKS
+        while block < few:
+            sinr = snr * gain(0.5 if constant else uniform(fading_key, block), in_sight) / share
             block += 1
             block_end_ns = block * coherence_ns
-            if until_ns < block_end_ns:
+            if block_end_ns > until_ns:
                 block_end_ns = until_ns
-            if rate_bps > 0:
-                end_ns = now_ns + to_ns(left_bit / rate_bps)
-                if end_ns <= block_end_ns:
-                    sent_bit = size_bit - left_bit + rate_bps * (end_ns - now_ns) / NS_PER_S
-                    return end_ns, sent_bit if sent_bit < size_bit else float(size_bit), lowest
-                left_bit -= rate_bps * (block_end_ns - now_ns) / NS_PER_S
+            if sinr >= threshold:
+                if sinr < lowest:
+                    lowest = sinr
+                per_ns = work_per_ns(rate_of(sinr, bandwidth_hz))
+                if per_ns:
+                    end_ns = now_ns - -work // per_ns
+                    if end_ns <= block_end_ns:
+                        return Walk(end_ns, float(size_bit), lowest)
+                    work -= per_ns * (block_end_ns - now_ns)
+                elif constant:
+                    return Walk(start_ns, 0.0, lowest)
             elif constant:
-                return start_ns, 0.0, lowest
+                return Walk(start_ns, 0.0, lowest)
             now_ns = block_end_ns
             if now_ns >= until_ns:
-                return until_ns, size_bit - left_bit, lowest
-        return self._long_walk(snr, fading_key, (now_ns, size_bit - left_bit, lowest), size_bit, until_ns)
+                return Walk(until_ns, size_bit - work / BIT, lowest)
+        return self._long_walk(snr, fading_key, size_bit, start_ns, Walk(now_ns, 0.0, lowest), work, until_ns)
+
+    def _long_walk(
+        self, snr: float, fading_key: int, size_bit: int, start_ns: int, so_far: Walk, work: int, until_ns: int
+    ) -> Walk:
+        """Go on with many blocks at a time."""
+        now_ns, _, lowest = so_far
+        links, blocks = (np.array([snr]), np.array([fading_key], np.uint64)), 4 * _FEW_BLOCKS
+        while True:
+            self.check_blocks(start_ns, now_ns)
+            edges_ns, sinr, rate_bps = self.pace(*links, now_ns, blocks)
+            for edge_ns, ratio, rate in zip(edges_ns[1:].tolist(), sinr[0].tolist(), rate_bps[0].tolist(), strict=True):
+                if ratio >= self.access.threshold and ratio < lowest:
+                    lowest = ratio
+                per_ns, block_end_ns = work_per_ns(rate), min(edge_ns, until_ns)
+                if per_ns and now_ns - -work // per_ns <= block_end_ns:
+                    return Walk(now_ns - -work // per_ns, float(size_bit), lowest)
+                work -= per_ns * (block_end_ns - now_ns)
+                now_ns = block_end_ns
+                if now_ns >= until_ns:
+                    return Walk(until_ns, size_bit - work / BIT, lowest)
+            blocks = min(2 * blocks, _MANY_BLOCKS)
 
     def soon_through(self, snr: Array, fading_key: Keys, size_bit: float, start_ns: int) -> Soon:
         """What `alone` gives for many links, up to rounding, where they are through after a few blocks."""
-        pace = self.pace(snr, fading_key, 1, start_ns, 1 if self.constant else _FEW_BLOCKS // 4)
-        end_s = needed_s(pace, np.full(len(snr), float(size_bit)))
-        after_s = (pace.edges_ns[1:] - start_ns) / NS_PER_S
-        met = pace.sinr.copy()
-        met[:, 1:][end_s[:, None] * (1 + ROUGHLY) < after_s[:-1]] = math.inf  # blocks after its end
-        return Soon(start_ns + end_s * NS_PER_S, end_s <= after_s[-1], met.min(axis=1))
+        edges_ns, sinr, rate_bps = self.pace(snr, fading_key, start_ns, 1 if self.constant else _FEW_BLOCKS // 4)
+        needed = needed_ns(edges_ns, rate_bps, np.full(len(snr), size_bit * NS_PER_S))
+        after_ns = edges_ns[1:] - float(start_ns)
+        sinr = np.where(sinr >= self.access.threshold, sinr, math.inf)
+        sinr[:, 1:][needed[:, None] * (1 + ROUGHLY) < after_ns[:-1]] = math.inf  # blocks after its end
+        return Soon(start_ns + needed, needed <= after_ns[-1], sinr.min(axis=1))
 
-    def _long_walk(self, snr: float, fading_key: int, so_far: Walk, size_bit: float, until_ns: int) -> Walk:
-        links = np.array([snr]), np.array([fading_key], np.uint64)
-        blocks = 4 * _FEW_BLOCKS
-        now_ns, air_bit, lowest = so_far
-        while True:
-            pace = self.pace(*links, active=1, from_ns=now_ns, blocks=blocks)
-            end_ns = min(int(through(pace, np.array([size_bit - air_bit]))[0]), until_ns)
-            ended = end_ns < FOREVER_NS and end_ns <= pace.edges_ns[-1]
-            now_ns = end_ns if ended else int(pace.edges_ns[-1])
-            seen = int(np.searchsorted(pace.edges_ns, now_ns))
-            air_bit = min(air_bit + float(carried(pace, np.array([now_ns]))[0]), float(size_bit))
-            lowest = float(pace.sinr[0, :seen].min(initial=lowest))
-            if ended:
-                return now_ns, air_bit, lowest
-            blocks = min(2 * blocks, _MANY_BLOCKS)
-
-    def pace(self, snr: Array, fading_key: Keys, active: int, from_ns: int, blocks: int) -> Pace:
-        """Rates of links over the next blocks while `active` bursts are on the air, all treated alike."""
+    def pace(self, snr: Array, fading_key: Keys, from_ns: int, blocks: int) -> tuple[IntArray, Array, Array]:
+        """Edges [blocks + 1], SINRs and rates [links, blocks] of links over the next blocks, each alone in the band."""
         edges_ns, numbers = self.blocks(from_ns, blocks)
-        share = self.access.share(active)
+        share = self._alone.share
         sinr = snr[:, None] * self.gains(fading_key[:, None], numbers[None, :]) / share
-        return Pace(edges_ns, sinr, self.law.rates_bps(sinr, self.bandwidth_hz * share))
+        return edges_ns, sinr, self.rates_bps(sinr, share)
+
+    # ---- what everybody needs ----------------------------------------------------------------------------------------
+
+    def rates_bps(self, sinr: Array, share: Array | float) -> Array:
+        """Rates on shares of the band; zero below the threshold of the access scheme."""
+        rate_bps = self.law.rates_bps(sinr, self.bandwidth_hz * share)
+        return rate_bps if self.access.threshold <= 0 else np.where(sinr >= self.access.threshold, rate_bps, 0.0)
+
+    def check_blocks(self, start_ns: int, now_ns: int) -> None:
+        """Give up on a transfer that goes on for ever.
+
+        Raises:
+            ScenarioError: what has started then spans too many blocks by now.
+        """
+        length_ns = self.slot_ns if self.slotted else self.coherence_ns
+        if now_ns - start_ns > MOST_BLOCKS * length_ns:
+            key = "network.*.access.slot_s" if self.slotted else "channel.fading.coherence_s"
+            raise ScenarioError(
+                f"{key}: a transfer spans more than {MOST_BLOCKS} blocks, got {length_ns / NS_PER_S:g} s for one; "
+                "give longer blocks, a faster link, or no fading"
+            )
 
     def blocks(self, from_ns: int, count: int) -> tuple[IntArray, IntArray]:
         """Edges [blocks + 1] and numbers [blocks] of the next blocks: slots, or fading blocks, or one without end."""
@@ -188,40 +231,32 @@ class Band:
         return self.fading.gains(uniforms(fading_key, numbers), (fading_key & np.uint64(1)).astype(np.bool_))
 
 
-def through(pace: Pace, left_bit: Array) -> IntArray:
-    """Instants [links] at which each link has carried its bits; `FOREVER_NS` when that is after the last block."""
-    exact_ns = np.minimum(needed_s(pace, left_bit) * NS_PER_S, _NEVER_NS)
-    exact_ns[left_bit <= 0] = 0.0
-    exact_ns -= np.minimum(4 * np.spacing(exact_ns), 0.25)  # as in to_ns
-    ends_ns: IntArray = pace.edges_ns[0] + np.ceil(exact_ns).astype(np.int64)
-    ends_ns[ends_ns > pace.edges_ns[-1]] = FOREVER_NS
-    return ends_ns
-
-
-def needed_s(pace: Pace, left_bit: Array) -> Array:
-    """Time [links] from the first edge until each link has carried its bits, as if the last block had no end.
+def needed_ns(edges_ns: IntArray, rate_bps: Array, left: Array) -> Array:
+    """About how long [links] each link takes from the first edge on, as if the last block had no end.
 
     Infinity where the last block carries nothing; not a number where there is nothing to carry either.
+
+    Args:
+        edges_ns: [blocks + 1] edges of the blocks.
+        rate_bps: [links, blocks] rates.
+        left: [links] bits to carry, times a billion.
     """
-    if len(pace.edges_ns) == 2:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(left_bit / pace.rate_bps[:, 0])
-    start_s = (pace.edges_ns - pace.edges_ns[0]) / NS_PER_S
-    done_bit = np.cumsum(pace.rate_bps * np.diff(start_s), axis=1)
-    block = np.minimum(np.sum(done_bit < left_bit[:, None], axis=1), done_bit.shape[1] - 1)
-    link = np.arange(len(left_bit))
-    short = left_bit - np.where(block > 0, done_bit[link, block - 1], 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(start_s[block] + short / pace.rate_bps[link, block])
+        if len(edges_ns) == 2:
+            return np.asarray(left / rate_bps[:, 0])
+        spans_ns = np.diff(edges_ns).astype(np.float64)
+        done = np.cumsum(rate_bps * spans_ns, axis=1)
+        block = np.minimum(np.sum(done < left[:, None], axis=1), done.shape[1] - 1)
+        link = np.arange(len(left))
+        short = left - np.where(block > 0, done[link, block - 1], 0.0)
+        return np.asarray((edges_ns[block] - edges_ns[0]) + short / rate_bps[link, block])
 
 
-def carried(pace: Pace, until_ns: IntArray) -> Array:
-    """Bits [links] that each link carries from the first edge until its instant."""
-    ends_ns = np.minimum(pace.edges_ns[1:], until_ns[:, None])
-    bits: Array = np.sum(pace.rate_bps * np.maximum(ends_ns - pace.edges_ns[:-1], 0), axis=1) / NS_PER_S
-    return bits
-
-
-def spans_s(edges_ns: IntArray, until_ns: int) -> Array:
-    """How much of each block [blocks] lies before an instant."""
-    return np.asarray(np.maximum(np.minimum(edges_ns[1:], until_ns) - edges_ns[:-1], 0) / NS_PER_S)
+def passed(edges_ns: IntArray, until_ns: int) -> Iterator[tuple[int, int]]:
+    """The blocks that begin before an instant, with how many nanoseconds of each lie before it."""
+    start_ns = int(edges_ns[0])
+    for block, edge_ns in enumerate(edges_ns[1:].tolist()):
+        if start_ns >= until_ns:
+            return
+        yield block, min(edge_ns, until_ns) - start_ns
+        start_ns = edge_ns

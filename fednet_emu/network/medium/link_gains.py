@@ -11,16 +11,18 @@ from fednet_emu.network.medium.band import Band
 Places = IntArray | slice
 """Which rows or columns of an array."""
 
-_SPARE_EARS = 8
 
+class LinkGains:
+    """Mean SNRs, fading keys and the fading gains of some blocks, as matrices of receivers and senders.
 
-class Hearing:
-    """Mean SNRs, fading keys and the fading gains of some blocks, as matrices of receivers (ears) and senders.
+    A row is one receiving radio in one period of movement, and lives as long as a transfer to it that started in that
+    period; a column is one sending radio, and lives as long as a burst of it. A pair is looked up when the later of
+    the two comes, so that every transfer has the link of the moment at which it starts.
 
     Attributes:
-        ears: [ears] radios that listen; some of them may have nobody left who talks to them.
+        receivers: [receivers] radios that listen.
         senders: [senders] radios that send.
-        mean: [ears, senders] SNR at the sender's power, averaged over fading; 0 where the two are one radio.
+        mean: [receivers, senders] SNR at the sender's power, averaged over fading; 0 where the two are one radio.
     """
 
     def __init__(self, band: Band, links: Links) -> None:
@@ -29,37 +31,41 @@ class Hearing:
 
     def clear(self) -> None:
         """Forget everybody."""
-        self.ears: IntArray = np.empty(0, np.int64)
+        self.receivers: IntArray = np.empty(0, np.int64)
         self.senders: IntArray = np.empty(0, np.int64)
         self.mean: Array = np.empty((0, 0))
         self._part: Array = np.empty(0)
         self._keys: Keys = np.empty((0, 0), np.uint64)
-        self._row: dict[int, int] = {}
+        self._row: dict[tuple[int, int], int] = {}
+        self._legs: list[int] = []  # how many legs listen in each row
         self._devices_listen = False
         self._gain: Array | None = None
         self._numbers: IntArray = np.empty(0, np.int64)
 
-    def listen(self, ears: list[int]) -> list[int]:
-        """The rows of receivers; new ones get theirs."""
-        row = self._row
-        if len(ears) == 1 and ears[0] in row:
-            return [row[ears[0]]]
-        new = [ear for ear in dict.fromkeys(ears) if ear not in row]
+    def listen(self, receivers: list[int]) -> list[int]:
+        """The rows of receivers of transfers that start now; new ones get theirs."""
+        period, row = self._links.period(), self._row
+        named = [(receiver, period) for receiver in receivers]
+        new = [name for name in dict.fromkeys(named) if name not in row]
         if new:
-            row.update({ear: len(row) + place for place, ear in enumerate(new)})
-            added = np.array(new, np.int64)
+            row.update({name: len(row) + place for place, name in enumerate(new)})
+            added = np.array([receiver for receiver, _ in new], np.int64)
             mean, keys = self._pairs(self.senders, added)
-            self._devices_listen |= max(new) >= 0
-            self.ears = np.concatenate((self.ears, added))
-            mean = mean * self._part
-            self.mean, self._keys = np.concatenate((self.mean, mean)), np.concatenate((self._keys, keys))
+            self._devices_listen |= int(added.max()) >= 0
+            self.receivers = np.concatenate((self.receivers, added))
+            self.mean = np.concatenate((self.mean, mean * self._part))
+            self._keys = np.concatenate((self._keys, keys))
+            self._legs.extend([0] * len(new))
             self._gain = None
-        return [row[ear] for ear in ears]
+        rows = [row[name] for name in named]
+        for place in rows:
+            self._legs[place] += 1
+        return rows
 
     def add(self, senders: list[int], power_part: list[float]) -> None:
         """Give senders a column each, at these parts of their full powers."""
         added, part = np.array(senders, np.int64), np.array(power_part)
-        mean, keys = self._pairs(added, self.ears)
+        mean, keys = self._pairs(added, self.receivers)
         self.senders = np.concatenate((self.senders, added))
         self.mean = np.concatenate((self.mean, mean * part), axis=1)
         self._part = np.concatenate((self._part, part))
@@ -68,7 +74,7 @@ class Hearing:
             gain = self._band.gains(keys[:, :, None], self._numbers)
             self._gain = np.concatenate((self._gain, gain), axis=1)
 
-    def keep(self, columns: IntArray) -> None:
+    def keep_senders(self, columns: IntArray) -> None:
         """Drop all other columns."""
         self.senders = self.senders.take(columns)
         self.mean, self._keys = self.mean.take(columns, axis=1), self._keys.take(columns, axis=1)
@@ -76,18 +82,29 @@ class Hearing:
         if self._gain is not None:
             self._gain = self._gain.take(columns, axis=1)
 
-    def keep_rows(self, rows: IntArray) -> IntArray:
-        """Drop the other rows once they are many; the new places of `rows`, which may repeat."""
-        if len(self.ears) <= 2 * len(rows) + _SPARE_EARS:
-            return rows
-        kept, places = np.unique(rows, return_inverse=True)
-        self.ears, self.mean, self._keys = self.ears[kept], self.mean[kept], self._keys[kept]
-        self._row = {ear: row for row, ear in enumerate(self.ears.tolist())}
-        self._gain = None
-        return np.asarray(places, np.int64)
+    def leave(self, rows: IntArray) -> IntArray | None:
+        """Some legs of these rows, which may repeat, have ended: drop rows without any.
+
+        Returns:
+            The new place of each old row, or None where all stay.
+        """
+        legs = self._legs
+        for row in rows.tolist():
+            legs[row] -= 1
+        if all(legs):
+            return None
+        count = np.array(legs)
+        kept = count.nonzero()[0]
+        self.receivers, self.mean, self._keys = self.receivers[kept], self.mean[kept], self._keys[kept]
+        if self._gain is not None:
+            self._gain = self._gain[kept]
+        self._legs = count[kept].tolist()
+        place = np.cumsum(count > 0) - 1
+        self._row = {name: int(place[row]) for name, row in self._row.items() if legs[row]}
+        return place
 
     def heard(self, numbers: IntArray) -> Array:
-        """SNRs [ears, senders, blocks] at the senders' powers in blocks in a row, fading included."""
+        """SNRs [receivers, senders, blocks] at the senders' powers in blocks in a row, fading included."""
         mean = self.mean[:, :, None]
         if self._band.constant:
             return np.repeat(mean * self._band.fading.gain(0.5), len(numbers), axis=2)
@@ -100,23 +117,23 @@ class Hearing:
             self._gain, self._numbers = self._gain[:, :, skip : skip + len(numbers)], numbers
         return mean * self._gain
 
-    def deaf(self, ears: Places, columns: Places) -> Mask | None:
-        """Where an ear [ears, columns] is the radio of a sender itself; None where nowhere."""
+    def deaf(self, rows: Places, columns: Places) -> Mask | None:
+        """Where a receiver [rows, columns] is the radio of a sender itself; None where nowhere."""
         if not self._devices_listen:
             return None
-        same: Mask = self.ears[ears][:, None] == self.senders[columns]
+        same: Mask = self.receivers[rows][:, None] == self.senders[columns]
         return same if same.any() else None
 
-    def _pairs(self, senders: IntArray, ears: IntArray) -> tuple[Array, Keys]:
-        if len(senders) == len(ears) == 1 and senders[0] != ears[0]:
-            link = int(senders[0]), int(ears[0])
+    def _pairs(self, senders: IntArray, receivers: IntArray) -> tuple[Array, Keys]:
+        if len(senders) == len(receivers) == 1 and senders[0] != receivers[0]:
+            link = int(senders[0]), int(receivers[0])
             return np.array([[self._links.snr(*link)]]), np.array([[self._links.fading_key(*link)]], np.uint64)
-        sender, ear = senders[None, :], ears[:, None]
-        alone = sender == ear
+        sender, receiver = senders[None, :], receivers[:, None]
+        alone = sender == receiver
         if not alone.any():
-            return self._links.snrs(sender, ear), self._links.fading_keys(sender, ear)
+            return self._links.snrs(sender, receiver), self._links.fading_keys(sender, receiver)
         mean, keys = np.zeros(alone.shape), np.zeros(alone.shape, np.uint64)
         row, column = np.nonzero(~alone)
-        mean[row, column] = self._links.snrs(senders[column], ears[row])
-        keys[row, column] = self._links.fading_keys(senders[column], ears[row])
+        mean[row, column] = self._links.snrs(senders[column], receivers[row])
+        keys[row, column] = self._links.fading_keys(senders[column], receivers[row])
         return mean, keys

@@ -13,18 +13,17 @@ import numpy as np
 from simpy.events import Event
 
 from fednet_emu.arrays import IntArray
-from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Clock, to_ns
+from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Clock, Timer, to_ns
 from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.network.availability import Presence
 from fednet_emu.network.links.links import Links
-from fednet_emu.network.medium.air import Air, SeparateAir, SoloAir
+from fednet_emu.network.medium.air import Air, BandWalker, SeparateAir
 from fednet_emu.network.medium.band import Band
-from fednet_emu.network.medium.delivery import Delivery
 from fednet_emu.network.medium.loss import Loss, NoLoss
 from fednet_emu.network.medium.shared_air import SharedAir
-from fednet_emu.network.medium.traced_air import TracedAir
-from fednet_emu.network.medium.transfer import Burst, Transfer
-from fednet_emu.network.medium.turn_queue import Line, Turns
+from fednet_emu.network.medium.traced_air import TraceWalker
+from fednet_emu.network.medium.transfer import Burst, Delivery, Transfer
+from fednet_emu.network.medium.turn_queue import TurnQueue
 from fednet_emu.network.traces.assign import DeviceRates
 from fednet_emu.radio.channel import Terminal
 from fednet_emu.radio.energy import transmit_energy_j
@@ -65,30 +64,20 @@ class Medium:
         self.rules = rules
         self._ledger = ledger
         self._presence = presence
-        access, reuse = rules.band.access, rules.band.access.reuse
-        self._clustered, self._fades = reuse is not None, not rules.band.constant
-        solo = access.one_at_a_time and rules.cells == 1
-        separate = solo or (reuse is not None and not reuse.interference)
-        self._alone = separate and rules.rates is None
-        if rules.rates is not None:
-            self._air: Air = TracedAir(rules.rates)
-        elif separate:
-            self._air = SoloAir(rules.band) if solo else SeparateAir(rules.band)
-        else:
-            self._air = SharedAir(rules.band, rules.links, rules.cells)
-        places = None if rules.rates is not None else access.capacity
-        if reuse is not None:
-            self._turns: Line | Turns = Turns(places, None, coloured=reuse.coloured)
-        else:
-            self._turns = Turns(places, rules.cells) if rules.cells > 1 else Line(places)
+        self._air, self._looks_up = air_of(rules)
+        self._fades = not rules.band.constant
+        self._turns = turns_of(rules)
+        self._clustered = rules.band.access.clustered
         self._requests: list[Transfer] = []
         self._on_air: dict[Transfer, Burst] = {}
         self._came: list[Event] = []
+        self._timer: Timer | None = None
         self._due_ns = FOREVER_NS
         self._timeout_ns = min(to_ns(rules.timeout_s), FOREVER_NS)
         self._lossy = type(rules.loss) is not NoLoss
         self._powers_differ = rules.controlled and rules.radio is not None
         self._sent: dict[tuple[int, int], int] = {}
+        self._stop = self.cancel
 
     def send(
         self,
@@ -97,8 +86,9 @@ class Medium:
         payload: Any,
         number: int,
         size_bit: int,
-        cluster: int = 0,
         *,
+        group: int | None = None,
+        cluster: int = 0,
         power_part: float = 1.0,
     ) -> Transfer:
         """Ask for a transfer now; the event comes at its end, delivered or lost.
@@ -106,17 +96,19 @@ class Medium:
         Args:
             sender: number of the sending device, or `SERVER`.
             receiver: number of the receiving device, or `SERVER`.
-            payload: what the delivery will carry. Where the medium has multicast, requests of one instant by one sender
-                for the very same payload are one broadcast.
+            payload: what the delivery will carry.
             number: the payload's number in the records.
             size_bit: bits on the air.
+            group: where the medium has multicast, requests of one instant by one sender with the same group are one
+                broadcast; None for a transfer of its own.
             cluster: the cluster of both ends, where the access scheme lets clusters send side by side.
             power_part: what part of its power the sender uses; one that is on the air already goes on as it is. Without
                 effect on recorded rates.
         """
         if sender == receiver:
             raise ValueError(f"{device_label(sender)} sends to itself; leave it out of the receivers")
-        transfer = Transfer(self, sender, receiver, payload, number, size_bit)
+        ends = sender, receiver
+        transfer = Transfer(self.clock, self.kind, self._stop, ends, payload, number, size_bit, group)
         if self._clustered:
             transfer.cell = cluster
         if power_part != 1.0:
@@ -128,34 +120,39 @@ class Medium:
         return transfer
 
     def cancel(self, transfer: Transfer, reason: str) -> None:
-        """Take a transfer off, waiting or on the air. Its event never comes; the ledger says what was on the air."""
+        """Take a transfer off, waiting or on the air. Its event never comes; the ledger says what was on the air.
+
+        The other receivers of a broadcast go on; without any left, it ends at once.
+        """
         if transfer.triggered or transfer.cancelled:
             return
         transfer.cancelled = reason
         burst = self._on_air.get(transfer)
         if burst is None:
             self._record_unsent(transfer, reason)
-        elif all(leg.cancelled for leg in burst):
-            self._air.stop(burst, self.clock.now)
-            self._end(burst, self.clock.now)
-            self._settle_at(self.clock.now)
+            return
+        transfer.until_ns, transfer.until_reason = self.clock.now, reason
+        self._air.cut(transfer, burst, self.clock.now)
+        self._settle_at(self.clock.now)
 
     def close(self) -> None:
         """Take everything off at the end of the run."""
         for transfer in [*self._on_air, *self._turns.waiting(), *self._requests]:
             self.cancel(transfer, "end")
+        for burst in self._air.advance(self.clock.now):
+            self._end(burst, self.clock.now)
 
     def _settle_at(self, time_ns: int) -> None:
+        """Look at everything at an instant, which is no later than when that was to be done next."""
         if self._due_ns != time_ns:
-            self._due_ns = time_ns
-            self.clock.call_at(time_ns, self._settle)
+            if self._timer is not None:
+                self._timer.cancel()
+            self._due_ns, self._timer = time_ns, self.clock.call_at(time_ns, self._settle)
 
     def _settle(self, _event: Event) -> None:
         """Ends first, then the instant's requests in canonical order, then whoever's turn it is."""
         now_ns = self.clock.now
-        if now_ns != self._due_ns:
-            return
-        self._due_ns = FOREVER_NS
+        self._due_ns, self._timer = FOREVER_NS, None
         for burst in self._air.advance(now_ns):
             self._end(burst, now_ns)
         if self._requests:
@@ -164,8 +161,7 @@ class Medium:
             self._start(burst, now_ns)
         next_ns = self._air.next_end_ns
         if next_ns < FOREVER_NS:
-            self._due_ns = next_ns
-            self.clock.call_at(next_ns, self._settle)
+            self._due_ns, self._timer = next_ns, self.clock.call_at(next_ns, self._settle)
         if self._came:
             came, self._came = self._came, []
             self.clock.come(came)
@@ -187,15 +183,21 @@ class Medium:
                 self._turns.add([transfer])
             return
         bursts: dict[Any, Burst] = defaultdict(list)
-        for transfer in requests:  # identity only groups here: it never decides an order
+        for place, transfer in enumerate(requests):
             together = transfer.requested_ns, transfer.cell, transfer.sender, transfer.size_bit, transfer.power_part
-            bursts[together, id(transfer.payload)].append(transfer)
+            key = (*together, transfer.group) if transfer.group is not None else place
+            bursts[key].append(transfer)
         for burst in bursts.values():
             self._turns.add(burst)
 
     def _start(self, burst: Burst, now_ns: int) -> None:
         """Put a burst on the air, without those who have gone."""
-        latest_ns, always, alone, fades = now_ns + self._timeout_ns, self._presence.always, self._alone, self._fades
+        latest_ns, always, looks_up, fades = (
+            now_ns + self._timeout_ns,
+            self._presence.always,
+            self._looks_up,
+            self._fades,
+        )
         links, on_air, some_are_gone = self.rules.links, self._on_air, False
         for transfer in burst:
             transfer.until_ns = latest_ns
@@ -203,7 +205,7 @@ class Medium:
                 some_are_gone = True
                 continue
             transfer.started_ns = now_ns
-            if alone:
+            if looks_up:
                 transfer.snr = links.snr(transfer.sender, transfer.receiver) * transfer.power_part
                 if fades:
                     transfer.fading_key = links.fading_key(transfer.sender, transfer.receiver)
@@ -213,8 +215,8 @@ class Medium:
             if not burst:
                 return
         first = burst[0]
-        first.drawn_w = self._draw_of(first) if self._powers_differ or first.power_part != 1.0 else self.rules.drawn_w
         self._air.start(burst, now_ns)
+        first.drawn_w = self._draw_of(first) if self._powers_differ or first.power_part != 1.0 else self.rules.drawn_w
 
     def _draw_of(self, transfer: Transfer) -> float:
         """Power that a sender draws from the battery at the power which it has chosen."""
@@ -267,9 +269,8 @@ class Medium:
             now_ns / NS_PER_S,
             lost,
         )
-        came = transfer.delivered(_new(Delivery, delivery))
-        if came is not None:
-            self._came.append(came)
+        transfer._value = _new(Delivery, delivery)
+        self._came.append(transfer)
 
     def _record(self, burst: Burst, now_ns: int) -> None:
         """One row for a burst that was on the air, whatever its fate."""
@@ -298,6 +299,24 @@ class Medium:
         now_ns, code = self.clock.now, CODE[reason]
         ends = (self.kind, transfer.sender, transfer.receiver, 1, transfer.size_bit, transfer.number)
         self._ledger.transfers.append((*ends, transfer.requested_ns, NEVER_NS, now_ns, 0.0, 0, code, 0.0, 0.0))
+
+
+def air_of(rules: Rules) -> tuple[Air, bool]:
+    """What is on the air of a medium, and whether a transfer brings its own link, looked up when it starts."""
+    if rules.rates is not None:
+        return SeparateAir(TraceWalker(rules.rates)), False
+    access = rules.band.access
+    if not access.disturbed and (rules.cells == 1 or access.clustered):
+        return SeparateAir(BandWalker(rules.band)), True
+    return SharedAir(rules.band, rules.links, rules.cells), False
+
+
+def turns_of(rules: Rules) -> TurnQueue:
+    """Who waits for whom on a medium."""
+    if rules.rates is not None:
+        return TurnQueue(None, 1)
+    access = rules.band.access
+    return TurnQueue(access.capacity, None if access.clustered else rules.cells, exclusive=access.clustered)
 
 
 _new = tuple.__new__  # a named tuple's own costs twice as much

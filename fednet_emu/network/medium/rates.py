@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fednet_emu.arrays import Array, IntArray, Mask
-from fednet_emu.network.access.base import Scene, Split
-from fednet_emu.network.medium.active_set import Cell, Roster
+from fednet_emu.network.access.base import Active, Allocation, RateInputs
+from fednet_emu.network.medium.active_set import ActiveSet, Cell
 from fednet_emu.network.medium.band import Band
 
 
@@ -34,76 +34,76 @@ class Rated(NamedTuple):
 _QUIET = np.ones((1, 1))
 
 
-def rate_cells(roster: Roster, band: Band, heard: Array, numbers: IntArray) -> Rated:
+def rate_cells(on_air: ActiveSet, band: Band, heard: Array, numbers: IntArray) -> Rated:
     """Rates of everything on the air.
 
     Senders of other cells are noise, at the power that they radiate in each block, spread evenly over the band.
 
     Args:
-        roster: who is on the air.
+        on_air: who is on the air.
         band: what every cell uses (reuse 1).
-        heard: [ears, senders, blocks] what each receiver hears of each sender, over its noise.
+        heard: [receivers, senders, blocks] what each receiver hears of each sender, over its noise.
         numbers: [blocks] numbers of the blocks.
     """
     quiet = _QUIET if len(heard) == 1 else np.ones((len(heard), 1))
-    if len(roster.cells) == 1:
-        (cell,) = roster.cells
-        scene = Scene(cell.crew, heard[cell.ears][:, cell.columns], quiet[cell.ears], numbers, band)
-        return _rated(scene, band.access.power(scene))
-    scenes = [
-        Scene(cell.crew, heard[cell.ears][:, cell.columns], quiet[cell.ears], numbers, band) for cell in roster.cells
-    ]
-    powers = [band.access.power(scene) for scene in scenes]
-    noise = _noise_and_other_cells(roster.cells, powers, heard)
+
+    def inputs(active: Active, heard: Array, noise: Array) -> RateInputs:
+        return RateInputs(active, heard, noise, numbers, band.bandwidth_hz, band.law, band.constant, band.access_key)
+
+    cells = on_air.cells
+    alone = [inputs(cell.active, heard[cell.rows][:, cell.columns], quiet[cell.rows]) for cell in cells]
+    powers = [band.access.power(each) for each in alone]
+    if len(cells) == 1:
+        return _rated(band, alone[0], powers[0])
+    noise = _noise_and_other_cells(cells, powers, heard)
     parts = [
-        _rated(Scene(cell.crew, scene.heard, noise[cell.ears], numbers, band), power)
-        for cell, scene, power in zip(roster.cells, scenes, powers, strict=True)
+        _rated(band, inputs(cell.active, each.heard, noise[cell.rows]), power)
+        for cell, each, power in zip(cells, alone, powers, strict=True)
     ]
-    return _together(roster, parts, heard.shape[2])
+    return _together(on_air, parts, heard.shape[2])
 
 
-def _rated(scene: Scene, power: Array | None) -> Rated:
+def _rated(band: Band, inputs: RateInputs, power: Array | None) -> Rated:
     """The rates of one cell."""
-    band = scene.band
-    split = band.access.split(scene, power)
-    rate_bps = band.law.rates_bps(split.sinr, band.bandwidth_hz * split.share)
-    if split.carries is not None:
-        rate_bps = np.where(split.carries, rate_bps, 0.0)
+    allocation = band.access.allocate(inputs, power)
+    rate_bps, carries = band.rates_bps(allocation.sinr, allocation.share), allocation.carries
+    if carries is not None:
+        rate_bps = np.where(carries, rate_bps, 0.0)
+    if band.access.threshold > 0:
+        reaches = allocation.sinr >= band.access.threshold
+        carries = reaches if carries is None else carries & reaches
     if power is None:
-        power = scene.crew.part[:, None]
-    return Rated(split.sinr, rate_bps, split.carries, power, _dead(split, rate_bps, band))
+        power = inputs.active.part[:, None]
+    return Rated(allocation.sinr, rate_bps, carries, power, _dead(band, allocation, rate_bps))
 
 
-def _dead(split: Split, rate_bps: Array, band: Band) -> Mask | None:
+def _dead(band: Band, allocation: Allocation, rate_bps: Array) -> Mask | None:
     if not band.constant:
         return None
     silent: Mask = rate_bps[:, 0] == 0
     if silent.any():
-        silent &= band.law.rates_bps(split.clear, band.bandwidth_hz * split.share)[:, 0] == 0
+        silent &= band.rates_bps(allocation.clear, allocation.share)[:, 0] == 0
     return silent
 
 
 def _noise_and_other_cells(cells: list[Cell], powers: list[Array | None], heard: Array) -> Array:
-    """Noise and what other cells radiate [ears, blocks], over the noise."""
-    ears, senders, blocks = heard.shape
-    cell_of_ear, cell_of_sender = np.full(ears, -1), np.full(senders, -1)
-    radiated = np.zeros((senders, blocks))
-    for number, (cell, power) in enumerate(zip(cells, powers, strict=True)):
-        cell_of_ear[cell.ears] = number
-        cell_of_sender[cell.columns] = number
-        radiated[cell.columns] = 1.0 if power is None else cell.crew.radiated(power)
-    foreign = cell_of_ear[:, None] != cell_of_sender[None, :]
-    noise: Array = 1.0 + np.einsum("ejb,jb->eb", heard * foreign[:, :, None], radiated)
+    """Noise and what senders of other cells only radiate [receivers, blocks], over the noise."""
+    receivers, senders, blocks = heard.shape
+    foreign, radiated = np.ones((receivers, senders), np.bool_), np.zeros((senders, blocks))
+    for cell, power in zip(cells, powers, strict=True):
+        foreign[np.ix_(cell.rows, cell.columns)] = False
+        radiated[cell.columns] += 1.0 if power is None else cell.active.radiated(power)
+    noise: Array = 1.0 + np.einsum("ejb,jb->eb", heard * foreign[:, :, None], np.minimum(radiated, 1.0))
     return noise
 
 
-def _together(roster: Roster, parts: list[Rated], blocks: int) -> Rated:
-    """The parts of all cells in the order of the roster."""
-    legs = (len(roster.legs), blocks)
-    sinr, rate_bps, power = np.empty(legs), np.empty(legs), np.empty((len(roster), blocks))
+def _together(on_air: ActiveSet, parts: list[Rated], blocks: int) -> Rated:
+    """The parts of all cells in the order of the active set."""
+    legs = (len(on_air.legs), blocks)
+    sinr, rate_bps, power = np.empty(legs), np.empty(legs), np.empty((len(on_air), blocks))
     carries = None if all(part.carries is None for part in parts) else np.ones(legs, np.bool_)
-    dead = None if parts[0].dead is None else np.empty(len(roster.legs), np.bool_)
-    for cell, part in zip(roster.cells, parts, strict=True):
+    dead = None if parts[0].dead is None else np.empty(len(on_air.legs), np.bool_)
+    for cell, part in zip(on_air.cells, parts, strict=True):
         sinr[cell.legs], rate_bps[cell.legs], power[cell.bursts] = part.sinr, part.rate_bps, part.power
         if dead is not None:
             dead[cell.legs] = part.dead

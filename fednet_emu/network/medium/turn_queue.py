@@ -5,110 +5,106 @@ from __future__ import annotations
 import sys
 from collections import defaultdict, deque
 from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
 
 from fednet_emu.network.medium.transfer import Burst, Transfer
 
 
-class Line:
-    """The queue of one cell, with what `Turns` does for many; the way of most transfers.
-
-    Args:
-        places: how many bursts may be on the air at once; None for no limit.
-
-    Attributes:
-        left: places that are left; with none, nothing can start before something ends.
-    """
-
-    def __init__(self, places: int | None) -> None:
-        self.left = sys.maxsize if places is None else places
-        self._queue: deque[Burst] = deque()
-        self.add = self._queue.append
-
-    def waiting(self) -> Iterator[Transfer]:
-        """All legs of all bursts in the queue."""
-        return (leg for burst in self._queue for leg in burst)
-
-    def ready(self) -> Iterator[Burst]:
-        """The bursts whose turn has come; who is not to go on the air is taken out before the next one is asked for."""
-        queue = self._queue
-        while queue and self.left:
-            burst = queue.popleft()
-            yield burst
-            if burst:
-                self.left -= 1
-
-    def give_back(self, _burst: Burst) -> None:
-        """Note that a burst has ended."""
-        self.left += 1
-
-
-class Turns:
-    """Queues of bursts, one for each cell or cluster, and what is occupied.
+class TurnQueue:
+    """Bursts in the order of their requests, by cell or cluster, and what is occupied.
 
     Args:
         places: how many bursts of a cell may be on the air at once; None for no limit.
-        cells: number of cells, more than one; None when they come as they are named.
-        coloured: whether a burst waits for those on the air that one of its ends takes part in.
+        cells: number of cells; None when they come as they are named.
+        exclusive: whether a burst also waits for every transmission that one of its ends takes part in, in any cell.
 
     Attributes:
         left: places that are left in all cells together; with none, nothing can start before something ends.
     """
 
-    def __init__(self, places: int | None, cells: int | None, *, coloured: bool = False) -> None:
+    def __init__(self, places: int | None, cells: int | None, *, exclusive: bool = False) -> None:
         each = sys.maxsize if places is None else places
+        self.left = sys.maxsize if cells is None else each * cells
         self._free: dict[int, int] = defaultdict(lambda: each)
         self._queues: dict[int, deque[Burst]] = defaultdict(deque)
-        self.left = sys.maxsize if cells is None else each * cells
         self._changed: set[int] = set()
-        self._engaged: set[int] | None = set() if coloured else None
+        self._exclusive = exclusive
+        self._engaged: set[int] = set()
+        self._blocked: dict[int, list[tuple[int, Burst]]] = {}  # by an end that takes part in a transmission
+        self._unblocked: dict[int, list[tuple[int, Burst]]] = defaultdict(list)  # a heap for each cell
+        self._added = 0
 
     def add(self, burst: Burst) -> None:
         """Put a burst last in the queue of its cell."""
-        self._queues[burst[0].cell].append(burst)
-        self._changed.add(burst[0].cell)
+        cell = burst[0].cell
+        if self._exclusive:
+            self._added += 1
+            self._unblocked[cell].append((self._added, burst))  # it stays a heap: the numbers grow
+        else:
+            self._queues[cell].append(burst)
+        self._changed.add(cell)
 
     def waiting(self) -> Iterator[Transfer]:
         """All legs of all bursts in the queues."""
-        return (leg for queue in self._queues.values() for burst in queue for leg in burst)
+        for queue in self._queues.values():
+            yield from (leg for burst in queue for leg in burst)
+        for entries in [*self._unblocked.values(), *self._blocked.values()]:
+            yield from (leg for _, burst in entries for leg in burst)
 
     def ready(self) -> Iterator[Burst]:
-        """The bursts whose turn has come; who is not to go on the air is taken out before the next one is asked for.
+        """The bursts whose turn has come.
 
-        Only cells in which something has changed since the last time are looked at, in order of their numbers.
+        The caller empties a burst that must not start before it asks for the next one. Only cells in which something
+        has changed since the last time are looked at, in order of their numbers.
         """
         changed, self._changed = self._changed, set()
-        for cell in sorted(changed) if len(changed) > 1 else changed:
-            queue = self._queues[cell]
-            if self._engaged is not None:
-                for _ in range(len(queue)):  # once round, which leaves those that wait in their order
-                    burst = queue.popleft()
-                    if self._engaged.isdisjoint(_ends(burst)):
-                        yield burst
-                        self._take(burst)
-                    else:
-                        queue.append(burst)
-            else:
-                while queue and self._free[cell]:
-                    burst = queue.popleft()
-                    yield burst
-                    self._take(burst)
-
-    def _take(self, burst: Burst) -> None:
-        """Note that a burst is on the air, if anybody is left in it."""
-        if not burst:
+        if self._exclusive:
+            yield from self._ready_by_request(changed)
             return
-        self._free[burst[0].cell] -= 1
-        self.left -= 1
-        if self._engaged is not None:
-            self._engaged |= _ends(burst)
+        for cell in sorted(changed) if len(changed) > 1 else changed:
+            queue, free = self._queues[cell], self._free
+            while queue and free[cell]:
+                burst = queue.popleft()
+                yield burst
+                if burst:
+                    free[cell] -= 1
+                    self.left -= 1
+
+    def _ready_by_request(self, changed: set[int]) -> Iterator[Burst]:
+        """The bursts of these cells whose ends are all free, in the order of their requests across the cells."""
+        first = [(self._unblocked[cell][0][0], cell) for cell in changed if self._unblocked[cell]]
+        heapify(first)
+        while first:
+            _, cell = heappop(first)
+            if not self._free[cell]:
+                continue
+            order, burst = heappop(self._unblocked[cell])
+            busy = self._engaged.intersection(_ends(burst))
+            if busy:
+                self._blocked.setdefault(min(busy), []).append((order, burst))
+            else:
+                yield burst
+                if burst:
+                    self._free[cell] -= 1
+                    self.left -= 1
+                    self._engaged |= _ends(burst)
+            if self._unblocked[cell]:
+                heappush(first, (self._unblocked[cell][0][0], cell))
 
     def give_back(self, burst: Burst) -> None:
-        """Note that a burst has ended."""
-        self._free[burst[0].cell] += 1
+        """Note that a burst has ended; those that waited for one of its ends are looked at again."""
+        cell = burst[0].cell
+        self._free[cell] += 1
         self.left += 1
-        self._changed.add(burst[0].cell)
-        if self._engaged is not None:
-            self._engaged -= _ends(burst)
+        self._changed.add(cell)
+        if not self._exclusive:
+            return
+        ends = _ends(burst)
+        self._engaged -= ends
+        for end in ends & self._blocked.keys():
+            for order, waiting in self._blocked.pop(end):
+                heappush(self._unblocked[waiting[0].cell], (order, waiting))
+                self._changed.add(waiting[0].cell)
 
 
 def _ends(burst: Burst) -> set[int]:

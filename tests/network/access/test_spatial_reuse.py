@@ -15,10 +15,9 @@ from fednet_emu.kernel.clock import Clock
 from fednet_emu.network.access import SpatialReuse
 from fednet_emu.network.availability import Always, Presence
 from fednet_emu.network.medium.band import Band
-from fednet_emu.network.medium.delivery import Delivery
 from fednet_emu.network.medium.loss import NoLoss
 from fednet_emu.network.medium.medium import Medium, Rules
-from fednet_emu.network.medium.transfer import Multicast
+from fednet_emu.network.medium.transfer import Delivery, Multicast
 from fednet_emu.radio.fading import NoFading
 from fednet_emu.radio.rate import FixedRate, Shannon
 from fednet_emu.records.ledger import KINDS, Ledger

@@ -11,8 +11,8 @@ from fednet_emu.kernel.clock import COLLECT, NS_PER_S
 from fednet_emu.network.access import Ofdma, Tdma
 from fednet_emu.network.availability import Windows
 from fednet_emu.network.medium import air
-from fednet_emu.network.medium.delivery import Delivery
 from fednet_emu.network.medium.loss import RandomLoss
+from fednet_emu.network.medium.transfer import Delivery
 from fednet_emu.radio.fading import NoFading, Rayleigh
 from fednet_emu.radio.rate import FixedRate, Shannon
 from fednet_emu.records.ledger import SERVER, SEVERAL

@@ -59,7 +59,7 @@ class Coordinator:
 
     def message(self, t: int) -> Message:
         """What the master tells now."""
-        return Message(t, self.z, self.dual, self.planes, self._steps, (self.z, self.dual))
+        return Message(t, self.z, self.dual, self.planes, self._steps, self._fed.shared((self.z, self.dual)))
 
     def step(self, reports: Sequence[Report], steps: Steps) -> None:
         """One iteration with what these workers have sent, each at most once."""

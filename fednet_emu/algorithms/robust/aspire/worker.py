@@ -14,6 +14,7 @@ from fednet_emu.algorithms.robust.aspire.updates import Steps, clipped, share_of
 from fednet_emu.algorithms.robust.aspire.wire import Wire, refresh_bit
 from fednet_emu.federation.device import Device
 from fednet_emu.federation.federation import Federation
+from fednet_emu.federation.payload import Shared
 from fednet_emu.kernel.clock import Process
 from fednet_emu.kernel.inbox import Inbox
 from fednet_emu.learning.graph.deferred import Deferred
@@ -26,7 +27,7 @@ LossOf = Literal["result", "steps"]
 class Message(NamedTuple):
     """What the master tells before its iteration t: z, and h and lam for this version of the planes.
 
-    `steps` made z, and make the worker's phi_j; `payload` is z with h and lam, one object for all receivers.
+    `steps` made z, and make the worker's phi_j; `payload` is z with h and lam, shared by all receivers.
     """
 
     t: int
@@ -34,7 +35,7 @@ class Message(NamedTuple):
     dual: Deferred
     planes: Planes
     steps: Steps
-    payload: tuple[Deferred, Deferred]
+    payload: Shared
 
 
 class Report(NamedTuple):

@@ -6,8 +6,8 @@ import pytest
 from simpy.events import Event
 
 from fednet_emu.errors import DataError
+from fednet_emu.kernel.all_of import AllOf, cancel, gather
 from fednet_emu.kernel.clock import COLLECT, NS_PER_S, SETTLE, Clock
-from fednet_emu.kernel.gather import Gather, Together, cancel
 
 
 class Lost(NamedTuple):
@@ -48,7 +48,7 @@ def run(clock, event):
 def test_results_are_in_the_given_order():
     """Whoever ends first: results stand where their processes stood, and the last one decides the time."""
     clock = Clock()
-    gathered = Gather(clock, (sleeper(clock, duration_s, duration_s) for duration_s in (3.0, 1.0, 2.0)))
+    gathered = gather(clock, sleeper(clock, duration_s, duration_s) for duration_s in (3.0, 1.0, 2.0))
 
     assert run(clock, gathered) == ([3.0, 1.0, 2.0], 3.0)
 
@@ -57,8 +57,8 @@ def test_nothing_to_gather_is_gathered_at_once():
     """An empty cohort costs no time, with a deadline or without."""
     clock = Clock()
 
-    assert run(clock, Gather(clock, [])) == ([], 0.0)
-    assert run(clock, Gather(clock, [], deadline_s=5.0)) == ([], 0.0)
+    assert run(clock, gather(clock, [])) == ([], 0.0)
+    assert run(clock, gather(clock, [], deadline_s=5.0)) == ([], 0.0)
 
 
 def test_the_late_are_left_behind():
@@ -66,7 +66,7 @@ def test_the_late_are_left_behind():
     clock = Clock()
     processes = [sleeper(clock, 1.0, "early"), sleeper(clock, 9.0, "late"), sleeper(clock, 2.0, "also early")]
 
-    gathered = Gather(clock, processes, deadline_s=4.0, late=lambda index: Lost(f"number {index}"))
+    gathered = gather(clock, processes, deadline_s=4.0, late=lambda index: Lost(f"number {index}"))
 
     assert run(clock, gathered) == (["early", Lost("number 1"), "also early"], 4.0)
 
@@ -79,14 +79,14 @@ def test_an_end_at_the_very_deadline_counts():
     clock.call_at(4 * NS_PER_S + 1, lambda _event: too_late.succeed("too late"), SETTLE)
     processes = [sleeper(clock, 4.0, "slept"), waiter(settled), waiter(too_late)]
 
-    assert run(clock, Gather(clock, processes, deadline_s=4.0)) == (["slept", "settled", None], 4.0)
+    assert run(clock, gather(clock, processes, deadline_s=4.0)) == (["slept", "settled", None], 4.0)
 
 
 def test_all_in_time_do_not_wait_for_the_deadline():
     """The gather comes with the last one."""
     clock = Clock()
 
-    assert run(clock, Gather(clock, [sleeper(clock, 1.0, "x")], deadline_s=100.0)) == (["x"], 1.0)
+    assert run(clock, gather(clock, [sleeper(clock, 1.0, "x")], deadline_s=100.0)) == (["x"], 1.0)
 
 
 def test_a_deadline_in_the_past_is_an_error():
@@ -94,7 +94,7 @@ def test_a_deadline_in_the_past_is_an_error():
     clock = Clock()
 
     with pytest.raises(ValueError, match="in the past"):
-        Gather(clock, [sleeper(clock, 1.0, "x")], deadline_s=-1.0)
+        gather(clock, [sleeper(clock, 1.0, "x")], deadline_s=-1.0)
 
 
 def test_what_a_late_process_waits_for_is_cancelled():
@@ -102,7 +102,9 @@ def test_what_a_late_process_waits_for_is_cancelled():
     clock = Clock()
     event = Cancellable(clock)
 
-    result = run(clock, Gather(clock, [waiter(event)], deadline_s=2.0, late=lambda _index: Lost("deadline")))
+    result = run(
+        clock, gather(clock, [waiter(event)], deadline_s=2.0, late=lambda _index: Lost("deadline"))
+    )
 
     assert result == ([Lost("deadline")], 2.0)
     assert event.why == ["deadline"]
@@ -113,8 +115,9 @@ def test_what_a_late_process_waits_for_is_cancelled():
     [
         lambda clock, event: clock.process(waiter(event)),
         lambda clock, event: clock.process(waiter(clock.process(waiter(event)))),
-        lambda clock, event: Gather(clock, [waiter(event), sleeper(clock, 50.0, "other")]),
-        lambda clock, event: Gather(clock, [waiter(Gather(clock, [waiter(event)], deadline_s=99.0))]),
+        lambda clock, event: gather(clock, [waiter(event), sleeper(clock, 50.0, "other")]),
+        lambda clock, event: gather(clock, [waiter(gather(clock, [waiter(event)], deadline_s=99.0))]
+        ),
         lambda clock, event: event & clock.sleep(1.0),
         lambda clock, event: clock.sleep(50.0) | clock.process(waiter(event)),
     ],
@@ -126,7 +129,9 @@ def test_cancelling_reaches_the_innermost_wait(wrap):
     event = Cancellable(clock)
 
     result = run(
-        clock, Gather(clock, [waiter(wrap(clock, event))], deadline_s=2.0, late=lambda _index: Lost("deadline"))
+        clock,
+        gather(clock, [waiter(wrap(clock, event))], deadline_s=2.0, late=lambda _index: Lost("deadline")
+        ),
     )
 
     assert result == ([Lost("deadline")], 2.0)
@@ -137,8 +142,8 @@ def test_nested_deadlines_of_one_instant_cancel_once():
     """The outer and the inner deadline come together: the innermost wait is told once, and both gathers come."""
     clock = Clock()
     event = Cancellable(clock)
-    inner = Gather(clock, [waiter(event)], deadline_s=2.0, late=lambda _index: Lost("inner"))
-    outer = Gather(clock, [waiter(inner)], deadline_s=2.0, late=lambda _index: Lost("outer"))
+    inner = gather(clock, [waiter(event)], deadline_s=2.0, late=lambda _index: Lost("inner"))
+    outer = gather(clock, [waiter(inner)], deadline_s=2.0, late=lambda _index: Lost("outer"))
 
     assert run(clock, outer) == ([[Lost("inner")]], 2.0)
     assert event.why == ["inner"]
@@ -180,7 +185,7 @@ def test_a_process_may_tidy_up_when_it_is_cancelled():
         finally:
             log.append(clock.now_s)
 
-    run(clock, Gather(clock, [tidy()], deadline_s=3.0))
+    run(clock, gather(clock, [tidy()], deadline_s=3.0))
 
     assert log == [3.0]
 
@@ -246,7 +251,8 @@ def test_failing_children_fail_the_gather_once():
         raise DataError("file", word, "mend it")
 
     def server():
-        gathered = Gather(clock, [failing(2.0, "second"), failing(1.0, "first"), failing(1.0, "same instant")])
+        gathered = gather(clock, [failing(2.0, "second"), failing(1.0, "first"), failing(1.0, "same instant")]
+        )
         try:
             yield gathered
         except DataError as error:
@@ -260,7 +266,7 @@ def test_failing_children_fail_the_gather_once():
 def test_a_gather_describes_who_is_missing():
     """Those that have ended are not named."""
     clock = Clock()
-    gathered = Gather(clock, [sleeper(clock, 1.0, "x"), waiter(clock.event())])
+    gathered = gather(clock, [sleeper(clock, 1.0, "x"), waiter(clock.event())])
     clock.run(until=2 * NS_PER_S)
 
     assert gathered.describe() == "1 of 2 processes: waiter waits for event"
@@ -269,12 +275,12 @@ def test_a_gather_describes_who_is_missing():
 def test_events_together_come_with_the_last_in_the_given_order():
     """Three timeouts in any order; none at all comes at once; cancelling reaches every one that can be cancelled."""
     clock = Clock()
-    together = Together(clock, [clock.timeout(30, "a"), clock.timeout(10, "b"), clock.timeout(20, "c")])
+    together = AllOf(clock, [clock.timeout(30, "a"), clock.timeout(10, "b"), clock.timeout(20, "c")])
     parts = [Cancellable(clock), Cancellable(clock)]
-    both = Together(clock, parts)
+    both = AllOf(clock, parts)
 
     def server():
-        return (yield together), (yield Together(clock, []))
+        return (yield together), (yield AllOf(clock, []))
 
     assert both.describe().startswith("2 of 2 events")
     assert clock.run_process(server()) == (["a", "b", "c"], [])

@@ -1,0 +1,108 @@
+"""Waiting for many events, processes among them, and cancelling what is waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, cast
+
+import simpy
+from simpy.events import Event
+
+from fednet_emu.kernel.clock import COLLECT, Clock, Process, Timer, describe, to_ns
+
+
+def cancel(event: Event | None, outcome: Any) -> None:
+    """Stop a process at its present wait; it ends at once with `outcome`.
+
+    What it waits for is stopped too, down to the transfer or computation, whose event has a method `cancel(outcome)`.
+    """
+    if isinstance(event, simpy.events.Process):
+        if event.is_alive:
+            if getattr(event._generator, "gi_running", False):
+                raise RuntimeError(f"{event.name}: cannot cancel itself; let it return")
+            cancel(event.target, outcome)
+            event.interrupt(outcome)
+        return
+    if isinstance(event, simpy.events.Condition):
+        for part in event._events:
+            cancel(part, outcome)
+        return
+    stop = getattr(event, "cancel", None)
+    if stop is not None:
+        stop(outcome)
+
+
+class AllOf(Event):
+    """Event that comes when all events have come; its value is the list of their values, in the given order.
+
+    With a deadline, those that have not come by then (at the very instant counts) are cancelled, and the value of such
+    a process is `late(index)`. The first one that fails is what this fails with.
+
+    Args:
+        clock: simulated time.
+        events: what is waited for; none of it has come yet.
+        deadline_s: how long at most, from now on; None for no limit.
+        late: what stands for a process that was cancelled, by its place.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        events: Sequence[Event],
+        deadline_s: float | None = None,
+        late: Callable[[int], Any] = lambda _index: None,
+    ) -> None:
+        super().__init__(clock)
+        self.events, self._missing, self._late = events, len(events), late
+        ended = self._ended
+        for event in events:
+            event.callbacks.append(ended)
+        self._timer: Timer | None = None
+        if not events:
+            self.succeed([])
+        elif deadline_s is not None:
+            self._timer = clock.call_at(clock.now + to_ns(deadline_s), self._deadline, COLLECT)
+
+    def _ended(self, event: Event) -> None:
+        if not event._ok:
+            event.defused = True
+            if not self.triggered:
+                self._let_go()
+                self.fail(cast("Exception", event._value))
+            return
+        self._missing -= 1
+        if not self._missing and not self.triggered:
+            self._let_go()
+            self.succeed([event._value for event in self.events])
+
+    def _let_go(self) -> None:
+        """Without this, the clock would hold this event, and all values, until a deadline that was met."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _deadline(self, _event: Event) -> None:
+        for index, event in enumerate(self.events):
+            cancel(event, self._late(index))
+
+    def cancel(self, outcome: Any) -> None:
+        """Cancel everything that has not come."""
+        self._let_go()
+        for event in self.events:
+            cancel(event, outcome)
+
+    def describe(self) -> str:
+        """Say what has not come, and what that waits for."""
+        missing = [event for event in self.events if not event.triggered]
+        shown = "; ".join(describe(event) for event in missing[:5])
+        what = "processes" if isinstance(self.events[0], simpy.events.Process) else "events"
+        return f"{len(missing)} of {len(self.events)} {what}: {shown}{'; ...' if len(missing) > 5 else ''}"
+
+
+def gather(
+    clock: Clock,
+    processes: Iterable[Process],
+    deadline_s: float | None = None,
+    late: Callable[[int], Any] = lambda _index: None,
+) -> AllOf:
+    """Start processes; the event that comes with all of their results."""
+    return AllOf(clock, clock.processes(processes), deadline_s, late)
