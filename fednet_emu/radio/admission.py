@@ -66,7 +66,7 @@ class Rivals:
         for ear in np.unique(receiver):
             (own,) = np.nonzero(receiver == ear)
             heard = gain[own[0]] * power
-            noise = 1.0 + float(heard.sum() - heard[own].sum())
+            noise = 1.0 + float(heard[receiver != ear].sum())
             passed[own] = successive_cancellation(heard[own], noise, self.target, self.residual).decoded
         return list(passed)
 

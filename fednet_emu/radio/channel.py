@@ -178,8 +178,8 @@ class Channel(Component):
 
         Args:
             hop: geometry of the links.
-            draws: the luck of each link, or only one standard normal of shadowing for each: then every link is in its
-                likelier state. Draw one per pair of places to keep links reciprocal.
+            draws: the random numbers of each link, or only one standard normal of shadowing for each: then every link
+                is in its likelier state. Draw one per pair of places to keep links reciprocal.
         """
         return self.large_scale(hop, draws).gain
 
@@ -188,9 +188,9 @@ class Channel(Component):
 
         Ignored here: fading.
         """
-        luck = draws if isinstance(draws, LinkDraws) else LinkDraws.typical(draws)
-        state = self.path_loss.propagate(hop, self.carrier_hz, luck)
-        loss_db = state.loss_db + self.shadowing.loss_db(luck.shadowing, state.sigma_db)
+        draws = draws if isinstance(draws, LinkDraws) else LinkDraws.typical(draws)
+        state = self.path_loss.propagate(hop, self.carrier_hz, draws)
+        loss_db = state.loss_db + self.shadowing.loss_db(draws.shadowing, state.sigma_db)
         correlation_m = self.shadowing.correlation_m(state.correlation_m)
         los = np.broadcast_to(state.los, loss_db.shape)
         return LargeScale(db_to_linear(-loss_db), los, np.broadcast_to(correlation_m, loss_db.shape))

@@ -1,4 +1,4 @@
-"""The luck of a link: every random number that its large-scale propagation needs, drawn by the caller."""
+"""Link draws: every random number that the large-scale propagation of a link needs, drawn by the caller."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class Fading(Component):
     """The law of the power gain in one coherence block, of mean 1 in linear power.
 
     A kind is the quantile function of its law: it maps a uniform variable to a gain and never decreases, so one set of
-    uniforms compares two kinds on the same luck. Kinds whose law depends on line of sight are told; others ignore it.
+    uniforms compares two kinds on the same draws. Kinds whose law depends on line of sight are told; others ignore it.
     """
 
     if TYPE_CHECKING:  # pydantic lets no field implement an abstract property: only the type checker sees this one

@@ -17,6 +17,21 @@ class Decoded(NamedTuple):
     decoded: Mask
 
 
+def sum_of_others(power: Array, axis: int = -1) -> Array:
+    """Sum of all other entries along an axis, for each entry, in the shape of `power`: what one hears of the rest.
+
+    Sums what comes before and what comes after, where "total minus own" would leave only the rounding errors of the
+    total when own is far above the rest: 100 % error from 160 dB on. Powers are not negative, so nothing cancels and n
+    entries are right to n rounding errors, 2e-16 each, whatever their range.
+    Ignored here: nothing.
+    """
+    along = np.moveaxis(np.asarray(power, np.float64), axis, 0)
+    before, after = np.zeros_like(along), np.zeros_like(along)
+    np.add.accumulate(along[:-1], axis=0, out=before[1:])
+    np.add.accumulate(along[:0:-1], axis=0, out=after[-2::-1])
+    return np.moveaxis(before + after, 0, axis)
+
+
 def sinr_of_pairs(power_w: Array, gain: Array, noise_w: Array | float) -> Array:
     """SINR of n pairs that share a band, p_i g_ii / (N_i + sum over j of p_j g_ij).
 
@@ -28,8 +43,8 @@ def sinr_of_pairs(power_w: Array, gain: Array, noise_w: Array | float) -> Array:
             row then repeats.
         noise_w: noise power of each receiver.
     """
-    received_w = np.diagonal(gain) * power_w
-    return np.asarray(received_w / (noise_w + power_w @ gain.T - received_w))
+    cross = np.where(np.eye(len(gain), dtype=np.bool_), 0.0, gain)
+    return np.asarray(np.diagonal(gain) * power_w / (noise_w + power_w @ cross.T))
 
 
 def sinr_at_one_receiver(received_w: Array, noise_w: Array | float) -> Array:
@@ -37,7 +52,7 @@ def sinr_at_one_receiver(received_w: Array, noise_w: Array | float) -> Array:
 
     Ignored here: several antennas, spreading gain, and any attempt to cancel interference.
     """
-    return np.asarray(received_w / (noise_w + received_w.sum(axis=-1, keepdims=True) - received_w))
+    return np.asarray(received_w / (noise_w + sum_of_others(received_w)))
 
 
 def successive_cancellation(

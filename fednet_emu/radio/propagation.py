@@ -55,6 +55,14 @@ class PathLoss(Component):
     STATES_SIGMA: ClassVar[bool] = False
     """Whether the law states the standard deviation of shadowing, as `shadowing: of-path-loss` needs."""
 
+    @property
+    def los_correlation_m(self) -> float:
+        """Distance over which line of sight comes and goes as devices move: its correlation falls to 1/e.
+
+        50 m, that of UMa and UMi in TR 38.901 Table 7.6.3.1-2, for every law that states none of its own.
+        """
+        return 50.0
+
     @abstractmethod
     def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
         """State of each link, in the broadcast shape of `hop` and `draws`.

@@ -126,6 +126,13 @@ def test_the_full_check_sees_who_is_left_out():
     assert Rivals(rivals.snr, [-1, -1], 2.0, residual=0.0).decoded([1, 0], np.ones(2)) == [True, True]
 
 
+def test_a_weak_interferer_is_counted_behind_a_strong_signal():
+    """At 170 dB of own signal a foreign 4.8 dB still takes the SINR to a quarter, which misses a target of a half."""
+    rivals = Rivals(np.array([[1e17, 3.0], [0.0, 1e17]]), [-1, -2], 5e16, residual=0.0)
+
+    assert rivals.decoded([0, 1], np.ones(2)) == [False, True]
+
+
 def test_sizes_can_be_limited():
     """With `most` of 2 there are more groups, none larger."""
     rivals = Rivals(np.full((6, 6), 100.0), [-1] * 6, 0.2)

@@ -1,6 +1,7 @@
 """Claims about interference, against Shannon's sum rate and ns-3's rectangle of two cells."""
 
 import json
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,18 @@ from fednet_emu.radio.interference import (
     sinr_at_one_receiver,
     sinr_of_pairs,
     successive_cancellation,
+    sum_of_others,
 )
 
 TABLE = json.loads((Path(__file__).parent / "reference" / "analytic_checkpoints.json").read_text())
 POWERS = st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=12).map(np.array)
+LEVELS_DB = st.floats(-100, 100)
+WIDE_POWERS = st.lists(LEVELS_DB, min_size=1, max_size=12).map(lambda db: 10 ** (np.array(db) / 10))
+
+
+def exact_sinr(own, others, noise):
+    """Own power over noise and others, in fractions."""
+    return float(Fraction(own) / (Fraction(noise) + sum(map(Fraction, others), Fraction(0))))
 
 
 def test_two_interfering_pairs_by_hand():
@@ -24,6 +33,51 @@ def test_two_interfering_pairs_by_hand():
     gain = np.array([[1.0, 0.1], [0.2, 0.5]])
 
     assert sinr_of_pairs(np.array([2.0, 3.0]), gain, 0.1) == pytest.approx([2 / 0.4, 1.5 / 0.5])
+
+
+@settings(max_examples=200, deadline=None)
+@given(powers=WIDE_POWERS)
+def test_the_sum_of_others_is_exact_over_200_db(powers):
+    """Against fractions: 1e-13 of each sum, however far one power is above the others."""
+    values = list(map(Fraction, powers.tolist()))
+    exact = [float(sum(values[:i] + values[i + 1 :], Fraction(0))) for i in range(len(values))]
+
+    assert sum_of_others(powers) == pytest.approx(exact, rel=1e-13, abs=0)
+
+
+def test_the_sum_of_others_goes_along_any_axis():
+    """Each cross-section of an array [2, 3, 4] is summed alone; a lone entry has no others."""
+    power = np.random.default_rng(5).exponential(size=(2, 3, 4))
+
+    for axis in range(3):
+        expected = power.sum(axis=axis, keepdims=True) - power
+        assert sum_of_others(power, axis) == pytest.approx(expected, rel=1e-12)
+    assert sum_of_others(np.array([[7.0], [2.0]])).tolist() == [[0.0], [0.0]]
+
+
+@settings(max_examples=200, deadline=None)
+@given(received_w=WIDE_POWERS, noise_w=LEVELS_DB.map(lambda db: 10 ** (db / 10)))
+def test_sinr_at_one_receiver_is_exact_over_200_db(received_w, noise_w):
+    """The strongest of all is as exact as the weakest: 1e-12 against fractions."""
+    powers = received_w.tolist()
+    exact = [exact_sinr(own, powers[:i] + powers[i + 1 :], noise_w) for i, own in enumerate(powers)]
+
+    assert sinr_at_one_receiver(received_w, noise_w) == pytest.approx(exact, rel=1e-12, abs=0)
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), count=st.integers(1, 8), range_db=st.floats(0, 200))
+def test_sinr_of_pairs_is_exact_over_200_db(seed, count, range_db):
+    """Gains up to 200 dB apart: 1e-12 against fractions."""
+    rng = np.random.default_rng(seed)
+    gain = 10 ** (rng.uniform(-range_db, 0, (count, count)) / 10)
+    power_w, noise_w = rng.uniform(0.1, 1, count), 10 ** (-range_db / 10)
+    exact = []
+    for i, row in enumerate(gain.tolist()):
+        heard = [Fraction(g) * Fraction(p) for g, p in zip(row, power_w.tolist(), strict=True)]
+        exact.append(exact_sinr(heard[i], heard[:i] + heard[i + 1 :], noise_w))
+
+    assert sinr_of_pairs(power_w, gain, noise_w) == pytest.approx(exact, rel=1e-12, abs=0)
 
 
 def test_many_power_vectors_at_once():

@@ -243,8 +243,9 @@ def test_environment_of_a_low_device_is_fixed():
         (RuralMacro(), hop(100.0, 35.0), 31e9, "carrier in GHz .* got 31; expected 0.5 to 30"),
         (RuralMacro(), hop(100.0, 9.0), 3.5e9, "height of the higher antenna in m .* got 9; expected 10 to 150"),
         (RuralMacro(los="never"), hop(5100.0, 35.0), 3.5e9, "distance without line of sight in m .* got 5100"),
-        (IndoorOffice(), hop(151.0, 3.0), 3.5e9, "3gpp-inh: horizontal distance in m .* expected 0 to 150"),
-        (IndoorFactory(hall="SL"), hop(601.0, 1.5), 3.5e9, "3gpp-inf: horizontal distance in m"),
+        (IndoorOffice(), hop(151.0, 3.0), 3.5e9, "3gpp-inh: 3D distance in m .* expected 0 to 150"),
+        (IndoorOffice(), hop(149.0, 30.0), 3.5e9, "3gpp-inh: 3D distance in m .* got 151.701; expected 0 to 150"),
+        (IndoorFactory(hall="SL"), hop(601.0, 1.5), 3.5e9, "3gpp-inf: 3D distance in m .* expected 0 to 600"),
         (IndoorOffice(), hop(10.0, 3.0), 0.4e9, "carrier in GHz .* got 0.4"),
     ],
 )
@@ -317,6 +318,46 @@ def test_depth_in_cities_is_the_lesser_of_two_draws():
     extra_db = losses_db - UrbanMacro(los="always").loss_db(hop(500.0, 25.0), 2e9)
 
     assert ((extra_db - 11.8253) / 0.5 < 5.0).mean() == pytest.approx(0.36, abs=5e-3)
+
+
+def test_depth_in_the_country_is_the_lesser_of_two_draws():
+    """Quantiles of the lesser of two independent U(0, 10) m (clause 7.4.3.1): median 2.93 m, mean 3.33 m, not 5 m."""
+    buildings = OutdoorToIndoor(indoor_share=1.0, high_loss_share=0.0)
+    luck = draws(200_000, penetration=0.5)
+    losses_db = RuralMacro(buildings=buildings, los="always").propagate(hop(500.0, 35.0), 2e9, luck).loss_db
+    depth_m = (losses_db - RuralMacro(los="always").loss_db(hop(500.0, 35.0), 2e9) - 11.8253) / 0.5
+    both_m = np.random.default_rng(3).uniform(0, 10, (2, 200_000))
+
+    levels = [0.05, 0.25, 0.5, 0.75, 0.95, 0.999]
+    assert np.quantile(depth_m, levels) == pytest.approx(np.quantile(both_m.min(axis=0), levels), abs=0.1)
+    assert depth_m.mean() == pytest.approx(10 / 3, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    "buildings", [OutdoorToIndoor(indoor_share=0.5, high_loss_share=0.1), OutdoorToIndoorBelow6GHz()]
+)
+def test_buildings_in_the_country_are_low_loss(buildings):
+    """Neither coated windows nor the single-frequency model of cities exist in RMa."""
+    with pytest.raises(ValueError, match=r"only low-loss buildings for RMa, got .*; use kind: o2i with high"):
+        RuralMacro(buildings=buildings)
+
+
+@pytest.mark.parametrize(
+    ("law", "expected_m"),
+    [
+        (RuralMacro(), 60),
+        (UrbanMacro(), 50),
+        (UrbanMicro(), 50),
+        (IndoorOffice(), 10),
+        (IndoorFactory(hall="SL"), 5),
+        (IndoorFactory(hall="DH"), 1),
+        (IndoorFactory(hall="SH", clutter_size_m=8), 4),
+    ],
+    ids=lambda value: getattr(value, "kind", str(value)),
+)
+def test_line_of_sight_comes_and_goes_over_the_distance_of_the_table(law, expected_m):
+    """Table 7.6.3.1-2: 60 m in the country, 50 m in cities, 10 m in offices, half a machine's width in factories."""
+    assert law.los_correlation_m == expected_m
 
 
 @pytest.mark.parametrize("law", [UrbanMacro(), UrbanMicro(), RuralMacro(), IndoorOffice(layout="open")])

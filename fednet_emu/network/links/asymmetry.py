@@ -17,7 +17,7 @@ from fednet_emu.units import db_to_linear
 class Asymmetry(Component):
     """Spread of the devices' radios around the channel's, and obstacles that weaken one direction only.
 
-    Ignored here: where obstacles are; each ordered pair has its own luck.
+    Ignored here: where obstacles are; each ordered pair has its own draw.
     """
 
     tx_power_sigma_db: float = Field(0.0, ge=0)

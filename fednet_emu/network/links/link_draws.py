@@ -1,7 +1,8 @@
-"""The luck of links: every random number of their large-scale propagation, keyed by who, or by who and where."""
+"""Link draws: every random number of the large-scale propagation of links, keyed by who, or by who and where."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -17,11 +18,8 @@ from fednet_emu.radio.movement import WAVES, shadow_normals
 PER_DEVICE = ("indoor", "building", "depth")
 """What is a matter of the device alone, whichever base station it talks to."""
 
-LOS_CORRELATION_M = 50.0
-"""Distance over which line of sight comes and goes (TR 38.901 Table 7.6.3.1-2 for urban cells)."""
 
-
-def still_luck(streams: Streams, count: int, cell: int = 0) -> LinkDraws:
+def still_draws(streams: Streams, count: int, cell: int = 0) -> LinkDraws:
     """The draws of the links between `count` devices that stand still and the base station of a cell."""
 
     def uniform(what: str) -> Array:
@@ -30,11 +28,12 @@ def still_luck(streams: Streams, count: int, cell: int = 0) -> LinkDraws:
     return LinkDraws.of(uniform)
 
 
-def moving_luck(channel: Channel, hop: Hop, xy_m: Array, streams: Streams, cell: int = 0) -> LinkDraws:
+def moving_draws(channel: Channel, hop: Hop, xy_m: Array, streams: Streams, cell: int = 0) -> LinkDraws:
     """The draws of moving devices: line of sight and shadowing are random functions of where they are.
 
     Both are correlated over distance as exp(-d / d_corr), shadowing with the distance of the link's state (Gudmundson,
-    Electronics Letters 1991; TR 38.901 Table 7.5-6), so they change smoothly along a path and come back at a place.
+    Electronics Letters 1991; TR 38.901 Table 7.5-6), line of sight with that of the path loss (Table 7.6.3.1-2), so
+    they change smoothly along a path and are the same again at the same place.
 
     Args:
         channel: the environment.
@@ -43,14 +42,13 @@ def moving_luck(channel: Channel, hop: Hop, xy_m: Array, streams: Streams, cell:
         streams: randomness.
         cell: number of the base station's cell.
     """
-    still = still_luck(streams, len(xy_m), cell)
-    los = scipy.special.ndtr(shadow_normals(xy_m, LOS_CORRELATION_M, _waves(streams, "los", len(xy_m), cell)))
-    seen = LinkDraws(
-        still.shadowing, los, still.environment, still.indoor, still.building, still.depth, still.penetration
-    )
+    still = still_draws(streams, len(xy_m), cell)
+    los_waves = _waves(streams, "los", len(xy_m), cell)
+    los = scipy.special.ndtr(shadow_normals(xy_m, channel.path_loss.los_correlation_m, los_waves))
+    seen = replace(still, los=np.asarray(los))
     correlation_m = np.maximum(channel.large_scale(hop, seen).correlation_m, 1e-3)
     shadowing = shadow_normals(xy_m, correlation_m, _waves(streams, "shadowing", len(xy_m), cell))
-    return LinkDraws(shadowing, los, still.environment, still.indoor, still.building, still.depth, still.penetration)
+    return replace(seen, shadowing=shadowing)
 
 
 def _name(what: str, cell: int) -> tuple[str, *tuple[int, ...]]:

@@ -10,7 +10,7 @@ import numpy as np
 from fednet_emu.arrays import Array, IntArray, Keys, Mask
 from fednet_emu.kernel.streams import Streams, mix, mixes, uniforms
 from fednet_emu.network.links.asymmetry import OneWay
-from fednet_emu.network.links.link_draws import PER_DEVICE, moving_luck, still_luck
+from fednet_emu.network.links.link_draws import PER_DEVICE, moving_draws, still_draws
 from fednet_emu.radio.channel import Channel, LargeScale
 from fednet_emu.radio.draws import LinkDraws
 from fednet_emu.radio.geometry import Hop
@@ -115,10 +115,10 @@ def cell_links(sky: Sky, xy_m: Array, cell: int = 0) -> tuple[CellLinks, CellLin
     devices_m = np.column_stack([xy_m, np.full(len(xy_m), channel.device.height_m)])
     hop = Hop.between(devices_m, np.array([0.0, 0.0, channel.base_station.height_m]))
     if sky.moving:
-        luck = moving_luck(channel, hop, xy_m, sky.streams, cell)
+        draws = moving_draws(channel, hop, xy_m, sky.streams, cell)
     else:
-        luck = still_luck(sky.streams, len(xy_m), cell)
-    state = channel.large_scale(hop, luck)
+        draws = still_draws(sky.streams, len(xy_m), cell)
+    state = channel.large_scale(hop, draws)
     gain = state.gain
     noise_w = channel.noise_w(channel.base_station, channel.usable_hz)
     most_w = np.full(len(xy_m), channel.device.tx_power_w)

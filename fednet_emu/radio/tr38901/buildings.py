@@ -61,7 +61,7 @@ class OutdoorToIndoor(Buildings):
     """Share of the devices that are indoors; 0.8 in the calibration of TR 38.901 for cities."""
 
     high_loss_share: float = Field(ge=0, le=1)
-    """Share of buildings with coated windows: 0 rural, 0.5 in many studies of cities, 1 for modern offices."""
+    """Share of buildings with coated windows: 0 in the country, 0.5 in many studies of cities, 1 for modern offices."""
 
     def enter(self, carrier_hz: float, draws: LinkDraws, depth_m: Array) -> Entry:
         """Entry of each link through a low-loss or a high-loss wall."""
@@ -79,7 +79,7 @@ class OutdoorToIndoor(Buildings):
 class OutdoorToIndoorBelow6GHz(Buildings):
     """The single-frequency model of Table 7.4.3-3: 20 dB through the wall and 0.5 dB per metre of U(0, 25) m inside.
 
-    TR 38.901 gives it for backward compatibility below 6 GHz.
+    TR 38.901 gives it for UMa and UMi, for backward compatibility below 6 GHz.
     Ignored here: the wall's material, the carrier, and any spread of the wall's loss.
     """
 
@@ -113,7 +113,10 @@ def high_loss_wall_db(carrier_hz: float) -> float:
 
 
 def lesser_of_two_depths_m(uniform: Array, deepest_m: float) -> Array:
-    """Quantile of the smaller of two depths that are uniform up to `deepest_m`, as clause 7.4.3.1 draws for cities.
+    """Quantile of the smaller of two independent depths that are uniform on (0, `deepest_m`), as in clause 7.4.3.1.
+
+    `deepest_m` is 25 m in cities and 10 m in the country. P(depth < x) = 1 - (1 - x / deepest)^2, so one uniform number
+    stands for both draws.
 
     Ignored here: the plan of the building.
     """

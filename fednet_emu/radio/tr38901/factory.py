@@ -35,8 +35,9 @@ UNSEEN = {"SL": (33.0, 25.5, 5.7), "DL": (18.6, 35.7, 7.2), "SH": (32.4, 23.0, 5
 class IndoorFactory(SitePathLoss):
     """A factory hall (InF), up to 600 m: Sparse or Dense clutter, a Low or High base station, or both ends High (HH).
 
-    Shadowing: 4.3 dB with line of sight, else 5.7 (SL), 7.2 (DL), 5.9 (SH) or 4.0 dB (DH); correlated over 10 m. Links
-    shorter than 1 m count as 1 m. HH always has line of sight.
+    Shadowing: 4.3 dB with line of sight, else 5.7 (SL), 7.2 (DL), 5.9 (SH) or 4.0 dB (DH); correlated over 10 m. Line
+    of sight itself is correlated over half the width of a machine. The 600 m are 3D distance; links shorter than 1 m
+    count as 1 m. HH always has line of sight.
     Ignored here: where the machines stand, moving vehicles, the size of the hall.
     """
 
@@ -67,10 +68,15 @@ class IndoorFactory(SitePathLoss):
         own = (self.clutter_density, self.clutter_size_m, self.clutter_height_m)
         return Clutter(*(value if mine is None else mine for mine, value in zip(own, standard, strict=True)))
 
+    @property
+    def los_correlation_m(self) -> float:
+        """Half the width of a machine, d_clutter / 2 (Table 7.6.3.1-2)."""
+        return self.clutter.size_m / 2.0
+
     def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
         """State of each link."""
         self.within("carrier in GHz", carrier_ghz(carrier_hz), 0.5, 100.0)
-        self.within("horizontal distance in m", hop.distance_2d_m, 0.0, 600.0)
+        self.within("3D distance in m", hop.distance_3d_m, 0.0, 600.0)
         los = self.sees(inf_los_probability(hop, self.hall, self.clutter), draws)
         distance_m = np.maximum(hop.distance_3d_m, 1.0)
         seen_db = inf_los_loss_db(distance_m, carrier_hz)

@@ -13,10 +13,10 @@ from fednet_emu.radio.propagation import Propagation, SitePathLoss, carrier_ghz
 
 
 class IndoorOffice(SitePathLoss):
-    """Base stations under the ceiling of an office (InH), up to 150 m away (checked on the horizontal distance).
+    """Base stations under the ceiling of an office (InH), up to 150 m away in a straight line (3D distance).
 
-    Shadowing: 3 dB with line of sight, 8.03 dB without; correlated over 10 and 6 m. Links shorter than 1 m count as
-    1 m.
+    Shadowing: 3 dB with line of sight, 8.03 dB without; correlated over 10 and 6 m. Line of sight itself is correlated
+    over 10 m. Links shorter than 1 m count as 1 m.
     Ignored here: walls and floors one by one, antenna heights other than through the 3D distance.
     """
 
@@ -25,10 +25,15 @@ class IndoorOffice(SitePathLoss):
     layout: Literal["open", "mixed"] = "mixed"
     """An open-plan office, or one with rooms and corridors."""
 
+    @property
+    def los_correlation_m(self) -> float:
+        """10 m (Table 7.6.3.1-2)."""
+        return 10.0
+
     def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
         """State of each link."""
         self.within("carrier in GHz", carrier_ghz(carrier_hz), 0.5, 100.0)
-        self.within("horizontal distance in m", hop.distance_2d_m, 0.0, 150.0)
+        self.within("3D distance in m", hop.distance_3d_m, 0.0, 150.0)
         probability = inh_open_los_probability if self.layout == "open" else inh_mixed_los_probability
         los = self.sees(probability(hop.distance_2d_m), draws)
         distance_m, f = np.maximum(hop.distance_3d_m, 1.0), carrier_ghz(carrier_hz)

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from fednet_emu.arrays import Array
 from fednet_emu.radio.draws import LinkDraws
 from fednet_emu.radio.geometry import Hop
 from fednet_emu.radio.propagation import Propagation, SitePathLoss, carrier_ghz
-from fednet_emu.radio.tr38901.buildings import AnyBuildings, NoBuildings
+from fednet_emu.radio.tr38901.buildings import (
+    AnyBuildings,
+    NoBuildings,
+    OutdoorToIndoor,
+    OutdoorToIndoorBelow6GHz,
+    lesser_of_two_depths_m,
+)
 from fednet_emu.units import SPEED_OF_LIGHT_M_S
 
 SHORTEST_M = 10.0
 LONGEST_M = 10_000.0
 LONGEST_NLOS_M = 5000.0
+DEEPEST_M = 10.0
 CARRIER_GHZ = (0.5, 30.0)
 
 
@@ -25,7 +32,8 @@ class RuralMacro(SitePathLoss):
     """Base stations at 10 to 150 m over open country (RMa), devices at 1 to 10 m, 10 m to 10 km away (5 km unseen).
 
     Shadowing: with line of sight 4 dB up to the breakpoint and 6 dB beyond, 8 dB without and indoors; correlated over
-    37 m with line of sight and 120 m without. Horizontal distances below 10 m count as 10 m.
+    37 m with line of sight and 120 m without. Line of sight itself is correlated over 60 m. Horizontal distances below
+    10 m count as 10 m.
     Ignored here: hills, forests and the curvature of the earth.
     """
 
@@ -38,13 +46,33 @@ class RuralMacro(SitePathLoss):
     """Average width W of streets."""
 
     buildings: AnyBuildings = NoBuildings()
-    """Who is indoors and what that costs; TR 38.901 uses low-loss buildings here."""
+    """Who is indoors and what that costs; only low-loss buildings exist here (clause 7.4.3.1)."""
+
+    @model_validator(mode="after")
+    def _low_loss_buildings_only(self) -> Self:
+        found = None
+        if isinstance(self.buildings, OutdoorToIndoor) and self.buildings.high_loss_share > 0:
+            found = f"high_loss_share {self.buildings.high_loss_share:g}"
+        if isinstance(self.buildings, OutdoorToIndoorBelow6GHz):
+            found = self.buildings.kind
+        if found:
+            raise ValueError(
+                f"buildings: TR 38.901 has only low-loss buildings for RMa, got {found}; "
+                "use kind: o2i with high_loss_share: 0"
+            )
+        return self
+
+    @property
+    def los_correlation_m(self) -> float:
+        """60 m (Table 7.6.3.1-2)."""
+        return 60.0
 
     def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
         """State of each link; devices indoors are up to 10 m inside."""
         self._check(hop, carrier_hz)
         hop = hop.at_least(SHORTEST_M)
-        entry = self.buildings.enter(carrier_hz, draws, np.minimum(10.0 * draws.depth, hop.distance_2d_m))
+        depth_m = np.minimum(lesser_of_two_depths_m(draws.depth, DEEPEST_M), hop.distance_2d_m)
+        entry = self.buildings.enter(carrier_hz, draws, depth_m)
         los = self.sees(rma_los_probability(hop.distance_2d_m - entry.depth_m), draws)
         if not los.all():
             self.within("distance without line of sight in m", np.where(los, 0.0, hop.distance_2d_m), 0, LONGEST_NLOS_M)

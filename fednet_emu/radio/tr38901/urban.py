@@ -17,6 +17,7 @@ SHORTEST_M = 10.0
 LONGEST_M = 5000.0
 CARRIER_GHZ = (0.5, 100.0)
 DEVICE_HEIGHT_M = (1.5, 22.5)
+DEEPEST_M = 25.0
 
 
 class UrbanMacro(SitePathLoss):
@@ -163,7 +164,7 @@ def _checked(law: SitePathLoss, hop: Hop, carrier_hz: float) -> Hop:
 
 
 def _entry(buildings: AnyBuildings, carrier_hz: float, draws: LinkDraws, hop: Hop) -> Entry:
-    depth_m = np.minimum(lesser_of_two_depths_m(draws.depth, 25.0), hop.distance_2d_m)
+    depth_m = np.minimum(lesser_of_two_depths_m(draws.depth, DEEPEST_M), hop.distance_2d_m)
     return buildings.enter(carrier_hz, draws, depth_m)
 
 

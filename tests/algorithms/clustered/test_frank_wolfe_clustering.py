@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from fednet_emu.algorithms.clustered.frank_wolfe.tuning import choose_alpha
+from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.scenario.load import load_scenario
 from fednet_emu.scenario.run import run_scenario
@@ -178,6 +179,27 @@ def test_more_clusters_than_devices_are_refused() -> None:
     scenario = small_scenario(*TOY, graph(n_clusters=9))
 
     assert ("n_clusters", "has more clusters than devices", 9) in list(scenario.algorithm.demands())
+
+
+@pytest.mark.parametrize("devices", [8, 12])
+def test_more_clusters_than_devices_with_samples_are_refused(devices: int) -> None:
+    """Where some devices own nothing, as many clusters as devices are a scenario error, before anything is sent."""
+    settings = (
+        f"devices.count={devices}",
+        "data={kind: synthetic, n_samples: 60, n_test: 30, features: 9, classes: 3}",
+        "model=softmax",
+        "partition={kind: dirichlet, alpha: 0.05, min_samples: 0}",
+        "algorithm={kind: frank-wolfe-clustering, cohort: 2, lr: 0.1, batch_size: null, local_steps: 1, alpha: 0.01, "
+        f"dual_lr: 0.1, n_clusters: {devices}}}",
+    )
+    fed = small_federation(*settings)
+    some = np.count_nonzero(fed.task.n_samples)
+    assert 1 < some < devices
+
+    with pytest.raises(ScenarioError, match=f"n_clusters: .* with samples, got {devices}; must be at most {some} "):
+        fed.run(small_scenario(*settings).algorithm)
+    assert fed.ledger.sent_bit == [0, 0, 0]
+    assert run_small(*settings, f"algorithm.n_clusters={some}").round == 3
 
 
 def test_a_run_goes_on_from_a_checkpoint() -> None:

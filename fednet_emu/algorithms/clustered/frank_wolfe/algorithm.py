@@ -1,7 +1,7 @@
 """Clustered federated learning with a learned graph: a saddle point problem whose weights Frank-Wolfe finds.
 
-No paper: the method is this project's. Clients i with shared and private parameters x_i = (x_is, x_ip), weights w_ij
-in [0, 1] for pairs i < j and a multiplier lam_ij for each of them:
+"Algorithm (draft)", an unpublished draft that names no authors and no venue (no public link). Clients i have shared and
+private parameters x_i = (x_is, x_ip), pairs i < j a weight w_ij in [0, 1] and a multiplier lam_ij:
 
     max_lam min_x min_W  (1/n) sum_i f_i(x_i) + sum_{i<j} w_ij <lam_ij, x_is - x_js> - (alpha/2) 1'W1
 
@@ -9,8 +9,9 @@ x by gradient descent on the clients, lam by ascent and W by Frank-Wolfe on the 
 Zantedeschi, Bellet, Tommasi, "Fully Decentralized Joint Learning of Personalized Models and Collaboration Graphs",
 AISTATS 2020, where Frank-Wolfe moves the models and descent the graph.
 
-Differences from the problem as stated: the objective is multiplied by n, so that step sizes are of order one, and the
-multipliers stay in a ball, without which those of pairs that never agree would grow for ever.
+Differences from the draft: the objective is multiplied by n, so that step sizes are of order one; lam moves by ascent,
+as the maximum asks, where the draft writes descent; and the multipliers stay in a ball, without which those of pairs
+that never agree would grow for ever.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from fednet_emu.algorithms.clustered.clusters import record_clusters
 from fednet_emu.algorithms.clustered.frank_wolfe.server import Rule, State, deployed, pull_of, shortened, shortening_of
 from fednet_emu.algorithms.clustered.frank_wolfe.updates import pairs_of
 from fednet_emu.algorithms.local_sgd import LocalSgd
+from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.device import Device
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.clock import Process
@@ -53,7 +55,8 @@ class FrankWolfeClustering(LocalSgd):
     """Step size of Frank-Wolfe; null takes 2 / (t + 2)."""
     initial_weight: float = Field(1.0, ge=0, le=1)
     n_clusters: int | None = Field(None, gt=0)
-    """Number of clusters, if it is known; the weights then move towards partitions into so many."""
+    """Number of clusters, if it is known; the weights then move towards partitions into so many. At most one for each
+    device that has samples: the others are in no cluster."""
     tolerance: float | None = Field(None, gt=0)
     """The run ends when the gap of Frank-Wolfe and the longest of the clients' last moves are both below this."""
     deploy: Literal["cluster-mean", "own"] = "cluster-mean"
@@ -68,9 +71,14 @@ class FrankWolfeClustering(LocalSgd):
             yield "n_clusters", "has more clusters than devices", self.n_clusters
 
     def run(self, fed: Federation) -> Process:
-        """The server: send each client the pull of the others, then move the multipliers and the weights."""
+        """The server: send each client the pull of the others, then move the multipliers and the weights.
+
+        Raises:
+            ScenarioError: there are more clusters than devices with samples.
+        """
         layers = Layers(fed.task.model, self.private)
         members = [k for k in fed.devices() if k.n_samples]
+        self._require_members(len(members))
         place = {k: number for number, k in enumerate(members)}
         rule = self._rule(len(members))
         w = fed.initial_model()
@@ -117,6 +125,13 @@ class FrankWolfeClustering(LocalSgd):
         """What the server sends to a client: its pull, and under the norm coupling the factor of its steps."""
         pull = fed.defer(pull_of, state, place, size=layers.n_shared)
         return (pull, fed.defer(shortening_of, state, place, size=1)) if self.norm_coupling else (pull,)
+
+    def _require_members(self, count: int) -> None:
+        if self.n_clusters is not None and self.n_clusters > count:
+            raise ScenarioError(
+                f"algorithm.n_clusters: has more clusters than devices with samples, got {self.n_clusters}; "
+                f"must be at most {count} with this partition"
+            )
 
     def _rule(self, n: int) -> Rule:
         return Rule(

@@ -1,0 +1,48 @@
+"""Claims about the random numbers of links: where they change with the place of a device, and how fast."""
+
+import numpy as np
+import pytest
+from scipy import special
+
+from fednet_emu.kernel.streams import Streams
+from fednet_emu.network.links.link_draws import moving_draws
+from fednet_emu.radio.channel import Channel
+from fednet_emu.radio.geometry import Hop
+
+COUNT = 6000
+TERMINAL = {"tx_power_dbm": 20, "noise_figure_db": 5}
+PLACES = {
+    "3gpp-rma": ({"kind": "3gpp-rma"}, 35.0, 60.0),
+    "3gpp-uma": ({"kind": "3gpp-uma"}, 25.0, 50.0),
+    "3gpp-umi": ({"kind": "3gpp-umi"}, 10.0, 50.0),
+    "3gpp-inh": ({"kind": "3gpp-inh"}, 3.0, 10.0),
+    "3gpp-inf": ({"kind": "3gpp-inf", "hall": "SL"}, 1.5, 5.0),
+}
+
+
+def in_sight_normals(path_loss, height_m, east_m):
+    """Standard normals behind the line of sight of many devices at 50 m, after a step to the east."""
+    channel = Channel.model_validate(
+        {
+            "carrier_hz": 2e9,
+            "bandwidth_hz": 1e6,
+            "path_loss": path_loss,
+            "device": {**TERMINAL, "height_m": 1.5},
+            "base_station": {**TERMINAL, "height_m": height_m},
+        }
+    )
+    xy_m = np.tile([[50.0 + east_m, 0.0]], (COUNT, 1))
+    devices_m = np.column_stack([xy_m, np.full(COUNT, 1.5)])
+    hop = Hop.between(devices_m, np.array([0.0, 0.0, height_m]))
+    return special.ndtri(moving_draws(channel, hop, xy_m, Streams(2)).los)
+
+
+@pytest.mark.parametrize("kind", PLACES)
+def test_line_of_sight_is_correlated_over_the_distance_of_its_environment(kind):
+    """After the distance of TR 38.901 Table 7.6.3.1-2 the correlation over devices is 1/e, after a third exp(-1/3)."""
+    path_loss, height_m, correlation_m = PLACES[kind]
+    here = in_sight_normals(path_loss, height_m, 0.0)
+
+    for part in (1.0, 1 / 3):
+        there = in_sight_normals(path_loss, height_m, part * correlation_m)
+        assert np.corrcoef(here, there)[0, 1] == pytest.approx(np.exp(-part), abs=0.04)
