@@ -44,7 +44,7 @@ def changes_per_s(access: Access, senders: int, changes: int, size_bit: int = 20
             yield clock.sleep(1e-6)  # an end and a start are two instants
 
     def everyone() -> Generator[Any, Any, None]:
-        yield gather(clock, device(index) for index in range(senders))
+        yield gather(clock, (device(index) for index in range(senders)))
 
     started = time.process_time()
     clock.run_process(everyone())

@@ -49,7 +49,7 @@ def tdma_rate(devices: int, transfers: int = TRANSFERS) -> float:
             yield medium.send(index, SERVER, None, -1, 251_200)
 
     def everyone() -> Generator[Any, Any, None]:
-        yield gather(clock, device(index, transfers // devices) for index in range(devices))
+        yield gather(clock, (device(index, transfers // devices) for index in range(devices)))
 
     started = time.perf_counter()
     clock.run_process(everyone())

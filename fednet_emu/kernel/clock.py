@@ -67,7 +67,7 @@ class Clock(simpy.Environment):
 
     def processes(self, generators: Iterable[Process]) -> list[RunningProcess]:
         """Start processes, one after the other, by one event."""
-        start: Event = Timer()
+        start: Event = _Bare()
         start.callbacks, start._ok = [], True
         heappush(self._queue, (self._now, URGENT, next(self._eid), start))
         return [RunningProcess(self, generator, start) for generator in generators]
@@ -154,11 +154,15 @@ Clock.now = Clock._now
 """The slot itself in place of SimPy's property, which is the slower one by far to read."""
 
 
-class Timer(Event):
-    """An event that calls back once, or never after `cancel`; made as a bare object, which takes half the time."""
+class _Bare(Event):
+    """An event without a value; made as a bare object, which takes half the time."""
 
     __init__ = object.__init__
     _value: Any = None
+
+
+class Timer(_Bare):
+    """An event that calls back once, or never after `cancel`."""
 
     def cancel(self) -> None:
         """Do not call back, and hold on to nothing; without effect once it has called back."""

@@ -123,7 +123,7 @@ def _finish(fed: Federation, folder: RunFolder, scenario: Scenario) -> dict[str,
         if kind in one_cell and used is not None and used.trace is None and used.access.one_at_a_time
     )
     side = network.sidelink
-    in_turns = side is not None and (side.access.reuse is not None or side.access.one_at_a_time)
+    in_turns = side is not None and (side.access.clustered or side.access.one_at_a_time)
     laws = verify(ledger, exclusive, frozenset({"sidelink"} if in_turns else ()))
     for law, broken in laws.items():
         LOG.log(logging.ERROR if broken else logging.INFO, "law %s: %s", law, broken or "holds")

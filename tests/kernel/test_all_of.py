@@ -48,7 +48,7 @@ def run(clock, event):
 def test_results_are_in_the_given_order():
     """Whoever ends first: results stand where their processes stood, and the last one decides the time."""
     clock = Clock()
-    gathered = gather(clock, sleeper(clock, duration_s, duration_s) for duration_s in (3.0, 1.0, 2.0))
+    gathered = gather(clock, (sleeper(clock, duration_s, duration_s) for duration_s in (3.0, 1.0, 2.0)))
 
     assert run(clock, gathered) == ([3.0, 1.0, 2.0], 3.0)
 
@@ -102,9 +102,7 @@ def test_what_a_late_process_waits_for_is_cancelled():
     clock = Clock()
     event = Cancellable(clock)
 
-    result = run(
-        clock, gather(clock, [waiter(event)], deadline_s=2.0, late=lambda _index: Lost("deadline"))
-    )
+    result = run(clock, gather(clock, [waiter(event)], deadline_s=2.0, late=lambda _index: Lost("deadline")))
 
     assert result == ([Lost("deadline")], 2.0)
     assert event.why == ["deadline"]
@@ -116,8 +114,7 @@ def test_what_a_late_process_waits_for_is_cancelled():
         lambda clock, event: clock.process(waiter(event)),
         lambda clock, event: clock.process(waiter(clock.process(waiter(event)))),
         lambda clock, event: gather(clock, [waiter(event), sleeper(clock, 50.0, "other")]),
-        lambda clock, event: gather(clock, [waiter(gather(clock, [waiter(event)], deadline_s=99.0))]
-        ),
+        lambda clock, event: gather(clock, [waiter(gather(clock, [waiter(event)], deadline_s=99.0))]),
         lambda clock, event: event & clock.sleep(1.0),
         lambda clock, event: clock.sleep(50.0) | clock.process(waiter(event)),
     ],
@@ -130,8 +127,7 @@ def test_cancelling_reaches_the_innermost_wait(wrap):
 
     result = run(
         clock,
-        gather(clock, [waiter(wrap(clock, event))], deadline_s=2.0, late=lambda _index: Lost("deadline")
-        ),
+        gather(clock, [waiter(wrap(clock, event))], deadline_s=2.0, late=lambda _index: Lost("deadline")),
     )
 
     assert result == ([Lost("deadline")], 2.0)
@@ -251,8 +247,7 @@ def test_failing_children_fail_the_gather_once():
         raise DataError("file", word, "mend it")
 
     def server():
-        gathered = gather(clock, [failing(2.0, "second"), failing(1.0, "first"), failing(1.0, "same instant")]
-        )
+        gathered = gather(clock, [failing(2.0, "second"), failing(1.0, "first"), failing(1.0, "same instant")])
         try:
             yield gathered
         except DataError as error:

@@ -178,9 +178,7 @@ def test_a_deadlock_of_many_names_the_first_few():
         yield clock.event()
 
     def server():
-        yield gather(clock, [client() for _ in range(1000)]) & inbox.collect(
-            including=frozenset(range(1000))
-        )
+        yield gather(clock, [client() for _ in range(1000)]) & inbox.collect(including=frozenset(range(1000)))
 
     with pytest.raises(Deadlock) as caught:
         clock.run_process(server())

@@ -177,7 +177,7 @@ def test_within_a_cell_parts_of_the_band_are_orthogonal_and_other_cells_are_nois
 def test_a_broadcast_is_one_transmission_of_each_station():
     """Four receivers in two cells: two rows of two; each station's worst receiver hears the other station as noise."""
     world = World(Tdma(), downlink=True)
-    transfers = [world.medium.send(SERVER, device, "model", 0, MBIT) for device in range(4)]
+    transfers = [world.medium.send(SERVER, device, "model", 0, MBIT, group=0) for device in range(4)]
     world.clock.run()
     rows = world.ledger.frames()["transfers"]
 

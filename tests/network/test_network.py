@@ -77,7 +77,7 @@ def test_a_downlink_is_one_broadcast_or_as_many_as_receivers():
     for mode, rows_expected in (("broadcast", 1), ("unicast", 3)):
         network = wire(downlink=Downlink(mode=mode))
         for device in range(3):
-            network.downlink.send(SERVER, device, "model", 0, MBIT)
+            network.downlink.send(SERVER, device, "model", 0, MBIT, group=0)
 
         assert len(finish(network)) == rows_expected
 

@@ -100,7 +100,11 @@ class Noma(Access):
         rows = [self._at_one_row(inputs, heard, noise) for heard, noise in zip(inputs.heard, inputs.noise, strict=True)]
         legs = np.arange(len(active.receiver))
         sinr = np.stack([row.sinr for row in rows])[active.receiver, legs]
-        carries = None if self.threshold_db is None else np.stack([np.asarray(row.carries) for row in rows])[active.receiver, legs]
+        carries = (
+            None
+            if self.threshold_db is None
+            else np.stack([np.asarray(row.carries) for row in rows])[active.receiver, legs]
+        )
         return Allocation(sinr, _own_parts(inputs), active.of_legs(inputs.heard), carries)
 
     def _at_one_row(self, inputs: RateInputs, heard: Array, noise: Array) -> Allocation:

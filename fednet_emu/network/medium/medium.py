@@ -131,16 +131,18 @@ class Medium:
         if burst is None:
             self._record_unsent(transfer, reason)
             return
-        transfer.until_ns, transfer.until_reason = self.clock.now, reason
-        self._air.cut(transfer, burst, self.clock.now)
-        self._settle_at(self.clock.now)
+        now_ns = self.clock.now
+        transfer.until_ns, transfer.until_reason = now_ns, reason
+        self._air.cut(transfer, burst, now_ns)
+        if all([leg.cancelled for leg in burst]):
+            for ended in self._air.advance(now_ns):
+                self._end(ended, now_ns)
+        self._settle_at(now_ns)
 
     def close(self) -> None:
         """Take everything off at the end of the run."""
         for transfer in [*self._on_air, *self._turns.waiting(), *self._requests]:
             self.cancel(transfer, "end")
-        for burst in self._air.advance(self.clock.now):
-            self._end(burst, self.clock.now)
 
     def _settle_at(self, time_ns: int) -> None:
         """Look at everything at an instant, which is no later than when that was to be done next."""

@@ -185,7 +185,9 @@ class SharedAir:
         for burst in (ends <= soonest + _NEAR_NS).nonzero()[0].tolist():
             legs = on_air.legs_of(np.array([burst]))
             last = legs[needed[legs] >= ends[burst] - _NEAR_NS].tolist()
-            first_ns = min(first_ns, max(_end_ns(on_air.work[leg], rate_bps[leg], edges) for leg in last))
+            if not ends[burst]:
+                return since_ns
+            first_ns = min(first_ns, max(end_of(on_air.work[leg], rate_bps[leg], edges) for leg in last))
         return first_ns
 
     def _resume_slot(self, rated: Rated) -> Rated:
@@ -199,7 +201,7 @@ class SharedAir:
         return rated._replace(power=power)
 
 
-def _end_ns(work: int, rate_bps: Array, edges_ns: list[int]) -> int:
+def end_of(work: int, rate_bps: Array, edges_ns: list[int]) -> int:
     """When some work is done at the rates [blocks] of a plan; `FOREVER_NS` when that is after its last block."""
     if not work:
         return edges_ns[0]

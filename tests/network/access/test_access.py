@@ -5,10 +5,8 @@ import pytest
 from pydantic import ValidationError
 
 from fednet_emu.network.access import ACCESSES, Noma, Ofdma, Shared, SlottedAloha, SpatialReuse, Tdma
-from fednet_emu.network.access.base import Crew, Scene
-from fednet_emu.network.medium.band import Band
+from fednet_emu.network.access.base import Active, RateInputs
 from fednet_emu.network.network import Downlink, Sidelink, Uplink
-from fednet_emu.radio.fading import NoFading
 from fednet_emu.radio.rate import Shannon
 
 ONE_OF_EACH = [
@@ -24,14 +22,14 @@ ONE_OF_EACH = [
 ]
 
 
-def uplink_scene(access, *snr):
+def uplink_inputs(*snr):
     """Everybody's burst at one base station, without fading."""
     count = len(snr)
     heard = np.array([[[value] for value in snr]])
     everyone = np.arange(count)
-    crew = Crew(
+    active = Active(
         burst=everyone,
-        ear=np.zeros(count, np.int64),
+        receiver=np.zeros(count, np.int64),
         sender=everyone,
         radio=everyone,
         part=np.ones(count),
@@ -41,14 +39,14 @@ def uplink_scene(access, *snr):
         plain=True,
     )
     law = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
-    return Scene(crew, heard, np.ones((1, 1)), np.array([0]), Band.of(1e6, access, law, NoFading()))
+    return RateInputs(active, heard, np.ones((1, 1)), np.array([0]), 1e6, law, constant=True, key=0)
 
 
 def sum_rate(access, *snr):
     """Sum of log2(1 + SINR) times the share of the band, in bit/s/Hz."""
-    scene = uplink_scene(access, *snr)
-    split = access.split(scene, access.power(scene))
-    return float((np.log2(1 + split.sinr) * split.share).sum())
+    inputs = uplink_inputs(*snr)
+    got = access.allocate(inputs, access.power(inputs))
+    return float((np.log2(1 + got.sinr) * got.share).sum())
 
 
 @pytest.mark.parametrize("access", [Tdma(), Ofdma(), Ofdma(subchannels=4)])

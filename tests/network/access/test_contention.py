@@ -317,6 +317,10 @@ class Pairs:
         """Of no use here."""
         return np.zeros(np.broadcast_shapes(sender.shape, receiver.shape), np.uint64)
 
+    def period(self):
+        """Nobody moves."""
+        return 0
+
     def radios(self, sender, receiver):
         """The devices."""
         return sender, receiver

@@ -58,14 +58,13 @@ def test_unicast_sends_one_after_the_other(cell):
     assert world.rows["receivers"].tolist() == [1, 1, 1]
 
 
-def test_only_one_payload_of_one_instant_is_one_broadcast(cell):
-    """Another instant, another payload or another size is another transmission."""
-    first, second = [1.0], [1.0]
+def test_only_one_group_of_one_instant_is_one_broadcast(cell):
+    """Another instant, another group or another size is another transmission."""
     world = cell(multicast=True)
     send = world.medium.send
-    for receiver, payload, size_bit in [(0, first, 1000), (1, first, 1000), (2, second, 1000), (3, first, 2000)]:
-        send(SERVER, receiver, payload, 0, size_bit)
-    world.play((0.0001, 4, 1000), payload=first)
+    for receiver, group, size_bit in [(0, 0, 1000), (1, 0, 1000), (2, 5, 1000), (3, 0, 2000)]:
+        send(SERVER, receiver, "model", 0, size_bit, group=group)
+    world.play((0.0001, 4, 1000))
 
     assert world.rows[["receivers", "size_bit"]].values.tolist() == [[2, 1000], [1, 1000], [1, 2000], [1, 1000]]
 
@@ -79,8 +78,7 @@ def test_a_broadcast_next_to_another_follows_the_closed_form(cell, access):
     world = cell(access, CAPACITY, snr=SNR, multicast=True)
     send, both = world.medium.send, []
     for pair in ((0, 1), (2, 3)):
-        payload = object()
-        both.append([send(SERVER, receiver, payload, 0, MBIT) for receiver in pair])
+        both.append([send(SERVER, receiver, "model", 0, MBIT, group=pair[0]) for receiver in pair])
     world.clock.run()
     world.close()
 
@@ -159,8 +157,7 @@ def test_a_broadcast_goes_on_until_the_last_receiver_gives_up(cell, access):
     """One receiver is cancelled: the others still get it. All are cancelled: it stops there."""
     gone = Delivery(0, 0, None, 0, 0.0, math.nan, 0.0, "deadline")
     world = cell(access, multicast=True)
-    payload = object()
-    transfers = [world.medium.send(SERVER, receiver, payload, 0, MBIT) for receiver in range(3)]
+    transfers = [world.medium.send(SERVER, receiver, "model", 0, MBIT, group=1) for receiver in range(3)]
     for at_ns, transfer in zip((2, 4, 6), transfers, strict=True):
         world.clock.call_at(at_ns * NS_PER_S // 10, lambda _event, it=transfer: it.cancel(gone), COLLECT)
     world.clock.run()

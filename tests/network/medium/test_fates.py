@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from fednet_emu.kernel.all_of import cancel, gather
+from fednet_emu.kernel.all_of import gather
 from fednet_emu.kernel.clock import COLLECT, NS_PER_S, SETTLE
 from fednet_emu.network.access import Ofdma, Tdma
 from fednet_emu.network.availability import Windows
@@ -323,9 +323,7 @@ def test_a_deadline_takes_transfers_off_wherever_they_are(cell):
         return (yield world.medium.send(device, SERVER, "payload", 0, MBIT))
 
     def server():
-        return (
-            yield gather(world.clock, map(client, range(3)), 1.5, lambda _index: gone("deadline"))
-        )
+        return (yield gather(world.clock, map(client, range(3)), 1.5, lambda _index: gone("deadline")))
 
     replies = world.clock.run_process(server())
     world.close()
