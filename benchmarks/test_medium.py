@@ -15,7 +15,7 @@ from fednet_emu.network.access import Access, Noma, Ofdma, Shared
 from fednet_emu.network.availability import Always, Presence
 from fednet_emu.network.links.links import CellLinks
 from fednet_emu.network.links.station_links import StationLinks
-from fednet_emu.network.medium.active_set import Roster
+from fednet_emu.network.medium.active_set import ActiveSet
 from fednet_emu.network.medium.band import Band
 from fednet_emu.network.medium.loss import NoLoss
 from fednet_emu.network.medium.medium import Medium, Rules
@@ -61,29 +61,29 @@ def test_changes_of_the_active_set_per_second() -> None:
         assert many > few / 4
 
 
-def rerating_s(roster: Roster, band: Band) -> float:
+def rerating_s(on_air: ActiveSet, band: Band) -> float:
     """Host time to work out all rates anew in one more fading block, fading included."""
     best = float("inf")
     for block in range(5):
         started = time.perf_counter()
         numbers = np.array([block])
-        rate_cells(roster, band, roster.hearing.heard(numbers), numbers)
+        rate_cells(on_air, band, on_air.gains.heard(numbers), numbers)
         best = min(best, time.perf_counter() - started)
     return best
 
 
-def on_the_air(links: CellLinks | StationLinks, band: Band, count: int, cells: int) -> Roster:
+def on_the_air(links: CellLinks | StationLinks, band: Band, count: int, cells: int) -> ActiveSet:
     """Uplinks of `count` devices, all on the air."""
     clock, presence = Clock(), Presence(Always(), 0, count)
     rules = Rules(band, links, NoLoss(), 0, 0.2, False, 3600.0, cells)
     medium = Medium(clock, Ledger(), presence, 0, rules)
-    roster = Roster(band, links, cells)
-    uplinks = [Transfer(medium, device, SERVER, None, 0, 1000) for device in range(count)]
+    active = ActiveSet(band, links, cells)
+    uplinks = [Transfer(clock, 0, medium.cancel, (device, SERVER), None, 0, 1000, None) for device in range(count)]
     for uplink in uplinks:
         uplink.cell = -1 - links.radios(uplink.sender, SERVER)[1] if cells > 1 else 0
-    roster.add([[uplink] for uplink in uplinks])
-    roster.gather()
-    return roster
+    active.add([[uplink] for uplink in uplinks])
+    active.gather()
+    return active
 
 
 def test_rates_of_ten_thousand_links_under_interference() -> None:

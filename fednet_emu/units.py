@@ -8,6 +8,7 @@ from typing import overload
 import numpy as np
 
 from fednet_emu.arrays import Array
+from fednet_emu.elementary import exp10, log10
 
 SPEED_OF_LIGHT_M_S = 3.0e8
 """The rounded value that TR 38.901 uses in its breakpoint formulas; the exact one moves path loss by < 0.006 dB."""
@@ -22,8 +23,7 @@ def db_to_linear(value_db: float) -> float: ...
 def db_to_linear(value_db: Array) -> Array: ...
 def db_to_linear(value_db: float | Array) -> float | Array:
     """Power ratio of a level in decibel."""
-    ratio: float | Array = 10.0 ** (value_db / 10.0)
-    return ratio
+    return exp10(value_db / 10.0) if isinstance(value_db, np.ndarray) else 10.0 ** (value_db / 10.0)
 
 
 @overload
@@ -34,7 +34,7 @@ def linear_to_db(ratio: float | Array) -> float | Array:
     """Level in decibel of a power ratio; minus infinity for zero."""
     if isinstance(ratio, np.ndarray):
         with np.errstate(divide="ignore"):
-            levels: Array = 10.0 * np.log10(ratio)
+            levels: Array = 10.0 * log10(ratio)
         return levels
     return 10.0 * math.log10(ratio) if ratio > 0 else -math.inf
 

@@ -8,6 +8,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "fednet_emu"
 LAYERS = [
     {"arrays"},
+    {"elementary"},
     {"errors", "units", "component"},
     {"data"},
     {"radio", "kernel", "records"},

@@ -12,6 +12,7 @@ from pydantic import Field
 from fednet_emu.arrays import Array
 from fednet_emu.component import Component, Slot
 from fednet_emu.data import locate
+from fednet_emu.elementary import exp
 from fednet_emu.errors import ScenarioError
 from fednet_emu.network.traces.flash import batch_times_s, benchmark_scores, user_scores
 
@@ -46,7 +47,7 @@ class LogNormalSpeed(Speeds):
 
     def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
         """One draw per device."""
-        speeds: Array = self.median_flop_per_s * np.exp(self.sigma * rng.standard_normal(count))
+        speeds: Array = self.median_flop_per_s * exp(self.sigma * rng.standard_normal(count))
         return speeds
 
 

@@ -11,6 +11,7 @@ from pydantic import Field, field_validator
 
 from fednet_emu.arrays import Array
 from fednet_emu.component import Component, Slot
+from fednet_emu.elementary import cos, sin
 
 
 class Cells(Component):
@@ -58,7 +59,8 @@ class HexagonalCells(Cells):
 
     def positions_m(self) -> Array:
         """The centre first, then ring after ring, each from the east counter-clockwise."""
-        corner = np.exp(1j * np.pi / 3 * np.arange(6))
+        angle = np.pi / 3 * np.arange(6)
+        corner = cos(angle) + 1j * sin(angle)
         places = [np.zeros(1, complex)]
         for ring in range(1, self.rings + 1):
             steps = np.arange(ring)

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from fednet_emu.arrays import Array
 from fednet_emu.component import Component, Slot
+from fednet_emu.elementary import cos, sin
 from fednet_emu.errors import ScenarioError
 
 
@@ -46,7 +47,7 @@ class Disc(Placement):
         inner_m2, outer_m2 = self.inner_radius_m**2, self.radius_m**2
         distance_m = np.sqrt(inner_m2 + (outer_m2 - inner_m2) * draws[:, 0])
         angle = 2 * math.pi * draws[:, 1]
-        return np.stack([distance_m * np.cos(angle), distance_m * np.sin(angle)], axis=1)
+        return np.stack([distance_m * cos(angle), distance_m * sin(angle)], axis=1)
 
 
 class Listed(Placement):

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from fednet_emu.kernel.clock import NS_PER_S
 
-_SCALE = 2.0**64
+SCALE = 2.0**64
+"""Units of work that a rate of 1 bit/s does in a nanosecond: `int(rate_bps * SCALE)` is exact above 2^-11 bit/s."""
 BIT = NS_PER_S << 64
 """Units of work in a bit."""
-_FASTEST_BPS = 1e200
-"""Anything faster ends within the nanosecond as well."""
 
 
 def work_per_ns(rate_bps: float) -> int:
-    """Units of work that a rate does in a nanosecond; exact for every rate above 2^-11 bit/s."""
-    return int((rate_bps if rate_bps < _FASTEST_BPS else _FASTEST_BPS) * _SCALE)
+    """Units of work that a rate does in a nanosecond."""
+    return int(rate_bps * SCALE)
 
 
 def done_ns(work: int, per_ns: int) -> int:

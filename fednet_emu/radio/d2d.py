@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 
 from fednet_emu.arrays import Array
+from fednet_emu.elementary import exp, log10
 from fednet_emu.radio.draws import LinkDraws
 from fednet_emu.radio.geometry import Hop
 from fednet_emu.radio.propagation import Propagation, SitePathLoss, carrier_ghz
@@ -65,7 +66,7 @@ class D2dIndoor(SitePathLoss):
         self.within("distance in m", hop.distance_3d_m, 0.0, 150.0)
         distance_m = np.maximum(hop.distance_3d_m, 1.0)
         los = self.sees(indoor_los_probability(distance_m), draws)
-        decades = np.log10(distance_m / 1000.0)
+        decades = log10(distance_m / 1000.0)
         seen_db = 89.5 + 16.9 * decades
         return Propagation.of(
             np.where(los, seen_db, np.maximum(seen_db, 147.4 + 43.3 * decades)),
@@ -80,7 +81,7 @@ def winner_free_space_db(distance_m: Array, carrier_hz: float) -> Array:
 
     Ignored here: everything but the spreading of a spherical wave.
     """
-    return np.asarray(20.0 * np.log10(distance_m) + 46.4 + 20.0 * np.log10(carrier_ghz(carrier_hz) / 5.0))
+    return np.asarray(20.0 * log10(distance_m) + 46.4 + 20.0 * log10(carrier_ghz(carrier_hz) / 5.0))
 
 
 def b1_los_db(distance_m: Array, carrier_hz: float) -> Array:
@@ -90,9 +91,9 @@ def b1_los_db(distance_m: Array, carrier_hz: float) -> Array:
     Ignored here: heights other than 0.8 m effective.
     """
     f, breakpoint_m = carrier_ghz(carrier_hz), b1_breakpoint_m(carrier_hz)
-    near_db = 22.7 * np.log10(distance_m) + 27.0 + 20.0 * np.log10(f)
-    heights_db = 2 * 17.3 * np.log10(EFFECTIVE_HEIGHT_M)
-    far_db = 40.0 * np.log10(distance_m) + 7.56 - heights_db + 2.7 * np.log10(f)
+    near_db = 22.7 * log10(distance_m) + 27.0 + 20.0 * log10(f)
+    heights_db = 2 * 17.3 * log10(EFFECTIVE_HEIGHT_M)
+    far_db = 40.0 * log10(distance_m) + 7.56 - heights_db + 2.7 * log10(f)
     return np.asarray(np.where(distance_m <= breakpoint_m, near_db, far_db))
 
 
@@ -102,10 +103,10 @@ def b1_nlos_db(distance_m: Array, carrier_hz: float) -> Array:
     The frequency term has three pieces that meet at 1.5 and 2 GHz; TR 36.843 quotes those at 700 MHz and 2 GHz.
     Ignored here: heights other than 1.5 m.
     """
-    f, log_h = carrier_ghz(carrier_hz), np.log10(HANDSET_HEIGHT_M)
+    f, log_h = carrier_ghz(carrier_hz), log10(HANDSET_HEIGHT_M)
     constant_db, slope_db = (16.33, 26.16) if f < 1.5 else (14.78, 34.97) if f <= 2.0 else (18.38, 23.0)
     per_decade_db = 44.9 - 6.55 * log_h
-    return np.asarray(per_decade_db * np.log10(distance_m) + 5.83 * log_h + constant_db + slope_db * np.log10(f))
+    return np.asarray(per_decade_db * log10(distance_m) + 5.83 * log_h + constant_db + slope_db * log10(f))
 
 
 def b1_breakpoint_m(carrier_hz: float) -> float:
@@ -121,7 +122,7 @@ def b1_los_probability(distance_m: Array) -> Array:
 
     Ignored here: that neighbours see each other together.
     """
-    decay = np.exp(-distance_m / 36.0)
+    decay = exp(-distance_m / 36.0)
     return np.minimum(18.0 / distance_m, 1.0) * (1.0 - decay) + decay
 
 
@@ -130,5 +131,5 @@ def indoor_los_probability(distance_m: Array) -> Array:
 
     Ignored here: rooms and corridors.
     """
-    near = np.exp(-np.maximum(distance_m - 18.0, 0.0) / 27.0)
+    near = exp(-np.maximum(distance_m - 18.0, 0.0) / 27.0)
     return np.where(distance_m < 37.0, near, 0.5)

@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import model_validator
 
 from fednet_emu.arrays import Array
+from fednet_emu.elementary import exp, log, log10
 from fednet_emu.radio.fading import AnyFading, Fading
 from fednet_emu.radio.rate import AnyRateLaw
 from fednet_emu.radio.rate_law import RateLaw
@@ -63,12 +64,12 @@ class ErgodicRate(RateLaw):
         """Mean rates of many transmissions in bit/s, in the broadcast shape."""
         sinr, _ = np.broadcast_arrays(sinr, bandwidth_hz)
         with np.errstate(divide="ignore"):
-            place = (10.0 * np.log10(sinr) - LOW_DB) / STEP_DB
+            place = (10.0 * log10(sinr) - LOW_DB) / STEP_DB
         below = np.clip(np.floor(place), 0, len(self._log_rates) - 2).astype(np.int64)
         share = np.clip(place - below, 0.0, 1.0)
         with np.errstate(invalid="ignore"):  # minus infinity times zero, where nothing gets through
             log_rate = (1.0 - share) * self._log_rates[below] + share * self._log_rates[below + 1]
-        rate = np.where(np.isfinite(log_rate) & (place >= 0.0), np.exp(np.nan_to_num(log_rate, neginf=0.0)), 0.0)
+        rate = np.where(np.isfinite(log_rate) & (place >= 0.0), exp(np.nan_to_num(log_rate, neginf=0.0)), 0.0)
         rate = rate + np.maximum(place - (len(self._log_rates) - 1), 0.0) * self._rise
         return rate * bandwidth_hz if self.law.PER_HERTZ else rate
 
@@ -94,7 +95,7 @@ class ErgodicRate(RateLaw):
                 smooth[cell] -= rise
         mean += _correlate(smooth, self._survival(len(smooth), len(snr_db)), len(snr_db)) + grid[0]
         with np.errstate(divide="ignore"):
-            logs: Array = np.log(np.where(mean > _NOTHING_BPS_HZ, mean, 0.0))
+            logs: Array = log(np.where(mean > _NOTHING_BPS_HZ, mean, 0.0))
         return logs
 
     def _survival(self, cells: int, points: int) -> Array:

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from fednet_emu.arrays import Array, Mask
 from fednet_emu.component import Component, Slot
+from fednet_emu.elementary import expm1, log1p
 from fednet_emu.units import SPEED_OF_LIGHT_M_S, db_to_linear
 
 
@@ -82,11 +83,11 @@ class Rayleigh(Fading):
 
     def gains(self, uniform: Array, los: Mask | bool = False) -> Array:
         """Exponential quantile -ln(1 - u) of every element."""
-        return -np.log1p(-uniform)
+        return -log1p(-uniform)
 
     def cdf(self, gain: Array, los: Mask | bool = False) -> Array:
         """1 - exp(-x)."""
-        return -np.expm1(-gain)
+        return -expm1(-gain)
 
 
 class Rician(Fading):
@@ -180,7 +181,7 @@ class FadingByLineOfSight(Fading):
     def gains(self, uniform: Array, los: Mask | bool = False) -> Array:
         """Quantile of the law of each element's state."""
         uniform, los = np.broadcast_arrays(uniform, los)
-        gains = -np.log1p(-uniform)
+        gains = -log1p(-uniform)
         gains[los] = self.of(True).gains(uniform[los])
         return gains
 

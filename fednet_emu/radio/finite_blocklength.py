@@ -11,6 +11,7 @@ import scipy
 from pydantic import Field
 
 from fednet_emu.arrays import Array
+from fednet_emu.elementary import expm1, log1p
 from fednet_emu.radio.rate_law import RateLaw
 
 
@@ -49,7 +50,7 @@ class FiniteBlocklength(RateLaw):
 
     def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
         """Rates of many transmissions in bit/s, in the broadcast shape."""
-        nats = np.log1p(sinr) - self._penalty * np.sqrt(-np.expm1(-2.0 * np.log1p(sinr)))
+        nats = log1p(sinr) - self._penalty * np.sqrt(-expm1(-2.0 * log1p(sinr)))
         efficiency_bps_hz = (1.0 - self.error_rate) * np.maximum(nats, 0.0) / math.log(2.0)
         return bandwidth_hz * np.where(sinr <= self._zero_sinr, 0.0, efficiency_bps_hz)
 

@@ -25,11 +25,12 @@ def sum_of_others(power: Array, axis: int = -1) -> Array:
     entries are right to n rounding errors, 2e-16 each, whatever their range.
     Ignored here: nothing.
     """
-    along = np.moveaxis(np.asarray(power, np.float64), axis, 0)
-    before, after = np.zeros_like(along), np.zeros_like(along)
+    along = np.asarray(power, np.float64).swapaxes(axis, 0)
+    before, after = np.zeros(along.shape), np.zeros(along.shape)
     np.add.accumulate(along[:-1], axis=0, out=before[1:])
     np.add.accumulate(along[:0:-1], axis=0, out=after[-2::-1])
-    return np.moveaxis(before + after, 0, axis)
+    before += after
+    return before.swapaxes(axis, 0)
 
 
 def sinr_of_pairs(power_w: Array, gain: Array, noise_w: Array | float) -> Array:

@@ -12,6 +12,7 @@ import math
 import numpy as np
 
 from fednet_emu.arrays import Array
+from fednet_emu.elementary import cos, exp, expm1, sin
 
 WAVES = 96
 """Sinusoids per link that `shadow_normals` is meant to be called with."""
@@ -38,11 +39,11 @@ def shadow_normals(position_m: Array, correlation_m: Array | float, uniform: Arr
     phase = 2.0 * math.pi * uniform[..., 0]
     for end in range(position_m.shape[-1] // 2):
         radial, turn = uniform[..., 1 + 2 * end], uniform[..., 2 + 2 * end]
-        wave = np.sqrt((1.0 - radial) ** -2 - 1.0)
+        wave = np.sqrt(1.0 / (1.0 - radial) ** 2 - 1.0)
         angle = 2.0 * math.pi * turn
         x, y = scaled[..., None, 2 * end], scaled[..., None, 2 * end + 1]
-        phase = phase + wave * (x * np.cos(angle) + y * np.sin(angle))
-    return np.asarray(math.sqrt(2.0 / uniform.shape[-2]) * np.cos(phase).sum(axis=-1))
+        phase = phase + wave * (x * cos(angle) + y * sin(angle))
+    return np.asarray(math.sqrt(2.0 / uniform.shape[-2]) * cos(phase).sum(axis=-1))
 
 
 def gudmundson_step(shadow_db: Array, moved_m: Array, correlation_m: Array, sigma_db: Array, normal: Array) -> Array:
@@ -58,5 +59,5 @@ def gudmundson_step(shadow_db: Array, moved_m: Array, correlation_m: Array, sigm
         sigma_db: standard deviation sigma.
         normal: a fresh standard normal N per link.
     """
-    kept = np.exp(-moved_m / correlation_m)
-    return np.asarray(kept * shadow_db + np.sqrt(-np.expm1(-2.0 * moved_m / correlation_m)) * sigma_db * normal)
+    kept = exp(-moved_m / correlation_m)
+    return np.asarray(kept * shadow_db + np.sqrt(-expm1(-2.0 * moved_m / correlation_m)) * sigma_db * normal)

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from fednet_emu.arrays import Array
 from fednet_emu.component import Slot
+from fednet_emu.elementary import log10
 from fednet_emu.errors import ScenarioError
 from fednet_emu.radio.d2d import D2dIndoor, D2dOutdoor
 from fednet_emu.radio.draws import LinkDraws
@@ -71,7 +72,7 @@ class LogDistance(PathLoss):
         reference_loss_db = self.reference_loss_db
         if reference_loss_db is None:
             reference_loss_db = float(free_space_loss_db(np.float64(self.reference_distance_m), carrier_hz))
-        decades = np.log10(np.maximum(hop.distance_3d_m / self.reference_distance_m, 1.0))
+        decades = log10(np.maximum(hop.distance_3d_m / self.reference_distance_m, 1.0))
         return Propagation.of(reference_loss_db + 10.0 * self.exponent * decades, los=False)
 
 
@@ -94,7 +95,7 @@ class MacroClassic(PathLoss):
     def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
         """Classic macro-cell loss of each link; constant up to `min_distance_m`."""
         distance_2d_m = hop.at_least(self.min_distance_m).distance_2d_m
-        loss_db = 128.1 + 37.6 * np.log10(distance_2d_m / 1000.0) + self.penetration_db
+        loss_db = 128.1 + 37.6 * log10(distance_2d_m / 1000.0) + self.penetration_db
         return Propagation.of(loss_db, los=False)
 
 
@@ -118,7 +119,7 @@ class TwoRayGround(PathLoss):
         distance_m = np.maximum(hop.distance_3d_m, self.min_distance_m)
         heights_m2 = hop.tx_height_m * hop.rx_height_m
         crossover_m = 4.0 * math.pi * heights_m2 * carrier_hz / SPEED_OF_LIGHT_M_S
-        far_db = 40.0 * np.log10(distance_m) - 20.0 * np.log10(heights_m2)
+        far_db = 40.0 * log10(distance_m) - 20.0 * log10(heights_m2)
         loss_db = np.where(distance_m <= crossover_m, free_space_loss_db(distance_m, carrier_hz), far_db)
         return Propagation.of(loss_db, los=True)
 
@@ -128,7 +129,7 @@ def free_space_loss_db(distance_m: Array | np.float64, carrier_hz: float) -> Arr
 
     Ignored here: everything but the spreading of a spherical wave.
     """
-    return np.asarray(20.0 * np.log10(4.0 * math.pi * distance_m * carrier_hz / SPEED_OF_LIGHT_M_S))
+    return np.asarray(20.0 * log10(4.0 * math.pi * distance_m * carrier_hz / SPEED_OF_LIGHT_M_S))
 
 
 PATH_LOSSES: dict[str, type[PathLoss]] = {

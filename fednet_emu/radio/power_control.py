@@ -10,6 +10,7 @@ from pydantic import Field
 
 from fednet_emu.arrays import Array
 from fednet_emu.component import Component, Slot
+from fednet_emu.elementary import power
 from fednet_emu.units import db_to_linear
 
 RESOURCE_BLOCK_HZ = 180e3
@@ -71,7 +72,7 @@ class OpenLoop(PowerControl):
     def lone_powers_w(self, max_power_w: Array, gain: Array, noise_w: float, bandwidth_hz: float) -> Array:
         """Open-loop powers."""
         blocks = bandwidth_hz / RESOURCE_BLOCK_HZ
-        return np.minimum(max_power_w, db_to_linear(self.target_dbm - 30.0) * blocks * gain**-self.compensation)
+        return np.minimum(max_power_w, db_to_linear(self.target_dbm - 30.0) * blocks * power(gain, -self.compensation))
 
 
 class FoschiniMiljanic(PowerControl):

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from fednet_emu.arrays import Array
 from fednet_emu.component import Slot
+from fednet_emu.elementary import log1p
 from fednet_emu.radio.finite_blocklength import FiniteBlocklength
 from fednet_emu.radio.nr_mcs import NrMcs
 from fednet_emu.radio.rate_law import RateLaw
@@ -80,7 +81,7 @@ class Shannon(RateLaw):
 
     def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
         """Rates of many transmissions in bit/s, in the broadcast shape."""
-        efficiency_bps_hz = np.log1p(sinr / _linear(self.gap_db)) / _LN_2
+        efficiency_bps_hz = log1p(sinr / _linear(self.gap_db)) / _LN_2
         capped_bps_hz = np.minimum(efficiency_bps_hz, self.max_efficiency_bps_hz or math.inf)
         return bandwidth_hz * np.where(efficiency_bps_hz < self.min_efficiency_bps_hz, 0.0, capped_bps_hz)
 
@@ -96,7 +97,7 @@ class FixedRate(RateLaw):
 
     kind: Literal["fixed"] = "fixed"
 
-    bit_rate_bps: float = Field(gt=0)
+    bit_rate_bps: float = Field(gt=0, le=1e18)
     """The rate of every transmission."""
 
     threshold_db: float | None = None

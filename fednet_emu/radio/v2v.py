@@ -8,6 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from fednet_emu.arrays import Array
+from fednet_emu.elementary import exp, log, log10
 from fednet_emu.radio.draws import LinkDraws
 from fednet_emu.radio.geometry import Hop
 from fednet_emu.radio.propagation import PathLoss, Propagation, carrier_ghz, require_range
@@ -63,10 +64,10 @@ class V2v(PathLoss):
         seen, behind = self.probabilities(hop.distance_2d_m)
         los, hidden = np.asarray(draws.los < seen), np.asarray(draws.los >= 1.0 - behind)
         if self.road == "urban":
-            open_db = 38.77 + 16.7 * np.log10(distance_m) + 18.2 * np.log10(f)
+            open_db = 38.77 + 16.7 * log10(distance_m) + 18.2 * log10(f)
         else:
-            open_db = 32.4 + 20.0 * np.log10(distance_m) + 20.0 * np.log10(f)
-        hidden_db = 36.85 + 30.0 * np.log10(distance_m) + 18.9 * np.log10(f)
+            open_db = 32.4 + 20.0 * log10(distance_m) + 20.0 * log10(f)
+        hidden_db = 36.85 + 30.0 * log10(distance_m) + 18.9 * log10(f)
         vehicle_db = np.where(los | hidden, 0.0, blockage_db(hop, self.blocker_height_m, draws.penetration))
         return Propagation.of(
             np.where(hidden, hidden_db, open_db + vehicle_db),
@@ -93,7 +94,7 @@ def blockage_db(hop: Hop, blocker_height_m: float, standard_normal: Array) -> Ar
     5 + ... and deviation 4 dB when one is, nothing when none is.
     Ignored here: several vehicles in between, and its place.
     """
-    far_db = np.maximum(0.0, 15.0 * np.log10(np.maximum(hop.distance_3d_m, 1.0)) - 41.0)
+    far_db = np.maximum(0.0, 15.0 * log10(np.maximum(hop.distance_3d_m, 1.0)) - 41.0)
     both, none = hop.high_m < blocker_height_m, hop.low_m > blocker_height_m
     mean_db, spread_db = np.where(both, 9.0, 5.0) + far_db, np.where(both, 4.5, 4.0)
     return np.where(none, 0.0, np.maximum(0.0, mean_db + spread_db * standard_normal))
@@ -106,7 +107,7 @@ def same_street_los_probability(distance_2d_m: Array, road: str) -> Array:
     """
     d = distance_2d_m
     if road == "urban":
-        return np.minimum(1.0, 1.05 * np.exp(-0.0114 * d))
+        return np.minimum(1.0, 1.05 * exp(-0.0114 * d))
     near = np.minimum(1.0, 2.1013e-6 * d**2 - 0.002 * d + 1.0193)
     return np.where(d <= 475.0, near, np.maximum(0.0, 0.54 - 0.001 * (d - 475.0)))
 
@@ -118,8 +119,8 @@ def urban_probabilities(distance_2d_m: Array, density: str) -> tuple[Array, Arra
     """
     scale, decay = URBAN_SEEN[density]
     rate, centre, width = URBAN_BLOCKED[density]
-    seen = scale * np.exp(-decay * distance_2d_m)
-    blocked = np.exp(-((np.log(distance_2d_m) - centre) ** 2) / width) / (rate * distance_2d_m)
+    seen = scale * exp(-decay * distance_2d_m)
+    blocked = exp(-((log(distance_2d_m) - centre) ** 2) / width) / (rate * distance_2d_m)
     return seen, np.clip(1.0 - seen - np.clip(blocked, 0.0, 1.0), 0.0, 1.0)
 
 

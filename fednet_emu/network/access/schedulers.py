@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fednet_emu.arrays import Array, IntArray, Mask
+from fednet_emu.elementary import exp, log
 from fednet_emu.radio.rate_law import RateLaw
 
 _LOWEST_SINR, _HIGHEST_SINR, _GRID = 1e-6, 1e14, 8192
@@ -70,16 +71,16 @@ class _Narrowing:
 
     def __init__(self, law: RateLaw) -> None:
         lowest = max(law.min_sinr * (1.0 + 1e-12), _LOWEST_SINR)
-        self._log_sinr = np.linspace(np.log(lowest), np.log(_HIGHEST_SINR), _GRID)
-        sinr = np.exp(self._log_sinr)
+        self._log_sinr = np.linspace(log(lowest), log(_HIGHEST_SINR), _GRID)
+        sinr = exp(self._log_sinr)
         per_snr = np.maximum(law.rates_bps(sinr, 1.0), 0.0) / sinr
         envelope = np.maximum.accumulate(per_snr[::-1])
-        self._log_rate = np.log(np.maximum(envelope, 1e-300))
+        self._log_rate = log(np.maximum(envelope, 1e-300))
         self.most = float(envelope[-1])
 
     def sinr(self, per_snr: Array) -> Array:
         """The highest SINR at which a rate over SNR is reached."""
-        sinr: Array = np.exp(np.interp(np.log(per_snr), self._log_rate, self._log_sinr[::-1]))
+        sinr: Array = exp(np.interp(log(per_snr), self._log_rate, self._log_sinr[::-1]))
         return sinr
 
 

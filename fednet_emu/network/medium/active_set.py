@@ -7,6 +7,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fednet_emu.arrays import Array, IntArray, Mask
 from fednet_emu.network.access.base import Active
@@ -104,8 +105,8 @@ class ActiveSet:
         burst["column"] = self._columns([(self._radios(one[0])[0], one[0].power_part) for one in bursts])
         burst["cell"] = [one[0].cell for one in bursts]
         burst["legs"] = [len(one) for one in bursts]
-        self.leg, self.burst = np.concatenate((self.leg, leg)), np.concatenate((self.burst, burst))
-        self.slot = np.concatenate((self.slot, np.zeros(len(legs), SLOT)))
+        self.leg, self.burst = _joined(self.leg, leg), _joined(self.burst, burst)
+        self.slot = _joined(self.slot, np.zeros(len(legs), SLOT))
 
     def power_part(self, first: Transfer) -> float:
         """The part of its power at which the sender of a burst sends: that at which it is on the air already."""
@@ -230,6 +231,13 @@ class ActiveSet:
             plain=False,
         )
         return Cell(legs, bursts, rows, columns, active)
+
+
+def _joined(there: NDArray[np.void], added: NDArray[np.void]) -> NDArray[np.void]:
+    """Records one after the other; NumPy's own function looks at their fields each time."""
+    joined = np.empty(len(there) + len(added), there.dtype)
+    joined[: len(there)], joined[len(there) :] = there, added
+    return joined
 
 
 def _others(places: IntArray, count: int) -> IntArray:

@@ -15,7 +15,7 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, to_ns
 from fednet_emu.kernel.streams import uniform, uniforms
 from fednet_emu.network.access.base import Access
-from fednet_emu.network.work import BIT, work_per_ns
+from fednet_emu.network.work import BIT, SCALE, work_per_ns
 from fednet_emu.radio.fading import Fading
 from fednet_emu.radio.rate_law import RateLaw
 
@@ -30,18 +30,9 @@ _MANY_BLOCKS = 4096
 _FEW_GAINS = 8
 
 
-class Walk(NamedTuple):
-    """How one link carries bits alone in the band.
-
-    Attributes:
-        end_ns: when the bits are through, or the walk was cut; the start where the link can never carry anything.
-        air_bit: bits that have gone.
-        lowest_sinr: the lowest SINR of a block that carried some.
-    """
-
-    end_ns: int
-    air_bit: float
-    lowest_sinr: float
+Walk = tuple[int, float, float]
+"""How one link carries bits alone: when it ends (at the start, where it never can), how many bits went, and the lowest
+SINR of a block that carried some."""
 
 
 class Soon(NamedTuple):
@@ -52,14 +43,8 @@ class Soon(NamedTuple):
     lowest_sinr: Array
 
 
-class _Alone(NamedTuple):
-    """What a link alone in the band needs in every block."""
-
-    share: float
-    bandwidth_hz: float
-    threshold: float
-    gain: Callable[[float, bool], float]
-    rate_bps: Callable[[float, float], float]
+_Alone = tuple[float, float, float, Callable[[float, bool], float], Callable[[float, float], float], int, bool]
+"""A link alone: its share of the band, in hertz too, the threshold, both laws, coherence time, whether constant."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +78,12 @@ class Band:
         """The SINR below which a transmission is lost."""
         return self.law.outage_sinr
 
-    @property
+    @cached_property
+    def threshold(self) -> float:
+        """The SINR below which the access scheme lets a block carry nothing."""
+        return self.access.threshold
+
+    @cached_property
     def slotted(self) -> bool:
         """Whether the access scheme has slots of its own, which then are the blocks."""
         return self.slot_ns < FOREVER_NS
@@ -103,7 +93,8 @@ class Band:
     @cached_property
     def _alone(self) -> _Alone:
         share = self.access.share(1)
-        return _Alone(share, self.bandwidth_hz * share, self.access.threshold, self.fading.gain, self.law.rate_bps)
+        laws = self.fading.gain, self.law.rate_bps
+        return share, self.bandwidth_hz * share, self.threshold, *laws, self.coherence_ns, self.constant
 
     def alone(self, snr: float, fading_key: int, size_bit: int, start_ns: int, until_ns: int = FOREVER_NS) -> Walk:
         """Send bits over a link that is alone in the band, until they are through or until an instant.
@@ -114,10 +105,9 @@ class Band:
             ScenarioError: the transfer spans more than `MOST_BLOCKS` fading blocks.
         """
         if size_bit <= 0:
-            return Walk(start_ns, 0.0, math.inf)
-        share, bandwidth_hz, threshold, gain, rate_of = self._alone
-        in_sight, coherence_ns, constant = fading_key & 1 == 1, self.coherence_ns, self.constant
-        work, now_ns, lowest = size_bit * BIT, start_ns, math.inf
+            return start_ns, 0.0, math.inf
+        share, bandwidth_hz, threshold, gain, rate_of, coherence_ns, constant = self._alone
+        in_sight, work, now_ns, lowest = fading_key & 1 == 1, size_bit * BIT, start_ns, math.inf
         block = start_ns // coherence_ns
         few = block + _FEW_BLOCKS
         while block < few:
@@ -129,40 +119,47 @@ class Band:
             if sinr >= threshold:
                 if sinr < lowest:
                     lowest = sinr
-                per_ns = work_per_ns(rate_of(sinr, bandwidth_hz))
+                per_ns = int(rate_of(sinr, bandwidth_hz) * SCALE)
                 if per_ns:
                     end_ns = now_ns - -work // per_ns
                     if end_ns <= block_end_ns:
-                        return Walk(end_ns, float(size_bit), lowest)
+                        return end_ns, float(size_bit), lowest
                     work -= per_ns * (block_end_ns - now_ns)
                 elif constant:
-                    return Walk(start_ns, 0.0, lowest)
+                    return start_ns, 0.0, lowest
             elif constant:
-                return Walk(start_ns, 0.0, lowest)
+                return start_ns, 0.0, lowest
             now_ns = block_end_ns
             if now_ns >= until_ns:
-                return Walk(until_ns, size_bit - work / BIT, lowest)
-        return self._long_walk(snr, fading_key, size_bit, start_ns, Walk(now_ns, 0.0, lowest), work, until_ns)
+                return until_ns, size_bit - work / BIT, lowest
+        return self._long_walk(snr, fading_key, size_bit, start_ns, (now_ns, lowest), work, until_ns)
 
     def _long_walk(
-        self, snr: float, fading_key: int, size_bit: int, start_ns: int, so_far: Walk, work: int, until_ns: int
+        self,
+        snr: float,
+        fading_key: int,
+        size_bit: int,
+        start_ns: int,
+        so_far: tuple[int, float],
+        work: int,
+        until_ns: int,
     ) -> Walk:
         """Go on with many blocks at a time."""
-        now_ns, _, lowest = so_far
+        now_ns, lowest = so_far
         links, blocks = (np.array([snr]), np.array([fading_key], np.uint64)), 4 * _FEW_BLOCKS
         while True:
             self.check_blocks(start_ns, now_ns)
             edges_ns, sinr, rate_bps = self.pace(*links, now_ns, blocks)
             for edge_ns, ratio, rate in zip(edges_ns[1:].tolist(), sinr[0].tolist(), rate_bps[0].tolist(), strict=True):
-                if ratio >= self.access.threshold and ratio < lowest:
+                if ratio >= self.threshold and ratio < lowest:
                     lowest = ratio
                 per_ns, block_end_ns = work_per_ns(rate), min(edge_ns, until_ns)
                 if per_ns and now_ns - -work // per_ns <= block_end_ns:
-                    return Walk(now_ns - -work // per_ns, float(size_bit), lowest)
+                    return now_ns - -work // per_ns, float(size_bit), lowest
                 work -= per_ns * (block_end_ns - now_ns)
                 now_ns = block_end_ns
                 if now_ns >= until_ns:
-                    return Walk(until_ns, size_bit - work / BIT, lowest)
+                    return until_ns, size_bit - work / BIT, lowest
             blocks = min(2 * blocks, _MANY_BLOCKS)
 
     def soon_through(self, snr: Array, fading_key: Keys, size_bit: float, start_ns: int) -> Soon:
@@ -170,14 +167,14 @@ class Band:
         edges_ns, sinr, rate_bps = self.pace(snr, fading_key, start_ns, 1 if self.constant else _FEW_BLOCKS // 4)
         needed = needed_ns(edges_ns, rate_bps, np.full(len(snr), size_bit * NS_PER_S))
         after_ns = edges_ns[1:] - float(start_ns)
-        sinr = np.where(sinr >= self.access.threshold, sinr, math.inf)
+        sinr = np.where(sinr >= self.threshold, sinr, math.inf)
         sinr[:, 1:][needed[:, None] * (1 + ROUGHLY) < after_ns[:-1]] = math.inf  # blocks after its end
         return Soon(start_ns + needed, needed <= after_ns[-1], sinr.min(axis=1))
 
     def pace(self, snr: Array, fading_key: Keys, from_ns: int, blocks: int) -> tuple[IntArray, Array, Array]:
         """Edges [blocks + 1], SINRs and rates [links, blocks] of links over the next blocks, each alone in the band."""
         edges_ns, numbers = self.blocks(from_ns, blocks)
-        share = self._alone.share
+        share = self._alone[0]
         sinr = snr[:, None] * self.gains(fading_key[:, None], numbers[None, :]) / share
         return edges_ns, sinr, self.rates_bps(sinr, share)
 
@@ -186,7 +183,7 @@ class Band:
     def rates_bps(self, sinr: Array, share: Array | float) -> Array:
         """Rates on shares of the band; zero below the threshold of the access scheme."""
         rate_bps = self.law.rates_bps(sinr, self.bandwidth_hz * share)
-        return rate_bps if self.access.threshold <= 0 else np.where(sinr >= self.access.threshold, rate_bps, 0.0)
+        return rate_bps if self.threshold <= 0 else np.where(sinr >= self.threshold, rate_bps, 0.0)
 
     def check_blocks(self, start_ns: int, now_ns: int) -> None:
         """Give up on a transfer that goes on for ever.

@@ -134,7 +134,7 @@ class Medium:
         now_ns = self.clock.now
         transfer.until_ns, transfer.until_reason = now_ns, reason
         self._air.cut(transfer, burst, now_ns)
-        if all([leg.cancelled for leg in burst]):
+        if all(leg.cancelled for leg in burst):
             for ended in self._air.advance(now_ns):
                 self._end(ended, now_ns)
         self._settle_at(now_ns)

@@ -69,8 +69,8 @@ def _rated(band: Band, inputs: RateInputs, power: Array | None) -> Rated:
     rate_bps, carries = band.rates_bps(allocation.sinr, allocation.share), allocation.carries
     if carries is not None:
         rate_bps = np.where(carries, rate_bps, 0.0)
-    if band.access.threshold > 0:
-        reaches = allocation.sinr >= band.access.threshold
+    if band.threshold > 0:
+        reaches = allocation.sinr >= band.threshold
         carries = reaches if carries is None else carries & reaches
     if power is None:
         power = inputs.active.part[:, None]

@@ -18,7 +18,7 @@ from fednet_emu.network.medium.active_set import ActiveSet
 from fednet_emu.network.medium.band import Band, needed_ns, passed
 from fednet_emu.network.medium.rates import Rated, rate_cells
 from fednet_emu.network.medium.transfer import Burst, Transfer
-from fednet_emu.network.work import BIT, done_ns, work_per_ns
+from fednet_emu.network.work import BIT, SCALE, done_ns, work_per_ns
 
 _BLOCKS = 8
 _MOST_BLOCKS = 2048
@@ -125,10 +125,8 @@ class SharedAir:
         if plan is not None and now_ns > self._since_ns:
             rate_bps, power, work = plan.rated.rate_bps, plan.rated.power, on_air.work
             for block, span_ns in passed(plan.edges_ns, now_ns):
-                for leg, rate in enumerate(rate_bps[:, block].tolist()):
-                    if rate and work[leg]:
-                        left = work[leg] - work_per_ns(rate) * span_ns
-                        work[leg] = left if left > 0 else 0
+                gone = [int(rate * SCALE) * span_ns for rate in rate_bps[:, block].tolist()]
+                work[:] = [left - less if left > less else 0 for left, less in zip(work, gone, strict=True)]
                 on_air.burst["power_s"] += power[:, min(block, power.shape[1] - 1)] * (span_ns / NS_PER_S)
             if self._band.outage_sinr > 0:
                 on_air.leg["outage"] |= _in_outage(plan, now_ns - self._since_ns, self._band.outage_sinr)
@@ -169,7 +167,7 @@ class SharedAir:
             rated = self._resume_slot(rated)
         if rated.dead is not None:
             on_air.leg["dead"] = rated.dead
-        needed = needed_ns(edges_ns, rated.rate_bps, np.array(on_air.work, np.float64) / 2.0**64)
+        needed = needed_ns(edges_ns, rated.rate_bps, np.array(on_air.work, np.float64) / SCALE)
         needed[self._done()] = 0.0
         next_ns = min(self._first_until_ns, int(edges_ns[-1]), self._first_end_ns(edges_ns, rated.rate_bps, needed))
         return Plan(edges_ns, rated, needed, next_ns)
@@ -181,13 +179,15 @@ class SharedAir:
         soonest = float(ends.min())
         if not since_ns + soonest < edges_ns[-1] + _NEAR_NS:
             return FOREVER_NS
-        edges, first_ns = edges_ns.tolist(), FOREVER_NS
+        if not soonest:
+            return since_ns
+        edges, work, first_ns = edges_ns.tolist(), on_air.work, FOREVER_NS
         for burst in (ends <= soonest + _NEAR_NS).nonzero()[0].tolist():
-            legs = on_air.legs_of(np.array([burst]))
-            last = legs[needed[legs] >= ends[burst] - _NEAR_NS].tolist()
-            if not ends[burst]:
-                return since_ns
-            first_ns = min(first_ns, max(end_of(on_air.work[leg], rate_bps[leg], edges) for leg in last))
+            last = [burst]
+            if not on_air.plain:
+                legs = on_air.legs_of(np.array(last))
+                last = legs[needed[legs] >= ends[burst] - _NEAR_NS].tolist()
+            first_ns = min(first_ns, max([end_of(work[leg], rate_bps[leg], edges) for leg in last]))
         return first_ns
 
     def _resume_slot(self, rated: Rated) -> Rated:

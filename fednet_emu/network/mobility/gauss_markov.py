@@ -11,6 +11,7 @@ import scipy
 from pydantic import Field
 
 from fednet_emu.arrays import Array
+from fednet_emu.elementary import cos, sin
 from fednet_emu.kernel.streams import Streams, mixes, uniforms
 from fednet_emu.network.mobility.base import Mobility
 from fednet_emu.network.mobility.legs import LegPaths, Legs, bouncing, heading
@@ -63,9 +64,9 @@ class GaussMarkov(Mobility):
         """Velocity [k, 2] from mean heading (unit vector), and standardised deviations of speed and heading [k, 4]."""
         speed_m_s = np.maximum(self.mean_speed_m_s + self.speed_sigma_m_s * memory[:, 2], 0.0)
         turn = self.heading_sigma_rad * memory[:, 3]
-        cos, sin = speed_m_s * np.cos(turn), speed_m_s * np.sin(turn)
+        along, across = speed_m_s * cos(turn), speed_m_s * sin(turn)
         mean_x, mean_y = memory[:, 0], memory[:, 1]
-        return np.stack([mean_x * cos - mean_y * sin, mean_x * sin + mean_y * cos], axis=1)
+        return np.stack([mean_x * along - mean_y * across, mean_x * across + mean_y * along], axis=1)
 
 
 def _mirrored(legs: Legs, normal: Array) -> None:

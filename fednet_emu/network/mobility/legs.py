@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fednet_emu.arrays import Array, IntArray
+from fednet_emu.elementary import cos, sin
 from fednet_emu.network.mobility.regions import Region, bounced
 
 
@@ -158,4 +159,4 @@ def bouncing(region: Region, turned: Following, mirrored: Callable[[Legs, Array]
 def heading(uniform: Array) -> Array:
     """Unit vectors [k, 2] in directions 2 pi times the uniforms [k]."""
     angle = 2 * math.pi * uniform
-    return np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    return np.stack([cos(angle), sin(angle)], axis=1)

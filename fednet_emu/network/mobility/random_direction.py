@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from fednet_emu.arrays import Array
+from fednet_emu.elementary import log1p
 from fednet_emu.kernel.streams import Streams, mixes, uniforms
 from fednet_emu.network.mobility.base import Mobility
 from fednet_emu.network.mobility.legs import LegPaths, Legs, bouncing, heading
@@ -49,7 +50,7 @@ class RandomDirection(Mobility):
             legs.number = legs.number + 1
             direction, quick, long = uniforms(keys[legs.device], 4 * legs.number + _DRAWS)
             legs.velocity_m_s = heading(direction) * (self.min_speed_m_s + span_m_s * quick)[:, None]
-            legs.turn_s = legs.start_s - self.mean_leg_s * np.log1p(-long)
+            legs.turn_s = legs.start_s - self.mean_leg_s * log1p(-long)
             return legs
 
         speed_m_s = (self.min_speed_m_s + self.max_speed_m_s) / 2

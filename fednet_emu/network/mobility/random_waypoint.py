@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from fednet_emu.arrays import Array, IntArray, Keys
+from fednet_emu.elementary import power
 from fednet_emu.kernel.streams import Streams, mixes, uniforms
 from fednet_emu.network.mobility.base import Mobility
 from fednet_emu.network.mobility.legs import LegPaths, Legs
@@ -95,7 +96,7 @@ class RandomWaypoint(Mobility):
         pausing = moving < self.pause_s / (self.pause_s + trip_s)
         from_m, to_m = _long_trips(region, mixes(streams.key("mobility", "first trip"), devices))
         here_m = from_m + along[:, None] * (to_m - from_m)
-        speed_m_s = self.min_speed_m_s * (self.max_speed_m_s / self.min_speed_m_s) ** quick
+        speed_m_s = self.min_speed_m_s * power(self.max_speed_m_s / self.min_speed_m_s, quick)
         left_s, velocity_m_s = _trip(to_m - here_m, speed_m_s)
         legs = Legs.none_yet(np.where(pausing[:, None], from_m, here_m), columns=1)
         if pausing.any():

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from fednet_emu.arrays import Array, Mask
 from fednet_emu.component import Component, Slot
+from fednet_emu.elementary import cos, sin
 from fednet_emu.errors import ScenarioError
 
 _SLACK = 1e-9
@@ -65,7 +66,7 @@ class DiscRegion(Region):
     def points_m(self, first: Array, second: Array) -> Array:
         """The squared distance is uniform, not the distance."""
         distance_m, angle = self.radius_m * np.sqrt(first), 2 * math.pi * second
-        return np.stack([distance_m * np.cos(angle), distance_m * np.sin(angle)], axis=1)
+        return np.stack([distance_m * cos(angle), distance_m * sin(angle)], axis=1)
 
     def exit_s(self, xy_m: Array, velocity_m_s: Array) -> Array:
         """The later time at which |x + v t| is the radius, in the form that cancels no digits."""

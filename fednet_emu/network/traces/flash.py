@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fednet_emu.arrays import Array
+from fednet_emu.elementary import exp, log
 from fednet_emu.errors import DataError
 from fednet_emu.network.traces.files import read_bytes
 
@@ -146,7 +147,7 @@ def batch_times_s(
     if rule == "nearest":
         nearest: Array = time_s[np.abs(np.asarray(scores)[:, None] - known).argmin(axis=1)]
         return nearest
-    between: Array = np.exp(np.interp(np.log(scores), np.log(known), np.log(time_s)))
+    between: Array = exp(np.interp(log(scores), log(known), log(time_s)))
     return between
 
 

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from fednet_emu.arrays import Array, Mask
 from fednet_emu.component import Component, Slot
+from fednet_emu.elementary import log10
 from fednet_emu.radio.draws import LinkDraws
 from fednet_emu.radio.propagation import carrier_ghz
 
@@ -100,7 +101,7 @@ def low_loss_wall_db(carrier_hz: float) -> float:
     Ignored here: the angle at which the wave meets the wall.
     """
     glass, concrete = _through(2.0 + 0.2 * carrier_ghz(carrier_hz)), _through(5.0 + 4.0 * carrier_ghz(carrier_hz))
-    return 5.0 - 10.0 * float(np.log10(0.3 * glass + 0.7 * concrete))
+    return 5.0 - 10.0 * float(log10(0.3 * glass + 0.7 * concrete))
 
 
 def high_loss_wall_db(carrier_hz: float) -> float:
@@ -109,7 +110,7 @@ def high_loss_wall_db(carrier_hz: float) -> float:
     Ignored here: the angle at which the wave meets the wall.
     """
     coated, concrete = _through(23.0 + 0.3 * carrier_ghz(carrier_hz)), _through(5.0 + 4.0 * carrier_ghz(carrier_hz))
-    return 5.0 - 10.0 * float(np.log10(0.7 * coated + 0.3 * concrete))
+    return 5.0 - 10.0 * float(log10(0.7 * coated + 0.3 * concrete))
 
 
 def lesser_of_two_depths_m(uniform: Array, deepest_m: float) -> Array:

@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from fednet_emu.arrays import Array
+from fednet_emu.elementary import exp, log10
 from fednet_emu.errors import ScenarioError
 from fednet_emu.radio.draws import LinkDraws
 from fednet_emu.radio.geometry import Hop
@@ -93,7 +94,7 @@ def inf_los_loss_db(distance_3d_m: Array, carrier_hz: float) -> Array:
 
     Ignored here: antenna heights other than through the 3D distance.
     """
-    return np.asarray(31.84 + 21.5 * np.log10(distance_3d_m) + 19.0 * np.log10(carrier_ghz(carrier_hz)))
+    return np.asarray(31.84 + 21.5 * log10(distance_3d_m) + 19.0 * log10(carrier_ghz(carrier_hz)))
 
 
 def inf_nlos_loss_db(distance_3d_m: Array, carrier_hz: float, hall: str) -> Array:
@@ -102,7 +103,7 @@ def inf_nlos_loss_db(distance_3d_m: Array, carrier_hz: float, hall: str) -> Arra
     Ignored here: antenna heights other than through the 3D distance.
     """
     constant_db, slope_db, _ = UNSEEN[hall]
-    term_db: Array = constant_db + slope_db * np.log10(distance_3d_m) + 20.0 * np.log10(carrier_ghz(carrier_hz))
+    term_db: Array = constant_db + slope_db * log10(distance_3d_m) + 20.0 * log10(carrier_ghz(carrier_hz))
     if hall == "DL":
         return np.maximum(term_db, inf_nlos_loss_db(distance_3d_m, carrier_hz, "SL"))
     return np.maximum(term_db, inf_los_loss_db(distance_3d_m, carrier_hz))
@@ -127,4 +128,4 @@ def inf_los_probability(hop: Hop, hall: str, clutter: Clutter) -> Array:
                 f"{clutter.height_m:g} m with antennas at {low_m:g} and {high_m:g} m; expected a height in between"
             )
         reach_m = reach_m * (hop.high_m - hop.low_m) / (clutter.height_m - hop.low_m)
-    return np.exp(-hop.distance_2d_m / reach_m)
+    return exp(-hop.distance_2d_m / reach_m)

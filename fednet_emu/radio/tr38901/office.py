@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 
 from fednet_emu.arrays import Array
+from fednet_emu.elementary import exp, log10
 from fednet_emu.radio.draws import LinkDraws
 from fednet_emu.radio.geometry import Hop
 from fednet_emu.radio.propagation import Propagation, SitePathLoss, carrier_ghz
@@ -37,8 +38,8 @@ class IndoorOffice(SitePathLoss):
         probability = inh_open_los_probability if self.layout == "open" else inh_mixed_los_probability
         los = self.sees(probability(hop.distance_2d_m), draws)
         distance_m, f = np.maximum(hop.distance_3d_m, 1.0), carrier_ghz(carrier_hz)
-        seen_db = 32.4 + 17.3 * np.log10(distance_m) + 20.0 * np.log10(f)
-        unseen_db = 17.3 + 38.3 * np.log10(distance_m) + 24.9 * np.log10(f)
+        seen_db = 32.4 + 17.3 * log10(distance_m) + 20.0 * log10(f)
+        unseen_db = 17.3 + 38.3 * log10(distance_m) + 24.9 * log10(f)
         return Propagation.of(
             np.where(los, seen_db, np.maximum(seen_db, unseen_db)),
             los,
@@ -52,8 +53,8 @@ def inh_mixed_los_probability(distance_2d_m: Array) -> Array:
 
     Ignored here: that neighbours see the base station together; key the draws by place to add it.
     """
-    near = np.exp(-np.maximum(distance_2d_m - 1.2, 0.0) / 4.7)
-    return np.where(distance_2d_m < 6.5, near, 0.32 * np.exp(-(distance_2d_m - 6.5) / 32.6))
+    near = exp(-np.maximum(distance_2d_m - 1.2, 0.0) / 4.7)
+    return np.where(distance_2d_m < 6.5, near, 0.32 * exp(-(distance_2d_m - 6.5) / 32.6))
 
 
 def inh_open_los_probability(distance_2d_m: Array) -> Array:
@@ -61,5 +62,5 @@ def inh_open_los_probability(distance_2d_m: Array) -> Array:
 
     Ignored here: that neighbours see the base station together; key the draws by place to add it.
     """
-    near = np.exp(-np.maximum(distance_2d_m - 5.0, 0.0) / 70.8)
-    return np.where(distance_2d_m <= 49.0, near, 0.54 * np.exp(-(distance_2d_m - 49.0) / 211.7))
+    near = exp(-np.maximum(distance_2d_m - 5.0, 0.0) / 70.8)
+    return np.where(distance_2d_m <= 49.0, near, 0.54 * exp(-(distance_2d_m - 49.0) / 211.7))

@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from fednet_emu.arrays import Array
+from fednet_emu.elementary import exp, log10
 from fednet_emu.radio.draws import LinkDraws
 from fednet_emu.radio.geometry import Hop
 from fednet_emu.radio.propagation import Propagation, SitePathLoss, carrier_ghz
@@ -107,7 +108,7 @@ def rma_los_loss_db(hop: Hop, carrier_hz: float, building_height_m: float) -> Ar
     Ignored here: the ranges of validity, which the component checks.
     """
     breakpoint_m = rma_breakpoint_m(hop, carrier_hz)
-    far_db = _near_db(breakpoint_m, carrier_hz, building_height_m) + 40.0 * np.log10(hop.distance_3d_m / breakpoint_m)
+    far_db = _near_db(breakpoint_m, carrier_hz, building_height_m) + 40.0 * log10(hop.distance_3d_m / breakpoint_m)
     near_db = _near_db(hop.distance_3d_m, carrier_hz, building_height_m)
     return np.where(hop.distance_2d_m <= breakpoint_m, near_db, far_db)
 
@@ -120,12 +121,12 @@ def rma_nlos_term_db(hop: Hop, carrier_hz: float, building_height_m: float, stre
     h_bs, h_ut, h, w = hop.high_m, hop.low_m, building_height_m, street_width_m
     return np.asarray(
         161.04
-        - 7.1 * np.log10(w)
-        + 7.5 * np.log10(h)
-        - (24.37 - 3.7 * (h / h_bs) ** 2) * np.log10(h_bs)
-        + (43.42 - 3.1 * np.log10(h_bs)) * (np.log10(hop.distance_3d_m) - 3.0)
-        + 20.0 * np.log10(carrier_ghz(carrier_hz))
-        - (3.2 * np.log10(11.75 * h_ut) ** 2 - 4.97)
+        - 7.1 * log10(w)
+        + 7.5 * log10(h)
+        - (24.37 - 3.7 * (h / h_bs) ** 2) * log10(h_bs)
+        + (43.42 - 3.1 * log10(h_bs)) * (log10(hop.distance_3d_m) - 3.0)
+        + 20.0 * log10(carrier_ghz(carrier_hz))
+        - (3.2 * log10(11.75 * h_ut) ** 2 - 4.97)
     )
 
 
@@ -134,14 +135,14 @@ def rma_los_probability(outdoor_m: Array) -> Array:
 
     Ignored here: that neighbours see the base station together; key the draws by place to add it.
     """
-    return np.exp(-np.maximum(outdoor_m - 10.0, 0.0) / 1000.0)
+    return exp(-np.maximum(outdoor_m - 10.0, 0.0) / 1000.0)
 
 
 def _near_db(distance_m: Array, carrier_hz: float, building_height_m: float) -> Array:
     h = building_height_m
     return np.asarray(
-        20.0 * np.log10(40.0 * math.pi * distance_m * carrier_ghz(carrier_hz) / 3.0)
-        + min(0.03 * h**1.72, 10.0) * np.log10(distance_m)
+        20.0 * log10(40.0 * math.pi * distance_m * carrier_ghz(carrier_hz) / 3.0)
+        + min(0.03 * h**1.72, 10.0) * log10(distance_m)
         - min(0.044 * h**1.72, 14.77)
-        + 0.002 * np.log10(h) * distance_m
+        + 0.002 * log10(h) * distance_m
     )

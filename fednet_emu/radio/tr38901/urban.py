@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 
 from fednet_emu.arrays import Array, Mask
+from fednet_emu.elementary import exp, log10, power
 from fednet_emu.radio.draws import LinkDraws
 from fednet_emu.radio.geometry import Hop
 from fednet_emu.radio.propagation import Propagation, SitePathLoss, carrier_ghz
@@ -74,9 +75,9 @@ def uma_los_loss_db(hop: Hop, carrier_hz: float, environment_m: Array) -> Array:
     Ignored here: the ranges of validity, which the component checks.
     """
     breakpoint_m, gap_m = _breakpoint_m(hop, carrier_hz, environment_m), hop.high_m - hop.low_m
-    common_db = 28.0 + 20.0 * np.log10(carrier_ghz(carrier_hz))
-    near_db = common_db + 22.0 * np.log10(hop.distance_3d_m)
-    far_db = common_db + 40.0 * np.log10(hop.distance_3d_m) - 9.0 * np.log10(breakpoint_m**2 + gap_m**2)
+    common_db = 28.0 + 20.0 * log10(carrier_ghz(carrier_hz))
+    near_db = common_db + 22.0 * log10(hop.distance_3d_m)
+    far_db = common_db + 40.0 * log10(hop.distance_3d_m) - 9.0 * log10(breakpoint_m**2 + gap_m**2)
     return np.asarray(np.where(hop.distance_2d_m <= breakpoint_m, near_db, far_db))
 
 
@@ -86,7 +87,7 @@ def uma_nlos_term_db(hop: Hop, carrier_hz: float) -> Array:
     Ignored here: the maximum, which the component takes.
     """
     return np.asarray(
-        13.54 + 39.08 * np.log10(hop.distance_3d_m) + 20.0 * np.log10(carrier_ghz(carrier_hz)) - 0.6 * (hop.low_m - 1.5)
+        13.54 + 39.08 * log10(hop.distance_3d_m) + 20.0 * log10(carrier_ghz(carrier_hz)) - 0.6 * (hop.low_m - 1.5)
     )
 
 
@@ -96,9 +97,9 @@ def umi_los_loss_db(hop: Hop, carrier_hz: float) -> Array:
     Ignored here: the ranges of validity, which the component checks.
     """
     breakpoint_m, gap_m = _breakpoint_m(hop, carrier_hz, np.asarray(1.0)), hop.high_m - hop.low_m
-    common_db = 32.4 + 20.0 * np.log10(carrier_ghz(carrier_hz))
-    near_db = common_db + 21.0 * np.log10(hop.distance_3d_m)
-    far_db = common_db + 40.0 * np.log10(hop.distance_3d_m) - 9.5 * np.log10(breakpoint_m**2 + gap_m**2)
+    common_db = 32.4 + 20.0 * log10(carrier_ghz(carrier_hz))
+    near_db = common_db + 21.0 * log10(hop.distance_3d_m)
+    far_db = common_db + 40.0 * log10(hop.distance_3d_m) - 9.5 * log10(breakpoint_m**2 + gap_m**2)
     return np.asarray(np.where(hop.distance_2d_m <= breakpoint_m, near_db, far_db))
 
 
@@ -108,7 +109,7 @@ def umi_nlos_term_db(hop: Hop, carrier_hz: float) -> Array:
     Ignored here: the maximum, which the component takes.
     """
     return np.asarray(
-        22.4 + 35.3 * np.log10(hop.distance_3d_m) + 21.3 * np.log10(carrier_ghz(carrier_hz)) - 0.3 * (hop.low_m - 1.5)
+        22.4 + 35.3 * log10(hop.distance_3d_m) + 21.3 * log10(carrier_ghz(carrier_hz)) - 0.3 * (hop.low_m - 1.5)
     )
 
 
@@ -118,7 +119,7 @@ def umi_los_probability(outdoor_m: Array) -> Array:
     Ignored here: that neighbours see the base station together; key the draws by place to add it.
     """
     far_m = np.maximum(outdoor_m, 18.0)
-    return 18.0 / far_m + np.exp(-far_m / 36.0) * (1.0 - 18.0 / far_m)
+    return 18.0 / far_m + exp(-far_m / 36.0) * (1.0 - 18.0 / far_m)
 
 
 def uma_los_probability(outdoor_m: Array, device_height_m: Array) -> Array:
@@ -127,8 +128,8 @@ def uma_los_probability(outdoor_m: Array, device_height_m: Array) -> Array:
     Ignored here: that neighbours see the base station together; key the draws by place to add it.
     """
     far_m = np.maximum(outdoor_m, 18.0)
-    street = 18.0 / far_m + np.exp(-far_m / 63.0) * (1.0 - 18.0 / far_m)
-    high = _above_13_m(device_height_m) * 1.25 * (far_m / 100.0) ** 3 * np.exp(-far_m / 150.0)
+    street = 18.0 / far_m + exp(-far_m / 63.0) * (1.0 - 18.0 / far_m)
+    high = _above_13_m(device_height_m) * 1.25 * power(far_m / 100.0, 3.0) * exp(-far_m / 150.0)
     return np.where(outdoor_m <= 18.0, 1.0, street * (1.0 + high))
 
 
@@ -139,7 +140,7 @@ def uma_environment_height_m(hop: Hop, uniform: Array) -> Array:
     Ignored here: that links of one device to several base stations share their surroundings.
     """
     distance_m = hop.distance_2d_m
-    g = np.where(distance_m <= 18.0, 0.0, 1.25 * (distance_m / 100.0) ** 3 * np.exp(-distance_m / 150.0))
+    g = np.where(distance_m <= 18.0, 0.0, 1.25 * power(distance_m / 100.0, 3.0) * exp(-distance_m / 150.0))
     low = 1.0 / (1.0 + _above_13_m(hop.low_m) * g)
     count = np.maximum(np.floor((hop.low_m - 13.5) / 3.0) + 1.0, 1.0)
     rest = (uniform - low) / np.maximum(1.0 - low, np.finfo(float).tiny)
@@ -148,7 +149,7 @@ def uma_environment_height_m(hop: Hop, uniform: Array) -> Array:
 
 
 def _above_13_m(device_height_m: Array) -> Array:
-    return (np.maximum(device_height_m - 13.0, 0.0) / 10.0) ** 1.5
+    return power(np.maximum(device_height_m - 13.0, 0.0) / 10.0, 1.5)
 
 
 def _breakpoint_m(hop: Hop, carrier_hz: float, environment_m: Array) -> Array:
