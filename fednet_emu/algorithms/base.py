@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from fednet_emu.component import Component
 from fednet_emu.federation.federation import Federation
@@ -23,4 +23,8 @@ class Algorithm(Component):
 
     def contradictions(self, count: int) -> Iterable[tuple[str, str]]:
         """Settings that cannot be with so many devices, as (key, what is wrong)."""
+        return ()
+
+    def conflicts_with_losses(self, losses: Sequence[str]) -> Iterable[tuple[str, str]]:
+        """Settings that cannot be where these settings (`key: value`) may lose messages, as (key, what is wrong)."""
         return ()

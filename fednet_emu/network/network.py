@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -98,6 +98,17 @@ class NetworkSettings(Component):
     movement_s: float = Field(1.0, gt=0)
     """How often links are worked out anew when devices move; nothing happens while nobody asks."""
 
+    def losses(self, channel: Channel) -> Iterator[str]:
+        """Settings by which messages to and from the server may be lost, as `key: value`.
+
+        Not told: links that are too weak, and transfers that take longer than `timeout_s`.
+        """
+        for way in (self.uplink, self.downlink):
+            if not isinstance(way.loss, NoLoss):
+                yield f"network.{way.DIRECTION}.loss: {getattr(way.loss, 'kind', '?')}"
+        if channel.rate.outage_sinr > 0:
+            yield f"channel.rate: {getattr(channel.rate, 'kind', '?')} that loses in outage"
+
 
 Pair = tuple[CellLinks | StationLinks, CellLinks | StationLinks]
 """Uplinks and downlinks."""
@@ -178,6 +189,11 @@ class Network:
             xy_m = self._paths.positions_m(self._everybody, at_s)
             self._known = (at_s, network_links(self._sky, xy_m, self._stations_m))
         return self._known[1]
+
+    def losses(self) -> list[str]:
+        """Settings by which messages to and from the server may be lost, as `key: value`, absent devices included."""
+        away = [] if self._presence.always else ["devices.availability: not always"]
+        return [*self._settings.losses(self._sky.channel), *away]
 
     def positions_m(self) -> Array:
         """Where every device is now, [devices, 2] in metres."""

@@ -114,6 +114,7 @@ class Scenario(Component):
         yield from ((("algorithm", *key.split(".")), what) for key, what in self.algorithm.contradictions(count))
         if self.attack is not None:
             yield from ((("attack", key), what) for key, what in self.attack.contradictions(count))
+        yield from ((("algorithm", key), what) for key, what in self.algorithm.conflicts_with_losses(self._losses()))
         yield from self._never_two_at_once()
         listed = {
             ("devices", "placement", "xy_m"): getattr(self.devices.placement, "xy_m", None),
@@ -133,6 +134,12 @@ class Scenario(Component):
                 unknown = [device for device in component.devices if not 0 <= device < count]
                 if unknown:
                     yield path, f"no such devices, got {unknown}; must be from 0 to {count - 1}"
+
+    def _losses(self) -> list[str]:
+        """Settings by which messages may be lost."""
+        there = self.devices.availability
+        away = [] if isinstance(there, Always) else [f"devices.availability: {getattr(there, 'kind', '?')}"]
+        return [*self.network.losses(self.channel), *away]
 
     def _never_two_at_once(self) -> Iterator[Problem]:
         """A shared uplink whose one receiver could never decode two transmissions, although two may be on the air."""

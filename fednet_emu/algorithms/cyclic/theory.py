@@ -53,6 +53,9 @@ class Theory:
         l2: strength of the regulariser l2 / 2 |w|^2, part of every loss.
         lr: step size of the sums.
 
+    Attributes:
+        holds: whether every update has arrived so far; without, the theory promises nothing and the bound is infinite.
+
     Raises:
         ScenarioError: the model is not linear in its parameters, or no strong convexity is known.
     """
@@ -64,7 +67,7 @@ class Theory:
             raise ScenarioError(
                 "algorithm.bounds: the theory needs a convex model, got another; choose softmax or linear"
             )
-        self._model, self._l2, self._lr = task.model, l2, lr
+        self._model, self._l2, self._lr, self.holds = task.model, l2, lr, True
         self._x, self._y = task.data.x.double().cpu(), task.data.y.cpu()
         if self._y.is_floating_point():
             self._y = self._y.double()
@@ -104,6 +107,7 @@ class Theory:
         state = self.state(fed.read(w))
         self._first_gap = state.gap if cycle == 0 else self._first_gap
         remainder, bound = self.bound(cycle, self._first_gap)
+        bound = bound if self.holds else math.inf
         parts = {**state._asdict(), **remainder._asdict(), "smoothness": self.smoothness, "convexity": self.convexity}
         fed.ledger.record("cyclic_bound", cycle=cycle, simulated_s=fed.clock.now_s, bound=bound, **parts)
 

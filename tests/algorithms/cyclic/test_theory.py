@@ -8,7 +8,7 @@ import torch
 
 from fednet_emu.algorithms.cyclic.theory import Theory
 from fednet_emu.errors import ScenarioError
-from fednet_emu.testing import run_small, small_federation
+from fednet_emu.testing import run_small, small_federation, small_scenario
 
 LOGISTIC = (
     "devices.count=8",
@@ -17,6 +17,13 @@ LOGISTIC = (
     "model=softmax",
 )
 SCENARIOS = ("scenario-1", "scenario-2", "scenario-3", "scenario-4")
+
+
+BOUNDED = (
+    *LOGISTIC,
+    "algorithm={kind: cyclic-fedavg, structure: {kind: scenario-1, groups: 2}, agg: sum, lr: 0.003, l2: 0.3, "
+    "bounds: true}",
+)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -101,3 +108,51 @@ def test_what_the_theory_does_not_cover(settings, says):
 
     with pytest.raises(ScenarioError, match=says):
         run_small(*LOGISTIC, algorithm, *settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        (("network.uplink.loss={kind: random, probability: 0.3}",), "network.uplink.loss: random"),
+        (("network.downlink.loss={kind: random, probability: 0.3}",), "network.downlink.loss: random"),
+        (("devices.availability={kind: periodic, on_s: 5, off_s: 5}",), "devices.availability: "),
+        (
+            ("channel.rate={kind: fixed, bit_rate_bps: 1e6, threshold_db: -5}", "channel.fading={kind: rayleigh}"),
+            "channel.rate: fixed",
+        ),
+    ],
+)
+def test_bounds_are_refused_where_messages_can_be_lost(settings, named):
+    """Random loss, outages and absences are named by the check of the scenario, and by the run before it trains."""
+    [(path, what)] = small_scenario(*BOUNDED, *settings).contradictions()
+    fed = small_federation(*BOUNDED, *settings)
+
+    assert path == ("algorithm", "bounds")
+    assert named in what
+    assert "hold only where no message can be lost" in what
+    with pytest.raises(ScenarioError, match=r"algorithm\.bounds: hold only where no message can be lost"):
+        fed.run(small_scenario(*BOUNDED, *settings).algorithm)
+    assert fed.ledger.sent_bit == [0, 0, 0]
+
+
+def test_bounds_are_refused_with_a_slot_that_may_be_too_short():
+    """A turn that does not wait for all loses what is late."""
+    with pytest.raises(ScenarioError, match=r"groups that stay and wait for all, got .*slot_s=0\.5"):
+        small_scenario(*BOUNDED, "algorithm.slot_s=0.5")
+
+
+def test_losses_without_bounds_are_nobodys_business():
+    """The same networks are accepted without the bound, and the bound on networks that lose nothing."""
+    lossy = "network.uplink.loss={kind: random, probability: 0.3}"
+
+    assert list(small_scenario(*BOUNDED, lossy, "algorithm.bounds=false").contradictions()) == []
+    assert list(small_scenario(*BOUNDED).contradictions()) == []
+
+
+def test_from_a_loss_that_nobody_foresaw_on_the_bound_is_infinite():
+    """Uploads that all time out: the bound starts at the gap, and after the first cycle nothing is promised."""
+    fed = run_small(*BOUNDED, "network.uplink.timeout_s=1e-4", "stop.rounds=6", "evaluation.every_rounds=6")
+    rows = fed.ledger.frames()["cyclic_bound"]
+
+    assert np.isfinite(rows["bound"][0])
+    assert rows["bound"][1:].tolist() == [np.inf, np.inf]

@@ -3,10 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from fednet_emu.algorithms.unlabelled.fedul_theory import empirical_priors, transition
+from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.data.datasets import Samples
 from fednet_emu.learning.data.partitions import SurrogateSets
-from fednet_emu.learning.data.partitions.surrogate_sets import device_priors, set_priors
+from fednet_emu.learning.data.partitions.surrogate_sets import deal, device_priors, own_classes, set_priors
 
 CASES = [(skew, overlap) for skew in ("iid", "non-iid") for overlap in ("public", "disjoint")]
 
@@ -94,3 +98,105 @@ def test_set_priors_are_those_of_the_generator():
 def test_devices_may_be_dealt_less():
     """`samples_per_device` bounds what the sets are drawn from."""
     assert counts("iid", "disjoint", samples_per_device=1000).sum() == pytest.approx(1000, rel=0.1)
+
+
+# ---- classes that are short ------------------------------------------------------------------------------------------
+
+MNIST = np.array([5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]) * 36 // 60
+"""Training samples of each digit, after two fifths were held out: most classes have less than a tenth of all."""
+
+
+def of_sizes(sizes) -> Samples:
+    """Samples with so many of each class."""
+    y = torch.from_numpy(np.repeat(np.arange(len(sizes)), sizes))
+    return Samples(torch.zeros(len(y), 1), y, torch.zeros(100, 1), torch.arange(100) % len(sizes), len(sizes))
+
+
+def distinct(train, samples, n_devices) -> np.ndarray:
+    """Different samples of each class that each device holds, [devices, classes]."""
+    labels = samples.train_y.numpy()
+    held = [labels[np.unique(train.of(device))] for device in range(n_devices)]
+    return np.array([np.bincount(row, minlength=samples.classes) for row in held])
+
+
+def test_small_shares_are_dealt_where_classes_are_short():
+    """MNIST's classes at five devices: each has 0.6 % of 7,200 of each foreign class, the owners get the rest."""
+    samples = of_sizes(MNIST)
+    train, _ = SurrogateSets(skew="non-iid").split(samples, 5, np.random.default_rng(1))
+    held, own = distinct(train, samples, 5), own_classes(5, 10)
+    size = MNIST.sum() // 5
+    wanted = np.floor(size * device_priors(5, 10, _after_shuffle(len(samples.train_y))))
+
+    assert (wanted.sum(axis=0) > MNIST).any()
+    assert held[~own].tolist() == wanted[~own].tolist()
+    assert held[~own] / size == pytest.approx(0.006, abs=0.001)
+    assert (held.sum(axis=0) <= MNIST).all()
+
+
+def _after_shuffle(count: int) -> np.random.Generator:
+    """The stream of a split after its first draw, the order of the samples."""
+    rng = np.random.default_rng(1)
+    rng.permutation(count)
+    return rng
+
+
+def test_every_device_can_tell_every_class_apart():
+    """With MNIST's classes and ten sets the transition of each of five devices has full rank, far from singular."""
+    samples = of_sizes(MNIST)
+    train, _ = SurrogateSets(skew="non-iid").split(samples, 5, np.random.default_rng(1))
+    labels = samples.train_y.numpy()
+
+    for device in range(5):
+        rows = slice(train.offsets[device], train.offsets[device + 1])
+        priors, shares = empirical_priors(train.sets[rows], labels[train.order[rows]], 10, 10)
+        q = transition(priors, shares, np.full(10, 0.1))
+        assert np.linalg.matrix_rank(q) == 10
+        assert np.linalg.cond(q) < 1e3
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    sizes=st.lists(st.integers(0, 3000), min_size=2, max_size=12),
+    n_devices=st.integers(1, 14),
+    size=st.integers(1, 2000),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_the_deal_keeps_its_promise_or_is_refused(sizes, n_devices, size, seed):
+    """Foreign classes are dealt in full and own ones as far as there are samples, in proportion to within one sample.
+
+    It is refused exactly where a class has too few for the small shares of all, owners' included.
+    """
+    available, own = np.array(sizes), own_classes(n_devices, len(sizes))
+    wanted = np.floor(size * device_priors(n_devices, len(sizes), np.random.default_rng(seed))).astype(int)
+    small = np.where(own, -(-wanted // 80), wanted).sum(axis=0)
+    try:
+        dealt = deal(wanted, own, available)
+    except ScenarioError:
+        assert (small > available).any()
+        return
+
+    assert (small <= available).all()
+    assert (dealt[~own] == wanted[~own]).all()
+    assert (dealt.sum(axis=0) == np.minimum(available, wanted.sum(axis=0))).all()
+    for label in range(len(sizes)):
+        parts, ideal = dealt[own[:, label], label], wanted[own[:, label], label]
+        left = min(available[label] - wanted[~own[:, label], label].sum(), ideal.sum())
+        assert np.abs(parts - left * ideal / max(ideal.sum(), 1)).max(initial=0.0) < 1.0
+
+
+def test_classes_that_suffice_are_dealt_as_wanted():
+    """Nothing changes where every class has enough: each device gets exactly its shares."""
+    wanted = np.array([[40, 40, 1, 1], [1, 1, 40, 40]])
+
+    assert deal(wanted, own_classes(2, 4), np.array([41, 50, 60, 41])).tolist() == wanted.tolist()
+    assert deal(wanted, own_classes(2, 4), np.array([31, 50, 60, 41])).tolist() == [[30, 40, 1, 1], [1, 1, 40, 40]]
+
+
+def test_a_class_that_is_far_too_short_is_refused():
+    """Twenty samples of a class are less than 0.6 % for five devices of 7,200: the class and the need are named."""
+    sizes = [4000] * 9 + [20]
+
+    with pytest.raises(
+        ScenarioError, match=r"small share of every class, got 20 samples of class 9; needs at least 2\d\d"
+    ):
+        SurrogateSets(skew="non-iid").split(of_sizes(sizes), 5, np.random.default_rng(1))

@@ -2,7 +2,9 @@
 
 Source of the laws: https://openreview.net/forum?id=WHA8009laxu and the authors' public data generator. Differences from
 it: a device's samples are drawn at random from each class also under non-iid, where the generator takes them in their
-order; and under iid with more sets than classes all samples are used, where the generator leaves some out.
+order; where a class is short under non-iid, its owners get less, so that every device has some of every class (without,
+a device cannot tell that class from others: its transition has no inverse); and under iid with more sets than classes
+all samples are used, where the generator leaves some out.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from fednet_emu.arrays import Array, IntArray
+from fednet_emu.arrays import Array, IntArray, Mask
+from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.partitions.base import (
     Partition,
@@ -34,8 +37,12 @@ class SurrogateSets(Partition):
     """Every device holds `sets` sets of samples that differ in their class shares; set m is rich in class m mod K.
 
     First the training samples are dealt out. With `skew: iid` every device gets an equal random part; with `non-iid`
-    about 47.6 % of device d's samples are of each of the classes 2d and 2d + 1 (mod K) and 0.6 % of each other class.
-    Then each device draws its sets out of its own samples. Under iid all devices follow one matrix, whose columns sum
+    about 47.6 % of device d's samples are of each of the classes 2d and 2d + 1 (mod K) and 0.6 % of each other class
+    (of ten classes; counts are rounded down). The 0.6 % come first: where a class has too few samples, the devices
+    whose own it is share what is left of it in proportion. Where it has not even 0.6 % for all, the partition is
+    refused.
+
+    Each device then draws its sets out of its own samples. Under iid all devices follow one matrix, whose columns sum
     to one, so that every class is spread over the sets; under non-iid each device draws its own, and takes what it has
     where that is less.
 
@@ -50,7 +57,8 @@ class SurrogateSets(Partition):
     """Sets per device."""
     overlap: Literal["public", "disjoint"] = "public"
     samples_per_device: PositiveInt | None = None
-    """Samples dealt to each device, of which its sets are drawn; null deals out all."""
+    """Samples dealt to each device, of which its sets are drawn; null deals out all. Under non-iid a device gets less
+    where its own classes are short."""
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
         """Deal the classes out, then draw every device's sets."""
@@ -84,10 +92,11 @@ class SurrogateSets(Partition):
                 for part in np.split(everything, n_devices)
             ]
         wanted = np.floor(size * device_priors(n_devices, len(by_class), rng)).astype(np.int64)
-        ends = np.cumsum(wanted, axis=0)
+        dealt = deal(wanted, own_classes(n_devices, len(by_class)), np.array([len(members) for members in by_class]))
+        ends = np.cumsum(dealt, axis=0)
         return [
             [members[end - n : end] for members, n, end in zip(by_class, *rows, strict=True)]
-            for rows in zip(wanted, ends, strict=True)
+            for rows in zip(dealt, ends, strict=True)
         ]
 
     def _draw_sets(self, pool: list[IntArray], wanted: Array, rng: np.random.Generator) -> list[IntArray]:
@@ -116,7 +125,44 @@ def set_priors(n_sets: int, classes: int, rng: np.random.Generator) -> Array:
 def device_priors(n_devices: int, classes: int, rng: np.random.Generator) -> Array:
     """Class shares [devices, classes] under non-iid: two own classes each, rows sum to one."""
     weights = rng.uniform(0.45, 0.55, (n_devices, classes))
-    for device, row in enumerate(weights):
-        row[[2 * device % classes, (2 * device + 1) % classes]] *= OWN_CLASS
+    weights[own_classes(n_devices, classes)] *= OWN_CLASS
     shares: Array = weights / weights.sum(axis=1, keepdims=True)
     return shares
+
+
+def own_classes(n_devices: int, classes: int) -> Mask:
+    """Whether a class is a device's own [devices, classes]: classes 2d and 2d + 1 (mod K) are those of device d."""
+    device, label = np.arange(n_devices)[:, None], np.arange(classes)
+    own: Mask = (label == 2 * device % classes) | (label == (2 * device + 1) % classes)
+    return own
+
+
+def deal(wanted: IntArray, own: Mask, available: IntArray) -> IntArray:
+    """How many samples of each class each device is dealt [devices, classes].
+
+    It gets what it wants, except of a class of its own that is short: the owners of such a class share what the others
+    leave of it in proportion to what they want (largest remainder).
+
+    Args:
+        wanted: [devices, classes] samples that each device is to have.
+        own: [devices, classes] whether a class is the device's own.
+        available: [classes] samples that there are.
+
+    Raises:
+        ScenarioError: a class has too few samples for the others, and for its owners to have as many as the others.
+    """
+    dealt = wanted.copy()
+    least = np.where(own, np.ceil(wanted / OWN_CLASS).astype(np.int64), wanted).sum(axis=0)
+    for label in np.flatnonzero(available < wanted.sum(axis=0)):
+        if available[label] < least[label]:
+            raise ScenarioError(
+                f"partition: surrogate-sets must give each of {len(wanted)} devices its small share of every class, "
+                f"got {available[label]} samples of class {label}; needs at least {least[label]}, a smaller "
+                "samples_per_device, or skew: iid"
+            )
+        owners = own[:, label]
+        parts, left = wanted[owners, label], available[label] - wanted[~owners, label].sum()
+        counts, rests = np.divmod(parts * left, parts.sum())
+        counts[np.argsort(-rests, kind="stable")[: left - counts.sum()]] += 1
+        dealt[owners, label] = counts
+    return dealt
