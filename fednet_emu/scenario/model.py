@@ -103,6 +103,11 @@ class Scenario(Component):
     evaluation: Evaluation = Evaluation()
     training: Training = Training()
 
+    @property
+    def events_depend_on_learning(self) -> bool:
+        """Whether the events, or the end of the run, can follow from learnt numbers, which a timing-only run lacks."""
+        return self.algorithm.events_depend_on_learning or self.stop.accuracy is not None
+
     def contradictions(self) -> Iterator[Problem]:
         """Settings that are each possible but cannot be together."""
         count = self.devices.count

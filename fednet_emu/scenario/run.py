@@ -25,6 +25,9 @@ from fednet_emu.scenario.signals import graceful
 
 LOG = logging.getLogger("fednet_emu")
 
+APPROXIMATE = "events depend on learnt numbers: a timing-only run, which takes nominal ones, is an approximation"
+"""Said before the start of a run for which it is true."""
+
 
 def run_scenario(
     scenario: Scenario,
@@ -79,6 +82,8 @@ def _accounted(
 ) -> Iterator[dict[str, Any]]:
     """Write the records of the run inside, however it ends; the summary is filled in when it has ended."""
     LOG.info("%s, seed %d: %d devices, %d parameters", facts["name"], facts["seed"], fed.n_devices, fed.task.model.size)
+    if scenario.events_depend_on_learning:
+        LOG.info("%s", APPROXIMATE)
     summary, status = dict(facts), "failed"
     with graceful(fed.clock) as signals:
         try:
@@ -137,6 +142,7 @@ def _finish(fed: Federation, folder: RunFolder, scenario: Scenario) -> dict[str,
         "event_digest": ledger.event_digest(),
         "verified": not any(laws.values()),
         "broken_laws": {law: broken for law, broken in laws.items() if broken},
+        "events_depend_on_learning": scenario.events_depend_on_learning,
         "nominal_values": fed.nominal,
         "transfers": len(ledger.transfers),
         "wavefronts": fed.graph.statistics.wavefronts,

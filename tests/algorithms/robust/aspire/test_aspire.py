@@ -23,6 +23,7 @@ from fednet_emu.arrays import Array
 from fednet_emu.errors import Deadlock
 from fednet_emu.federation.federation import Federation
 from fednet_emu.records.verify import verify
+from fednet_emu.scenario.run import run_scenario
 from fednet_emu.testing import run_small, small_federation, small_scenario
 
 N = 8
@@ -34,6 +35,35 @@ OPTIMA = {0: 1.080105, 2: 1.396353, 8: 1.706752}
 ASPIRE = "algorithm={kind: aspire, active: null, lr: 0.1, uncertainty: {kind: cd-norm, budget: 1}}"
 LOSSY = tuple(f"network.{kind}.loss={{kind: random, probability: 0.3}}" for kind in ("uplink", "downlink"))
 ADP = "algorithm.adaptive={threshold_s: 0.01, tick_s: 0.001}"
+
+
+TWO_PACES = ("algorithm.active=2", "algorithm.plane_every=3", "stop.rounds=40")
+
+
+@pytest.mark.parametrize("form", [("wire=reduced",), ("planes=fixed",), ("wire=reduced", "planes=cp")])
+def test_events_that_do_not_depend_on_planes_are_those_without_training(form: tuple[str, ...]) -> None:
+    """When messages do not grow with the planes, a timing-only run has the full run's events."""
+    settings = (ASPIRE, *TWO_PACES, *(f"algorithm.{setting}" for setting in form))
+    trained, timed = run_small(*settings), run_small(*settings, timing_only=True)
+    n_planes = trained.ledger.frames()["aspire"]["planes"].max()
+
+    assert not small_scenario(*settings).events_depend_on_learning
+    assert (n_planes > 1) == ("planes=fixed" not in form)
+    assert trained.ledger.event_digest() == timed.ledger.event_digest()
+
+
+def test_events_that_depend_on_planes_are_announced(tmp_path: Path) -> None:
+    """With a multiplier per plane in each message, log and summary say that a timing-only run is an approximation."""
+    settings = (ASPIRE, *TWO_PACES)
+    trained, timed = run_small(*settings), run_small(*settings, timing_only=True)
+    summary = run_scenario(small_scenario(*settings), "aspire", tmp_path / "run", timing_only=True)
+    first, second, *_ = (tmp_path / "run" / "log.txt").read_text().splitlines()
+
+    assert trained.ledger.event_digest() != timed.ledger.event_digest()
+    assert summary["events_depend_on_learning"]
+    assert summary["nominal_values"]
+    assert "aspire, seed 0" in first
+    assert "events depend on learnt numbers: a timing-only run, which takes nominal ones, is an approximation" in second
 
 
 class Solution(NamedTuple):
