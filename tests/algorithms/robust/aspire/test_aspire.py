@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +21,7 @@ from fednet_emu.algorithms.robust.aspire.planes import Planes, renewed
 from fednet_emu.algorithms.robust.aspire.worker import Worker
 from fednet_emu.algorithms.robust.uncertainty.cd_norm import CdNorm
 from fednet_emu.arrays import Array
-from fednet_emu.errors import Deadlock
+from fednet_emu.errors import Deadlock, ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.records.verify import verify
 from fednet_emu.scenario.run import run_scenario
@@ -267,6 +268,18 @@ def test_an_adaptive_threshold_of_twice_the_mean_does_not_tick_for_ever() -> Non
     adaptive = "algorithm.adaptive={threshold_s: null, tick_s: 1}"
     with pytest.raises(Deadlock, match="waits for"):
         run_small(ASPIRE, "algorithm.active=1", adaptive, gone, "stop.rounds=60")
+
+
+@pytest.mark.parametrize(
+    ("threshold_s", "tick_s", "least"), [("10", "1e-9", "0.001"), ("0.06", "1e-6", "6e-06"), ("null", "1e-9", "0.001")]
+)
+def test_looks_at_the_delays_are_bounded(threshold_s: str, tick_s: str, least: str) -> None:
+    """A tick of less than a ten-thousandth of the threshold is refused with its name, its value and the least one."""
+    adaptive = f"algorithm.adaptive={{threshold_s: {threshold_s}, tick_s: {tick_s}}}"
+    expected = f"tick_s: too fine, got {tick_s} s; give {least} s or more"
+
+    with pytest.raises(ScenarioError, match=re.escape(expected.replace("1e-9", "1e-09").replace("1e-6", "1e-06"))):
+        small_scenario(ASPIRE, "algorithm.active=1", adaptive)
 
 
 def test_time_alone_eases_the_pace_while_few_are_awaited() -> None:
