@@ -26,9 +26,10 @@ app = typer.Typer(
 class Engine(StrEnum):
     """How training is run."""
 
-    AUTO = "auto"
+    BY_RULE = "by-rule"
     SERIAL = "serial"
     BATCHED = "batched"
+    AUTO = "auto"
 
 
 ScenarioName = Annotated[

@@ -12,6 +12,7 @@ from typing import Any
 
 from fednet_emu.federation.federation import Federation
 from fednet_emu.learning.engines.auto import AutoEngine
+from fednet_emu.learning.engines.rule import RuleEngine
 from fednet_emu.learning.graph.host_time import HostTime
 from fednet_emu.records.idle import idle_s
 from fednet_emu.records.ledger import KINDS, SCORES
@@ -116,7 +117,7 @@ def _finish(fed: Federation, folder: RunFolder, scenario: Scenario) -> dict[str,
     fed.close()
     ledger, network = fed.ledger, scenario.network
     engine = fed.graph.engine
-    for choice in engine.choices if isinstance(engine, AutoEngine) else ():
+    for choice in engine.choices if isinstance(engine, AutoEngine | RuleEngine) else ():
         LOG.info("%s", choice)
     for name, table in ledger.frames().items():
         folder.write_table(name, table)
