@@ -27,6 +27,7 @@ from torch.profiler import ProfilerActivity, profile
 from fednet_emu.federation.federation import Federation
 from fednet_emu.learning.engines.auto import AutoEngine
 from fednet_emu.learning.engines.batched import BatchedEngine
+from fednet_emu.learning.engines.rule import RuleEngine
 from fednet_emu.learning.engines.serial import SerialEngine
 from fednet_emu.learning.engines.stacks.chain import chain_form
 from fednet_emu.learning.engines.stacks.form import VmapForm
@@ -38,6 +39,7 @@ WAYS: Mapping[str, Callable[[], Engine]] = {
     "serial": SerialEngine,
     "vmap": partial(BatchedEngine, form=VmapForm),
     "chain": partial(BatchedEngine, form=chain_form),
+    "by-rule": RuleEngine,
     "auto": AutoEngine,
 }
 FULL = ("devices.count=1000", "data={kind: synthetic, n_samples: 50000, n_test: 100, features: [3, 32, 32]}")

@@ -17,6 +17,14 @@ class Algorithm(Component):
     def run(self, fed: Federation) -> Process:
         """The server's process; it ends when the algorithm has ended."""
 
+    @property
+    def events_depend_on_learning(self) -> bool:
+        """Whether what is sent, to whom or how long can follow from numbers that are learnt.
+
+        A timing-only run, which learns nothing, is then an approximation: nominal numbers stand for the learnt ones.
+        """
+        return False
+
     def demands(self) -> Iterable[tuple[str, str, int]]:
         """Settings that need so many devices, as (key, what it asks for, number of devices)."""
         return ()

@@ -26,9 +26,10 @@ app = typer.Typer(
 class Engine(StrEnum):
     """How training is run."""
 
-    AUTO = "auto"
+    BY_RULE = "by-rule"
     SERIAL = "serial"
     BATCHED = "batched"
+    AUTO = "auto"
 
 
 ScenarioName = Annotated[
@@ -62,11 +63,13 @@ def run(
         from fednet_emu.cli.progress import live
         from fednet_emu.report.views.summary import profile_rows, summary_rows
         from fednet_emu.scenario.load import load_scenario
-        from fednet_emu.scenario.run import run_scenario
+        from fednet_emu.scenario.run import APPROXIMATE, run_scenario
 
         changed = load_scenario(scenario, _all_overrides(overrides, seed, engine))
         name = Path(scenario).stem
         folder = out or Path("results") / name / f"seed-{changed.seed}"
+        if timing_only and changed.events_depend_on_learning:
+            ERRORS.print(APPROXIMATE)
         with live(changed.stop, quiet=quiet) as on_round:
             summary = run_scenario(
                 changed, name, folder, data_dir=data_dir, timing_only=timing_only, force=force, on_round=on_round

@@ -47,10 +47,13 @@ def sweep(
 ) -> None:
     """Run the cells of a study that are not finished; leave its tables in a folder."""
     with outcome(lambda: "interrupted; the same command goes on from here"):
+        from fednet_emu.scenario.run import APPROXIMATE
         from fednet_emu.study.cells import load_study
 
         loaded = load_study(study, overrides or [], timing_only=timing_only)
         folder = out or Path("results") / loaded.name
+        if timing_only and any(cell.scenario.events_depend_on_learning for cell in loaded.cells):
+            ERRORS.print(APPROXIMATE)
         if not _swept(
             loaded, folder, _runner(workers, ray_address, on_ray=ray or ray_address is not None), data_dir, quiet
         ):

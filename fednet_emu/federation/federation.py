@@ -20,7 +20,7 @@ from fednet_emu.federation.processors import Processors, Work
 from fednet_emu.federation.readings import Checkpoint, Readings
 from fednet_emu.federation.stop import Evaluation, Stop
 from fednet_emu.kernel.all_of import AllOf, gather
-from fednet_emu.kernel.clock import Clock, Process, rare_garbage_collection
+from fednet_emu.kernel.clock import NS_PER_S, Clock, Process, rare_garbage_collection
 from fednet_emu.kernel.inbox import Inbox
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.deferred import Deferred
@@ -34,6 +34,7 @@ from fednet_emu.records.ledger import SERVER, Ledger, device_label
 from fednet_emu.records.recent_losses import recent_losses
 
 MAX_FRUITLESS_ROUNDS = 1000
+"""So many rounds in a row in which nothing arrives end a run: they would go on for ever, in whatever simulated time."""
 
 
 class Algorithm(Protocol):
@@ -89,6 +90,7 @@ class Federation:
         self.observers: list[Callable[[Federation], None]] = []
         self._round_started_ns = 0
         self._fruitless_rounds = 0
+        self._deadline_s: float | None = None
         self._readings = Readings()
         self._observer = Observer(clock, ledger, evaluation, None if timing_only else self._score)
         if stop.only_accuracy and (timing_only or not task.model.is_classifier):
@@ -264,6 +266,7 @@ class Federation:
         With a deadline, those that have not ended are cancelled: what they send or compute stops there, and their
         result is a `Delivery` lost for the reason "deadline".
         """
+        self._deadline_s = deadline_s
         return gather(self.clock, processes, deadline_s, late=lambda _index: self._lost("deadline"))
 
     def all_of(self, events: Iterable[Event]) -> AllOf:
@@ -291,18 +294,22 @@ class Federation:
         """
         now_ns = self.clock.now
         self.ledger.rounds.append((self.round + 1, self._round_started_ns, now_ns, invited, arrived))
-        self._watch_for_standstill(fruitless=arrived == 0 and now_ns == self._round_started_ns)
-        self._round_started_ns = now_ns
         self.round += 1
+        self._watch_for_standstill(fruitless=arrived == 0, took_s=(now_ns - self._round_started_ns) / NS_PER_S)
+        self._round_started_ns = now_ns
         self._observer.see(model, after_round=self.round)
         for observer in self.observers:
             observer(self)
 
-    def _watch_for_standstill(self, *, fruitless: bool) -> None:
-        """Without this, a run whose transfers all fail at once would go round for ever in one instant."""
+    def _watch_for_standstill(self, *, fruitless: bool, took_s: float) -> None:
+        """Without this, a run whose transfers all fail, or never meet their deadline, would go round for ever."""
         self._fruitless_rounds = self._fruitless_rounds + 1 if fruitless else 0
-        if self._fruitless_rounds == MAX_FRUITLESS_ROUNDS:
-            raise Deadlock(self.clock.now_s, f"{MAX_FRUITLESS_ROUNDS} rounds in a row took no time and brought nothing")
+        if self._fruitless_rounds < MAX_FRUITLESS_ROUNDS:
+            return
+        waits = f"{MAX_FRUITLESS_ROUNDS} rounds in a row brought nothing, the last of them in {took_s:g} s"
+        if self._deadline_s is not None:
+            waits += f"; nobody meets algorithm.deadline_s, {self._deadline_s:g} s: give more time"
+        raise Deadlock(self.clock.now_s, waits)
 
     def _stopped(self) -> bool:
         stop, ledger, accuracy = self._stop, self.ledger, self.accuracy

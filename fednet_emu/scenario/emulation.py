@@ -19,7 +19,7 @@ from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.data.attacks import deal_poisoned
 from fednet_emu.learning.data.hold_out import hold_out
-from fednet_emu.learning.engines.auto import ENGINES
+from fednet_emu.learning.engines.table import ENGINES
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.host_time import HostTime
 from fednet_emu.learning.models.flat import FlatModel

@@ -70,8 +70,9 @@ class Server(Component):
 class Training(Component):
     """How training is run on this host. Nothing here changes simulated time."""
 
-    engine: Literal["auto", "serial", "batched"] = "auto"
-    """serial: one job after the other; batched: all ready jobs at once; auto: the fastest way, by measurement."""
+    engine: Literal["by-rule", "serial", "batched", "auto"] = "by-rule"
+    """serial: one job after the other; batched: all ready jobs at once; by-rule: what suits model, batch and device,
+    so that a run repeats bit for bit on one machine; auto: the fastest by measurement, so that it may not."""
     device: Literal["cpu", "cuda"] = "cpu"
     tf32: bool = False
     """Whether a GPU may round factors to TF32, 10 bits: faster, but engines then agree to three digits, not to five."""
@@ -102,6 +103,11 @@ class Scenario(Component):
     stop: Stop
     evaluation: Evaluation = Evaluation()
     training: Training = Training()
+
+    @property
+    def events_depend_on_learning(self) -> bool:
+        """Whether the events, or the end of the run, can follow from learnt numbers, which a timing-only run lacks."""
+        return self.algorithm.events_depend_on_learning or self.stop.accuracy is not None
 
     def contradictions(self) -> Iterator[Problem]:
         """Settings that are each possible but cannot be together."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from fednet_emu.federation.federation import Federation
 from fednet_emu.learning.engines.auto import AutoEngine
+from fednet_emu.learning.engines.rule import RuleEngine
 from fednet_emu.learning.graph.host_time import HostTime
 from fednet_emu.records.idle import idle_s
 from fednet_emu.records.ledger import KINDS, SCORES
@@ -24,6 +25,9 @@ from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.signals import graceful
 
 LOG = logging.getLogger("fednet_emu")
+
+APPROXIMATE = "events depend on learnt numbers: a timing-only run, which takes nominal ones, is an approximation"
+"""Said before the start of a run for which it is true."""
 
 
 def run_scenario(
@@ -79,6 +83,8 @@ def _accounted(
 ) -> Iterator[dict[str, Any]]:
     """Write the records of the run inside, however it ends; the summary is filled in when it has ended."""
     LOG.info("%s, seed %d: %d devices, %d parameters", facts["name"], facts["seed"], fed.n_devices, fed.task.model.size)
+    if scenario.events_depend_on_learning:
+        LOG.info("%s", APPROXIMATE)
     summary, status = dict(facts), "failed"
     with graceful(fed.clock) as signals:
         try:
@@ -111,7 +117,7 @@ def _finish(fed: Federation, folder: RunFolder, scenario: Scenario) -> dict[str,
     fed.close()
     ledger, network = fed.ledger, scenario.network
     engine = fed.graph.engine
-    for choice in engine.choices if isinstance(engine, AutoEngine) else ():
+    for choice in engine.choices if isinstance(engine, AutoEngine | RuleEngine) else ():
         LOG.info("%s", choice)
     for name, table in ledger.frames().items():
         folder.write_table(name, table)
@@ -137,6 +143,7 @@ def _finish(fed: Federation, folder: RunFolder, scenario: Scenario) -> dict[str,
         "event_digest": ledger.event_digest(),
         "verified": not any(laws.values()),
         "broken_laws": {law: broken for law, broken in laws.items() if broken},
+        "events_depend_on_learning": scenario.events_depend_on_learning,
         "nominal_values": fed.nominal,
         "transfers": len(ledger.transfers),
         "wavefronts": fed.graph.statistics.wavefronts,

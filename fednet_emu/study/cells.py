@@ -118,7 +118,7 @@ def _repeatable(base: Document) -> Iterator[Setting]:
     """What makes a cell repeat bit by bit: one thread, and an engine that is not chosen by a stopwatch."""
     training = base.data.get("training")
     given = training if isinstance(training, dict) else {}
-    for key, value, vague in (("threads", 1, (None,)), ("engine", "batched", (None, "auto"))):
+    for key, value, vague in (("threads", 1, (None,)), ("engine", "by-rule", ("auto",))):
         if given.get(key) in vague:
             yield Setting(f"training.{key}", Node(value, Place("study")))
 

@@ -222,6 +222,17 @@ def test_timing_only_has_the_same_events_and_no_accuracy(finished: Path, tmp_pat
     assert timed["accuracy"] is None
 
 
+def test_an_approximate_timing_only_run_says_so(tmp_path: Path) -> None:
+    """A target accuracy cannot end a run that learns nothing: the command says so on stderr, and only then."""
+    target = ("--set", "stop.accuracy=0.9", *QUICK)
+    told = [
+        fednet("run", "quickstart", "--out", str(tmp_path / f"{number}"), *settings).stderr
+        for number, settings in enumerate([("--timing-only", *target), ("--timing-only", *QUICK), target])
+    ]
+
+    assert ["is an approximation" in text for text in told] == [True, False, False]
+
+
 def test_check_prints_a_scenario_that_runs_the_same(finished: Path, tmp_path: Path) -> None:
     """The output of `fednet check` is a scenario file with every default, and gives the same events."""
     result = fednet("check", "quickstart", *QUICK[:-1])

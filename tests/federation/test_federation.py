@@ -319,8 +319,26 @@ def test_a_run_that_stands_still_says_so() -> None:
     shadowed = ("channel.rate={kind: shannon}", "channel.shadowing=none", "channel.device.tx_power_dbm=-300",
                 "channel.base_station.tx_power_dbm=-300")  # fmt: skip
 
-    with pytest.raises(Deadlock, match=r"^deadlock at t=0 s: 1000 rounds in a row took no time and brought nothing"):
+    with pytest.raises(Deadlock, match=r"^deadlock at t=0 s: 1000 rounds in a row brought nothing, the last .* in 0 s"):
         run_small(*shadowed, "stop={simulated_s: 1}", timing_only=True)
+
+
+@pytest.mark.parametrize("changes", [(), ("network.uplink.loss={kind: random, probability: 0.5}",)])
+def test_a_deadline_that_nobody_meets_is_named(changes: tuple[str, ...]) -> None:
+    """Rounds that take a nanosecond each and bring nothing end after a thousand, with the setting and its value."""
+    classes = ("data={kind: synthetic, features: 4, classes: 2, n_samples: 80, n_test: 20}", "model=softmax")
+    hopeless = (*classes, "evaluation.every_rounds=500", "algorithm.deadline_s=1e-9", "stop={accuracy: 0.99}", *changes)
+
+    with pytest.raises(Deadlock, match=r"1000 rounds in a row brought nothing, .*algorithm\.deadline_s, 1e-09 s: give"):
+        run_small(*hopeless)
+
+
+def test_rounds_that_bring_something_now_and_then_go_on() -> None:
+    """Only rounds in a row count: with nine of ten updates lost a run of a thousand rounds comes to its end."""
+    lossy = ("network.uplink.loss={kind: random, probability: 0.9}", "algorithm.cohort=1", "stop.rounds=1200")
+    fed = run_small(*lossy, timing_only=True)
+
+    assert (fed.ledger.rounds.column("arrived") == 0).sum() > 1000
 
 
 class Cheat:

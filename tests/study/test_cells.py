@@ -66,6 +66,12 @@ def test_cells_repeat_bit_by_bit_beside_others(study_file):
     (cell,) = load_study(study_file("seeds: 1\n")).cells
     assert cell.scenario.training.engine == "serial"  # as the base scenario has it
 
+    base = study_file("seeds: 1\n").with_name("small.yaml")
+    for engine in ("engine: auto", "engine: by-rule", "checkpoint_s: 1"):
+        base.write_text(base.read_text().replace("{engine: serial", f"{{{engine}"))
+        (cell,) = load_study(study_file("seeds: 1\n")).cells
+        assert cell.scenario.training.engine == "by-rule"
+
 
 def test_all_problems_come_before_anything_runs(study_file):
     """Wrong settings in `set` and in the grid are told together, each once, each with its line in the study file."""

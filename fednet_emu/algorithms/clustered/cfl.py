@@ -42,6 +42,11 @@ class Cfl(LocalSgd):
     record_every: int = Field(10, gt=0)
     """Rounds between two records of the clusters."""
 
+    @property
+    def events_depend_on_learning(self) -> bool:
+        """The updates decide how many clusters there are, and each receives a model of its own."""
+        return True
+
     def run(self, fed: Federation) -> Process:
         """The server: average within the clusters, and look whether one has to be cut."""
         w = fed.initial_model()

@@ -36,7 +36,7 @@ class Drfa(Algorithm):
     """Rounds of two trips: devices drawn by weight train; devices drawn evenly tell losses, which move the weights.
 
     DRFA as it stands, DRFA-Prox with `regulariser` above 0. Drawing by weight reads the weights: a timing-only run
-    draws evenly and is marked as nominal.
+    draws evenly instead.
     """
 
     kind: Literal["drfa"] = "drfa"
@@ -55,6 +55,11 @@ class Drfa(Algorithm):
     prior: Prior = Prior()
     averaged: bool = False
     """Whether the model is the mean over all rounds so far or the latest one, which follows its last draws."""
+
+    @property
+    def events_depend_on_learning(self) -> bool:
+        """Devices are drawn by weights that follow the losses."""
+        return True
 
     def demands(self) -> Sequence[tuple[str, str, int]]:
         """Settings (key, meaning, number of devices) that need so many devices."""

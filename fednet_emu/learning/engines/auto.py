@@ -1,4 +1,4 @@
-"""The engine that measures which engine runs jobs of a shape fastest on this machine, and the table of all engines."""
+"""The engine that measures which engine runs jobs of a shape fastest on this machine."""
 
 from __future__ import annotations
 
@@ -117,8 +117,8 @@ class AutoEngine:
     """Runs the first jobs of a shape on each engine that suits it, then keeps the fastest.
 
     Each has two turns, unless the first leaves no doubt. A turn takes a wavefront, or a part of one that is very large.
-    The choice depends on the host's speed and so may differ between runs; results then differ by float rounding. A run
-    that has to repeat bit by bit names its engine.
+    The choice depends on the host's speed and so may differ between runs; results then differ by float rounding. The
+    default, `RuleEngine`, repeats bit for bit.
 
     Args:
         threads: of the processor, that train jobs side by side.
@@ -207,21 +207,3 @@ _KINDS: Mapping[str, Callable[[], Engine]] = {
     "batched": BatchedEngine,
     "vmap": partial(BatchedEngine, form=VmapForm),
 }
-
-
-def serial_engine(_threads: int = 1) -> SerialEngine:
-    """The reference: one job after the other, whatever the number of threads."""
-    return SerialEngine()
-
-
-def batched_engine(threads: int = 1) -> Engine:
-    """Stacks of jobs, in threads side by side."""
-    return SpreadEngine(BatchedEngine, threads)
-
-
-ENGINES: Mapping[str, Callable[[int], Engine]] = {
-    "serial": serial_engine,
-    "batched": batched_engine,
-    "auto": AutoEngine,
-}
-"""Engines by the name they have in a scenario, made for a number of threads."""

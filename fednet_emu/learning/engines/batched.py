@@ -83,7 +83,7 @@ class BatchedEngine:
     def _cut(self, form: Form, shape: JobShape, places: list[int], jobs: Sequence[ResolvedJob]) -> Iterator[list[int]]:
         """Cuts a group into parts that fit in memory: jobs with most steps first, neighbours in the data together."""
         ordered = sorted(places, key=lambda place: (-_n_steps(jobs[place]), jobs[place].job.first_row))
-        limit = _jobs_per_stack(form, shape, self._memory_limit_byte)
+        limit = jobs_per_stack(form, shape, self._memory_limit_byte)
         for start in range(0, len(ordered), limit):
             yield ordered[start : start + limit]
 
@@ -91,10 +91,11 @@ class BatchedEngine:
 def stacks(shape: JobShape) -> bool:
     """Whether jobs of this shape are stacked at all: not where one fills the memory, unless a stack of one pays too."""
     form = best_form(shape.model)
-    return not isinstance(form, VmapForm) or _jobs_per_stack(form, shape) > 1
+    return not isinstance(form, VmapForm) or jobs_per_stack(form, shape) > 1
 
 
-def _jobs_per_stack(form: Form, shape: JobShape, limit_byte: int | None = None) -> int:
+def jobs_per_stack(form: Form, shape: JobShape, limit_byte: int | None = None) -> int:
+    """Jobs of this shape that are near the limit of memory together, at least one."""
     return max(1, (limit_byte or _memory_limit_byte(shape.data.x.device)) // _byte_per_job(form, shape))
 
 

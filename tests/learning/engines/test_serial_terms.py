@@ -9,8 +9,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.learning.engines.auto import ENGINES
 from fednet_emu.learning.engines.serial import SerialEngine
+from fednet_emu.learning.engines.table import ENGINES
 from fednet_emu.learning.graph.augment import Rotation
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
@@ -91,7 +91,7 @@ def test_a_job_does_not_depend_on_the_one_before(momentum):
     assert torch.equal(graph.read(second.params), one(model, key=0))
 
 
-@pytest.mark.parametrize("engine", ["batched", "auto"])
+@pytest.mark.parametrize("engine", ["by-rule", "batched", "auto"])
 def test_every_engine_runs_them_one_by_one(engine):
     """A wavefront of two such jobs has bit for bit the serial results."""
     graph = Graph(ENGINES[engine]())

@@ -64,6 +64,11 @@ class FrankWolfeClustering(LocalSgd):
     record_every: int = Field(10, gt=0)
     """Rounds between two records of weights, clusters and gradients."""
 
+    @property
+    def events_depend_on_learning(self) -> bool:
+        """With a tolerance the run ends when the weights have settled."""
+        return self.tolerance is not None
+
     def demands(self) -> Iterator[tuple[str, str, int]]:
         """Settings (key, meaning, number of devices) that need so many devices."""
         yield from super().demands()

@@ -5,9 +5,15 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from fednet_emu.component import Component
+
+MAX_LOOKS = 10_000
+"""How often the master looks at the delays, at most, before they pass a threshold in seconds."""
+
+SHORTEST_TICK_S = 1e-3
+"""Shortest time between two looks where the threshold follows the delays."""
 
 
 class Adaptive(Component):
@@ -16,7 +22,15 @@ class Adaptive(Component):
     threshold_s: float | None = Field(10.0, gt=0)
     """The paper's beta_1: the longest delay without a straggler; null takes twice the mean delay."""
     tick_s: float = Field(1.0, gt=0)
-    """How often the master looks at the delays while it waits."""
+    """How often the master looks at the delays while it waits: at most 10,000 times until they pass the threshold, so
+    not below a ten-thousandth of it, and without one not below 0.001 s."""
+
+    @model_validator(mode="after")
+    def _looks_are_few(self) -> Adaptive:
+        least_s = SHORTEST_TICK_S if self.threshold_s is None else self.threshold_s / MAX_LOOKS
+        if self.tick_s < least_s:
+            raise ValueError(f"tick_s: too fine, got {self.tick_s:g} s; give {least_s:g} s or more")
+        return self
 
 
 class Pace(Protocol):

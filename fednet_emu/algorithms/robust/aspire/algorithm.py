@@ -120,6 +120,11 @@ class Aspire(Algorithm):
             raise ValueError("adaptive switches between all and `active` workers, got active: null; give a number")
         return self
 
+    @property
+    def events_depend_on_learning(self) -> bool:
+        """Losses decide how many planes there are, and messages carry a number per plane unless they are reduced."""
+        return self.planes != "fixed" and self.wire == "paper"
+
     def demands(self) -> Sequence[tuple[str, str, int]]:
         """Settings (key, meaning, number of devices) that need so many devices."""
         return [] if self.active is None else [("active", "waits for more workers than there are", self.active)]

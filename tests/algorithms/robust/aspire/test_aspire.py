@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -20,9 +21,10 @@ from fednet_emu.algorithms.robust.aspire.planes import Planes, renewed
 from fednet_emu.algorithms.robust.aspire.worker import Worker
 from fednet_emu.algorithms.robust.uncertainty.cd_norm import CdNorm
 from fednet_emu.arrays import Array
-from fednet_emu.errors import Deadlock
+from fednet_emu.errors import Deadlock, ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.records.verify import verify
+from fednet_emu.scenario.run import run_scenario
 from fednet_emu.testing import run_small, small_federation, small_scenario
 
 N = 8
@@ -34,6 +36,35 @@ OPTIMA = {0: 1.080105, 2: 1.396353, 8: 1.706752}
 ASPIRE = "algorithm={kind: aspire, active: null, lr: 0.1, uncertainty: {kind: cd-norm, budget: 1}}"
 LOSSY = tuple(f"network.{kind}.loss={{kind: random, probability: 0.3}}" for kind in ("uplink", "downlink"))
 ADP = "algorithm.adaptive={threshold_s: 0.01, tick_s: 0.001}"
+
+
+TWO_PACES = ("algorithm.active=2", "algorithm.plane_every=3", "stop.rounds=40")
+
+
+@pytest.mark.parametrize("form", [("wire=reduced",), ("planes=fixed",), ("wire=reduced", "planes=cp")])
+def test_events_that_do_not_depend_on_planes_are_those_without_training(form: tuple[str, ...]) -> None:
+    """When messages do not grow with the planes, a timing-only run has the full run's events."""
+    settings = (ASPIRE, *TWO_PACES, *(f"algorithm.{setting}" for setting in form))
+    trained, timed = run_small(*settings), run_small(*settings, timing_only=True)
+    n_planes = trained.ledger.frames()["aspire"]["planes"].max()
+
+    assert not small_scenario(*settings).events_depend_on_learning
+    assert (n_planes > 1) == ("planes=fixed" not in form)
+    assert trained.ledger.event_digest() == timed.ledger.event_digest()
+
+
+def test_events_that_depend_on_planes_are_announced(tmp_path: Path) -> None:
+    """With a multiplier per plane in each message, log and summary say that a timing-only run is an approximation."""
+    settings = (ASPIRE, *TWO_PACES)
+    trained, timed = run_small(*settings), run_small(*settings, timing_only=True)
+    summary = run_scenario(small_scenario(*settings), "aspire", tmp_path / "run", timing_only=True)
+    first, second, *_ = (tmp_path / "run" / "log.txt").read_text().splitlines()
+
+    assert trained.ledger.event_digest() != timed.ledger.event_digest()
+    assert summary["events_depend_on_learning"]
+    assert summary["nominal_values"]
+    assert "aspire, seed 0" in first
+    assert "events depend on learnt numbers: a timing-only run, which takes nominal ones, is an approximation" in second
 
 
 class Solution(NamedTuple):
@@ -237,6 +268,18 @@ def test_an_adaptive_threshold_of_twice_the_mean_does_not_tick_for_ever() -> Non
     adaptive = "algorithm.adaptive={threshold_s: null, tick_s: 1}"
     with pytest.raises(Deadlock, match="waits for"):
         run_small(ASPIRE, "algorithm.active=1", adaptive, gone, "stop.rounds=60")
+
+
+@pytest.mark.parametrize(
+    ("threshold_s", "tick_s", "least"), [("10", "1e-9", "0.001"), ("0.06", "1e-6", "6e-06"), ("null", "1e-9", "0.001")]
+)
+def test_looks_at_the_delays_are_bounded(threshold_s: str, tick_s: str, least: str) -> None:
+    """A tick of less than a ten-thousandth of the threshold is refused with its name, its value and the least one."""
+    adaptive = f"algorithm.adaptive={{threshold_s: {threshold_s}, tick_s: {tick_s}}}"
+    expected = f"tick_s: too fine, got {tick_s} s; give {least} s or more"
+
+    with pytest.raises(ScenarioError, match=re.escape(expected.replace("1e-9", "1e-09").replace("1e-6", "1e-06"))):
+        small_scenario(ASPIRE, "algorithm.active=1", adaptive)
 
 
 def test_time_alone_eases_the_pace_while_few_are_awaited() -> None:

@@ -1,0 +1,112 @@
+"""The engine that a rule chooses: by model, batch and device, never by a clock, so that a run repeats bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, final
+
+from fednet_emu.learning.engines.batched import BatchedEngine, best_form, jobs_per_stack
+from fednet_emu.learning.engines.serial import SerialEngine
+from fednet_emu.learning.engines.spread import SpreadEngine
+from fednet_emu.learning.engines.stacks.form import Form, VmapForm
+from fednet_emu.learning.graph.engine import Engine, TrainResult
+from fednet_emu.learning.graph.grouping import JobShape, group_by_shape
+from fednet_emu.learning.graph.jobs import ResolvedJob
+from fednet_emu.learning.models.flat import FlatModel
+
+Way = Literal["serial", "batched"]
+
+STACK_PAYS = 10
+"""Jobs in a stack from which on PyTorch's `vmap` is faster than one job after the other on a processor."""
+
+
+class Case(NamedTuple):
+    """What the rule looks at: jobs of one shape that are ready together.
+
+    Attributes:
+        device: "cpu" or "cuda".
+        batchable: whether the jobs may share a vectorised call: not with dropout, batch norm or Adam.
+        by_hand: whether gradients are worked out by hand: chains of dense layers, and on a GPU of convolutions too.
+        fits: jobs whose parameters, batches and activations a processor's caches hold together, or a GPU's memory.
+        jobs: how many there are.
+    """
+
+    device: str
+    batchable: bool
+    by_hand: bool
+    fits: int
+    jobs: int
+
+
+def choose(case: Case, threads: int = 1) -> Way:
+    """The engine for jobs of one shape, dealt to threads in equal parts.
+
+    1. Jobs that cannot share a call run one by one.
+    2. Chains of dense layers are stacked: softmax regression and MLPs on a processor. So is everything on a GPU, except
+       for a lone job whose gradient is PyTorch's.
+    3. Any other model on a processor is stacked when each thread gets stacks of `STACK_PAYS` jobs that stay in its
+       caches: small ones. Larger ones, the CNN of McMahan et al. for one, run one by one.
+
+    `docs/engine.md` has the measurements behind it.
+    """
+    if not case.batchable:
+        return "serial"
+    if case.by_hand:
+        return "batched"
+    if case.device == "cuda":
+        return "batched" if case.jobs > 1 else "serial"
+    return "batched" if min(case.fits, case.jobs // threads) >= STACK_PAYS else "serial"
+
+
+@final
+class RuleEngine:
+    """Runs jobs of each shape on the engine that `choose` names for them.
+
+    Args:
+        threads: of the processor, that train jobs side by side.
+    """
+
+    def __init__(self, threads: int = 1) -> None:
+        self._threads = threads
+        self._forms: dict[FlatModel, Form] = {}
+        self._engines: dict[Way, Engine] = {}
+        self._chosen: dict[str, None] = {}
+
+    @property
+    def choices(self) -> list[str]:
+        """What was chosen for what, in words, in the order in which shapes appeared."""
+        return list(self._chosen)
+
+    def run(self, jobs: Sequence[ResolvedJob]) -> list[TrainResult]:
+        """The results of the jobs, in their order.
+
+        Raises:
+            ScenarioError: a loss or a parameter stopped being finite; the text names the job and the step.
+        """
+        results: dict[int, TrainResult] = {}
+        for shape, places in group_by_shape(jobs).items():
+            way = choose(self.case(shape, len(places)), self._threads)
+            self._note(way, shape)
+            results.update(zip(places, self._engine(way).run([jobs[place] for place in places]), strict=True))
+        return [results[place] for place in range(len(jobs))]
+
+    def case(self, shape: JobShape, jobs: int) -> Case:
+        """What the rule looks at, for so many jobs of a shape."""
+        form = self._forms.get(shape.model)
+        if form is None:
+            form = self._forms[shape.model] = best_form(shape.model)
+        by_hand = not isinstance(form, VmapForm)
+        fits = jobs if by_hand else jobs_per_stack(form, shape)
+        return Case(shape.model.device.type, shape.batchable, by_hand, fits, jobs)
+
+    def _engine(self, way: Way) -> Engine:
+        engine = self._engines.get(way)
+        if engine is None:
+            engine = self._engines[way] = SpreadEngine(
+                SerialEngine if way == "serial" else BatchedEngine, self._threads
+            )
+        return engine
+
+    def _note(self, way: Way, shape: JobShape) -> None:
+        batches = f"full batches of {shape.width}" if shape.full_batch else f"batches of {shape.width}"
+        self._chosen[f"engine {way}, by rule, for {batches}, {shape.model.size} parameters"] = None
