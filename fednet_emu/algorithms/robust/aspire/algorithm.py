@@ -29,6 +29,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from fednet_emu.algorithms.base import Algorithm
+from fednet_emu.algorithms.retry import ALONE_S, Patience
 from fednet_emu.algorithms.robust.aspire.adaptive import Adaptive, AdaptivePace, Pace, SteadyPace
 from fednet_emu.algorithms.robust.aspire.log import Log
 from fednet_emu.algorithms.robust.aspire.master import Coordinator
@@ -109,6 +110,9 @@ class Aspire(Algorithm):
     """Bound of every entry of phi_j, alpha_4."""
     wire: Wire = "paper"
     """Whether replies carry h and all multipliers, or only what the worker needs: its share of them."""
+    patience_s: Patience = ALONE_S
+    """For how long a lost message is sent again. Then its worker has no part any more, and whoever waits for it, with
+    `max_delay` or for all workers, ends the run with an error that names it."""
     gap_every: int | None = Field(None, gt=0)
     """Iterations between two measurements of the stationarity gap, which cost no simulated time; null for none."""
 
@@ -153,7 +157,7 @@ class Aspire(Algorithm):
                 last.pop(j, None)
                 last[j] = t
                 pace.replied(j, fed.clock.now_s)
-                fed.start(workers[j].activation(fed, message, plan, self.loss_of, self.wire, inbox))
+                fed.start(workers[j].activation(fed, message, plan, self.loss_of, self.wire, inbox, self.patience_s))
             reports = yield from self._collect(fed, inbox, pace, workers, last, t)
             active = pace.active(fed.clock.now_s)
             master.step(reports, self.steps(t, n))
@@ -163,7 +167,7 @@ class Aspire(Algorithm):
             message = master.message(t + 1)
             if renews:
                 for worker in workers:
-                    fed.start(worker.refresh(fed, message, self.wire, n))
+                    fed.start(worker.refresh(fed, message, self.wire, n, self.patience_s))
             log.iteration(t, active, len(reports), len(master.planes.p), n if renews else 0, master.displaced)
             log.reports(t, [(workers[report.place].device, report.arrived_s, last[report.place]) for report in reports])
             if self.gap_every is not None and (t + 1) % self.gap_every == 0 and not fed.timing_only:
