@@ -3,8 +3,8 @@
 Mohri, Sivek, Suresh: "Agnostic Federated Learning", ICML 2019, https://proceedings.mlr.press/v97/mohri19a.html
 
 Differences from the paper: a device sends w - lr * gradient, which is as large as the gradient and says the same. A
-lost message is sent again; what does not arrive even so is left out of the step, and its weight stays as it is. So is a
-device that is away when a round begins, or goes away during it.
+lost message is sent again for a while (`patience_s`); what does not arrive even so is left out of the step, and its
+weight stays as it is. So is a device that is away when a round begins, or goes away during it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fednet_emu.algorithms.base import Algorithm
-from fednet_emu.algorithms.retry import until_delivered
+from fednet_emu.algorithms.retry import ROUND_S, Patience, until_delivered
 from fednet_emu.algorithms.robust.simplex import project
 from fednet_emu.arrays import Array
 from fednet_emu.federation.device import Device
@@ -40,6 +40,8 @@ class Afl(Algorithm):
     """Samples per gradient; null takes all of the device's samples."""
     averaged: bool = True
     """Whether the model is the mean over all rounds so far, as in the paper, or the latest one."""
+    patience_s: Patience = ROUND_S
+    """For how long a lost message is sent again before the round goes on without its device."""
 
     def run(self, fed: Federation) -> Process:
         """The server: collect gradients and losses of everybody, descend in the model, ascend in the weights."""
@@ -61,13 +63,13 @@ class Afl(Algorithm):
 
     def client(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
         """A device: receive, one gradient, send."""
-        got = yield from until_delivered(fed, lambda: fed.downlink(k, w), to_the_gone=False)
+        got = yield from until_delivered(fed, lambda: fed.downlink(k, w), self.patience_s, to_the_gone=False)
         if got.lost:
             return got
         plan = SgdPlan(lr=self.lr, batch_size=self.batch_size, steps=1)
         trained = yield k.compute(fed.train(k, got.payload, plan, t))
         report = (trained.params, trained.loss)
-        return (yield from until_delivered(fed, lambda: fed.uplink(k, report), to_the_gone=False))
+        return (yield from until_delivered(fed, lambda: fed.uplink(k, report), self.patience_s, to_the_gone=False))
 
 
 def weighted_step(w: Tensor, models: Sequence[Tensor], weights: Array, places: Sequence[int]) -> Tensor:

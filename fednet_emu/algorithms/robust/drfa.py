@@ -3,9 +3,9 @@
 Deng, Kamani, Mahdavi: "Distributionally Robust Federated Averaging", NeurIPS 2020, https://arxiv.org/abs/2102.12660
 
 Differences from the paper: a device that is drawn twice trains once and counts twice. A device in the second trip sends
-the loss of one batch. A lost message is sent again, and what does not arrive even so is left out of the means. Both
-draws are among the devices that are there when the round begins, and whoever goes away during it is left out. The
-average, for which the paper's convex rate is proved, is that of the models after each round, not after each step.
+the loss of one batch. A lost message is sent again for a while (`patience_s`), and what does not arrive even so is left
+out of the means. Both draws are among the devices that are there when the round begins, and whoever goes away during it
+is left out. The average, for which the paper's convex rate is proved, is that of the models after each round, not step.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pydantic import Field
 
 from fednet_emu.algorithms.base import Algorithm
 from fednet_emu.algorithms.fedavg import average
-from fednet_emu.algorithms.retry import until_delivered
+from fednet_emu.algorithms.retry import ROUND_S, Patience, until_delivered
 from fednet_emu.algorithms.robust.afl import running_mean
 from fednet_emu.algorithms.robust.prior import Prior
 from fednet_emu.algorithms.robust.simplex import project
@@ -55,6 +55,8 @@ class Drfa(Algorithm):
     prior: Prior = Prior()
     averaged: bool = False
     """Whether the model is the mean over all rounds so far or the latest one, which follows its last draws."""
+    patience_s: Patience = ROUND_S
+    """For how long a lost message is sent again before the round goes on without its device."""
 
     @property
     def events_depend_on_learning(self) -> bool:
@@ -97,7 +99,7 @@ class Drfa(Algorithm):
 
     def train(self, fed: Federation, k: Device, task: Shared, t: int) -> Process:
         """A device in the first trip: the model after all steps, and the snapshot after some of them."""
-        got = yield from until_delivered(fed, lambda: fed.downlink(k, task), to_the_gone=False)
+        got = yield from until_delivered(fed, lambda: fed.downlink(k, task), self.patience_s, to_the_gone=False)
         if got.lost:
             return got
         w, early = got.payload
@@ -106,18 +108,18 @@ class Drfa(Algorithm):
         if early < self.local_steps:
             trained = yield k.compute(fed.train(k, snapshot, self._plan(self.local_steps - early), t, 1))
         report = (trained.params, snapshot)
-        return (yield from until_delivered(fed, lambda: fed.uplink(k, report), to_the_gone=False))
+        return (yield from until_delivered(fed, lambda: fed.uplink(k, report), self.patience_s, to_the_gone=False))
 
     def tell(self, fed: Federation, k: Device, snapshot: Deferred, t: int) -> Process:
         """A device in the second trip: the loss of the snapshot on one batch."""
-        got = yield from until_delivered(fed, lambda: fed.downlink(k, snapshot), to_the_gone=False)
+        got = yield from until_delivered(fed, lambda: fed.downlink(k, snapshot), self.patience_s, to_the_gone=False)
         if got.lost:
             return got
         plan = SgdPlan(lr=0.0, batch_size=self.batch_size, steps=1)
         loss = fed.train(k, got.payload, plan, t, "loss").result.loss
         flop = fed.task.model.forward_flop_per_sample * plan.n_samples_processed(k.n_samples)
         yield k.compute(Work(flop, loss, snapshot.number, loss.number))
-        return (yield from until_delivered(fed, lambda: fed.uplink(k, loss), to_the_gone=False))
+        return (yield from until_delivered(fed, lambda: fed.uplink(k, loss), self.patience_s, to_the_gone=False))
 
     def _plan(self, steps: int) -> SgdPlan:
         return SgdPlan(lr=self.lr, batch_size=self.batch_size, steps=steps)

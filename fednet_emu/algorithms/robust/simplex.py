@@ -1,4 +1,4 @@
-"""Projections onto the simplex: the weights p >= 0 with sum(p) = 1."""
+"""The simplex: the weights p >= 0 with sum(p) = 1."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from fednet_emu.arrays import Array
 
 
 def project(v: Array) -> Array:
-    """The point of the simplex that is nearest to v [N]: O(N log N), by sorting."""
-    return project_weighted(v, np.ones_like(v))
+    """The point of the simplex that is nearest to v [N]: O(N log N), by sorting.
 
-
-def project_weighted(v: Array, variance: Array) -> Array:
-    """The point p of the simplex with the smallest sum((p - v)^2 / variance), for v and variance > 0, both [N].
-
-    p = max(0, v - theta * variance) with theta such that the sum is 1: entries leave in the order of v / variance.
+    p = max(0, v - theta) with theta such that the sum is 1. Only differences of entries matter, so the largest one is
+    taken off first: beside it the 1 would be lost in entries above 1e16.
     """
-    order = np.argsort(-v / variance, kind="stable")
-    theta = (np.cumsum(v[order]) - 1.0) / np.cumsum(variance[order])
-    last = np.flatnonzero(v[order] > theta * variance[order])[-1]
-    p: Array = np.maximum(v - theta[last] * variance, 0.0)
-    p /= p.sum()
-    return p
+    below = v - v.max()
+    falling = -np.sort(-below)
+    theta = (np.cumsum(falling) - 1.0) / np.arange(1, len(v) + 1)
+    last = np.flatnonzero(falling > theta)[-1]
+    return as_weights(below - theta[last])
+
+
+def as_weights(p: Array) -> Array:
+    """Weights out of numbers [N] that are weights up to rounding: none below 0, their sum 1."""
+    positive: Array = np.maximum(p, 0.0)
+    positive /= positive.sum()
+    return positive

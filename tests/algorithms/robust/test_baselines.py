@@ -5,9 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from fednet_emu.network.medium.delivery import Delivery
+from simpy.events import Event
 
+from fednet_emu.algorithms.retry import until_delivered
 from fednet_emu.algorithms.robust.afl import climbed, running_mean, weighted_step
 from fednet_emu.algorithms.robust.drfa import moved
+from fednet_emu.errors import Deadlock
+from fednet_emu.federation.federation import Federation
 from fednet_emu.testing import run_small, small_federation, small_scenario
 
 AFL = "algorithm={kind: afl, lr: 0.2, lr_weights: 0.1, batch_size: null}"
@@ -135,6 +140,64 @@ def test_who_never_returns_is_left_out(algorithm: str) -> None:
     assert fed.clock.now_s < 1
     assert fed.ledger.rounds.column("arrived")[-1] <= 3
     assert fed.ledger.rounds.column("arrived").min() > 0
+
+
+OUT_OF_RANGE = (
+    "devices.placement={kind: list, xy_m: [[3.0e6, 0], [20, 0], [30, 0], [40, 0]]}",
+    "channel.rate={kind: fixed, bit_rate_bps: 1e6, threshold_db: 10}",
+)
+"""Device 0 is 3000 km away: each of its transfers is an outage."""
+
+
+def attempts_s(fed: Federation, device: int) -> list[float]:
+    """When transfers to or from a device were asked for."""
+    rows = fed.ledger.frames()["transfers"]
+    return [float(asked_s) for asked_s in rows.loc[(rows[["sender", "receiver"]] == device).any(axis=1), "requested_s"]]
+
+
+@pytest.mark.parametrize("algorithm", [AFL, DRFA])
+def test_who_is_out_of_range_is_given_up(algorithm: str) -> None:
+    """With a patience of a second, each trip that asks device 0 takes half a second longer, and others are heard.
+
+    The last attempt comes after pauses of 1, 2, 4, ... 256 ms; the next pause would end after 1.023 s.
+    """
+    fed = run_small(algorithm, "algorithm.patience_s=1", *OUT_OF_RANGE, "stop.rounds=5", timing_only=True)
+    asked = len([delay_s for delay_s in np.diff(attempts_s(fed, 0)) if delay_s == pytest.approx(0.256, abs=2e-3)])
+
+    assert asked >= 3
+    assert 0.511 * asked < fed.clock.now_s < 0.511 * asked + 0.1
+    assert fed.round == 5
+    assert 0 < fed.ledger.rounds.column("arrived").max() <= 3
+
+
+@pytest.mark.parametrize("algorithm", [AFL, DRFA])
+def test_patience_is_a_minute_unless_said(algorithm: str) -> None:
+    """Five rounds with a device out of range take minutes of simulated time, not days."""
+    fed = run_small(algorithm, *OUT_OF_RANGE, "stop.rounds=5", timing_only=True)
+
+    assert fed.clock.now_s < 5 * 2 * 60
+
+
+def test_aspire_gives_up_by_the_same_setting() -> None:
+    """A master that waits for all says after 1 s of patience, not after a week, whom it waits for in vain."""
+    aspire = "algorithm={kind: aspire, active: null, lr: 0.1, planes: fixed, patience_s: 1}"
+    with pytest.raises(Deadlock, match=r"deadlock at t=0\.5.*downlink server to dev-0"):
+        run_small(aspire, *OUT_OF_RANGE, timing_only=True)
+
+
+def test_no_attempt_begins_after_patience() -> None:
+    """With 7 ms attempts begin after 0, 1, 3 and 7 ms, pauses doubling from 1 ms; with 6.9 ms the last does not."""
+    for patience_s, begun_s in ((7e-3, [0, 1e-3, 3e-3, 7e-3]), (6.9e-3, [0, 1e-3, 3e-3])):
+        fed = small_federation()
+        begun: list[float] = []
+
+        def lost(fed: Federation = fed, begun: list[float] = begun) -> Event:
+            begun.append(fed.clock.now_s)
+            return fed.clock.event().succeed(Delivery(0, -1, None, 320, *[fed.clock.now_s] * 3, "erased"))
+
+        fed.clock.run_process(until_delivered(fed, lost, patience_s))
+
+        assert begun == pytest.approx(begun_s)
 
 
 @pytest.mark.parametrize("algorithm", [AFL, DRFA])

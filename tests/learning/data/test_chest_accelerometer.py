@@ -71,6 +71,30 @@ def test_random_test_windows_are_as_many_and_others(tmp_path: Path) -> None:
     assert not torch.equal(one.test_x, other.test_x)
 
 
+def test_validation_windows_come_out_of_the_training_windows(tmp_path: Path) -> None:
+    """Of five windows of activity 1, at rows 0, 4, 8, 22 and 26, the last is for testing and seen by nobody.
+
+    One of the other four is for validation, in place of the test window, and not always the same one.
+    """
+    data = ChestAccelerometer(path=str(files(tmp_path)), window=4, validation_share=0.25)
+    drawn = set()
+    for seed in range(6):
+        samples = data.load(None, np.random.default_rng(seed))
+        train, held = (
+            x[(y.numpy() == 0) & (group == 3)][:, 0, 0]
+            for x, y, group in (
+                (samples.train_x, samples.train_y, samples.train_group),
+                (samples.test_x, samples.test_y, samples.test_group),
+            )
+        )
+        rows = torch.cat([train, held]).sort().values
+
+        assert (len(train), len(held)) == (3, 1)
+        assert ((rows - rows[0]) / (rows[1] - rows[0])).tolist() == pytest.approx([0, 1, 2, 5.5], abs=1e-4)
+        drawn.add(rows.tolist().index(float(held)))
+    assert len(drawn) > 1
+
+
 def test_axes_are_standardised_over_the_training_windows(tmp_path: Path) -> None:
     """Mean 0 and deviation 1 of each axis."""
     x = ChestAccelerometer(path=str(files(tmp_path)), window=4).load(None, RNG).train_x

@@ -15,6 +15,8 @@ Differences from the paper:
 - c_1 and c_2 are constants unless `regularisation` is "paper": the sequences of the theorems decay too slowly to use.
 - A worker starts from a message of the master like any other. A lost message is sent again. Plane lists have versions,
   and a worker never combines multipliers of one version with planes of another.
+- With fixed planes the multiplier stays 1, so that all workers keep their prior weights whatever the level h does.
+- `max_delay` allows a staleness of tau, one more than the text does; `max_delay_inclusive: false` is the text's.
 - Bounds of models are off unless given, and clip a worker's model after its last step.
 """
 
@@ -29,6 +31,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from fednet_emu.algorithms.base import Algorithm
+from fednet_emu.algorithms.retry import ALONE_S, Patience
 from fednet_emu.algorithms.robust.aspire.adaptive import Adaptive, AdaptivePace, Pace, SteadyPace
 from fednet_emu.algorithms.robust.aspire.log import Log
 from fednet_emu.algorithms.robust.aspire.master import Coordinator
@@ -52,13 +55,14 @@ Last = dict[int, int]
 class Aspire(Algorithm):
     """The master acts on the first reports, and cutting planes over an uncertainty set say whom to weigh.
 
-    ASPIRE-EASE as it stands; ASPIRE-CP with `planes: cp`, ASPIRE with `planes: fixed` (with a uniform prior Mix_Even),
+    ASPIRE-EASE as it stands; ASPIRE-CP with `planes: cp`, Mix_Even with `planes: fixed` and a uniform prior,
     ASPIRE-EASE(-) with `active: null`, ASPIRE-EASEper with `local_steps` above 1, ASPIRE-ADP with `adaptive`.
     """
 
     kind: Literal["aspire"] = "aspire"
     planes: Upkeep = "ease"
-    """ease: worst cases become planes and idle planes go; cp: planes stay while there is room; fixed: prior only."""
+    """ease: worst cases become planes and idle planes go; cp: planes stay while there is room; fixed: the prior is the
+    only plane and its multiplier stays 1, so that every worker keeps its prior weight."""
     uncertainty: AnyUncertaintySet | None = None
     """The weights against which the model is to be robust; not needed with fixed planes."""
     prior: Prior = Prior()
@@ -67,7 +71,11 @@ class Aspire(Algorithm):
     adaptive: Adaptive | None = None
     """Switches between all workers, while none is slow, and `active` of them."""
     max_delay: int | None = Field(None, gt=0)
-    """The paper's tau: an iteration waits for a worker that was replied to so many iterations ago."""
+    """The paper's tau: the largest staleness of a report, which is how many iterations have ended since the master's
+    reply to its worker; 0 when it comes in the first one. An iteration waits for whom the next would hear too late."""
+    max_delay_inclusive: bool = True
+    """false: staleness stays below `max_delay`, as in the paper's words, an update from every worker "at least once for
+    each tau iterations"."""
     lr: float = Field(ge=0)
     """Step size of the workers, eta_w."""
     batch_size: int | None = Field(None, gt=0)
@@ -109,6 +117,9 @@ class Aspire(Algorithm):
     """Bound of every entry of phi_j, alpha_4."""
     wire: Wire = "paper"
     """Whether replies carry h and all multipliers, or only what the worker needs: its share of them."""
+    patience_s: Patience = ALONE_S
+    """For how long a lost message is sent again. Then its worker has no part any more, and whoever waits for it, with
+    `max_delay` or for all workers, ends the run with an error that names it."""
     gap_every: int | None = Field(None, gt=0)
     """Iterations between two measurements of the stationarity gap, which cost no simulated time; null for none."""
 
@@ -158,7 +169,7 @@ class Aspire(Algorithm):
                 last.pop(j, None)
                 last[j] = t
                 pace.replied(j, fed.clock.now_s)
-                fed.start(workers[j].activation(fed, message, plan, self.loss_of, self.wire, inbox))
+                fed.start(workers[j].activation(fed, message, plan, self.loss_of, self.wire, inbox, self.patience_s))
             reports = yield from self._collect(fed, inbox, pace, workers, last, t)
             active = pace.active(fed.clock.now_s)
             master.step(reports, self.steps(t, n))
@@ -168,7 +179,7 @@ class Aspire(Algorithm):
             message = master.message(t + 1)
             if renews:
                 for worker in workers:
-                    fed.start(worker.refresh(fed, message, self.wire, n))
+                    fed.start(worker.refresh(fed, message, self.wire, n, self.patience_s))
             log.iteration(t, active, len(reports), len(master.planes.p), n if renews else 0, master.displaced)
             log.reports(t, [(workers[report.place].device, report.arrived_s, last[report.place]) for report in reports])
             if self.gap_every is not None and (t + 1) % self.gap_every == 0 and not fed.timing_only:
@@ -180,7 +191,8 @@ class Aspire(Algorithm):
         self, fed: Federation, inbox: Inbox, pace: Pace, workers: Sequence[Worker], last: Last, t: int
     ) -> Process:
         """Wait for enough reports, and for those of all workers that have been out for too long."""
-        oldest = takewhile(lambda item: self.max_delay is not None and t - item[1] >= self.max_delay, last.items())
+        longest = math.inf if self.max_delay is None else self.max_delay - (not self.max_delay_inclusive)
+        oldest = takewhile(lambda item: t - item[1] >= longest, last.items())
         overdue = {workers[j].device.index for j, _ in oldest}
         reports: list[Report] = []
         missing = pace.active(fed.clock.now_s)
@@ -211,6 +223,7 @@ class Aspire(Algorithm):
     def steps(self, t: int, n: int) -> Steps:
         """The numbers of iteration t with n workers."""
         slow = (t + 1) ** (-1 / 6) if self.regularisation == "paper" else 0.0
+        fixed = self.planes == "fixed"
         return Steps(
             n_workers=n,
             lr_z=0.4 / (self.prox * n) if self.lr_master is None else self.lr_master,
@@ -222,6 +235,7 @@ class Aspire(Algorithm):
             c_phi=max(self.c_dual, slow / self.rho_dual),
             model_bound=math.inf if self.model_bound is None else self.model_bound,
             level_bound=self.level_bound,
-            multiplier_bound=self.multiplier_bound,
+            multiplier_bound=1.0 if fixed else self.multiplier_bound,
             dual_bound=self.dual_bound,
+            multiplier_floor=1.0 if fixed else 0.0,
         )

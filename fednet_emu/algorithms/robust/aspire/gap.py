@@ -46,7 +46,9 @@ def squared_gap(
         total += _square((phi - clipped(phi + steps.rho_phi * dphi, steps.dual_bound)) / steps.rho_phi)
     total += _square((z - clipped(z - steps.lr_z * dz, steps.model_bound)) / steps.lr_z)
     dh = (h - np.clip(h - steps.lr_h * (1.0 - lam.sum()), 0.0, steps.level_bound)) / steps.lr_h
-    dlam = (lam - np.clip(lam + steps.rho_lam * (values - h), 0.0, steps.multiplier_bound)) / steps.rho_lam
+    dlam = (
+        lam - np.clip(lam + steps.rho_lam * (values - h), steps.multiplier_floor, steps.multiplier_bound)
+    ) / steps.rho_lam
     return total + float(dh**2) + float((dlam**2).sum())
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from fednet_emu.arrays import Array
 
 Upkeep = Literal["ease", "cp", "fixed"]
-"""ease adds the worst case and drops idle planes; cp only adds; fixed keeps the prior alone."""
+"""ease adds the worst case and drops idle planes; cp only adds; fixed keeps the prior alone, its multiplier at 1."""
 
 GAIN = 1e-12
 """A worst case is a new plane when it exceeds all planes by more than this."""

@@ -47,6 +47,7 @@ class Steps:
         level_bound: alpha_2, of h.
         multiplier_bound: alpha_3, of every lam_l.
         dual_bound: alpha_4, of every entry of phi_j.
+        multiplier_floor: Least lam_l: 0, or 1 like its bound where the planes are fixed.
     """
 
     n_workers: int
@@ -61,6 +62,7 @@ class Steps:
     level_bound: float
     multiplier_bound: float
     dual_bound: float
+    multiplier_floor: float = 0.0
 
 
 class Master(NamedTuple):
@@ -141,9 +143,9 @@ def h_step(h: float, lam: Array, steps: Steps) -> float:
 
 
 def lam_step(lam: Array, values: Array, h: float, steps: Steps) -> Array:
-    """Update (15): lam_l <- clip(lam_l + rho_lam (p_l' f - h - c_lam lam_l), 0, multiplier_bound)."""
+    """Update (15): lam_l <- clip(lam_l + rho_lam (p_l' f - h - c_lam lam_l), floor, bound), of multipliers."""
     raised = lam + steps.rho_lam * (values - h - steps.c_lam * lam)
-    return np.minimum(np.maximum(raised, 0.0), steps.multiplier_bound)
+    return np.minimum(np.maximum(raised, steps.multiplier_floor), steps.multiplier_bound)
 
 
 def phi_step(phi: Tensor, z: Tensor, w: Tensor, steps: Steps) -> Tensor:

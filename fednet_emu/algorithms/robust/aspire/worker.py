@@ -76,13 +76,20 @@ class Worker:
         return cls(device, place, message.z, fed.defer(torch.zeros_like, message.z), message.planes, share)
 
     def activation(
-        self, fed: Federation, message: Message, plan: SgdPlan, loss_of: LossOf, wire: Wire, inbox: Inbox
+        self,
+        fed: Federation,
+        message: Message,
+        plan: SgdPlan,
+        loss_of: LossOf,
+        wire: Wire,
+        inbox: Inbox,
+        patience_s: float,
     ) -> Process:
         """Receive, update phi_j, step, send; (16) and (12) of the paper."""
         k, z, steps = self.device, message.z, message.steps
         share = self._share_in(fed, message)
         reply = message.payload if wire == "paper" else (z, share)
-        got = yield from until_delivered(fed, lambda: fed.downlink(k, reply))
+        got = yield from until_delivered(fed, lambda: fed.downlink(k, reply), patience_s)
         if got.lost:
             return
         self.learn(message, share, wire)
@@ -95,15 +102,15 @@ class Worker:
         if loss_of == "result":
             loss = fed.defer(fed.task.train_loss, self.w, k.index, size=1)
         report = (self.w, loss)
-        sent = yield from until_delivered(fed, lambda: fed.uplink(k, report))
+        sent = yield from until_delivered(fed, lambda: fed.uplink(k, report), patience_s)
         if not sent.lost:
             inbox.put(k.index, Report(self.place, self.w, loss, fed.clock.now_s))
 
-    def refresh(self, fed: Federation, message: Message, wire: Wire, n_workers: int) -> Process:
+    def refresh(self, fed: Federation, message: Message, wire: Wire, n_workers: int, patience_s: float) -> Process:
         """Receive a new list of planes, for the next activation."""
         share, size_bit = self._share_in(fed, message), refresh_bit(wire, n_workers, len(message.planes.p))
         payload = message.dual if wire == "paper" else share
-        got = yield from until_delivered(fed, lambda: fed.downlink(self.device, payload, size_bit))
+        got = yield from until_delivered(fed, lambda: fed.downlink(self.device, payload, size_bit), patience_s)
         if not got.lost and message.t >= self.told:
             self.planes, self.share, self.told = message.planes, share, message.t
 

@@ -30,6 +30,23 @@ class UncertaintySet(Component):
         """
 
 
+RESOLUTION = 4.0 * float(np.finfo(np.float64).eps)
+"""Losses that differ by less than this part of the largest of them are the same number, but for rounding."""
+
+
+def relative(losses: Array) -> Array:
+    """The losses [N] on a scale from -1, the smallest, to 0, the largest; all 0 when they are equal up to rounding.
+
+    A solver that works on these is none the wiser about an offset or the unit of the losses, which move no worst case.
+    """
+    below = losses - losses.max()
+    spread = -float(below.min())
+    if spread <= RESOLUTION * float(np.abs(losses).max()):
+        return np.zeros_like(below)
+    scaled: Array = below / spread
+    return scaled
+
+
 def per_device(name: str, values: PerDevice, count: int) -> Array:
     """The values as an array [count].
 

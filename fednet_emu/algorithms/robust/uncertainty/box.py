@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from fednet_emu.algorithms.robust.simplex import as_weights
 from fednet_emu.algorithms.robust.uncertainty.base import PerDevice, UncertaintySet, per_device
 from fednet_emu.arrays import Array
 from fednet_emu.errors import ScenarioError
@@ -34,4 +35,4 @@ class Box(UncertaintySet):
         added = np.clip(rest - (np.cumsum(room) - room), 0.0, room)
         p = low.copy()
         p[order] += added
-        return p
+        return as_weights(p)

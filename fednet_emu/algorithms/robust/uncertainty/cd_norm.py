@@ -7,7 +7,8 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from fednet_emu.algorithms.robust.uncertainty.base import PerDevice, UncertaintySet, per_device
+from fednet_emu.algorithms.robust.simplex import as_weights
+from fednet_emu.algorithms.robust.uncertainty.base import PerDevice, UncertaintySet, per_device, relative
 from fednet_emu.arrays import Array
 
 _MAX_TANGENTS = 1000
@@ -30,18 +31,20 @@ class CdNorm(UncertaintySet):
     def worst_case(self, losses: Array, prior: Array) -> Array:
         """Mix the two knapsacks, one too heavy and one too light, between which the multiplier lies."""
         reach = prior if self.deviation is None else per_device("deviation", self.deviation, len(losses))
-        moves = reach > 0
-        if self.budget == 0 or np.count_nonzero(moves) < 2:
-            return prior.copy()
-        p = prior.copy()
-        p[moves] += reach[moves] * _best_moves(losses[moves], reach[moves], prior[moves], self.budget)
-        return np.maximum(p, 0.0)
+        moves, p = reach > 0, prior.copy()
+        f = relative(losses[moves]) if moves.any() else losses[moves]
+        if self.budget == 0 or not f.any():
+            return p
+        p[moves] += reach[moves] * _best_moves(f, reach[moves], prior[moves], self.budget)
+        return as_weights(p)
 
 
-def _best_moves(losses: Array, reach: Array, prior: Array, budget: float) -> Array:
-    """The u = (p - q) / reach that is best, in [-min(1, q / reach), 1] with sum |u| <= budget and sum(reach u) = 0."""
+def _best_moves(f: Array, reach: Array, prior: Array, budget: float) -> Array:
+    """The u = (p - q) / reach that is best, in [-min(1, q / reach), 1] with sum |u| <= budget and sum(reach u) = 0.
+
+    The losses f are relative, in [-1, 0].
+    """
     down = np.minimum(1.0, prior / reach)
-    f = losses - losses.mean()
     low, high = (_knapsack(f - nu, reach, down, budget) for nu in (f.min() - 1.0, f.max() + 1.0))
     for _ in range(_MAX_TANGENTS):
         (value_low, mass_low), (value_high, mass_high) = ((reach @ (f * u), reach @ u) for u in (low, high))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from fednet_emu.algorithms.robust.simplex import project_weighted
-from fednet_emu.algorithms.robust.uncertainty.base import PerDevice, UncertaintySet, per_device
+from fednet_emu.algorithms.robust.simplex import as_weights
+from fednet_emu.algorithms.robust.uncertainty.base import PerDevice, UncertaintySet, per_device, relative
 from fednet_emu.arrays import Array
 
 
@@ -18,31 +18,35 @@ class Ellipsoid(UncertaintySet):
     kind: Literal["ellipsoid"] = "ellipsoid"
     budget: float = Field(ge=0)
     variance: PerDevice = 1.0
+    """One number above 0, or one per worker: how far a weight may go, squared, in units of the budget."""
+
+    @field_validator("variance")
+    @classmethod
+    def _every_weight_can_move(cls, variance: PerDevice) -> PerDevice:
+        if np.min(variance) <= 0:
+            raise ValueError(f"variances must be above 0, got {variance}; a device that shall not move has a small one")
+        return variance
 
     def worst_case(self, losses: Array, prior: Array) -> Array:
-        """In closed form while no weight is negative; else along the projections of q + s * variance * losses."""
-        variance = per_device("variance", self.variance, len(losses))
-        excess = losses - variance @ losses / variance.sum()
-        power = variance @ excess**2
-        if self.budget == 0 or power <= 0:
+        """The closed form, and again without the workers whose weights it makes negative, until there are none: O(N^2).
+
+        Let S be the workers that are left. p_j = q_j + variance_j (lift + step (f_j - mean)), with the mean of f over S
+        by variance, the lift that gives S the prior of the others, and the step that uses up the budget. Whoever has
+        left stays at 0 for larger steps, and each time S shrinks the step grows, so nobody comes back.
+        """
+        f, variance = relative(losses), per_device("variance", self.variance, len(losses))
+        if self.budget == 0 or not f.any():
             return prior.copy()
-        p: Array = prior + np.sqrt(self.budget / power) * variance * excess
-        return p if (p >= 0).all() else self._on_the_simplex(losses, prior, variance)
-
-    def _on_the_simplex(self, losses: Array, prior: Array, variance: Array) -> Array:
-        """The boundary point with p >= 0: the larger the step s, the farther out, up to the best vertex or face."""
-        from scipy.optimize import brentq
-
-        def point(s: float) -> Array:
-            return project_weighted(prior + s * variance * losses, variance)
-
-        def excess(s: float) -> float:
-            return float(((point(s) - prior) ** 2 / variance).sum()) - self.budget
-
-        far = 1.0 / max(float(np.ptp(losses)) * float(variance.min()), 1e-300)
-        s = far
-        while excess(s) < 0:
-            if s > 1e9 * far:  # the whole simplex, or the best face of it, is inside
-                return point(s)
-            s *= 4.0
-        return point(float(brentq(excess, 0.0, s, xtol=1e-300, rtol=1e-15)))
+        held = np.ones(len(f), np.bool_)
+        while True:
+            v, q = variance[held], prior[held]
+            excess = f[held] - v @ f[held] / v.sum()
+            lift = (1.0 - q.sum()) / v.sum()
+            left = self.budget - lift**2 * v.sum() - (prior[~held] ** 2 / variance[~held]).sum()
+            power = float(v @ excess**2)  # 0 when only equal losses are left
+            step = np.sqrt(max(left, 0.0) / power) if power > 0 else 0.0
+            p = np.zeros_like(f)
+            p[held] = q + v * (lift + step * excess)
+            if (p >= 0).all():
+                return as_weights(p)
+            held &= p >= 0

@@ -7,7 +7,8 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from fednet_emu.algorithms.robust.uncertainty.base import UncertaintySet
+from fednet_emu.algorithms.robust.simplex import as_weights
+from fednet_emu.algorithms.robust.uncertainty.base import UncertaintySet, relative
 from fednet_emu.arrays import Array
 from fednet_emu.errors import ScenarioError
 
@@ -26,15 +27,14 @@ class Polyhedron(UncertaintySet):
         return self
 
     def worst_case(self, losses: Array, prior: Array) -> Array:
-        """The linear programme, by HiGHS."""
+        """The linear programme, by HiGHS, whose tolerances are absolute."""
         from scipy.optimize import linprog
 
         count = len(losses)
         if any(len(row) != count for row in self.matrix):
             widths = sorted({len(row) for row in self.matrix})
             raise ScenarioError(f"uncertainty.matrix: not one column for each worker, got {widths}; give {count}")
-        found = linprog(-losses, A_ub=self.matrix, b_ub=self.bounds, A_eq=np.ones((1, count)), b_eq=[1.0])
+        found = linprog(-relative(losses), A_ub=self.matrix, b_ub=self.bounds, A_eq=np.ones((1, count)), b_eq=[1.0])
         if not found.success:
             raise ScenarioError(f"uncertainty: the polyhedron holds no weights, got {found.message}; relax the bounds")
-        p: Array = np.maximum(found.x, 0.0)
-        return p
+        return as_weights(found.x)

@@ -40,9 +40,12 @@ class ChestAccelerometer(Dataset):
     test_share: float = Field(0.2, gt=0, lt=1)
     test_windows: Literal["last", "random"] = "last"
     """last: those for testing come after the others in time; random: they are drawn from all, their neighbours too."""
+    validation_share: float = Field(0.0, ge=0, lt=1)
+    """Above 0 settings can be chosen without a look at the test windows: they are set aside, and this share of each
+    participant's training windows of an activity, drawn at random, is held out and evaluated on in their place."""
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
-        """Read the files of all participants, and draw the test windows if they are random."""
+        """Read the files of all participants, and draw the windows that are not for training."""
         folder = locate(self.path, data_dir)
         parts = [self._windows(folder / f"{number}.csv.gz") for number in range(1, PARTICIPANTS + 1)]
         x = np.concatenate([windows for windows, _ in parts])
@@ -50,6 +53,9 @@ class ChestAccelerometer(Dataset):
         group = np.repeat(np.arange(PARTICIPANTS), [len(labels) for _, labels in parts])
         order = rng.permutation(len(y)) if self.test_windows == "random" else np.arange(len(y))
         test = _last_ones(group * ACTIVITIES + y, order, self.test_share)
+        if self.validation_share:
+            x, y, group = x[~test], y[~test], group[~test]
+            test = _last_ones(group * ACTIVITIES + y, rng.permutation(len(y)), self.validation_share)
         mean, deviation = x[~test].mean((0, 2), keepdims=True), x[~test].std((0, 2), keepdims=True)
         values = torch.from_numpy((x - mean) / deviation)
         labels = torch.from_numpy(y)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -14,14 +13,12 @@ from pydantic import ValidationError
 
 from fednet_emu.algorithms import worst_case_weights
 from fednet_emu.algorithms.robust.aspire import algorithm as flow
-from fednet_emu.algorithms.robust.aspire.adaptive import AdaptivePace
 from fednet_emu.algorithms.robust.aspire.algorithm import Aspire
 from fednet_emu.algorithms.robust.aspire.master import Coordinator
 from fednet_emu.algorithms.robust.aspire.planes import Planes, renewed
 from fednet_emu.algorithms.robust.aspire.worker import Worker
 from fednet_emu.algorithms.robust.uncertainty.cd_norm import CdNorm
 from fednet_emu.arrays import Array
-from fednet_emu.errors import Deadlock, ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.records.verify import verify
 from fednet_emu.scenario.run import run_scenario
@@ -219,112 +216,6 @@ def test_a_worker_never_mixes_versions() -> None:
     assert worker.share is new
 
 
-# ---- who is waited for -----------------------------------------------------------------------------------------------
-
-
-def straggling(*settings: str) -> Federation:
-    """Eight workers of which one is four times slower; computing takes far longer than sending."""
-    slow = "devices.straggler={kind: slow-window, devices: [7], factor: 4, from_s: 0, to_s: 1e6}"
-    speed = "devices.speed={kind: fixed, flop_per_s: 1e4}"
-    return run_small(ASPIRE, "devices.count=8", "data.n_samples=160", slow, speed, *settings, timing_only=True)
-
-
-def test_one_straggler_costs_a_synchronous_master_far_more() -> None:
-    """With one of eight workers four times slower, S = 1 needs at most a fifth of the time for as many iterations."""
-    fast, slow = (straggling(f"algorithm.active={s}", "stop.rounds=300") for s in ("1", "null"))
-
-    assert fast.round == slow.round == 300
-    assert fast.clock.now_s <= slow.clock.now_s / 5
-
-
-def test_the_longest_delay_is_kept() -> None:
-    """With max_delay 10 no report is older than 10 iterations; without it the straggler's are."""
-    bounded, free = (straggling("algorithm.active=1", f"algorithm.max_delay={d}", "stop.rounds=200")
-                     for d in ("10", "null"))  # fmt: skip
-
-    assert max(series(bounded, "activations", "staleness")) == 10
-    assert max(series(free, "activations", "staleness")) > 20
-
-
-def test_waiting_for_all_needs_all() -> None:
-    """S = N hears everybody in every iteration, and nobody is stale."""
-    fed = run_small(ASPIRE, "stop.rounds=5")
-
-    assert series(fed, "aspire", "arrived") == [4] * 5
-    assert set(series(fed, "activations", "staleness")) == {0}
-
-
-def test_the_adaptive_master_says_so_when_a_worker_is_gone_for_good() -> None:
-    """Its timer stops when only a report can change anything, so that a wait for ever is a deadlock, not a loop."""
-    gone = "devices.availability={kind: windows, devices: {0: [[0, 0.005]]}}"
-    adaptive = "algorithm.adaptive={threshold_s: 60, tick_s: 1}"
-    with pytest.raises(Deadlock, match="dev-0 must be among them"):
-        run_small(ASPIRE, "algorithm.active=1", "algorithm.max_delay=4", adaptive, gone, "stop.rounds=60")
-
-
-def test_an_adaptive_threshold_of_twice_the_mean_does_not_tick_for_ever() -> None:
-    """With three of four workers gone the longest delay does not exceed twice the mean: a deadlock, not a loop."""
-    gone = "devices.availability={kind: windows, devices: {0: [[0, 0.005]], 1: [[0, 0.005]], 2: [[0, 0.005]]}}"
-    adaptive = "algorithm.adaptive={threshold_s: null, tick_s: 1}"
-    with pytest.raises(Deadlock, match="waits for"):
-        run_small(ASPIRE, "algorithm.active=1", adaptive, gone, "stop.rounds=60")
-
-
-@pytest.mark.parametrize(
-    ("threshold_s", "tick_s", "least"), [("10", "1e-9", "0.001"), ("0.06", "1e-6", "6e-06"), ("null", "1e-9", "0.001")]
-)
-def test_looks_at_the_delays_are_bounded(threshold_s: str, tick_s: str, least: str) -> None:
-    """A tick of less than a ten-thousandth of the threshold is refused with its name, its value and the least one."""
-    adaptive = f"algorithm.adaptive={{threshold_s: {threshold_s}, tick_s: {tick_s}}}"
-    expected = f"tick_s: too fine, got {tick_s} s; give {least} s or more"
-
-    with pytest.raises(ScenarioError, match=re.escape(expected.replace("1e-9", "1e-09").replace("1e-6", "1e-06"))):
-        small_scenario(ASPIRE, "algorithm.active=1", adaptive)
-
-
-def test_time_alone_eases_the_pace_while_few_are_awaited() -> None:
-    """Of four workers one or two awaited: after 2 s at the first, and before the second's delay grows, S falls to 1.
-
-    The first grows from 0 s on, the second from 4 s on; twice the mean of (3, 2, 0, 0) is 2.5. At 9 s both grow.
-    """
-    pace = AdaptivePace(4, 1, None)
-    pace.replied(0, 0.0)
-    assert pace.may_ease(0.0)
-    pace.heard(0, 2.0)
-    for worker, told_s in ((0, 2.0), (1, 3.0)):
-        pace.replied(worker, told_s)
-    assert pace.active(3.0) == 1
-    assert not pace.may_ease(3.0)
-    pace.heard(0, 4.0)
-    pace.heard(1, 5.0)
-    for worker in range(4):
-        pace.replied(worker, 5.0)
-    assert pace.active(5.5) == 4
-    assert not pace.may_ease(8.0)
-
-
-def test_the_adaptive_master_follows_a_straggler() -> None:
-    """S falls from N to 1 within a tick of the moment at which the delay passes the threshold, and comes back.
-
-    Four workers answer within 30 ms; the last is ten times slower from 1 s to 2 s, and the threshold is 60 ms.
-    """
-    slow = "devices.straggler={kind: slow-window, devices: [3], factor: 10, from_s: 1, to_s: 2}"
-    speed, adaptive = "devices.speed={kind: fixed, flop_per_s: 3.6e4}", "{threshold_s: 0.06, tick_s: 0.001}"
-    fed = run_small(ASPIRE, "algorithm.active=1", f"algorithm.adaptive={adaptive}", slow, speed,
-                    "stop={simulated_s: 3}",
-                    "algorithm.loss_of=steps", timing_only=True)  # fmt: skip
-    times, active = (np.array(series(fed, "aspire", column)) for column in ("simulated_s", "active"))
-    reports = [row for row in fed.ledger.series["activations"] if row["device"] == 3]
-    back_s = next(row["arrived_s"] for row in reports if row["arrived_s"] > 2)
-
-    assert set(active[times < 1]) == {4}
-    down = int(np.flatnonzero(active == 1)[0])  # the iteration before it ended with the reply to the straggler
-    assert 0.06 - 1e-9 <= times[down] - times[down - 1] <= 0.06 + 0.001
-    assert 1 < times[down] < 1.1
-    assert set(active[(times > times[down]) & (times < 2)]) == {1}
-    assert set(active[times > back_s + 0.06 + 0.001]) == {4}
-
-
 # ---- bits, planes, forms ---------------------------------------------------------------------------------------------
 
 
@@ -413,6 +304,20 @@ def test_impossible_sets_are_found_before_the_run(uncertainty: str, where: str, 
 
     assert path == ("algorithm", *where.split("."))
     assert what in found
+
+
+def test_a_fixed_plane_keeps_its_multiplier(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mix_Even: lam is 1 after every iteration, and each share 1 / N, however far the level is from the losses."""
+    masters: list[Coordinator] = []
+    monkeypatch.setattr(flow, "Coordinator", lambda *args: masters.append(Coordinator(*args)) or masters[0])
+    settings = (ASPIRE, "algorithm.planes=fixed", "algorithm.rho_multiplier=0.5", "algorithm.lr_level=0.5",
+                "stop.rounds=30")  # fmt: skip
+    fed = small_federation(*settings)
+    lam: list[list[float]] = []
+    fed.observers.append(lambda fed: lam.append(fed.graph.read(masters[0].dual).lam.tolist()))
+    fed.run(small_scenario(*settings).algorithm)
+
+    assert lam == [[1.0]] * 30
 
 
 def test_fixed_planes_need_no_possible_set() -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from scipy.optimize import linprog, minimize
 
 from fednet_emu.algorithms import worst_case_weights
-from fednet_emu.algorithms.robust.simplex import project, project_weighted
+from fednet_emu.algorithms.robust.simplex import project
 from fednet_emu.algorithms.robust.uncertainty import UNCERTAINTY_SETS, UncertaintySet
 from fednet_emu.algorithms.robust.uncertainty.box import Box
 from fednet_emu.algorithms.robust.uncertainty.cd_norm import CdNorm
@@ -22,15 +25,53 @@ from fednet_emu.algorithms.robust.uncertainty.wasserstein import Wasserstein
 from fednet_emu.arrays import Array
 from fednet_emu.errors import ScenarioError
 
-INSTANCES = range(300)
+LOSSES: dict[str, Callable[[Array], Array]] = {
+    "plain": lambda f: f,
+    "offset": lambda f: f + 1e8,
+    "huge": lambda f: f * 1e8,
+    "tiny": lambda f: f * 1e-12,
+    "equal": lambda f: np.full_like(f, f[0]),
+    "equal but for rounding": lambda f: f[0] + np.spacing(f[0]) * (np.arange(len(f)) % 2),
+    "single": lambda f: np.where(np.arange(len(f)) == 0, f, 0.0),
+    "tied": np.round,
+}
+"""What is made of random losses."""
+
+every_loss = pytest.mark.parametrize("kind", LOSSES)
 
 
-def instance(seed: int) -> tuple[np.random.Generator, int, Array, Array]:
-    """A generator, a number of workers, losses and a prior; every third prior is uniform."""
-    rng = np.random.default_rng(seed)
-    n = int(rng.integers(2, 9))
-    prior = np.full(n, 1 / n) if seed % 3 == 0 else rng.dirichlet(np.ones(n))
-    return rng, n, rng.exponential(size=n), prior
+class Instance(NamedTuple):
+    """A generator, a number of workers, losses f, a prior q, and f on a scale that general solvers can take."""
+
+    rng: np.random.Generator
+    n: int
+    f: Array
+    q: Array
+    scaled: Array
+
+
+def instances(kind: str, count: int = 50) -> Iterator[Instance]:
+    """Of one to eight workers; every third prior is uniform. Losses that are equal but for rounding count as equal."""
+    for seed in range(count):
+        rng = np.random.default_rng([seed, list(LOSSES).index(kind)])
+        n = 1 if seed == 0 else int(rng.integers(2, 9))
+        prior = np.full(n, 1 / n) if seed % 3 == 0 else rng.dirichlet(np.ones(n))
+        f = LOSSES[kind](rng.exponential(size=n))
+        spread = np.ptp(f)
+        yield Instance(rng, n, f, prior, (f - f.mean()) / (spread if spread > 1e-15 * np.abs(f).max() else np.inf))
+
+
+def budget_of(rng: np.random.Generator, low: float, high: float) -> float:
+    """A power of ten between these powers, or 0 in one of ten cases."""
+    return 0.0 if rng.random() < 0.1 else float(10 ** rng.uniform(low, high))
+
+
+def weights(uncertainty: UncertaintySet, f: Array, q: Array) -> Array:
+    """The worst case, which must be a point of the simplex whatever the losses are."""
+    p = worst_case_weights(uncertainty, f, q)
+    assert p.min() >= 0
+    assert p.sum() == pytest.approx(1, abs=1e-12)
+    return p
 
 
 def linear_optimum(f: Array, **constraints: object) -> float:
@@ -46,11 +87,13 @@ def smooth_optimum(f: Array, start: Array, slack) -> float:
     sum_to_one = {"type": "eq", "fun": lambda p: p.sum() - 1}
     constraints = [sum_to_one, {"type": "ineq", "fun": slack}]
     best = -np.inf
-    for p0 in (start, 0.9 * start + 0.1 * (f == f.max()) / (f == f.max()).sum()):
+    for towards in (0.0, 0.1, 0.3):
+        p0 = (1 - towards) * start + towards * (f == f.max()) / (f == f.max()).sum()
         found = minimize(lambda p: -f @ p, p0, jac=lambda p: -f, bounds=[(1e-14, 1)] * len(f),
                          constraints=constraints, method="SLSQP", options={"ftol": 1e-14, "maxiter": 500})  # fmt: skip
         if abs(found.x.sum() - 1) < 1e-9 and slack(found.x) > -1e-9:
             best = max(best, -float(found.fun))
+    assert best > -np.inf
     return best
 
 
@@ -59,56 +102,57 @@ def ones(n: int) -> dict[str, object]:
     return {"A_eq": np.ones((1, n)), "b_eq": [1.0]}
 
 
-def test_the_box_is_the_linear_programme() -> None:
-    """Random bounds on both sides."""
-    for seed in INSTANCES:
-        rng, n, f, q = instance(seed)
-        low = q * rng.random(n)
-        high = q + (1 - q) * rng.random(n)
-        p = worst_case_weights(Box(lower=tuple(low), upper=tuple(high)), f, q)
+@every_loss
+def test_the_box_is_the_linear_programme(kind: str) -> None:
+    """Random bounds on both sides; without room between them the prior remains."""
+    for rng, n, f, q, scaled in instances(kind):
+        room = rng.integers(0, 3) / 2
+        low = q * (1 - room * rng.random(n))
+        high = q + room * (1 - q) * rng.random(n)
+        p = weights(Box(lower=tuple(low), upper=tuple(high)), f, q)
 
         assert ((p >= low - 1e-12) & (p <= high + 1e-12)).all()
-        assert f @ p == pytest.approx(linear_optimum(f, bounds=list(zip(low, high, strict=True)), **ones(n)), abs=1e-7)
+        optimum = linear_optimum(scaled, bounds=list(zip(low, high, strict=True)), **ones(n))
+        assert scaled @ p == pytest.approx(optimum, abs=1e-7)
 
 
+@every_loss
 @pytest.mark.parametrize("equal", [False, True])
-def test_the_cd_norm_is_the_linear_programme(equal: bool) -> None:
+def test_the_cd_norm_is_the_linear_programme(equal: bool, kind: str) -> None:
     """Unequal and equal deviations, also such that would make weights negative; p = q + up - down, both >= 0."""
-    for seed in INSTANCES:
-        rng, n, f, q = instance(seed)
+    for rng, n, f, q, scaled in instances(kind):
         reach = np.full(n, rng.random()) if equal else rng.random(n) + 1e-3
-        budget = float(rng.uniform(0, n))
-        p = worst_case_weights(CdNorm(budget=budget, deviation=tuple(reach)), f, q)
+        budget = n * budget_of(rng, -2, 0)
+        p = weights(CdNorm(budget=budget, deviation=tuple(reach)), f, q)
         move = np.concatenate([reach, -reach])
-        optimum = f @ q + linear_optimum(
-            move * np.tile(f, 2), A_eq=move[None], b_eq=[0.0], A_ub=np.ones((1, 2 * n)), b_ub=[budget],
+        optimum = scaled @ q + linear_optimum(
+            move * np.tile(scaled, 2), A_eq=move[None], b_eq=[0.0], A_ub=np.ones((1, 2 * n)), b_ub=[budget],
             bounds=[*[(0, 1)] * n, *[(0, min(1, a / b)) for a, b in zip(q, reach, strict=True)]])  # fmt: skip
 
         assert (np.abs(p - q) <= reach + 1e-12).all()
         assert (np.abs(p - q) / reach).sum() <= budget + 1e-9
-        assert f @ p == pytest.approx(optimum, abs=1e-7)
+        assert scaled @ p == pytest.approx(optimum, abs=1e-7)
 
 
-def test_the_ellipsoid_is_the_conic_optimum() -> None:
+@every_loss
+def test_the_ellipsoid_is_the_conic_optimum(kind: str) -> None:
     """Small budgets have the closed form, large ones press weights to zero."""
-    for seed in INSTANCES:
-        rng, n, f, q = instance(seed)
-        variance, budget = rng.random(n) + 0.1, float(10 ** rng.uniform(-3, 1))
-        p = worst_case_weights(Ellipsoid(budget=budget, variance=tuple(variance)), f, q)
+    for rng, n, f, q, scaled in instances(kind, 25):
+        variance, budget = rng.random(n) + 0.1, budget_of(rng, -3, 1)
+        p = weights(Ellipsoid(budget=budget, variance=tuple(variance)), f, q)
 
         def slack(p, q=q, variance=variance, budget=budget):
             return budget - ((p - q) ** 2 / variance).sum()
 
         assert slack(p) >= -1e-9 * (1 + budget)
-        assert f @ p >= smooth_optimum(f, q, slack) - 1e-7
+        assert scaled @ p == pytest.approx(smooth_optimum(scaled, q, slack), abs=1e-6)
 
 
 def test_no_point_of_the_ellipsoid_is_better() -> None:
     """The dual bound of the ellipsoid with p >= 0, at the best multipliers found by a scan, is met."""
-    for seed in range(60):
-        rng, n, f, q = instance(seed)
+    for rng, n, f, q, _ in instances("plain"):
         variance, budget = rng.random(n) + 0.1, float(10 ** rng.uniform(-3, 0.5))
-        p = worst_case_weights(Ellipsoid(budget=budget, variance=tuple(variance)), f, q)
+        p = weights(Ellipsoid(budget=budget, variance=tuple(variance)), f, q)
 
         def bound(y, f=f, q=q, variance=variance, budget=budget):
             t, nu = np.exp(y[0]), y[1]
@@ -122,52 +166,62 @@ def test_no_point_of_the_ellipsoid_is_better() -> None:
         assert f @ p == pytest.approx(lowest, abs=1e-6)
 
 
-def test_the_polyhedron_is_the_linear_programme() -> None:
+@every_loss
+def test_the_polyhedron_is_the_linear_programme(kind: str) -> None:
     """The set is that of random half spaces around the prior; the optimum is that of its dual programme."""
-    for seed in INSTANCES:
-        rng, n, f, q = instance(seed)
+    for rng, n, f, q, scaled in instances(kind):
         rows = rng.standard_normal((4, n))
         bounds = rows @ q + rng.random(4) * 0.3
-        p = worst_case_weights(Polyhedron(matrix=tuple(map(tuple, rows)), bounds=tuple(bounds)), f, q)
+        p = weights(Polyhedron(matrix=tuple(map(tuple, rows)), bounds=tuple(bounds)), f, q)
         columns = np.column_stack([rows.T, np.ones(n), -np.ones(n)])
-        dual = linprog(np.append(bounds, [1.0, -1.0]), A_ub=-columns, b_ub=-f, bounds=[(0, None)] * 6)
+        dual = linprog(np.append(bounds, [1.0, -1.0]), A_ub=-columns, b_ub=-scaled, bounds=[(0, None)] * 6)
 
         assert (rows @ p <= bounds + 1e-9).all()
-        assert f @ p == pytest.approx(dual.fun, abs=1e-7)
+        assert scaled @ p == pytest.approx(dual.fun, abs=1e-7)
 
 
-def test_the_kl_ball_is_the_entropy_optimum() -> None:
+@every_loss
+def test_the_kl_ball_is_the_entropy_optimum(kind: str) -> None:
     """The tilted prior meets the dual bound eta * (budget + log sum q exp(f / eta)), minimised over eta."""
-    for seed in INSTANCES:
-        rng, _, f, q = instance(seed)
-        budget = float(10 ** rng.uniform(-3, 0.7))
-        p = worst_case_weights(KlBall(budget=budget), f, q)
+    for rng, _, f, q, scaled in instances(kind):
+        budget = budget_of(rng, -3, 0.7)
+        p = weights(KlBall(budget=budget), f, q)
         some = p > 0
 
-        def bound(log_eta, f=f, q=q, budget=budget):
+        def bound(log_eta, f=scaled, q=q, budget=budget):
             eta, top = np.exp(log_eta), f.max()
             return top + eta * (budget + np.log(np.exp((f - top) / eta[:, None]) @ q))
 
-        grid = np.linspace(-40, 10, 4001)
+        grid = np.linspace(-40, 15, 4401)
         start = grid[np.argmin(bound(grid))]
         lowest = bound(np.linspace(start - 0.0125, start + 0.0125, 2001)).min()
 
         assert p[some] @ np.log(p[some] / q[some]) <= budget + 1e-9
-        assert f @ p == pytest.approx(lowest, abs=1e-7)
+        assert scaled @ p == pytest.approx(lowest, abs=1e-6 if budget == 0 else 1e-7)
 
 
-def test_the_wasserstein_ball_is_the_transport_problem() -> None:
+def test_the_kl_ball_meets_tiny_budgets() -> None:
+    """Close to the prior the worst case is q + sqrt(2 budget / var) q (f - mean): to 1e-6 of it with 1e-16 nats."""
+    f, q = np.array([1.0, 2.0, 4.0]), np.array([0.2, 0.3, 0.5])
+    excess = f - q @ f
+    for budget in (1e-12, 1e-14, 1e-16):
+        moved = np.sqrt(2 * budget / (q @ excess**2)) * q * excess
+
+        assert worst_case_weights(KlBall(budget=budget), f, q) - q == pytest.approx(moved, rel=1e-6, abs=1e-15)
+
+
+@every_loss
+def test_the_wasserstein_ball_is_the_transport_problem(kind: str) -> None:
     """All N^2 amounts from i to j as variables."""
-    for seed in INSTANCES:
-        rng, n, f, q = instance(seed)
-        budget = float(rng.uniform(0, 0.5 * n))
-        p = worst_case_weights(Wasserstein(budget=budget), f, q)
+    for rng, n, f, q, scaled in instances(kind):
+        budget = n * budget_of(rng, -2, -0.3)
+        p = weights(Wasserstein(budget=budget), f, q)
         cost = np.abs(np.arange(n)[:, None] - np.arange(n)).reshape(1, -1)
-        optimum = linear_optimum(np.tile(f, n), A_eq=np.kron(np.eye(n), np.ones((1, n))), b_eq=q, A_ub=cost,
+        optimum = linear_optimum(np.tile(scaled, n), A_eq=np.kron(np.eye(n), np.ones((1, n))), b_eq=q, A_ub=cost,
                                  b_ub=[budget])  # fmt: skip
 
         assert np.abs(np.cumsum(p - q)).sum() <= budget + 1e-9
-        assert f @ p == pytest.approx(optimum, abs=1e-7)
+        assert scaled @ p == pytest.approx(optimum, abs=1e-7)
 
 
 SETS: dict[str, UncertaintySet] = {
@@ -265,6 +319,31 @@ def test_projecting_twice_changes_nothing(values: list[float]) -> None:
     assert project(p) == pytest.approx(p, abs=1e-12)
 
 
-def test_the_weighted_projection_by_hand() -> None:
-    """From (1, 0.4) with variances 1 and 3: theta = 0.1, so (0.9, 0.1)."""
-    assert project_weighted(np.array([1.0, 0.4]), np.array([1.0, 3.0])) == pytest.approx([0.9, 0.1])
+def test_large_numbers_have_a_projection() -> None:
+    """By hand: equal entries share the 1, and of entries that differ by more than 1 the largest has it all."""
+    assert project(np.array([1e16, 1e16])) == pytest.approx([0.5, 0.5])
+    assert project(np.array([-1e300, 1e300])) == pytest.approx([0, 1])
+    assert project(np.array([1e8, 1e8 + 0.5])) == pytest.approx([0.25, 0.75])
+
+
+@pytest.mark.parametrize("losses", [[0.1] * 3, [0.3, 0.1 + 0.2, 0.3], [1e8] * 3, [1e-12] * 3, [0.0] * 3])
+def test_equal_losses_leave_the_prior_of_an_ellipsoid(losses: list[float]) -> None:
+    """Also when they differ in their last bit, with a budget that reaches no corner and one that reaches them all."""
+    for budget in (0.1, 0.8):
+        assert worst_case_weights(Ellipsoid(budget=budget), np.array(losses)).tolist() == [1 / 3] * 3
+
+
+def test_the_ellipsoid_by_hand_after_a_weight_has_gone() -> None:
+    """From 1/3 each, losses 2, 1, 0: with the third at 0, 1/9 of the budget is spent on it and 1/18 on the lift.
+
+    What is left of 0.4467, 0.28, moves the others from 1/2 each by sqrt(0.28 / 2), in opposite directions.
+    """
+    p = worst_case_weights(Ellipsoid(budget=0.28 + 1 / 9 + 1 / 18), np.array([2.0, 1.0, 0.0]) + 1e8)
+
+    assert p == pytest.approx([0.5 + np.sqrt(0.14), 0.5 - np.sqrt(0.14), 0.0])
+
+
+def test_a_variance_must_be_positive() -> None:
+    """The text shows the value."""
+    with pytest.raises(ValidationError, match=r"variances must be above 0, got \(1\.0, 0\.0\)"):
+        Ellipsoid(budget=1, variance=(1, 0))
