@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import final
 
-from fednet_emu.kernel.clock import NS_PER_S, to_ns
 from fednet_emu.network.medium.transfer import Burst, Transfer
 from fednet_emu.network.traces.assign import DeviceRates
 
@@ -25,13 +24,13 @@ class TraceWalker:
         return max([self._walk_leg(leg, start_ns) for leg in burst])
 
     def _walk_leg(self, leg: Transfer, start_ns: int) -> int:
-        device, start_s, until_s = _device(leg), start_ns / NS_PER_S, leg.until_ns / NS_PER_S
-        needed_s = self._rates.time_to_carry(device, leg.size_bit, start_s)
-        if needed_s <= until_s - start_s:
+        device = _device(leg)
+        end_ns = start_ns + self._rates.needed_ns(device, leg.size_bit, start_ns)
+        if end_ns <= leg.until_ns:
             leg.air_bit = float(leg.size_bit)
-            return start_ns + to_ns(needed_s)
+            return end_ns
         leg.lost = leg.until_reason
-        leg.air_bit = min(self._rates.bits_between(device, start_s, until_s), float(leg.size_bit))
+        leg.air_bit = min(self._rates.bits_between(device, start_ns, leg.until_ns), float(leg.size_bit))
         return leg.until_ns
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.errors import DataError
+from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.kernel.streams import Streams, mixes, uniforms
 from fednet_emu.network.traces.base import RateTraces
 from fednet_emu.network.traces.series import RateSeries
@@ -29,6 +30,7 @@ class DeviceRates:
     ) -> None:
         self.names, self.trace, self.offset_s = names, trace, offset_s
         self._series = series
+        self._offset_ns: list[int] = np.rint(offset_s * NS_PER_S).astype(np.int64).tolist()
 
     def rate_bps(self, device: int, time_s: float) -> float:
         """The device's rate at a time."""
@@ -39,21 +41,14 @@ class DeviceRates:
         """Rates [k] of devices [k] at a time."""
         return np.array([self.rate_bps(device, time_s) for device in devices.tolist()])
 
-    def next_edge_s(self, device: int, time_s: float) -> float:
-        """A later time until which the device's rate is constant."""
-        series, offset_s = self._of(device)
-        edge_s = series.next_edge_s(offset_s + time_s) - offset_s
-        return edge_s if edge_s > time_s else float(np.nextafter(time_s, np.inf))
+    def bits_between(self, device: int, start_ns: int, end_ns: int) -> float:
+        """Bits that the device's link carries from one instant to a later one."""
+        series, offset_ns = self._series[self.trace.item(device)], self._offset_ns[device]
+        return series.bits_between(offset_ns + start_ns, offset_ns + end_ns)
 
-    def bits_between(self, device: int, start_s: float, end_s: float) -> float:
-        """Bits that the device's link carries from one time to a later one."""
-        series, offset_s = self._of(device)
-        return series.bits_between(offset_s + start_s, offset_s + end_s)
-
-    def time_to_carry(self, device: int, size_bit: float, start_s: float) -> float:
-        """Seconds from a time on until the device's link has carried so many bits."""
-        series, offset_s = self._of(device)
-        return series.time_to_carry(size_bit, offset_s + start_s)
+    def needed_ns(self, device: int, size_bit: int, start_ns: int) -> int:
+        """Nanoseconds from an instant on until the device's link has carried so many bits."""
+        return self._series[self.trace.item(device)].needed_ns(size_bit, self._offset_ns[device] + start_ns)
 
     def _of(self, device: int) -> tuple[RateSeries, float]:
         return self._series[self.trace.item(device)], self.offset_s.item(device)

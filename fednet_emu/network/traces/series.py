@@ -5,10 +5,13 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate, pairwise
 
 import numpy as np
 
 from fednet_emu.arrays import Array
+from fednet_emu.kernel.clock import NS_PER_S
+from fednet_emu.network.work import BIT, done_ns, work_per_ns
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +45,25 @@ class RateSeries:
         object.__setattr__(self, "_rate_bps", rate_bps.tolist())
 
     @cached_property
+    def _edges_ns(self) -> list[int]:
+        """The edges as the clock counts; none closer than a nanosecond to the one before."""
+        edges_ns = [0]
+        for edge_s in self._edges_s[1:]:
+            edges_ns.append(max(round(edge_s * NS_PER_S), edges_ns[-1] + 1))
+        return edges_ns
+
+    @cached_property
+    def _per_ns(self) -> list[int]:
+        """Work per nanosecond [n] at each rate, in units of `network.work`."""
+        return [work_per_ns(rate_bps) for rate_bps in self._rate_bps]
+
+    @cached_property
+    def _done(self) -> list[int]:
+        """Work [n + 1] from the beginning until each edge."""
+        spans_ns = (end_ns - start_ns for start_ns, end_ns in pairwise(self._edges_ns))
+        return [0, *accumulate(per_ns * span_ns for per_ns, span_ns in zip(self._per_ns, spans_ns, strict=True))]
+
+    @cached_property
     def _carried_bit(self) -> list[float]:
         """Bits [n + 1] from the beginning until each edge."""
         carried: list[float] = np.append(0.0, np.cumsum(self.rate_bps * np.diff(self.edges_s))).tolist()
@@ -61,38 +83,29 @@ class RateSeries:
         """The rate at a time; at an edge, the rate that begins there."""
         return self._rate_bps[bisect_right(self._edges_s, time_s % self.period_s) - 1]
 
-    def next_edge_s(self, time_s: float) -> float:
-        """The first edge after a time: the rate of this time holds at least until then."""
-        turns, phase_s = divmod(time_s, self.period_s)
-        edge = bisect_right(self._edges_s, phase_s)
-        while (edge_s := turns * self.period_s + self._edges_s[edge]) <= time_s:  # rounding, late in a long run
-            turns, edge = (turns, edge + 1) if edge + 1 < len(self._edges_s) else (turns + 1, 1)
-        return edge_s
+    def bits_between(self, start_ns: int, end_ns: int) -> float:
+        """Bits carried from one instant to a later one."""
+        return (self._done_until(end_ns) - self._done_until(start_ns)) / BIT
 
-    def bits_between(self, start_s: float, end_s: float) -> float:
-        """Bits carried from one time to a later one."""
-        start_turns, start_phase_s = divmod(start_s, self.period_s)
-        end_turns, end_phase_s = divmod(end_s, self.period_s)
-        if start_turns == end_turns:
-            edge = bisect_right(self._edges_s, start_phase_s)
-            if end_phase_s <= self._edges_s[edge]:
-                return self._rate_bps[edge - 1] * (end_s - start_s)
-        whole_bit = (end_turns - start_turns) * self._carried_bit[-1]
-        return whole_bit + self._bits_until(end_phase_s) - self._bits_until(start_phase_s)
+    def needed_ns(self, size_bit: int, start_ns: int) -> int:
+        """Nanoseconds from an instant on until so many bits are carried, the least such time; 0 for no bits.
 
-    def time_to_carry(self, size_bit: float, start_s: float) -> float:
-        """Seconds from a time on until so many bits are carried, the least such time; 0 for no bits."""
+        Whole numbers throughout, so that a transfer late in a long run takes as long as one at its start.
+        """
         if size_bit <= 0:
-            return 0.0
-        phase_s = start_s % self.period_s
-        edge = bisect_right(self._edges_s, phase_s)
-        rate_bps = self._rate_bps[edge - 1]
-        if size_bit <= rate_bps * (self._edges_s[edge] - phase_s):
-            return size_bit / rate_bps
-        turns, rest_bit = divmod(self._bits_until(phase_s) + size_bit, self._carried_bit[-1])
-        if rest_bit == 0 and turns > 0:
-            turns, rest_bit = turns - 1, self._carried_bit[-1]
-        return max(turns * self.period_s + self._phase_after_s(rest_bit) - phase_s, 0.0)
+            return 0
+        turns, rest = divmod(self._done_until(start_ns) + size_bit * BIT, self._done[-1])
+        if not rest:  # the end of a turn, not the silence that the next one may begin with
+            turns, rest = turns - 1, self._done[-1]
+        edge = bisect_left(self._done, rest) - 1
+        phase_ns = self._edges_ns[edge] + done_ns(rest - self._done[edge], self._per_ns[edge])
+        return turns * self._edges_ns[-1] + phase_ns - start_ns
+
+    def _done_until(self, time_ns: int) -> int:
+        """Work from the beginning of the series until an instant."""
+        turns, phase_ns = divmod(time_ns, self._edges_ns[-1])
+        edge = bisect_right(self._edges_ns, phase_ns) - 1
+        return turns * self._done[-1] + self._done[edge] + self._per_ns[edge] * (phase_ns - self._edges_ns[edge])
 
     def averaged(self, window_s: float) -> RateSeries:
         """The same bits in windows of this length, the last one perhaps shorter; fewer edges, coarser in time."""
@@ -104,15 +117,3 @@ class RateSeries:
     def scaled(self, factor: float) -> RateSeries:
         """The same series with every rate times a factor above 0."""
         return RateSeries(self.edges_s, self.rate_bps * factor)
-
-    def _bits_until(self, phase_s: float) -> float:
-        edge = bisect_right(self._edges_s, phase_s) - 1
-        if edge == len(self._rate_bps):
-            return self._carried_bit[-1]
-        return self._carried_bit[edge] + self._rate_bps[edge] * (phase_s - self._edges_s[edge])
-
-    def _phase_after_s(self, carried_bit: float) -> float:
-        """The first phase by which so many bits, above 0 and at most one period's, are carried."""
-        edge = max(bisect_left(self._carried_bit, carried_bit) - 1, 0)
-        exact_s = self._edges_s[edge] + (carried_bit - self._carried_bit[edge]) / self._rate_bps[edge]
-        return min(exact_s, self._edges_s[edge + 1])

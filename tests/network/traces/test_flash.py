@@ -56,7 +56,7 @@ def test_a_users_link_is_constant_at_its_mean_speed(tmp_path):
 
     assert list(down) == list(up) == ["u1", "u2"]
     assert [down["u1"].rate_at_bps(t) for t in (0.0, 0.7, 1e6)] == [8.192e6] * 3
-    assert up["u1"].time_to_carry(4.096e7, 123.4) == pytest.approx(10.0)
+    assert up["u1"].needed_ns(40_960_000, 123_400_000_000) == 10_000_000_000
     assert (down["u2"].mean_bps, up["u2"].mean_bps) == (8192, 16384)
 
 

@@ -1,11 +1,16 @@
 """Claims about rate series: what they carry, when it is through, and who has which."""
 
+import math
+from bisect import bisect_right
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fednet_emu.errors import DataError
+from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.traces import CsvTraces, RateSeries, device_rates
 from fednet_emu.network.traces.base import RateTraces
@@ -22,42 +27,38 @@ def series(draw):
     return RateSeries(np.append(0.0, np.cumsum(lengths)), np.array(rates))
 
 
-times = st.floats(0, 1e4)
+S = NS_PER_S
+instants = st.integers(0, 10**17)
 runs = settings(max_examples=150, deadline=None)
 
 
 def test_one_megabit_takes_one_second_at_one_megabit_per_second():
-    """Bits are bits: exactly 1 s, at any time, within a segment and across ends of the series."""
+    """Bits are bits: exactly 1 s, at any time, within a segment and across ends of the series, a century on, too."""
     constant = RateSeries(np.array([0.0, 0.3]), np.array([1e6]))
 
-    assert STEPS.time_to_carry(1e6, 0.0) == 1.0
-    assert STEPS.time_to_carry(5e6, 3.0) == 1.0
-    assert constant.time_to_carry(1e6, 0.0) == pytest.approx(1.0, rel=1e-12)
-    assert constant.time_to_carry(1e6, 12345.6) == pytest.approx(1.0, rel=1e-9)
+    assert [STEPS.needed_ns(10**6, 0), STEPS.needed_ns(5 * 10**6, 3 * S)] == [S, S]
+    assert [constant.needed_ns(10**6, at_ns) for at_ns in (0, 12_345_600_000_001, 3 * 10**18 + 7)] == [S, S, S]
 
 
-def test_a_payload_waits_through_silence_and_over_the_end():
-    """Hand-counted: 1 Mbit/s for 1 s, nothing for 2 s, 5 Mbit/s for 1 s, and again."""
-    assert STEPS.time_to_carry(2e6, 0.0) == pytest.approx(3.2)
-    assert STEPS.time_to_carry(1.0, 1.5) == pytest.approx(1.5 + 2e-7)
-    assert STEPS.time_to_carry(6e6, 0.0) == 4.0
-    assert STEPS.time_to_carry(6e6 + 5e5, 0.0) == pytest.approx(4.5)
-    assert STEPS.time_to_carry(60e6, 8.0) == pytest.approx(40.0)
-    assert STEPS.time_to_carry(1e6, 7.9) == pytest.approx(0.6)
-    assert STEPS.time_to_carry(0.0, 1.5) == 0.0
-    assert STEPS.bits_between(0.5, 3.5) == pytest.approx(3e6)
-    assert STEPS.bits_between(3.5, 4.5) == pytest.approx(3e6)
-    assert STEPS.bits_between(1.0, 401.0) == pytest.approx(600e6)
-    assert (STEPS.period_s, STEPS.mean_bps) == (4.0, 1.5e6)
+def test_what_is_carried_follows_the_steps():
+    """1 Mbit, nothing for 2 s, then 5 Mbit, again and again: hand-made numbers."""
+    assert STEPS.needed_ns(2 * 10**6, 0) == 3_200_000_000
+    assert STEPS.needed_ns(1, 1_500_000_000) == 1_500_000_200
+    assert [STEPS.needed_ns(bits, 0) for bits in (6 * 10**6, 6_500_000)] == [4 * S, 4_500_000_000]
+    assert STEPS.needed_ns(60 * 10**6, 8 * S) == 40 * S
+    assert STEPS.needed_ns(10**6, 7_900_000_000) == 600_000_000
+    assert STEPS.needed_ns(0, 1_500_000_000) == 0
+    assert STEPS.bits_between(500_000_000, 3_500_000_000) == 3e6
+    assert STEPS.bits_between(3_500_000_000, 4_500_000_000) == 3e6
+    assert STEPS.bits_between(S, 401 * S) == 600e6
 
 
-def test_a_payload_that_ends_with_the_traffic_does_not_wait_for_the_silence():
-    """The least time is taken: 1 Mbit is through after 1 s, not at the end of the silent 2 s."""
+def test_silence_at_the_end_is_not_waited_for():
+    """What is through before the silence ends there; what needs the next turn waits."""
     silent_end = RateSeries(np.array([0.0, 1.0, 3.0]), np.array([1e6, 0.0]))
 
-    assert silent_end.time_to_carry(1e6, 0.0) == 1.0
-    assert silent_end.time_to_carry(2e6, 0.0) == 4.0
-    assert silent_end.time_to_carry(2e6, 3000.0) == pytest.approx(4.0)
+    assert [silent_end.needed_ns(10**6, 0), silent_end.needed_ns(2 * 10**6, 0)] == [S, 4 * S]
+    assert silent_end.needed_ns(2 * 10**6, 3000 * S) == 4 * S
 
 
 def test_a_rate_holds_from_its_edge_until_the_next():
@@ -65,46 +66,39 @@ def test_a_rate_holds_from_its_edge_until_the_next():
     assert [STEPS.rate_at_bps(t) for t in (0.0, 0.99, 1.0, 2.9, 3.0, 4.0, 4.999, 403.5)] == [
         1e6, 1e6, 0.0, 0.0, 5e6, 1e6, 1e6, 5e6,
     ]  # fmt: skip
-    assert [STEPS.next_edge_s(t) for t in (0.0, 1.0, 2.0, 3.5, 4.0, 400.0)] == [1.0, 3.0, 3.0, 4.0, 5.0, 401.0]
+
+
+def walked_ns(rates, size_bit, start_ns):
+    """The same question, segment by segment and in fractions."""
+    edges_ns = [round(edge_s * S) for edge_s in rates.edges_s.tolist()]
+    left, now_ns = Fraction(size_bit) * S, start_ns
+    while True:
+        phase_ns = now_ns % edges_ns[-1]
+        segment = bisect_right(edges_ns, phase_ns) - 1
+        rate, span_ns = Fraction(rates.rate_bps[segment]), edges_ns[segment + 1] - phase_ns
+        if rate and left <= rate * span_ns:
+            return now_ns + math.ceil(left / rate) - start_ns
+        left, now_ns = left - rate * span_ns, now_ns + span_ns
 
 
 @runs
-@given(series(), times, st.floats(1e-3, 1e12))
-def test_time_to_carry_inverts_bits_between(rates, start_s, size_bit):
-    """The bits carried in that time are the payload, and a little less time carries less or equal."""
-    # beyond a million repetitions rounding of the time itself is what shows
-    assume(size_bit < 1e6 * rates.mean_bps * rates.period_s)
-    time_s = rates.time_to_carry(size_bit, start_s)
-    rounding = 1e-9 * size_bit + 4 * np.spacing(start_s + time_s) * rates.rate_bps.max()
+@given(series(), instants, st.floats(0.001, 100.0))
+def test_the_time_to_carry_is_exact(rates, start_ns, turns):
+    """However late in a run, it is what a walk through the segments gives, to the nanosecond."""
+    size_bit = max(1, int(turns * rates.mean_bps * rates.period_s))
 
-    assert time_s >= 0
-    assert rates.bits_between(start_s, start_s + time_s) == pytest.approx(size_bit, abs=rounding)
-    assert rates.bits_between(start_s, start_s + 0.999 * time_s) <= size_bit + rounding
+    assert rates.needed_ns(size_bit, start_ns) == walked_ns(rates, size_bit, start_ns)
 
 
 @runs
-@given(series(), st.lists(times, min_size=3, max_size=3).map(sorted))
-def test_bits_are_conserved(rates, instants):
+@given(series(), st.lists(instants, min_size=3, max_size=3).map(sorted))
+def test_bits_are_conserved(rates, times_ns):
     """Two intervals carry together what their union carries, and an interval a period later carries the same."""
-    a, b, c = instants
-    rounding = 1e-9 + 16 * np.spacing(c + rates.period_s) * rates.rate_bps.max()
-    parts = rates.bits_between(a, b) + rates.bits_between(b, c)
+    a, b, c = times_ns
+    period_ns = round(rates.period_s * S)
 
-    assert parts == pytest.approx(rates.bits_between(a, c), abs=rounding)
-    later = rates.bits_between(a + rates.period_s, b + rates.period_s)
-    assert later == pytest.approx(rates.bits_between(a, b), abs=rounding)
-
-
-@runs
-@given(series(), times)
-def test_the_rate_is_constant_until_the_next_edge(rates, time_s):
-    """What is carried until then is rate x time, and the edge lies ahead."""
-    edge_s = rates.next_edge_s(time_s)
-
-    assert edge_s > time_s
-    expected = rates.rate_at_bps(time_s) * (edge_s - time_s)
-    rounding = 8 * np.spacing(edge_s) * rates.rate_bps.max() + 1e-9 * expected
-    assert rates.bits_between(time_s, edge_s) == pytest.approx(expected, abs=rounding)
+    assert rates.bits_between(a, b) + rates.bits_between(b, c) == pytest.approx(rates.bits_between(a, c), rel=1e-15)
+    assert rates.bits_between(a + period_ns, b + period_ns) == rates.bits_between(a, b)
 
 
 @runs
@@ -116,10 +110,11 @@ def test_averaging_keeps_the_bits_of_every_window(rates, window_s):
     assert coarse.period_s == rates.period_s
     assert np.diff(coarse.edges_s).max() <= window_s * (1 + 1e-6)
     for start_s, end_s in list(zip(coarse.edges_s, coarse.edges_s[1:], strict=False))[:20]:
-        expected = rates.bits_between(start_s, end_s) if end_s < rates.period_s else None
+        ends_ns = round(start_s * S), round(end_s * S)
+        expected = rates.bits_between(*ends_ns) if end_s < rates.period_s else None
         if expected is not None:
-            tolerance = 1e-9 * rates.mean_bps * rates.period_s + 1e-9
-            assert coarse.bits_between(start_s, end_s) == pytest.approx(expected, abs=tolerance)
+            tolerance = 1e-9 * rates.mean_bps * rates.period_s + 4e-9 * rates.rate_bps.max()
+            assert coarse.bits_between(*ends_ns) == pytest.approx(expected, abs=tolerance)
     assert coarse.mean_bps == pytest.approx(rates.mean_bps, rel=1e-9)
 
 
@@ -154,8 +149,8 @@ def test_devices_have_traces_in_turn(tmp_path):
 
     assert rates.names == ("t000.csv", "t001.csv", "t002.csv")
     assert rates.rates_bps(np.arange(5), 77.0).tolist() == [1e7, 2e7, 3e7, 1e7, 2e7]
-    assert rates.time_to_carry(4, 2e7, 5.0) == pytest.approx(1.0)
-    assert rates.bits_between(1, 3.0, 4.5) == pytest.approx(3e7)
+    assert rates.needed_ns(4, 2 * 10**7, 5 * S) == S
+    assert rates.bits_between(1, 3 * S, 4 * S + S // 2) == 3e7
 
 
 def test_random_traces_are_keyed_by_device(tmp_path):
@@ -184,9 +179,9 @@ def test_a_device_starts_in_the_middle_of_its_trace_or_at_its_beginning(tmp_path
 
     offset_s = shifted.offset_s[3]
     assert shifted.rate_bps(3, 12.0) == plain.rate_bps(0, 12.0 + offset_s)
-    assert shifted.bits_between(3, 1.0, 50.0) == pytest.approx(plain.bits_between(0, 1 + offset_s, 50 + offset_s))
-    assert shifted.time_to_carry(3, 1e8, 2.0) == pytest.approx(plain.time_to_carry(0, 1e8, 2.0 + offset_s))
-    assert shifted.next_edge_s(3, 2.0) == pytest.approx(plain.next_edge_s(0, 2.0 + offset_s) - offset_s)
+    offset_ns = round(offset_s * S)
+    assert shifted.bits_between(3, S, 50 * S) == plain.bits_between(0, S + offset_ns, 50 * S + offset_ns)
+    assert shifted.needed_ns(3, 10**8, 2 * S) == plain.needed_ns(0, 10**8, 2 * S + offset_ns)
 
 
 def test_a_source_without_traces_is_refused():
