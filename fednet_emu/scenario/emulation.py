@@ -29,6 +29,7 @@ from fednet_emu.network.mobility import StillPaths
 from fednet_emu.network.network import Network
 from fednet_emu.records.ledger import Ledger
 from fednet_emu.scenario.model import Problem, Scenario, Training
+from fednet_emu.units import linear_to_db
 
 
 def build(
@@ -121,7 +122,7 @@ def build_network(
 
 
 def unreachable(scenario: Scenario) -> Iterator[Problem]:
-    """Links on which nothing would ever get through, or hardly: every device below the rate law's lowest SINR.
+    """Links on which nothing would ever get through, or hardly: every device below the lowest SINR that is needed.
 
     Devices are taken where they are placed, and recorded rates are left out: no file is read.
     """
@@ -132,13 +133,15 @@ def unreachable(scenario: Scenario) -> Iterator[Problem]:
     law, fading = scenario.channel.rate, scenario.channel.fading
     margin = 1.0 if math.isinf(fading.coherence_s) else _FADING_MARGIN
     for kind, links in (("uplink", network.up_links), ("downlink", network.down_links)):
-        best = float(np.max(links.mean_snr))
-        if best < law.min_sinr / margin:
-            best_db, needed_db = 10 * np.log10(best), 10 * np.log10(law.min_sinr)
+        best, threshold = float(np.max(links.mean_snr)), getattr(scenario.network, kind).access.threshold
+        needed = max(law.min_sinr, threshold)
+        if best < needed / margin:
+            rate = law.min_sinr >= threshold
             yield (
-                ("channel", "rate"),
-                f"nobody can reach it on the {kind}, the best mean SNR is {best_db:.1f} dB, got a rate that needs "
-                f"{needed_db:.1f} dB; lower the threshold or the distances, or raise the power",
+                ("channel", "rate") if rate else ("network", kind, "access"),
+                f"nobody can reach it on the {kind}, the best mean SNR is {linear_to_db(best):.1f} dB, got "
+                f"{'a rate' if rate else 'a threshold'} that needs {linear_to_db(needed):.1f} dB; lower the threshold "
+                "or the distances, or raise the power",
             )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from fednet_emu.network.medium.delivery import Delivery
 from simpy.events import Event
 
 from fednet_emu.algorithms.retry import until_delivered
@@ -13,6 +12,7 @@ from fednet_emu.algorithms.robust.afl import climbed, running_mean, weighted_ste
 from fednet_emu.algorithms.robust.drfa import moved
 from fednet_emu.errors import Deadlock
 from fednet_emu.federation.federation import Federation
+from fednet_emu.network.medium.transfer import Delivery
 from fednet_emu.testing import run_small, small_federation, small_scenario
 
 AFL = "algorithm={kind: afl, lr: 0.2, lr_weights: 0.1, batch_size: null}"

@@ -119,3 +119,31 @@ def test_power_control_is_paid_for_as_chosen():
 
     assert rows["energy_j"].tolist() == pytest.approx([p * t for p, t in zip(wanted_w, airtime_s, strict=True)])
     assert airtime_s[0] == pytest.approx(airtime_s[1])
+
+
+@pytest.mark.parametrize("access", ["tdma", "ofdma", "shared"])
+def test_a_transfer_has_the_link_of_the_moment_at_which_it_starts(access):
+    """A device that has moved from 10 m to 100 m is served at its new place, though the air was never free meanwhile.
+
+    A second device keeps the downlink busy. Whether the first one was sent anything while it was near does not matter.
+    """
+    ends_s = []
+    for near_too in (False, True):
+        network = wire(Straight([[10.0, 0.0], [0.0, 5.0]]), downlink={"access": access, "mode": "unicast"})
+        medium, clock = network.downlink, network.downlink.clock
+
+        def process(medium=medium, clock=clock, near_too=near_too):
+            busy = medium.send(SERVER, 1, "x", 0, 3_000_000_000)
+            yield clock.sleep(1.5)
+            if near_too:
+                yield medium.send(SERVER, 0, "x", 0, 0)
+            yield clock.sleep(90.0 - clock.now_s if clock.now_s < 90.0 else 0.0)
+            late = medium.send(SERVER, 0, "x", 0, 2_000_000)
+            return (yield late), (yield busy)
+
+        late, busy = clock.run_process(process())
+        assert busy.started_s == 0.0
+        assert busy.ended_s > 90.0
+        ends_s.append(late.ended_s - late.started_s)
+
+    assert ends_s[0] == pytest.approx(ends_s[1], rel=0.02)

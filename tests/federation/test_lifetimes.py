@@ -1,0 +1,124 @@
+"""Claims about what a run leaves behind: nothing that was met, cut short or used up stays alive."""
+
+from __future__ import annotations
+
+import gc
+import io
+import weakref
+
+import pytest
+import torch
+
+from fednet_emu.errors import Deadlock
+from fednet_emu.federation.federation import Federation
+from fednet_emu.kernel.all_of import gather
+from fednet_emu.kernel.clock import Clock, Process
+from fednet_emu.kernel.inbox import Inbox
+from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.learning.graph.jobs import SgdPlan
+from fednet_emu.testing import run_small, small_federation, small_scenario
+
+
+def alive(kind: type) -> int:
+    """Objects of a class that are in use."""
+    gc.collect()
+    return sum(type(thing) is kind for thing in gc.get_objects())
+
+
+def test_memory_does_not_grow_with_rounds_that_meet_their_deadline() -> None:
+    """After 20 and after 2,000 rounds with an hour's deadline: as many values, events and bytes of a checkpoint."""
+    seen: list[tuple[int, int, int]] = []
+
+    def look(fed: Federation) -> None:
+        if fed.round in (20, 2000):
+            file = io.BytesIO()
+            torch.save(fed.checkpoint().snapshot.values, file)
+            seen.append((alive(Deferred), len(fed.clock._queue), len(file.getvalue())))
+
+    fed = small_federation("algorithm.deadline_s=3600", "stop.rounds=2000", "evaluation.every_rounds=10")
+    fed.observers.append(look)
+    fed.run(small_scenario("algorithm.deadline_s=3600").algorithm)
+    early, late = seen
+
+    assert fed.round == 2000
+    assert late[0] <= early[0] + 2
+    assert late[1] <= early[1] + 66  # the queue is swept when 64 events of it, or half, were forgotten
+    assert late[2] <= early[2] * 1.1 + 1000
+
+
+def test_an_inbox_forgets_a_deadline_that_was_met() -> None:
+    """What was collected in time is not held until the deadline."""
+    clock = Clock()
+    inbox = Inbox(clock)
+
+    class Item:
+        """Something large."""
+
+    def server() -> Process:
+        for _ in range(300):
+            inbox.put(0, Item())
+            yield inbox.collect(deadline_s=1e6)
+        return len(clock._queue), alive(Item)
+
+    in_queue, items = clock.run_process(server())
+
+    assert in_queue <= 66
+    assert items <= 1
+
+
+def test_a_deadlock_is_told_when_it_happens() -> None:
+    """Not at a deadline that was met long before, though that was still to come."""
+    clock = Clock()
+
+    def quick() -> Process:
+        yield clock.sleep(1.0)
+
+    def server() -> Process:
+        yield gather(clock, [quick()], deadline_s=100.0)
+        yield clock.event()
+
+    with pytest.raises(Deadlock, match=r"t=1 s"):
+        clock.run_process(server())
+
+
+def test_a_cut_sleep_does_not_let_time_pass() -> None:
+    """A process that slept when its deadline came is over; so is the run, at the deadline."""
+    clock = Clock()
+
+    def sleeper() -> Process:
+        yield clock.sleep(1000.0)
+
+    def server() -> Process:
+        yield gather(clock, [sleeper()], deadline_s=2.0)
+        yield clock.event()
+
+    with pytest.raises(Deadlock, match=r"t=2 s"):
+        clock.run_process(server())
+
+
+def test_what_a_deadline_cuts_is_not_trained() -> None:
+    """Three of four devices in time, in every round: 30 results of 10 rounds, and 30 jobs."""
+    slow = "devices.speed={kind: list, flop_per_s: [1e6, 1e6, 1e6, 1e2]}"
+    fed = run_small(slow, "algorithm.deadline_s=0.5", "stop.rounds=10")
+
+    assert fed.ledger.frames()["rounds"]["arrived"].tolist() == [3] * 10
+    assert fed.graph.statistics.jobs == 30
+
+
+def test_a_computation_that_was_cut_lets_go_of_its_work() -> None:
+    """While its end would still be to come, nothing holds what it would have given."""
+    fed = small_federation("devices.speed={kind: fixed, flop_per_s: 1e-2}")
+    held: list[weakref.ref[Deferred]] = []
+
+    def client() -> Process:
+        work = fed.train(fed.device(0), fed.initial_model(), SgdPlan(lr=0.1, steps=1), 0)
+        held.append(weakref.ref(work.result.params))
+        yield fed.device(0).compute(work)
+
+    def server() -> Process:
+        yield fed.gather([client()], deadline_s=1.0)
+        yield fed.clock.sleep(1.0)
+        gc.collect()
+        return held[0]()
+
+    assert fed.clock.run_process(server()) is None
