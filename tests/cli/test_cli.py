@@ -16,6 +16,9 @@ from typer.testing import CliRunner, Result
 
 from fednet_emu.cli.app import app
 
+LIMIT_S = 600.0
+"""More than any host needs for a process that does seconds of work."""
+
 QUICK = ["--set", "stop.rounds=2", "--set", "algorithm.cohort=3", "--no-plots"]
 
 
@@ -180,15 +183,16 @@ def test_interrupt_keeps_what_was_measured(tmp_path: Path) -> None:
         "--out",
         str(folder),
         "--set",
-        "stop.rounds=100000",
+        "stop.rounds=100000000",
+        "--set",
+        "training.checkpoint_s=0.1",
     ]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
-    deadline = time.monotonic() + 60
-    while not (folder / "manifest.json").exists() and time.monotonic() < deadline:
+    deadline = time.monotonic() + LIMIT_S
+    while not (folder / "checkpoint.pt").exists() and time.monotonic() < deadline:  # it is in the middle of the run
         time.sleep(0.05)
-    time.sleep(1.5)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=LIMIT_S)
 
     assert process.returncode == 130, errors.decode()
     assert b"what was measured so far is in" in errors
@@ -305,7 +309,7 @@ def test_digest_does_not_depend_on_the_hash_seed(finished: Path, tmp_path: Path,
         "--quiet",
         *QUICK,
     ]
-    subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": hash_seed}, timeout=120)
+    subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": hash_seed}, timeout=LIMIT_S)
 
     digests = [json.loads((path / "summary.json").read_text())["event_digest"] for path in (finished, tmp_path / "run")]
     assert digests[0] == digests[1]

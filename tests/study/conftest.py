@@ -16,9 +16,9 @@ from torch import nn
 
 
 class Net(nn.Module):
-    def __init__(self, mood="calm", once=None):
+    def __init__(self, mood="calm", once=None, told=None):
         super().__init__()
-        self.linear, self.mood, self.once = nn.Linear(9, 1), mood, once
+        self.linear, self.mood, self.once, self.told = nn.Linear(9, 1), mood, once, told
 
     def forward(self, x):
         if torch.is_grad_enabled() and self.mood != "calm":
@@ -35,6 +35,8 @@ class Net(nn.Module):
             time.sleep(0.005)
 
     def hangs(self):
+        if self.told:
+            pathlib.Path(self.told).touch()
         while True:
             time.sleep(0.01)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 
 import pandas as pd
@@ -60,18 +61,39 @@ def test_tables_do_not_depend_on_who_finished_first(study_file, tmp_path):
     assert tables(tmp_path / "one") == tables(tmp_path / "two") == tables(tmp_path / "backwards")
 
 
-def test_bad_cells_fail_with_their_reason_and_the_rest_complete(study_file, moods, tmp_path, monkeypatch):
-    """Raising, growing without bounds and never ending are three failures; what is calm is done."""
+class HourWhenHung:
+    """A clock by which an hour has passed as soon as a cell has told that it hangs, however fast the host is."""
+
+    def __init__(self, told: Path) -> None:
+        self._told = told
+
+    def monotonic(self) -> float:
+        """Seconds since some moment."""
+        return time.monotonic() + 3600.0 * self._told.exists()
+
+
+def test_a_cell_that_never_ends_is_ended_after_its_time(study_file, moods, tmp_path, monkeypatch):
+    """What hangs fails after half an hour, the limit; what was calm before is done."""
+    told = tmp_path / "told"
     monkeypatch.setattr(attempt, "GRACE_S", 0.5)
-    path = study_file(moods("raises", "grows", "hangs", "calm") + "seeds: 1\nlimits: {time_s: 6, memory_mb: 1500}\n")
+    monkeypatch.setattr(attempt, "time", HourWhenHung(told))
+    path = study_file(moods("calm", "hangs", told=str(told)) + "seeds: 1\nlimits: {time_s: 1800}\n")
+
+    progress = swept(path, tmp_path / "out", workers=1)
+
+    assert (progress.done, progress.failures) == ({0}, {1: "took longer than limits.time_s, 1800 s"})
+
+
+def test_bad_cells_fail_with_their_reason_and_the_rest_complete(study_file, moods, tmp_path):
+    """Raising and growing without bounds are two failures; what is calm is done."""
+    path = study_file(moods("raises", "grows", "calm") + "seeds: 1\nlimits: {memory_mb: 1500}\n")
     progress = swept(path, tmp_path / "out")
 
     cells = pd.read_parquet(tmp_path / "out" / "cells.parquet").set_index("mood")
-    assert progress.done == {3}
-    assert cells["status"].to_dict() == {"raises": "failed", "grows": "failed", "hangs": "failed", "calm": "done"}
+    assert progress.done == {2}
+    assert cells["status"].to_dict() == {"raises": "failed", "grows": "failed", "calm": "done"}
     assert cells["reason"]["raises"] == "ZeroDivisionError: no way"
     assert "MB of memory, more than limits.memory_mb, 1500" in cells["reason"]["grows"]
-    assert cells["reason"]["hangs"] == "took longer than limits.time_s, 6 s"
     report = (tmp_path / "out" / "failures" / f"{cells['cell']['raises']}.txt").read_text()
     assert "replay: fednet run" in report
     assert "raise ZeroDivisionError" in report

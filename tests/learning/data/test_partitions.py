@@ -304,12 +304,15 @@ def test_equal_shares_may_be_small():
     "partition", [Dirichlet(alpha=0.5, min_samples=0), Group(), Iid(), OneClass(), Shards()], ids=lambda p: p.kind
 )
 def test_a_hundred_thousand_devices_take_seconds_at_most(partition):
-    """600,000 samples are dealt out to 100,000 devices in 3 s."""
+    """600,000 samples are dealt out to 100,000 devices in seconds, for which a minute of processor time is allowed.
+
+    A look at all samples for every device takes over an hour on any host.
+    """
     y = np.arange(600_000) % 10
     group = np.arange(600_000) % 100_000
     samples = samples_of(y, y[:100_000], 10, group, group[:100_000])
-    start = time.perf_counter()
+    start_s = time.process_time()
     train, _ = split(partition, samples, 100_000)
 
     assert train.sizes().sum() == 600_000
-    assert time.perf_counter() - start < 3
+    assert time.process_time() - start_s < 60

@@ -7,17 +7,20 @@ import pytest
 from fednet_emu.learning.graph.host_time import REST, HostTime
 
 
-def test_the_innermost_part_counts_alone():
-    """Sleeping inside two parts is the inner one's, and the parts add up to all the time since the start."""
-    started = time.perf_counter()
+def test_the_innermost_part_counts_alone(monkeypatch):
+    """What passes inside two parts is the inner one's, and the parts add up to all the time since the start.
+
+    The clock is read at the start, when a part begins or ends, and when it is asked: 1, 2, 4, 8, 16 and 32 s pass.
+    """
+    instants = iter([0.0, 1.0, 3.0, 7.0, 15.0, 31.0])
+    monkeypatch.setattr(time, "perf_counter", lambda: next(instants))
+    monkeypatch.setattr(time, "thread_time", lambda: 0.0)
     host = HostTime()
     with host.part("outer"), host.part("inner"):
-        time.sleep(0.05)
-    parts = host.parts()
+        pass
+    parts = {name: spent.host_s for name, spent in host.parts().items()}
 
-    assert 0.05 <= parts["inner"].host_s <= sum(spent.host_s for spent in parts.values())
-    assert parts["outer"].host_s < 0.04
-    assert sum(spent.host_s for spent in parts.values()) <= time.perf_counter() - started
+    assert parts == {REST: 1.0 + 16.0, "outer": 2.0 + 8.0, "inner": 4.0}
 
 
 def test_sleeping_is_waiting_and_computing_is_not():
