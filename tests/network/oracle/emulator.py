@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from .script import NEVER_NS, NOTHING, ONE, Burst, Cancel, Leg, Row, Script, Send, World, ratio
 
-NS_PER_S, CRUMB = 10**9, Fraction(1, 10**9)
+NS_PER_S, CRUMB, DUST, HIGHEST_SINR = 10**9, Fraction(1, 10**9), Fraction(1, 10**12), 10**14
 Gain = Callable[[tuple[int, int], int], Fraction]  # fading gain of a link, (sender, receiver), in a block
 Draw = Callable[[int, int], Fraction]  # draw of a sender in a slot
 
@@ -144,7 +144,7 @@ class Emulator:
         """When something may change next."""
         legs = [leg for burst in self.air for leg in burst.legs if not self.done(leg)]
         times = [leg.until_ns for leg in legs]
-        times += [self.now_ns + math.ceil(leg.left_bit * NS_PER_S / leg.bps) for leg in legs if leg.bps]
+        times += [self.now_ns + rounded_up(leg.left_bit * NS_PER_S / leg.bps) for leg in legs if leg.bps]
         block_ns = self.world.slot_ns or self.world.coherence_ns
         return [*times, (self.now_ns // block_ns + 1) * block_ns] if legs and block_ns else times
 
@@ -156,7 +156,9 @@ class Emulator:
             for leg in burst.legs:
                 if flow_s and not self.done(leg):
                     leg.outage |= law.loses and leg.carries and leg.sinr < law.lowest
-                    leg.left_bit = max(NOTHING, leg.left_bit - leg.bps * flow_s)
+                    leg.left_bit -= leg.bps * flow_s
+                    if leg.left_bit < burst.send.size_bit * DUST:
+                        leg.left_bit = NOTHING
         self.now_ns = until_ns
 
     # ---- rates -------------------------------------------------------------------------------------------------------
@@ -258,11 +260,25 @@ class Emulator:
         self.changed = False
 
     def finish_together(self, bursts: list[Burst]) -> None:
-        """Shares that end all bursts together: in proportion to bits^2 / SNR where the rate is B sqrt(SNR share)."""
-        for burst in bursts:
-            snr = min(self.mean(burst, leg, burst.radio) for leg in burst.legs) * burst.part
-            burst.share = max(leg.left_bit for leg in burst.legs) ** 2 / snr if snr else NOTHING
-        total = sum(burst.share for burst in bursts)
-        parts = [burst.share / total if burst.share else CRUMB for burst in bursts]
-        for burst, part in zip(bursts, parts, strict=True):
-            burst.share = part / sum(parts) if total else Fraction(1, len(bursts))
+        """Shares that end all together: as bits^2 / SNR where the rate is B sqrt(SNR share), but none below a least."""
+        snr = [min(self.mean(burst, leg, burst.radio) for leg in burst.legs) * burst.part for burst in bursts]
+        left_bit = [max(leg.left_bit for leg in burst.legs) for burst in bursts]
+        ratios = {k: left_bit[k] ** 2 / snr[k] for k in range(len(bursts)) if snr[k] and left_bit[k]}
+        parts = dict.fromkeys(range(len(bursts)), CRUMB if ratios else ONE)
+        rest = ONE
+        while ratios:
+            parts |= {k: rest * ratios[k] / sum(ratios.values()) for k in ratios}
+            low = [k for k in ratios if parts[k] < snr[k] / HIGHEST_SINR]
+            for k in low:
+                parts[k] = snr[k] / HIGHEST_SINR
+                rest -= parts[k]
+                del ratios[k]
+            if not low:
+                break
+        for k, burst in enumerate(bursts):
+            burst.share = parts[k] / sum(parts.values())
+
+
+def rounded_up(time_ns: Fraction) -> int:
+    """A whole number of nanoseconds, not one more for what is beyond the digits of a double."""
+    return math.ceil(time_ns - min(4 * Fraction(math.ulp(float(time_ns))), Fraction(1, 4)))
