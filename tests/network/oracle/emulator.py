@@ -7,15 +7,11 @@ instant is the earliest end, edge of a fading block or slot, loss of patience, o
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from fractions import Fraction
 
-from .script import NEVER_NS, NOTHING, ONE, Burst, Cancel, Leg, Row, Script, Send, World, ratio
+from .script import NEVER_NS, NOTHING, ONE, Burst, Cancel, Draw, Gain, Leg, Row, Script, Send, World, rounded_up
 
-NS_PER_S, CRUMB, DUST, HIGHEST_SINR = 10**9, Fraction(1, 10**9), Fraction(1, 10**12), 10**14
-Gain = Callable[[tuple[int, int], int], Fraction]  # fading gain of a link, (sender, receiver), in a block
-Draw = Callable[[int, int], Fraction]  # draw of a sender in a slot
+NS_PER_S, DUST = 10**9, Fraction(1, 10**12)
 
 
 class Emulator:
@@ -23,7 +19,6 @@ class Emulator:
 
     def __init__(self, world: World, script: Script, gain: Gain, draw: Draw) -> None:
         self.world, self.script, self.gain, self.draw = world, script, gain, draw
-        self.threshold, self.residual = Fraction(ratio(world.threshold_db)), Fraction(world.residual)
         self.now_ns = 0
         self.queue: list[Burst] = []
         self.air: list[Burst] = []
@@ -46,8 +41,6 @@ class Emulator:
                     self.cancel(line)
                     self.settle()
         return self.rows
-
-    # ---- what happens in an instant ----------------------------------------------------------------------------------
 
     def settle(self) -> None:
         """Ends and turns, until nothing changes."""
@@ -74,7 +67,7 @@ class Emulator:
         """Queue the requests of this instant by sender and receiver; each cell has its own part of a broadcast."""
         world, bursts, period = self.world, {}, self.now_ns // self.world.period_ns
         cells = world.serving[period % len(world.serving)]
-        sends = [(n, line) for n, line in enumerate(self.script) if isinstance(line, Send) and line.at_ns == self.now_ns]
+        sends = [(n, s) for n, s in enumerate(self.script) if isinstance(s, Send) and s.at_ns == self.now_ns]
         asked = [(send.sender, receiver, number, send) for number, send in sends for receiver in send.receivers]
         for *ends, number, send in sorted(asked, key=lambda ask: ask[:3]):
             cell = cells[max(ends)] if world.cells > 1 else 0
@@ -99,7 +92,7 @@ class Emulator:
         self.queue.remove(burst)
         for leg in [*burst.legs]:
             leg.until_ns = self.now_ns + self.world.timeout_ns
-            leaves_ns = min(self.leaves_ns(burst.send.sender), self.leaves_ns(leg.receiver))
+            leaves_ns = min(self.world.leaves_ns(end, self.now_ns) for end in (burst.send.sender, leg.receiver))
             if leaves_ns < leg.until_ns:
                 leg.until_ns, leg.reason = leaves_ns, "left"
             if leaves_ns <= self.now_ns:
@@ -111,13 +104,6 @@ class Emulator:
             self.air.append(burst)
             self.senders.setdefault(burst.radio, (self.now_ns, burst.send.power))
         return bool(burst.legs)
-
-    def leaves_ns(self, device: int) -> float:
-        """When a device goes away; now, if it is away."""
-        if device not in self.world.windows:
-            return math.inf
-        inside = [until for since, until in self.world.windows[device] if since <= self.now_ns < until]
-        return inside[0] if inside else self.now_ns
 
     def cancel(self, line: Cancel) -> None:
         """Give legs up: those that wait leave the queue, those on the air are no longer waited for."""
@@ -138,8 +124,6 @@ class Emulator:
         fates = tuple((leg.receiver, leg.fate) for leg in legs)
         self.rows.append(Row(burst.line, burst.started_ns, self.now_ns, air_bit, energy_j, fates))
 
-    # ---- what happens between instants -------------------------------------------------------------------------------
-
     def next_ns(self) -> list[float]:
         """When something may change next."""
         legs = [leg for burst in self.air for leg in burst.legs if not self.done(leg)]
@@ -156,12 +140,9 @@ class Emulator:
             for leg in burst.legs:
                 if flow_s and not self.done(leg):
                     leg.outage |= law.loses and leg.carries and leg.sinr < law.lowest
-                    leg.left_bit -= leg.bps * flow_s
-                    if leg.left_bit < burst.send.size_bit * DUST:
-                        leg.left_bit = NOTHING
+                    left_bit = leg.left_bit - leg.bps * flow_s
+                    leg.left_bit = left_bit if left_bit > burst.send.size_bit * DUST else NOTHING
         self.now_ns = until_ns
-
-    # ---- rates -------------------------------------------------------------------------------------------------------
 
     def rate(self) -> None:
         """Work out everybody's power, SINR and rate; in the middle of a slot only who has no hope."""
@@ -172,7 +153,7 @@ class Emulator:
         for burst in self.air:
             for leg in burst.legs:
                 clear = self.own(burst, leg)
-                hopeless = clear < self.threshold or not law.bps(clear, world.hertz * burst.share)
+                hopeless = clear < self.world.threshold or not law.bps(clear, world.hertz * burst.share)
                 leg.dead = world.coherence_ns is None and hopeless
         if world.slot_ns and self.now_ns % world.slot_ns:
             return
@@ -213,7 +194,7 @@ class Emulator:
         if world.access == "noma":
             return self.decode(burst, leg, noise)
         sinr = self.own(burst, leg) / noise
-        return sinr, bool(burst.power) and not deaf and sinr >= self.threshold
+        return sinr, bool(burst.power) and not deaf and sinr >= self.world.threshold
 
     def decode(self, burst: Burst, leg: Leg, noise: Fraction) -> tuple[Fraction, bool]:
         """SINR of a leg when those before it, the stronger ones, have been decoded or have not, and whether it is."""
@@ -223,17 +204,17 @@ class Emulator:
         for radio in sorted(heard, key=heard.__getitem__, reverse=True):
             below -= heard[radio]
             sinr = heard[radio] / below
-            decoded &= sinr >= self.threshold
+            decoded &= sinr >= self.world.threshold
             if radio == burst.radio:
                 break
-            below += heard[radio] * (self.residual if decoded else 1)
+            below += heard[radio] * (Fraction(self.world.residual) if decoded else 1)
         return sinr, decoded
 
     def power(self, burst: Burst) -> Fraction:
         """Part of its sender's power that a burst has in this block or slot."""
         world, cell = self.world, [other for other in self.air if other.cell == burst.cell]
         if world.access == "slotted-aloha":
-            probability = Fraction(world.probability) if world.probability else Fraction(1, len({other.radio for other in cell}))
+            probability = Fraction(world.probability or 0) or Fraction(1, len({other.radio for other in cell}))
             return burst.part if self.draw(burst.radio, self.now_ns // world.slot_ns) < probability else NOTHING
         if world.scheduler == "proportional-fair" and world.coherence_ns:
             return ONE if burst is max(cell, key=self.luck) else NOTHING
@@ -246,39 +227,18 @@ class Emulator:
 
     def deal_out(self) -> None:
         """Give everybody a share of the band; shares that are to end together hold until somebody starts or ends."""
-        world, cells = self.world, {burst.cell for burst in self.air}
+        world, law, cells = self.world, self.world.law, {burst.cell for burst in self.air}
         for bursts in ([burst for burst in self.air if burst.cell == cell] for cell in cells):
             for burst in bursts:
                 if world.access != "ofdma":
                     burst.share = ONE if world.access == "tdma" else burst.part
                 elif world.scheduler == "proportional-fair" and world.coherence_ns:
                     burst.part = burst.share = ONE
-                elif world.scheduler != "equal-finish" or world.law.kind == "fixed":
+                elif world.scheduler != "equal-finish" or law.kind == "fixed":
                     burst.share = Fraction(1, world.places if world.fixed_parts else len(bursts))
-            if world.scheduler == "equal-finish" and world.law.kind == "root" and self.changed:
-                self.finish_together(bursts)
+            if world.scheduler == "equal-finish" and law.kind == "root" and self.changed:
+                snr = [min(self.mean(burst, leg, burst.radio) for leg in burst.legs) * burst.part for burst in bursts]
+                left_bit = [max(leg.left_bit for leg in burst.legs) for burst in bursts]
+                for burst, share in zip(bursts, law.end_together(snr, left_bit), strict=True):
+                    burst.share = share
         self.changed = False
-
-    def finish_together(self, bursts: list[Burst]) -> None:
-        """Shares that end all together: as bits^2 / SNR where the rate is B sqrt(SNR share), but none below a least."""
-        snr = [min(self.mean(burst, leg, burst.radio) for leg in burst.legs) * burst.part for burst in bursts]
-        left_bit = [max(leg.left_bit for leg in burst.legs) for burst in bursts]
-        ratios = {k: left_bit[k] ** 2 / snr[k] for k in range(len(bursts)) if snr[k] and left_bit[k]}
-        parts = dict.fromkeys(range(len(bursts)), CRUMB if ratios else ONE)
-        rest = ONE
-        while ratios:
-            parts |= {k: rest * ratios[k] / sum(ratios.values()) for k in ratios}
-            low = [k for k in ratios if parts[k] < snr[k] / HIGHEST_SINR]
-            for k in low:
-                parts[k] = snr[k] / HIGHEST_SINR
-                rest -= parts[k]
-                del ratios[k]
-            if not low:
-                break
-        for k, burst in enumerate(bursts):
-            burst.share = parts[k] / sum(parts.values())
-
-
-def rounded_up(time_ns: Fraction) -> int:
-    """A whole number of nanoseconds, not one more for what is beyond the digits of a double."""
-    return math.ceil(time_ns - min(4 * Fraction(math.ulp(float(time_ns))), Fraction(1, 4)))

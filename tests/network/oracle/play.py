@@ -204,7 +204,8 @@ def access_of(world: World) -> Access:
         case "shared":
             return Shared(threshold_db=threshold_db, max_senders=places)
         case "slotted-aloha":
-            assert world.slot_ns is not None and threshold_db is not None
+            assert world.slot_ns is not None
+            assert threshold_db is not None
             return SlottedAloha(slot_s=world.slot_ns / 1e9, probability=world.probability, capture_db=threshold_db)
         case _:
             turns = "coloured" if world.coloured else "cluster"
@@ -218,9 +219,7 @@ def law_of(law: Law) -> RateLaw:
         return FixedRate.model_validate({"bit_rate_bps": law.fixed_bps, **lowest})
     if law.kind == "root":
         return RootLaw()
-    return Shannon(
-        gap_db=law.gap_db, min_efficiency_bps_hz=law.lowest_bps_hz, max_efficiency_bps_hz=law.highest_bps_hz
-    )
+    return Shannon(gap_db=law.gap_db, min_efficiency_bps_hz=law.lowest_bps_hz, max_efficiency_bps_hz=law.highest_bps_hz)
 
 
 def fading_of(world: World) -> Fading:

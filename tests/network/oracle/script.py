@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
 
 SERVER, NEVER_NS = -1, -1
 RATE_DIGITS = 53
+"""Binary digits of a rate: as many as the project keeps."""
+CRUMB, HIGHEST_SINR = Fraction(1, 10**9), 10**14
+"""Of shares that end together: the part of who has no use for any, and what no share is so narrow as to exceed."""
 ONE, NOTHING = Fraction(1), Fraction(0)
 
 
@@ -32,6 +35,8 @@ class Cancel(NamedTuple):
 
 
 Script = list[Send | Cancel]
+Gain = Callable[[tuple[int, int], int], Fraction]  # fading gain of a link, (sender, receiver), in a block
+Draw = Callable[[int, int], Fraction]  # draw of a sender in a slot
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,21 @@ class Law:
         bps_hz = math.log1p(float(sinr) / ratio(self.gap_db)) / math.log(2)
         return rounded(float(hertz) * min(bps_hz, self.highest_bps_hz or math.inf) * (bps_hz >= self.lowest_bps_hz))
 
+    def end_together(self, snr: list[Fraction], left_bit: list[Fraction]) -> list[Fraction]:
+        """Shares of the band that end all together: as bits^2 / SNR where the rate is B sqrt(SNR share).
+
+        None is so narrow that its SINR exceeds the highest one; who has or hears nothing gets a crumb.
+        """
+        ratios = {k: left_bit[k] ** 2 / snr[k] for k in range(len(snr)) if snr[k] and left_bit[k]}
+        parts, rest, low = dict.fromkeys(range(len(snr)), CRUMB), ONE, [0]
+        while ratios and low:
+            parts |= {k: rest * ratios[k] / sum(ratios.values()) for k in ratios}
+            low = [k for k in ratios if parts[k] < snr[k] / HIGHEST_SINR]
+            parts |= {k: snr[k] / HIGHEST_SINR for k in low}
+            rest -= sum(parts[k] for k in low)
+            ratios = {k: ratios[k] for k in ratios if k not in low}
+        return [part / sum(parts.values()) for part in parts.values()]
+
 
 def ratio(level_db: float | None) -> float:
     """A level in dB as a ratio; 0 for none."""
@@ -70,6 +90,11 @@ def rounded(rate: float) -> Fraction:
     """A rate with as many binary digits as rates have."""
     mantissa, exponent = math.frexp(rate)
     return round(mantissa * 2**RATE_DIGITS) * Fraction(2) ** (exponent - RATE_DIGITS)
+
+
+def rounded_up(time_ns: Fraction) -> int:
+    """A whole number of nanoseconds, not one more for what is beyond the digits of a double."""
+    return math.ceil(time_ns - min(4 * Fraction(math.ulp(float(time_ns))), Fraction(1, 4)))
 
 
 @dataclass(frozen=True)
@@ -100,6 +125,17 @@ class World:
     full_w: Fraction = Fraction(2)  # drawn by the amplifier at full power
     circuit_w: Fraction = Fraction(1, 4)
     windows: Mapping[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)  # of presence, [from, to) in ns
+
+    @property
+    def threshold(self) -> Fraction:
+        """The SINR below which a block carries nothing."""
+        return Fraction(ratio(self.threshold_db))
+
+    def leaves_ns(self, device: int, now_ns: int) -> float:
+        """When a device goes away; now, if it is away."""
+        if device not in self.windows:
+            return math.inf
+        return next((until for since, until in self.windows[device] if since <= now_ns < until), now_ns)
 
 
 class Row(NamedTuple):

@@ -64,7 +64,9 @@ def worlds(draw: Draw, features: frozenset[str] = ALL) -> World:
     if fading != "none":
         world = replace(world, fading=fading, coherence_ns=draw(st.sampled_from([MS, 2_500_000, 7 * MS])))
     if "windows" in features:
-        world = replace(world, windows={device: draw(_spans()) for device in draw(st.sets(st.integers(0, devices - 1)))})
+        world = replace(
+            world, windows={device: draw(_spans()) for device in draw(st.sets(st.integers(0, devices - 1)))}
+        )
     return _with_scheme(draw, world)
 
 
@@ -118,8 +120,8 @@ def plays(draw: Draw, features: frozenset[str] = ALL) -> tuple[World, Script]:
     script: Script = []
     for _ in range(draw(st.integers(1, 12))):
         script += draw(_sends(world, clusters, features))
-    if "cancel" in features:
-        legs = [(number, receiver) for number, send in enumerate(script) for receiver in send.receivers]
+    legs = [(number, receiver) for number, send in enumerate(script) for receiver in send.receivers]
+    if legs and "cancel" in features:
         for at in draw(st.lists(st.integers(0, 40), max_size=4)):
             script.append(Cancel(at * MS // 2, tuple(draw(st.lists(st.sampled_from(legs), min_size=1, max_size=4)))))
     return world, script
