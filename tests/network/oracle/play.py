@@ -1,0 +1,230 @@
+"""Plays a script on the project's medium: all that the second emulator's tests know of the project is here."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+from simpy.events import NORMAL
+
+from fednet_emu.arrays import Array, IntArray, Keys, Mask
+from fednet_emu.kernel.clock import COLLECT, Clock
+from fednet_emu.kernel.streams import mix, mixes, uniform
+from fednet_emu.network.access import Access, Noma, Ofdma, Shared, SlottedAloha, SpatialReuse, Tdma
+from fednet_emu.network.availability import Presence, Windows
+from fednet_emu.network.medium.band import Band
+from fednet_emu.network.medium.loss import NoLoss
+from fednet_emu.network.medium.medium import Medium, Rules
+from fednet_emu.radio.channel import Terminal
+from fednet_emu.radio.fading import Fading, NoFading, Rayleigh
+from fednet_emu.radio.rate import FixedRate, Shannon
+from fednet_emu.radio.rate_law import RateLaw
+from fednet_emu.records.ledger import KINDS, REASONS, Ledger
+
+from .script import Cancel, Law, Row, Script, Send, World
+
+FADING_KEY, ACCESS_KEY, FIRST_RADIO = 0x5EED, 0xACCE55, 16
+GAINS = (0.0, 0.25, 1.0, 1.0, 2.0, 4.0)
+
+
+class TableFading(Fading):
+    """A gain out of a few, each as likely; products with them are exact, and equal gains are frequent."""
+
+    kind: Literal["table"] = "table"
+    coherence_s: float = Field(gt=0)
+
+    def gain(self, uniform: float, los: bool = False) -> float:
+        """The gain in this place of the table."""
+        return GAINS[int(uniform * len(GAINS))]
+
+    def gains(self, uniform: Array, los: Mask | bool = False) -> Array:
+        """The gains in these places of the table."""
+        return np.array(GAINS)[(uniform * len(GAINS)).astype(np.int64)]
+
+    def cdf(self, gain: Array, los: Mask | bool = False) -> Array:
+        """How much of the table is not above each gain."""
+        return np.searchsorted(np.array(GAINS), gain, side="right") / len(GAINS)
+
+
+class RootLaw(RateLaw):
+    """B sqrt(SINR), with which shares that end together have a closed form."""
+
+    kind: Literal["root"] = "root"
+
+    def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
+        """Rate of one transmission."""
+        return bandwidth_hz * math.sqrt(sinr)
+
+    def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
+        """Rates of many transmissions."""
+        return np.asarray(bandwidth_hz * np.sqrt(sinr))
+
+    @property
+    def outage_sinr(self) -> float:
+        """Nothing is ever lost."""
+        return 0.0
+
+    @property
+    def min_sinr(self) -> float:
+        """Every SINR carries some bits."""
+        return 0.0
+
+
+class TableLinks:
+    """The links of a world, as they are at the clock's time."""
+
+    def __init__(self, world: World, clock: Clock) -> None:
+        self._world, self._clock = world, clock
+
+    @property
+    def _period(self) -> int:
+        return self._clock.now // self._world.period_ns
+
+    def snr(self, sender: int, receiver: int) -> float:
+        """From the table."""
+        known = self._world.snr[sender, receiver]
+        return float(known[self._period % len(known)])
+
+    def fading_key(self, sender: int, receiver: int) -> int:
+        """One for each ordered pair."""
+        return link_key((sender, receiver))
+
+    def snrs(self, sender: IntArray, receiver: IntArray) -> Array:
+        """From the table."""
+        return np.asarray(np.vectorize(self.snr, otypes=[np.float64])(sender, receiver))
+
+    def fading_keys(self, sender: IntArray, receiver: IntArray) -> Keys:
+        """One for each ordered pair."""
+        return mixes(mixes(FADING_KEY, np.asarray(sender) + FIRST_RADIO), np.asarray(receiver) + FIRST_RADIO)
+
+    def power_w(self, sender: int) -> float | None:
+        """All that the radio has."""
+        return None
+
+    def radios(self, sender: int, receiver: int) -> tuple[int, int]:
+        """The base station of a device's cell in the server's place."""
+        world, device = self._world, max(sender, receiver)
+        station = -1 - world.serving[self._period % len(world.serving)][device] if world.cells > 1 else -1
+        return (sender if sender >= 0 else station), (receiver if receiver >= 0 else station)
+
+
+def link_key(link: tuple[int, int]) -> int:
+    """Key of a link's fading."""
+    return mix(mix(FADING_KEY, link[0] + FIRST_RADIO), link[1] + FIRST_RADIO)
+
+
+def gain_of(world: World, link: tuple[int, int], block: int) -> Fraction:
+    """Fading gain of a link in a block, drawn on its own."""
+    draw = uniform(link_key(link), block)
+    return Fraction(-math.log1p(-draw) if world.fading == "rayleigh" else GAINS[int(draw * len(GAINS))])
+
+
+def draw_of(sender: int, slot: int) -> Fraction:
+    """What a sender draws for a slot of random access."""
+    return Fraction(uniform(mix(ACCESS_KEY, sender), slot))
+
+
+class Play:
+    """A script on the project's medium."""
+
+    def __init__(self, world: World, script: Script) -> None:
+        self.clock, self.ledger, self.script = Clock(), Ledger(), script
+        windows = {device: [(a / 1e9, b / 1e9) for a, b in spans] for device, spans in world.windows.items()}
+        presence = Presence(Windows.model_validate({"devices": windows}), 0, world.devices)
+        circuit_w, efficiency = float(world.circuit_w), 1.0 / float(world.full_w)  # 30 dBm are 1 W
+        radio = Terminal(
+            tx_power_dbm=30.0, noise_figure_db=0, height_m=1, amplifier_efficiency=efficiency, circuit_w=circuit_w
+        )
+        rules = Rules(
+            band=Band.of(float(world.hertz), access_of(world), law_of(world.law), fading_of(world), ACCESS_KEY),
+            links=TableLinks(world, self.clock),
+            loss=NoLoss(),
+            loss_key=0,
+            drawn_w=float(world.full_w + world.circuit_w),
+            multicast=world.kind != "uplink",
+            timeout_s=world.timeout_ns / 1e9,
+            cells=world.cells,
+            radio=radio,
+        )
+        self.medium = Medium(self.clock, self.ledger, presence, KINDS.index(world.kind), rules)
+        self.asked: dict[tuple[int, int], Any] = {}
+
+    def rows(self) -> list[Row]:
+        """The books, when all is over."""
+        for number, line in enumerate(self.script):
+            if isinstance(line, Send):
+                self.clock.call_at(line.at_ns, lambda _event, it=(number, line): self._send(*it), NORMAL)
+            else:
+                self.clock.call_at(line.at_ns, lambda _event, it=line: self._cancel(it), COLLECT)
+        self.clock.run()
+        self.medium.close()
+        return rows_of(self.ledger)
+
+    def _send(self, number: int, send: Send) -> None:
+        payload = ("payload", number)
+        for receiver in send.receivers:
+            self.asked[number, receiver] = self.medium.send(
+                send.sender, receiver, payload, number, send.size_bit, send.cluster, power_part=float(send.power)
+            )
+
+    def _cancel(self, line: Cancel) -> None:
+        for leg in line.legs:
+            if leg in self.asked:
+                self.medium.cancel(self.asked[leg], "deadline")
+
+
+def rows_of(ledger: Ledger) -> list[Row]:
+    """The ledger in the second emulator's form."""
+    column = ledger.transfers.column
+    several: dict[int, list[tuple[int, str]]] = {}
+    for row, receiver, lost in zip(*map(ledger.receptions.column, ("transfer", "receiver", "lost")), strict=True):
+        several.setdefault(int(row), []).append((int(receiver), REASONS[lost]))
+    names = ("payload", "started_ns", "ended_ns", "air_bit", "energy_j", "receiver", "lost")
+    rows = []
+    for row, values in enumerate(zip(*(column(name).tolist() for name in names), strict=True)):
+        number, started_ns, ended_ns, air_bit, energy_j, receiver, lost = values
+        fates = several.get(row, [(receiver, REASONS[lost])])
+        rows.append(Row(number, started_ns, ended_ns, Fraction(air_bit), Fraction(energy_j), tuple(fates)))
+    return rows
+
+
+def access_of(world: World) -> Access:
+    """The access scheme of a world."""
+    threshold_db, places = world.threshold_db, world.places
+    match world.access:
+        case "tdma":
+            return Tdma()
+        case "ofdma":
+            return Ofdma.model_validate({"subchannels": places, "scheduler": world.scheduler})
+        case "noma":
+            return Noma(threshold_db=threshold_db, residual=world.residual, max_senders=places)
+        case "shared":
+            return Shared(threshold_db=threshold_db, max_senders=places)
+        case "slotted-aloha":
+            assert world.slot_ns is not None
+            assert threshold_db is not None
+            return SlottedAloha(slot_s=world.slot_ns / 1e9, probability=world.probability, capture_db=threshold_db)
+        case _:
+            turns = "coloured" if world.coloured else "cluster"
+            return SpatialReuse(turns=turns, interference=world.interference, threshold_db=threshold_db)
+
+
+def law_of(law: Law) -> RateLaw:
+    """The rate law of a world."""
+    if law.kind == "fixed":
+        lowest = {"threshold_db": law.lowest_db, "on_outage": "lose" if law.loses else "stall"}
+        return FixedRate.model_validate({"bit_rate_bps": law.fixed_bps, **lowest})
+    if law.kind == "root":
+        return RootLaw()
+    return Shannon(gap_db=law.gap_db, min_efficiency_bps_hz=law.lowest_bps_hz, max_efficiency_bps_hz=law.highest_bps_hz)
+
+
+def fading_of(world: World) -> Fading:
+    """The fading of a world."""
+    if world.coherence_ns is None:
+        return NoFading()
+    kind = Rayleigh if world.fading == "rayleigh" else TableFading
+    return kind(coherence_s=world.coherence_ns / 1e9)

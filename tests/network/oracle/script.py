@@ -1,0 +1,193 @@
+"""What both emulators are given: a world, and a script of requests and cancellations. Plain data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import NamedTuple
+
+SERVER, NEVER_NS = -1, -1
+RATE_DIGITS = 53
+"""Binary digits of a rate: as many as the project keeps."""
+CRUMB, HIGHEST_SINR = Fraction(1, 10**9), 10**14
+"""Of shares that end together: the part of who has no use for any, and what no share is so narrow as to exceed."""
+ONE, NOTHING = Fraction(1), Fraction(0)
+
+
+class Send(NamedTuple):
+    """Somebody asks for a transfer to one receiver, or for a broadcast to several."""
+
+    at_ns: int
+    sender: int
+    receivers: tuple[int, ...]
+    size_bit: int
+    cluster: int = 0
+    power: Fraction = Fraction(1)
+
+
+class Cancel(NamedTuple):
+    """After all else of an instant, legs (line of the script, receiver) are given up."""
+
+    at_ns: int
+    legs: tuple[tuple[int, int], ...]
+
+
+Script = list[Send | Cancel]
+Gain = Callable[[tuple[int, int], int], Fraction]  # fading gain of a link, (sender, receiver), in a block
+Draw = Callable[[int, int], Fraction]  # draw of a sender in a slot
+
+
+@dataclass(frozen=True)
+class Law:
+    """A rate law: `fixed`; `shannon` between two efficiencies; or `root`, B sqrt(SINR), whose shares are exact."""
+
+    kind: str = "root"
+    fixed_bps: int = 10**6
+    lowest_db: float | None = None  # of the fixed rate
+    loses: bool = False  # whether a block below that loses the transfer, or else carries nothing
+    gap_db: float = 0.0
+    lowest_bps_hz: float = 0.0
+    highest_bps_hz: float | None = None
+
+    @property
+    def lowest(self) -> float:
+        """The lowest SINR of the fixed rate."""
+        return ratio(self.lowest_db)
+
+    def bps(self, sinr: Fraction, hertz: Fraction) -> Fraction:
+        """The rate."""
+        if self.kind == "fixed":
+            return Fraction(self.fixed_bps if self.loses or sinr >= self.lowest else 0)
+        if self.kind == "root":
+            return rounded(float(hertz) * math.sqrt(sinr))
+        bps_hz = math.log1p(float(sinr) / ratio(self.gap_db)) / math.log(2)
+        return rounded(float(hertz) * min(bps_hz, self.highest_bps_hz or math.inf) * (bps_hz >= self.lowest_bps_hz))
+
+    def end_together(self, snr: list[Fraction], left_bit: list[Fraction]) -> list[Fraction]:
+        """Shares of the band that end all together: as bits^2 / SNR where the rate is B sqrt(SNR share).
+
+        None is so narrow that its SINR exceeds the highest one; who has or hears nothing gets a crumb.
+        """
+        ratios = {k: left_bit[k] ** 2 / snr[k] for k in range(len(snr)) if snr[k] and left_bit[k]}
+        parts, rest, low = dict.fromkeys(range(len(snr)), CRUMB), ONE, [0]
+        while ratios and low:
+            parts |= {k: rest * ratios[k] / sum(ratios.values()) for k in ratios}
+            low = [k for k in ratios if parts[k] < snr[k] / HIGHEST_SINR]
+            parts |= {k: snr[k] / HIGHEST_SINR for k in low}
+            rest -= sum(parts[k] for k in low)
+            ratios = {k: ratios[k] for k in ratios if k not in low}
+        return [part / sum(parts.values()) for part in parts.values()]
+
+
+def ratio(level_db: float | None) -> float:
+    """A level in dB as a ratio; 0 for none."""
+    return 0.0 if level_db is None else 10.0 ** (level_db / 10.0)
+
+
+def rounded(rate: float) -> Fraction:
+    """A rate with as many binary digits as rates have."""
+    mantissa, exponent = math.frexp(rate)
+    return round(mantissa * 2**RATE_DIGITS) * Fraction(2) ** (exponent - RATE_DIGITS)
+
+
+def rounded_up(time_ns: Fraction) -> int:
+    """A whole number of nanoseconds, not one more for what is beyond the digits of a double."""
+    return math.ceil(time_ns - min(4 * Fraction(math.ulp(float(time_ns))), Fraction(1, 4)))
+
+
+@dataclass(frozen=True)
+class World:
+    """Everything but the script. A radio is a device's, by its number, or -1 - c, the base station's of cell c."""
+
+    kind: str  # uplink, downlink, sidelink
+    access: str  # tdma, ofdma, noma, shared, slotted-aloha, reuse
+    law: Law
+    devices: int
+    timeout_ns: int
+    snr: Mapping[tuple[int, int], tuple[Fraction, ...]]  # mean SNR from radio to radio in each period, round and round
+    period_ns: int = 10**6
+    cells: int = 1
+    serving: tuple[tuple[int, ...], ...] = ()  # cell of each device in each period, round and round
+    fading: str = "none"
+    coherence_ns: int | None = None
+    hertz: int = 10**6
+    places: int | None = None  # for senders on the air of a cell or cluster
+    scheduler: str = "equal"
+    fixed_parts: bool = False  # of the band, one for each place
+    threshold_db: float | None = None
+    residual: float = 0.0
+    slot_ns: int | None = None
+    probability: float | None = None
+    coloured: bool = False
+    interference: bool = True
+    full_w: Fraction = Fraction(2)  # drawn by the amplifier at full power
+    circuit_w: Fraction = Fraction(1, 4)
+    windows: Mapping[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)  # of presence, [from, to) in ns
+
+    @property
+    def threshold(self) -> Fraction:
+        """The SINR below which a block carries nothing."""
+        return Fraction(ratio(self.threshold_db))
+
+    def leaves_ns(self, device: int, now_ns: int) -> float:
+        """When a device goes away; now, if it is away."""
+        if device not in self.windows:
+            return math.inf
+        return next((until for since, until in self.windows[device] if since <= now_ns < until), now_ns)
+
+
+class Row(NamedTuple):
+    """Books: one burst, or one leg that never was on the air; `fates` says what became of each receiver."""
+
+    line: int
+    started_ns: int
+    ended_ns: int
+    air_bit: Fraction
+    energy_j: Fraction
+    fates: tuple[tuple[int, str], ...]
+
+
+@dataclass(eq=False)
+class Leg:
+    """A burst's way to one receiver."""
+
+    receiver: int
+    radio: int
+    left_bit: Fraction
+    until_ns: float = math.inf
+    reason: str = "timeout"
+    cancelled: str = ""
+    outage: bool = False
+    dead: bool = False
+    carries: bool = False
+    sinr: Fraction = NOTHING
+    bps: Fraction = NOTHING
+
+    @property
+    def fate(self) -> str:
+        """Why it is lost; empty when it has arrived."""
+        missing = "unreachable" if self.dead else self.reason
+        return self.cancelled or ("outage" if self.outage else missing if self.left_bit else "")
+
+
+@dataclass(eq=False)
+class Burst:
+    """What one sender radiates for one or more receivers."""
+
+    line: int
+    send: Send
+    radio: int
+    cell: int
+    legs: list[Leg]
+    started_ns: int = NEVER_NS
+    part: Fraction = ONE  # of its sender's power and band
+    share: Fraction = ONE  # of the band
+    power: Fraction = NOTHING  # part of its sender's power that it has at this moment
+    spent_s: Fraction = NOTHING
+
+    @property
+    def ends(self) -> set[int]:
+        """The devices that take part."""
+        return {self.radio, *(leg.radio for leg in self.legs)}

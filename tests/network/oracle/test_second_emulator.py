@@ -1,0 +1,46 @@
+"""The medium and a second emulator that is plain, slow and exact keep the same books."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from .emulator import Emulator
+from .play import Play, draw_of, gain_of
+from .script import Row, Script, World
+from .worlds import plays
+
+MANY = settings(derandomize=True, deadline=None, database=None, suppress_health_check=[*HealthCheck])
+
+
+def expected(world: World, script: Script) -> list[Row]:
+    """The second emulator's books."""
+    return Emulator(world, script, lambda link, block: gain_of(world, link, block), draw_of).play()
+
+
+def assert_same_books(world: World, script: Script) -> None:
+    """To the nanosecond, the bit and the billionth part of a joule."""
+    ours, books = in_order(Play(world, script).rows()), in_order(expected(world, script))
+    assert [(*row[:3], row.fates) for row in ours] == [(*row[:3], row.fates) for row in books]
+    assert [float(row.air_bit) for row in ours] == pytest.approx([float(row.air_bit) for row in books], rel=1e-6, abs=1)
+    assert [float(row.energy_j) for row in ours] == pytest.approx([float(row.energy_j) for row in books], rel=1e-9)
+
+
+def in_order(rows: list[Row]) -> list[Row]:
+    """By line of the script, whatever was written first in an instant."""
+    return sorted(rows, key=lambda row: (row[:3], row.fates))
+
+
+@given(plays())
+@settings(MANY, max_examples=100)
+def test_both_keep_the_same_books(play: tuple[World, Script]) -> None:
+    """Of a hundred mixtures of whatever a medium can meet."""
+    assert_same_books(*play)
+
+
+@pytest.mark.slow
+@given(plays())
+@settings(MANY, max_examples=5000)
+def test_both_keep_the_same_books_of_many_mixtures(play: tuple[World, Script]) -> None:
+    """Of five thousand."""
+    assert_same_books(*play)
