@@ -64,9 +64,9 @@ def worlds(draw: Draw, features: frozenset[str] = ALL) -> World:
     if fading != "none":
         world = replace(world, fading=fading, coherence_ns=draw(st.sampled_from([MS, 2_500_000, 7 * MS])))
     if "windows" in features:
-        world = replace(
-            world, windows={device: draw(_spans()) for device in draw(st.sets(st.integers(0, devices - 1)))}
-        )
+        most = draw(st.sampled_from([0, 0, 1, 2]))
+        absent = draw(st.sets(st.integers(0, devices - 1), max_size=most))
+        world = replace(world, windows={device: draw(_spans()) for device in sorted(absent)})
     return _with_scheme(draw, world)
 
 
@@ -76,7 +76,7 @@ def _has(fading: str, features: frozenset[str]) -> bool:
 
 @st.composite
 def _spans(draw: Draw) -> tuple[tuple[int, int], ...]:
-    edges = sorted(draw(st.sets(st.integers(0, 24), min_size=2, max_size=4)))
+    edges = sorted(draw(st.sets(st.integers(0, 30), min_size=2, max_size=4)) | draw(st.sampled_from([{0}, set()])))
     return tuple((since * MS, until * MS) for since, until in zip(edges[::2], edges[1::2], strict=False))
 
 
