@@ -28,11 +28,11 @@ def best_of_each_block(signal: Array, mean: Array, first_leg: IntArray) -> IntAr
 
 
 def equal_finish_shares(snr: Array, left_bit: Array, law: RateLaw, bandwidth_hz: float) -> Array:
-    """Shares [n] of a band, summing to 1, with which n links carry their bits in the same time.
+    """Shares [n] of a band, summing to 1 at most, with which n links carry their bits in the same time.
 
     It is the least time in which all can end. A link so weak that more band would only take its SINR below the lowest
     rate keeps the widest part that is of use to it and ends later; the others end together in the rest.
-    Ignored here: fading. With a rate that does not depend on the bandwidth all parts are equal.
+    Ignored here: fading, and SINRs above 140 dB. With a rate that does not depend on the bandwidth all parts are equal.
 
     Args:
         snr: SNR of each link with the whole band.
@@ -55,7 +55,7 @@ def equal_finish_shares(snr: Array, left_bit: Array, law: RateLaw, bandwidth_hz:
             break
         open_[who[at_limit]] = False
         budget -= float(parts[at_limit].sum())
-    return np.asarray(shares / shares.sum())
+    return np.asarray(shares / max(shares.sum(), 1.0))
 
 
 _CRUMB = 1e-9

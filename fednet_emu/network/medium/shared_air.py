@@ -114,7 +114,7 @@ class SharedAir:
             leg, work = on_air.legs[place], on_air.work[place]
             leg.air_bit = leg.size_bit - work / BIT
             leg.lost = "outage" if met_outage else "" if not work else "unreachable" if dead else leg.until_reason
-        self._changed = True
+        self._changed, self._plan = True, None
         return on_air.remove_legs(gone)
 
     # ---- the flow of bits --------------------------------------------------------------------------------------------

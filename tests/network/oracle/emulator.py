@@ -8,10 +8,11 @@ instant is the earliest end, edge of a fading block or slot, loss of patience, o
 from __future__ import annotations
 
 from fractions import Fraction
+from math import ceil
 
-from .script import NEVER_NS, NOTHING, ONE, Burst, Cancel, Draw, Gain, Leg, Row, Script, Send, World, rounded_up
+from .script import NEVER_NS, NOTHING, ONE, Burst, Cancel, Draw, Gain, Leg, Row, Script, Send, World
 
-NS_PER_S, DUST = 10**9, Fraction(1, 10**12)
+NS_PER_S = 10**9
 
 
 class Emulator:
@@ -81,9 +82,9 @@ class Emulator:
         return sum(self.start(burst) for burst in [*self.queue] if self.may_start(burst))
 
     def may_start(self, burst: Burst) -> bool:
-        """Whether there is a place, or with colouring whether none of its ends takes part in another transmission."""
-        if self.world.coloured:
-            return all(burst.ends.isdisjoint(other.ends) for other in self.air)
+        """Whether there is a place and, in clusters, none of its ends takes part in another transmission."""
+        if self.world.access == "reuse" and not all(burst.ends.isdisjoint(other.ends) for other in self.air):
+            return False
         taken = sum((other.cell, other.send.cluster) == (burst.cell, burst.send.cluster) for other in self.air)
         return self.world.places is None or taken < self.world.places
 
@@ -128,7 +129,7 @@ class Emulator:
         """When something may change next."""
         legs = [leg for burst in self.air for leg in burst.legs if not self.done(leg)]
         times = [leg.until_ns for leg in legs]
-        times += [self.now_ns + rounded_up(leg.left_bit * NS_PER_S / leg.bps) for leg in legs if leg.bps]
+        times += [self.now_ns + ceil(leg.left_bit * NS_PER_S / leg.bps) for leg in legs if leg.bps]
         block_ns = self.world.slot_ns or self.world.coherence_ns
         return [*times, (self.now_ns // block_ns + 1) * block_ns] if legs and block_ns else times
 
@@ -141,7 +142,7 @@ class Emulator:
                 if flow_s and not self.done(leg):
                     leg.outage |= law.loses and leg.carries and leg.sinr < law.lowest
                     left_bit = leg.left_bit - leg.bps * flow_s
-                    leg.left_bit = left_bit if left_bit > burst.send.size_bit * DUST else NOTHING
+                    leg.left_bit = max(left_bit, NOTHING)
         self.now_ns = until_ns
 
     def rate(self) -> None:

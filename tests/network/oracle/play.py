@@ -104,6 +104,10 @@ class TableLinks:
         """All that the radio has."""
         return None
 
+    def period(self) -> int:
+        """The number of this period of movement."""
+        return self._period
+
     def radios(self, sender: int, receiver: int) -> tuple[int, int]:
         """The base station of a device's cell in the server's place."""
         world, device = self._world, max(sender, receiver)
@@ -167,7 +171,14 @@ class Play:
         payload = ("payload", number)
         for receiver in send.receivers:
             self.asked[number, receiver] = self.medium.send(
-                send.sender, receiver, payload, number, send.size_bit, send.cluster, power_part=float(send.power)
+                send.sender,
+                receiver,
+                payload,
+                number,
+                send.size_bit,
+                group=number,
+                cluster=send.cluster,
+                power_part=float(send.power),
             )
 
     def _cancel(self, line: Cancel) -> None:

@@ -9,8 +9,6 @@ from fractions import Fraction
 from typing import NamedTuple
 
 SERVER, NEVER_NS = -1, -1
-RATE_DIGITS = 53
-"""Binary digits of a rate: as many as the project keeps."""
 CRUMB, HIGHEST_SINR = Fraction(1, 10**9), 10**14
 """Of shares that end together: the part of who has no use for any, and what no share is so narrow as to exceed."""
 ONE, NOTHING = Fraction(1), Fraction(0)
@@ -61,9 +59,9 @@ class Law:
         if self.kind == "fixed":
             return Fraction(self.fixed_bps if self.loses or sinr >= self.lowest else 0)
         if self.kind == "root":
-            return rounded(float(hertz) * math.sqrt(sinr))
+            return Fraction(float(hertz) * math.sqrt(sinr))
         bps_hz = math.log1p(float(sinr) / ratio(self.gap_db)) / math.log(2)
-        return rounded(float(hertz) * min(bps_hz, self.highest_bps_hz or math.inf) * (bps_hz >= self.lowest_bps_hz))
+        return Fraction(float(hertz) * min(bps_hz, self.highest_bps_hz or math.inf) * (bps_hz >= self.lowest_bps_hz))
 
     def end_together(self, snr: list[Fraction], left_bit: list[Fraction]) -> list[Fraction]:
         """Shares of the band that end all together: as bits^2 / SNR where the rate is B sqrt(SNR share).
@@ -84,17 +82,6 @@ class Law:
 def ratio(level_db: float | None) -> float:
     """A level in dB as a ratio; 0 for none."""
     return 0.0 if level_db is None else 10.0 ** (level_db / 10.0)
-
-
-def rounded(rate: float) -> Fraction:
-    """A rate with as many binary digits as rates have."""
-    mantissa, exponent = math.frexp(rate)
-    return round(mantissa * 2**RATE_DIGITS) * Fraction(2) ** (exponent - RATE_DIGITS)
-
-
-def rounded_up(time_ns: Fraction) -> int:
-    """A whole number of nanoseconds, not one more for what is beyond the digits of a double."""
-    return math.ceil(time_ns - min(4 * Fraction(math.ulp(float(time_ns))), Fraction(1, 4)))
 
 
 @dataclass(frozen=True)
