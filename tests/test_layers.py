@@ -8,7 +8,9 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "fednet_emu"
 LAYERS = [
     {"arrays"},
-    {"errors", "units", "component"},
+    {"errors", "units"},
+    {"plugins"},
+    {"component"},
     {"data"},
     {"radio", "kernel", "records"},
     {"network", "learning"},

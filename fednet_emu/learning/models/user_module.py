@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any, Literal
 
 import torch
 from pydantic import Field
 from torch import nn
 
-from fednet_emu.component import did_you_mean
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.models.base import Model
+from fednet_emu.plugins import imported
 
 
 class UserModule(Model):
     """A network from the user's own code: `path` is "package.module:Class", `args` are passed to it by keyword.
 
-    The module must be importable (installed, or in a folder of PYTHONPATH) and map [n, *sample] to [n, outputs]; this
-    is tried once on two samples of zeros.
+    The module must be importable (installed, or in a folder of PYTHONPATH; never by itself from the current folder) and
+    map [n, *sample] to [n, outputs]; this is tried once on two samples of zeros.
     """
 
     kind: Literal["module"] = "module"
@@ -38,18 +37,10 @@ class UserModule(Model):
         return module
 
     def _import(self) -> type[nn.Module]:
-        module_name, _, class_name = self.path.partition(":")
         try:
-            module = import_module(module_name)
-        except Exception as error:
-            problem = f"importing {module_name} failed ({_text(error)}), got {self.path!r}"
-            remedy = "the module must be installed or lie in a folder of PYTHONPATH"
-            raise ScenarioError(f"model.path: {problem}; {remedy}") from error
-        found = getattr(module, class_name, None)
-        if found is None:
-            classes = [name for name, item in vars(module).items() if _is_module_class(item)]
-            hint = did_you_mean(class_name, classes) or f"; its networks are: {', '.join(classes) or 'none'}"
-            raise ScenarioError(f"model.path: {module_name} has no such name, got {class_name!r}{hint}")
+            found = imported(self.path)
+        except ScenarioError as error:
+            raise ScenarioError(f"model.path: {error}") from error
         if not _is_module_class(found):
             wanted = "must name a subclass of torch.nn.Module"
             raise ScenarioError(f"model.path: {self.path} {wanted}, got {found!r}; derive the class from nn.Module")
