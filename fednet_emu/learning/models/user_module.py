@@ -33,7 +33,7 @@ class UserModule(Model):
             given = ", ".join(f"{name}={value!r}" for name, value in self.args.items()) or "no arguments"
             problem = f"{self.path} rejects its arguments ({_text(error)}), got {given}"
             raise ScenarioError(f"model.args: {problem}; give what its constructor takes") from error
-        self._try(module, input_shape, outputs)
+        try_out(module, input_shape, outputs, self.path)
         return module
 
     def _import(self) -> type[nn.Module]:
@@ -46,21 +46,27 @@ class UserModule(Model):
             raise ScenarioError(f"model.path: {self.path} {wanted}, got {found!r}; derive the class from nn.Module")
         return found  # type: ignore[no-any-return]
 
-    def _try(self, module: nn.Module, input_shape: tuple[int, ...], outputs: int) -> None:
-        modes = [(part, part.training) for part in module.modules()]
-        batch = torch.zeros(2, *input_shape)
-        try:
-            with torch.no_grad():
-                found = module.eval()(batch)
-        except Exception as error:
-            problem = f"{self.path} fails on a batch of shape {list(batch.shape)}, got {_text(error)}"
-            raise ScenarioError(f"model: {problem}; make it take samples of shape {list(input_shape)}") from error
-        for part, training in modes:
-            part.training = training
-        shape = list(found.shape) if isinstance(found, torch.Tensor) else type(found).__name__
-        if shape != [2, outputs]:
-            problem = f"{self.path} must map a batch of 2 samples to [2, {outputs}], got {shape}"
-            raise ScenarioError(f"model: {problem}; give it {outputs} outputs")
+
+def try_out(module: nn.Module, input_shape: tuple[int, ...], outputs: int, name: str) -> None:
+    """See on two samples of zeros whether a network maps [n, *input_shape] to [n, outputs].
+
+    Raises:
+        ScenarioError: it does not; `name` says which network.
+    """
+    modes = [(part, part.training) for part in module.modules()]
+    batch = torch.zeros(2, *input_shape)
+    try:
+        with torch.no_grad():
+            found = module.eval()(batch)
+    except Exception as error:
+        problem = f"{name} fails on a batch of shape {list(batch.shape)}, got {_text(error)}"
+        raise ScenarioError(f"model: {problem}; make it take samples of shape {list(input_shape)}") from error
+    for part, training in modes:
+        part.training = training
+    shape = list(found.shape) if isinstance(found, torch.Tensor) else type(found).__name__
+    if shape != [2, outputs]:
+        problem = f"{name} must map a batch of 2 samples to [2, {outputs}], got {shape}"
+        raise ScenarioError(f"model: {problem}; give it {outputs} outputs")
 
 
 def _is_module_class(item: Any) -> bool:
