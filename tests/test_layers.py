@@ -18,6 +18,7 @@ LAYERS = [
     {"algorithms"},
     {"scenario", "report"},
     {"study"},
+    {"api"},
     {"cli", "testing"},
     {"__init__", "__main__"},
 ]
