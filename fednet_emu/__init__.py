@@ -1,3 +1,102 @@
-"""fednet_emu: a discrete-event network emulator for wireless federated learning."""
+"""fednet_emu: a discrete-event network emulator for wireless federated learning.
+
+    import fednet_emu as fe
+
+    run = fe.run("quickstart", seed=1, settings={"algorithm.lr": 0.05})
+    study = fe.sweep("quickstart", grid={"network.uplink.access": ["tdma", "ofdma"]}, seeds=5)
+
+Names are imported when they are first used, so that the import itself costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fednet_emu.algorithms.base import Algorithm
+    from fednet_emu.api.comparing import Comparison
+    from fednet_emu.api.library import channels, check, scenarios, schema
+    from fednet_emu.api.run import Run, plot
+    from fednet_emu.api.running import run
+    from fednet_emu.api.study import Study
+    from fednet_emu.api.study import compared as compare
+    from fednet_emu.api.study import opened as open
+    from fednet_emu.api.sweeping import sweep
+    from fednet_emu.component import Component
+    from fednet_emu.errors import DataError, Deadlock, FednetError, ScenarioError
+    from fednet_emu.federation.device import Device
+    from fednet_emu.federation.federation import Federation
+    from fednet_emu.kernel.clock import Process
+    from fednet_emu.learning.data.datasets.base import Samples
+    from fednet_emu.learning.graph.jobs import SgdPlan
+    from fednet_emu.network.medium.transfer import Delivery
+    from fednet_emu.scenario.model import Scenario
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "run": "api.running",
+    "sweep": "api.sweeping",
+    "open": "api.study:opened",
+    "compare": "api.study:compared",
+    "plot": "api.run",
+    "check": "api.library",
+    "channels": "api.library",
+    "scenarios": "api.library",
+    "schema": "api.library",
+    "Run": "api.run",
+    "Study": "api.study",
+    "Comparison": "api.comparing",
+    "Scenario": "scenario.model",
+    "Samples": "learning.data.datasets.base",
+    "Algorithm": "algorithms.base",
+    "Federation": "federation.federation",
+    "Device": "federation.device",
+    "Delivery": "network.medium.transfer",
+    "SgdPlan": "learning.graph.jobs",
+    "Process": "kernel.clock",
+    "Component": "component",
+    "FednetError": "errors",
+    "ScenarioError": "errors",
+    "DataError": "errors",
+    "Deadlock": "errors",
+}
+"""Where each public name lives: a module, and the name there if it is another."""
+
+__all__ = [  # noqa: RUF022  (what a user meets first comes first)
+    "run",
+    "sweep",
+    "open",
+    "compare",
+    "plot",
+    "check",
+    "channels",
+    "scenarios",
+    "schema",
+    "Run",
+    "Study",
+    "Comparison",
+    "Scenario",
+    "Samples",
+    "Algorithm",
+    "Federation",
+    "Device",
+    "Delivery",
+    "SgdPlan",
+    "Process",
+    "Component",
+    "FednetError",
+    "ScenarioError",
+    "DataError",
+    "Deadlock",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'fednet_emu' has no attribute '{name}'")
+    module, _, other = _HOMES[name].partition(":")
+    return getattr(import_module(f"fednet_emu.{module}"), other or name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

@@ -11,6 +11,9 @@ another process reads the same there. Problems read "where: what is wrong, got v
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 class FednetError(Exception):
     """Base of all errors that are the user's to mend."""
@@ -53,3 +56,9 @@ class Deadlock(FednetError):  # noqa: N818  (the field's own word)
     def __str__(self) -> str:
         now_s, waits = self.args
         return f"deadlock at t={now_s:.6g} s: {waits}"
+
+
+def did_you_mean(word: str, known: Iterable[object]) -> str:
+    """The clause `; did you mean 'x'?` for a misspelt word, or nothing when no known word is close."""
+    close = difflib.get_close_matches(word, [str(name) for name in known], n=1)
+    return f"; did you mean '{close[0]}'?" if close else ""

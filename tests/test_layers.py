@@ -9,7 +9,9 @@ PACKAGE = Path(__file__).parents[1] / "fednet_emu"
 LAYERS = [
     {"arrays"},
     {"elementary"},
-    {"errors", "units", "component"},
+    {"errors", "units"},
+    {"plugins"},
+    {"component"},
     {"data"},
     {"radio", "kernel", "records"},
     {"network", "learning"},
@@ -17,6 +19,7 @@ LAYERS = [
     {"algorithms"},
     {"scenario", "report"},
     {"study"},
+    {"api"},
     {"cli", "testing"},
     {"__init__", "__main__"},
 ]

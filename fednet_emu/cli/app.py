@@ -60,26 +60,30 @@ def run(
         return f"interrupted; what was measured so far is in {folder}" if kept else "interrupted before it began"
 
     with outcome(interrupted):
-        from fednet_emu.cli.progress import live
+        import fednet_emu as fe
         from fednet_emu.report.views.summary import profile_rows, summary_rows
-        from fednet_emu.scenario.load import load_scenario
-        from fednet_emu.scenario.run import APPROXIMATE, run_scenario
+        from fednet_emu.scenario.run import APPROXIMATE
 
-        changed = load_scenario(scenario, _all_overrides(overrides, seed, engine))
-        name = Path(scenario).stem
-        folder = out or Path("results") / name / f"seed-{changed.seed}"
-        if timing_only and changed.events_depend_on_learning:
+        changes = _all_overrides(overrides, seed, engine)
+        checked = fe.check(scenario, settings=changes)
+        if timing_only and checked.events_depend_on_learning:
             ERRORS.print(APPROXIMATE)
-        with live(changed.stop, quiet=quiet) as on_round:
-            summary = run_scenario(
-                changed, name, folder, data_dir=data_dir, timing_only=timing_only, force=force, on_round=on_round
-            )
+        folder = out or Path("results") / Path(scenario).stem / f"seed-{checked.seed}"
+        ended = fe.run(
+            scenario,
+            settings=changes,
+            out=folder,
+            data_dir=data_dir,
+            timing_only=timing_only,
+            force=force,
+            progress=not quiet,
+        )
         if plots:
             _draw([folder], [], folder / "figures", None)
-        rows = [] if quiet else [*summary_rows(summary), ("run folder", str(folder))]
-        _print_rows([*rows, *(profile_rows(summary) if profile else ())])
-        if not summary["verified"]:
-            raise RuntimeError(f"conservation laws are broken: {summary['broken_laws']}")
+        rows = [] if quiet else [*summary_rows(ended.summary), ("run folder", str(folder))]
+        _print_rows([*rows, *(profile_rows(ended.summary) if profile else ())])
+        if not ended.summary["verified"]:
+            raise RuntimeError(ended.verdict)
 
 
 app.command()(studies.sweep)
@@ -91,10 +95,10 @@ app.command()(studies.reproduce)
 def check(scenario: ScenarioName, seed: Seed = None, overrides: Overrides = None) -> None:
     """Validate a scenario and print it with every default filled in."""
     with outcome():
+        import fednet_emu as fe
         from fednet_emu.scenario.document import dump
-        from fednet_emu.scenario.load import load_scenario
 
-        OUTPUT.out(dump(load_scenario(scenario, _all_overrides(overrides, seed, None))), end="")
+        OUTPUT.out(dump(fe.check(scenario, settings=_all_overrides(overrides, seed, None))), end="")
 
 
 @app.command()
@@ -155,7 +159,7 @@ def channels(
 ) -> None:
     """List radio environments with the median uplink rate of a lone device at 50, 200 and 500 m."""
     with outcome():
-        from fednet_emu.cli.channels import rate_curves, rows
+        from fednet_emu.api.channels import rate_curves, rows
         from fednet_emu.report.figures.rates import rate_figure
         from fednet_emu.report.figures.run_figures import save
 
@@ -169,10 +173,9 @@ def channels(
 def schema() -> None:
     """Print the JSON schema of scenario files, for editors that complete and check them."""
     with outcome():
-        from fednet_emu.scenario.model import Scenario
-        from fednet_emu.scenario.schema import json_schema
+        import fednet_emu as fe
 
-        OUTPUT.out(json.dumps(json_schema(Scenario), indent=2))
+        OUTPUT.out(json.dumps(fe.schema(), indent=2))
 
 
 @app.callback(invoke_without_command=True)
@@ -193,11 +196,10 @@ def _all_overrides(overrides: list[str] | None, seed: int | None, engine: Engine
 
 
 def _draw(runs: list[Path], labels: list[str], folder: Path, until_s: float | None) -> list[Path]:
-    from fednet_emu.report.figures.run_figures import figures, save
-    from fednet_emu.report.views.run import open_run
+    from fednet_emu.api.run import figures
+    from fednet_emu.report.figures.run_figures import save
 
-    opened = [open_run(run, labels[place] if labels else None) for place, run in enumerate(runs)]
-    return save(figures(opened, until_s=until_s), folder)
+    return save(figures(runs, labels, until_s=until_s), folder)
 
 
 def _print_rows(rows: list[tuple[str, str]]) -> None:
