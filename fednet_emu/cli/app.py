@@ -85,13 +85,22 @@ app.command()(studies.reproduce)
 
 
 @app.command()
-def check(scenario: ScenarioName, seed: Seed = None, overrides: Overrides = None) -> None:
-    """Validate a scenario and print it with every default filled in."""
+def check(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A scenario or study: a file, or a name of the library.")],
+    seed: Seed = None,
+    overrides: Overrides = None,
+) -> None:
+    """Validate a scenario, or every cell of a study, and print it with every default filled in."""
     with outcome():
         from fednet_emu.scenario.document import dump
         from fednet_emu.scenario.load import load_scenario
+        from fednet_emu.study.cells import is_study_file, load_study
 
-        OUTPUT.out(dump(load_scenario(scenario, _all_overrides(overrides, seed, None))), end="")
+        if not is_study_file(name):
+            OUTPUT.out(dump(load_scenario(name, _all_overrides(overrides, seed, None))), end="")
+            return
+        loaded = load_study(name, _all_overrides(overrides, seed, None))
+        OUTPUT.out(f"{dump(loaded.study)}# {loaded.extent}: all possible")
 
 
 @app.command()
@@ -163,13 +172,15 @@ def channels(
 
 
 @app.command()
-def schema() -> None:
+def schema(study: Annotated[bool, typer.Option("--study", help="That of study files.")] = False) -> None:
     """Print the JSON schema of scenario files, for editors that complete and check them."""
     with outcome():
         from fednet_emu.scenario.model import Scenario
         from fednet_emu.scenario.schema import json_schema
+        from fednet_emu.study.model import Study
 
-        OUTPUT.out(json.dumps(json_schema(Scenario), indent=2))
+        found = json_schema(Study, (), includes=False) if study else json_schema(Scenario)
+        OUTPUT.out(json.dumps(found, indent=2))
 
 
 @app.callback(invoke_without_command=True)
