@@ -37,14 +37,18 @@ test-ray: $(VENV)/.developing  ## Run the tests of sweeps on Ray, which this ins
 	$(PIP) --editable '.[ray]'
 	$(BIN)/python -m pytest -q tests/study/test_on_ray.py
 
-lint: $(VENV)/.developing  ## Check style, formatting and types
+lint: $(VENV)/.developing  ## Check style, formatting, types and who imports whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python tools/draw_imports.py --check
 
 format: $(VENV)/.developing  ## Format the code and mend what can be mended
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+imports: $(VENV)/.developing  ## Draw who imports whom into CONTRIBUTING.md
+	$(BIN)/python tools/draw_imports.py
 
 bench: $(VENV)/.developing  ## Measure the speed of the time plane and of training
 	$(BIN)/python -m pytest -q -s benchmarks

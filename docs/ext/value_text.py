@@ -48,13 +48,12 @@ def _type(annotation: Any, metadata: tuple[Any, ...] = ()) -> str:
         return _type(arguments[0], arguments[1:])
     if origin in (Union, types.UnionType):
         return " or ".join(_type(member) for member in arguments)
-    if origin is Literal:
-        return ", ".join(code(show(choice).strip("'")) for choice in arguments)
-    if origin is tuple:
-        return f"list of {_type(arguments[0])}" if Ellipsis in arguments else f"list of {len(arguments)} numbers"
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return f"mapping to {_type(arguments[1])}"
-    return _WORDS.get(annotation, "mapping")
+    if origin is tuple:
+        return f"list of {_type(arguments[0])}" if Ellipsis in arguments else f"list of {len(arguments)} numbers"
+    choices = ", ".join(code(show(choice).strip("'")) for choice in arguments)
+    return choices if origin is Literal else _WORDS.get(annotation, "mapping")
 
 
 def range_text(shape: Shape) -> str:

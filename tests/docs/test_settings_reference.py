@@ -40,7 +40,7 @@ KEYS = sorted(set(keys_of(SCHEMA)))
 
 
 def test_every_key_of_every_kind_has_an_anchor() -> None:
-    """Each key that the JSON schema knows, at each place where it may stand, can be linked to, on its section's page."""
+    """Each key of the JSON schema, at each place where it may stand, can be linked to on the page of its section."""
     assert len(KEYS) > 600
     assert "network.sidelink.channel.fading.rician.k_db" in KEYS
     assert "algorithm.aspire.uncertainty.cd-norm.budget" in KEYS
