@@ -20,6 +20,11 @@ def span(path: str) -> str:
     return f'<span id="{path}"></span>'
 
 
+def link(page: str, path: str, words: str) -> str:
+    """A link to an anchor, of this page if it is empty; in HTML, since these anchors are HTML too."""
+    return f'<a href="{page and page + ".html"}#{path}">{words}</a>'
+
+
 def code_in(module: str) -> str:
     """The file of a module in dots, from the top of the repository."""
     return code(f"{module.replace('.', '/')}.py")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from markdown_text import code, code_in, paragraphs, sentence_of, sources_of, span, table
+from markdown_text import code, code_in, link, paragraphs, sentence_of, sources_of, span, table
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from value_text import default_text, needs_link, range_text, type_text
@@ -44,7 +44,7 @@ class Reference:
 
     def link(self, path: str, words: str) -> str:
         """A link to what is described under a path, from any page."""
-        return f"[{words}]({'' if self.page_of[path] == self.page else self.page_of[path] + '.md'}#{path})"
+        return link("" if self.page_of[path] == self.page else self.page_of[path], path, words)
 
     def section(self, page: str, path: str, info: FieldInfo) -> str:
         """The page of one section of a scenario."""
@@ -61,14 +61,14 @@ class Reference:
         kinds = slot.kinds()
         yield from table(
             (f"Kinds of {slot.name.replace('_', ' ')}", ""),
-            [(f"[{code(kind)}](#{path}.{kind})", sentence_of(its.__doc__)) for kind, its in kinds.items()],
+            [(link("", f"{path}.{kind}", code(kind)), sentence_of(its.__doc__)) for kind, its in kinds.items()],
         )
         owners: dict[str, list[str]] = {}
         for kind, its in kinds.items():
             for key in _keys(its):
                 owners.setdefault(key, []).append(kind)
         listed = [
-            f"{span(f'{path}.{key}')}{code(key)} ({', '.join(f'[{kind}](#{path}.{kind}.{key})' for kind in its)})"
+            f"{span(f'{path}.{key}')}{code(key)} ({', '.join(link('', f'{path}.{kind}.{key}', kind) for kind in its)})"
             for key, its in owners.items()
             if key not in kinds
         ]
@@ -93,16 +93,17 @@ class Reference:
         yield from inner
 
     def _row(self, path: str, key: str, info: FieldInfo) -> tuple[str, ...]:
-        meaning = " ".join(paragraphs(info.description or ""))
         shape = Shape.of(info.annotation, info.metadata)
         target = needs_link(shape)
+        its = shape.annotation.__doc__ if isinstance(target, type) else ""
+        meaning = " ".join(paragraphs(info.description or "")).strip() or sentence_of(its)
+        self.rows.append((path, self.page, meaning))
         known = self.described.get(target)
         if known is not None:
             meaning += f" As {self.link(known, code(known))}.{''.join(map(span, _all_below(path, shape)))}"
         elif target is not None:
-            meaning += f" See [{code(path)}](#{path})."
+            meaning += f" See {link('', path, code(path))}."
         anchor = span(path) if known is not None or target is None else ""
-        self.rows.append((path, self.page, " ".join(paragraphs(info.description or ""))))
         unit = unit_of(key) or ""
         return (f"{anchor}{code(key)}", type_text(info), unit, range_text(shape), default_text(info), meaning)
 
@@ -162,7 +163,7 @@ def pages() -> dict[str, str]:
         reference._row(key, key, info) if key not in sections else _section_row(key, info)
         for key, info in _keys(Scenario).items()
     ]
-    every = [(f"[{code(path)}]({page}.md#{path})", meaning) for path, page, meaning in reference.rows]
+    every = [(link(page, path, code(path)), meaning) for path, page, meaning in reference.rows]
     template = (Path(__file__).parent / "settings_index.md").read_text(encoding="utf-8")
     found["index"] = template.format(
         sections="\n".join(table(ROW, loose)),

@@ -1,0 +1,8 @@
+"""
+Taking turns or sharing the band
+================================
+
+x
+"""
+
+print(1)
