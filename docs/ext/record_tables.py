@@ -15,8 +15,8 @@ from fednet_emu.units import unit_of
 
 LEAD = """# Tables and columns
 
-Written from `fednet_emu/records/ledger.py`. Times are simulated seconds. Devices are numbered from 0, the server is -1. The
-[event digest](records.md#the-event-digest) covers the columns that are marked.
+Written from `fednet_emu/records/ledger.py`. Times are simulated seconds. Devices are numbered from 0, the server is -1.
+The [event digest](records.md#the-event-digest) covers the columns that are marked.
 """
 
 ABOUT = {
@@ -35,7 +35,7 @@ MEANINGS = {
     "receiver": "who receives; -2 means several, see `receptions`",
     "receivers": "how many devices the transmission was meant for",
     "size_bit": "payload and header",
-    "payload": "number of the value sent, -1 if it is not a single deferred value; `computes` refers to the same numbers",
+    "payload": "number of the value sent, -1 if it is no single deferred value; `computes` has the same numbers",
     "requested_s": "asked for",
     "started_s": "on the air, or the processor begins; NaN for a transfer that never went on the air",
     "ended_s": "over",
