@@ -46,7 +46,9 @@ for name, run in runs.items():
 
 figure, axes = plt.subplots(figsize=(6, 2.6), layout="constrained")
 axes.barh(list(waits), [wait for wait, _ in waits.values()], color="0.75", label="waiting")
-axes.barh(list(waits), [air for _, air in waits.values()], left=[wait for wait, _ in waits.values()], label="on the air")
+axes.barh(
+    list(waits), [air for _, air in waits.values()], left=[wait for wait, _ in waits.values()], label="on the air"
+)
 axes.set(xlabel="Mean time of an upload (s)")
 axes.invert_yaxis()
 axes.legend()

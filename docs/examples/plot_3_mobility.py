@@ -30,7 +30,9 @@ for axes, (title, run) in zip(panels, {"walking": walking, "standing": standing}
     rate_mbps = uplink["air_bit"] / (uplink["ended_s"] - uplink["started_s"]) / 1e6
     for device in uplink["sender"].value_counts().index[:4]:
         own = uplink["sender"] == device
-        axes.semilogy(uplink["ended_s"][own] / 60, rate_mbps[own], "o-", markersize=3, linewidth=0.8, label=f"phone {device}")
+        axes.semilogy(
+            uplink["ended_s"][own] / 60, rate_mbps[own], "o-", markersize=3, linewidth=0.8, label=f"phone {device}"
+        )
     axes.set(title=title, xlabel="Simulated time (min)")
     axes.legend()
 panels[0].set(ylabel="Uplink rate (Mbit/s)")

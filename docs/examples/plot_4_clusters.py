@@ -44,4 +44,6 @@ left.legend()
 
 for name, run in runs.items():
     summary = run.summary
-    print(f"{name:15} uplink {summary['uplink_bit'] / 1e6:5.1f} Mbit, sidelinks {summary['sidelink_bit'] / 1e6:5.1f} Mbit")
+    print(
+        f"{name:15} uplink {summary['uplink_bit'] / 1e6:5.1f} Mbit, sidelinks {summary['sidelink_bit'] / 1e6:5.1f} Mbit"
+    )

@@ -62,20 +62,24 @@ class _Builder:
         self.extra = extra  # settings that every mapping may have
         self.definitions: dict[str, Schema] = {}
 
-    def reference(self, name: str, model_class: type[BaseModel], *, partial: bool = False) -> Schema:
-        """A reference to the definition of a class, which is made if it is new."""
+    def reference(
+        self, name: str, model_class: type[BaseModel], kind: str | None = None, *, partial: bool = False
+    ) -> Schema:
+        """A reference to the definition of a class, which is made if it is new; `kind` is what its mapping says."""
         if name not in self.definitions:
             self.definitions |= {name: {}, f"{name}.partial": {}}  # a class that holds itself finds the name taken
-            whole, part = (self._mapping(model_class, partial=partial) for partial in (False, True))
+            whole, part = (self._mapping(model_class, kind, partial=partial) for partial in (False, True))
             self.definitions[f"{name}.partial"] = part
             including = {"if": {"required": [INCLUDE]}, "then": _ref(f"{name}.partial"), "else": whole}
             self.definitions[name] = {"description": whole["description"], **including} if self.extra else whole
         return _ref(f"{name}.partial" if partial else name)
 
-    def _mapping(self, model_class: type[BaseModel], *, partial: bool) -> Schema:
+    def _mapping(self, model_class: type[BaseModel], kind: str | None = None, *, partial: bool) -> Schema:
         fields = {field.alias or name: field for name, field in model_class.model_fields.items()}
         required = [name for name, field in fields.items() if field.is_required() and not partial]
         properties = {name: self._setting(name, field, partial=partial) for name, field in fields.items()}
+        if kind is not None:
+            properties["kind"] = {"const": kind}
         return {
             "type": "object",
             "description": model_class.__doc__ or "",
@@ -145,7 +149,7 @@ class _Builder:
         chosen = [
             _when(
                 {"type": "object", "properties": {"kind": {"const": kind}}, "required": ["kind"]},
-                self.reference(f"{slot}.{kind}", its, partial=partial),
+                self.reference(f"{slot}.{kind}", its, kind, partial=partial),
             )
             for kind, its in kinds.items()
         ]
@@ -154,9 +158,9 @@ class _Builder:
         return {
             "type": ["string", "object"] if short else "object",
             **({"examples": short} if short else {}),
-            "properties": {"kind": {"enum": list(kinds)}},
+            "properties": {"kind": _name_of_kind(list(kinds))},
             "allOf": [
-                *([_when({"type": "string"}, {"enum": short})] if short else []),
+                *([_when({"type": "string"}, _name_of_kind(short))] if short else []),
                 *chosen,
                 _when(without_kind, _ref(f"{slot}.any")),
                 *([] if partial else [_when(nothing_given, {"required": ["kind"]})]),
@@ -195,6 +199,11 @@ def _plain_schema(annotation: Any, metadata: tuple[Any, ...]) -> Schema:
 @cache
 def _cached_schema(annotation: Any, metadata: tuple[Any, ...]) -> Schema:
     return TypeAdapter(Annotated[annotation, *metadata] if metadata else annotation).json_schema()
+
+
+def _name_of_kind(kinds: list[str]) -> Schema:
+    """One of these names, or the import path of a class, `package.module:Class`, whose settings are not known here."""
+    return {"examples": kinds, **_when({"not": {"pattern": ":"}}, {"enum": kinds})}
 
 
 def _needed(component: type[BaseModel]) -> bool:

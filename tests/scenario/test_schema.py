@@ -28,7 +28,13 @@ class Rician(Component):
     k_db: float = Field(gt=0, description="Power of the dominant path over that of the others.")
 
 
-AnyFading = Annotated[NoFading | Rician, Slot("fading", {"none": NoFading, "rician": Rician})]
+class Flat(Component):
+    """A class of another package: its name stands in the table only."""
+
+    depth_db: float = 3.0
+
+
+AnyFading = Annotated[NoFading | Rician | Flat, Slot("fading", {"none": NoFading, "rician": Rician, "flat": Flat})]
 
 
 class Channel(Component):
@@ -83,6 +89,9 @@ CHANNEL = {"bandwidth_hz": 1e6, "fading": "none"}
         {"include": "base", "channel": {"fading": {"k_db": 5}}},
         {"channel": CHANNEL, "by_name": {"a": CHANNEL, "include": "more.yaml"}},
         {"channel": CHANNEL, "share": [0.5, 1]},
+        {"channel": {**CHANNEL, "fading": "my_package.fading:Own"}},
+        {"channel": {**CHANNEL, "fading": {"kind": "my_package.fading:Own", "depth_db": 3}}},
+        {"channel": {**CHANNEL, "fading": {"kind": "flat", "depth_db": 3}}},
     ],
 )
 def test_right_documents_are_accepted(document: Any) -> None:
@@ -130,7 +139,7 @@ def test_settings_are_described_with_their_units() -> None:
         ({"channel": {**CHANNEL, "fading": {"kind": "rician", "kdb": 3}}}, "$.channel.fading", "'kdb' was unexpected"),
         ({"channel": {**CHANNEL, "fading": {"kid": "none"}}}, "$.channel.fading", "'kid' was unexpected"),
         ({"channel": {**CHANNEL, "fading": {"k_db": 3}}}, "$.channel.fading", "'kind' is a required property"),
-        ({"channel": {**CHANNEL, "fading": "nome"}}, "$.channel.fading", "'nome' is not one of ['none']"),
+        ({"channel": {**CHANNEL, "fading": "nome"}}, "$.channel.fading", "'nome' is not one of ['none', 'flat']"),
         ({"channel": {**CHANNEL, "fading": {"kind": "nome"}}}, "$.channel.fading.kind", "'nome' is not one of"),
         ({"channel": {**CHANNEL, "fading": {"kind": "rician", "k_db": "a"}}}, "$.channel.fading.k_db", "'number'"),
         ({"channel": {**CHANNEL, "other": {"kind": "rician", "k_db": 0}}}, "$.channel.other.k_db", "0 is less than"),
