@@ -5,16 +5,25 @@ A component's fields are its YAML keys, `kind` picks its class from one plain ta
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
-from importlib.metadata import entry_points
-from typing import Any, Literal, get_args, get_origin
+from functools import cache
+from inspect import isabstract, isclass
+from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    SerializerFunctionWrapHandler,
+    TypeAdapter,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+)
 from pydantic_core import PydanticCustomError, core_schema
 
-ENTRY_POINT_GROUP = "fednet_emu.components"
-"""Other packages add kinds here, named `<slot>.<kind>`, for example `fading.nakagami`."""
+from fednet_emu.errors import ScenarioError
+from fednet_emu.plugins import imported, is_import_path, kind_of, offered, offers
 
 
 class Component(BaseModel):
@@ -47,43 +56,103 @@ class Slot:
 
     `Annotated[Fading, Slot("fading", FADINGS)]` accepts `{kind: rayleigh, ...}`, the short form `rayleigh`, or a
     component that was already built. `table` maps each kind to its class, whose field `kind` has that default.
+
+    A kind that the table lacks is looked up when a scenario names it: among what installed packages offer, or as the
+    import path of a class. Such a class, and a component that is handed over as an object, needs no field `kind`.
     """
 
     def __init__(self, name: str, table: Mapping[str, type[Component]]) -> None:
         self.name = name
         self.table = table
+        self._base: type[Component] = Component  # what the annotation asks for, once a class with such a field is made
+
+    def names(self) -> list[str]:
+        """The kinds of the table and those that installed packages offer; nothing is imported."""
+        return list(dict.fromkeys([*self.table, *offers().get(self.name, ())]))
 
     def kinds(self) -> dict[str, type[Component]]:
-        """The table together with the kinds that installed packages add through entry points."""
-        prefix = f"{self.name}."
-        added = {
-            point.name.removeprefix(prefix): point.load()
-            for point in entry_points(group=ENTRY_POINT_GROUP)
-            if point.name.startswith(prefix)
-        }
-        return {**self.table, **added}
+        """The classes of all these kinds, without those of packages that cannot be imported."""
+        found = {kind: self.get(kind) for kind in self.names()}
+        return {kind: component for kind, component in found.items() if component is not None}
+
+    def get(self, kind: str) -> type[Component] | None:
+        """As `find`, but nothing also for what cannot be used."""
+        try:
+            return self.find(kind)
+        except ScenarioError:
+            return None
+
+    def find(self, kind: str) -> type[Component] | None:
+        """The class of a kind: of the table, else of a package that offers it, else at an import path.
+
+        Raises:
+            ScenarioError: it cannot be imported, or is no component for this slot.
+        """
+        if kind in self.table:
+            return self.table[kind]
+        if kind in offers().get(self.name, ()):
+            return self._checked(kind, offered(self.name, kind))
+        return self._checked(kind, imported(kind)) if is_import_path(kind) else None
+
+    def _checked(self, kind: str, found: Any) -> type[Component]:
+        base = f"{self._base.__module__}.{self._base.__qualname__}"
+        if not (isclass(found) and issubclass(found, self._base)):
+            raise ScenarioError(f"'{kind}' is no {self.name}, got {found!r}; derive the class from {base}")
+        if isabstract(found):
+            lacking = ", ".join(sorted(found.__abstractmethods__))
+            raise ScenarioError(f"'{kind}' is not complete, got a {self.name} without {lacking}; define it")
+        return found
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        kinds = self.kinds()
-        choices = {kind: handler.generate_schema(component) for kind, component in kinds.items()}
+        if isclass(source) and issubclass(source, Component):
+            self._base = source
         union = core_schema.tagged_union_schema(
-            choices,
+            {kind: handler.generate_schema(component) for kind, component in self.table.items()},
             discriminator=_kind_of,
             custom_error_type="unknown_kind",
-            custom_error_message=f"expected a kind of {self.name}: {', '.join(kinds)}",
+            custom_error_message=f"expected a kind of {self.name}: {', '.join(self.table)}",
         )
-        return core_schema.no_info_before_validator_function(_expand_short_form, union)
+        as_it_is = core_schema.wrap_serializer_function_ser_schema(self._dump, schema=core_schema.any_schema())
+        return core_schema.no_info_wrap_validator_function(self._validate, union, serialization=as_it_is)
+
+    def _validate(self, value: Any, table: ValidatorFunctionWrapHandler) -> Any:
+        if isinstance(value, self._base) and self._base is not Component:
+            return value
+        given = {"kind": value} if isinstance(value, str) else value
+        kind = given.get("kind") if isinstance(given, Mapping) else None
+        if not isinstance(kind, str) or kind in self.table:
+            return table(given)
+        try:
+            component = self.find(kind)
+        except ScenarioError as error:
+            raise PydanticCustomError("plug_in", "{problem}", {"problem": str(error)}) from error
+        if component is None:
+            return table(given)
+        return _outsider(kind, component).validate_python({key: its for key, its in given.items() if key != "kind"})
+
+    def _dump(self, value: Any, handler: SerializerFunctionWrapHandler) -> Any:
+        """The settings of a component, and the kind by which a scenario finds its class again."""
+        settings = handler(value)
+        if not isinstance(value, Component) or type(value) in self.table.values():
+            return settings
+        return {**settings, "kind": kind_of(self.name, type(value))}
 
 
-def _expand_short_form(value: Any) -> Any:
-    return {"kind": value} if isinstance(value, str) else value
+@cache
+def _outsider(kind: str, component: type[Component]) -> TypeAdapter[Component]:
+    """Validates the settings of a class that is in no table; places of errors have its kind in them, as all do."""
+    return TypeAdapter(Annotated[component, _Only(kind)])  # type: ignore[arg-type]  # its class is known only now
+
+
+class _Only:
+    """Annotation of a component whose kind is known, whatever its settings say."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        return core_schema.tagged_union_schema({self.kind: handler(source)}, discriminator=lambda _: self.kind)
 
 
 def _kind_of(value: Any) -> Any:
     return value.get("kind") if isinstance(value, Mapping) else getattr(value, "kind", None)
-
-
-def did_you_mean(word: str, known: Any) -> str:
-    """The clause `; did you mean 'x'?` for a misspelt word, or nothing when no known word is close."""
-    close = difflib.get_close_matches(word, [str(name) for name in known], n=1)
-    return f"; did you mean '{close[0]}'?" if close else ""

@@ -11,6 +11,9 @@ text is built in `__str__`. Problems read "where: what is wrong, got value; what
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 class FednetError(Exception):
     """Base of all errors that are the user's to mend."""
@@ -60,3 +63,9 @@ def original(error: BaseException) -> BaseException:
     while isinstance(error.__cause__, FednetError):
         error = error.__cause__
     return error
+
+
+def did_you_mean(word: str, known: Iterable[object]) -> str:
+    """The clause `; did you mean 'x'?` for a misspelt word, or nothing when no known word is close."""
+    close = difflib.get_close_matches(word, [str(name) for name in known], n=1)
+    return f"; did you mean '{close[0]}'?" if close else ""

@@ -23,7 +23,9 @@ NAME = "fednet_emu"
 BEGIN, END = "<!-- imports: begin -->\n", "<!-- imports: end -->\n"
 LAYERS = [
     {"arrays"},
-    {"errors", "units", "component"},
+    {"errors", "units"},
+    {"plugins"},
+    {"component"},
     {"data"},
     {"radio", "kernel", "records"},
     {"network", "learning"},

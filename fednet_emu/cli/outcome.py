@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 import sys
 import traceback
@@ -20,13 +21,14 @@ MISTAKE, INTERRUPTED, BUG, FAILED = 2, 130, 1, 1
 
 @contextmanager
 def outcome(interrupted: Callable[[], str] = lambda: "interrupted") -> Iterator[None]:
-    """Turn exceptions of a command into a message and an exit code.
+    """Turn exceptions of a command into a message and an exit code; say what code of others is imported.
 
     Args:
         interrupted: what to say after Ctrl-C.
     """
     try:
-        yield
+        with _imports_told():
+            yield
     except FednetError as error:
         ERRORS.print(str(original(error)))
         raise typer.Exit(MISTAKE) from None
@@ -41,3 +43,22 @@ def outcome(interrupted: Callable[[], str] = lambda: "interrupted") -> Iterator[
         ERRORS.print(traceback.format_exc())
         ERRORS.print(f"this is a bug in fednet_emu; replay: {shlex.join(['fednet', *sys.argv[1:]])}")
         raise typer.Exit(BUG) from None
+
+
+@contextmanager
+def _imports_told() -> Iterator[None]:
+    """Print which modules of plug-ins are imported, before they are: their code runs with the user's rights."""
+    logger, handler = logging.getLogger("fednet_emu.plugins"), _Told(logging.INFO)
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+        logger.removeHandler(handler)
+
+
+class _Told(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        ERRORS.print(record.getMessage())

@@ -37,8 +37,8 @@ from fednet_emu.records.recent_losses import recent_losses
 MAX_FRUITLESS_ROUNDS = 1000
 
 
-class Algorithm(Protocol):
-    """What the federation runs: a generator that reads like the paper's pseudo-code."""
+class _Runs(Protocol):
+    """What the federation runs: as a rule an `algorithms.base.Algorithm`, which lies above it."""
 
     def run(self, fed: Federation) -> Process:
         """The server's process; it ends when the algorithm has ended."""
@@ -316,7 +316,7 @@ class Federation:
         self.graph.restore(checkpoint.snapshot)
         self._readings = Readings(checkpoint.readings)
 
-    def run(self, algorithm: Algorithm) -> Models | None:
+    def run(self, algorithm: _Runs) -> Models | None:
         """Run an algorithm until it ends or a stop rule ends it; the final model is evaluated.
 
         Raises:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import math
 import textwrap
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import numpy as np
@@ -21,6 +23,7 @@ WIDTH_IN, PAGE_WIDTH_IN = 3.5, 7.16
 """One column and both columns of a two-column paper."""
 CURVE_HEIGHT_IN = 2.2
 SMALL_PT = 7.0
+SCREEN_DPI = 150
 POINTS_PER_IN = 72.0
 CLOSE_TO_1 = 0.97
 LOGIT_TICKS = (0.001, 0.01, 0.1, 0.5, 0.9, 0.97, 0.99, 0.997, 0.999)
@@ -55,14 +58,30 @@ _SETTINGS = {
 }
 
 
-def paper_style() -> AbstractContextManager[None]:
+_ALONE = threading.RLock()
+"""Matplotlib's settings are the process's: threads that draw take turns."""
+
+
+@contextmanager
+def paper_style() -> Iterator[None]:
     """The settings under which figures are drawn and saved, whatever the user's own matplotlib settings are."""
-    return style.context(["default", _SETTINGS])
+    with _ALONE, style.context(["default", _SETTINGS]):
+        yield
+
+
+class PaperFigure(Figure):
+    """A figure that a notebook shows by itself, in the look that it has in a file; no pyplot is needed."""
+
+    def _repr_png_(self) -> bytes:
+        picture = io.BytesIO()
+        with paper_style():
+            self.savefig(picture, format="png", dpi=SCREEN_DPI)
+        return picture.getvalue()
 
 
 def new_figure(height_in: float, width_in: float = WIDTH_IN) -> Figure:
     """An empty figure, one column wide, that makes room for what lies outside its axes."""
-    return Figure(figsize=(width_in, height_in), layout="constrained")
+    return PaperFigure(figsize=(width_in, height_in), layout="constrained")
 
 
 def finish_axes(axes: Axes) -> None:

@@ -8,7 +8,7 @@ This module is the door to scenario text; its parts are `yaml_text`, `search`, `
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,10 +19,10 @@ from fednet_emu.scenario.dump import dump
 from fednet_emu.scenario.includes import Reader, ShortForms
 from fednet_emu.scenario.overrides import Setting, overridden
 from fednet_emu.scenario.search import Folder, find, names
-from fednet_emu.scenario.tree import KeyPath, Node, Place
+from fednet_emu.scenario.tree import KeyPath, Node, Place, node_of
 from fednet_emu.scenario.yaml_text import parse
 
-__all__ = ["SHORT_FORMS", "Document", "apply_overrides", "dump", "find", "from_text", "load", "names"]
+__all__ = ["SHORT_FORMS", "Document", "apply_overrides", "dump", "find", "from_mapping", "from_text", "load", "names"]
 
 SHORT_FORMS: ShortForms = {"channel": "channels"}
 """The settings of a scenario that may be the name of a file."""
@@ -72,6 +72,19 @@ def from_text(text: str, source: str = "scenario", short_forms: ShortForms = SHO
     """As `load`, from text; relative includes start at the working folder, and errors call the text `source`."""
     reader = Reader(short_forms, [])
     root = reader.expand(parse(text, source), ())
+    if reader.problems:
+        raise ScenarioError(*reader.problems)
+    return Document(root, None, short_forms)
+
+
+def from_mapping(settings: Mapping[str, Any], source: str, short_forms: ShortForms = SHORT_FORMS) -> Document:
+    """As `from_text`, from a mapping with the same keys; a component that was already built may stand for a mapping.
+
+    Raises:
+        ScenarioError: a key is no text, or there are problems in included files.
+    """
+    reader = Reader(short_forms, [])
+    root = reader.expand(node_of(settings, Place(source, 0)), ())
     if reader.problems:
         raise ScenarioError(*reader.problems)
     return Document(root, None, short_forms)

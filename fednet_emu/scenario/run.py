@@ -1,42 +1,65 @@
-"""One run: from a scenario to a run folder, whatever happens on the way."""
+"""One run: from a scenario to its records, in memory or in a run folder, whatever happens on the way."""
 
 from __future__ import annotations
 
 import logging
 import math
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fednet_emu.federation.federation import Federation
 from fednet_emu.learning.engines.auto import AutoEngine
 from fednet_emu.learning.graph.host_time import HostTime
 from fednet_emu.records.idle import idle_s
-from fednet_emu.records.ledger import KINDS, SCORES
+from fednet_emu.records.ledger import KINDS, SCORES, Ledger
 from fednet_emu.records.store import RunFolder
 from fednet_emu.records.verify import verify
 from fednet_emu.scenario.checkpoints import Saver, load_checkpoint
 from fednet_emu.scenario.document import dump
 from fednet_emu.scenario.emulation import build
+from fednet_emu.scenario.final_model import FinalModel, final_model, save_model
 from fednet_emu.scenario.model import Scenario
+from fednet_emu.scenario.side_effects import none_left_behind
 from fednet_emu.scenario.signals import graceful
 
 LOG = logging.getLogger("fednet_emu")
 
 
-def run_scenario(
+class Ended(NamedTuple):
+    """A run that has ended.
+
+    Attributes:
+        summary: as in summary.json.
+        ledger: all that was recorded.
+        model: what it has ended with; None for a timing-only run.
+    """
+
+    summary: dict[str, Any]
+    ledger: Ledger
+    model: FinalModel | None
+
+
+def run_scenario(scenario: Scenario, name: str, out: Path, **options: Any) -> dict[str, Any]:
+    """As `play` into a folder; only the summary is of interest."""
+    return play(scenario, name, out, **options).summary
+
+
+def play(
     scenario: Scenario,
     name: str,
-    out: Path,
+    out: Path | None,
     *,
     data_dir: Path | str | None = None,
     timing_only: bool = False,
     force: bool = False,
+    keep_model: bool = False,
     on_round: Callable[[Federation], None] | None = None,
-) -> dict[str, Any]:
-    """Run a scenario and leave its records in a folder.
+) -> Ended:
+    """Run a scenario, in memory or into a folder.
 
     The folder appears only when everything has been built, and says how the run ended: done, interrupted or failed.
     In the last two cases what was measured so far is written before the exception goes on, and the same call later goes
@@ -45,42 +68,53 @@ def run_scenario(
     Args:
         scenario: what to run.
         name: the scenario's name, for the records.
-        out: the run folder.
+        out: the run folder; None writes nothing.
         data_dir: where data sets are.
         timing_only: whether to leave out training.
         force: whether to overwrite a finished run.
+        keep_model: whether the final model is wanted; in a folder it is `model.pt`.
         on_round: called at the end of every round.
-
-    Returns:
-        The summary, as in summary.json.
     """
-    started, host, text = time.perf_counter(), HostTime(), dump(scenario)
-    RunFolder.check(out, text, timing_only=timing_only, force=force)
-    checkpoint = None if force or timing_only else load_checkpoint(out)
-    with host.part("building"):
-        fed = build(scenario, data_dir=data_dir, timing_only=timing_only, host=host)
+    started, host = time.perf_counter(), HostTime()
     facts = {"name": name, "seed": scenario.seed, "timing_only": timing_only}
-    folder = RunFolder.create(out, text, force=force, **facts)
-    saver = Saver(folder, scenario.training.checkpoint_s)
-    fed.observers.extend([observer for observer in (on_round, saver) if observer is not None])
-    with _log_file(folder.path / "log.txt"), _accounted(fed, folder, scenario, saver, facts, started) as summary:
-        if checkpoint is not None:
-            LOG.info("going on from a checkpoint: %d values were read before", len(checkpoint.readings))
-            saver.write(checkpoint)
-            fed.resume(checkpoint)
-            del checkpoint  # its values leave memory as the run takes them over
-        fed.run(scenario.algorithm)
-    return summary
+    with none_left_behind():
+        text = "" if out is None else dump(scenario)
+        if out is not None:
+            RunFolder.check(out, text, timing_only=timing_only, force=force)
+        checkpoint = None if out is None or force or timing_only else load_checkpoint(out)
+        with host.part("building"):
+            fed = build(scenario, data_dir=data_dir, timing_only=timing_only, host=host)
+        folder = None if out is None else RunFolder.create(out, text, force=force, **facts)
+        saver = None if folder is None else Saver(folder, scenario.training.checkpoint_s)
+        fed.observers.extend([observer for observer in (on_round, saver) if observer is not None])
+        with _accounted(fed, folder, scenario, saver, facts, started) as summary:
+            if checkpoint is not None and saver is not None:
+                LOG.info("going on from a checkpoint: %d values were read before", len(checkpoint.readings))
+                saver.write(checkpoint)
+                fed.resume(checkpoint)
+                del checkpoint  # its values leave memory as the run takes them over
+            fed.run(scenario.algorithm)
+            model = final_model(fed) if keep_model else None
+            if model is not None and folder is not None:
+                save_model(model, folder)
+    return Ended(summary, fed.ledger, model)
 
 
 @contextmanager
 def _accounted(
-    fed: Federation, folder: RunFolder, scenario: Scenario, saver: Saver, facts: dict[str, Any], started: float
+    fed: Federation,
+    folder: RunFolder | None,
+    scenario: Scenario,
+    saver: Saver | None,
+    facts: dict[str, Any],
+    started: float,
 ) -> Iterator[dict[str, Any]]:
-    """Write the records of the run inside, however it ends; the summary is filled in when it has ended."""
-    LOG.info("%s, seed %d: %d devices, %d parameters", facts["name"], facts["seed"], fed.n_devices, fed.task.model.size)
+    """Close the books of the run inside, however it ends; the summary is filled in when it has ended."""
     summary, status = dict(facts), "failed"
-    with graceful(fed.clock) as signals:
+    with _log_file(folder), graceful(fed.clock) as signals:
+        LOG.info(
+            "%s, seed %d: %d devices, %d parameters", facts["name"], facts["seed"], fed.n_devices, fed.task.model.size
+        )
         try:
             yield summary
             status = "done"
@@ -92,39 +126,32 @@ def _accounted(
             raise
         finally:
             signals.ignore()
-            if status != "done":
+            if status != "done" and saver is not None:
                 saver.save(fed)
             with fed.graph.host.part("records"):
                 summary.update(status=status, **_finish(fed, folder, scenario))
             parts = {part: spent._asdict() for part, spent in fed.graph.host.parts().items()}
             summary.update(host_s=time.perf_counter() - started, host_parts=parts)
-            folder.write_json("summary.json", summary)
-            folder.write_manifest(status, **facts, event_digest=summary["event_digest"])
-            if status == "done":
-                saver.discard()
             LOG.info("%s at t=%.9g s, after %.1f s of host time", status, fed.clock.now_s, summary["host_s"])
-            folder.release()
+            if folder is not None and saver is not None:
+                folder.write_json("summary.json", summary)
+                folder.write_manifest(status, **facts, event_digest=summary["event_digest"])
+                if status == "done":
+                    saver.discard()
+                folder.release()
 
 
-def _finish(fed: Federation, folder: RunFolder, scenario: Scenario) -> dict[str, Any]:
+def _finish(fed: Federation, folder: RunFolder | None, scenario: Scenario) -> dict[str, Any]:
     """Close the books: tables, laws and totals."""
     fed.close()
-    ledger, network = fed.ledger, scenario.network
+    ledger = fed.ledger
     engine = fed.graph.engine
     for choice in engine.choices if isinstance(engine, AutoEngine) else ():
         LOG.info("%s", choice)
-    for name, table in ledger.frames().items():
-        folder.write_table(name, table)
-    access = {"uplink": network.uplink, "downlink": network.downlink, "sidelink": network.sidelink}
-    one_cell = ("uplink", "downlink", "sidelink") if network.cells.count == 1 else ("sidelink",)
-    exclusive = frozenset(  # recorded links are each device's own
-        kind
-        for kind, used in access.items()
-        if kind in one_cell and used is not None and used.trace is None and used.access.one_at_a_time
-    )
-    side = network.sidelink
-    in_turns = side is not None and (side.access.reuse is not None or side.access.one_at_a_time)
-    laws = verify(ledger, exclusive, frozenset({"sidelink"} if in_turns else ()))
+    if folder is not None:
+        for name, table in ledger.frames().items():
+            folder.write_table(name, table)
+    laws = _laws(ledger, scenario)
     for law, broken in laws.items():
         LOG.log(logging.ERROR if broken else logging.INFO, "law %s: %s", law, broken or "holds")
     return {
@@ -144,6 +171,21 @@ def _finish(fed: Federation, folder: RunFolder, scenario: Scenario) -> dict[str,
     }
 
 
+def _laws(ledger: Ledger, scenario: Scenario) -> dict[str, str]:
+    """The verdict on each conservation law, as far as the access schemes promise it."""
+    network = scenario.network
+    access = {"uplink": network.uplink, "downlink": network.downlink, "sidelink": network.sidelink}
+    one_cell = ("uplink", "downlink", "sidelink") if network.cells.count == 1 else ("sidelink",)
+    exclusive = frozenset(  # recorded links are each device's own
+        kind
+        for kind, used in access.items()
+        if kind in one_cell and used is not None and used.trace is None and used.access.one_at_a_time
+    )
+    side = network.sidelink
+    in_turns = side is not None and (side.access.reuse is not None or side.access.one_at_a_time)
+    return verify(ledger, exclusive, frozenset({"sidelink"} if in_turns else ()))
+
+
 def _last_evaluation(fed: Federation) -> dict[str, float | None]:
     evaluations = fed.ledger.evaluations
     if len(evaluations) == 0:
@@ -156,9 +198,15 @@ def _finite(value: float) -> float | None:
 
 
 @contextmanager
-def _log_file(path: Path) -> Iterator[None]:
-    handler = logging.FileHandler(path, encoding="utf-8")
+def _log_file(folder: RunFolder | None) -> Iterator[None]:
+    """Let what this thread logs go to the log of the run: others may be under way in other threads."""
+    if folder is None:
+        yield
+        return
+    mine = threading.get_ident()
+    handler = logging.FileHandler(folder.path / "log.txt", encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    handler.addFilter(lambda record: record.thread == mine)
     LOG.addHandler(handler)
     LOG.setLevel(logging.INFO)
     try:

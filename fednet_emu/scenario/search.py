@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from fednet_emu.component import did_you_mean
-from fednet_emu.errors import ScenarioError
+from fednet_emu.errors import ScenarioError, did_you_mean
 from fednet_emu.scenario.tree import show
 
 Folder = Literal["scenarios", "channels", "scenarios/studies"]

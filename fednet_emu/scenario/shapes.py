@@ -95,7 +95,7 @@ class Shape:
     def step(self, element: str | int) -> tuple[bool, Shape] | None:
         """One step along a location: whether `element` is a key (else a tag), and the shape behind it."""
         if self.choice is not None:
-            component = self.choice.kinds().get(str(element))
+            component = self.choice.get(str(element))
             return (False, Shape(component, slot=self.choice)) if component else None
         if self.members and not self.entered:
             return False, replace(self, entered=True)
@@ -211,7 +211,7 @@ def homes(shape: Shape, data: Any, key: str, path: KeyPath = ()) -> Iterator[Key
             yield (*path, name)
         if inner.choice is not None:
             kind = value.get("kind") if isinstance(value, Mapping) else value
-            component = inner.choice.kinds().get(kind) if isinstance(kind, str) else None
+            component = inner.choice.get(kind) if isinstance(kind, str) else None
             inner = Shape(component)  # noqa: PLW2901  (the class that the data chooses stands for the slot)
         if inner.annotation is not shape.annotation:
             yield from homes(inner, value, key, (*path, name))

@@ -14,7 +14,10 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Signals:
-    """What the signals do while a run is under way; in other threads than the main one they are left alone."""
+    """What the signals do while a run is under way.
+
+    They are left alone in other threads than the main one, and where a program has a handler of its own.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -23,7 +26,8 @@ class Signals:
     def watch(self) -> None:
         """The first signal stops the run before its next event; a second one stops it wherever it is."""
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._stop) for number in SIGNALS}
+            ordinary = [number for number in SIGNALS if _is_ordinary(signal.getsignal(number))]
+            self._before = {number: signal.signal(number, self._stop) for number in ordinary}
 
     def _stop(self, _number: int, _frame: Any) -> None:
         if self._clock.stopping:
@@ -39,6 +43,11 @@ class Signals:
         """Signals do again what they did before."""
         for number, before in self._before.items():
             signal.signal(number, before)
+
+
+def _is_ordinary(handler: Any) -> bool:
+    """Whether a handler is one that Python starts with; None is one that another language has set."""
+    return handler is signal.default_int_handler or isinstance(handler, signal.Handlers)
 
 
 @contextmanager

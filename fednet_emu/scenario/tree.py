@@ -7,10 +7,14 @@ that an error about a setting can name the line that made it, whichever file tha
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
+
+import numpy as np
+
+from fednet_emu.errors import ScenarioError
 
 KeyPath = tuple[str | int, ...]
 """The keys and list positions that lead from the top of a scenario to one value."""
@@ -21,17 +25,17 @@ MAX_SHOWN = 60
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a value was written: a line of a file (from 1), or an option of the command line (no line)."""
+    """Where a value was written: a line of a file (from 1), a mapping of Python (line 0), or an option (no line)."""
 
     source: str
     line: int | None = None
 
     def __str__(self) -> str:
-        return self.source if self.line is None else f"{self.source}:{self.line}"
+        return f"{self.source}:{self.line}" if self.line else self.source
 
     @property
     def in_file(self) -> bool:
-        """Whether the value comes from a file and not from the command line."""
+        """Whether the value belongs to the scenario as it was written, and is not an option that changes it."""
         return self.line is not None
 
 
@@ -57,6 +61,26 @@ class Node:
             parts = self.value.items() if isinstance(self.value, dict) else enumerate(self.value)
             for key, child in parts:
                 yield from child.walk((*path, key))
+
+
+def node_of(value: Any, place: Place) -> Node:
+    """The tree of plain values of Python, all with one place; what is no mapping, list or scalar stays as it is.
+
+    Raises:
+        ScenarioError: a key is no text.
+    """
+    if isinstance(value, Mapping):
+        wrong = next((key for key in value if not isinstance(key, str)), None)
+        if wrong is not None:
+            raise ScenarioError(f"{place}: keys must be text, got {wrong!r}; write '{wrong}'")
+        return Node({key: node_of(part, place) for key, part in value.items()}, place)
+    if isinstance(value, list | tuple):
+        return Node([node_of(part, place) for part in value], place)
+    if isinstance(value, PurePath):
+        return Node(value.as_posix(), place)
+    if isinstance(value, np.ndarray | np.generic):
+        return node_of(value.tolist(), place)
+    return Node(value, place)
 
 
 def merge(base: Node, own: Node) -> Node:

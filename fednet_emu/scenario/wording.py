@@ -11,7 +11,8 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
-from fednet_emu.component import Slot, did_you_mean
+from fednet_emu.component import Slot
+from fednet_emu.errors import did_you_mean
 from fednet_emu.scenario.shapes import Shape, Spot, homes
 from fednet_emu.scenario.tree import KeyPath, path_text, show
 
@@ -67,12 +68,14 @@ def problem_of(model_class: type[BaseModel], data: Any, spot: Spot, detail: Erro
         return Problem(path, f"is required{_choices(spot.shape)}", path[:-1], missing=True)
     if kind == "unknown_kind" and spot.shape and spot.shape.choice:
         return _unknown_kind(spot.shape.choice, path, detail["input"])
+    if kind == "plug_in":
+        return Problem(path, detail["ctx"]["problem"], (*path, "kind"))
     return Problem(path, _wrong_value(spot, detail), path)
 
 
 def _choices(shape: Shape | None) -> str:
     if shape and shape.choice:
-        return f"; kinds of {shape.choice.name}: {', '.join(shape.choice.kinds())}"
+        return f"; kinds of {shape.choice.name}: {', '.join(shape.choice.names())}"
     return f"; one of {', '.join(map(show, shape.literals))}" if shape and shape.literals else ""
 
 
@@ -83,7 +86,7 @@ def _unknown_setting(model_class: type[BaseModel], data: Any, spot: Spot) -> Pro
     if close:
         return Problem(path, f"no such setting; did you mean '{close[0]}'?", path, rival=(*path[:-1], close[0]))
     slot = spot.parent.slot if spot.parent else None
-    kinds = [kind for kind, its in slot.kinds().items() if key in its.model_fields] if slot else []
+    kinds = [kind for kind, its in slot.table.items() if key in its.model_fields] if slot else []
     if slot and kinds:
         return Problem(path, f"no such setting; it belongs to {slot.name} {_either(kinds)}", path)
     home = next(homes(Shape(model_class), data, key), None)
@@ -98,7 +101,7 @@ def _either(names: Iterable[str]) -> str:
 
 def _unknown_kind(slot: Slot, path: KeyPath, value: Any) -> Problem:
     """A component whose kind is missing, misspelt or unknown; `value` may be the short form, already written out."""
-    kinds = list(slot.kinds())
+    kinds = slot.names()
     if not isinstance(value, Mapping):
         return Problem(path, f"expected a kind of {slot.name}, got {show(value)}; known: {', '.join(kinds)}", path)
     if "kind" not in value:

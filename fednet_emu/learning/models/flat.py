@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
-from fednet_emu.component import did_you_mean
-from fednet_emu.errors import ScenarioError
+from fednet_emu.errors import ScenarioError, did_you_mean
 from fednet_emu.learning.models.flops import FlopCount
 
 PerSampleLoss = Callable[[Tensor, Tensor], Tensor]

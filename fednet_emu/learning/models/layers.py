@@ -9,8 +9,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from fednet_emu.component import did_you_mean
-from fednet_emu.errors import ScenarioError
+from fednet_emu.errors import ScenarioError, did_you_mean
 from fednet_emu.learning.models.flat import FlatModel
 
 LayerName = str | int

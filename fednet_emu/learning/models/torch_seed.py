@@ -6,17 +6,21 @@ package calls `torch.manual_seed`.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
 from torch import nn
 
+_ALONE = threading.RLock()
+"""The generator is the process's: runs in several threads take turns with it."""
+
 
 @contextmanager
 def torch_seed(seed: int) -> Iterator[None]:
     """Random operations inside the block are a function of `seed`; those outside do not notice the block."""
-    with torch.random.fork_rng(devices=list(range(torch.cuda.device_count()))):
+    with _ALONE, torch.random.fork_rng(devices=list(range(torch.cuda.device_count()))):
         torch.manual_seed(seed)
         yield
 

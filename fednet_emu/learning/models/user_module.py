@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any, Literal
 
 import torch
 from pydantic import Field
 from torch import nn
 
-from fednet_emu.component import did_you_mean
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.models.base import Model
+from fednet_emu.plugins import imported
 
 
 class UserModule(Model):
     """A network from the user's own code: `path` is "package.module:Class", `args` are passed to it by keyword.
 
-    The module must be importable (installed, or in a folder of PYTHONPATH) and map [n, *sample] to [n, outputs]; this
-    is tried once on two samples of zeros.
+    The module must be importable (installed, or in a folder of PYTHONPATH; never by itself from the current folder) and
+    map [n, *sample] to [n, outputs]; this is tried once on two samples of zeros.
     """
 
     kind: Literal["module"] = "module"
@@ -34,42 +33,40 @@ class UserModule(Model):
             given = ", ".join(f"{name}={value!r}" for name, value in self.args.items()) or "no arguments"
             problem = f"{self.path} rejects its arguments ({_text(error)}), got {given}"
             raise ScenarioError(f"model.args: {problem}; give what its constructor takes") from error
-        self._try(module, input_shape, outputs)
+        try_out(module, input_shape, outputs, self.path)
         return module
 
     def _import(self) -> type[nn.Module]:
-        module_name, _, class_name = self.path.partition(":")
         try:
-            module = import_module(module_name)
-        except Exception as error:
-            problem = f"importing {module_name} failed ({_text(error)}), got {self.path!r}"
-            remedy = "the module must be installed or lie in a folder of PYTHONPATH"
-            raise ScenarioError(f"model.path: {problem}; {remedy}") from error
-        found = getattr(module, class_name, None)
-        if found is None:
-            classes = [name for name, item in vars(module).items() if _is_module_class(item)]
-            hint = did_you_mean(class_name, classes) or f"; its networks are: {', '.join(classes) or 'none'}"
-            raise ScenarioError(f"model.path: {module_name} has no such name, got {class_name!r}{hint}")
+            found = imported(self.path)
+        except ScenarioError as error:
+            raise ScenarioError(f"model.path: {error}") from error
         if not _is_module_class(found):
             wanted = "must name a subclass of torch.nn.Module"
             raise ScenarioError(f"model.path: {self.path} {wanted}, got {found!r}; derive the class from nn.Module")
         return found  # type: ignore[no-any-return]
 
-    def _try(self, module: nn.Module, input_shape: tuple[int, ...], outputs: int) -> None:
-        modes = [(part, part.training) for part in module.modules()]
-        batch = torch.zeros(2, *input_shape)
-        try:
-            with torch.no_grad():
-                found = module.eval()(batch)
-        except Exception as error:
-            problem = f"{self.path} fails on a batch of shape {list(batch.shape)}, got {_text(error)}"
-            raise ScenarioError(f"model: {problem}; make it take samples of shape {list(input_shape)}") from error
-        for part, training in modes:
-            part.training = training
-        shape = list(found.shape) if isinstance(found, torch.Tensor) else type(found).__name__
-        if shape != [2, outputs]:
-            problem = f"{self.path} must map a batch of 2 samples to [2, {outputs}], got {shape}"
-            raise ScenarioError(f"model: {problem}; give it {outputs} outputs")
+
+def try_out(module: nn.Module, input_shape: tuple[int, ...], outputs: int, name: str) -> None:
+    """See on two samples of zeros whether a network maps [n, *input_shape] to [n, outputs].
+
+    Raises:
+        ScenarioError: it does not; `name` says which network.
+    """
+    modes = [(part, part.training) for part in module.modules()]
+    batch = torch.zeros(2, *input_shape)
+    try:
+        with torch.no_grad():
+            found = module.eval()(batch)
+    except Exception as error:
+        problem = f"{name} fails on a batch of shape {list(batch.shape)}, got {_text(error)}"
+        raise ScenarioError(f"model: {problem}; make it take samples of shape {list(input_shape)}") from error
+    for part, training in modes:
+        part.training = training
+    shape = list(found.shape) if isinstance(found, torch.Tensor) else type(found).__name__
+    if shape != [2, outputs]:
+        problem = f"{name} must map a batch of 2 samples to [2, {outputs}], got {shape}"
+        raise ScenarioError(f"model: {problem}; give it {outputs} outputs")
 
 
 def _is_module_class(item: Any) -> bool:

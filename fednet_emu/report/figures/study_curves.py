@@ -14,8 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fednet_emu.arrays import Array
-from fednet_emu.component import did_you_mean
-from fednet_emu.errors import FednetError
+from fednet_emu.errors import FednetError, did_you_mean
 from fednet_emu.report.figures.curves import COSTS, Cost
 from fednet_emu.report.quantities import Unit, axis_unit
 from fednet_emu.report.style import (

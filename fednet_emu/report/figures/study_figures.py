@@ -7,8 +7,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from fednet_emu.component import did_you_mean
-from fednet_emu.errors import FednetError
+from fednet_emu.errors import FednetError, did_you_mean
 from fednet_emu.report.figures.papers.study_cyclic import groups_figure
 from fednet_emu.report.figures.study_bars import bar_figure
 from fednet_emu.report.figures.study_curves import METRICS, STUDY_COSTS, Layout, curve_figure

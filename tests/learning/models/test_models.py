@@ -169,7 +169,7 @@ def test_the_users_network_is_built_with_its_arguments_and_left_as_it_was():
         ),
         ("own_broken:Net", {}, "importing own_broken failed .*'own_missing_dependency'"),
         ("own_nets:Nett", {}, "model.path: own_nets has no such name, got 'Nett'; did you mean 'Net'?"),
-        ("own_nets:Resnet50", {}, "got 'Resnet50'; its networks are: Net"),
+        ("own_nets:Resnet50", {}, "got 'Resnet50'; its classes are: Net"),
         ("own_nets:helper", {}, "own_nets:helper must name a subclass of torch.nn.Module, got <function helper"),
         ("own_nets:Net", {}, "model.args: own_nets:Net rejects its arguments .*'width'.*, got no arguments; give"),
         ("own_nets:Net", {"width": 5, "depth": 2}, "rejects its arguments .*'depth'.*, got width=5, depth=2; give"),

@@ -38,22 +38,30 @@ class Npz(Dataset):
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
         """Read and check the arrays; the random stream does not matter."""
         path = locate(self.path, data_dir)
-        arrays = _read(path)
-        train_x, test_x = _inputs(path, arrays, "train_x"), _inputs(path, arrays, "test_x")
-        if train_x.shape[1:] != test_x.shape[1:]:
-            problem = f"test_x has samples of shape {test_x.shape[1:]}, got {train_x.shape[1:]} in train_x"
-            raise DataError(str(path), problem, "both must have the same shape after the first dimension")
-        train_y = _targets(path, arrays, "train_y", len(train_x))
-        test_y = _targets(path, arrays, "test_y", len(test_x))
-        return Samples(
-            train_x=torch.from_numpy(train_x),
-            train_y=torch.from_numpy(train_y),
-            test_x=torch.from_numpy(test_x),
-            test_y=torch.from_numpy(test_y),
-            classes=_count_classes(path, train_y, test_y, self.classes),
-            train_group=_groups(path, arrays, "train_group", len(train_x)),
-            test_group=_groups(path, arrays, "test_group", len(test_x)),
-        )
+        return checked_samples(_read(path), self.classes, str(path))
+
+
+def checked_samples(arrays: dict[str, NDArray[Any]], classes: int | None, where: str) -> Samples:
+    """Samples of these arrays, which are those of `Npz`; `where` stands in front of problems.
+
+    Raises:
+        DataError: an array has the wrong shape or type, or values that cannot be used.
+    """
+    train_x, test_x = _inputs(where, arrays, "train_x"), _inputs(where, arrays, "test_x")
+    if train_x.shape[1:] != test_x.shape[1:]:
+        problem = f"test_x has samples of shape {test_x.shape[1:]}, got {train_x.shape[1:]} in train_x"
+        raise DataError(where, problem, "both must have the same shape after the first dimension")
+    train_y = _targets(where, arrays, "train_y", len(train_x))
+    test_y = _targets(where, arrays, "test_y", len(test_x))
+    return Samples(
+        train_x=torch.from_numpy(train_x),
+        train_y=torch.from_numpy(train_y),
+        test_x=torch.from_numpy(test_x),
+        test_y=torch.from_numpy(test_y),
+        classes=_count_classes(where, train_y, test_y, classes),
+        train_group=_groups(where, arrays, "train_group", len(train_x)),
+        test_group=_groups(where, arrays, "test_group", len(test_x)),
+    )
 
 
 def _read(path: Path) -> dict[str, NDArray[Any]]:
@@ -70,44 +78,44 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def _inputs(path: Path, arrays: dict[str, NDArray[Any]], name: str) -> NDArray[np.float32]:
+def _inputs(where: str, arrays: dict[str, NDArray[Any]], name: str) -> NDArray[np.float32]:
     raw = arrays[name]
     if raw.dtype.kind not in "buif":
-        raise DataError(str(path), f"{name} must hold real numbers, got {raw.dtype}", "convert it to float32")
+        raise DataError(where, f"{name} must hold real numbers, got {raw.dtype}", "convert it to float32")
     if raw.ndim < 2 or raw.size == 0:
-        raise DataError(str(path), f"{name} has shape {raw.shape}", "it must be [samples, ...] and not empty")
-    return _finite_float32(path, raw, name)
+        raise DataError(where, f"{name} has shape {raw.shape}", "it must be [samples, ...] and not empty")
+    return _finite_float32(where, raw, name)
 
 
-def _targets(path: Path, arrays: dict[str, NDArray[Any]], name: str, rows: int) -> NDArray[Any]:
+def _targets(where: str, arrays: dict[str, NDArray[Any]], name: str, rows: int) -> NDArray[Any]:
     raw = arrays[name]
-    _check_rows(path, raw, name, rows)
+    _check_rows(where, raw, name, rows)
     if raw.dtype.kind == "f":
-        return _finite_float32(path, raw, name)
+        return _finite_float32(where, raw, name)
     if raw.dtype.kind in "iu":
         return raw.astype(np.int64)
     remedy = "use integers for class labels, floating point numbers for a regression"
-    raise DataError(str(path), f"{name} must hold numbers, got {raw.dtype}", remedy)
+    raise DataError(where, f"{name} must hold numbers, got {raw.dtype}", remedy)
 
 
-def _groups(path: Path, arrays: dict[str, NDArray[Any]], name: str, rows: int) -> IntArray | None:
+def _groups(where: str, arrays: dict[str, NDArray[Any]], name: str, rows: int) -> IntArray | None:
     if name not in arrays:
         return None
     raw = arrays[name]
-    _check_rows(path, raw, name, rows)
+    _check_rows(where, raw, name, rows)
     if raw.dtype.kind not in "iu":
-        raise DataError(str(path), f"{name} must hold integers, got {raw.dtype}", "number the groups")
+        raise DataError(where, f"{name} must hold integers, got {raw.dtype}", "number the groups")
     return raw.astype(np.int64)
 
 
-def _check_rows(path: Path, raw: NDArray[Any], name: str, rows: int) -> None:
+def _check_rows(where: str, raw: NDArray[Any], name: str, rows: int) -> None:
     if raw.shape != (rows,):
         inputs = f"{name.partition('_')[0]}_x"
         remedy = f"it must be ({rows},), one number for each sample of {inputs}"
-        raise DataError(str(path), f"{name} has shape {raw.shape}", remedy)
+        raise DataError(where, f"{name} has shape {raw.shape}", remedy)
 
 
-def _finite_float32(path: Path, raw: NDArray[Any], name: str) -> NDArray[np.float32]:
+def _finite_float32(where: str, raw: NDArray[Any], name: str) -> NDArray[np.float32]:
     with np.errstate(over="ignore", invalid="ignore"):
         values = raw.astype(np.float32, copy=False)
         total = values.sum(dtype=np.float64)  # no sum of finite float32 overflows here
@@ -115,26 +123,26 @@ def _finite_float32(path: Path, raw: NDArray[Any], name: str) -> NDArray[np.floa
         finite = np.isfinite(values)
         place = tuple(int(axis) for axis in np.unravel_index(np.argmin(finite), finite.shape))
         problem = f"{name}{list(place)} is not a finite float32, got {raw[place]}"
-        raise DataError(str(path), problem, f"drop or repair the {np.count_nonzero(~finite)} such values")
+        raise DataError(where, problem, f"drop or repair the {np.count_nonzero(~finite)} such values")
     return values
 
 
-def _count_classes(path: Path, train_y: NDArray[Any], test_y: NDArray[Any], stated: int | None) -> int | None:
+def _count_classes(where: str, train_y: NDArray[Any], test_y: NDArray[Any], stated: int | None) -> int | None:
     kinds = {train_y.dtype.kind, test_y.dtype.kind}
     if kinds == {"f"} and stated is None:
         return None
     if "f" in kinds:
         problem = f"labels must be integers, got {train_y.dtype} in train_y and {test_y.dtype} in test_y"
-        raise DataError(str(path), problem, "use integers in both, or floats in both and no `classes` for a regression")
+        raise DataError(where, problem, "use integers in both, or floats in both and no `classes` for a regression")
     present = np.unique(train_y)
     if stated is None and (len(present) < 2 or not np.array_equal(present, np.arange(len(present)))):
         shown = ", ".join(str(label) for label in present[:10]) + (", ..." if len(present) > 10 else "")
         problem = f"train_y must hold every label 0..K-1 of K >= 2 classes, got {shown}"
-        raise DataError(str(path), problem, "renumber the labels without gaps, or state `classes`")
+        raise DataError(where, problem, "renumber the labels without gaps, or state `classes`")
     classes = len(present) if stated is None else stated
     for name, labels in (("train_y", train_y), ("test_y", test_y)):
         wrong = labels[(labels < 0) | (labels >= classes)]
         if len(wrong):
             problem = f"{name} must hold labels 0..{classes - 1}, got {wrong[0]}"
-            raise DataError(str(path), problem, "renumber the labels, or correct `classes`")
+            raise DataError(where, problem, "renumber the labels, or correct `classes`")
     return classes

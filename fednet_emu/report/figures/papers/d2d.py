@@ -18,6 +18,7 @@ from fednet_emu.report.style import (
     CURVE_HEIGHT_IN,
     SMALL_PT,
     WIDTH_IN,
+    PaperFigure,
     add_grid,
     add_legend,
     finish_axes,
@@ -59,7 +60,7 @@ def clusters_figure(tables: Labelled) -> Figure:
     rows = tables[0][1]
     rounds = rows["round"].unique()
     shown = rounds[np.unique(np.linspace(0, len(rounds) - 1, PANELS).round().astype(np.int64))]
-    figure = Figure(figsize=(WIDTH_IN, WIDTH_IN / len(shown) + 0.25), layout="constrained")
+    figure = PaperFigure(figsize=(WIDTH_IN, WIDTH_IN / len(shown) + 0.25), layout="constrained")
     for axes, number in zip(figure.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
         draw_round(axes, rows, int(number))
     return figure
@@ -73,7 +74,7 @@ def write_clusters_animation(rows: pd.DataFrame, path: Path) -> None:
         path: the file, which ends in .gif.
     """
     with paper_style():
-        figure = Figure(figsize=(WIDTH_IN, WIDTH_IN))
+        figure = PaperFigure(figsize=(WIDTH_IN, WIDTH_IN))
         axes, writer = figure.subplots(), PillowWriter(fps=FRAMES_PER_S)
         with writer.saving(figure, path, ANIMATION_DPI):
             for number in rows["round"].unique().tolist():

@@ -1,0 +1,46 @@
+"""Samples that Python hands over as an object; in YAML they have no name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ConfigDict, field_serializer
+from torch import Tensor
+
+from fednet_emu.learning.data.datasets.base import Dataset, Samples
+from fednet_emu.learning.data.datasets.npz import checked_samples
+
+_ARRAYS = ("train_x", "train_y", "test_x", "test_y", "train_group", "test_group")
+
+
+def _array(values: Any) -> NDArray[Any]:
+    return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.array(values)
+
+
+class GivenSamples(Dataset):
+    """Samples as they are, checked as those of a file are; tensors and arrays are equally good."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    given: Samples
+
+    def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
+        """The samples; neither the folder nor the random stream matters."""
+        return replace(checked_samples(self._arrays(), self.given.classes, "data"), optimum=self.given.optimum)
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        named = {name: getattr(self.given, name) for name in _ARRAYS}
+        return {name: _array(value) for name, value in named.items() if value is not None}
+
+    @field_serializer("given")
+    def _described(self, given: Samples) -> str:
+        """What the records of a run say: no scenario can name an object."""
+        digest, arrays = blake2b(digest_size=8), self._arrays()
+        for name, array in arrays.items():
+            digest.update(f"{name} {array.dtype} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
+        return f"{len(arrays['train_x'])} training and {len(arrays['test_x'])} test samples {digest.hexdigest()}"

@@ -1,0 +1,57 @@
+"""A network that Python hands over as an object; in YAML it has no name."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Any
+
+from pydantic import ConfigDict, field_serializer
+from torch import nn
+
+from fednet_emu.errors import ScenarioError
+from fednet_emu.learning.models.base import Model
+from fednet_emu.learning.models.user_module import try_out
+
+
+class GivenModule(Model):
+    """A module, whose numbers are the initial model, or what makes one, whose numbers are drawn by the run's seed."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    given: nn.Module | Callable[..., Any]
+    """A module; or a function or class that makes one, called with `input_shape` and `outputs` if it asks for them."""
+
+    def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
+        """A copy of the module, or a new one; tried on two samples of zeros."""
+        name = type(self.given).__name__ if isinstance(self.given, nn.Module) else _name(self.given)
+        module = copy.deepcopy(self.given) if isinstance(self.given, nn.Module) else self._made(input_shape, outputs)
+        if not isinstance(module, nn.Module):
+            raise ScenarioError(f"model: {name} must give a torch.nn.Module, got {module!r}; return one")
+        try_out(module, input_shape, outputs, name)
+        return module
+
+    def _made(self, input_shape: tuple[int, ...], outputs: int) -> Any:
+        known = {"input_shape": input_shape, "outputs": outputs}
+        asked = inspect.signature(self.given).parameters
+        try:
+            return self.given(**{name: value for name, value in known.items() if name in asked})
+        except Exception as error:
+            problem = f"{_name(self.given)} cannot be called, got {type(error).__name__}: {error}"
+            raise ScenarioError(f"model: {problem}; it may ask for input_shape and outputs, and no more") from error
+
+    @field_serializer("given")
+    def _described(self, given: Any) -> str:
+        """What the records of a run say: no scenario can name an object."""
+        if not isinstance(given, nn.Module):
+            return _name(given)
+        digest = blake2b(digest_size=8)
+        for name, tensor in given.state_dict().items():
+            digest.update(name.encode() + tensor.detach().cpu().contiguous().numpy().tobytes())
+        return f"{type(given).__name__} with parameters {digest.hexdigest()}"
+
+
+def _name(maker: Any) -> str:
+    return str(getattr(maker, "__qualname__", repr(maker)))

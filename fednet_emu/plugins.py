@@ -1,0 +1,151 @@
+"""Code from outside the package: kinds that installed packages offer, and classes named by their import path.
+
+A package offers kinds by entry points of the group `fednet_emu.components`, each named `<slot>.<kind>`; they are listed
+once, without importing anything, and only the one that a scenario names is imported. An import path,
+`package.module:Class`, needs no entry point. Every import is logged under `fednet_emu.plugins` before it happens.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
+
+from fednet_emu.errors import ScenarioError, did_you_mean
+
+GROUP = "fednet_emu.components"
+"""The entry-point group; a name in it is, for example, `fading.nakagami`."""
+
+_NAME = r"[A-Za-z_]\w*"
+PATH_PATTERN = rf"^{_NAME}(\.{_NAME})*:{_NAME}(\.{_NAME})*$"
+"""What an import path looks like: `package.module:Class`."""
+
+LOG = logging.getLogger("fednet_emu.plugins")
+
+
+def is_import_path(text: str) -> bool:
+    """Whether a text reads `package.module:Class`."""
+    return re.match(PATH_PATTERN, text) is not None
+
+
+@cache
+def offers() -> Mapping[str, Mapping[str, tuple[EntryPoint, ...]]]:
+    """What installed packages offer, by slot and kind; several packages may offer the same."""
+    found: dict[str, dict[str, tuple[EntryPoint, ...]]] = {}
+    for point in dict.fromkeys(entry_points(group=GROUP)):
+        slot, _, kind = point.name.partition(".")
+        kinds = found.setdefault(slot, {})
+        kinds[kind] = (*kinds.get(kind, ()), point)
+    return found
+
+
+def offered(slot: str, kind: str) -> Any:
+    """What a package offers as this kind, imported now.
+
+    Raises:
+        ScenarioError: it cannot be imported, or several packages offer it.
+    """
+    points = offers()[slot][kind]
+    if len(points) > 1:
+        told = " and ".join(f"{_package(point)} ({point.value})" for point in points)
+        raise ScenarioError(f"the kind '{kind}' is offered by several packages, got {told}; uninstall all but one")
+    (point,) = points
+    if point.module not in sys.modules:
+        LOG.info("imports %s for %s '%s' of %s", point.module, slot, kind, _package(point))
+    try:
+        return point.load()
+    except Exception as error:
+        what = f"the plug-in '{kind}' of {_package(point)} cannot be imported ({_one_line(error)}), got {point.value}"
+        raise ScenarioError(f"{what}; mend or uninstall that package") from error
+
+
+def imported(path: str) -> Any:
+    """What an import path names, imported now; a module that only the current folder has is not.
+
+    Raises:
+        ScenarioError: it cannot be imported, or the module has no such name.
+    """
+    module_name, _, name = path.partition(":")
+    if module_name not in sys.modules:
+        _refuse_current_folder(path)
+        LOG.info("imports %s for '%s'", module_name, path)
+    try:
+        module = import_module(module_name)
+    except Exception as error:
+        what = f"importing {module_name} failed ({_one_line(error)}), got {path!r}"
+        raise ScenarioError(f"{what}; the module must be installed or lie in a folder of PYTHONPATH") from error
+    found: Any = module
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if found is None:
+        classes = _own_classes(module)
+        hint = did_you_mean(name, classes) or f"; its classes are: {', '.join(classes) or 'none'}"
+        raise ScenarioError(f"{module_name} has no such name, got {name!r}{hint}")
+    return found
+
+
+@cache
+def kind_of(slot: str, component: type) -> str:
+    """The kind by which a scenario names a class from outside: as its package offers it, else its import path."""
+    top = component.__module__.partition(".")[0]
+    for kind, points in offers().get(slot, {}).items():
+        if len(points) == 1 and points[0].module.partition(".")[0] == top:
+            try:
+                if points[0].load() is component:
+                    return kind
+            except Exception as error:
+                LOG.debug("%s cannot be imported: %s", points[0].value, error)
+    return f"{component.__module__}:{component.__qualname__}"
+
+
+def _refuse_current_folder(path: str) -> None:
+    """See to it that a module is found without the current folder, which Python searches of its own accord.
+
+    Raises:
+        ScenarioError: it would come from the current folder.
+    """
+    top = path.partition(":")[0].partition(".")[0]
+    if top not in sys.modules and _place(top, sys.path) != _place(top, list(_deliberate_folders())):
+        what = f"{top} lies in the current folder, from which nothing is imported by itself, got {path!r}"
+        raise ScenarioError(f"{what}; install it, or add its folder to PYTHONPATH if you trust it")
+
+
+def _place(top: str, folders: list[str]) -> tuple[str | None, list[str]] | None:
+    """The file and folders of a module, as Python would find it with these folders in place of `sys.path`."""
+    for finder in sys.meta_path:
+        searches_folders = getattr(finder, "__name__", "") == "PathFinder"
+        spec = finder.find_spec(top, folders if searches_folders else None)
+        if spec is not None:
+            return spec.origin, list(spec.submodule_search_locations or ())
+    return None
+
+
+def _deliberate_folders() -> Iterator[str]:
+    """`sys.path` without the current folder, unless PYTHONPATH or the folder of the script that runs names it."""
+    current = Path.cwd()
+    asked = {Path(folder).resolve() for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder}
+    runs_a_script = getattr(sys.modules.get("__main__"), "__spec__", None) is None
+    for folder in sys.path:
+        is_current = folder in ("", os.curdir) or Path(folder) == current
+        if not is_current or current in asked or (folder and runs_a_script):
+            yield folder
+
+
+def _own_classes(module: Any) -> list[str]:
+    return [name for name, item in vars(module).items() if inspect.isclass(item) and item.__module__ == module.__name__]
+
+
+def _package(point: EntryPoint) -> str:
+    return f"{point.dist.name} {point.dist.version}" if point.dist else "an unknown package"
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:200]

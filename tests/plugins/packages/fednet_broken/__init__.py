@@ -1,0 +1,3 @@
+"""A package that cannot be imported, and offers what is no component."""
+
+raise ImportError("libbroken.so is missing")
