@@ -31,6 +31,8 @@ myst_enable_extensions = ["colon_fence"]
 suppress_warnings = ["config.cache"]
 
 autodoc_member_order = "bysource"
+autodoc_class_signature = "separated"  # nobody makes a Federation by hand
+autodoc_default_options = {"exclude-members": "model_config, model_post_init, __init__, __new__"}
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
@@ -49,7 +51,7 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
 }
-html_sidebars = {"index": [], "start": [], "settings/*": ["sidebar-nav-bs"]}
+html_sidebars = {"index": [], "start": [], "api": []}
 
 sphinx_gallery_conf = {
     "examples_dirs": "examples",
