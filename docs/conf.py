@@ -58,6 +58,7 @@ sphinx_gallery_conf = {
     "gallery_dirs": "gallery",
     "filename_pattern": r"/plot_",
     "within_subsection_order": "FileNameSortKey",
+    "image_scrapers": ("matplotlib", "gallery_figures"),
     "image_srcset": ["2x"],
     "matplotlib_animations": False,
     "show_memory": False,

@@ -13,6 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fednet_emu.algorithms.base import Algorithm
+    from fednet_emu.api.comparing import Comparison
+    from fednet_emu.api.library import channels, check, scenarios, schema
+    from fednet_emu.api.run import Run, plot
+    from fednet_emu.api.running import run
+    from fednet_emu.api.study import Study
+    from fednet_emu.api.study import compared as compare
+    from fednet_emu.api.study import opened as open
+    from fednet_emu.api.sweeping import sweep
     from fednet_emu.component import Component
     from fednet_emu.errors import DataError, Deadlock, FednetError, ScenarioError
     from fednet_emu.federation.device import Device
@@ -26,43 +34,68 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "run": "api.running",
+    "sweep": "api.sweeping",
+    "open": "api.study:opened",
+    "compare": "api.study:compared",
+    "plot": "api.run",
+    "check": "api.library",
+    "channels": "api.library",
+    "scenarios": "api.library",
+    "schema": "api.library",
+    "Run": "api.run",
+    "Study": "api.study",
+    "Comparison": "api.comparing",
+    "Scenario": "scenario.model",
+    "Samples": "learning.data.datasets.base",
     "Algorithm": "algorithms.base",
+    "Federation": "federation.federation",
+    "Device": "federation.device",
+    "Delivery": "network.medium.delivery",
+    "SgdPlan": "learning.graph.jobs",
+    "Process": "kernel.clock",
     "Component": "component",
+    "FednetError": "errors",
+    "ScenarioError": "errors",
     "DataError": "errors",
     "Deadlock": "errors",
-    "Delivery": "network.medium.delivery",
-    "Device": "federation.device",
-    "Federation": "federation.federation",
-    "FednetError": "errors",
-    "Process": "kernel.clock",
-    "Samples": "learning.data.datasets.base",
-    "Scenario": "scenario.model",
-    "ScenarioError": "errors",
-    "SgdPlan": "learning.graph.jobs",
 }
-"""Where each public name lives."""
+"""Where each public name lives: a module, and the name there if it is another."""
 
-__all__ = [  # noqa: RUF022  (what a user meets first)
-    "Algorithm",
-    "Component",
-    "Delivery",
-    "Device",
-    "Federation",
-    "Process",
-    "Samples",
+__all__ = [  # noqa: RUF022  (what a user meets first comes first)
+    "run",
+    "sweep",
+    "open",
+    "compare",
+    "plot",
+    "check",
+    "channels",
+    "scenarios",
+    "schema",
+    "Run",
+    "Study",
+    "Comparison",
     "Scenario",
+    "Samples",
+    "Algorithm",
+    "Federation",
+    "Device",
+    "Delivery",
     "SgdPlan",
-    "DataError",
-    "Deadlock",
+    "Process",
+    "Component",
     "FednetError",
     "ScenarioError",
+    "DataError",
+    "Deadlock",
 ]
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'fednet_emu' has no attribute '{name}'")
-    return getattr(import_module(f"fednet_emu.{_HOMES[name]}"), name)
+    module, _, other = _HOMES[name].partition(":")
+    return getattr(import_module(f"fednet_emu.{module}"), other or name)
 
 
 def __dir__() -> list[str]:

@@ -33,6 +33,7 @@ LAYERS = [
     {"algorithms"},
     {"scenario", "report"},
     {"study"},
+    {"api"},
     {"cli", "testing"},
     {"__init__", "__main__"},
 ]

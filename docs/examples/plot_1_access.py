@@ -2,9 +2,10 @@
 Access schemes: turns, shares, or all at once
 =============================================
 
-Ten phones of twenty have to upload a model in each round. Who may send when? The same phones, channels and data under five
-rules: one after the other (TDMA), side by side on parts of the band (OFDMA), all at once with cancellation (NOMA), and in
-slots that they pick at random (slotted ALOHA). The band is narrow here, 200 kHz, so that the uplink is what counts.
+Ten phones of twenty have to upload a model in each round. Who may send when? The same phones, channels and data under
+five rules: one after the other (TDMA), side by side on parts of the band (OFDMA), all at once with cancellation
+(NOMA), and in slots that they pick at random (slotted ALOHA). The band is narrow here, 200 kHz, so that the uplink is
+what counts.
 """
 
 import matplotlib.pyplot as plt
@@ -25,19 +26,15 @@ runs = {
 }
 
 # %%
-# Accuracy against simulated time, which is logarithmic: all have seen the same cohorts and trained the same batches, so
-# that only the time on the way tells them apart.
+# Accuracy against simulated time. All have seen the same cohorts and trained the same batches, so that only the time
+# on the way tells them apart.
 
-figure, axes = plt.subplots(figsize=(6, 3.5), layout="constrained")
-for name, run in runs.items():
-    axes.plot(run.evaluations["simulated_s"], run.evaluations["accuracy"], label=name)
-axes.set(xlabel="Simulated time (s)", ylabel="Test accuracy", xscale="log", xlim=(1, None))
-axes.legend()
+fe.plot(*runs.values(), what="accuracy", against="time", labels=list(runs))
 
 # %%
-# Where does the time go? The mean time that an upload waits for its turn, and is on the air. Under TDMA uploads wait and are
-# quick, under OFDMA nobody waits and all are slow. Equal finish makes every single upload late, so that the last one, on
-# which the round waits, is early.
+# Where does the time go? The mean time that an upload waits for its turn, and is on the air. Under TDMA uploads wait
+# and are quick, under OFDMA nobody waits and all are slow. Equal finish makes every single upload late, so that the
+# last one, on which the round waits, is early.
 
 waits = {}
 for name, run in runs.items():

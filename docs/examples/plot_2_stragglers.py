@@ -2,8 +2,8 @@
 Stragglers and deadlines
 ========================
 
-Computing times with a heavy tail: most devices are done in time, one in a cohort is not. A deadline ends the round without
-it. What is gained in time is paid in updates; too strict a deadline throws away more than it saves.
+Computing times with a heavy tail: most devices are done in time, one in a cohort is not. A deadline ends the round
+without it. What is gained in time is paid in updates; too strict a deadline throws away more than it saves.
 """
 
 import matplotlib.pyplot as plt
@@ -16,7 +16,7 @@ SETTINGS = {
     "stop.rounds": 60,
     "stop.simulated_s": 30,
 }
-DEADLINES_S = {"none": None, "1 s": 1.0, "0.6 s": 0.6, "0.4 s": 0.4}
+DEADLINES_S = {"no deadline": None, "1 s": 1.0, "0.6 s": 0.6, "0.4 s": 0.4}
 runs = {
     name: fe.run("quickstart", seed=2, settings=SETTINGS | {"algorithm.deadline_s": deadline_s})
     for name, deadline_s in DEADLINES_S.items()
@@ -30,15 +30,11 @@ for name, run in runs.items():
     lengths_s = (run.rounds["ended_s"] - run.rounds["started_s"]).sort_values().to_numpy()
     left.plot(lengths_s, [(rank + 1) / len(lengths_s) for rank in range(len(lengths_s))], label=name)
 left.set(xlabel="Length of a round (s)", ylabel="Share of rounds", xscale="log")
-left.legend(title="deadline")
+left.legend()
 right.bar(list(runs), [run.rounds["arrived"].mean() for run in runs.values()])
 right.set(xlabel="Deadline", ylabel="Updates that arrive, of 10")
 
 # %%
 # What that is worth: accuracy against simulated time.
 
-figure, axes = plt.subplots(figsize=(6, 3.5), layout="constrained")
-for name, run in runs.items():
-    axes.plot(run.evaluations["simulated_s"], run.evaluations["accuracy"], label=name)
-axes.set(xlabel="Simulated time (s)", ylabel="Test accuracy", ylim=(0.4, 1))
-axes.legend(title="deadline")
+fe.plot(*runs.values(), what="accuracy", against="time", labels=list(runs))

@@ -2,8 +2,8 @@
 Mobility: phones on foot
 ========================
 
-Thirty phones walk about a small cell in a street. Distance, line of sight and shadowing follow their places, so a phone's
-rate changes within some ten metres, and a cohort's round takes as long as its worst member.
+Thirty phones walk about a small cell in a street. Distance, line of sight and shadowing follow their places, so a
+phone's rate changes within some ten metres, and a cohort's round takes as long as its worst member.
 """
 
 import matplotlib.pyplot as plt
@@ -21,8 +21,8 @@ walking = fe.run("mobile_phones", seed=3, settings=SETTINGS)
 standing = fe.run("mobile_phones", seed=3, settings=SETTINGS | {"devices.mobility": "static"})
 
 # %%
-# Rates of four phones, each point an upload. Those who walk pass through good and bad places; those who stand have their
-# place's rate, and the fading around it.
+# Rates of four phones, each point an upload. Those who walk pass through good and bad places; those who stand have
+# their place's rate, and the fading around it.
 
 figure, panels = plt.subplots(1, 2, figsize=(8, 3.2), sharey=True, layout="constrained")
 for axes, (title, run) in zip(panels, {"walking": walking, "standing": standing}.items(), strict=True):
@@ -38,7 +38,8 @@ for axes, (title, run) in zip(panels, {"walking": walking, "standing": standing}
 panels[0].set(ylabel="Uplink rate (Mbit/s)")
 
 # %%
-# How unequal are phones in the end? The mean upload time of each phone, shortest first: walking evens out what places do.
+# The mean upload time of each phone, shortest first. Those who stand are always quick or always slow; of those who
+# walk, most have their bad moments.
 
 figure, axes = plt.subplots(figsize=(6, 3), layout="constrained")
 for name, run in {"walking": walking, "standing": standing}.items():

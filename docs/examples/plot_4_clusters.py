@@ -2,9 +2,9 @@
 Device-to-device clusters
 =========================
 
-Thirty-five devices in seven clusters push scaled updates to their neighbours, over links that cost the base station nothing.
-The server then needs to hear only some of each cluster; how many, it works out from the degrees that it is told. The same
-without pushing beside it.
+Thirty-five devices in seven clusters push scaled updates to their neighbours, over links that cost the base station
+nothing. The server then needs to hear only some of each cluster; how many, it works out from the degrees that it is
+told. The same without pushing beside it.
 """
 
 import matplotlib.pyplot as plt

@@ -2,9 +2,9 @@
 Groups formed from interference
 ===============================
 
-Devices in seven small cells, one band. A group that sends at once is as fast as its signals can be told apart. Groups drawn
-at random disturb each other; groups formed from the channel send with the lowest powers that serve every member. A stricter
-target makes more groups of faster links: where is the best cycle?
+Devices in seven small cells, one band. A group that sends at once is as fast as its signals can be told apart. Groups
+drawn at random disturb each other; groups formed from the channel send with the lowest powers that serve every
+member. A stricter target makes more groups of faster links: where is the best cycle?
 """
 
 import matplotlib.pyplot as plt
@@ -34,8 +34,8 @@ runs = {
 # The groups that were formed, and how long a turn of one takes.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(8.5, 3), layout="constrained")
-for place, (name, run) in enumerate(runs.items()):
-    turns = run.table("cyclic_turns")
+for place, run in enumerate(runs.values()):
+    turns = run.series("cyclic_turns")
     left.barh(place, turns["groups"].iloc[0], color=f"C{place}")
     right.barh(place, (turns["ended_s"] - turns["started_s"]).mean(), color=f"C{place}")
 left.set(xlabel="Groups", yticks=range(len(runs)), yticklabels=list(runs))
@@ -46,8 +46,4 @@ right.invert_yaxis()
 # %%
 # Both together decide how fast the model learns.
 
-figure, axes = plt.subplots(figsize=(6, 3.5), layout="constrained")
-for name, run in runs.items():
-    axes.plot(run.evaluations["simulated_s"], run.evaluations["accuracy"], label=name)
-axes.set(xlabel="Simulated time (s)", ylabel="Test accuracy", xscale="log")
-axes.legend()
+fe.plot(*runs.values(), what="accuracy", against="time", labels=list(runs))

@@ -2,8 +2,8 @@
 A study: is a difference more than noise?
 =========================================
 
-One run is one draw of channels, stragglers and data. A study repeats each setting with several seeds; equal seeds meet equal
-channels, so settings are compared seed by seed.
+One run is one draw of channels, stragglers and data. A study repeats each setting with several seeds; equal seeds
+meet equal channels, so settings are compared seed by seed.
 """
 
 import fednet_emu as fe
@@ -29,7 +29,7 @@ study.plot("accuracy", against="time")
 study.plot("accuracy", against="energy")
 
 # %%
-# The comparison in words: differences are paired, so what both settings share (the places of the phones, their data) drops
-# out.
+# The comparison in words: differences are paired, so what both settings share (the places of the phones, their data)
+# drops out.
 
 print(study.compare(TDMA, OFDMA))

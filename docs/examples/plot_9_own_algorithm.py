@@ -3,11 +3,9 @@ An algorithm of one's own
 =========================
 
 Fifteen lines on top of a base class: the server keeps the momentum of its averages (FedAvgM, Hsu, Qi, Brown 2019). An
-algorithm is a class whose fields are its settings, and a generator that reads like the paper's pseudo-code: what takes
-simulated time is an event, and is used with ``yield``. It is handed over as an object and needs no name.
+algorithm is a class whose fields are its settings, and a generator that reads like the paper's pseudo-code: what
+takes simulated time is an event, and is used with ``yield``. It is handed over as an object and needs no name.
 """
-
-import matplotlib.pyplot as plt
 
 import fednet_emu as fe
 
@@ -54,8 +52,4 @@ runs = {
 # %%
 # The same phones, channels and batches for each of them.
 
-figure, axes = plt.subplots(figsize=(6, 3.5), layout="constrained")
-for momentum, run in runs.items():
-    axes.plot(run.evaluations["simulated_s"], run.evaluations["accuracy"], label=momentum)
-axes.set(xlabel="Simulated time (s)", ylabel="Test accuracy")
-axes.legend(title="momentum")
+fe.plot(*runs.values(), what="accuracy", against="time", labels=[f"momentum {momentum}" for momentum in runs])

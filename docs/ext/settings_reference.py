@@ -75,7 +75,7 @@ class Reference:
         if listed:
             yield f"Their keys: {', '.join(listed)}.\n"
         for kind, its in kinds.items():
-            yield from self._heading(f"{path}.{kind}", f"{path.split('.')[-1]}: {kind}", level)
+            yield from self._heading(f"{path}.{kind}", f"{path.rpartition('.')[2]}: {kind}", level)
             yield from self.component(its, f"{path}.{kind}", level + 1)
 
     def component(self, model: type[BaseModel], path: str, level: int) -> Iterator[str]:

@@ -59,24 +59,26 @@ def run(
         return f"interrupted; what was measured so far is in {folder}" if kept else "interrupted before it began"
 
     with outcome(interrupted):
-        from fednet_emu.cli.progress import live
+        import fednet_emu as fe
         from fednet_emu.report.views.summary import profile_rows, summary_rows
-        from fednet_emu.scenario.load import load_scenario
-        from fednet_emu.scenario.run import run_scenario
 
-        changed = load_scenario(scenario, _all_overrides(overrides, seed, engine))
-        name = Path(scenario).stem
-        folder = out or Path("results") / name / f"seed-{changed.seed}"
-        with live(changed.stop, quiet=quiet) as on_round:
-            summary = run_scenario(
-                changed, name, folder, data_dir=data_dir, timing_only=timing_only, force=force, on_round=on_round
-            )
+        changes = _all_overrides(overrides, seed, engine)
+        folder = out or Path("results") / Path(scenario).stem / f"seed-{fe.check(scenario, settings=changes).seed}"
+        ended = fe.run(
+            scenario,
+            settings=changes,
+            out=folder,
+            data_dir=data_dir,
+            timing_only=timing_only,
+            force=force,
+            progress=not quiet,
+        )
         if plots:
             _draw([folder], [], folder / "figures", None)
-        rows = [] if quiet else [*summary_rows(summary), ("run folder", str(folder))]
-        _print_rows([*rows, *(profile_rows(summary) if profile else ())])
-        if not summary["verified"]:
-            raise RuntimeError(f"conservation laws are broken: {summary['broken_laws']}")
+        rows = [] if quiet else [*summary_rows(ended.summary), ("run folder", str(folder))]
+        _print_rows([*rows, *(profile_rows(ended.summary) if profile else ())])
+        if not ended.summary["verified"]:
+            raise RuntimeError(ended.verdict)
 
 
 app.command()(studies.sweep)
@@ -92,14 +94,15 @@ def check(
 ) -> None:
     """Validate a scenario, or every cell of a study, and print it with every default filled in."""
     with outcome():
+        import fednet_emu as fe
         from fednet_emu.scenario.document import dump
-        from fednet_emu.scenario.load import load_scenario
         from fednet_emu.study.cells import is_study_file, load_study
 
+        changes = _all_overrides(overrides, seed, None)
         if not is_study_file(name):
-            OUTPUT.out(dump(load_scenario(name, _all_overrides(overrides, seed, None))), end="")
+            OUTPUT.out(dump(fe.check(name, settings=changes)), end="")
             return
-        loaded = load_study(name, _all_overrides(overrides, seed, None))
+        loaded = load_study(name, changes)
         OUTPUT.out(f"{dump(loaded.study)}# {loaded.extent}: all possible")
 
 
@@ -161,7 +164,7 @@ def channels(
 ) -> None:
     """List radio environments with the median uplink rate of a lone device at 50, 200 and 500 m."""
     with outcome():
-        from fednet_emu.cli.channels import rate_curves, rows
+        from fednet_emu.api.channels import rate_curves, rows
         from fednet_emu.report.figures.rates import rate_figure
         from fednet_emu.report.figures.run_figures import save
 
@@ -175,12 +178,9 @@ def channels(
 def schema(study: Annotated[bool, typer.Option("--study", help="That of study files.")] = False) -> None:
     """Print the JSON schema of scenario files, for editors that complete and check them."""
     with outcome():
-        from fednet_emu.scenario.model import Scenario
-        from fednet_emu.scenario.schema import json_schema
-        from fednet_emu.study.model import Study
+        import fednet_emu as fe
 
-        found = json_schema(Study, (), includes=False) if study else json_schema(Scenario)
-        OUTPUT.out(json.dumps(found, indent=2))
+        OUTPUT.out(json.dumps(fe.schema(study=study), indent=2))
 
 
 @app.callback(invoke_without_command=True)
@@ -201,11 +201,10 @@ def _all_overrides(overrides: list[str] | None, seed: int | None, engine: Engine
 
 
 def _draw(runs: list[Path], labels: list[str], folder: Path, until_s: float | None) -> list[Path]:
-    from fednet_emu.report.figures.run_figures import figures, save
-    from fednet_emu.report.views.run import open_run
+    from fednet_emu.api.run import figures
+    from fednet_emu.report.figures.run_figures import save
 
-    opened = [open_run(run, labels[place] if labels else None) for place, run in enumerate(runs)]
-    return save(figures(opened, until_s=until_s), folder)
+    return save(figures(runs, labels, until_s=until_s), folder)
 
 
 def _print_rows(rows: list[tuple[str, str]]) -> None:

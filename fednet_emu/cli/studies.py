@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +13,6 @@ from fednet_emu.cli.outcome import ERRORS, FAILED, MISTAKE, outcome
 if TYPE_CHECKING:
     from fednet_emu.report.views.study import StudyView
     from fednet_emu.study.cells import LoadedStudy
-    from fednet_emu.study.sweep import Runner
 
 StudyName = Annotated[
     str, typer.Argument(metavar="STUDY", help="A study file, or the name of one in scenarios/studies/.")
@@ -50,10 +48,8 @@ def sweep(
         from fednet_emu.study.cells import load_study
 
         loaded = load_study(study, overrides or [], timing_only=timing_only)
-        folder = out or Path("results") / loaded.name
-        if not _swept(
-            loaded, folder, _runner(workers, ray_address, on_ray=ray or ray_address is not None), data_dir, quiet
-        ):
+        cluster = ray_address or ray
+        if not _swept(loaded, out or Path("results") / loaded.name, workers, cluster, data_dir, quiet):
             raise typer.Exit(FAILED)
 
 
@@ -67,24 +63,29 @@ def compare(
         float | None, typer.Option("--accuracy", min=0, max=1, help="Target accuracy, instead of the study's.")
     ] = None,
     within: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            "--within", metavar="COST=AMOUNT", help="Scores after so much time (s), bits, energy (J), rounds."
+            "--within",
+            metavar="COST=AMOUNT",
+            help="Scores after so much time (s), bits, energy (J), rounds; several limits hold together.",
         ),
     ] = None,
 ) -> None:
     """Print the differences between two settings, paired by seed, and whether they are more than noise."""
     with outcome():
-        from fednet_emu.cli.comparing import sides
-        from fednet_emu.report.views.compare import compare, lines
+        import fednet_emu as fe
 
         if len(folders) != (1 if between else 2):
             ERRORS.print(f"compare: two folders, or one with --between, are needed, got {len(folders)}")
             raise typer.Exit(MISTAKE)
-        names, (first, second) = sides(folders, between, accuracy, within)
-        for view in (first,) if between else (first, second):
-            _tell_unfinished(view, "compared")
-        for line in lines(compare(first, second), names, first.target if first.target == second.target else {}):
+        for side in [fe.Study.opened(folders[0])] if between else map(fe.open, folders):
+            if isinstance(side, fe.Study):
+                _tell_unfinished(side.view, "compared")
+        if between:
+            told = fe.Study.opened(folders[0]).compare(*between, accuracy=accuracy, within=within or ())
+        else:
+            told = fe.compare(folders[0], folders[1], accuracy=accuracy, within=within or ())
+        for line in told.lines():
             OUTPUT.out(line)
 
 
@@ -109,7 +110,7 @@ def reproduce(
             loaded, folder = load_study(name), Path("results") / name
             if not quiet:
                 ERRORS.print(f"{name}: {len(loaded.cells)} cells, about {cost:g} min on two cores")
-            done = _swept(loaded, folder, _runner(workers, None, on_ray=False), data_dir, quiet)
+            done = _swept(loaded, folder, workers, False, data_dir, quiet)
             if done:
                 view = open_study(folder)
                 for path in write_reference(view, study_figures(view), out / name):
@@ -143,25 +144,15 @@ def _tell_unfinished(view: StudyView, use: str) -> None:
         ERRORS.print(f"{len(view.unfinished)} cells are not finished and not {use}, {view.unfinished[0]} first")
 
 
-def _runner(workers: int | None, address: str | None, *, on_ray: bool) -> Runner:
-    if on_ray:
-        from fednet_emu.study.on_ray import run_on_ray
-
-        return lambda tasks: run_on_ray(tasks, address, workers)
-    from fednet_emu.study.local import run_locally
-
-    return lambda tasks: run_locally(tasks, workers or os.cpu_count() or 1)
-
-
-def _swept(loaded: LoadedStudy, folder: Path, run: Runner, data_dir: Path | None, quiet: bool) -> bool:
+def _swept(
+    loaded: LoadedStudy, folder: Path, workers: int | None, ray: bool | str, data_dir: Path | None, quiet: bool
+) -> bool:
     """Sweep a study, show how it goes, and say whether all cells are done."""
-    from fednet_emu.cli.sweeping import Display
-    from fednet_emu.study.sweep import sweep
+    from fednet_emu.api.sweeping import runner_of, swept
 
-    with Display(quiet=quiet) as show:
-        progress = sweep(loaded, folder, run, data_dir=data_dir, on_news=show)
+    study = swept(loaded, folder, runner_of(loaded, workers, ray), data_dir=data_dir, progress=not quiet)
     if not quiet:
-        OUTPUT.out(f"{len(progress.done)} of {len(progress.cells)} cells done; tables in {folder}")
-    for place, reason in sorted(progress.failures.items()):
-        ERRORS.print(f"failed: {progress.cells[place].label}: {reason}\n  replay: {progress.replay(place)}")
-    return not progress.failures
+        OUTPUT.out(f"{len(study.view.cells)} of {len(loaded.cells)} cells done; tables in {folder}")
+    for failure in study.failures:
+        ERRORS.print(f"failed: {failure.label}: {failure.reason}\n  replay: {failure.replay}")
+    return not study.failures

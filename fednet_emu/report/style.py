@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import math
+import sys
 import textwrap
 import threading
 from collections.abc import Iterator, Sequence
@@ -77,6 +79,12 @@ class PaperFigure(Figure):
         with paper_style():
             self.savefig(picture, format="png", dpi=SCREEN_DPI)
         return picture.getvalue()
+
+    def _repr_html_(self) -> str | None:
+        """The picture inside a page, for galleries; a notebook has it from `_repr_png_` already."""
+        if "IPython" in sys.modules and sys.modules["IPython"].get_ipython() is not None:
+            return None
+        return f'<img alt="figure" src="data:image/png;base64,{base64.b64encode(self._repr_png_()).decode()}">'
 
 
 def new_figure(height_in: float, width_in: float = WIDTH_IN) -> Figure:

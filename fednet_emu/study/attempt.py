@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -14,7 +15,7 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, SpawnContext
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from fednet_emu.errors import FednetError, original
 from fednet_emu.records.store import RunFolder
@@ -61,7 +62,7 @@ class Attempt:
         self._started_s = float("inf")
         self.results, sender = context.Pipe(duplex=False)
         self._process = context.Process(target=_run, args=(task, sender))
-        with _one_thread_each():
+        with _one_thread_each(), _main_left_out():
             self._process.start()
         sender.close()
         self._verdict: Outcome | None = None
@@ -158,6 +159,19 @@ def _one_thread_each() -> Iterator[None]:
                 os.environ[name] = value
 
 
+@contextmanager
+def _main_left_out() -> Iterator[None]:
+    """Processes that start inside do not run the user's script again, which would sweep again; cells do not need it."""
+    main = sys.modules["__main__"]
+    kept: dict[str, Any] = {name: vars(main)[name] for name in ("__spec__", "__file__") if name in vars(main)}
+    main.__spec__ = None
+    vars(main).pop("__file__", None)
+    try:
+        yield
+    finally:
+        vars(main).update(kept)
+
+
 def _death(process: multiprocessing.process.BaseProcess) -> Outcome:
     """The outcome of a process that ended without a word."""
     code = process.exitcode or 0
@@ -175,11 +189,12 @@ def _run(task: CellJob, results: Connection) -> None:
     """The process of an attempt."""
     _end_with_parent()
     results.send(Outcome("begun"))  # what it took to get here counts for no limit
-    results.send(_outcome(task))
+    results.send(attempted(task))
     results.close()
 
 
-def _outcome(task: CellJob) -> Outcome:
+def attempted(task: CellJob) -> Outcome:
+    """Run a cell in this process, and tell what has become of it."""
     if RunFolder.status(task.folder) == "done":  # somebody else was faster
         return Outcome("done")
     try:

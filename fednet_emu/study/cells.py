@@ -18,7 +18,7 @@ from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.overrides import Setting
 from fednet_emu.scenario.problems import validate
 from fednet_emu.scenario.search import STUDIES, locate, no_such
-from fednet_emu.scenario.tree import Node, Place, file_text, problem_text
+from fednet_emu.scenario.tree import Node, Place, file_text, node_of, problem_text
 from fednet_emu.study.grid import Axis, Level, axes_of, option_text, settings_of
 from fednet_emu.study.model import Study
 
@@ -34,7 +34,7 @@ class Cell:
         columns: the varied keys with their values.
         scenario: what is run, with its seed.
         digest: fingerprint of the resolved scenario; whether it learns counts, too.
-        command: what runs the same scenario by itself.
+        command: what runs the same scenario by itself; empty where no file has it.
     """
 
     label: str
@@ -52,10 +52,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class LoadedStudy:
-    """A study whose cells are all possible."""
+    """A study whose cells are all possible; `text` is its file, or what would be in one."""
 
     name: str
-    path: Path
+    text: str
     study: Study
     axes: tuple[Axis, ...]
     cells: tuple[Cell, ...]
@@ -75,12 +75,13 @@ def is_study_file(name: str) -> bool:
     return tree is not None and isinstance(tree.value, dict) and "base" in tree.value
 
 
-def load_study(name: str | Path, overrides: Iterable[str] = (), *, timing_only: bool = False) -> LoadedStudy:
+def load_study(name: str | Path, overrides: Iterable[str | Setting] = (), *, timing_only: bool = False) -> LoadedStudy:
     """Read a study and make its cells.
 
     Args:
         name: a path, or the name of a file in scenarios/studies/.
-        overrides: settings of every cell as `key.path=value`; they win over those of the study, but not over its grid.
+        overrides: settings of every cell, as `key.path=value` for example; they win over those of the study, but not
+            over its grid.
         timing_only: whether the cells leave out training.
 
     Raises:
@@ -88,14 +89,45 @@ def load_study(name: str | Path, overrides: Iterable[str] = (), *, timing_only: 
     """
     path, root, study = read_study(name)
     base = _base(root.value["base"], path)
+    text = path.read_text(encoding="utf-8-sig")
+    return _with_cells(path.stem, text, base, (root, study), overrides, timing_only)
+
+
+def make_study(
+    name: str,
+    base: Document,
+    settings: Mapping[str, Any],
+    overrides: Iterable[str | Setting] = (),
+    *,
+    timing_only: bool = False,
+) -> LoadedStudy:
+    """As `load_study`, from a base and a mapping with the keys of a study file, of which `base` is its name only.
+
+    Raises:
+        ScenarioError: every problem of the study and of its scenarios.
+    """
+    root = node_of(settings, Place("study", 0))
+    study = validate(Study, Document(root, None, {}))
+    return _with_cells(name, dump(study), base, (root, study), overrides, timing_only)
+
+
+def _with_cells(
+    name: str,
+    text: str,
+    base: Document,
+    told: tuple[Node, Study],
+    overrides: Iterable[str | Setting],
+    timing_only: bool,
+) -> LoadedStudy:
+    root, study = told
     axes = axes_of(root.value.get("grid"))
     own = settings_of(root.value["set"]) if "set" in root.value else ()
-    asked = tuple(map(Setting.parse, overrides))
+    asked = tuple(Setting.parse(override) if isinstance(override, str) else override for override in overrides)
     _check(own, asked, axes)
     common = (*_repeatable(base), *own, *asked)
     cells = list(_cells(base, study, common, axes, timing_only))
     _refuse_twins(cells)
-    return LoadedStudy(path.stem, path, study, tuple(axes), tuple(cells), timing_only)
+    return LoadedStudy(name, text, study, tuple(axes), tuple(cells), timing_only)
 
 
 def read_study(name: str | Path) -> tuple[Path, Node, Study]:
@@ -183,7 +215,9 @@ def _cell(
     columns = {name: value for level in levels for name, value in level.columns.items()}
     text = dump(scenario) + ("timing only\n" if timing_only else "")
     digest = blake2b(text.encode(), digest_size=DIGEST_LENGTH // 2).hexdigest()
-    command = ["fednet", "run", file_text(base.path or Path())]
+    if base.path is None:
+        return Cell(whole, columns, scenario, digest, ())
+    command = ["fednet", "run", file_text(base.path)]
     for setting in settings:
         command += ["--set", f"{setting.name}={option_text(setting.value.plain())}"]
     command += ["--seed", str(scenario.seed), *(["--timing-only"] if timing_only else [])]

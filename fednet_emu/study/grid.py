@@ -73,7 +73,7 @@ def option_text(value: Any) -> str:
             plain = False
         if plain:
             return value
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False, default=repr)
 
 
 def _problem(name: str, node: Node) -> str | None:

@@ -47,9 +47,10 @@ class Progress:
     host_s: list[float] = field(default_factory=list)
 
     def replay(self, place: int) -> str:
-        """The command that runs a cell by itself."""
+        """The command that runs a cell by itself; one that comes from Python, from what its run folder says."""
         data = ["--data-dir", str(self.data_dir)] if self.data_dir else []
-        return shlex.join([*self.cells[place].command, *data])
+        command = self.cells[place].command or ("fednet", "run", str(self.folder_of[place] / "scenario.yaml"))
+        return shlex.join([*command, *data])
 
     @property
     def left(self) -> list[int]:
@@ -170,7 +171,7 @@ def _describe(loaded: LoadedStudy, out: Path) -> None:
         "timing_only": loaded.timing_only,
     }
     write_json(out / STUDY, description)
-    write_text(out / "study.yaml", loaded.path.read_text(encoding="utf-8-sig"))
+    write_text(out / "study.yaml", loaded.text)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any
 
-from pydantic import ConfigDict, field_serializer
+from pydantic import ConfigDict, field_serializer, field_validator
 from torch import nn
 
 from fednet_emu.errors import ScenarioError
@@ -41,6 +41,13 @@ class GivenModule(Model):
         except Exception as error:
             problem = f"{_name(self.given)} cannot be called, got {type(error).__name__}: {error}"
             raise ScenarioError(f"model: {problem}; it may ask for input_shape and outputs, and no more") from error
+
+    @field_validator("given", mode="before")
+    @classmethod
+    def _no_text(cls, given: Any) -> Any:
+        if isinstance(given, str):
+            raise ValueError(f"was an object of Python, which no file holds, got '{given}'; hand it over again")
+        return given
 
     @field_serializer("given")
     def _described(self, given: Any) -> str:

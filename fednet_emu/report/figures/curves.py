@@ -24,6 +24,7 @@ from fednet_emu.report.style import (
 
 MARKERS_PER_CURVE = 8
 EVALUATION_COLUMNS = ("simulated_s", "uplink_bit", "downlink_bit", "sidelink_bit", "energy_j", "loss", "accuracy")
+SHARES = ("accuracy", "worst_accuracy", "attack_success")
 ROUND_COLUMNS = ("started_s", "ended_s")
 
 Labelled = Sequence[tuple[str, pd.DataFrame]]
@@ -58,7 +59,7 @@ def progress_figures(evaluations: Labelled) -> dict[str, Figure]:
     measure = "accuracy" if all(np.isfinite(rows["accuracy"]).any() for rows in evaluated) else "loss"
     known = [(label, rows[np.isfinite(rows[measure])]) for label, rows in evaluations]
     return {
-        f"{measure}-{name}": _progress_figure(known, measure, cost)
+        f"{measure}-{name}": progress_figure(known, measure, cost)
         for name, cost in COSTS.items()
         if any((cost.of(rows) > 0).any() for _, rows in known)
     }
@@ -82,7 +83,8 @@ def latency_figure(rounds: Labelled) -> Figure | None:
     return figure
 
 
-def _progress_figure(curves: Labelled, measure: str, cost: Cost) -> Figure:
+def progress_figure(curves: Labelled, measure: str, cost: Cost, title: str = "") -> Figure:
+    """One measure against one cost, a line for each run; `title` is what the measure is called on its axis."""
     unit = axis_unit(max(float(cost.of(rows).max()) for _, rows in curves if len(rows)), cost.units)
     figure = new_figure(CURVE_HEIGHT_IN)
     axes = figure.add_subplot()
@@ -91,11 +93,11 @@ def _progress_figure(curves: Labelled, measure: str, cost: Cost) -> Figure:
             every = max(1, len(rows) // MARKERS_PER_CURVE)
             axes.plot(cost.of(rows) / unit.size, rows[measure], label=label, markevery=every, **line_style(index))
     fit_scale(axes, "x")
-    if measure == "accuracy":
+    if measure in SHARES:
         fit_share_scale(axes)
     else:
         fit_scale(axes, "y")
-    axes.set(xlabel=f"{cost.title} ({unit.symbol})", ylabel=measure.capitalize())
+    axes.set(xlabel=f"{cost.title} ({unit.symbol})", ylabel=title or measure.capitalize())
     _complete(figure, axes)
     return figure
 

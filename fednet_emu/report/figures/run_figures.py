@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fednet_emu.errors import DataError, FednetError
-from fednet_emu.report.figures.curves import EVALUATION_COLUMNS, ROUND_COLUMNS, latency_figure, progress_figures
+from fednet_emu.errors import DataError, FednetError, did_you_mean
+from fednet_emu.report.figures.curves import (
+    EVALUATION_COLUMNS,
+    ROUND_COLUMNS,
+    latency_figure,
+    progress_figure,
+    progress_figures,
+)
 from fednet_emu.report.figures.papers.series import SERIES_FIGURES, series_figures
+from fednet_emu.report.figures.study_curves import METRICS, STUDY_COSTS
 from fednet_emu.report.figures.timeline import Panel, timeline_figure
 from fednet_emu.report.style import paper_style
 from fednet_emu.report.views.activity import (
@@ -60,6 +67,47 @@ def figures(runs: Sequence[RunView], *, until_s: float | None = None) -> dict[st
             **series_figures(runs, labels, SERIES_FIGURES),
         }
     return {name: figure for name, figure in drawn.items() if figure is not None}
+
+
+def one_figure(
+    runs: Sequence[RunView], what: str | None = None, *, against: str | None = None, until_s: float | None = None
+) -> Figure:
+    """One figure of the runs: a measure against a cost, or one of `figures` by its name.
+
+    Args:
+        runs: the runs, overlaid.
+        what: `accuracy`, `loss`, `worst_accuracy`, ...; or `timeline`, `round-latency`, or that of a series; by default
+            the accuracy, or the loss where no accuracy was measured.
+        against: for a measure, `time` (the default), `bits`, `energy` or `rounds`.
+        until_s: where the timeline ends.
+
+    Raises:
+        FednetError: there is no such figure, or the runs have not measured it.
+    """
+    tables = [run.table("evaluations") for run in runs]
+    measured = [name for name in METRICS if any(np.isfinite(table[name]).any() for table in tables)]
+    what = what or next(iter(measured), "accuracy")
+    if what not in METRICS:
+        drawn = figures(runs, until_s=until_s)
+        if what not in drawn:
+            known = [*METRICS, *(name for name in drawn if name.partition("-")[0] not in METRICS)]
+            raise FednetError(f"plot: no such figure, got '{what}'{did_you_mean(what, known) or _known(known)}")
+        if against is not None:
+            raise FednetError(f"against: '{what}' is not drawn against a cost, got '{against}'; leave it out")
+        return drawn[what]
+    cost = STUDY_COSTS.get(against or "time")
+    if cost is None:
+        hint = did_you_mean(str(against), STUDY_COSTS) or _known(STUDY_COSTS)
+        raise FednetError(f"against: no such cost, got '{against}'{hint}")
+    if what not in measured:
+        raise FednetError(f"plot: '{what}' was not measured, got no figure{_known(dict.fromkeys(measured))}")
+    rows = [table[np.isfinite(table[what])] for table in tables]
+    with paper_style():
+        return progress_figure(list(zip(distinct_labels(runs), rows, strict=True)), what, cost, METRICS[what])
+
+
+def _known(names: Iterable[str]) -> str:
+    return f"; choose from {', '.join(names) or 'none'}"
 
 
 def save(figures: Mapping[str, Figure], folder: Path, formats: Sequence[str] = ("png", "pdf")) -> list[Path]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,16 +20,24 @@ DAMAGED = "repeat the run, or restore the file from a copy"
 
 @dataclass(frozen=True)
 class RunView:
-    """A finished run, read-only; tables are read from the folder when they are asked for."""
+    """A finished run, read-only; tables are read when they are asked for, from its folder or from memory."""
 
     label: str
     summary: dict[str, Any]
     scenario: dict[str, Any]
-    folder: Path
+    folder: Path | None
+    in_memory: Callable[[], Mapping[str, pd.DataFrame]] = dict
+    """The tables of a run without a folder."""
+
+    def names(self) -> list[str]:
+        """The tables that the run has recorded."""
+        if self.folder is None:
+            return sorted(self.in_memory())
+        return sorted(path.stem for path in self.folder.glob("*.parquet"))
 
     def has(self, name: str) -> bool:
         """Whether the run has recorded such a table."""
-        return (self.folder / f"{name}.parquet").is_file()
+        return name in self.in_memory() if self.folder is None else (self.folder / f"{name}.parquet").is_file()
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
         """A table of the run, times in seconds, sizes in bits, energies in joules.
@@ -41,6 +49,8 @@ class RunView:
         Raises:
             DataError: the table is missing, unreadable, or lacks one of the columns.
         """
+        if self.folder is None:
+            return self._from_memory(name, columns)
         path = self.folder / f"{name}.parquet"
         if not path.is_file():
             raise DataError(str(path), "no such table in this run folder", UNFINISHED)
@@ -48,6 +58,12 @@ class RunView:
             return pd.read_parquet(path, columns=list(columns) if columns is not None else None)
         except (OSError, ValueError) as error:  # pyarrow's errors derive from these two
             raise DataError(str(path), f"not a readable table, got {_one_line(error)!r}", DAMAGED) from error
+
+    def _from_memory(self, name: str, columns: Sequence[str] | None) -> pd.DataFrame:
+        tables = self.in_memory()
+        if name not in tables:
+            raise DataError(f"{self.label}: {name}", "no such table in this run", f"it has {', '.join(sorted(tables))}")
+        return tables[name].copy() if columns is None else tables[name][list(columns)].copy()
 
 
 def open_run(path: Path, label: str | None = None) -> RunView:
@@ -66,7 +82,8 @@ def open_run(path: Path, label: str | None = None) -> RunView:
 def distinct_labels(runs: Sequence[RunView]) -> list[str]:
     """The labels of the runs, those that occur twice completed by the seed, or else by the folder's name."""
     labels = [run.label for run in runs]
-    for detail in ((f"seed {run.summary.get('seed')}" for run in runs), (run.folder.name for run in runs)):
+    seeds = (f"seed {run.summary.get('seed')}" for run in runs)
+    for detail in (seeds, (run.folder.name if run.folder else "" for run in runs)):
         repeated = {label for label in labels if labels.count(label) > 1}
         completed = [
             f"{run.label}, {text}" if label in repeated else label

@@ -13,7 +13,7 @@ import pandas as pd
 
 from fednet_emu.errors import DataError, FednetError, did_you_mean
 from fednet_emu.report.views.cycles import SERIES_COLUMNS
-from fednet_emu.report.views.run import open_run
+from fednet_emu.report.views.run import RunView
 from fednet_emu.report.views.targets import TO_TARGET, first_reached, with_total_bits
 
 DESCRIPTION = "study.json"
@@ -174,13 +174,12 @@ def target_text(target: Mapping[str, float]) -> str:
     return ", ".join(f"{measure} {level:g}" for measure, level in target.items() if math.isfinite(level))
 
 
-def study_of_run(folder: Path) -> StudyView:
+def study_of_run(run: RunView) -> StudyView:
     """A single run as a study without axes.
 
     Raises:
-        DataError: as `open_run`.
+        DataError: its evaluations are missing or unreadable.
     """
-    run = open_run(folder)
     evaluations = with_total_bits(run.table("evaluations")).assign(cell=run.label, seed=run.summary["seed"])
     totals = {name: value for name, value in run.summary.items() if not isinstance(value, list | dict | str)}
     total_bit = sum(run.summary[f"{kind}_bit"] for kind in ("uplink", "downlink", "sidelink"))

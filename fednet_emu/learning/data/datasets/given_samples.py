@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ConfigDict, field_serializer
+from pydantic import ConfigDict, field_serializer, field_validator
 from torch import Tensor
 
 from fednet_emu.learning.data.datasets.base import Dataset, Samples
@@ -36,6 +36,13 @@ class GivenSamples(Dataset):
     def _arrays(self) -> dict[str, NDArray[Any]]:
         named = {name: getattr(self.given, name) for name in _ARRAYS}
         return {name: _array(value) for name, value in named.items() if value is not None}
+
+    @field_validator("given", mode="before")
+    @classmethod
+    def _no_text(cls, given: Any) -> Any:
+        if isinstance(given, str):
+            raise ValueError(f"was an object of Python, which no file holds, got '{given}'; hand it over again")
+        return given
 
     @field_serializer("given")
     def _described(self, given: Samples) -> str:

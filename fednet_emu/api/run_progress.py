@@ -1,4 +1,4 @@
-"""The live line of a run: a bar in a terminal, a plain line now and then elsewhere."""
+"""How far a run is: a bar in a terminal or notebook, elsewhere a plain line now and then."""
 
 from __future__ import annotations
 
@@ -6,39 +6,39 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.progress import BarColumn, Progress, TextColumn
-
-from fednet_emu.cli.outcome import ERRORS
+from fednet_emu.api.screen import Bar, screen
 from fednet_emu.federation.federation import Federation
 from fednet_emu.federation.stop import Stop
 from fednet_emu.report.quantities import format_bits, format_seconds
 
-REFRESH_S, PLAIN_LINE_S = 0.1, 10.0
-
 
 @contextmanager
-def live(stop: Stop, *, quiet: bool) -> Iterator[Callable[[Federation], None] | None]:
-    """An observer for the end of each round that shows how far a run is."""
-    if quiet:
+def live(stop: Stop, progress: bool | None) -> Iterator[Callable[[Federation], None] | None]:
+    """An observer for the end of each round that shows how far a run is.
+
+    Args:
+        stop: when the run ends.
+        progress: whether to show it; None where somebody looks: in a terminal or a notebook.
+    """
+    where = screen(progress)
+    if where is None:
         yield None
         return
-    bar = Progress(TextColumn("{task.description}"), BarColumn(bar_width=24), console=ERRORS, transient=True)
-    with bar:
-        task = bar.add_task("starting", total=1.0)
-        shown_s = time.monotonic()
+    with where.bar() as bar:
+        yield _shown(stop, bar)
 
-        def show(fed: Federation) -> None:
-            nonlocal shown_s
-            now_s = time.monotonic()
-            if now_s - shown_s < (REFRESH_S if ERRORS.is_terminal else PLAIN_LINE_S):
-                return
+
+def _shown(stop: Stop, bar: Bar) -> Callable[[Federation], None]:
+    shown_s = time.monotonic()
+
+    def show(fed: Federation) -> None:
+        nonlocal shown_s
+        now_s = time.monotonic()
+        if now_s - shown_s >= bar.every_s:
             shown_s = now_s
-            if ERRORS.is_terminal:
-                bar.update(task, completed=progress_of(fed, stop), description=line(fed))
-            else:
-                ERRORS.print(line(fed))
+            bar.show(line(fed), progress_of(fed, stop))
 
-        yield show
+    return show
 
 
 def line(fed: Federation) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from fednet_emu.radio.channel import Channel
@@ -18,21 +20,28 @@ DRAWN_M = np.geomspace(10.0, 2000.0, 40)
 def rows(wanted: list[str] | None) -> list[str]:
     """A line for each environment: name, carrier, bandwidth, median rates, title."""
     heads = ("channel", "carrier", "bandwidth", *(f"{distance_m:.0f} m" for distance_m in LISTED_M), "title")
-    table = [heads, *(_row(name, channel) for name, channel in _channels(wanted).items())]
+    table = [heads, *(_row(name, channel) for name, channel in environments(wanted).items())]
     widths = [max(len(row[column]) for row in table) for column in range(len(heads) - 1)]
     return ["  ".join([*map(str.ljust, row[:-1], widths), row[-1]]).rstrip() for row in table]
 
 
 def _row(name: str, channel: Channel) -> tuple[str, ...]:
-    rates = uplink_rates(channel, np.array(LISTED_M)).median_bps
-    told = ("out of range" if np.isnan(rate) else f"{format_bits(rate)}/s" for rate in rates)
+    told = ("out of range" if np.isnan(rate) else f"{format_bits(rate)}/s" for rate in listed_rates(channel))
     return (name, f"{channel.carrier_hz / 1e9:g} GHz", f"{channel.bandwidth_hz / 1e6:g} MHz", *told, channel.title)
 
 
 def rate_curves(wanted: list[str] | None) -> dict[str, RateCurve]:
     """Rates over distance of each environment."""
-    return {name: RateCurve(DRAWN_M, *uplink_rates(channel, DRAWN_M)) for name, channel in _channels(wanted).items()}
+    found = environments(wanted).items()
+    return {name: RateCurve(DRAWN_M, *uplink_rates(channel, DRAWN_M)) for name, channel in found}
 
 
-def _channels(wanted: list[str] | None) -> dict[str, Channel]:
+def listed_rates(channel: Channel) -> list[float]:
+    """Median uplink rates at the listed distances, bit/s; NaN out of range."""
+    rates: list[float] = uplink_rates(channel, np.array(LISTED_M)).median_bps.tolist()
+    return rates
+
+
+def environments(wanted: Sequence[str] | None) -> dict[str, Channel]:
+    """The environments of these names, or all."""
     return {name: validate(Channel, load(name, "channels")) for name in wanted or names("channels")}

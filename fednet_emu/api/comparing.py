@@ -1,0 +1,120 @@
+"""The two sides of a comparison: two runs, two studies, or two settings of one study."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fednet_emu.errors import FednetError
+from fednet_emu.report.views.compare import Difference, compare, lines
+from fednet_emu.report.views.study import StudyView
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CONDITION = re.compile(r",(?=[^,=]+=)")
+"""What separates conditions: a comma before the next `axis=`; levels may have commas of their own."""
+
+Within = Mapping[str, float] | Iterable[str]
+"""The most that both sides may spend: `{"time": 60}`, or texts `time=60`."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The differences B - A, paired by seed, in words and numbers.
+
+    Attributes:
+        names: of A and B.
+        differences: of each quantity, in each place of the remaining grid and all together.
+        target: what the way to the target is measured to; empty where the sides have none in common.
+    """
+
+    names: tuple[str, str]
+    differences: Sequence[Difference]
+    target: Mapping[str, float]
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row for each difference: means of A and B, mean difference, 95 % interval, verdict."""
+        import pandas as pd
+
+        rows = [
+            {
+                "where": its.where,
+                "quantity": its.quantity.column,
+                "pairs": its.pairs,
+                "a": its.means[0],
+                "b": its.means[1],
+                "difference": its.paired.mean,
+                "low": its.paired.low,
+                "high": its.paired.high,
+                "verdict": its.verdict,
+            }
+            for its in self.differences
+        ]
+        return pd.DataFrame(rows)
+
+    def lines(self) -> list[str]:
+        """The comparison as lines of text."""
+        return list(lines(self.differences, self.names, self.target))
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+
+def between(
+    view: StudyView, settings: tuple[str, str], *, accuracy: float | None = None, within: Within = ()
+) -> Comparison:
+    """Compare two settings of one study, each `axis=level`, several with commas.
+
+    Raises:
+        FednetError: a condition or cost is malformed, or there is no such axis, level or cost.
+    """
+    first, second = (view.where(_conditions(text)) for text in settings)
+    return side_by_side((first, second), settings, accuracy=accuracy, within=within)
+
+
+def side_by_side(
+    sides: tuple[StudyView, StudyView], names: tuple[str, str], *, accuracy: float | None = None, within: Within = ()
+) -> Comparison:
+    """Compare two views.
+
+    Args:
+        sides: A and B.
+        names: what they are called.
+        accuracy: a target accuracy for both sides.
+        within: the most that both sides may spend of each cost.
+
+    Raises:
+        FednetError: there is no such cost, or nothing to pair.
+    """
+    first, second = sides
+    if accuracy is not None:
+        first, second = first.aiming_at(accuracy), second.aiming_at(accuracy)
+    limits = within.items() if isinstance(within, Mapping) else map(_spending, within)
+    for cost, amount in limits:
+        first, second = first.within(cost, amount), second.within(cost, amount)
+    return Comparison(names, compare(first, second), first.target if first.target == second.target else {})
+
+
+def _spending(text: str) -> tuple[str, float]:
+    cost, _, amount = (part.strip() for part in text.partition("="))
+    try:
+        return cost, float(amount)
+    except ValueError:
+        raise FednetError(f"--within: expected cost=amount, got '{text}'; for example time=60 or bits=2e8") from None
+
+
+def _conditions(text: str) -> dict[str, str]:
+    pairs = [part.partition("=") for part in CONDITION.split(text)]
+    if not all(equals and axis.strip() for axis, equals, _ in pairs):
+        raise FednetError(f"--between: expected axis=level, got '{text}'; for example access=tdma")
+    return {axis.strip(): level.strip() for axis, _, level in pairs}

@@ -1,0 +1,61 @@
+"""What there is to choose from, and whether it is right: check, channels, names, schema."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from fednet_emu.api.scenarios import ScenarioLike, Settings, scenario_of
+from fednet_emu.scenario.model import Scenario
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def check(scenario: ScenarioLike, *, seed: int | None = None, settings: Settings | None = None) -> Scenario:
+    """The scenario that is meant, valid and with every default filled in; nothing is run.
+
+    Raises:
+        ScenarioError: every problem of it, each with its place.
+    """
+    return scenario_of(scenario, settings, seed=seed)[1]
+
+
+def channels(names: Sequence[str] | None = None) -> pd.DataFrame:
+    """The radio environments of the library, or these, with the median uplink rates of a lone device.
+
+    One row for each: name, title, carrier and bandwidth in Hz, rates in bit/s at 50, 200 and 500 m, NaN out of range.
+
+    Raises:
+        ScenarioError: there is no such environment, or it is wrong.
+    """
+    import pandas as pd
+
+    from fednet_emu.api.channels import LISTED_M, environments, listed_rates
+
+    rows = [
+        {
+            "channel": name,
+            "title": channel.title,
+            "carrier_hz": channel.carrier_hz,
+            "bandwidth_hz": channel.bandwidth_hz,
+            **{f"rate_at_{at_m:.0f}_m_bps": rate for at_m, rate in zip(LISTED_M, listed_rates(channel), strict=True)},
+        }
+        for name, channel in environments(names).items()
+    ]
+    return pd.DataFrame(rows)
+
+
+def scenarios() -> list[str]:
+    """The names of the scenarios in the library and in ./scenarios."""
+    from fednet_emu.scenario.search import names
+
+    return names("scenarios")
+
+
+def schema(*, study: bool = False) -> dict[str, Any]:
+    """The JSON schema of scenario files, or of study files, for editors that complete and check them."""
+    from fednet_emu.scenario.schema import json_schema
+    from fednet_emu.study.model import Study
+
+    return json_schema(Study, (), includes=False) if study else json_schema(Scenario)

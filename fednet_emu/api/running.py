@@ -1,0 +1,68 @@
+"""Running one scenario."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fednet_emu.api.run import Run
+from fednet_emu.api.run_progress import live
+from fednet_emu.api.scenarios import Network, ScenarioLike, Settings, scenario_of
+from fednet_emu.scenario.run import play
+
+if TYPE_CHECKING:
+    from fednet_emu.algorithms.base import Algorithm
+    from fednet_emu.learning.data.datasets.base import Dataset, Samples
+
+
+def run(
+    scenario: ScenarioLike,
+    *,
+    seed: int | None = None,
+    settings: Settings | None = None,
+    out: str | Path | None = None,
+    algorithm: Algorithm | None = None,
+    model: Network | None = None,
+    data: Dataset | Samples | None = None,
+    data_dir: str | Path | None = None,
+    timing_only: bool = False,
+    force: bool = False,
+    progress: bool | None = None,
+) -> Run:
+    """Run a scenario.
+
+    Args:
+        scenario: a name of the library, a path, a mapping with the keys of a scenario file, or a `Scenario`.
+        seed: instead of the scenario's.
+        settings: changes, for example `{"algorithm.lr": 0.05, "network.uplink.access": "ofdma"}`.
+        out: the run folder, as `fednet run` makes it; None writes nothing and keeps everything in memory. A folder with
+            an unfinished run of the same scenario is gone on with, from its last checkpoint.
+        algorithm: an algorithm as an object, in place of the scenario's.
+        model: a network as an object, in place of the scenario's: a component; a `torch.nn.Module`, whose numbers are
+            the initial model; or a function or class that makes one (called with `input_shape` and `outputs` if it asks
+            for them), whose numbers follow from the seed.
+        data: samples as an object, in place of the scenario's.
+        data_dir: where data sets are; the environment variable FEDNET_DATA when None.
+        timing_only: whether to leave out training; time, bits and energy stay the same.
+        force: whether to overwrite what a folder holds.
+        progress: whether to show how far the run is; None where somebody looks, in a terminal or a notebook.
+
+    Raises:
+        ScenarioError: every problem of the scenario, each with its place.
+        DataError: data are missing, or the folder cannot be used.
+        Deadlock: the algorithm waits for something that cannot come.
+    """
+    name, meant = scenario_of(scenario, settings, seed=seed, algorithm=algorithm, model=model, data=data)
+    folder = None if out is None else Path(out)
+    with live(meant.stop, progress) as on_round:
+        ended = play(
+            meant,
+            name,
+            folder,
+            data_dir=data_dir,
+            timing_only=timing_only,
+            force=force,
+            keep_model=True,
+            on_round=on_round,
+        )
+    return Run.ended(ended, meant, folder)

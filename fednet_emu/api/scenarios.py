@@ -1,0 +1,94 @@
+"""Whatever Python gives for a scenario, as one: a name, a path, a mapping, a Scenario, and objects in their places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from fednet_emu.algorithms.base import Algorithm
+from fednet_emu.component import Component
+from fednet_emu.errors import FednetError
+from fednet_emu.learning.data.datasets.base import Dataset, Samples
+from fednet_emu.learning.data.datasets.given_samples import GivenSamples
+from fednet_emu.learning.models.base import Model
+from fednet_emu.learning.models.given_module import GivenModule
+from fednet_emu.scenario.document import Document, apply_overrides, from_mapping, load
+from fednet_emu.scenario.load import checked
+from fednet_emu.scenario.model import Scenario
+from fednet_emu.scenario.overrides import Setting
+from fednet_emu.scenario.tree import Place, node_of
+
+ScenarioLike = str | Path | Mapping[str, Any] | Scenario
+"""A name of the library, a path, a mapping with the keys of a scenario file, or a Scenario."""
+Settings = Mapping[str, Any] | Iterable[str]
+"""Changes as `{"algorithm.lr": 0.05}`, or as the texts `key.path=value` of `--set`."""
+Network = Model | nn.Module | Callable[..., nn.Module]
+"""A component, a module, or a function or class that makes one."""
+UNNAMED = "scenario"
+
+
+def named(scenario: ScenarioLike) -> tuple[str, Document]:
+    """The name of a scenario in records, and its text."""
+    if isinstance(scenario, Scenario):
+        return scenario.title or UNNAMED, from_mapping(_plain(scenario), UNNAMED)
+    if isinstance(scenario, Mapping):
+        settings = {key: _component(key, value) for key, value in scenario.items()}
+        return str(scenario.get("title") or UNNAMED), from_mapping(settings, UNNAMED)
+    if isinstance(scenario, str | Path):
+        return Path(scenario).stem, load(scenario)
+    wanted = "give a name, a path, a mapping or a Scenario"
+    raise FednetError(f"scenario: expected what describes one, got {type(scenario).__name__}; {wanted}")
+
+
+def changes(
+    settings: Settings | None,
+    *,
+    seed: int | None = None,
+    algorithm: Algorithm | None = None,
+    model: Network | None = None,
+    data: Dataset | Samples | None = None,
+) -> Iterator[str | Setting]:
+    """The settings to change, objects among them; those named by an argument win."""
+    if isinstance(settings, str):
+        raise FednetError(f"settings: expected a mapping, got '{settings}'; for example {{'algorithm.lr': 0.05}}")
+    if isinstance(settings, Mapping):
+        for key, value in settings.items():
+            yield Setting(str(key), node_of(_component(key, value), Place(f"settings[{str(key)!r}]")))
+    else:
+        yield from settings or ()
+    given = {"seed": seed, "algorithm": algorithm, "model": model, "data": data}
+    for key, value in given.items():
+        if value is not None:
+            yield Setting(key, node_of(_component(key, value), Place(f"{key}=")))
+
+
+def scenario_of(scenario: ScenarioLike, settings: Settings | None = None, **given: Any) -> tuple[str, Scenario]:
+    """The name and the scenario that is meant, changed as `changes` says, complete and checked.
+
+    Raises:
+        ScenarioError: every problem of it.
+    """
+    name, document = named(scenario)
+    return name, checked(apply_overrides(document, changes(settings, **given)))
+
+
+def _component(key: Any, value: Any) -> Any:
+    """What stands for an object in a scenario."""
+    if key == "data" and isinstance(value, Samples):
+        return GivenSamples(given=value)
+    if key == "model" and not isinstance(value, Model) and (isinstance(value, nn.Module) or callable(value)):
+        return GivenModule(given=value)
+    return value
+
+
+def _plain(value: Any) -> Any:
+    """The settings of the components that a file could name; those of others stay objects."""
+    if isinstance(value, Component):
+        theirs = not type(value).__module__.startswith("fednet_emu.")
+        if theirs or isinstance(value, GivenModule | GivenSamples):
+            return value
+        return {name: _plain(getattr(value, name)) for name in type(value).model_fields}
+    return [_plain(part) for part in value] if isinstance(value, tuple | list) else value

@@ -1,0 +1,115 @@
+"""Where progress is shown: a terminal, a notebook, or lines of text that somebody reads later."""
+
+from __future__ import annotations
+
+import html
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
+
+
+class Bar(ABC):
+    """What shows how far something is.
+
+    Attributes:
+        every_s: how often it is worth while, in host seconds.
+    """
+
+    every_s: float
+
+    @abstractmethod
+    def show(self, text: str, part: float, table: Table | None = None) -> None:
+        """Show a line and a part from 0 to 1; `table` says it at length where there is room."""
+
+
+class Screen:
+    """A terminal, a notebook or plain text, whichever is there."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    @contextmanager
+    def bar(self, *, as_table: bool = False) -> Iterator[Bar]:
+        """A bar, or a table, that goes away at the end."""
+        if self._console.is_jupyter:
+            shown = _InNotebook()
+            try:
+                yield shown
+            finally:
+                shown.clear()
+        elif not self._console.is_terminal:
+            yield _AsText(self._console)
+        elif as_table:
+            with Live(console=self._console, transient=True, auto_refresh=False) as live:
+                yield _AsTable(live)
+        else:
+            columns = TextColumn("{task.description}"), BarColumn(bar_width=24)
+            with Progress(*columns, console=self._console, transient=True) as progress:
+                yield _InTerminal(progress)
+
+
+def screen(progress: bool | None) -> Screen | None:
+    """Where to show progress; None for nowhere.
+
+    Args:
+        progress: whether to show any; None where somebody looks at once: in a terminal or a notebook.
+    """
+    console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+    wanted = console.is_terminal or console.is_jupyter if progress is None else progress
+    return Screen(console) if wanted else None
+
+
+class _InTerminal(Bar):
+    every_s = 0.1
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task = progress.add_task("starting", total=1.0)
+
+    def show(self, text: str, part: float, table: Table | None = None) -> None:
+        self._progress.update(self._task, completed=part, description=text)
+
+
+class _AsTable(Bar):
+    every_s = 0.0
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+
+    def show(self, text: str, part: float, table: Table | None = None) -> None:
+        self._live.update(text if table is None else table, refresh=True)
+
+
+class _AsText(Bar):
+    every_s = 10.0
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def show(self, text: str, part: float, table: Table | None = None) -> None:
+        self._console.print(text)
+
+
+class _InNotebook(Bar):
+    """One output of the cell that is written anew; it needs no widgets."""
+
+    every_s = 0.25
+
+    def __init__(self) -> None:
+        from IPython import display
+
+        page: Any = display
+        self._page = page.HTML
+        self._handle = page.display(self._page("starting"), display_id=True)
+
+    def show(self, text: str, part: float, table: Table | None = None) -> None:
+        self._handle.update(self._page(f"<progress value='{part:.3f}'></progress> <code>{html.escape(text)}</code>"))
+
+    def clear(self) -> None:
+        self._handle.update(self._page(""))

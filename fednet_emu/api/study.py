@@ -1,0 +1,170 @@
+"""A study, as Python sees it."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fednet_emu.api.comparing import Comparison, Within, between, side_by_side
+from fednet_emu.api.run import Run
+from fednet_emu.errors import FednetError
+from fednet_emu.report.views.study import StudyView, is_study, level_text, open_study, study_of_run
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+SHOWN = ("accuracy", "loss", "simulated_s", "total_bit", "energy_j")
+
+
+class Failure(NamedTuple):
+    """A cell that has failed: its levels and seed, why, and the command that runs it by itself."""
+
+    label: str
+    reason: str
+    replay: str
+
+
+class Study:
+    """What a sweep has left: one row for each cell, their curves, comparisons and figures.
+
+    Attributes:
+        view: the tables as figures and comparisons see them.
+        folder: of the study; None where it has gone, or goes, with this object.
+        failures: the cells that have failed in this sweep.
+    """
+
+    def __init__(
+        self,
+        view: StudyView,
+        folder: Path,
+        *,
+        kept: TemporaryDirectory[str] | None = None,
+        failures: Sequence[Failure] = (),
+    ) -> None:
+        self.view, self.failures = view, tuple(failures)
+        self.folder = None if kept else folder
+        self._folder, self._kept = folder, kept
+
+    @classmethod
+    def opened(cls, folder: Path) -> Study:
+        """The study in a folder.
+
+        Raises:
+            DataError: there is none, or it cannot be read.
+        """
+        return cls(open_study(folder), folder)
+
+    @property
+    def name(self) -> str:
+        """The name of its file or scenario."""
+        return self.view.name
+
+    @property
+    def axes(self) -> dict[str, list[Any]]:
+        """What is varied, each with its levels in order."""
+        return {name: list(levels) for name, levels in self.view.axes.items()}
+
+    @property
+    def cells(self) -> pd.DataFrame:
+        """One row for each finished cell: its levels and seed, totals, last scores, and what the target had cost."""
+        return self.view.cells.copy()
+
+    @property
+    def evaluations(self) -> pd.DataFrame:
+        """Every evaluation of every finished cell, with its levels and seed."""
+        return self.view.evaluations.copy()
+
+    def run(self, seed: int | None = None, **levels: Any) -> Run:
+        """The run of one cell, by its seed and levels; those of which there is only one may be left out.
+
+        Raises:
+            FednetError: no cell, or more than one, is meant.
+        """
+        rows = self.view.where({axis: level_text(level) for axis, level in levels.items()}).cells
+        if seed is not None:
+            rows = rows[rows["seed"] == seed]
+        if len(rows) != 1:
+            raise FednetError(f"{self.name}: one cell is needed, got {len(rows)} of these levels; name seed and levels")
+        return Run.opened(self._folder / "cells" / str(rows["cell"].iloc[0]))
+
+    def compare(self, first: str, second: str, *, accuracy: float | None = None, within: Within = ()) -> Comparison:
+        """The differences between two settings, paired by seed, and whether they are more than noise.
+
+        Args:
+            first: A, as `axis=level`, several with commas.
+            second: B.
+            accuracy: a target accuracy, instead of the study's.
+            within: what both sides may spend at most, for example `{"time": 60}`.
+
+        Raises:
+            FednetError: there is no such axis, level or cost.
+        """
+        return between(self.view, (first, second), accuracy=accuracy, within=within)
+
+    def plot(self, metric: str | None = None, *, against: str = "time", panels: Sequence[str] | None = None) -> Figure:
+        """A metric (accuracy by default) against `time`, `bits`, `energy` or `rounds`: means and 95 % bands over seeds.
+
+        Raises:
+            FednetError: there is no such metric, cost or axis, or it was not measured.
+        """
+        (figure,) = self.figures(metric=metric, against=against, panels=panels).values()
+        return figure
+
+    def figures(
+        self, *, metric: str | None = None, against: str | None = None, panels: Sequence[str] | None = None
+    ) -> dict[str, Figure]:
+        """All figures that the study has data for, by name."""
+        from fednet_emu.report.figures.study_figures import study_figures
+
+        return study_figures(self.view, metric=metric, against=against, panels=panels)
+
+    def __repr__(self) -> str:
+        axes = ", ".join(f"{len(levels)} {name}" for name, levels in self.view.axes.items()) or "no axis"
+        left = f", {len(self.view.unfinished)} unfinished" if self.view.unfinished else ""
+        return f"<Study {self.name}: {axes}; {len(self.view.cells)} cells done{left}>"
+
+    def _repr_html_(self) -> str:
+        keys = list(self.view.axes)
+        known = self.view.cells.dropna(axis="columns", how="all")
+        shown = [name for name in SHOWN if name in known]
+        if not len(known) or not shown:
+            return f"<p>{html.escape(repr(self))}</p>"
+        means = known.groupby(keys, sort=False)[shown].mean() if keys else known[shown].mean().to_frame("mean").T
+        return f"<p>{html.escape(repr(self))}</p>{means.to_html(float_format='{:.4g}'.format)}"
+
+
+def opened(path: str | Path) -> Run | Study:
+    """What `fednet run` or `fednet sweep` has left in a folder.
+
+    Raises:
+        DataError: neither is there, or it cannot be read.
+    """
+    folder = Path(path)
+    return Study.opened(folder) if is_study(folder) else Run.opened(folder)
+
+
+def compared(
+    first: Run | Study | str | Path,
+    second: Run | Study | str | Path,
+    *,
+    accuracy: float | None = None,
+    within: Within = (),
+) -> Comparison:
+    """The differences between two runs or studies, paired by seed; see `Study.compare`.
+
+    Raises:
+        FednetError: nothing can be paired.
+        DataError: a folder is none of a run or study.
+    """
+    sides = _side(first), _side(second)
+    return side_by_side((sides[0][1], sides[1][1]), (sides[0][0], sides[1][0]), accuracy=accuracy, within=within)
+
+
+def _side(given: Run | Study | str | Path) -> tuple[str, StudyView]:
+    its = given if isinstance(given, Run | Study) else opened(given)
+    name = str(its.folder or its.name)
+    return name, its.view if isinstance(its, Study) else study_of_run(its.view)
