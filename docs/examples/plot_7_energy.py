@@ -18,7 +18,7 @@ CHOICES = {
     "2 epochs, 10 dBm": {"algorithm.local_epochs": 2, "channel.device.tx_power_dbm": 10},
 }
 SETTINGS = {
-    "devices.compute_energy.kappa": 1.0e-13,  # slow boards that draw as much as their radios
+    "devices.compute_energy": {"kind": "cmos", "kappa": 5.0e-21},  # slow boards that draw as much as their radios
     "stop.rounds": 400,
     "stop.energy_j": BUDGET_J,
 }

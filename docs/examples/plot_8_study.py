@@ -12,9 +12,9 @@ TDMA, OFDMA = "network.uplink.access=tdma", "network.uplink.access=ofdma"
 study = fe.sweep(
     "quickstart",
     grid={"network.uplink.access": ["tdma", "ofdma"]},
-    seeds=4,
+    seeds=5,
     workers=2,
-    settings={"stop.rounds": 12},
+    settings={"stop.rounds": 10, "channel.bandwidth_hz": 2.0e5},
 )
 study.cells
 
