@@ -3,6 +3,8 @@
 import sys
 from pathlib import Path
 
+from sphinx.ext.napoleon.docstring import GoogleDocstring
+
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE / "ext"), str(HERE.parent)]
 
@@ -58,6 +60,7 @@ sphinx_gallery_conf = {
     "gallery_dirs": "gallery",
     "filename_pattern": r"/plot_",
     "within_subsection_order": "FileNameSortKey",
+    "ignore_repr_types": r"matplotlib|Figure",  # figures are pictures, and legends are nothing to print
     "image_scrapers": ("matplotlib", "gallery_figures"),
     "image_srcset": ["2x"],
     "matplotlib_animations": False,
@@ -70,3 +73,11 @@ sphinx_gallery_conf = {
     "only_warn_on_example_error": False,
     "nested_sections": False,
 }
+
+
+def _as_it_stands(docstring: GoogleDocstring) -> list[str]:
+    """A property's docstring whole: napoleon would take its words before a colon for a type."""
+    return docstring._consume_to_end()
+
+
+GoogleDocstring._parse_attribute_docstring = _as_it_stands

@@ -50,7 +50,7 @@ class Reference:
         """The page of one section of a scenario."""
         self.page = page
         shape = Shape.of(info.annotation, info.metadata)
-        kinds = f"Default: {default_text(info)}.\n" if shape.choice else ""
+        kinds = _default(info) if shape.choice else ""
         lead = [*paragraphs(info.description or ""), kinds]
         body = self.slot(shape.choice, path, 2) if shape.choice else self.component(shape.annotation, path, 2)
         return "\n".join([f"(settings.{path})=", f"# {code(path)}", span(path), "", *lead, *body, ""])
@@ -95,7 +95,7 @@ class Reference:
     def _row(self, path: str, key: str, info: FieldInfo) -> tuple[str, ...]:
         shape = Shape.of(info.annotation, info.metadata)
         target = needs_link(shape)
-        its = shape.annotation.__doc__ if isinstance(target, type) else ""
+        its = shape.annotation.__doc__ if target is not None and isinstance(shape.annotation, type) else ""
         meaning = " ".join(paragraphs(info.description or "")).strip() or sentence_of(its)
         self.rows.append((path, self.page, meaning))
         known = self.described.get(target)
@@ -114,7 +114,7 @@ class Reference:
             return
         yield from self._heading(path, path, level)
         if shape.choice:
-            yield from [*paragraphs(info.description or ""), f"Default: {default_text(info)}.\n"]
+            yield from [*paragraphs(info.description or ""), _default(info)]
             yield from self.slot(shape.choice, path, level + 1)
         else:
             yield from self.component(shape.annotation, path, level + 1)
@@ -125,6 +125,10 @@ class Reference:
     def _note(self, what: Any, path: str) -> None:
         self.described.setdefault(what, path)
         self.page_of.setdefault(path, self.page)
+
+
+def _default(info: FieldInfo) -> str:
+    return "Required.\n" if info.is_required() else f"Default: {default_text(info)}.\n"
 
 
 def _keys(model: type[BaseModel]) -> dict[str, FieldInfo]:
@@ -175,7 +179,7 @@ def pages() -> dict[str, str]:
 
 def _section_row(key: str, info: FieldInfo) -> tuple[str, ...]:
     shape = Shape.of(info.annotation, info.metadata)
-    text = info.description or (shape.annotation.__doc__ if shape.choice is None else "") or ""
+    text = info.description or (shape.annotation.__doc__ if isinstance(shape.annotation, type) else "") or ""
     return (f"[{code(key)}]({key}.md)", type_text(info), "", "", default_text(info), sentence_of(text))
 
 

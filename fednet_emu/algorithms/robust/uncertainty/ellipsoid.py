@@ -17,7 +17,9 @@ class Ellipsoid(UncertaintySet):
 
     kind: Literal["ellipsoid"] = "ellipsoid"
     budget: float = Field(ge=0)
+    """How far from the prior the weights may be, in the measure above."""
     variance: PerDevice = 1.0
+    """Squared half-axes, one for all devices or one each."""
 
     def worst_case(self, losses: Array, prior: Array) -> Array:
         """In closed form while no weight is negative; else along the projections of q + s * variance * losses."""
