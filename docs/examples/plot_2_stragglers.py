@@ -13,8 +13,8 @@ import fednet_emu as fe
 SETTINGS = {
     "devices.straggler": {"kind": "pareto", "alpha": 1.2},
     "network.uplink.access": "ofdma",
-    "stop.rounds": 60,
-    "stop.simulated_s": 30,
+    "stop.rounds": 50,
+    "stop.simulated_s": 25,
 }
 DEADLINES_S = {"no deadline": None, "1 s": 1.0, "0.6 s": 0.6, "0.4 s": 0.4}
 runs = {

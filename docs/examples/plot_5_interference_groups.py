@@ -16,7 +16,7 @@ SETTINGS = {
     "devices.count": 21,
     "partition.min_samples": 5,
     "algorithm.lr": 0.2,
-    "stop.rounds": 60,
+    "stop.rounds": 45,
     "evaluation.every_rounds": 3,
 }
 STRUCTURES = {

@@ -12,9 +12,9 @@ TDMA, OFDMA = "network.uplink.access=tdma", "network.uplink.access=ofdma"
 study = fe.sweep(
     "quickstart",
     grid={"network.uplink.access": ["tdma", "ofdma"]},
-    seeds=5,
+    seeds=4,
     workers=2,
-    settings={"stop.rounds": 10, "channel.bandwidth_hz": 2.0e5},
+    settings={"stop.rounds": 8, "channel.bandwidth_hz": 2.0e5},
 )
 study.cells[["network.uplink.access", "seed", "simulated_s", "uplink_bit", "energy_j", "accuracy"]]
 
