@@ -119,7 +119,7 @@ class Run:
             DataError: the run has none of that name.
         """
         if not self.view.has(name):
-            own = ", ".join(set(self.view.names()) - set(TABLES)) or "none"
+            own = ", ".join(sorted(set(self.view.names()) - set(TABLES))) or "none"
             raise DataError(f"{self.name}: {name}", "no such series in this run", f"its series are: {own}")
         return self.view.table(name)
 

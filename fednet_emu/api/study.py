@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import html
+import shutil
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fednet_emu.api.comparing import Comparison, Within, between, side_by_side
@@ -42,12 +43,13 @@ class Study:
         view: StudyView,
         folder: Path,
         *,
-        kept: TemporaryDirectory[str] | None = None,
+        passing: bool = False,
         failures: Sequence[Failure] = (),
     ) -> None:
         self.view, self.failures = view, tuple(failures)
-        self.folder = None if kept else folder
-        self._folder, self._kept = folder, kept
+        self.folder, self._folder = None if passing else folder, folder
+        if passing:
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
 
     @classmethod
     def opened(cls, folder: Path) -> Study:

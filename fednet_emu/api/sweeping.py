@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
 from fednet_emu.api.scenarios import Network, ScenarioLike, Settings, changes, named
@@ -94,15 +94,14 @@ def swept(
     progress: bool | None = None,
 ) -> Study:
     """Run the cells of a study that are not finished, and open it."""
-    kept = TemporaryDirectory(prefix="fednet-", ignore_cleanup_errors=True) if out is None else None
-    folder = Path(kept.name) / loaded.name if kept else Path(str(out))
+    folder = Path(out) if out is not None else Path(mkdtemp(prefix="fednet-"))
     with live(progress) as show:
         ended = run_cells(loaded, folder, runner, data_dir=data_dir, on_news=show)
     failures = [
         Failure(ended.cells[place].label, reason, ended.replay(place))
         for place, reason in sorted(ended.failures.items())
     ]
-    return Study(open_study(folder), folder, kept=kept, failures=failures)
+    return Study(open_study(folder), folder, passing=out is None, failures=failures)
 
 
 def is_study_name(name: ScenarioLike) -> bool:

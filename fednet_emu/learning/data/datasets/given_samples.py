@@ -41,7 +41,9 @@ class GivenSamples(Dataset):
     @classmethod
     def _no_text(cls, given: Any) -> Any:
         if isinstance(given, str):
-            raise ValueError(f"was an object of Python, which no file holds, got '{given}'; hand it over again")
+            raise ValueError(  # noqa: TRY004  (pydantic takes it for a problem of the value)
+                f"was an object of Python, which no file holds, got '{given}'; hand it over again"
+            )
         return given
 
     @field_serializer("given")
