@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all test-ray lint format bench bench-peers reproduce clean
+.PHONY: help install demo test test-all test-ray lint format docs imports bench bench-peers reproduce clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -20,6 +20,10 @@ $(VENV)/.installed: $(BIN)/python pyproject.toml constraints.txt
 
 $(VENV)/.developing: $(VENV)/.installed
 	$(PIP) --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.documenting: $(VENV)/.installed
+	$(PIP) --editable '.[docs]'
 	@touch $@
 
 install: $(VENV)/.installed  ## Make the virtual environment and install fednet_emu into it
@@ -37,14 +41,21 @@ test-ray: $(VENV)/.developing  ## Run the tests of sweeps on Ray, which this ins
 	$(PIP) --editable '.[ray]'
 	$(BIN)/python -m pytest -q tests/study/test_on_ray.py
 
-lint: $(VENV)/.developing  ## Check style, formatting and types
+lint: $(VENV)/.developing  ## Check style, formatting, types and who imports whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python tools/draw_imports.py --check
 
 format: $(VENV)/.developing  ## Format the code and mend what can be mended
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(VENV)/.documenting  ## Build the documentation site in docs/_build/html, its gallery included (minutes)
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+
+imports: $(VENV)/.developing  ## Draw who imports whom into CONTRIBUTING.md
+	$(BIN)/python tools/draw_imports.py
 
 bench: $(VENV)/.developing  ## Measure the speed of the time plane and of training
 	$(BIN)/python -m pytest -q -s benchmarks
@@ -59,5 +70,6 @@ reproduce: $(VENV)/.installed  ## Run the studies that fit into an hour; refresh
 
 clean:  ## Remove the virtual environment, caches and runs
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf docs/_build docs/settings docs/gallery docs/records-tables.md
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find results -mindepth 1 -maxdepth 1 ! -name reference -exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""Conversions between decibel and linear quantities, and the constants of the radio formulas."""
+"""Conversions between decibel and linear quantities, the constants of the radio formulas, and units by name."""
 
 from __future__ import annotations
 
@@ -47,3 +47,35 @@ def dbm_to_watt(level_dbm: float) -> float:
 def watt_to_dbm(power_w: float) -> float:
     """Level in dBm of a power in watt; minus infinity for zero."""
     return linear_to_db(power_w) + 30.0
+
+
+UNITS = {
+    "_flop_per_s": "FLOP/s",
+    "_flop_per_cycle": "FLOP per cycle",
+    "_bps_hz": "bit/s/Hz",
+    "_dbm_hz": "dBm/Hz",
+    "_m_s": "m/s",
+    "_per_s": "per second",
+    "_bps": "bit/s",
+    "_bit": "bit",
+    "_byte": "byte",
+    "_mb": "MB",
+    "_dbm": "dBm",
+    "_db": "dB",
+    "_khz": "kHz",
+    "_hz": "Hz",
+    "_flop": "floating-point operations",
+    "_rad": "rad",
+    "_ms": "ms",
+    "_ns": "ns",
+    "_s": "s",
+    "_m": "m",
+    "_w": "W",
+    "_j": "J",
+}
+"""The unit that the ending of a name stands for; the first ending that fits counts."""
+
+
+def unit_of(name: str) -> str | None:
+    """The unit of a setting or column by the ending of its name: `bandwidth_hz` is in Hz; nothing without a unit."""
+    return next((unit for ending, unit in UNITS.items() if f"_{name}".endswith(ending) and f"_{name}" != ending), None)

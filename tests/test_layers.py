@@ -1,30 +1,15 @@
-"""Claims about the whole package: who may import whom, who may print, and where chance and time come from."""
+"""Claims about the whole package: who may import whom, who may print, and where chance and time come from.
+
+Who is above whom says `tools/draw_imports.py`.
+"""
 
 import ast
 from pathlib import Path
 
 import pytest
+from draw_imports import RANK, imported
 
 PACKAGE = Path(__file__).parents[1] / "fednet_emu"
-LAYERS = [
-    {"arrays"},
-    {"elementary"},
-    {"errors", "units"},
-    {"plugins"},
-    {"component"},
-    {"data"},
-    {"radio", "kernel", "records"},
-    {"network", "learning"},
-    {"federation"},
-    {"algorithms"},
-    {"scenario", "report"},
-    {"study"},
-    {"api"},
-    {"cli", "testing"},
-    {"__init__", "__main__"},
-]
-"""From the bottom to the top, as in the design; parts of one layer do not import each other."""
-RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
 FILES = sorted(PACKAGE.rglob("*.py"))
 TREES = {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 CLOCKED = ("kernel/", "radio/", "network/", "records/", "federation/", "algorithms/")
@@ -33,16 +18,6 @@ CLOCKED = ("kernel/", "radio/", "network/", "records/", "federation/", "algorith
 def part_of(file):
     """The part of the package that a file, or a module in dots, belongs to."""
     return file.removesuffix(".py").replace(".", "/").split("/")[0]
-
-
-def imports(tree):
-    """Modules that a file imports, in dots; `from a import b` counts as a.b."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, "imports are absolute"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 def dotted(node):
@@ -55,7 +30,7 @@ def dotted(node):
 def problems_of(file, tree):
     """Everything in a file that the rules of this module forbid, as `file: what`."""
     own = part_of(file)
-    for module in imports(tree):
+    for module in imported(tree):
         if module.startswith("fednet_emu."):
             other = part_of(module.removeprefix("fednet_emu."))
             if other not in (own, "__version__") and RANK[other] >= RANK[own]:

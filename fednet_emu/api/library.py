@@ -53,8 +53,9 @@ def scenarios() -> list[str]:
     return names("scenarios")
 
 
-def schema() -> dict[str, Any]:
-    """The JSON schema of scenario files, for editors that complete and check them."""
+def schema(*, study: bool = False) -> dict[str, Any]:
+    """The JSON schema of scenario files, or of study files, for editors that complete and check them."""
     from fednet_emu.scenario.schema import json_schema
+    from fednet_emu.study.model import Study
 
-    return json_schema(Scenario)
+    return json_schema(Study, (), includes=False) if study else json_schema(Scenario)

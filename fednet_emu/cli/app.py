@@ -92,13 +92,23 @@ app.command()(studies.reproduce)
 
 
 @app.command()
-def check(scenario: ScenarioName, seed: Seed = None, overrides: Overrides = None) -> None:
-    """Validate a scenario and print it with every default filled in."""
+def check(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A scenario or study: a file, or a name of the library.")],
+    seed: Seed = None,
+    overrides: Overrides = None,
+) -> None:
+    """Validate a scenario, or every cell of a study, and print it with every default filled in."""
     with outcome():
         import fednet_emu as fe
         from fednet_emu.scenario.document import dump
+        from fednet_emu.study.cells import is_study_file, load_study
 
-        OUTPUT.out(dump(fe.check(scenario, settings=_all_overrides(overrides, seed, None))), end="")
+        changes = _all_overrides(overrides, seed, None)
+        if not is_study_file(name):
+            OUTPUT.out(dump(fe.check(name, settings=changes)), end="")
+            return
+        loaded = load_study(name, changes)
+        OUTPUT.out(f"{dump(loaded.study)}# {loaded.extent}: all possible")
 
 
 @app.command()
@@ -170,12 +180,12 @@ def channels(
 
 
 @app.command()
-def schema() -> None:
+def schema(study: Annotated[bool, typer.Option("--study", help="That of study files.")] = False) -> None:
     """Print the JSON schema of scenario files, for editors that complete and check them."""
     with outcome():
         import fednet_emu as fe
 
-        OUTPUT.out(json.dumps(fe.schema(), indent=2))
+        OUTPUT.out(json.dumps(fe.schema(study=study), indent=2))
 
 
 @app.callback(invoke_without_command=True)

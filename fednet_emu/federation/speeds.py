@@ -32,6 +32,7 @@ class FixedSpeed(Speeds):
 
     kind: Literal["fixed"] = "fixed"
     flop_per_s: Speed
+    """Speed of every device."""
 
     def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
         """The same speed for all."""
@@ -43,7 +44,9 @@ class LogNormalSpeed(Speeds):
 
     kind: Literal["log-normal"] = "log-normal"
     median_flop_per_s: Speed
+    """The speed that half of the devices exceed."""
     sigma: float = Field(ge=0, le=10)
+    """Standard deviation of the logarithm; 0 makes all devices equal."""
 
     def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
         """One draw per device."""
@@ -56,6 +59,7 @@ class ListedSpeeds(Speeds):
 
     kind: Literal["list"] = "list"
     flop_per_s: tuple[Speed, ...] = Field(min_length=1)
+    """One speed for each device, in their order."""
 
     def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
         """The speeds as given.
@@ -84,6 +88,7 @@ class FlashSpeed(Speeds):
 
     kind: Literal["flash"] = "flash"
     median_flop_per_s: Speed
+    """The speed that half of the phone models exceed."""
     path: str = "device_flash"
     """Folder of FLASH's files, in the data folder or in full."""
     rule: Literal["nearest", "interpolated"] = "interpolated"

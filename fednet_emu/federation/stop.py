@@ -11,7 +11,9 @@ class Stop(Component):
     """Limits; whichever comes first ends the run. Simulated time ends it at once, the others at the end of a round."""
 
     rounds: int | None = Field(None, gt=0)
+    """Rounds of the algorithm."""
     simulated_s: float | None = Field(None, gt=0, le=1e9)
+    """Time on the clock of the run."""
     bits: float | None = Field(None, gt=0)
     """Bits sent over all links together."""
     energy_j: float | None = Field(None, gt=0)

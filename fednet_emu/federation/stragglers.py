@@ -45,6 +45,7 @@ class ShiftedExponential(Straggler):
 
     kind: Literal["shifted-exponential"] = "shifted-exponential"
     mean_factor: float = Field(ge=0)
+    """Mean of the tail, as a share of the nominal time."""
 
     def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:
         """Never below nominal; (1 + mean_factor) times nominal on average."""
@@ -56,6 +57,7 @@ class LogNormal(Straggler):
 
     kind: Literal["log-normal"] = "log-normal"
     sigma: float = Field(ge=0, le=10)
+    """Standard deviation of the logarithm; 0 is nominal time."""
 
     def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:
         """Median nominal, mean exp(sigma^2 / 2) times nominal."""
@@ -67,6 +69,7 @@ class Pareto(Straggler):
 
     kind: Literal["pareto"] = "pareto"
     alpha: float = Field(gt=1)
+    """Exponent of the tail; the smaller, the heavier."""
 
     def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:
         """Never below nominal; alpha / (alpha - 1) times nominal on average."""
@@ -78,9 +81,13 @@ class SlowWindow(Straggler):
 
     kind: Literal["slow-window"] = "slow-window"
     devices: tuple[int, ...] = Field(min_length=1)
+    """Numbers of the slow devices, from 0."""
     factor: float = Field(gt=1)
+    """How many times slower."""
     from_s: float = Field(ge=0)
+    """Start of the window."""
     to_s: float = Field(gt=0)
+    """End of the window."""
 
     @model_validator(mode="after")
     def _window_is_not_empty(self) -> SlowWindow:

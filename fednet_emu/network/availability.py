@@ -55,7 +55,9 @@ class Periodic(Availability):
 
     kind: Literal["periodic"] = "periodic"
     on_s: float = Field(gt=0)
+    """Time for which a device is there."""
     off_s: float = Field(gt=0)
+    """Time for which it is away."""
 
     def _phase_ns(self, device: int, now_ns: int, key: int) -> tuple[int, int]:
         period_ns = to_ns(self.on_s) + to_ns(self.off_s)
@@ -84,6 +86,7 @@ class Windows(Availability):
 
     kind: Literal["windows"] = "windows"
     devices: dict[int, tuple[tuple[float, float], ...]]
+    """For the number of a device, the windows [from, to] in seconds in which it is there."""
 
     @field_validator("devices")
     @classmethod

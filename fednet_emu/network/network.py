@@ -77,6 +77,7 @@ class Sidelink(Downlink):
 
     channel: Channel
     trace: None = None
+    """Sidelinks have no recorded rates."""
     topology: Topology | None = None
     """Who sends to whom, for algorithms that leave it to the network."""
     asymmetry: Asymmetry = Asymmetry()

@@ -28,7 +28,9 @@ class Disc(Placement):
 
     kind: Literal["disc"] = "disc"
     radius_m: float = Field(gt=0, le=1e7)
+    """Devices are at most so far from the base station."""
     inner_radius_m: float = Field(0.0, ge=0)
+    """Devices are at least so far from it."""
 
     @model_validator(mode="after")
     def _ring_is_not_empty(self) -> Disc:
@@ -55,6 +57,7 @@ class Listed(Placement):
 
     kind: Literal["list"] = "list"
     xy_m: tuple[tuple[float, float], ...] = Field(min_length=1)
+    """Places [x, y], one for each device; the base station is at [0, 0]."""
 
     def positions_m(self, count: int, rng: np.random.Generator) -> Array:
         """The coordinates as given.

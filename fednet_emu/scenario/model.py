@@ -37,6 +37,7 @@ class Devices(Component):
     """The devices of the federation."""
 
     count: int = Field(gt=0)
+    """Number of devices; they are numbered from 0."""
     placement: AnyPlacement
     mobility: AnyMobility = Static()
     region: AnyRegion | None = None
@@ -74,6 +75,7 @@ class Training(Component):
     """serial: one job after the other; batched: all ready jobs at once; by-rule: what suits model, batch and device,
     so that a run repeats bit for bit on one machine; auto: the fastest by measurement, so that it may not."""
     device: Literal["cpu", "cuda"] = "cpu"
+    """Where models and data are: on the processor or on a GPU."""
     tf32: bool = False
     """Whether a GPU may round factors to TF32, 10 bits: faster, but engines then agree to three digits, not to five."""
     threads: int | None = Field(None, gt=0, le=1024)
@@ -87,7 +89,9 @@ class Scenario(Component):
     """A network, data, a model and an algorithm, and when to stop."""
 
     title: str = ""
+    """A name for people."""
     seed: int = Field(0, ge=0)
+    """Names all random numbers of the run: equal seeds meet equal channels, stragglers and data."""
     devices: Devices
     server: Server = Server()
     channel: Channel

@@ -1,142 +1,224 @@
-"""The JSON schema of a scenario, by which editors complete and check the YAML while it is written.
+"""The JSON schema of scenario and study files, by which editors complete and check the YAML while it is written.
 
 It comes from the component classes, widened by what a document may hold before it is validated: the short form of a
 component, `include` in any mapping, and file names. A mapping has two versions, because one with `include` may leave
 out what the included file gives: the complete one, and `<name>.partial`, in which nothing is required.
+
+Where a value may be one of several things, `if` and `then` pick the one that it is by its type or its `kind`, so that a
+problem is told about the very key. With `anyOf` it would be told about the whole mapping: "not valid under any".
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterable, Iterator
-from typing import Any
+import types
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from functools import cache
+from typing import Annotated, Any, Union, get_args, get_origin
 
-from pydantic import BaseModel
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core import core_schema
+from pydantic import BaseModel, TypeAdapter
+from pydantic.fields import FieldInfo
 
+from fednet_emu.component import Slot
 from fednet_emu.scenario.document import SHORT_FORMS
 from fednet_emu.scenario.includes import INCLUDE
+from fednet_emu.scenario.shapes import short_default
+from fednet_emu.units import unit_of
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-UNITS = {
-    "_bps_hz": "bit/s/Hz",
-    "_dbm_hz": "dBm/Hz",
-    "_m_s": "m/s",
-    "_per_s": "per second",
-    "_bps": "bit/s",
-    "_bit": "bit",
-    "_dbm": "dBm",
-    "_db": "dB",
-    "_hz": "Hz",
-    "_flop": "floating-point operations",
-    "_rad": "rad",
-    "_ms": "ms",
-    "_ns": "ns",
-    "_s": "s",
-    "_m": "m",
-    "_w": "W",
-    "_j": "J",
-}
-"""The unit that the ending of a setting's name stands for; the first ending that fits counts."""
+Schema = dict[str, Any]
+Choice = tuple[frozenset[str], Schema]
+"""The JSON types that a value may have, and its schema."""
 
-_KINDS = "x-kinds"
-_REF = "#/$defs/"
-_TABLES = frozenset({"properties", "$defs", _KINDS})
-_VALUES = frozenset({"default", "const", "enum", "required"})
+_EVERY_TYPE = frozenset({"object", "array", "string", "number", "boolean", "null"})
 _INCLUDE_SCHEMA = {
     "type": "string",
     "description": "A file whose settings are put underneath these: a path from this file, or a name of the library.",
 }
 
 
-def json_schema(model_class: type[BaseModel], short_forms: Iterable[str] = tuple(SHORT_FORMS)) -> dict[str, Any]:
+def json_schema(
+    model_class: type[BaseModel], short_forms: Iterable[str] = tuple(SHORT_FORMS), *, includes: bool = True
+) -> Schema:
     """The JSON schema (2020-12) of the documents that describe a model.
 
     Args:
         model_class: The class that a document is validated against.
         short_forms: Names of settings whose value may be the name of a file.
+        includes: Whether any mapping may include a file; in a study none may.
     """
-    schema = model_class.model_json_schema(schema_generator=_Generator)
-    definitions = schema.pop("$defs", {})
-    _allow_short_kinds(schema, definitions)
-    for part in [part for whole in (schema, *definitions.values()) for part in _parts(whole)]:
-        _allow_files(part, frozenset(short_forms))
-    whole = {model_class.__name__: schema} if "properties" in schema else {}
-    partial = {f"{name}.partial": _partial(part) for name, part in (definitions | whole).items()}
-    complete = {name: _partial_if_included(part, name) for name, part in definitions.items()}
-    root = _partial_if_included(schema, model_class.__name__)
-    return {"$schema": DIALECT, "title": model_class.__name__, **root, "$defs": complete | partial}
+    builder = _Builder(frozenset(short_forms), {INCLUDE: _INCLUDE_SCHEMA} if includes else {})
+    builder.reference(model_class.__name__, model_class)
+    root = builder.definitions.pop(model_class.__name__)
+    used = {name: part for name, part in builder.definitions.items() if includes or not name.endswith(".partial")}
+    return {"$schema": DIALECT, "title": model_class.__name__, **root, "$defs": used}
 
 
-class _Generator(GenerateJsonSchema):
-    """Pydantic's generator, with the units of settings and with the short forms of components."""
+class _Builder:
+    """Collects the definitions that a schema refers to, each in its complete and its partial version."""
 
-    def tagged_union_schema(self, schema: core_schema.TaggedUnionSchema) -> JsonSchemaValue:
-        kinds = {str(kind): self.generate_inner(choice) for kind, choice in schema["choices"].items()}
-        named = {"anyOf": [{"required": ["kind"]}, {"required": [INCLUDE]}]}
-        return {"anyOf": list(kinds.values()), "allOf": [named], _KINDS: kinds}
+    def __init__(self, short_forms: frozenset[str], extra: Schema) -> None:
+        self.short_forms = short_forms
+        self.extra = extra  # settings that every mapping may have
+        self.definitions: dict[str, Schema] = {}
 
-    def field_title_should_be_set(self, schema: Any) -> bool:
-        return False  # a title made from the name says nothing that the name does not
+    def reference(
+        self, name: str, model_class: type[BaseModel], kind: str | None = None, *, partial: bool = False
+    ) -> Schema:
+        """A reference to the definition of a class, which is made if it is new; `kind` is what its mapping says."""
+        if name not in self.definitions:
+            self.definitions |= {name: {}, f"{name}.partial": {}}  # a class that holds itself finds the name taken
+            whole, part = (self._mapping(model_class, kind, partial=partial) for partial in (False, True))
+            self.definitions[f"{name}.partial"] = part
+            including = {"if": {"required": [INCLUDE]}, "then": _ref(f"{name}.partial"), "else": whole}
+            self.definitions[name] = {"description": whole["description"], **including} if self.extra else whole
+        return _ref(f"{name}.partial" if partial else name)
 
-    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
-        found = super().model_schema(schema)
-        for name, part in found.get("properties", {}).items():
-            unit = next((unit for ending, unit in UNITS.items() if name.endswith(ending)), None)
-            if unit:
-                part["description"] = f"{part.get('description', '')} Unit: {unit}.".strip()
-        return found
+    def _mapping(self, model_class: type[BaseModel], kind: str | None = None, *, partial: bool) -> Schema:
+        fields = {field.alias or name: field for name, field in model_class.model_fields.items()}
+        required = [name for name, field in fields.items() if field.is_required() and not partial]
+        properties = {name: self._setting(name, field, partial=partial) for name, field in fields.items()}
+        if kind is not None:
+            properties["kind"] = {"const": kind}
+        return {
+            "type": "object",
+            "description": model_class.__doc__ or "",
+            "properties": properties | self.extra,
+            "additionalProperties": False,
+            **({"required": required} if required else {}),
+        }
+
+    def _setting(self, name: str, field: FieldInfo, *, partial: bool) -> Schema:
+        unit = unit_of(name)
+        text = f"{field.description or ''}{f' Unit: {unit}.' if unit else ''}".strip()
+        choice = self._value(field.annotation, tuple(field.metadata), partial=partial)
+        if name in self.short_forms:
+            choice = _either([(frozenset({"string"}), {"type": "string"}), choice])
+        default = (
+            {} if field.is_required() else {"default": short_default(field.get_default(call_default_factory=True))}
+        )
+        return {**choice[1], **({"description": text} if text else {}), **default}
+
+    def _value(self, annotation: Any, metadata: tuple[Any, ...] = (), *, partial: bool) -> Choice:
+        """What a type may be written as."""
+        if get_origin(annotation) is Annotated:
+            inner, *more = get_args(annotation)
+            return self._value(inner, (*metadata, *more), partial=partial)
+        slot = next((item for item in metadata if isinstance(item, Slot)), None)
+        if slot is not None:
+            return self._slot(slot, partial=partial)
+        if get_origin(annotation) in (Union, types.UnionType):
+            members = get_args(annotation)
+            own = metadata if len(members) - (types.NoneType in members) == 1 else ()
+            return _either([self._value(member, own, partial=partial) for member in members])
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            return frozenset({"object"}), self.reference(annotation.__name__, annotation, partial=partial)
+        return self._part(annotation, metadata, partial=partial)
+
+    def _part(self, annotation: Any, metadata: tuple[Any, ...], *, partial: bool) -> Choice:
+        """A list, a mapping whose keys are free, or a single value."""
+        origin, arguments = get_origin(annotation), get_args(annotation)
+        container = origin if isinstance(origin, type) and issubclass(origin, Mapping | Sequence | Set) else None
+        if container is None:
+            plain = _plain_schema(annotation, metadata)
+            return frozenset(_types_of(plain)), plain
+        if issubclass(container, Mapping):
+            rest = self._value(arguments[1], partial=partial)[1]
+            return frozenset({"object"}), {"type": "object", "properties": self.extra, "additionalProperties": rest}
+        parts = [self._value(each, partial=partial)[1] for each in arguments if each is not Ellipsis]
+        if container is tuple and Ellipsis not in arguments:
+            fixed = {"prefixItems": parts, "minItems": len(parts), "maxItems": len(parts)}
+            return frozenset({"array"}), {"type": "array", **fixed}
+        return frozenset({"array"}), {**_plain_schema(list[Any], metadata), "items": parts[0]}
+
+    def _slot(self, slot: Slot, *, partial: bool) -> Choice:
+        name = f"{slot.name}.partial" if partial else slot.name
+        kinds = slot.kinds()
+        short = [kind for kind, its in kinds.items() if not _needed(its)]
+        if name not in self.definitions:
+            self.definitions[name] = {}
+            if f"{slot.name}.any" not in self.definitions:
+                self.definitions[f"{slot.name}.any"] = {}
+                self.definitions[f"{slot.name}.any"] = self._of_any_kind(kinds.values())
+            self.definitions[name] = self._choice_of_kinds(slot.name, kinds, short, partial=partial)
+        return frozenset({"object", "string"} if short else {"object"}), _ref(name)
+
+    def _choice_of_kinds(
+        self, slot: str, kinds: Mapping[str, type[BaseModel]], short: list[str], *, partial: bool
+    ) -> Schema:
+        chosen = [
+            _when(
+                {"type": "object", "properties": {"kind": {"const": kind}}, "required": ["kind"]},
+                self.reference(f"{slot}.{kind}", its, kind, partial=partial),
+            )
+            for kind, its in kinds.items()
+        ]
+        without_kind = {"type": "object", "not": {"required": ["kind"]}}
+        nothing_given = {"type": "object", "not": {"required": [INCLUDE]}}
+        return {
+            "type": ["string", "object"] if short else "object",
+            **({"examples": short} if short else {}),
+            "properties": {"kind": _name_of_kind(list(kinds))},
+            "allOf": [
+                *([_when({"type": "string"}, _name_of_kind(short))] if short else []),
+                *chosen,
+                _when(without_kind, _ref(f"{slot}.any")),
+                *([] if partial else [_when(nothing_given, {"required": ["kind"]})]),
+            ],
+        }
+
+    def _of_any_kind(self, kinds: Iterable[type[BaseModel]]) -> Schema:
+        """A mapping that leaves its kind to the included file: each setting is one of some kind."""
+        found: dict[str, list[Schema]] = {}
+        for its in kinds:
+            for name, setting in self._mapping(its, partial=True)["properties"].items():
+                bare = {word: value for word, value in setting.items() if word not in ("description", "default")}
+                if bare not in found.setdefault(name, []):
+                    found[name].append(bare)
+        properties = {name: same[0] if len(same) == 1 else {"anyOf": same} for name, same in found.items()}
+        return {"properties": properties, "additionalProperties": False}
 
 
-def _allow_short_kinds(schema: dict[str, Any], definitions: dict[str, Any]) -> None:
-    """Adds to each slot the names of the kinds that need no further setting."""
-    for part in [part for whole in (schema, *definitions.values()) for part in _parts(whole)]:
-        kinds = part.pop(_KINDS, {})
-        targets = {kind: definitions.get(its.get("$ref", "").removeprefix(_REF), its) for kind, its in kinds.items()}
-        short = [kind for kind, target in targets.items() if not set(target.get("required", ())) - {"kind"}]
-        if short:
-            part["anyOf"].insert(0, {"enum": short})
+def _either(choices: list[Choice]) -> Choice:
+    """A value of one of several types, judged by the schema of the type that it has."""
+    whole = frozenset(kind for kinds, _ in choices for kind in kinds)
+    if sum(len(kinds) for kinds, _ in choices) > len(whole):
+        return whole, {"anyOf": [schema for _, schema in choices]}
+    if len(choices) == 2 and choices[1][0] == {"null"} and isinstance(choices[0][1].get("type"), str):
+        schema = choices[0][1]
+        listed = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
+        return whole, {**schema, "type": [schema["type"], "null"], **listed}
+    parts = [_when({"type": sorted(kinds)}, schema) for kinds, schema in choices if schema.keys() != {"type"}]
+    return whole, {"type": sorted(whole), "allOf": parts} if parts else {"type": sorted(whole)}
 
 
-def _allow_files(part: dict[str, Any], short_forms: frozenset[str]) -> None:
-    """Adds `include` to the schema of a mapping, and file names to the settings that have a short form."""
-    settings = part.get("properties", {})
-    if part.get("type") == "object":
-        for name in short_forms & settings.keys():
-            settings[name] = {"anyOf": [{"type": "string"}, settings[name]]}
-        part["properties"] = {**settings, INCLUDE: dict(_INCLUDE_SCHEMA)}
+def _plain_schema(annotation: Any, metadata: tuple[Any, ...]) -> Schema:
+    return dict(_cached_schema(annotation, metadata))
 
 
-def _partial(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema in which nothing is required, here and in all that it refers to."""
-    partial = copy.deepcopy(schema)
-    for part in _parts(partial):
-        part.pop("required", None)
-        if "$ref" in part:
-            part["$ref"] += ".partial"
-    return partial
+@cache
+def _cached_schema(annotation: Any, metadata: tuple[Any, ...]) -> Schema:
+    return TypeAdapter(Annotated[annotation, *metadata] if metadata else annotation).json_schema()
 
 
-def _partial_if_included(schema: dict[str, Any], name: str) -> dict[str, Any]:
-    if "properties" not in schema:
-        return schema
-    return {
-        "description": schema.get("description", ""),
-        "if": {"required": [INCLUDE]},
-        "then": {"$ref": f"{_REF}{name}.partial"},
-        "else": schema,
-    }
+def _name_of_kind(kinds: list[str]) -> Schema:
+    """One of these names, or the import path of a class, `package.module:Class`, whose settings are not known here."""
+    return {"examples": kinds, **_when({"not": {"pattern": ":"}}, {"enum": kinds})}
 
 
-def _parts(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """A schema and every schema inside it, outermost first; values such as defaults are no schemas."""
-    yield schema
-    for key, value in list(schema.items()):
-        if key in _VALUES:
-            continue
-        inner = value.values() if key in _TABLES else value if isinstance(value, list) else [value]
-        for part in inner:
-            if isinstance(part, dict):
-                yield from _parts(part)
+def _needed(component: type[BaseModel]) -> bool:
+    return any(field.is_required() for name, field in component.model_fields.items() if name != "kind")
+
+
+def _types_of(schema: Schema) -> Iterator[str]:
+    given = schema.get("type", _EVERY_TYPE)
+    for name in [given] if isinstance(given, str) else given:
+        yield "number" if name == "integer" else name
+
+
+def _when(condition: Schema, then: Schema) -> Schema:
+    return {"if": condition, "then": then}
+
+
+def _ref(name: str) -> Schema:
+    return {"$ref": f"#/$defs/{name}"}

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from annotated_types import Ge, GroupedMetadata, Gt, Le, Lt
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
+from pydantic_core import to_jsonable_python
 
 from fednet_emu.component import Slot
 from fednet_emu.scenario.tree import KeyPath
@@ -151,6 +152,18 @@ def _flat(metadata: Iterable[Any]) -> Iterator[Any]:
             yield from item
         else:
             yield item
+
+
+def short_default(value: Any) -> Any:
+    """A default as a file would have it: the name of a kind where that is enough, without what has its own default."""
+    if not isinstance(value, BaseModel):
+        return to_jsonable_python(value)
+    settings = {
+        name: short_default(getattr(value, name))
+        for name, field in type(value).model_fields.items()
+        if name == "kind" or getattr(value, name) != field.get_default(call_default_factory=True)
+    }
+    return settings["kind"] if settings.keys() == {"kind"} else settings
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,19 @@ class LoadedStudy:
     cells: tuple[Cell, ...]
     timing_only: bool
 
+    @property
+    def extent(self) -> str:
+        """What the cells are made of: `30 cells, 2 access x 3 devices.count x 5 seeds`."""
+        axes = [*((len(axis.levels), axis.name) for axis in self.axes), (len(self.study.all_seeds), "seeds")]
+        return f"{len(self.cells)} cells, {' x '.join(f'{size} {name}' for size, name in axes)}"
+
+
+def is_study_file(name: str) -> bool:
+    """Whether a name is that of a study: one of the library that no scenario has, or a file with a key `base`."""
+    path = locate(name, "scenarios") or locate(name, STUDIES)
+    tree = read_tree(path, []) if path else None
+    return tree is not None and isinstance(tree.value, dict) and "base" in tree.value
+
 
 def load_study(name: str | Path, overrides: Iterable[str | Setting] = (), *, timing_only: bool = False) -> LoadedStudy:
     """Read a study and make its cells.

@@ -39,6 +39,7 @@ class Study(Component):
     """A base scenario, what is varied, and how often each setting is repeated."""
 
     title: str = ""
+    """A name for people."""
     base: str
     """The scenario that everything starts from: a path from the study file, or a name in scenarios/."""
     set: dict[str, Any] = Field({})

@@ -73,6 +73,39 @@ def tables(out: Path) -> list[bytes]:
     return [(out / name).read_bytes() for name in ("study.parquet", "cells.parquet")]
 
 
+def test_check_says_what_a_study_would_run(study: Path) -> None:
+    """`fednet check STUDY` prints it as a study file with every default, and its cells as a comment."""
+    result = fednet("check", str(study))
+    again = study.with_name("again.yaml")
+    again.write_text(result.stdout, encoding="utf-8")
+
+    assert result.exit_code == 0, result.output
+    assert "gpus: 0.0" in result.stdout
+    assert result.stdout.endswith("# 6 cells, 2 access x 3 seeds: all possible\n")
+    assert fednet("check", str(again)).stdout == result.stdout
+
+
+def test_check_of_a_study_tells_all_problems_of_its_cells(study: Path) -> None:
+    """A wrong setting and a misspelt key of a study are mistakes with their lines, before anything runs."""
+    broken = study.with_name("broken.yaml")
+    broken.write_text(STUDY.replace("algorithm.lr: 0.5", "algorithm.lrr: 0.5"), encoding="utf-8")
+    misspelt = study.with_name("misspelt.yaml")
+    misspelt.write_text(STUDY.replace("seeds: 3", "sedes: 3"), encoding="utf-8")
+
+    for path, what in ((broken, ":3  algorithm.lrr: no such setting"), (misspelt, ":6  sedes: no such setting")):
+        result = fednet("check", str(path))
+        assert result.exit_code == 2
+        assert what in result.stderr
+    assert fednet("check", "quickstart_access", "--set", "stop.rounds=3").exit_code == 0
+
+
+def test_schema_of_studies() -> None:
+    """`fednet schema --study` prints the keys of a study file."""
+    keys = json.loads(fednet("schema", "--study").stdout)["properties"]
+
+    assert list(keys) == ["title", "base", "set", "grid", "seeds", "target", "limits", "minutes"]
+
+
 def done(out: Path) -> dict[Path, int]:
     """The finished cells, and when each was finished."""
     manifests = (out / "cells").glob("*/manifest.json")

@@ -1,12 +1,18 @@
 """Schema: what an editor accepts is what the loader accepts."""
 
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
 from pydantic import Field
+from ruamel.yaml import YAML
 
 from fednet_emu.component import Component, Slot
+from fednet_emu.scenario.model import Scenario as RealScenario
 from fednet_emu.scenario.schema import json_schema
+from fednet_emu.study.model import Study
 
 
 class NoFading(Component):
@@ -22,7 +28,13 @@ class Rician(Component):
     k_db: float = Field(gt=0, description="Power of the dominant path over that of the others.")
 
 
-AnyFading = Annotated[NoFading | Rician, Slot("fading", {"none": NoFading, "rician": Rician})]
+class Flat(Component):
+    """A class of another package: its name stands in the table only."""
+
+    depth_db: float = 3.0
+
+
+AnyFading = Annotated[NoFading | Rician | Flat, Slot("fading", {"none": NoFading, "rician": Rician, "flat": Flat})]
 
 
 class Channel(Component):
@@ -40,38 +52,25 @@ class Scenario(Component):
     channel: Channel
     mix: tuple[AnyFading, ...] = ()
     by_name: dict[str, Channel] = Field(default_factory=dict)
+    share: float | tuple[float, ...] | None = Field(None, description="One for all, or one each.")
 
 
 SCHEMA = json_schema(Scenario)
-TYPES = {"object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "null": type(None)}
+VALIDATOR = Draft202012Validator(SCHEMA)
+WHOLE = Draft202012Validator(json_schema(RealScenario))
+STUDY = Draft202012Validator(json_schema(Study, (), includes=False))
 
 
-def accepts(value: Any, schema: Any = SCHEMA) -> bool:
-    """Whether a value is right by a schema: JSON Schema 2020-12 with the words that pydantic writes."""
-    if schema in (True, False):
-        return bool(schema)
-    if "$ref" in schema and not accepts(value, SCHEMA["$defs"][schema["$ref"].removeprefix("#/$defs/")]):
-        return False
-    if "if" in schema and not accepts(value, schema["then" if accepts(value, schema["if"]) else "else"]):
-        return False
-    return (
-        (not isinstance(value, dict) or _accepts_mapping(value, schema))
-        and ("type" not in schema or isinstance(value, TYPES[schema["type"]]))
-        and all(accepts(value, part) for part in schema.get("allOf", ()))
-        and ("anyOf" not in schema or any(accepts(value, part) for part in schema["anyOf"]))
-        and ("enum" not in schema or value in schema["enum"])
-        and ("const" not in schema or value == schema["const"])
-        and ("exclusiveMinimum" not in schema or value > schema["exclusiveMinimum"])
-        and ("items" not in schema or all(accepts(part, schema["items"]) for part in value))
-    )
+def accepts(document: Any) -> bool:
+    """Whether a document is right by the schema."""
+    return bool(VALIDATOR.is_valid(document))
 
 
-def _accepts_mapping(value: dict[str, Any], schema: dict[str, Any]) -> bool:
-    known = schema.get("properties", {})
-    others = schema.get("additionalProperties", True)
-    return set(schema.get("required", ())) <= value.keys() and all(
-        accepts(part, known.get(key, others)) for key, part in value.items()
-    )
+def told(document: Any, validator: Draft202012Validator = VALIDATOR) -> tuple[str, str]:
+    """Where, and in which words, an editor tells the problem of a document."""
+    error = best_match(validator.iter_errors(document))
+    assert error is not None
+    return error.json_path, error.message
 
 
 CHANNEL = {"bandwidth_hz": 1e6, "fading": "none"}
@@ -89,6 +88,10 @@ CHANNEL = {"bandwidth_hz": 1e6, "fading": "none"}
         {"channel": {**CHANNEL, "fading": {"include": "fading.yaml"}}},
         {"include": "base", "channel": {"fading": {"k_db": 5}}},
         {"channel": CHANNEL, "by_name": {"a": CHANNEL, "include": "more.yaml"}},
+        {"channel": CHANNEL, "share": [0.5, 1]},
+        {"channel": {**CHANNEL, "fading": "my_package.fading:Own"}},
+        {"channel": {**CHANNEL, "fading": {"kind": "my_package.fading:Own", "depth_db": 3}}},
+        {"channel": {**CHANNEL, "fading": {"kind": "flat", "depth_db": 3}}},
     ],
 )
 def test_right_documents_are_accepted(document: Any) -> None:
@@ -121,7 +124,7 @@ def test_wrong_documents_are_refused(document: Any) -> None:
 
 def test_settings_are_described_with_their_units() -> None:
     """An editor shows the description of a field, the unit in its name, and the docstring of its class."""
-    rician = SCHEMA["$defs"]["Rician"]["else"]
+    rician = SCHEMA["$defs"]["fading.rician"]["else"]
 
     assert rician["description"] == "One path dominates."
     assert rician["properties"]["k_db"]["description"] == (
@@ -130,11 +133,64 @@ def test_settings_are_described_with_their_units() -> None:
     assert SCHEMA["$defs"]["Channel"]["else"]["properties"]["bandwidth_hz"]["description"] == "Unit: Hz."
 
 
+@pytest.mark.parametrize(
+    ("document", "place", "words"),
+    [
+        ({"channel": {**CHANNEL, "fading": {"kind": "rician", "kdb": 3}}}, "$.channel.fading", "'kdb' was unexpected"),
+        ({"channel": {**CHANNEL, "fading": {"kid": "none"}}}, "$.channel.fading", "'kid' was unexpected"),
+        ({"channel": {**CHANNEL, "fading": {"k_db": 3}}}, "$.channel.fading", "'kind' is a required property"),
+        ({"channel": {**CHANNEL, "fading": "nome"}}, "$.channel.fading", "'nome' is not one of ['none', 'flat']"),
+        ({"channel": {**CHANNEL, "fading": {"kind": "nome"}}}, "$.channel.fading.kind", "'nome' is not one of"),
+        ({"channel": {**CHANNEL, "fading": {"kind": "rician", "k_db": "a"}}}, "$.channel.fading.k_db", "'number'"),
+        ({"channel": {**CHANNEL, "other": {"kind": "rician", "k_db": 0}}}, "$.channel.other.k_db", "0 is less than"),
+        ({"channel": {"include": "urban-micro", "fadding": "none"}}, "$.channel", "'fadding' was unexpected"),
+        ({"include": "base", "channel": {"fading": {"kdb": 5}}}, "$.channel.fading", "'kdb' was unexpected"),
+        ({"channel": CHANNEL, "mix": ["none", {"kind": "none", "k_db": 3}]}, "$.mix[1]", "'k_db' was unexpected"),
+        ({"channel": CHANNEL, "by_name": {"a": {**CHANNEL, "bandwith_hz": 3}}}, "$.by_name.a", "'bandwith_hz' was"),
+        ({"channel": CHANNEL, "share": [0.5, "half"]}, "$.share[1]", "'half' is not of type 'number'"),
+    ],
+)
+def test_a_problem_is_told_about_the_very_key(document: Any, place: str, words: str) -> None:
+    """An editor underlines the misspelt key or wrong value, not the mapping that has many possible kinds."""
+    where, message = told(document)
+
+    assert where == place
+    assert words in message
+
+
+SCENARIOS = sorted((Path(__file__).parents[2] / "scenarios").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_scenarios_of_the_library_raise_no_alarm(path: Path) -> None:
+    """What the loader accepts, an editor accepts; a misspelt key in each algorithm is named."""
+    document = YAML(typ="safe").load(path.read_text(encoding="utf-8"))
+    assert list(WHOLE.iter_errors(document)) == []
+
+    document["algorithm"]["cohrt"] = 5
+    assert told(document, WHOLE) == ("$.algorithm", "Additional properties are not allowed ('cohrt' was unexpected)")
+
+
+@pytest.mark.parametrize(
+    "path", sorted((SCENARIOS[0].parent / "studies").glob("*.yaml")), ids=lambda path: str(path.stem)
+)
+def test_studies_have_a_schema_too(path: Path) -> None:
+    """A study file has no includes; its keys are checked as those of a scenario are."""
+    document = YAML(typ="safe").load(path.read_text(encoding="utf-8"))
+    assert list(STUDY.iter_errors(document)) == []
+
+    document["limits"] = {"times_s": 3}
+    assert told(document, STUDY) == ("$.limits", "Additional properties are not allowed ('times_s' was unexpected)")
+
+    document["include"] = "quickstart_access"
+    assert told(document, STUDY) == ("$", "Additional properties are not allowed ('include' was unexpected)")
+
+
 def test_the_schema_says_what_it_is() -> None:
-    """The dialect and the title come first, and no private mark is left inside."""
+    """The dialect and the title come first, and it is a valid schema of that dialect."""
     assert list(SCHEMA)[:2] == ["$schema", "title"]
     assert SCHEMA["title"] == "Scenario"
-    assert "x-kinds" not in str(SCHEMA)
+    Draft202012Validator.check_schema(SCHEMA)
 
 
 def test_every_reference_has_a_target() -> None:
@@ -143,4 +199,4 @@ def test_every_reference_has_a_target() -> None:
     targets = {part.split("'")[0] for part in text.split("#/$defs/")[1:]}
 
     assert targets <= SCHEMA["$defs"].keys()
-    assert "Rician.partial" in targets
+    assert "fading.rician.partial" in targets

@@ -35,6 +35,7 @@ class Rotation(Augmentation):
 
     kind: Literal["rotation"] = "rotation"
     max_degree: float = Field(20.0, ge=0, le=180)
+    """Largest angle to either side."""
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, int]) -> Tensor:
         """Rotation matrices [steps, width, 2, 2]."""

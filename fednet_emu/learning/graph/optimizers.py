@@ -46,9 +46,13 @@ class Adam(Optimizer):
 
     kind: Literal["adam"] = "adam"
     beta1: float = Field(0.9, ge=0, lt=1)
+    """Decay of the mean of the gradients."""
     beta2: float = Field(0.999, ge=0, lt=1)
+    """Decay of the mean of their squares."""
     eps: float = Field(1e-8, gt=0)
+    """Added to the denominator."""
     l2: float = Field(0.0, ge=0)
+    """So many times the parameters are added to the gradient."""
 
     def start(self, weights: Tensor, lr: float) -> Callable[[Tensor], None]:
         """The moments, which PyTorch makes at the first step and updates in one pass over the memory."""

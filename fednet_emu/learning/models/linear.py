@@ -25,6 +25,7 @@ class Linear(Model):
 
     kind: Literal["linear"] = "linear"
     bias: bool = True
+    """Whether there is a constant term."""
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
         """One linear layer on the flattened sample."""

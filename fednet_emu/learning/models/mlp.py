@@ -21,7 +21,9 @@ class Mlp(Model):
 
     kind: Literal["mlp"] = "mlp"
     hidden: tuple[PositiveInt, ...] = (200,)
+    """Widths of the layers inside."""
     dropout: tuple[Annotated[float, Field(ge=0, lt=1)], ...] = ()
+    """Share that is dropped before each layer; none when empty."""
 
     @model_validator(mode="after")
     def _one_share_per_layer(self) -> Mlp:

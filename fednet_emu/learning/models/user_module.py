@@ -22,7 +22,9 @@ class UserModule(Model):
 
     kind: Literal["module"] = "module"
     path: str = Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$")
+    """The class, as `package.module:Class`."""
     args: dict[str, Any] = Field(default_factory=dict)
+    """Arguments of its constructor, by keyword."""
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
         """Import the class, construct it with the arguments, and try it."""

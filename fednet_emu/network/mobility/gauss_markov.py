@@ -33,7 +33,9 @@ class GaussMarkov(Mobility):
     alpha: float = Field(0.85, ge=0, lt=1)
     """Memory from step to step: 0 has none, 1 would be a straight line and is not allowed."""
     mean_speed_m_s: float = Field(1.0, gt=0)
+    """Mean speed of every device."""
     speed_sigma_m_s: float = Field(0.2, ge=0)
+    """Standard deviation of the speed."""
     heading_sigma_rad: float = Field(0.5, ge=0)
     """Standard deviation of the heading around the device's mean heading."""
     step_s: float = Field(10.0, gt=0)

@@ -27,6 +27,7 @@ class RandomDirection(Mobility):
 
     kind: Literal["random-direction"] = "random-direction"
     min_speed_m_s: float = Field(0.5, ge=0)
+    """Lowest speed."""
     max_speed_m_s: float = Field(1.5, gt=0)
     """Speeds are uniform between the two; the defaults are those of people on foot."""
     mean_leg_s: float = Field(60.0, gt=0)

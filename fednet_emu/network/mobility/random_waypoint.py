@@ -32,6 +32,7 @@ class RandomWaypoint(Mobility):
 
     kind: Literal["random-waypoint"] = "random-waypoint"
     min_speed_m_s: float = 0.5
+    """Lowest speed."""
     max_speed_m_s: float = 1.5
     """The speed of each trip is uniform between the two."""
     pause_s: float = Field(0.0, ge=0)

@@ -57,6 +57,7 @@ class DiscRegion(Region):
 
     kind: Literal["disc"] = "disc"
     radius_m: float = Field(gt=0)
+    """Distance of the border from the centre."""
 
     def holds(self, xy_m: Array) -> Mask:
         """Within the radius."""
@@ -103,7 +104,9 @@ class BoxRegion(Region):
 
     kind: Literal["box"] = "box"
     width_m: float = Field(gt=0)
+    """Extent in x."""
     length_m: float = Field(gt=0)
+    """Extent in y."""
 
     def _half_m(self) -> Array:
         return np.array([self.width_m, self.length_m]) / 2

@@ -31,6 +31,7 @@ class TraceMobility(Mobility):
 
     kind: Literal["trace"] = "trace"
     path: str = "mobility_kaist/kaist_92walks_30s_f32.npz.xz"
+    """The file of walks; a relative path is sought in the data folder first."""
     assignment: Literal["in-turn", "random"] = "in-turn"
     """Whether device k has walk k modulo their number, in the order of the file, or one drawn for it."""
     start: Literal["random", "beginning"] = "random"

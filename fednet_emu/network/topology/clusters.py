@@ -87,6 +87,7 @@ class StrongClusters(Clusters):
 
     kind: Literal["strongly-connected"] = "strongly-connected"
     split: Literal[True] = True
+    """Clusters are the strongly connected components themselves, so this is always true."""
 
     def group(self, world: World, at_s: float) -> IntArray:
         """All in one, until edges are known."""

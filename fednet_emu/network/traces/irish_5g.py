@@ -29,6 +29,7 @@ class Irish5gTraces(RateTraces):
 
     kind: Literal["irish-5g"] = "irish-5g"
     path: str = "net_5g_irish/5G-production-dataset.zip"
+    """A folder or archive of them; a relative path is sought in the data folder first."""
     select: str = "*/Download/*.csv"
     """Which files: downloads fill the link and so measure its capacity; in the other folders a video player is the
     limit. `*/Download/Driving/*` and `*/Download/Static/*` are the two halves."""

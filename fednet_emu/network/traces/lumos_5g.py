@@ -22,6 +22,7 @@ class Lumos5gTraces(RateTraces):
 
     kind: Literal["lumos-5g"] = "lumos-5g"
     path: str = "net_5g_umn/lumos5g_4g_5g_traces.tar.gz"
+    """A folder or archive of them; a relative path is sought in the data folder first."""
     select: str = "*/5G/*"
     """Which files: `*/5G/*` or `*/4G/*`."""
 

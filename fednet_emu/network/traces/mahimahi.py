@@ -29,6 +29,7 @@ class MahimahiTraces(RateTraces):
 
     kind: Literal["mahimahi"] = "mahimahi"
     path: str = "net_mahimahi_cellular"
+    """A folder or archive of them; a relative path is sought in the data folder first."""
     select: str = "*.down*"
     """Which files of the folder: uplinks are `*.up*`."""
     packet_byte: int = Field(1504, gt=0)

@@ -20,6 +20,7 @@ class PensieveTraces(RateTraces):
 
     kind: Literal["pensieve"] = "pensieve"
     path: str = "net_fcc_norway3g/comyco_traces.tar.gz"
+    """A folder or archive of them; a relative path is sought in the data folder first."""
     select: str = "cooked_traces/*.log"
     """Which files: by default the 68 of Norway; `cooked_traces/trace_*` are those of the FCC, and
     `cooked_traces/tram*` those in trams, for example."""

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from fednet_emu.errors import DataError, FednetError, did_you_mean
-from fednet_emu.report.figures.papers.series import SERIES_COLUMNS
+from fednet_emu.report.views.cycles import SERIES_COLUMNS
 from fednet_emu.report.views.run import RunView
 from fednet_emu.report.views.targets import TO_TARGET, first_reached, with_total_bits
 

@@ -54,6 +54,7 @@ class FrankWolfeClustering(LocalSgd):
     weight_step: float | None = Field(None, gt=0, le=1)
     """Step size of Frank-Wolfe; null takes 2 / (t + 2)."""
     initial_weight: float = Field(1.0, ge=0, le=1)
+    """Weight of every pair before the first round."""
     n_clusters: int | None = Field(None, gt=0)
     """Number of clusters, if it is known; the weights then move towards partitions into so many. At most one for each
     device that has samples: the others are in no cluster."""

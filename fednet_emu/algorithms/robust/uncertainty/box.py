@@ -18,7 +18,9 @@ class Box(UncertaintySet):
 
     kind: Literal["box"] = "box"
     lower: PerDevice = Field(0.0)
+    """Least weight, one for all devices or one each."""
     upper: PerDevice = Field(1.0)
+    """Largest weight, one for all devices or one each."""
 
     def worst_case(self, losses: Array, prior: Array) -> Array:
         """Fill up from the lower bounds, the largest loss first: O(N log N)."""

@@ -17,6 +17,7 @@ class Ellipsoid(UncertaintySet):
 
     kind: Literal["ellipsoid"] = "ellipsoid"
     budget: float = Field(ge=0)
+    """How far from the prior the weights may be, in the measure above."""
     variance: PerDevice = 1.0
     """One number above 0, or one per worker: how far a weight may go, squared, in units of the budget."""
 

@@ -18,6 +18,7 @@ class KlBall(UncertaintySet):
 
     kind: Literal["kl"] = "kl"
     budget: float = Field(ge=0)
+    """Largest divergence from the prior, in nats."""
 
     def worst_case(self, losses: Array, prior: Array) -> Array:
         """The prior tilted by exp(losses / eta), with the temperature eta that uses up the budget."""

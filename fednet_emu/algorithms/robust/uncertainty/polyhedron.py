@@ -18,7 +18,9 @@ class Polyhedron(UncertaintySet):
 
     kind: Literal["polyhedron"] = "polyhedron"
     matrix: tuple[tuple[float, ...], ...] = Field(min_length=1)
+    """One row of coefficients for each inequality, one column for each device."""
     bounds: tuple[float, ...]
+    """Right-hand side of each inequality."""
 
     @model_validator(mode="after")
     def _one_bound_per_row(self) -> Polyhedron:

@@ -17,6 +17,7 @@ class Wasserstein(UncertaintySet):
 
     kind: Literal["wasserstein"] = "wasserstein"
     budget: float = Field(ge=0)
+    """Largest sum of distance in worker numbers times mass."""
 
     def worst_case(self, losses: Array, prior: Array) -> Array:
         """Each worker's mass climbs the concave hull of (distance, loss), steepest steps of all workers first.

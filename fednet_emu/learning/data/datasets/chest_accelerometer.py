@@ -38,6 +38,7 @@ class ChestAccelerometer(Dataset):
     stride: int | None = Field(None, gt=0)
     """Rows from the start of a window to that of the next; null takes `window`: no gaps, no overlap."""
     test_share: float = Field(0.2, gt=0, lt=1)
+    """Share of a participant's windows that is for testing."""
     test_windows: Literal["last", "random"] = "last"
     """last: those for testing come after the others in time; random: they are drawn from all, their neighbours too."""
     validation_share: float = Field(0.0, ge=0, lt=1)

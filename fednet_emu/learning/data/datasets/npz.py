@@ -33,7 +33,9 @@ class Npz(Dataset):
 
     kind: Literal["npz"] = "npz"
     path: str
+    """The file; a relative path is sought in the data folder first."""
     classes: int | None = Field(default=None, ge=2)
+    """Number of classes; null counts them in train_y."""
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
         """Read and check the arrays; the random stream does not matter."""

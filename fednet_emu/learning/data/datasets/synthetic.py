@@ -26,10 +26,15 @@ class Synthetic(Dataset):
 
     kind: Literal["synthetic"] = "synthetic"
     n_samples: PositiveInt = 6000
+    """Training samples."""
     n_test: PositiveInt = 1000
+    """Test samples."""
     features: PositiveInt | Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = 20
+    """Shape of a sample, or its length."""
     classes: int = Field(default=10, ge=2)
+    """Number of classes."""
     separation: NonNegativeFloat = 4.0
+    """Distance between the means of two classes, in standard deviations of a feature."""
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
         """Draw the class means, the training set and the test set, in this order."""

@@ -23,9 +23,13 @@ class SyntheticRegression(Dataset):
 
     kind: Literal["synthetic-regression"] = "synthetic-regression"
     n_samples: PositiveInt = 1000
+    """Training samples."""
     n_test: PositiveInt = 200
+    """Test samples."""
     features: PositiveInt = 10
+    """Length of a sample."""
     noise_std: NonNegativeFloat = 0.1
+    """Standard deviation of the noise of a target."""
 
     @model_validator(mode="after")
     def _solution_is_unique(self) -> Self:

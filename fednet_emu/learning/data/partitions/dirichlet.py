@@ -28,7 +28,9 @@ class Dirichlet(Partition):
 
     kind: Literal["dirichlet"] = "dirichlet"
     alpha: float = Field(gt=0)
+    """Concentration: the smaller, the fewer classes a device has."""
     min_samples: NonNegativeInt = 1
+    """Fewest training samples of a device; shares are drawn again until all have them."""
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
         """Draw the proportions, then cut each shuffled class by them."""

@@ -21,6 +21,7 @@ class Shards(Partition):
 
     kind: Literal["shards"] = "shards"
     shards_per_device: PositiveInt = 2
+    """Shards that each device gets; about as many classes."""
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
         """Draw who gets which shard, then cut both sets."""

@@ -53,9 +53,11 @@ class SurrogateSets(Partition):
 
     kind: Literal["surrogate-sets"] = "surrogate-sets"
     skew: Literal["iid", "non-iid"]
+    """How samples are dealt out before the sets are drawn."""
     sets: int = Field(10, ge=2)
     """Sets per device."""
     overlap: Literal["public", "disjoint"] = "public"
+    """Whether a sample may be in several sets of its device."""
     samples_per_device: PositiveInt | None = None
     """Samples dealt to each device, of which its sets are drawn; null deals out all. Under non-iid a device gets less
     where its own classes are short."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,6 +18,7 @@ from fednet_emu.report.style import (
     line_style,
     new_figure,
 )
+from fednet_emu.report.views.cycles import cycle_times
 
 Tables = Sequence[tuple[str, pd.DataFrame]]
 
@@ -38,32 +38,6 @@ def cycle_figure(tables: Tables) -> Figure:
     axes.set(xlabel="Groups", ylabel=f"Cycle time ({unit.symbol})", ylim=(0.0, None))
     fit_scale(axes, "x")
     return _finished(figure)
-
-
-def cycle_times(turns: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """The `cycle_columns` of several runs; runs without a complete cycle are left out."""
-    runs = pd.DataFrame([cycle_columns(table) for table in turns], columns=["grouping", "groups_formed", "cycle_s"])
-    return runs.dropna().reset_index(drop=True)
-
-
-def cycle_columns(turns: pd.DataFrame) -> dict[str, Any]:
-    """The way of grouping, mean number of groups and mean cycle time of a run, over its complete cycles.
-
-    Args:
-        turns: its series `cyclic_turns`.
-
-    Returns:
-        `grouping` in words, `groups_formed` and `cycle_s`; the numbers are NaN without a complete cycle.
-    """
-    cycles = turns.groupby("cycle").agg(
-        turns=("group", "size"), groups=("groups", "first"), start_s=("started_s", "min"), end_s=("ended_s", "max")
-    )
-    whole = cycles[cycles["turns"] == cycles["groups"]]
-    return {
-        "grouping": ", ".join(turns[["structure", "access"]].iloc[0]) if len(turns) else "",
-        "groups_formed": float(whole["groups"].mean()),
-        "cycle_s": float((whole["end_s"] - whole["start_s"]).mean()),
-    }
 
 
 def bound_figure(tables: Tables) -> Figure:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
 
 from fednet_emu.report.figures.papers.aspire import aspire_figure
 from fednet_emu.report.figures.papers.clusters import weights_figure, write_weights_animation
-from fednet_emu.report.figures.papers.cyclic import bound_figure, cycle_columns, cycle_figure
+from fednet_emu.report.figures.papers.cyclic import bound_figure, cycle_figure
 from fednet_emu.report.figures.papers.d2d import clusters_figure, connectivity_figure, write_clusters_animation
 from fednet_emu.report.figures.papers.fedul import fedul_figure
 from fednet_emu.report.views.run import RunView
@@ -35,9 +34,6 @@ SERIES_ANIMATIONS: dict[str, Callable[[pd.DataFrame, Path], None]] = {
     "weights": write_weights_animation,
 }
 """How a series of one run becomes an animated GIF."""
-
-SERIES_COLUMNS: dict[str, Callable[[pd.DataFrame], dict[str, Any]]] = {"cyclic_turns": cycle_columns}
-"""What a series tells of its run in a few columns, which the cells of a study then have."""
 
 
 def series_figures(

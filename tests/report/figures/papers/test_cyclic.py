@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fednet_emu.report.figures.papers.cyclic import bound_figure, cycle_columns, cycle_figure, cycle_times
+from fednet_emu.report.figures.papers.cyclic import bound_figure, cycle_figure
+from fednet_emu.report.views.cycles import cycle_columns, cycle_times
 
 
 def turns(groups, turn_s, count, structure="random", access="tdma"):

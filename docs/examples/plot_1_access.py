@@ -1,0 +1,58 @@
+"""
+Access schemes: turns, shares, or all at once
+=============================================
+
+Ten phones of twenty have to upload a model in each round. Who may send when? The same phones, channels and data under
+five rules: one after the other (TDMA), side by side on parts of the band (OFDMA), all at once with cancellation
+(NOMA), and in slots that they pick at random (slotted ALOHA). The band is narrow here, 200 kHz, so that the uplink is
+what counts.
+"""
+
+import matplotlib.pyplot as plt
+
+import fednet_emu as fe
+
+SCHEMES = {
+    "TDMA": "tdma",
+    "OFDMA, equal parts": "ofdma",
+    "OFDMA, equal finish": {"kind": "ofdma", "scheduler": "equal-finish"},
+    "NOMA": {"kind": "noma", "threshold_db": -6, "residual": 0.001},
+    "slotted ALOHA": {"kind": "slotted-aloha", "slot_s": 0.01, "probability": 0.1},
+}
+SETTINGS = {"channel.bandwidth_hz": 2.0e5, "stop.rounds": 25}
+runs = {
+    name: fe.run("quickstart", seed=1, settings=SETTINGS | {"network.uplink.access": access})
+    for name, access in SCHEMES.items()
+}
+
+# %%
+# Accuracy against simulated time. All have seen the same cohorts and trained the same batches, so that only the time
+# on the way tells them apart.
+
+planned = [name for name in runs if name != "slotted ALOHA"]
+fe.plot(*(runs[name] for name in planned), what="accuracy", against="time", labels=planned)
+
+# %%
+# Where does the time go? The mean time that an upload waits for its turn, and is on the air. Under TDMA uploads wait
+# and are quick, under OFDMA nobody waits and all are slow. Equal finish makes every single upload late, so that the
+# last one, on which the round waits, is early.
+
+waits = {}
+for name, run in runs.items():
+    uplink = run.transfers.query("kind == 'uplink'")
+    waits[name] = ((uplink.started_s - uplink.requested_s).mean(), (uplink.ended_s - uplink.started_s).mean())
+
+figure, axes = plt.subplots(figsize=(6, 2.6), layout="constrained")
+axes.barh(list(waits), [wait for wait, _ in waits.values()], color="0.75", label="waiting")
+axes.barh(
+    list(waits), [air for _, air in waits.values()], left=[wait for wait, _ in waits.values()], label="on the air"
+)
+axes.set(xlabel="Mean time of an upload (s)")
+axes.invert_yaxis()
+axes.legend()
+
+# %%
+# The mean length of a round:
+
+for name, run in runs.items():
+    print(f"{name:20} {(run.rounds['ended_s'] - run.rounds['started_s']).mean():6.2f} s")

@@ -1,0 +1,50 @@
+"""
+Mobility: phones on foot
+========================
+
+Thirty phones walk about a small cell in a street. Distance, line of sight and shadowing follow their places, so a
+phone's rate changes within some ten metres, and a cohort's round takes as long as its worst member.
+"""
+
+import matplotlib.pyplot as plt
+
+import fednet_emu as fe
+
+SETTINGS = {
+    "devices.placement.radius_m": 300,
+    "devices.speed.median_flop_per_s": 1.0e5,  # slow devices: a round takes long enough to walk somewhere
+    "model": "softmax",
+    "network.uplink.access": "tdma",
+    "stop.rounds": 60,
+}
+walking = fe.run("mobile_phones", seed=3, settings=SETTINGS)
+standing = fe.run("mobile_phones", seed=3, settings=SETTINGS | {"devices.mobility": "static"})
+
+# %%
+# Rates of four phones, each point an upload. Those who walk pass through good and bad places; those who stand have
+# their place's rate, and the fading around it.
+
+figure, panels = plt.subplots(1, 2, figsize=(8, 3.2), sharey=True, layout="constrained")
+for axes, (title, run) in zip(panels, {"walking": walking, "standing": standing}.items(), strict=True):
+    uplink = run.transfers.query("kind == 'uplink' and lost == ''")
+    rate_mbps = uplink["air_bit"] / (uplink["ended_s"] - uplink["started_s"]) / 1e6
+    for device in uplink["sender"].value_counts().index[:4]:
+        own = uplink["sender"] == device
+        axes.semilogy(
+            uplink["ended_s"][own] / 60, rate_mbps[own], "o-", markersize=3, linewidth=0.8, label=f"phone {device}"
+        )
+    axes.set(title=title, xlabel="Simulated time (min)")
+    axes.legend()
+panels[0].set(ylabel="Uplink rate (Mbit/s)")
+
+# %%
+# The mean upload time of each phone, shortest first. Those who stand are always quick or always slow; of those who
+# walk, most have their bad moments.
+
+figure, axes = plt.subplots(figsize=(6, 3), layout="constrained")
+for name, run in {"walking": walking, "standing": standing}.items():
+    uplink = run.transfers.query("kind == 'uplink' and lost == ''")
+    mean_s = (uplink["ended_s"] - uplink["started_s"]).groupby(uplink["sender"]).mean().sort_values()
+    axes.semilogy(range(1, len(mean_s) + 1), mean_s, label=name)
+axes.set(xlabel="Phones, in order", ylabel="Mean upload (s)")
+axes.legend()

@@ -1,0 +1,35 @@
+"""
+A study: is a difference more than noise?
+=========================================
+
+One run is one draw of channels, stragglers and data. A study repeats each setting with several seeds; equal seeds
+meet equal channels, so settings are compared seed by seed.
+"""
+
+import fednet_emu as fe
+
+TDMA, OFDMA = "network.uplink.access=tdma", "network.uplink.access=ofdma"
+study = fe.sweep(
+    "quickstart",
+    grid={"network.uplink.access": ["tdma", "ofdma"]},
+    seeds=4,
+    workers=2,
+    settings={"stop.rounds": 8, "channel.bandwidth_hz": 2.0e5},
+)
+study.cells[["network.uplink.access", "seed", "simulated_s", "uplink_bit", "energy_j", "accuracy"]]
+
+# %%
+# Means over the seeds, with 95 % bands.
+
+study.plot("accuracy", against="time")
+
+# %%
+# The same against energy:
+
+study.plot("accuracy", against="energy")
+
+# %%
+# The comparison in words: differences are paired, so what both settings share (the places of the phones, their data)
+# drops out.
+
+print(study.compare(TDMA, OFDMA))

@@ -1,0 +1,23 @@
+"""Pictures for the gallery: a figure that is the last value of a block, as a notebook would show it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matplotlib.figure import Figure
+from sphinx_gallery.scrapers import figure_rst
+
+
+def shown_figure(block: Any, block_vars: dict[str, Any], gallery_conf: dict[str, Any]) -> str:
+    """Save the figure that a block ends with; those of pyplot are another scraper's matter."""
+    figure = block_vars["example_globals"].get("___")  # it stays there until another block ends with a value
+    if not isinstance(figure, Figure) or figure.canvas.manager is not None or figure.get_gid() == "shown":
+        return ""
+    figure.set_gid("shown")
+    path = next(block_vars["image_path_iterator"])
+    figure.savefig(path, dpi=150, bbox_inches="tight")
+    return figure_rst([path], str(gallery_conf["src_dir"]))
+
+
+def _get_sg_image_scraper() -> Any:
+    return shown_figure

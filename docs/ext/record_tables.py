@@ -1,0 +1,142 @@
+"""The reference of the recorded tables: their columns are read from the ledger, what they mean is said here.
+
+A column without a meaning, and a meaning without a column, are errors.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from markdown_text import code, table
+
+from fednet_emu.records import ledger
+from fednet_emu.units import unit_of
+
+LEAD = """# Tables and columns
+
+Written from `fednet_emu/records/ledger.py`. Times are simulated seconds. Devices are numbered from 0, the server is -1.
+The [event digest](records.md#the-event-digest) covers the columns that are marked.
+"""
+
+ABOUT = {
+    "transfers": "One row for each transmission, in the order of their ends.",
+    "receptions": "One row for each receiver of a transmission to several.",
+    "computes": "One row for each computation on a device or the server.",
+    "rounds": "One row for each round of the algorithm.",
+    "evaluations": "One row for each evaluation of the model; counts and energy are sums up to that moment.",
+    "device_evaluations": "One row for each device and evaluation, with `evaluation.per_device`.",
+}
+
+MEANINGS = {
+    "transfer": "row number of the table `transfers`",
+    "kind": "the direction",
+    "sender": "who sends",
+    "receiver": "who receives; -2 means several, see `receptions`",
+    "receivers": "how many devices the transmission was meant for",
+    "size_bit": "payload and header",
+    "payload": "number of the value sent, -1 if it is no single deferred value; `computes` has the same numbers",
+    "requested_s": "asked for",
+    "started_s": "on the air, or the processor begins; NaN for a transfer that never went on the air",
+    "ended_s": "over",
+    "air_bit": "bits that flowed: the payload when it was completed, less when it was cut short",
+    "delivered_bit": "sum over the receivers who got it",
+    "lost_bit": "sum over the receivers who did not",
+    "lost": "empty, or the reason of the loss, see [reasons](#reasons-of-loss)",
+    "energy_j": "drawn by the transmitter: (power / amplifier efficiency + circuit power) x time on the air",
+    "receive_j": "drawn by the receiving devices: `receive_w` x time on the air, for each of them",
+    "device": "who",
+    "flop": "work done",
+    "input": "number of the value that the computation starts from",
+    "result": "number of the value that comes out",
+    "stopped": "empty, or why it did not come to its end; work and energy are then those of the part that was done",
+    "round": "number of the round, from 1",
+    "invited": "devices that were asked",
+    "arrived": "devices whose update came in time",
+    "simulated_s": "when",
+    "uplink_bit": "on the air of the uplink",
+    "downlink_bit": "on the air of the downlink, a broadcast once",
+    "sidelink_bit": "on the air between devices",
+    "loss": "on the test samples",
+    "accuracy": "share of the test samples that are classified right; NaN for a regression",
+    "worst_accuracy": "that of the device for which it is lowest, with `evaluation.per_device`",
+    "std_accuracy": "standard deviation over devices, with `evaluation.per_device`",
+    "worst_train_loss": "largest mean loss of a device on its own training samples, with `evaluation.train_loss`",
+    "attack_success": "share of the attacked test samples that become what the attacker wants",
+    "samples": "test samples of the device",
+}
+OWN = {
+    ("receptions", "receiver"): "who received",
+    ("computes", "energy_j"): "drawn by the processor; 0 for the server",
+    ("evaluations", "energy_j"): "of all transmissions and of all computations on devices",
+    ("device_evaluations", "loss"): "on the device's own test samples",
+    ("device_evaluations", "accuracy"): "on the device's own test samples",
+}
+"""Where a column means something else in one table."""
+
+REASONS = {
+    "": "delivered",
+    "erased": "random loss, `network.*.loss`",
+    "outage": "the SINR fell below the threshold of the rate law",
+    "unreachable": "a link that never changes and carries nothing",
+    "away": "the device was not there when it was its turn",
+    "left": "the device went away in the middle",
+    "timeout": "on the air for longer than `network.*.timeout_s`",
+    "deadline": "the algorithm stopped waiting",
+    "end": "the run ended",
+}
+
+
+def page() -> str:
+    """The reference as MyST Markdown.
+
+    Raises:
+        KeyError: a column, table or reason has no meaning yet, or one has that is not there.
+    """
+    frames = ledger.Ledger().frames()
+    shown = {column for frame in frames.values() for column in frame}
+    for known, needed in ((MEANINGS, shown), (ABOUT, set(ledger.TABLES)), (REASONS, set(ledger.REASONS))):
+        if known.keys() != needed:
+            raise KeyError(*sorted(known.keys() ^ needed))
+    lines = [LEAD]
+    for name in ledger.TABLES:
+        columns = getattr(ledger, name.upper())
+        digested = {_shown(column) for column, its in columns.items() if its.digest}
+        covered = name in ("transfers", "receptions", "computes")
+        rows = [
+            (
+                code(column),
+                _type(frames[name][column].dtype),
+                unit_of(column) or "",
+                "yes" if covered and column in digested else "",
+                OWN.get((name, column), MEANINGS[column]),
+            )
+            for column in frames[name]
+        ]
+        lines += [f"## {name}\n", f"{ABOUT[name]}\n", *table(("Column", "Type", "Unit", "Digest", "Meaning"), rows)]
+    reasons = [(code(reason) if reason else "empty", meaning) for reason, meaning in REASONS.items()]
+    lines += ["## Reasons of loss\n", *table(("Reason", "Meaning"), reasons)]
+    return "\n".join(lines)
+
+
+def _shown(column: str) -> str:
+    return f"{column.removesuffix('_ns')}_s" if column.endswith("_ns") else column
+
+
+def _type(dtype: Any) -> str:
+    if str(dtype) == "category":
+        return "text"
+    return {"i": "whole number", "f": "number"}[dtype.kind]
+
+
+def write(app: Any) -> None:
+    """Write the page if it has changed."""
+    path, text = Path(app.srcdir) / "records-tables.md", page()
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """Hook into Sphinx."""
+    app.connect("builder-inited", write)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

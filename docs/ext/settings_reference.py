@@ -1,0 +1,199 @@
+"""The settings reference: one page for each section of a scenario, written from the component classes.
+
+Every key has an anchor that is its path: `network.uplink.access.ofdma.subchannels`, and where several kinds have the
+same key also `network.uplink.access.subchannels`, which is how errors name it. A class that is used at several places
+is described at the first one; at the others stand a link and the anchors.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from markdown_text import code, code_in, link, paragraphs, sentence_of, sources_of, span, table
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from value_text import default_text, needs_link, range_text, type_text
+
+from fednet_emu.component import Slot
+from fednet_emu.scenario.model import Scenario
+from fednet_emu.scenario.shapes import Shape
+from fednet_emu.study.model import Study
+from fednet_emu.units import unit_of
+
+ROW = ("Key", "Value", "Unit", "Range", "Default", "Meaning")
+
+
+@dataclass
+class Reference:
+    """The pages written so far.
+
+    Attributes:
+        described: where each class or slot is described: its path, which is its anchor.
+        page_of: the page of each of these paths.
+        rows: every key for the list of all: path, page, meaning.
+    """
+
+    described: dict[Any, str] = field(default_factory=dict)
+    page_of: dict[str, str] = field(default_factory=dict)
+    rows: list[tuple[str, str, str]] = field(default_factory=list)
+    page: str = ""
+
+    def link(self, path: str, words: str) -> str:
+        """A link to what is described under a path, from any page."""
+        return link("" if self.page_of[path] == self.page else self.page_of[path], path, words)
+
+    def section(self, page: str, path: str, info: FieldInfo) -> str:
+        """The page of one section of a scenario."""
+        self.page = page
+        shape = Shape.of(info.annotation, info.metadata)
+        kinds = _default(info) if shape.choice else ""
+        lead = [*paragraphs(info.description or ""), kinds]
+        body = self.slot(shape.choice, path, 2) if shape.choice else self.component(shape.annotation, path, 2)
+        return "\n".join([f"(settings.{path})=", f"# {code(path)}", span(path), "", *lead, *body, ""])
+
+    def slot(self, slot: Slot, path: str, level: int) -> Iterator[str]:
+        """All kinds of a slot, after a list of them and of their keys."""
+        self._note(slot.name, path)
+        kinds = slot.kinds()
+        yield from table(
+            (f"Kinds of {slot.name.replace('_', ' ')}", ""),
+            [(link("", f"{path}.{kind}", code(kind)), sentence_of(its.__doc__)) for kind, its in kinds.items()],
+        )
+        owners: dict[str, list[str]] = {}
+        for kind, its in kinds.items():
+            for key in _keys(its):
+                owners.setdefault(key, []).append(kind)
+        listed = [
+            f"{span(f'{path}.{key}')}{code(key)} ({', '.join(link('', f'{path}.{kind}.{key}', kind) for kind in its)})"
+            for key, its in owners.items()
+            if key not in kinds
+        ]
+        if listed:
+            yield f"Their keys: {', '.join(listed)}.\n"
+        for kind, its in kinds.items():
+            yield from self._heading(f"{path}.{kind}", f"{path.rpartition('.')[2]}: {kind}", level)
+            yield from self.component(its, f"{path}.{kind}", level + 1)
+
+    def component(self, model: type[BaseModel], path: str, level: int) -> Iterator[str]:
+        """A class: what it is, the table of its keys, and whatever these hold."""
+        self._note(model, path)
+        yield from paragraphs(model.__doc__ or "")
+        yield from (f"Source: {text}\n" for text in sources_of(sys.modules[model.__module__].__doc__))
+        inner: list[str] = []
+        rows = []
+        for key, info in _keys(model).items():
+            rows.append(self._row(f"{path}.{key}" if path else key, key, info))
+            inner += self._inside(f"{path}.{key}" if path else key, info, level)
+        yield from table(ROW, rows) if rows else ["No settings of its own.\n"]
+        yield f"Code: {code_in(model.__module__)}\n"
+        yield from inner
+
+    def _row(self, path: str, key: str, info: FieldInfo) -> tuple[str, ...]:
+        shape = Shape.of(info.annotation, info.metadata)
+        target = needs_link(shape)
+        its = shape.annotation.__doc__ if target is not None and isinstance(shape.annotation, type) else ""
+        meaning = " ".join(paragraphs(info.description or "")).strip() or sentence_of(its)
+        self.rows.append((path, self.page, meaning))
+        known = self.described.get(target)
+        if known is not None:
+            meaning += f" As {self.link(known, code(known))}.{''.join(map(span, _all_below(path, shape)))}"
+        elif target is not None:
+            meaning += f" See {link('', path, code(path))}."
+        anchor = span(path) if known is not None or target is None else ""
+        unit = unit_of(key) or ""
+        return (f"{anchor}{code(key)}", type_text(info), unit, range_text(shape), default_text(info), meaning)
+
+    def _inside(self, path: str, info: FieldInfo, level: int) -> Iterator[str]:
+        shape = Shape.of(info.annotation, info.metadata)
+        target = needs_link(shape)
+        if target is None or target in self.described:
+            return
+        yield from self._heading(path, path, level)
+        if shape.choice:
+            yield from [*paragraphs(info.description or ""), _default(info)]
+            yield from self.slot(shape.choice, path, level + 1)
+        else:
+            yield from self.component(shape.annotation, path, level + 1)
+
+    def _heading(self, path: str, title: str, level: int) -> Iterator[str]:
+        yield from (f"(settings.{path})=", f"{'#' * level} {code(title)}", "", span(path), "")
+
+    def _note(self, what: Any, path: str) -> None:
+        self.described.setdefault(what, path)
+        self.page_of.setdefault(path, self.page)
+
+
+def _default(info: FieldInfo) -> str:
+    return "Required.\n" if info.is_required() else f"Default: {default_text(info)}.\n"
+
+
+def _keys(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    return {info.alias or name: info for name, info in model.model_fields.items() if name != "kind"}
+
+
+def _all_below(path: str, shape: Shape) -> Iterator[str]:
+    """The paths of everything inside a place whose class is described elsewhere."""
+    keys = dict(_keys(shape.annotation)) if not shape.choice else {}
+    kinds = shape.choice.kinds() if shape.choice else {}
+    own = dict.fromkeys(key for its in kinds.values() for key in _keys(its) if key not in kinds)
+    yield from (f"{path}.{name}" for name in (*own, *kinds))
+    for kind, its in kinds.items():
+        yield from _all_below(f"{path}.{kind}", Shape(its))
+    for key, info in keys.items():
+        yield f"{path}.{key}"
+        inner = Shape.of(info.annotation, info.metadata)
+        if needs_link(inner) is not None:
+            yield from _all_below(f"{path}.{key}", inner)
+
+
+def pages() -> dict[str, str]:
+    """All pages of the reference by name, in MyST Markdown."""
+    reference = Reference()
+    sections = {
+        key: info
+        for key, info in _keys(Scenario).items()
+        if needs_link(Shape.of(info.annotation, info.metadata)) is not None
+    }
+    found = {key: reference.section(key, key, info) for key, info in sections.items()}
+    reference.page = "study"
+    lead = "(settings.study)=\n# Study files\n\n" + span("study") + "\n"
+    found["study"] = "\n".join([lead, *reference.component(Study, "study", 2)])
+    reference.page = "index"
+    loose = [
+        reference._row(key, key, info) if key not in sections else _section_row(key, info)
+        for key, info in _keys(Scenario).items()
+    ]
+    every = [(link(page, path, code(path)), meaning) for path, page, meaning in reference.rows]
+    template = (Path(__file__).parent / "settings_index.md").read_text(encoding="utf-8")
+    found["index"] = template.format(
+        sections="\n".join(table(ROW, loose)),
+        toctree="\n".join([*sections, "study"]),
+        every="\n".join(table(("Key", "Meaning"), every)),
+    )
+    return found
+
+
+def _section_row(key: str, info: FieldInfo) -> tuple[str, ...]:
+    shape = Shape.of(info.annotation, info.metadata)
+    text = info.description or (shape.annotation.__doc__ if isinstance(shape.annotation, type) else "") or ""
+    return (f"[{code(key)}]({key}.md)", type_text(info), "", "", default_text(info), sentence_of(text))
+
+
+def write(app: Any) -> None:
+    """Write the pages that have changed into the folder `settings` of the site's sources."""
+    folder = Path(app.srcdir) / "settings"
+    folder.mkdir(exist_ok=True)
+    for name, text in pages().items():
+        path = folder / f"{name}.md"
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """Hook into Sphinx."""
+    app.connect("builder-inited", write)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,72 @@
+"""The code in the guides is whole: it runs as it stands."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+import fednet_emu as fe
+
+DOCS = Path(__file__).parents[2] / "docs"
+SHORT = {"stop.rounds": 2, "devices.count": 4, "algorithm.cohort": 2}
+
+
+def blocks(page: str) -> list[str]:
+    """The Python code of a page, block by block."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    return re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+
+
+def test_a_radio_part_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The path loss of the guide is a file that a scenario can name, with its settings checked, and links run on it."""
+    (code,) = blocks("own-radio.md")
+    (tmp_path / "campus_of_the_guide.py").write_text(code, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    kind = "campus_of_the_guide:Campus"
+
+    channel = {"channel.path_loss": {"kind": kind, "corner_m": 25}, "channel.shadowing": "none"}
+
+    run = fe.run("quickstart", settings=SHORT | channel, timing_only=True)
+
+    assert run.summary["verified"]
+    with pytest.raises(fe.ScenarioError, match=r"corner_m: must be > 0, got -1"):
+        fe.check("quickstart", settings={"channel.path_loss": {"kind": kind, "corner_m": -1}})
+
+
+def test_a_model_and_data_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The network of the guide trains by its import path, and the file that the guide writes is read."""
+    network, arrays = blocks("own-model-and-data.md")
+    modules = tmp_path / "modules"
+    modules.mkdir()
+    (modules / "nets_of_the_guide.py").write_text(network, encoding="utf-8")
+    (tmp_path / "make_data.py").write_text(arrays, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(modules))
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(tmp_path / "make_data.py"))
+    model = {"kind": "module", "path": "nets_of_the_guide:Wide", "args": {"width": 16}}
+
+    own_model = fe.run("quickstart", settings=SHORT | {"model": model})
+    own_data = fe.run("quickstart", settings=SHORT | {"data": {"kind": "npz", "path": "mine.npz"}, "model": "softmax"})
+
+    assert own_model.summary["accuracy"] > 0
+    assert own_data.summary["verified"]
+
+
+def test_the_scenario_of_the_first_page_is_right(tmp_path: Path) -> None:
+    """What `start` tells to write passes `fednet check`."""
+    texts = re.findall(r"```yaml\n(devices:.*?)```", (DOCS / "start.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(texts) == 1
+    (tmp_path / "mine.yaml").write_text(texts[0], encoding="utf-8")
+
+    assert fe.check(tmp_path / "mine.yaml").devices.count == 100
+
+
+def test_the_scenario_of_the_readme_is_right(tmp_path: Path) -> None:
+    """What README shows as a scenario is one."""
+    (text,) = re.findall(r"```yaml\n(.*?)```", (DOCS.parent / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    (tmp_path / "readme.yaml").write_text(text, encoding="utf-8")
+
+    assert fe.check(tmp_path / "readme.yaml").algorithm.kind == "fedavg"

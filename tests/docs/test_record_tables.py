@@ -1,0 +1,31 @@
+"""The reference of the recorded tables: every column has a meaning, and nothing that is gone is explained."""
+
+from __future__ import annotations
+
+import pytest
+import record_tables
+from record_tables import MEANINGS, page
+
+from fednet_emu.records.ledger import TABLES, Ledger
+
+
+def test_every_table_and_column_is_explained() -> None:
+    """The page has a section for each table, and a row for each column as `frames` shows it."""
+    text = page()
+
+    for name, frame in Ledger().frames().items():
+        section = text.split(f"## {name}\n")[1].split("\n## ")[0]
+        assert [line.split("`")[1] for line in section.splitlines() if line.startswith("| `")] == list(frame)
+    assert "| `started_s` | number | s | yes |" in text
+    assert all(f"## {name}" in text for name in TABLES)
+
+
+def test_a_column_without_a_meaning_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever adds or removes a column has to say so in the reference."""
+    monkeypatch.setattr(record_tables, "MEANINGS", {name: its for name, its in MEANINGS.items() if name != "flop"})
+    with pytest.raises(KeyError, match="flop"):
+        page()
+
+    monkeypatch.setattr(record_tables, "MEANINGS", MEANINGS | {"gone": "not there"})
+    with pytest.raises(KeyError, match="gone"):
+        page()
