@@ -6,8 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 
 from fednet_emu.component import Component
-from fednet_emu.federation.federation import Federation
-from fednet_emu.kernel.clock import Process
+from fednet_emu.federation import Federation, Process
 
 
 class Algorithm(Component):

@@ -8,7 +8,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from fednet_emu.algorithms.base import Algorithm
-from fednet_emu.learning.graph.jobs import SgdPlan
+from fednet_emu.federation import SgdPlan
 
 
 class LocalSgd(Algorithm):

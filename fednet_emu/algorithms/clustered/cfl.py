@@ -22,10 +22,7 @@ from fednet_emu.algorithms.clustered.clusters import record_clusters
 from fednet_emu.algorithms.fedavg import average
 from fednet_emu.algorithms.local_sgd import LocalSgd
 from fednet_emu.arrays import Mask
-from fednet_emu.federation.device import Device
-from fednet_emu.federation.federation import Federation
-from fednet_emu.kernel.clock import Process
-from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.federation import Deferred, Device, Federation, Process
 
 Cluster = tuple[int, ...]
 """Numbers of its devices, in rising order."""
@@ -80,7 +77,7 @@ class Cfl(LocalSgd):
         if len(came) < len(cluster) or len(cluster) < 2:
             return [(cluster, new)]
         mean, longest = fed.read(fed.defer(lengths, w, params, weights, size=2), (np.inf, 0.0))
-        now = {"round": fed.round + 1, "simulated_s": fed.clock.now_s}
+        now = {"round": fed.round + 1, "simulated_s": fed.now_s}
         fed.ledger.record("updates", **now, first=cluster[0], members=len(cluster), mean=mean, longest=longest)
         if not (mean < self.stationary and longest > self.split):
             return [(cluster, new)]

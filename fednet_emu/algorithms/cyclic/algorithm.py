@@ -26,10 +26,7 @@ from fednet_emu.algorithms.cyclic.structures import AnyGroupStructure
 from fednet_emu.algorithms.cyclic.theory import Theory
 from fednet_emu.arrays import IntArray
 from fednet_emu.errors import ScenarioError
-from fednet_emu.federation.federation import Federation
-from fednet_emu.kernel.clock import Process
-from fednet_emu.learning.graph.deferred import Deferred
-from fednet_emu.learning.graph.jobs import SgdPlan
+from fednet_emu.federation import Deferred, Federation, Process, SgdPlan
 
 
 class Member(NamedTuple):
@@ -134,8 +131,8 @@ class CyclicFedAvg(Algorithm):
             if self.bounds and turn.group == 0 and not fed.timing_only:
                 theory = theory or self._theory(fed, turn.groups)
                 theory.record(fed, w, turn.cycle)
-            started_s = fed.clock.now_s
-            slot = None if self.slot_s is None else fed.clock.sleep(self.slot_s)
+            started_s = fed.now_s
+            slot = None if self.slot_s is None else fed.sleep(self.slot_s)
             replies = yield fed.gather((self.client(fed, member, w, r) for member in turn.members), self.slot_s)
             if slot is not None:
                 yield slot
@@ -177,7 +174,7 @@ class CyclicFedAvg(Algorithm):
             groups=len(turn.groups),
             **{name: getattr(way, "kind", "?") for name, way in ways.items()},
             started_s=started_s,
-            ended_s=fed.clock.now_s,
+            ended_s=fed.now_s,
         )
 
     def _theory(self, fed: Federation, groups: Sequence[Sequence[Member]]) -> Theory:

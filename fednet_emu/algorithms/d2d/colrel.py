@@ -22,11 +22,7 @@ from fednet_emu.algorithms.d2d.colrel_weights import best_weights, variance
 from fednet_emu.algorithms.d2d.round import ClusterRounds, Pushed, mixed_update, stepped
 from fednet_emu.arrays import Array, Mask
 from fednet_emu.errors import ScenarioError
-from fednet_emu.federation.federation import Federation
-from fednet_emu.kernel.clock import Process
-from fednet_emu.learning.graph.deferred import Deferred
-from fednet_emu.learning.graph.jobs import SgdPlan
-from fednet_emu.network.topology import Digraph
+from fednet_emu.federation import Deferred, Digraph, Federation, Process, SgdPlan
 
 Probability = Annotated[float, Field(gt=0, le=1)]
 
@@ -72,7 +68,7 @@ class Colrel(Algorithm):
         x = fed.initial_model()
         for t in fed.rounds():
             yield fed.cohort(1, t)  # until somebody is there
-            graph = fed.network.digraph(t).among(takes_part)
+            graph = fed.digraph(t).among(takes_part)
             invited = devices[np.argsort(fed.streams("sample", t).random(fed.n_devices)[devices])][: self.cohort]
             rounds, chosen = ClusterRounds(fed, graph, x, t, plan, retries=0), set(invited.tolist())
             done = yield fed.gather(
@@ -98,7 +94,7 @@ class Colrel(Algorithm):
         Raises:
             ScenarioError: `uplink_arrives` was given for another number of devices.
         """
-        graphs = [fed.network.digraph(number, 1).among(takes_part) for number in range(self.survey)]
+        graphs = [fed.digraph(number, 1).among(takes_part) for number in range(self.survey)]
         reach = edge_frequencies(graphs) * self.sidelink_arrives
         np.fill_diagonal(reach, 1.0)
         if isinstance(self.uplink_arrives, tuple) and len(self.uplink_arrives) != fed.n_devices:

@@ -22,11 +22,7 @@ from fednet_emu.algorithms.base import Algorithm
 from fednet_emu.algorithms.d2d import connectivity_bounds as theory
 from fednet_emu.algorithms.d2d.round import ClusterRound, ClusterRounds, edges_of, stepped
 from fednet_emu.arrays import Array, IntArray
-from fednet_emu.federation.federation import Federation
-from fednet_emu.kernel.clock import Process
-from fednet_emu.kernel.streams import Streams
-from fednet_emu.learning.graph.jobs import SgdPlan
-from fednet_emu.network.topology import Digraph
+from fednet_emu.federation import Digraph, Federation, Process, SgdPlan, Streams
 
 
 class ConnectivityAware(Algorithm):
@@ -71,7 +67,7 @@ class ConnectivityAware(Algorithm):
         x, m = fed.initial_model(), min(self.cohort or n, n)
         for t in fed.rounds():
             yield fed.cohort(1, t)  # until somebody is there
-            graph = fed.network.digraph(t).among(takes_part)
+            graph = fed.digraph(t).among(takes_part)
             play = ClusterRounds(fed, graph, x, t, plan, self.retries).play
             chosen = sampled(graph, m, fed.streams, t)
             done = yield fed.gather(play(cluster, devices) for cluster, devices in enumerate(chosen))
@@ -150,7 +146,7 @@ def snapshot(fed: Federation, heard: Digraph, chosen: Sequence[Sequence[int]]) -
         fed.ledger.record(
             "d2d_clusters",
             round=fed.round + 1,
-            simulated_s=fed.clock.now_s,
+            simulated_s=fed.now_s,
             cluster=cluster,
             devices=members.tolist(),
             x_m=xy_m[members, 0].tolist(),

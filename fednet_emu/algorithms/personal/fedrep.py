@@ -15,11 +15,7 @@ from pydantic import Field
 
 from fednet_emu.algorithms.fedavg import average
 from fednet_emu.algorithms.local_sgd import LocalSgd
-from fednet_emu.federation.device import Device
-from fednet_emu.federation.federation import Federation
-from fednet_emu.kernel.clock import Process
-from fednet_emu.learning.graph.deferred import Deferred
-from fednet_emu.learning.graph.jobs import SgdPlan
+from fednet_emu.federation import Deferred, Device, Federation, Process, SgdPlan
 from fednet_emu.learning.models.layers import LayerName, Layers
 
 

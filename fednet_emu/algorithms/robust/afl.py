@@ -18,14 +18,9 @@ from pydantic import Field
 from torch import Tensor
 
 from fednet_emu.algorithms.base import Algorithm
-from fednet_emu.algorithms.retry import until_delivered
 from fednet_emu.algorithms.robust.simplex import project
 from fednet_emu.arrays import Array
-from fednet_emu.federation.device import Device
-from fednet_emu.federation.federation import Federation
-from fednet_emu.kernel.clock import Process
-from fednet_emu.learning.graph.deferred import Deferred
-from fednet_emu.learning.graph.jobs import SgdPlan
+from fednet_emu.federation import Deferred, Device, Federation, Process, SgdPlan
 
 
 class Afl(Algorithm):
@@ -61,13 +56,13 @@ class Afl(Algorithm):
 
     def client(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
         """A device: receive, one gradient, send."""
-        got = yield from until_delivered(fed, lambda: fed.downlink(k, w), to_the_gone=False)
+        got = yield fed.retry(lambda: fed.downlink(k, w), to_the_gone=False)
         if got.lost:
             return got
         plan = SgdPlan(lr=self.lr, batch_size=self.batch_size, steps=1)
         trained = yield k.compute(fed.train(k, got.payload, plan, t))
         report = (trained.params, trained.loss)
-        return (yield from until_delivered(fed, lambda: fed.uplink(k, report), to_the_gone=False))
+        return (yield fed.retry(lambda: fed.uplink(k, report), to_the_gone=False))
 
 
 def weighted_step(w: Tensor, models: Sequence[Tensor], weights: Array, places: Sequence[int]) -> Tensor:

@@ -18,18 +18,11 @@ from pydantic import Field
 
 from fednet_emu.algorithms.base import Algorithm
 from fednet_emu.algorithms.fedavg import average
-from fednet_emu.algorithms.retry import until_delivered
 from fednet_emu.algorithms.robust.afl import running_mean
 from fednet_emu.algorithms.robust.prior import Prior
 from fednet_emu.algorithms.robust.simplex import project
 from fednet_emu.arrays import Array
-from fednet_emu.federation.device import Device
-from fednet_emu.federation.federation import Federation
-from fednet_emu.federation.payload import Shared
-from fednet_emu.federation.processors import Work
-from fednet_emu.kernel.clock import Process
-from fednet_emu.learning.graph.deferred import Deferred
-from fednet_emu.learning.graph.jobs import SgdPlan
+from fednet_emu.federation import Deferred, Device, Federation, Process, SgdPlan, Shared, Work
 
 
 class Drfa(Algorithm):
@@ -92,7 +85,7 @@ class Drfa(Algorithm):
 
     def train(self, fed: Federation, k: Device, task: Shared, t: int) -> Process:
         """A device in the first trip: the model after all steps, and the snapshot after some of them."""
-        got = yield from until_delivered(fed, lambda: fed.downlink(k, task), to_the_gone=False)
+        got = yield fed.retry(lambda: fed.downlink(k, task), to_the_gone=False)
         if got.lost:
             return got
         w, early = got.payload
@@ -101,18 +94,18 @@ class Drfa(Algorithm):
         if early < self.local_steps:
             trained = yield k.compute(fed.train(k, snapshot, self._plan(self.local_steps - early), t, 1))
         report = (trained.params, snapshot)
-        return (yield from until_delivered(fed, lambda: fed.uplink(k, report), to_the_gone=False))
+        return (yield fed.retry(lambda: fed.uplink(k, report), to_the_gone=False))
 
     def tell(self, fed: Federation, k: Device, snapshot: Deferred, t: int) -> Process:
         """A device in the second trip: the loss of the snapshot on one batch."""
-        got = yield from until_delivered(fed, lambda: fed.downlink(k, snapshot), to_the_gone=False)
+        got = yield fed.retry(lambda: fed.downlink(k, snapshot), to_the_gone=False)
         if got.lost:
             return got
         plan = SgdPlan(lr=0.0, batch_size=self.batch_size, steps=1)
         loss = fed.train(k, got.payload, plan, t, "loss").result.loss
         flop = fed.task.model.forward_flop_per_sample * plan.n_samples_processed(k.n_samples)
         yield k.compute(Work(flop, loss, snapshot.number, loss.number))
-        return (yield from until_delivered(fed, lambda: fed.uplink(k, loss), to_the_gone=False))
+        return (yield fed.retry(lambda: fed.uplink(k, loss), to_the_gone=False))
 
     def _plan(self, steps: int) -> SgdPlan:
         return SgdPlan(lr=self.lr, batch_size=self.batch_size, steps=steps)

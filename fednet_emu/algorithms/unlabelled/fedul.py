@@ -29,16 +29,20 @@ from fednet_emu.algorithms.unlabelled.fedul_theory import (
     transition,
 )
 from fednet_emu.errors import ScenarioError
-from fednet_emu.federation.device import Device
-from fednet_emu.federation.federation import Federation
-from fednet_emu.federation.learning_task import LearningTask
-from fednet_emu.federation.processors import Computation
-from fednet_emu.kernel.clock import Process
-from fednet_emu.learning.graph.augment import AnyAugmentation
-from fednet_emu.learning.graph.deferred import Deferred
-from fednet_emu.learning.graph.graph import Trained
-from fednet_emu.learning.graph.jobs import SgdPlan, TrainData
-from fednet_emu.learning.graph.optimizers import Adam, AnyOptimizer
+from fednet_emu.federation import (
+    Adam,
+    AnyAugmentation,
+    AnyOptimizer,
+    Computation,
+    Deferred,
+    Device,
+    Federation,
+    LearningTask,
+    Process,
+    SgdPlan,
+    TrainData,
+    Trained,
+)
 
 
 class FedUL(Algorithm):

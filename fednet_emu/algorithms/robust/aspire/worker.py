@@ -12,13 +12,7 @@ from fednet_emu.algorithms.retry import until_delivered
 from fednet_emu.algorithms.robust.aspire.planes import Planes
 from fednet_emu.algorithms.robust.aspire.updates import Steps, clipped, share_of, slope_step
 from fednet_emu.algorithms.robust.aspire.wire import Wire, refresh_bit
-from fednet_emu.federation.device import Device
-from fednet_emu.federation.federation import Federation
-from fednet_emu.federation.payload import Shared
-from fednet_emu.kernel.clock import Process
-from fednet_emu.kernel.inbox import Inbox
-from fednet_emu.learning.graph.deferred import Deferred
-from fednet_emu.learning.graph.jobs import SgdPlan
+from fednet_emu.federation import Deferred, Device, Federation, Inbox, Process, SgdPlan, Shared
 
 LossOf = Literal["result", "steps"]
 """result: the loss of the new model on all samples of the worker; steps: the mean over its steps, before each."""
