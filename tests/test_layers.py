@@ -50,8 +50,8 @@ def dotted(node):
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def problems_of(file, tree):
-    """Everything in a file that the rules of this module forbid, as `file: what`."""
+def wrong_imports(file, tree):
+    """Every import in a file that the rules of this module forbid, as `file: what`."""
     own = part_of(file)
     for module in imports(tree):
         if module.startswith("fednet_emu."):
@@ -69,6 +69,12 @@ def problems_of(file, tree):
             yield f"{file}: imports {module}; simulated time never reads the host's clock"
         if own == "radio" and root in ("simpy", "torch"):
             yield f"{file}: imports {module}; radio is numpy only"
+
+
+def problems_of(file, tree):
+    """Everything in a file that the rules of this module forbid, as `file: what`."""
+    yield from wrong_imports(file, tree)
+    own = part_of(file)
     for node in ast.walk(tree):
         name = dotted(node.func) if isinstance(node, ast.Call) else ""
         if name == "print" and own != "cli":
@@ -140,7 +146,7 @@ def test_every_rule_can_be_broken(file, code, problem):
         ("learning/x.py", "import time"),
         (
             "algorithms/x.py",
-            "from fednet_emu.federation import Process\nfrom fednet_emu.learning.models.flat import FlatModel",
+            "from fednet_emu.federation import Process",
         ),
     ],
 )

@@ -28,8 +28,6 @@ class FedAvg(LocalSgd):
     """Whether a device counts by its number of samples, as in the paper, or as one."""
     server_lr: float = Field(1.0, ge=0)
     """Factor of the mean update."""
-    deadline_s: float | None = Field(None, gt=0)
-    """A round ends after this time at the latest."""
     retries: int = Field(0, ge=0)
     """How often a lost uplink is sent again."""
 

@@ -47,7 +47,7 @@ class Cfl(LocalSgd):
         for t in fed.rounds():
             cohort = yield fed.cohort(self.cohort, t)
             given = {device: w_c for cluster, w_c in models.items() for device in cluster}
-            replies = yield fed.gather(self.client(fed, k, given[k.index], t) for k in cohort)
+            replies = yield fed.gather((self.client(fed, k, given[k.index], t) for k in cohort), self.deadline_s)
             arrived = {k: r.payload for k, r in zip(cohort, replies, strict=True) if not r.lost}
             halved = [part for old, w_old in models.items() for part in self.after(fed, old, w_old, arrived)]
             models = dict(halved)

@@ -42,7 +42,7 @@ class Ifca(LocalSgd):
         for t in fed.rounds():
             cohort = yield fed.cohort(self.cohort, t)
             message = fed.shared(models)
-            replies = yield fed.gather(self.client(fed, k, message, t) for k in cohort)
+            replies = yield fed.gather((self.client(fed, k, message, t) for k in cohort), self.deadline_s)
             arrived = [reply.payload for reply in replies if not reply.lost]
             if arrived:
                 models = tuple(fed.defer(averaged, w_j, j, arrived) for j, w_j in enumerate(models))

@@ -51,6 +51,10 @@ class ClusterRound(NamedTuple):
     imbalance: float = 0.0
 
 
+NOTHING = ClusterRound((), (), told=False, models={}, senders=0, control_bit=0)
+"""Of a cluster in which nobody has received the model, or which was late."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterRounds:
     """A round of all clusters, from one model.
@@ -82,7 +86,7 @@ class ClusterRounds:
         pushes = yield fed.gather(self.push(cluster, fed.device(k)) for k in members)
         models = {k: push.model for k, push in zip(members, pushes, strict=True) if push.model is not None}
         if not models:
-            return ClusterRound((), (), told=False, models={}, senders=0, control_bit=0)
+            return NOTHING
         heard = [(j, i) for j, push in zip(members, pushes, strict=True) for i in push.reached if i in models]
         point = access_point(list(models), heard)
 

@@ -30,7 +30,7 @@ class FedPer(LocalSgd):
         own, base = [w] * fed.n_devices, fed.defer(layers.take, w, size=layers.n_shared)
         for t in fed.rounds():
             cohort = yield fed.cohort(self.cohort, t)
-            replies = yield fed.gather(self.client(fed, k, base, own, layers, t) for k in cohort)
+            replies = yield fed.gather((self.client(fed, k, base, own, layers, t) for k in cohort), self.deadline_s)
             arrived = [(k, reply.payload) for k, reply in zip(cohort, replies, strict=True) if not reply.lost]
             if arrived:
                 base = fed.defer(average, base, [b_k for _, b_k in arrived], [k.n_samples for k, _ in arrived], 1.0)

@@ -35,7 +35,7 @@ class FedRep(LocalSgd):
         own, body = [w] * fed.n_devices, fed.defer(layers.take, w, size=layers.n_shared)
         for t in fed.rounds():
             cohort = yield fed.cohort(self.cohort, t)
-            replies = yield fed.gather(self.client(fed, k, body, own, layers, t) for k in cohort)
+            replies = yield fed.gather((self.client(fed, k, body, own, layers, t) for k in cohort), self.deadline_s)
             arrived = [reply.payload for reply in replies if not reply.lost]
             if arrived:
                 body = fed.defer(average, body, arrived, [1] * len(arrived), 1.0)

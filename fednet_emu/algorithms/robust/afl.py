@@ -17,13 +17,13 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fednet_emu.algorithms.base import Algorithm
+from fednet_emu.algorithms.base import RoundBased
 from fednet_emu.algorithms.robust.simplex import project
 from fednet_emu.arrays import Array
 from fednet_emu.federation import Deferred, Device, Federation, Process, SgdPlan
 
 
-class Afl(Algorithm):
+class Afl(RoundBased):
     """All devices send a gradient and a loss at the same model; weights climb where the loss is large."""
 
     kind: Literal["afl"] = "afl"
@@ -44,7 +44,7 @@ class Afl(Algorithm):
         weights = fed.defer(np.full, n, 1.0 / n, size=n)
         for t in fed.rounds():
             present = yield fed.cohort(n, t)
-            replies = yield fed.gather(self.client(fed, k, w, t) for k in present)
+            replies = yield fed.gather((self.client(fed, k, w, t) for k in present), self.deadline_s)
             told = zip(present, replies, strict=True)
             arrived = {place[k.index]: reply.payload for k, reply in told if not reply.lost}
             places = list(arrived)

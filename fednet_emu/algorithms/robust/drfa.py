@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from fednet_emu.algorithms.base import Algorithm
+from fednet_emu.algorithms.base import RoundBased
 from fednet_emu.algorithms.fedavg import average
 from fednet_emu.algorithms.robust.afl import running_mean
 from fednet_emu.algorithms.robust.prior import Prior
@@ -25,7 +25,7 @@ from fednet_emu.arrays import Array
 from fednet_emu.federation import Deferred, Device, Federation, Process, SgdPlan, Shared, Work
 
 
-class Drfa(Algorithm):
+class Drfa(RoundBased):
     """Rounds of two trips: devices drawn by weight train; devices drawn evenly tell losses, which move the weights.
 
     DRFA as it stands, DRFA-Prox with `regulariser` above 0. Drawing by weight reads the weights: a timing-only run
@@ -33,6 +33,9 @@ class Drfa(Algorithm):
     """
 
     kind: Literal["drfa"] = "drfa"
+    deadline_s: float | None = Field(None, gt=0)
+    """How long the server waits in each of the two trips of a round at the most; whoever is late is cancelled and left
+    out. Null waits for all."""
     cohort: int = Field(gt=0)
     """Devices drawn for each trip, m."""
     local_steps: int = Field(gt=0)
@@ -68,14 +71,14 @@ class Drfa(Algorithm):
             places, times = np.unique(drawn, return_counts=True)
             snapshot_step = int(rng.integers(1, self.local_steps + 1))
             task = fed.shared((w, snapshot_step))
-            replies = yield fed.gather(self.train(fed, devices[j], task, t) for j in places)
+            replies = yield fed.gather((self.train(fed, devices[j], task, t) for j in places), self.deadline_s)
             arrived = [(reply.payload, int(c)) for reply, c in zip(replies, times, strict=True) if not reply.lost]
             if arrived:
                 counts = [c for _, c in arrived]
                 snapshot = fed.defer(average, w, [early for (_, early), _ in arrived], counts, 1.0)
                 w = fed.defer(average, w, [late for (late, _), _ in arrived], counts, 1.0)
                 asked = [int(j) for j in np.sort(rng.choice(there, m, replace=False))]
-                told = yield fed.gather(self.tell(fed, devices[j], snapshot, t) for j in asked)
+                told = yield fed.gather((self.tell(fed, devices[j], snapshot, t) for j in asked), self.deadline_s)
                 losses = {j: reply.payload for j, reply in zip(asked, told, strict=True) if not reply.lost}
                 step, r = self.lr_weights * self.local_steps, self.regulariser
                 up, pull = len(there) / m * step, step * r

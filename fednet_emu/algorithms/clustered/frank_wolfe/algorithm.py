@@ -85,9 +85,9 @@ class FrankWolfeClustering(LocalSgd):
         for t in fed.rounds():
             cohort = yield fed.cohort(self.cohort, t)
             messages = [self._message(fed, state, place[k], layers) for k in cohort]
-            replies = yield fed.gather(
-                self.client(fed, k, own, message, layers, t) for k, message in zip(cohort, messages, strict=True)
-            )
+            told = zip(cohort, messages, strict=True)
+            clients = (self.client(fed, k, own, message, layers, t) for k, message in told)
+            replies = yield fed.gather(clients, self.deadline_s)
             arrived = [(k, reply.payload) for k, reply in zip(cohort, replies, strict=True) if not reply.lost]
             for k, shared in arrived:
                 seen[place[k]] = shared
