@@ -12,6 +12,7 @@ from draw_imports import RANK, imported
 PACKAGE = Path(__file__).parents[1] / "fednet_emu"
 FILES = sorted(PACKAGE.rglob("*.py"))
 TREES = {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+BEHIND_THE_FEDERATION = ("fednet_emu.kernel.", "fednet_emu.network.", "fednet_emu.learning.graph.")
 CLOCKED = ("kernel/", "radio/", "network/", "records/", "federation/", "algorithms/")
 
 
@@ -27,8 +28,8 @@ def dotted(node):
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def problems_of(file, tree):
-    """Everything in a file that the rules of this module forbid, as `file: what`."""
+def wrong_imports(file, tree):
+    """Every import in a file that the rules of this module forbid, as `file: what`."""
     own = part_of(file)
     for module in imported(tree):
         if module.startswith("fednet_emu."):
@@ -37,6 +38,8 @@ def problems_of(file, tree):
                 yield f"{file}: imports {module}, which is not below it"
             elif own == "report" and other != own and RANK[other] > RANK["records"]:
                 yield f"{file}: imports {module}; report reads records only"
+            elif own == "algorithms" and module.startswith(BEHIND_THE_FEDERATION):
+                yield f"{file}: imports {module}; fednet_emu.federation has what algorithms need"
         root = module.split(".")[0]
         if root == "random" or module.startswith("numpy.random."):
             yield f"{file}: imports {module}; randomness comes from kernel.streams"
@@ -44,6 +47,12 @@ def problems_of(file, tree):
             yield f"{file}: imports {module}; simulated time never reads the host's clock"
         if own == "radio" and root in ("simpy", "torch"):
             yield f"{file}: imports {module}; radio is numpy only"
+
+
+def problems_of(file, tree):
+    """Everything in a file that the rules of this module forbid, as `file: what`."""
+    yield from wrong_imports(file, tree)
+    own = part_of(file)
     for node in ast.walk(tree):
         name = dotted(node.func) if isinstance(node, ast.Call) else ""
         if name == "print" and own != "cli":
@@ -81,6 +90,9 @@ def test_files_keep_to_their_layer(file):
         ("report/x.py", "from fednet_emu.scenario.run import run_scenario", "not below it"),
         ("report/x.py", "from fednet_emu.network.medium.transfer import Delivery", "report reads records only"),
         ("federation/x.py", "from fednet_emu import cli", "not below it"),
+        ("algorithms/x.py", "from fednet_emu.kernel.clock import Process", "federation has what algorithms need"),
+        ("algorithms/x.py", "import fednet_emu.network.medium.transfer", "federation has what algorithms need"),
+        ("algorithms/x.py", "from fednet_emu.learning.graph import jobs", "federation has what algorithms need"),
         ("report/x.py", "from fednet_emu.study.sweep import sweep", "not below it"),
         ("study/x.py", "from fednet_emu.cli.app import app", "not below it"),
         ("kernel/x.py", "import random", "randomness comes from kernel.streams"),
@@ -110,6 +122,10 @@ def test_every_rule_can_be_broken(file, code, problem):
         ("kernel/x.py", "rng = np.random.Generator(np.random.PCG64(1))"),
         ("network/x.py", "from fednet_emu.kernel.clock import Clock\nfrom fednet_emu.network.medium.band import Band"),
         ("learning/x.py", "import time"),
+        (
+            "algorithms/x.py",
+            "from fednet_emu.federation import Process",
+        ),
     ],
 )
 def test_what_is_allowed_passes(file, code):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 
+from pydantic import Field
+
 from fednet_emu.component import Component
-from fednet_emu.federation.federation import Federation
-from fednet_emu.kernel.clock import Process
+from fednet_emu.federation import Federation, Process
 
 
 class Algorithm(Component):
@@ -36,3 +37,11 @@ class Algorithm(Component):
     def conflicts_with_losses(self, losses: Sequence[str]) -> Iterable[tuple[str, str]]:
         """Settings that cannot be where these settings (`key: value`) may lose messages, as (key, what is wrong)."""
         return ()
+
+
+class RoundBased(Algorithm):
+    """An algorithm whose server waits in each round for the devices that it has invited."""
+
+    deadline_s: float | None = Field(None, gt=0)
+    """How long the server waits for the devices of a round at the most; whoever is late is cancelled and left out. Null
+    waits for all."""

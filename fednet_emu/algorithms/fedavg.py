@@ -17,10 +17,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fednet_emu.algorithms.local_sgd import LocalSgd
-from fednet_emu.federation.device import Device
-from fednet_emu.federation.federation import Federation
-from fednet_emu.kernel.clock import Process
-from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.federation import Deferred, Device, Federation, Process
 
 
 class FedAvg(LocalSgd):
@@ -31,8 +28,6 @@ class FedAvg(LocalSgd):
     """Whether a device counts by its number of samples, as in the paper, or as one."""
     server_lr: float = Field(1.0, ge=0)
     """Factor of the mean update."""
-    deadline_s: float | None = Field(None, gt=0)
-    """A round ends after this time at the latest."""
     retries: int = Field(0, ge=0)
     """How often a lost uplink is sent again."""
 
@@ -54,12 +49,7 @@ class FedAvg(LocalSgd):
         if got.lost:
             return got
         trained = yield k.compute(fed.train(k, got.payload, self.plan, t))
-        sent = yield fed.uplink(k, trained.params)
-        for _ in range(self.retries):
-            if not sent.lost:
-                break
-            sent = yield fed.uplink(k, trained.params)
-        return sent
+        return (yield fed.retry(lambda: fed.uplink(k, trained.params), attempts=1 + self.retries, pause_s=0))
 
 
 def average(w: Tensor, arrived: Sequence[Tensor], weights: Sequence[float], server_lr: float) -> Tensor:

@@ -7,11 +7,11 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from fednet_emu.algorithms.base import Algorithm
-from fednet_emu.learning.graph.jobs import SgdPlan
+from fednet_emu.algorithms.base import RoundBased
+from fednet_emu.federation import SgdPlan
 
 
-class LocalSgd(Algorithm):
+class LocalSgd(RoundBased):
     """The settings of a cohort that trains locally; each algorithm adds what it does with the results."""
 
     cohort: int = Field(gt=0)

@@ -1,1 +1,40 @@
 """What an algorithm sees: devices, links, training, deferred values, gathering, evaluation, inboxes."""
+
+from fednet_emu.federation.device import Device
+from fednet_emu.federation.federation import Federation
+from fednet_emu.federation.learning_task import LearningTask
+from fednet_emu.federation.payload import Shared
+from fednet_emu.federation.processors import Computation, Work
+from fednet_emu.federation.retry import Retry
+from fednet_emu.kernel.clock import Process
+from fednet_emu.kernel.inbox import Inbox
+from fednet_emu.kernel.streams import Streams
+from fednet_emu.learning.graph.augment import AnyAugmentation
+from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.learning.graph.graph import Trained
+from fednet_emu.learning.graph.jobs import SgdPlan, TrainData
+from fednet_emu.learning.graph.optimizers import Adam, AnyOptimizer
+from fednet_emu.network.medium.transfer import Delivery
+from fednet_emu.network.topology import Digraph
+
+__all__ = [
+    "Adam",
+    "AnyAugmentation",
+    "AnyOptimizer",
+    "Computation",
+    "Deferred",
+    "Delivery",
+    "Device",
+    "Digraph",
+    "Federation",
+    "Inbox",
+    "LearningTask",
+    "Process",
+    "Retry",
+    "SgdPlan",
+    "Shared",
+    "Streams",
+    "TrainData",
+    "Trained",
+    "Work",
+]

@@ -35,6 +35,16 @@ class Device:
         """Computing speed in FLOP/s."""
         return self._federation.processors.flop_per_s(self.index)
 
+    @property
+    def expected_rate_bps(self) -> float:
+        """Rate of the device's uplink, alone in the band, at its mean SNR now; nobody knows the fading to come."""
+        return self._federation.network.expected_uplink_bps(self.index)
+
+    @property
+    def expected_downlink_rate_bps(self) -> float:
+        """Rate of the server's downlink to this device, in the same sense."""
+        return self._federation.network.expected_downlink_bps(self.index)
+
     def compute(self, work: Work) -> Computation:
         """Do some work as soon as the processor is free; the event's value is the work's result."""
         return self._federation.processors.run(self.index, work)

@@ -15,12 +15,13 @@ from fednet_emu.federation.cohort import Cohort
 from fednet_emu.federation.device import Device
 from fednet_emu.federation.learning_task import LearningTask, Scores
 from fednet_emu.federation.observer import Models, Observer
-from fednet_emu.federation.payload import BIT_PER_SCALAR, Shared, n_scalars, whole_bit
+from fednet_emu.federation.payload import Shared, parcel
 from fednet_emu.federation.processors import Processors, Work
 from fednet_emu.federation.readings import Checkpoint, Readings
+from fednet_emu.federation.retry import PATIENCE_S, PAUSE_S, Limits, Retry, Send
 from fednet_emu.federation.stop import Evaluation, Stop
 from fednet_emu.kernel.all_of import AllOf, gather
-from fednet_emu.kernel.clock import NS_PER_S, Clock, Process, rare_garbage_collection
+from fednet_emu.kernel.clock import NS_PER_S, Clock, Process, Sleep, rare_garbage_collection
 from fednet_emu.kernel.inbox import Inbox
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.deferred import Deferred
@@ -29,6 +30,7 @@ from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
 from fednet_emu.network.availability import Presence
 from fednet_emu.network.medium.transfer import Delivery, Transfer
 from fednet_emu.network.network import Network
+from fednet_emu.network.topology import Digraph
 from fednet_emu.radio.overhead import NoOverhead, Overhead
 from fednet_emu.records.ledger import SERVER, Ledger, device_label
 from fednet_emu.records.recent_losses import recent_losses
@@ -143,12 +145,12 @@ class Federation:
         With `network.downlink.mode: broadcast`, devices that are sent the same deferred value, or the same `shared`
         payload, in one instant are served by one transmission, as long as the worst of them needs.
         """
-        payload, group, number, bits = self._parcel(payload, size_bit)
+        payload, group, number, bits = parcel(payload, size_bit, self._overhead)
         return self.network.downlink.send(SERVER, device.index, payload, number, bits, group=group)
 
     def uplink(self, device: Device, payload: Any, size_bit: int | None = None, *, power_part: float = 1.0) -> Transfer:
         """Send from a device to the server, with this part of its power; the event's value is the `Delivery`."""
-        payload, _, number, bits = self._parcel(payload, size_bit)
+        payload, _, number, bits = parcel(payload, size_bit, self._overhead)
         return self.network.uplink.send(device.index, SERVER, payload, number, bits, power_part=power_part)
 
     def sidelink(
@@ -165,24 +167,45 @@ class Federation:
         medium = self.network.sidelink
         if medium is None:
             raise ScenarioError("network.sidelink: is required, the algorithm sends from device to device; add one")
-        payload, group, number, bits = self._parcel(self.shared(payload), size_bit)
+        payload, group, number, bits = parcel(self.shared(payload), size_bit, self._overhead)
         return self.all_of(
             medium.send(sender.index, receiver.index, payload, number, bits, group=group, cluster=cluster)
             for receiver in receivers
         )
 
-    def _parcel(self, payload: Any, size_bit: int | None) -> tuple[Any, int | None, int, int]:
-        """What is delivered, the group of its broadcast, its number in the records, and the bits on the air."""
-        group = None
-        if isinstance(payload, Shared):
-            payload, group = payload.payload, -payload.number
-        number = -1
-        if isinstance(payload, Deferred):
-            number = payload.number
-            if group is None:
-                group = number
-        bits = n_scalars(payload) * BIT_PER_SCALAR if size_bit is None else whole_bit(size_bit)
-        return payload, group, number, self._overhead.wire_bit(bits)
+    def retry(
+        self,
+        send: Send | Sequence[Send],
+        attempts: int | None = None,
+        pause_s: float = PAUSE_S,
+        *,
+        patience_s: float = PATIENCE_S,
+        to_the_gone: bool = True,
+    ) -> Retry:
+        """Send until it has arrived; the event's value is that of the last attempt, lost only when that was, too.
+
+        For example `yield fed.retry(lambda: fed.uplink(k, w), attempts=3)`.
+
+        Args:
+            send: makes one attempt; or several that do: these are sent side by side, those of them that were lost are
+                sent again when all have ended, and the value is the list of their values.
+            attempts: how often at the most; None for as long as patience lasts.
+            pause_s: between the first and the second attempt; it doubles each time. 0 sends again at once.
+            patience_s: no attempt begins later than this after the first one; a week unless told otherwise.
+            to_the_gone: whether to go on when a device is away; synchronous rounds do better without it.
+        """
+        alone = callable(send)
+        sends = [send] if callable(send) else list(send)
+        limits = Limits(attempts, pause_s, patience_s, to_the_gone)
+        return Retry(self.clock, sends, limits, alone=alone)
+
+    def digraph(self, *name: int) -> Digraph:
+        """Who can send to whom from device to device now; `name` names the draw, the number of the round first.
+
+        Raises:
+            ScenarioError: the scenario has no sidelink topology, or it is impossible.
+        """
+        return self.network.digraph(*name)
 
     # ---- learning ----------------------------------------------------------------------------------------------------
 
@@ -256,6 +279,15 @@ class Federation:
 
     # ---- flow --------------------------------------------------------------------------------------------------------
 
+    @property
+    def now_s(self) -> float:
+        """Simulated time in seconds."""
+        return self.clock.now_s
+
+    def sleep(self, duration_s: float) -> Sleep:
+        """Event that comes after a duration."""
+        return self.clock.sleep(duration_s)
+
     def start(self, process: Process) -> Started:
         """Start a process beside the caller's."""
         return self.clock.process(process)
@@ -312,13 +344,7 @@ class Federation:
         raise Deadlock(self.clock.now_s, waits)
 
     def _stopped(self) -> bool:
-        stop, ledger, accuracy = self._stop, self.ledger, self.accuracy
-        return (
-            (stop.rounds is not None and self.round >= stop.rounds)
-            or (stop.bits is not None and sum(ledger.sent_bit) >= stop.bits)
-            or (stop.energy_j is not None and ledger.energy_j >= stop.energy_j)
-            or (stop.accuracy is not None and accuracy is not None and accuracy >= stop.accuracy)
-        )
+        return self._stop.reached(self.round, sum(self.ledger.sent_bit), self.ledger.energy_j, self.accuracy)
 
     # ---- measuring ---------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.radio.overhead import Overhead
 
 BIT_PER_SCALAR = 32
 """Models and numbers are sent in single precision."""
@@ -45,3 +46,17 @@ def whole_bit(size_bit: float) -> int:
             f"size_bit: no whole number of bits, got {size_bit}; must be 0, 1, 2, ..., by math.ceil for example"
         )
     return int(size_bit)
+
+
+def parcel(payload: Any, size_bit: int | None, overhead: Overhead) -> tuple[Any, int | None, int, int]:
+    """What is delivered, the group of its broadcast, its number in the records, and the bits on the air."""
+    group = None
+    if isinstance(payload, Shared):
+        payload, group = payload.payload, -payload.number
+    number = -1
+    if isinstance(payload, Deferred):
+        number = payload.number
+        if group is None:
+            group = number
+    bits = n_scalars(payload) * BIT_PER_SCALAR if size_bit is None else whole_bit(size_bit)
+    return payload, group, number, overhead.wire_bit(bits)

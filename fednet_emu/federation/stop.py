@@ -28,6 +28,11 @@ class Stop(Component):
             raise ValueError(f"nothing ends the run, got no limit; give one of {', '.join(type(self).model_fields)}")
         return self
 
+    def reached(self, rounds: int, bits: float, energy_j: float, accuracy: float | None) -> bool:
+        """Whether a run that has come so far, at the end of a round, is over."""
+        so_far = ((rounds, self.rounds), (bits, self.bits), (energy_j, self.energy_j), (accuracy, self.accuracy))
+        return any(value is not None and limit is not None and value >= limit for value, limit in so_far)
+
     @property
     def only_accuracy(self) -> bool:
         """Whether the accuracy is the only limit."""

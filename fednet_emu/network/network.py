@@ -200,6 +200,20 @@ class Network:
         """Where every device is now, [devices, 2] in metres."""
         return self._paths.positions_m(self._everybody, self._clock.now_s)
 
+    def expected_uplink_bps(self, device: int) -> float:
+        """Rate of a device's uplink, alone in the band, at its mean SNR now; with recorded rates, that of now."""
+        return self._expected_bps(self.uplink.rules, device, SERVER)
+
+    def expected_downlink_bps(self, device: int) -> float:
+        """Rate of the downlink to a device, in the same sense."""
+        return self._expected_bps(self.downlink.rules, SERVER, device)
+
+    def _expected_bps(self, rules: Rules, sender: int, receiver: int) -> float:
+        if rules.rates is not None:
+            return rules.rates.rate_bps(max(sender, receiver), self._clock.now_s)
+        share = rules.band.access.share(1)
+        return float(rules.band.rates_bps(np.array(rules.links.snr(sender, receiver) / share), share))
+
     def digraph(self, *name: int) -> Digraph:
         """Who can send to whom from device to device now; `name` names the draw, the number of the round first.
 

@@ -215,3 +215,36 @@ def test_a_learning_rate_of_zero_changes_nothing_for_seven(algorithm: str) -> No
         initial, models = initial.sort().values, [w.sort().values for w in models]
 
     assert all(torch.equal(w, initial) for w in models)
+
+
+WITHOUT_DEADLINE = {"aspire", "individual"}
+"""One waits for the first reports instead of all devices, the other for nobody."""
+
+EDGES = "{kind: random-regular, degree: 1, redraw: false}"
+TWO_CLUSTERS = f"network.sidelink.topology={{edges: {EDGES}, clusters: {{kind: equal, count: 2}}}}"
+
+
+def test_every_round_based_algorithm_has_a_deadline() -> None:
+    """All but those that wait for nobody in particular."""
+    assert {kind for kind in ALGORITHMS if "deadline_s" not in ALGORITHMS[kind].model_fields} == WITHOUT_DEADLINE
+
+
+@pytest.mark.parametrize("algorithm", sorted(set(ALGORITHM_SETTINGS) - WITHOUT_DEADLINE))
+def test_who_is_late_is_left_out(algorithm: str) -> None:
+    """With a device that needs minutes and a deadline of a second, rounds go on with the others, and the run ends."""
+    settings = [setting for setting in ALGORITHM_SETTINGS[algorithm] if "sidelink" not in setting]
+    if len(settings) < len(ALGORITHM_SETTINGS[algorithm]):
+        settings += [CLUSTER, TWO_CLUSTERS, "network.sidelink.loss=none"]
+    speed = "devices.speed={kind: list, flop_per_s: [1e6, 1e6, 1e6, 10]}"
+    fed = run_small(*settings, speed, "algorithm.deadline_s=1", "stop.rounds=12", timing_only=True)
+    frames = fed.ledger.frames()
+    rounds, computes = frames["rounds"], frames["computes"]
+    trips = 2 if algorithm == "drfa" else 1
+    slow = computes[computes["device"] == 3]
+
+    assert fed.round == 12
+    assert 0 < rounds["arrived"].sum() < rounds["invited"].sum()
+    assert (rounds["ended_s"] - rounds["started_s"]).max() <= trips * 1.0 + 1e-9
+    assert len(slow) > 0
+    assert (slow["ended_s"] - slow["started_s"]).max() <= 1.0 + 1e-9
+    assert not any(verify(fed.ledger, frozenset({"uplink", "downlink"})).values())

@@ -22,10 +22,7 @@ from fednet_emu.algorithms.clustered.clusters import record_clusters
 from fednet_emu.algorithms.fedavg import average
 from fednet_emu.algorithms.local_sgd import LocalSgd
 from fednet_emu.arrays import Mask
-from fednet_emu.federation.device import Device
-from fednet_emu.federation.federation import Federation
-from fednet_emu.kernel.clock import Process
-from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.federation import Deferred, Device, Federation, Process
 
 Cluster = tuple[int, ...]
 """Numbers of its devices, in rising order."""
@@ -55,7 +52,7 @@ class Cfl(LocalSgd):
         for t in fed.rounds():
             cohort = yield fed.cohort(self.cohort, t)
             given = {device: w_c for cluster, w_c in models.items() for device in cluster}
-            replies = yield fed.gather(self.client(fed, k, given[k.index], t) for k in cohort)
+            replies = yield fed.gather((self.client(fed, k, given[k.index], t) for k in cohort), self.deadline_s)
             arrived = {k: r.payload for k, r in zip(cohort, replies, strict=True) if not r.lost}
             halved = [part for old, w_old in models.items() for part in self.after(fed, old, w_old, arrived)]
             models = dict(halved)
@@ -85,7 +82,7 @@ class Cfl(LocalSgd):
         if len(came) < len(cluster) or len(cluster) < 2:
             return [(cluster, new)]
         mean, longest = fed.read(fed.defer(lengths, w, params, weights, size=2), (np.inf, 0.0))
-        now = {"round": fed.round + 1, "simulated_s": fed.clock.now_s}
+        now = {"round": fed.round + 1, "simulated_s": fed.now_s}
         fed.ledger.record("updates", **now, first=cluster[0], members=len(cluster), mean=mean, longest=longest)
         if not (mean < self.stationary and longest > self.split):
             return [(cluster, new)]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fednet_emu.arrays import IntArray
-from fednet_emu.federation.federation import Federation
+from fednet_emu.federation import Federation
 
 
 def adjusted_rand_index(a: Sequence[int] | IntArray, b: Sequence[int] | IntArray) -> float:
@@ -36,7 +36,7 @@ def record_clusters(fed: Federation, devices: Sequence[int], labels: Sequence[in
     `clusters` has one row per device; `agreement` one per round, with the adjusted Rand index against the true groups
     where the scenario has groups, else NaN.
     """
-    now = {"round": fed.round, "simulated_s": fed.clock.now_s}
+    now = {"round": fed.round, "simulated_s": fed.now_s}
     groups = fed.task.groups
     for device, label in zip(devices, labels, strict=True):
         fed.ledger.record("clusters", **now, device=device, cluster=int(label))

@@ -20,12 +20,7 @@ from torch import Tensor
 from fednet_emu.algorithms.clustered.clusters import record_clusters
 from fednet_emu.algorithms.fedavg import average
 from fednet_emu.algorithms.local_sgd import LocalSgd
-from fednet_emu.federation.device import Device
-from fednet_emu.federation.federation import Federation
-from fednet_emu.federation.payload import Shared
-from fednet_emu.federation.processors import Work
-from fednet_emu.kernel.clock import Process
-from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.federation import Deferred, Device, Federation, Process, Shared, Work
 from fednet_emu.learning.models.evaluate import score_samples
 from fednet_emu.learning.models.flat import FlatModel
 
@@ -47,7 +42,7 @@ class Ifca(LocalSgd):
         for t in fed.rounds():
             cohort = yield fed.cohort(self.cohort, t)
             message = fed.shared(models)
-            replies = yield fed.gather(self.client(fed, k, message, t) for k in cohort)
+            replies = yield fed.gather((self.client(fed, k, message, t) for k in cohort), self.deadline_s)
             arrived = [reply.payload for reply in replies if not reply.lost]
             if arrived:
                 models = tuple(fed.defer(averaged, w_j, j, arrived) for j, w_j in enumerate(models))

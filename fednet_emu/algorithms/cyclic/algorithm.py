@@ -20,16 +20,13 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from fednet_emu.algorithms.base import Algorithm
+from fednet_emu.algorithms.base import RoundBased
 from fednet_emu.algorithms.cyclic.groups import parts_of, seats_of
 from fednet_emu.algorithms.cyclic.structures import AnyGroupStructure
 from fednet_emu.algorithms.cyclic.theory import Theory
 from fednet_emu.arrays import IntArray
 from fednet_emu.errors import ScenarioError
-from fednet_emu.federation.federation import Federation
-from fednet_emu.kernel.clock import Process
-from fednet_emu.learning.graph.deferred import Deferred
-from fednet_emu.learning.graph.jobs import SgdPlan
+from fednet_emu.federation import Deferred, Federation, Process, SgdPlan
 
 
 class Member(NamedTuple):
@@ -61,7 +58,7 @@ class Turn(NamedTuple):
         return self.groups[self.group]
 
 
-class CyclicFedAvg(Algorithm):
+class CyclicFedAvg(RoundBased):
     """Groups take turns in a cycle; a device may sit in several and divide its samples between them."""
 
     kind: Literal["cyclic-fedavg"] = "cyclic-fedavg"
@@ -81,7 +78,8 @@ class CyclicFedAvg(Algorithm):
     local_epochs: int | None = Field(None, gt=0)
     """Passes over the samples per turn."""
     slot_s: float | None = Field(None, gt=0)
-    """Length of a turn, from the downlink on; what is not decoded by then is lost. Null waits for all."""
+    """Length of a turn, from the downlink on; what is not decoded by then is lost. Null ends a turn when all have
+    answered, or at the deadline."""
     l2: float = Field(0.0, ge=0)
     """Strength of a regulariser l2 / 2 |w|^2 in every device's loss."""
     bounds: bool = False
@@ -98,12 +96,13 @@ class CyclicFedAvg(Algorithm):
                 f"at most one of local_steps and local_epochs, got {self.local_steps} and {self.local_epochs}"
             )
         one_full_step = self.batch_size is None and (self.local_steps or self.local_epochs or 1) == 1
-        whole = self.reform_cycles is None and self.slot_s is None
+        whole = self.reform_cycles is None and self._patience_s is None
         if self.bounds and not (one_full_step and self.data == "split" and whole):
             raise ValueError(
                 "bounds hold for one full-batch step on split samples in groups that stay and wait for all, got "
                 f"batch_size={self.batch_size}, local_steps={self.local_steps}, local_epochs={self.local_epochs}, "
-                f"data={self.data}, reform_cycles={self.reform_cycles}, slot_s={self.slot_s}; "
+                f"data={self.data}, reform_cycles={self.reform_cycles}, slot_s={self.slot_s}, "
+                f"deadline_s={self.deadline_s}; "
                 "leave these out or set bounds: false"
             )
         return self
@@ -134,9 +133,9 @@ class CyclicFedAvg(Algorithm):
             if self.bounds and turn.group == 0 and not fed.timing_only:
                 theory = theory or self._theory(fed, turn.groups)
                 theory.record(fed, w, turn.cycle)
-            started_s = fed.clock.now_s
-            slot = None if self.slot_s is None else fed.clock.sleep(self.slot_s)
-            replies = yield fed.gather((self.client(fed, member, w, r) for member in turn.members), self.slot_s)
+            started_s = fed.now_s
+            slot = None if self.slot_s is None else fed.sleep(self.slot_s)
+            replies = yield fed.gather((self.client(fed, member, w, r) for member in turn.members), self._patience_s)
             if slot is not None:
                 yield slot
             arrived = [reply.payload for reply in replies if not reply.lost]
@@ -177,7 +176,7 @@ class CyclicFedAvg(Algorithm):
             groups=len(turn.groups),
             **{name: getattr(way, "kind", "?") for name, way in ways.items()},
             started_s=started_s,
-            ended_s=fed.clock.now_s,
+            ended_s=fed.now_s,
         )
 
     def _theory(self, fed: Federation, groups: Sequence[Sequence[Member]]) -> Theory:
@@ -189,6 +188,11 @@ class CyclicFedAvg(Algorithm):
             )
         parts = [[(member.device, member.samples) for member in group] for group in groups]
         return Theory(fed, parts, self.l2, self.lr * self.server_lr(groups, min(sizes)))
+
+    @property
+    def _patience_s(self) -> float | None:
+        """How long a turn waits for its members: until the end of the slot or the deadline, whichever comes first."""
+        return min((limit for limit in (self.slot_s, self.deadline_s) if limit is not None), default=None)
 
     @property
     def _steps(self) -> int | None:

@@ -19,7 +19,7 @@ from fednet_emu.algorithms.cyclic.groups import (
 )
 from fednet_emu.component import Component, Slot
 from fednet_emu.errors import ScenarioError
-from fednet_emu.federation.federation import Federation
+from fednet_emu.federation import Federation
 from fednet_emu.radio.admission import coloured_groups, greedy_groups, with_further_seats
 from fednet_emu.units import linear_to_db
 

@@ -15,8 +15,7 @@ from torch import Tensor
 from fednet_emu.algorithms.cyclic.bounds import Constants, RemainderBound, Shares, rate_bound, remainder_bound
 from fednet_emu.arrays import IntArray
 from fednet_emu.errors import ScenarioError
-from fednet_emu.federation.federation import Federation
-from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.federation import Deferred, Federation
 
 Parts = Sequence[Sequence[tuple[int, IntArray | None]]]
 """For each group, its devices and the samples that each uses there; None for all of its own."""
@@ -109,7 +108,7 @@ class Theory:
         remainder, bound = self.bound(cycle, self._first_gap)
         bound = bound if self.holds else math.inf
         parts = {**state._asdict(), **remainder._asdict(), "smoothness": self.smoothness, "convexity": self.convexity}
-        fed.ledger.record("cyclic_bound", cycle=cycle, simulated_s=fed.clock.now_s, bound=bound, **parts)
+        fed.ledger.record("cyclic_bound", cycle=cycle, simulated_s=fed.now_s, bound=bound, **parts)
 
     def constants(self) -> Constants:
         """The constants, from all points seen so far."""

@@ -6,7 +6,7 @@ ISIT 2022, https://arxiv.org/abs/2205.10998
 Differences from the paper: whether an upload arrives is a matter of being invited (`cohort`) and of the network's loss,
 in place of a blockage drawn by itself; the chances of device-to-device links are counted from draws of the topology;
 links to and from a device fail independently unless `reciprocal`; no momentum at the server; devices without samples
-take no part.
+take no part; with a deadline, a cluster that is late is left out as a whole.
 """
 
 from __future__ import annotations
@@ -17,21 +17,17 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from fednet_emu.algorithms.base import Algorithm
+from fednet_emu.algorithms.base import RoundBased
 from fednet_emu.algorithms.d2d.colrel_weights import best_weights, variance
 from fednet_emu.algorithms.d2d.round import ClusterRounds, Pushed, mixed_update, stepped
 from fednet_emu.arrays import Array, Mask
 from fednet_emu.errors import ScenarioError
-from fednet_emu.federation.federation import Federation
-from fednet_emu.kernel.clock import Process
-from fednet_emu.learning.graph.deferred import Deferred
-from fednet_emu.learning.graph.jobs import SgdPlan
-from fednet_emu.network.topology import Digraph
+from fednet_emu.federation import Deferred, Delivery, Digraph, Federation, Process, SgdPlan
 
 Probability = Annotated[float, Field(gt=0, le=1)]
 
 
-class Colrel(Algorithm):
+class Colrel(RoundBased):
     """Devices relay weighted sums of their neighbours' updates, so that everybody is heard in expectation.
 
     The scenario needs `network.sidelink.topology`, which says who sends to whom in each round.
@@ -72,13 +68,15 @@ class Colrel(Algorithm):
         x = fed.initial_model()
         for t in fed.rounds():
             yield fed.cohort(1, t)  # until somebody is there
-            graph = fed.network.digraph(t).among(takes_part)
+            graph = fed.digraph(t).among(takes_part)
             invited = devices[np.argsort(fed.streams("sample", t).random(fed.n_devices)[devices])][: self.cohort]
             rounds, chosen = ClusterRounds(fed, graph, x, t, plan, retries=0), set(invited.tolist())
-            done = yield fed.gather(
+            clusters = (
                 self.cluster(rounds, number, [k for k in members.tolist() if k in chosen], a)
                 for number, members in enumerate(graph.members)
             )
+            ended = yield fed.gather(clusters, self.deadline_s)
+            done = [Relayed((), 0, 0) if isinstance(cluster, Delivery) else cluster for cluster in ended]
             uploads = [update for cluster in done for update in cluster.uploads]
             if uploads:
                 x = fed.defer(stepped, x, uploads, [1.0 / len(devices)] * len(uploads))
@@ -98,7 +96,7 @@ class Colrel(Algorithm):
         Raises:
             ScenarioError: `uplink_arrives` was given for another number of devices.
         """
-        graphs = [fed.network.digraph(number, 1).among(takes_part) for number in range(self.survey)]
+        graphs = [fed.digraph(number, 1).among(takes_part) for number in range(self.survey)]
         reach = edge_frequencies(graphs) * self.sidelink_arrives
         np.fill_diagonal(reach, 1.0)
         if isinstance(self.uplink_arrives, tuple) and len(self.uplink_arrives) != fed.n_devices:

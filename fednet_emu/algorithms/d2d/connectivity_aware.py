@@ -7,7 +7,8 @@ Differences from the paper: uploads are weighted by cluster (`stratified`), the 
 that is unbiased when m n_l / n is not a whole number; the default bound on the connectivity factor is derived here, as
 those in print bound phi + 1 or have a singularity (see `connectivity_bounds.py`); out-degrees are counted from what was
 received, so that columns of the mixing matrix sum to 1 under loss too; the access point of a cluster is the device in
-it with most neighbours; devices without samples take no part.
+it with most neighbours; devices without samples take no part; with a deadline, a cluster that is late is left out as a
+whole.
 """
 
 from __future__ import annotations
@@ -18,18 +19,14 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from fednet_emu.algorithms.base import Algorithm
+from fednet_emu.algorithms.base import RoundBased
 from fednet_emu.algorithms.d2d import connectivity_bounds as theory
-from fednet_emu.algorithms.d2d.round import ClusterRound, ClusterRounds, edges_of, stepped
+from fednet_emu.algorithms.d2d.round import NOTHING, ClusterRound, ClusterRounds, edges_of, stepped
 from fednet_emu.arrays import Array, IntArray
-from fednet_emu.federation.federation import Federation
-from fednet_emu.kernel.clock import Process
-from fednet_emu.kernel.streams import Streams
-from fednet_emu.learning.graph.jobs import SgdPlan
-from fednet_emu.network.topology import Digraph
+from fednet_emu.federation import Delivery, Digraph, Federation, Process, SgdPlan, Streams
 
 
-class ConnectivityAware(Algorithm):
+class ConnectivityAware(RoundBased):
     """Devices push scaled updates through their clusters; the server samples just enough of them.
 
     The scenario needs `network.sidelink.topology`, which says who sends to whom in each round.
@@ -71,10 +68,11 @@ class ConnectivityAware(Algorithm):
         x, m = fed.initial_model(), min(self.cohort or n, n)
         for t in fed.rounds():
             yield fed.cohort(1, t)  # until somebody is there
-            graph = fed.network.digraph(t).among(takes_part)
+            graph = fed.digraph(t).among(takes_part)
             play = ClusterRounds(fed, graph, x, t, plan, self.retries).play
             chosen = sampled(graph, m, fed.streams, t)
-            done = yield fed.gather(play(cluster, devices) for cluster, devices in enumerate(chosen))
+            ended = yield fed.gather((play(cluster, k) for cluster, k in enumerate(chosen)), self.deadline_s)
+            done = [NOTHING if isinstance(cluster, Delivery) else cluster for cluster in ended]
             uploads = [update for cluster in done for _, update in cluster.uploads]
             if uploads:
                 x = fed.defer(stepped, x, uploads, weights(self.normalisation, m, graph.sizes, done))
@@ -150,7 +148,7 @@ def snapshot(fed: Federation, heard: Digraph, chosen: Sequence[Sequence[int]]) -
         fed.ledger.record(
             "d2d_clusters",
             round=fed.round + 1,
-            simulated_s=fed.clock.now_s,
+            simulated_s=fed.now_s,
             cluster=cluster,
             devices=members.tolist(),
             x_m=xy_m[members, 0].tolist(),

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fednet_emu.arrays import Array, IntArray, Mask
-from fednet_emu.network.topology.digraph import Digraph
+from fednet_emu.federation import Digraph
 
 
 class Degrees(NamedTuple):

@@ -16,13 +16,7 @@ from simpy.events import Event
 from torch import Tensor
 
 from fednet_emu.arrays import Array
-from fednet_emu.federation.device import Device
-from fednet_emu.federation.federation import Federation
-from fednet_emu.kernel.clock import Process
-from fednet_emu.learning.graph.deferred import Deferred
-from fednet_emu.learning.graph.jobs import SgdPlan
-from fednet_emu.network.medium.transfer import Delivery
-from fednet_emu.network.topology import Digraph
+from fednet_emu.federation import Deferred, Device, Digraph, Federation, Process, Retry, SgdPlan
 
 INTEGER_BIT = 32
 """Device numbers and degrees in control messages."""
@@ -57,6 +51,10 @@ class ClusterRound(NamedTuple):
     imbalance: float = 0.0
 
 
+NOTHING = ClusterRound((), (), told=False, models={}, senders=0, control_bit=0)
+"""Of a cluster in which nobody has received the model, or which was late."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterRounds:
     """A round of all clusters, from one model.
@@ -88,7 +86,7 @@ class ClusterRounds:
         pushes = yield fed.gather(self.push(cluster, fed.device(k)) for k in members)
         models = {k: push.model for k, push in zip(members, pushes, strict=True) if push.model is not None}
         if not models:
-            return ClusterRound((), (), told=False, models={}, senders=0, control_bit=0)
+            return NOTHING
         heard = [(j, i) for j, push in zip(members, pushes, strict=True) for i in push.reached if i in models]
         point = access_point(list(models), heard)
 
@@ -99,7 +97,7 @@ class ClusterRounds:
         shares = equal_shares(models, edges)
         ready = [i for i in chosen if i in models and i not in unaware]
         summary_bit = 2 * INTEGER_BIT * len(members)
-        told, *sent = yield from self.persist(
+        told, *sent = yield self.persist(
             [
                 lambda: fed.uplink(fed.device(point), None, summary_bit),
                 *(partial(fed.uplink, fed.device(i), self.mixed(models, shares[i])) for i in ready),
@@ -130,7 +128,7 @@ class ClusterRounds:
             in_degree[i] += 1
         reporters = [i for i in members if i != point]
         to = [self.fed.device(point)]
-        sent = yield from self.persist(
+        sent = yield self.persist(
             [
                 partial(self.fed.sidelink, self.fed.device(i), to, None, INTEGER_BIT * in_degree[i], cluster)
                 for i in reporters
@@ -149,27 +147,15 @@ class ClusterRounds:
             missing = [delivery.receiver for delivery in deliveries if delivery.lost]
         return set(missing)
 
-    def persist(self, sends: Sequence[Callable[[], Event]]) -> Process:
-        """Send all of these, and again those that are lost while patience lasts; the result is every last value."""
-        last: list[Any] = yield self.fed.all_of([send() for send in sends])
-        for _ in range(self.retries):
-            lost = [place for place, value in enumerate(last) if _is_lost(value)]
-            if not lost:
-                break
-            again = yield self.fed.all_of([sends[place]() for place in lost])
-            for place, value in zip(lost, again, strict=True):
-                last[place] = value
-        return last
+    def persist(self, sends: Sequence[Callable[[], Event]]) -> Retry:
+        """Send all of these, and again those that are lost while patience lasts."""
+        return self.fed.retry(sends, attempts=1 + self.retries, pause_s=0)
 
     def mixed(self, models: Mapping[int, Deferred], shares: Sequence[tuple[int, float]]) -> Deferred:
         """The update that a device would upload, out of what it has heard."""
         return self.fed.defer(
             mixed_update, self.model, [models[j] for j, _ in shares], np.array([share for _, share in shares])
         )
-
-
-def _is_lost(value: Delivery | Sequence[Delivery]) -> bool:
-    return bool(value.lost) if isinstance(value, Delivery) else any(delivery.lost for delivery in value)
 
 
 def access_point(devices: Sequence[int], edges: Sequence[tuple[int, int]]) -> int:

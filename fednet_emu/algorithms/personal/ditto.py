@@ -14,10 +14,7 @@ from pydantic import Field
 
 from fednet_emu.algorithms.fedavg import average
 from fednet_emu.algorithms.local_sgd import LocalSgd
-from fednet_emu.federation.device import Device
-from fednet_emu.federation.federation import Federation
-from fednet_emu.kernel.clock import Process
-from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.federation import Deferred, Device, Federation, Process
 
 
 class Ditto(LocalSgd):
@@ -33,7 +30,7 @@ class Ditto(LocalSgd):
         own = [w] * fed.n_devices
         for t in fed.rounds():
             cohort = yield fed.cohort(self.cohort, t)
-            replies = yield fed.gather(self.client(fed, k, w, own, t) for k in cohort)
+            replies = yield fed.gather((self.client(fed, k, w, own, t) for k in cohort), self.deadline_s)
             arrived = [(k, reply.payload) for k, reply in zip(cohort, replies, strict=True) if not reply.lost]
             if arrived:
                 w = fed.defer(average, w, [w_k for _, w_k in arrived], [k.n_samples for k, _ in arrived], 1.0)

@@ -12,10 +12,7 @@ from typing import Literal
 
 from fednet_emu.algorithms.fedavg import average
 from fednet_emu.algorithms.local_sgd import LocalSgd
-from fednet_emu.federation.device import Device
-from fednet_emu.federation.federation import Federation
-from fednet_emu.kernel.clock import Process
-from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.federation import Deferred, Device, Federation, Process
 from fednet_emu.learning.models.layers import LayerName, Layers
 
 
@@ -33,7 +30,7 @@ class FedPer(LocalSgd):
         own, base = [w] * fed.n_devices, fed.defer(layers.take, w, size=layers.n_shared)
         for t in fed.rounds():
             cohort = yield fed.cohort(self.cohort, t)
-            replies = yield fed.gather(self.client(fed, k, base, own, layers, t) for k in cohort)
+            replies = yield fed.gather((self.client(fed, k, base, own, layers, t) for k in cohort), self.deadline_s)
             arrived = [(k, reply.payload) for k, reply in zip(cohort, replies, strict=True) if not reply.lost]
             if arrived:
                 base = fed.defer(average, base, [b_k for _, b_k in arrived], [k.n_samples for k, _ in arrived], 1.0)

@@ -15,11 +15,7 @@ from pydantic import Field
 
 from fednet_emu.algorithms.fedavg import average
 from fednet_emu.algorithms.local_sgd import LocalSgd
-from fednet_emu.federation.device import Device
-from fednet_emu.federation.federation import Federation
-from fednet_emu.kernel.clock import Process
-from fednet_emu.learning.graph.deferred import Deferred
-from fednet_emu.learning.graph.jobs import SgdPlan
+from fednet_emu.federation import Deferred, Device, Federation, Process, SgdPlan
 from fednet_emu.learning.models.layers import LayerName, Layers
 
 
@@ -39,7 +35,7 @@ class FedRep(LocalSgd):
         own, body = [w] * fed.n_devices, fed.defer(layers.take, w, size=layers.n_shared)
         for t in fed.rounds():
             cohort = yield fed.cohort(self.cohort, t)
-            replies = yield fed.gather(self.client(fed, k, body, own, layers, t) for k in cohort)
+            replies = yield fed.gather((self.client(fed, k, body, own, layers, t) for k in cohort), self.deadline_s)
             arrived = [reply.payload for reply in replies if not reply.lost]
             if arrived:
                 body = fed.defer(average, body, arrived, [1] * len(arrived), 1.0)

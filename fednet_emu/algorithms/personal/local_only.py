@@ -8,10 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 from fednet_emu.algorithms.local_sgd import LocalSgd
-from fednet_emu.federation.device import Device
-from fednet_emu.federation.federation import Federation
-from fednet_emu.kernel.clock import Process
-from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.federation import Deferred, Delivery, Device, Federation, Process
 
 
 class LocalOnly(LocalSgd):
@@ -20,14 +17,15 @@ class LocalOnly(LocalSgd):
     kind: Literal["local"] = "local"
 
     def run(self, fed: Federation) -> Process:
-        """Rounds without a server: they only serve to compare at equal local work."""
+        """Rounds without a server: they only serve to compare at equal local work; who is late has done none."""
         models = [fed.initial_model()] * fed.n_devices
         for t in fed.rounds():
             cohort = yield fed.cohort(self.cohort, t)
-            trained = yield fed.gather(self.client(fed, k, models[k.index], t) for k in cohort)
-            for k, own in zip(cohort, trained, strict=True):
+            ended = yield fed.gather((self.client(fed, k, models[k.index], t) for k in cohort), self.deadline_s)
+            trained = [(k, own) for k, own in zip(cohort, ended, strict=True) if not isinstance(own, Delivery)]
+            for k, own in trained:
                 models[k.index] = own
-            fed.end_of_round(list(models), invited=len(cohort), arrived=len(cohort))
+            fed.end_of_round(list(models), invited=len(cohort), arrived=len(trained))
 
     def client(self, fed: Federation, k: Device, own: Deferred, t: int) -> Process:
         """A device: train on."""

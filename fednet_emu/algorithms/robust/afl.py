@@ -17,18 +17,14 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fednet_emu.algorithms.base import Algorithm
-from fednet_emu.algorithms.retry import ROUND_S, Patience, until_delivered
+from fednet_emu.algorithms.base import RoundBased
+from fednet_emu.algorithms.retry import ROUND_S, Patience
 from fednet_emu.algorithms.robust.simplex import project
 from fednet_emu.arrays import Array
-from fednet_emu.federation.device import Device
-from fednet_emu.federation.federation import Federation
-from fednet_emu.kernel.clock import Process
-from fednet_emu.learning.graph.deferred import Deferred
-from fednet_emu.learning.graph.jobs import SgdPlan
+from fednet_emu.federation import Deferred, Device, Federation, Process, SgdPlan
 
 
-class Afl(Algorithm):
+class Afl(RoundBased):
     """All devices send a gradient and a loss at the same model; weights climb where the loss is large."""
 
     kind: Literal["afl"] = "afl"
@@ -51,7 +47,7 @@ class Afl(Algorithm):
         weights = fed.defer(np.full, n, 1.0 / n, size=n)
         for t in fed.rounds():
             present = yield fed.cohort(n, t)
-            replies = yield fed.gather(self.client(fed, k, w, t) for k in present)
+            replies = yield fed.gather((self.client(fed, k, w, t) for k in present), self.deadline_s)
             told = zip(present, replies, strict=True)
             arrived = {place[k.index]: reply.payload for k, reply in told if not reply.lost}
             places = list(arrived)
@@ -63,13 +59,13 @@ class Afl(Algorithm):
 
     def client(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
         """A device: receive, one gradient, send."""
-        got = yield from until_delivered(fed, lambda: fed.downlink(k, w), self.patience_s, to_the_gone=False)
+        got = yield fed.retry(lambda: fed.downlink(k, w), patience_s=self.patience_s, to_the_gone=False)
         if got.lost:
             return got
         plan = SgdPlan(lr=self.lr, batch_size=self.batch_size, steps=1)
         trained = yield k.compute(fed.train(k, got.payload, plan, t))
         report = (trained.params, trained.loss)
-        return (yield from until_delivered(fed, lambda: fed.uplink(k, report), self.patience_s, to_the_gone=False))
+        return (yield fed.retry(lambda: fed.uplink(k, report), patience_s=self.patience_s, to_the_gone=False))
 
 
 def weighted_step(w: Tensor, models: Sequence[Tensor], weights: Array, places: Sequence[int]) -> Tensor:

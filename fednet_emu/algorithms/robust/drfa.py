@@ -16,23 +16,17 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from fednet_emu.algorithms.base import Algorithm
+from fednet_emu.algorithms.base import RoundBased
 from fednet_emu.algorithms.fedavg import average
-from fednet_emu.algorithms.retry import ROUND_S, Patience, until_delivered
+from fednet_emu.algorithms.retry import ROUND_S, Patience
 from fednet_emu.algorithms.robust.afl import running_mean
 from fednet_emu.algorithms.robust.prior import Prior
 from fednet_emu.algorithms.robust.simplex import project
 from fednet_emu.arrays import Array
-from fednet_emu.federation.device import Device
-from fednet_emu.federation.federation import Federation
-from fednet_emu.federation.payload import Shared
-from fednet_emu.federation.processors import Work
-from fednet_emu.kernel.clock import Process
-from fednet_emu.learning.graph.deferred import Deferred
-from fednet_emu.learning.graph.jobs import SgdPlan
+from fednet_emu.federation import Deferred, Device, Federation, Process, SgdPlan, Shared, Work
 
 
-class Drfa(Algorithm):
+class Drfa(RoundBased):
     """Rounds of two trips: devices drawn by weight train; devices drawn evenly tell losses, which move the weights.
 
     DRFA as it stands, DRFA-Prox with `regulariser` above 0. Drawing by weight reads the weights: a timing-only run
@@ -40,6 +34,9 @@ class Drfa(Algorithm):
     """
 
     kind: Literal["drfa"] = "drfa"
+    deadline_s: float | None = Field(None, gt=0)
+    """How long the server waits in each of the two trips of a round at the most; whoever is late is cancelled and left
+    out. Null waits for all."""
     cohort: int = Field(gt=0)
     """Devices drawn for each trip, m."""
     local_steps: int = Field(gt=0)
@@ -82,14 +79,14 @@ class Drfa(Algorithm):
             places, times = np.unique(drawn, return_counts=True)
             snapshot_step = int(rng.integers(1, self.local_steps + 1))
             task = fed.shared((w, snapshot_step))
-            replies = yield fed.gather(self.train(fed, devices[j], task, t) for j in places)
+            replies = yield fed.gather((self.train(fed, devices[j], task, t) for j in places), self.deadline_s)
             arrived = [(reply.payload, int(c)) for reply, c in zip(replies, times, strict=True) if not reply.lost]
             if arrived:
                 counts = [c for _, c in arrived]
                 snapshot = fed.defer(average, w, [early for (_, early), _ in arrived], counts, 1.0)
                 w = fed.defer(average, w, [late for (late, _), _ in arrived], counts, 1.0)
                 asked = [int(j) for j in np.sort(rng.choice(there, m, replace=False))]
-                told = yield fed.gather(self.tell(fed, devices[j], snapshot, t) for j in asked)
+                told = yield fed.gather((self.tell(fed, devices[j], snapshot, t) for j in asked), self.deadline_s)
                 losses = {j: reply.payload for j, reply in zip(asked, told, strict=True) if not reply.lost}
                 step, r = self.lr_weights * self.local_steps, self.regulariser
                 up, pull = len(there) / m * step, step * r
@@ -99,7 +96,7 @@ class Drfa(Algorithm):
 
     def train(self, fed: Federation, k: Device, task: Shared, t: int) -> Process:
         """A device in the first trip: the model after all steps, and the snapshot after some of them."""
-        got = yield from until_delivered(fed, lambda: fed.downlink(k, task), self.patience_s, to_the_gone=False)
+        got = yield fed.retry(lambda: fed.downlink(k, task), patience_s=self.patience_s, to_the_gone=False)
         if got.lost:
             return got
         w, early = got.payload
@@ -108,18 +105,18 @@ class Drfa(Algorithm):
         if early < self.local_steps:
             trained = yield k.compute(fed.train(k, snapshot, self._plan(self.local_steps - early), t, 1))
         report = (trained.params, snapshot)
-        return (yield from until_delivered(fed, lambda: fed.uplink(k, report), self.patience_s, to_the_gone=False))
+        return (yield fed.retry(lambda: fed.uplink(k, report), patience_s=self.patience_s, to_the_gone=False))
 
     def tell(self, fed: Federation, k: Device, snapshot: Deferred, t: int) -> Process:
         """A device in the second trip: the loss of the snapshot on one batch."""
-        got = yield from until_delivered(fed, lambda: fed.downlink(k, snapshot), self.patience_s, to_the_gone=False)
+        got = yield fed.retry(lambda: fed.downlink(k, snapshot), patience_s=self.patience_s, to_the_gone=False)
         if got.lost:
             return got
         plan = SgdPlan(lr=0.0, batch_size=self.batch_size, steps=1)
         loss = fed.train(k, got.payload, plan, t, "loss").result.loss
         flop = fed.task.model.forward_flop_per_sample * plan.n_samples_processed(k.n_samples)
         yield k.compute(Work(flop, loss, snapshot.number, loss.number))
-        return (yield from until_delivered(fed, lambda: fed.uplink(k, loss), self.patience_s, to_the_gone=False))
+        return (yield fed.retry(lambda: fed.uplink(k, loss), patience_s=self.patience_s, to_the_gone=False))
 
     def _plan(self, steps: int) -> SgdPlan:
         return SgdPlan(lr=self.lr, batch_size=self.batch_size, steps=steps)

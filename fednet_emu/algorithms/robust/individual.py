@@ -7,9 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from fednet_emu.algorithms.base import Algorithm
-from fednet_emu.federation.federation import Federation
-from fednet_emu.kernel.clock import Process
-from fednet_emu.learning.graph.jobs import SgdPlan
+from fednet_emu.federation import Federation, Process, SgdPlan
 
 
 class Individual(Algorithm):

@@ -19,7 +19,7 @@ import numpy as np
 from pydantic import Field
 from torch import Tensor
 
-from fednet_emu.algorithms.base import Algorithm
+from fednet_emu.algorithms.base import RoundBased
 from fednet_emu.algorithms.fedavg import average
 from fednet_emu.algorithms.unlabelled.fedul_theory import (
     LossMode,
@@ -29,19 +29,23 @@ from fednet_emu.algorithms.unlabelled.fedul_theory import (
     transition,
 )
 from fednet_emu.errors import ScenarioError
-from fednet_emu.federation.device import Device
-from fednet_emu.federation.federation import Federation
-from fednet_emu.federation.learning_task import LearningTask
-from fednet_emu.federation.processors import Computation
-from fednet_emu.kernel.clock import Process
-from fednet_emu.learning.graph.augment import AnyAugmentation
-from fednet_emu.learning.graph.deferred import Deferred
-from fednet_emu.learning.graph.graph import Trained
-from fednet_emu.learning.graph.jobs import SgdPlan, TrainData
-from fednet_emu.learning.graph.optimizers import Adam, AnyOptimizer
+from fednet_emu.federation import (
+    Adam,
+    AnyAugmentation,
+    AnyOptimizer,
+    Computation,
+    Deferred,
+    Device,
+    Federation,
+    LearningTask,
+    Process,
+    SgdPlan,
+    TrainData,
+    Trained,
+)
 
 
-class FedUL(Algorithm):
+class FedUL(RoundBased):
     """Clients learn to tell their unlabelled sets apart, through a known transition from classes to sets.
 
     The partition must make sets (`surrogate-sets`). Only the model f is sent; priors, data and surrogate labels stay
@@ -97,8 +101,10 @@ class FedUL(Algorithm):
             cohort = yield fed.cohort(self.cohort or fed.n_devices, t)
             if method == "M2":
                 beside = self.supervise(fed, own if self.m2_mode == "persistent" else f, t)
-            replies = yield fed.gather(self.client(fed, k, f, t, unlabelled, losses[k]) for k in cohort)
-            arrived = [reply.payload for reply, _ in replies if not reply.lost]
+            seen: dict[Device, Deferred] = {}
+            clients = (self.client(fed, k, f, t, unlabelled, losses[k], seen) for k in cohort)
+            replies = yield fed.gather(clients, self.deadline_s)
+            arrived = [reply.payload for reply in replies if not reply.lost]
             if arrived:
                 f = fed.defer(average, f, arrived, [1.0] * len(arrived), self.alpha_g)
             supervised = None
@@ -110,22 +116,29 @@ class FedUL(Algorithm):
                 own = supervised.params
                 f = fed.defer(mix, f, own, self.h)
             best = better(fed, best, f)
-            record(fed, best, [loss for _, loss in replies if loss is not None], supervised)
+            record(fed, best, [seen[k] for k in cohort if k in seen], supervised)
             fed.end_of_round(best.model, invited=len(cohort), arrived=len(arrived))
         return best.model
 
     def client(
-        self, fed: Federation, k: Device, f: Deferred, t: int, unlabelled: TrainData, loss: SurrogateLoss
+        self,
+        fed: Federation,
+        k: Device,
+        f: Deferred,
+        t: int,
+        unlabelled: TrainData,
+        loss: SurrogateLoss,
+        seen: dict[Device, Deferred],
     ) -> Process:
-        """A device: receive, train on the surrogate labels, send; also the mean loss, which is not sent."""
+        """A device: receive, train on the surrogate labels, send; its mean loss is seen, but not sent."""
         got = yield fed.downlink(k, f)
         if got.lost:
-            return got, None
+            return got
         terms: dict[str, Any] = {"loss": loss, "l1": self.l1, "augment": self.augment}
         work = fed.train(k, got.payload, self._plan(self.local_epochs), t, data=unlabelled, **terms)
         trained = yield k.compute(work)
-        sent = yield fed.uplink(k, trained.params)
-        return sent, trained.loss
+        seen[k] = trained.loss
+        return (yield fed.uplink(k, trained.params))
 
     def supervise(self, fed: Federation, f: Deferred, t: int) -> Computation:
         """The server's training on its labelled samples, beginning now; the event's value is a `Trained`."""

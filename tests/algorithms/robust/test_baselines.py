@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
 from simpy.events import Event
 
-from fednet_emu.algorithms.retry import until_delivered
 from fednet_emu.algorithms.robust.afl import climbed, running_mean, weighted_step
 from fednet_emu.algorithms.robust.drfa import moved
 from fednet_emu.errors import Deadlock
-from fednet_emu.federation.federation import Federation
+from fednet_emu.federation import Federation, Process
 from fednet_emu.network.medium.transfer import Delivery
 from fednet_emu.testing import run_small, small_federation, small_scenario
 
@@ -195,7 +196,10 @@ def test_no_attempt_begins_after_patience() -> None:
             begun.append(fed.clock.now_s)
             return fed.clock.event().succeed(Delivery(0, -1, None, 320, *[fed.clock.now_s] * 3, "erased"))
 
-        fed.clock.run_process(until_delivered(fed, lost, patience_s))
+        def server(fed: Federation = fed, send: Callable[[], Event] = lost, patience_s: float = patience_s) -> Process:
+            yield fed.retry(send, patience_s=patience_s)
+
+        fed.clock.run_process(server())
 
         assert begun == pytest.approx(begun_s)
 

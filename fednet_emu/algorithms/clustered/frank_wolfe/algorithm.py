@@ -27,10 +27,7 @@ from fednet_emu.algorithms.clustered.frank_wolfe.server import Rule, State, depl
 from fednet_emu.algorithms.clustered.frank_wolfe.updates import pairs_of
 from fednet_emu.algorithms.local_sgd import LocalSgd
 from fednet_emu.errors import ScenarioError
-from fednet_emu.federation.device import Device
-from fednet_emu.federation.federation import Federation
-from fednet_emu.kernel.clock import Process
-from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.federation import Deferred, Device, Federation, Process
 from fednet_emu.learning.models.evaluate import gradient_norm
 from fednet_emu.learning.models.layers import LayerName, Layers
 
@@ -94,9 +91,9 @@ class FrankWolfeClustering(LocalSgd):
         for t in fed.rounds():
             cohort = yield fed.cohort(self.cohort, t)
             messages = [self._message(fed, state, place[k], layers) for k in cohort]
-            replies = yield fed.gather(
-                self.client(fed, k, own, message, layers, t) for k, message in zip(cohort, messages, strict=True)
-            )
+            told = zip(cohort, messages, strict=True)
+            clients = (self.client(fed, k, own, message, layers, t) for k, message in told)
+            replies = yield fed.gather(clients, self.deadline_s)
             arrived = [(k, reply.payload) for k, reply in zip(cohort, replies, strict=True) if not reply.lost]
             for k, shared in arrived:
                 seen[place[k]] = shared
@@ -162,7 +159,7 @@ def _record(fed: Federation, members: Sequence[Device], rule: Rule, state: Defer
     if fed.timing_only:
         return
     known: State = fed.read(state)
-    now, devices = {"round": fed.round, "simulated_s": fed.clock.now_s}, [k.index for k in members]
+    now, devices = {"round": fed.round, "simulated_s": fed.now_s}, [k.index for k in members]
     for i, j, weight in zip(*pairs_of(len(devices)), known.weights, strict=True):
         fed.ledger.record("weights", **now, i=devices[i], j=devices[j], weight=float(weight))
     record_clusters(fed, devices, rule.labels(known.weights))

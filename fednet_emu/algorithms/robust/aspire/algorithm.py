@@ -43,10 +43,7 @@ from fednet_emu.algorithms.robust.prior import Prior
 from fednet_emu.algorithms.robust.uncertainty import AnyUncertaintySet
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.errors import ScenarioError
-from fednet_emu.federation.federation import Federation
-from fednet_emu.kernel.clock import Process
-from fednet_emu.kernel.inbox import Inbox
-from fednet_emu.learning.graph.jobs import SgdPlan
+from fednet_emu.federation import Federation, Inbox, Process, SgdPlan
 
 Last = dict[int, int]
 """The iteration after which each worker was last replied to, the longest ago first."""

@@ -23,10 +23,7 @@ from fednet_emu.algorithms.robust.aspire.updates import (
 from fednet_emu.algorithms.robust.aspire.worker import Message, Report
 from fednet_emu.algorithms.robust.uncertainty.base import UncertaintySet
 from fednet_emu.arrays import Array
-from fednet_emu.federation.device import Device
-from fednet_emu.federation.federation import Federation
-from fednet_emu.learning.graph.deferred import Deferred
-from fednet_emu.learning.graph.jobs import SgdPlan
+from fednet_emu.federation import Deferred, Device, Federation, SgdPlan
 
 _Z, _DUAL = attrgetter("z"), attrgetter("dual")
 

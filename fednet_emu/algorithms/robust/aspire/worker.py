@@ -8,17 +8,10 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from fednet_emu.algorithms.retry import until_delivered
 from fednet_emu.algorithms.robust.aspire.planes import Planes
 from fednet_emu.algorithms.robust.aspire.updates import Steps, clipped, share_of, slope_step
 from fednet_emu.algorithms.robust.aspire.wire import Wire, refresh_bit
-from fednet_emu.federation.device import Device
-from fednet_emu.federation.federation import Federation
-from fednet_emu.federation.payload import Shared
-from fednet_emu.kernel.clock import Process
-from fednet_emu.kernel.inbox import Inbox
-from fednet_emu.learning.graph.deferred import Deferred
-from fednet_emu.learning.graph.jobs import SgdPlan
+from fednet_emu.federation import Deferred, Device, Federation, Inbox, Process, SgdPlan, Shared
 
 LossOf = Literal["result", "steps"]
 """result: the loss of the new model on all samples of the worker; steps: the mean over its steps, before each."""
@@ -89,7 +82,7 @@ class Worker:
         k, z, steps = self.device, message.z, message.steps
         share = self._share_in(fed, message)
         reply = message.payload if wire == "paper" else (z, share)
-        got = yield from until_delivered(fed, lambda: fed.downlink(k, reply), patience_s)
+        got = yield fed.retry(lambda: fed.downlink(k, reply), patience_s=patience_s)
         if got.lost:
             return
         self.learn(message, share, wire)
@@ -102,7 +95,7 @@ class Worker:
         if loss_of == "result":
             loss = fed.defer(fed.task.train_loss, self.w, k.index, size=1)
         report = (self.w, loss)
-        sent = yield from until_delivered(fed, lambda: fed.uplink(k, report), patience_s)
+        sent = yield fed.retry(lambda: fed.uplink(k, report), patience_s=patience_s)
         if not sent.lost:
             inbox.put(k.index, Report(self.place, self.w, loss, fed.clock.now_s))
 
@@ -110,7 +103,7 @@ class Worker:
         """Receive a new list of planes, for the next activation."""
         share, size_bit = self._share_in(fed, message), refresh_bit(wire, n_workers, len(message.planes.p))
         payload = message.dual if wire == "paper" else share
-        got = yield from until_delivered(fed, lambda: fed.downlink(self.device, payload, size_bit), patience_s)
+        got = yield fed.retry(lambda: fed.downlink(self.device, payload, size_bit), patience_s=patience_s)
         if not got.lost and message.t >= self.told:
             self.planes, self.share, self.told = message.planes, share, message.t
 

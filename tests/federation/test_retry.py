@@ -1,0 +1,174 @@
+"""Sending again: when, how often, what of many, and how it is cancelled; and what links are expected to carry."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fednet_emu.federation import Federation, Process
+from fednet_emu.records.verify import verify
+from fednet_emu.testing import small_federation
+
+MODEL_S = 320e-6
+LOSSY = "network.uplink.loss={kind: random, probability: 0.999999}"
+
+
+class Play:
+    """An algorithm made of one generator function; what that returns is kept."""
+
+    def __init__(self, flow: Callable[[Federation], Process]) -> None:
+        self.flow = flow
+        self.result: Any = None
+
+    def run(self, fed: Federation) -> Process:
+        """Play the flow."""
+        self.result = yield from self.flow(fed)
+
+
+def play(flow: Callable[[Federation], Process], *settings: str) -> tuple[Any, Federation]:
+    """The result of a flow and the federation it was played in."""
+    fed, algorithm = small_federation(*settings), Play(flow)
+    fed.run(algorithm)
+    return algorithm.result, fed
+
+
+def requested_s(fed: Federation) -> list[float]:
+    """When each transfer was asked for."""
+    times: list[float] = fed.ledger.frames()["transfers"]["requested_s"].tolist()
+    return times
+
+
+def test_the_pause_between_attempts_doubles() -> None:
+    """Four attempts, each of 320 us, with pauses of 1, 2 and 4 ms; the last loss is the value."""
+
+    def flow(fed: Federation) -> Process:
+        w = fed.initial_model()
+        return (yield fed.retry(lambda: fed.uplink(fed.device(0), w), attempts=4, pause_s=1e-3))
+
+    sent, fed = play(flow, LOSSY)
+
+    assert sent.lost == "erased"
+    assert requested_s(fed) == pytest.approx([0, 1.32e-3, 3.64e-3, 7.96e-3], abs=1e-12)
+
+
+def test_what_arrives_is_not_sent_again() -> None:
+    """Without losses there is one transfer, and the value is its delivery."""
+
+    def flow(fed: Federation) -> Process:
+        w = fed.initial_model()
+        return (yield fed.retry(lambda: fed.uplink(fed.device(0), w))), fed.now_s
+
+    (sent, now_s), fed = play(flow)
+
+    assert not sent.lost
+    assert now_s == pytest.approx(MODEL_S)
+    assert len(requested_s(fed)) == 1
+
+
+def test_of_many_sends_only_the_lost_ones_are_sent_again() -> None:
+    """They are sent again together when all have ended, without a pause if it is 0; values are in the order given."""
+    calls: list[int] = []
+
+    def flow(fed: Federation) -> Process:
+        w = fed.initial_model()
+
+        def send(place: int) -> Any:
+            calls.append(place)
+            return fed.uplink(fed.device(place), w) if place != 1 or calls.count(1) == 3 else lost()
+
+        def lost() -> Any:
+            return fed.start(fails(fed))
+
+        return (yield fed.retry([lambda place=place: send(place) for place in range(3)], attempts=5, pause_s=0))
+
+    def fails(fed: Federation) -> Process:
+        yield fed.sleep(1.0)
+        return (yield fed.uplink(fed.device(1), None, 1))._replace(lost="dropped")
+
+    values, fed = play(flow)
+
+    assert calls == [0, 1, 2, 1, 1]
+    assert [value.sender for value in values] == [0, 1, 2]
+    assert not any(value.lost for value in values)
+    assert fed.now_s == pytest.approx(2 * (1 + 1e-6) + MODEL_S)
+
+
+def test_a_deadline_stops_the_attempts() -> None:
+    """Once cancelled, on the air or in a pause, nothing is sent again, and the ledger accounts for all of it."""
+
+    def device(fed: Federation, k: int, pause_s: float) -> Process:
+        w = fed.initial_model()
+        return (yield fed.retry(lambda: fed.uplink(fed.device(k), w, 500_000), pause_s=pause_s))
+
+    def flow(fed: Federation) -> Process:
+        values = yield fed.gather((device(fed, 0, 0.0), device(fed, 1, 60.0)), deadline_s=2.1)
+        yield fed.sleep(1000)
+        return values
+
+    values, fed = play(flow, LOSSY)
+
+    assert [value.lost for value in values] == ["deadline", "deadline"]
+    assert max(requested_s(fed)) < 2.1
+    assert len(requested_s(fed)) == 5  # 0.5 s each: four of the one device take turns with one of the other
+    assert not any(verify(fed.ledger, frozenset({"uplink", "downlink"})).values())
+
+
+@pytest.mark.parametrize(("to_the_gone", "attempts"), [(True, 4), (False, 1)])
+def test_who_is_gone_may_be_given_up(to_the_gone: bool, attempts: int) -> None:
+    """A device that is away is tried again, or given up at once."""
+
+    def flow(fed: Federation) -> Process:
+        yield fed.sleep(1.0)
+        w = fed.initial_model()
+        send = lambda: fed.uplink(fed.device(0), w)  # noqa: E731
+        return (yield fed.retry(send, attempts=4, pause_s=1.0, to_the_gone=to_the_gone))
+
+    sent, fed = play(flow, "devices.availability={kind: windows, devices: {0: [[0, 0.5]]}}")
+
+    assert sent.lost == "away"
+    assert len(requested_s(fed)) == attempts
+
+
+def test_the_failure_of_an_attempt_is_that_of_the_whole() -> None:
+    """A mistake in what is sent is raised where it is waited for."""
+
+    def wrong(_fed: Federation) -> Process:
+        raise RuntimeError("no such thing")
+        yield
+
+    def flow(fed: Federation) -> Process:
+        return (yield fed.retry(lambda: fed.start(wrong(fed))))
+
+    with pytest.raises(RuntimeError, match="no such thing"):
+        play(flow)
+
+
+def test_expected_rates_are_those_of_the_mean_snr() -> None:
+    """Shannon's law at the mean SNR of the link: that of a transfer without fading, whatever the fading is."""
+    law = "{kind: shannon, gap_db: 0, max_efficiency_bps_hz: null, min_efficiency_bps_hz: 0}"
+    radio = f"channel={{include: urban-micro, fading: none, rate: {law}}}"
+    still, fading = small_federation(radio), small_federation(radio, "channel.fading=rayleigh")
+
+    def flow(fed: Federation) -> Process:
+        up = yield fed.uplink(fed.device(2), None, 10**6)
+        down = yield fed.downlink(fed.device(2), None, 10**6)
+        return up, down
+
+    (up, down), _ = play(flow, radio)
+    k = still.device(2)
+    rate_bps = still.network.uplink.rules.band.bandwidth_hz * math.log2(1 + still.network.up_links.snr(2, -1))
+
+    assert k.expected_rate_bps == pytest.approx(rate_bps)
+    assert k.expected_rate_bps == pytest.approx(1e6 / up.latency_s, rel=1e-6)
+    assert k.expected_downlink_rate_bps == pytest.approx(1e6 / down.latency_s, rel=1e-6)
+    assert fading.device(2).expected_rate_bps == k.expected_rate_bps
+
+
+def test_the_expected_rate_of_a_fixed_link_is_its_rate() -> None:
+    """1 Mbit/s in the small federation, both ways."""
+    k = small_federation().device(0)
+
+    assert k.expected_rate_bps == k.expected_downlink_rate_bps == 1e6
