@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from fednet_emu.federation.processors import Computation, Work
+from fednet_emu.federation.learning_task import LearningTask
+from fednet_emu.federation.processors import Computation, Processors, Work
 from fednet_emu.records.ledger import device_label
 
-if TYPE_CHECKING:
-    from fednet_emu.federation.federation import Federation
+
+class Fleet(Protocol):
+    """What devices are views on: the federation, as far as a device needs it."""
+
+    @property
+    def task(self) -> LearningTask:
+        """What there is to learn, and whose samples are whose."""
+
+    @property
+    def processors(self) -> Processors:
+        """Who computes how fast."""
 
 
 class Device:
@@ -16,7 +26,7 @@ class Device:
 
     __slots__ = ("_federation", "index")
 
-    def __init__(self, federation: Federation, index: int) -> None:
+    def __init__(self, federation: Fleet, index: int) -> None:
         self._federation = federation
         self.index = index
 
