@@ -6,6 +6,7 @@ from typing import Protocol
 
 from fednet_emu.federation.learning_task import LearningTask
 from fednet_emu.federation.processors import Computation, Processors, Work
+from fednet_emu.network.network import Network
 from fednet_emu.records.ledger import device_label
 
 
@@ -19,6 +20,10 @@ class Fleet(Protocol):
     @property
     def processors(self) -> Processors:
         """Who computes how fast."""
+
+    @property
+    def network(self) -> Network:
+        """Whose links carry how much."""
 
 
 class Device:

@@ -77,6 +77,7 @@ class Medium:
         self._lossy = type(rules.loss) is not NoLoss
         self._powers_differ = rules.controlled and rules.radio is not None
         self._sent: dict[tuple[int, int], int] = {}
+        self._under_way: dict[int, dict[Transfer, int]] = defaultdict(dict)  # by device, with their cells
         self._stop = self.cancel
 
     def send(
@@ -171,8 +172,9 @@ class Medium:
     def _enqueue(self) -> None:
         requests, self._requests = self._requests, []
         if self.rules.cells > 1:
+            requests.sort(key=_canonical)
             for transfer in requests:
-                transfer.cell = -1 - min(self.rules.links.radios(transfer.sender, transfer.receiver))
+                self._serve(transfer)
         if len(requests) == 1:
             self._turns.add(requests)
             return
@@ -191,6 +193,21 @@ class Medium:
             bursts[key].append(transfer)
         for burst in bursts.values():
             self._turns.add(burst)
+
+    def _serve(self, transfer: Transfer) -> None:
+        """Choose the cell: a device is handed over when none of its transfers is under way or waits."""
+        under_way = self._under_way[max(transfer.sender, transfer.receiver)]
+        if under_way:
+            transfer.cell = next(iter(under_way.values()))
+        else:
+            transfer.cell = -1 - min(self.rules.links.radios(transfer.sender, transfer.receiver))
+        if not transfer.cancelled:
+            under_way[transfer] = transfer.cell
+
+    def _release(self, transfer: Transfer) -> None:
+        """A transfer is over: it no longer keeps its device in the cell."""
+        if self.rules.cells > 1:
+            self._under_way[max(transfer.sender, transfer.receiver)].pop(transfer, None)
 
     def _start(self, burst: Burst, now_ns: int) -> None:
         """Put a burst on the air, without those who have gone."""
@@ -245,6 +262,7 @@ class Medium:
         self._turns.give_back(burst)
         for transfer in burst:
             del self._on_air[transfer]
+            self._release(transfer)
             if transfer.cancelled:
                 transfer.lost = transfer.cancelled
                 continue
@@ -298,6 +316,7 @@ class Medium:
         ))  # fmt: skip
 
     def _record_unsent(self, transfer: Transfer, reason: str) -> None:
+        self._release(transfer)
         now_ns, code = self.clock.now, CODE[reason]
         ends = (self.kind, transfer.sender, transfer.receiver, 1, transfer.size_bit, transfer.number)
         self._ledger.transfers.append((*ends, transfer.requested_ns, NEVER_NS, now_ns, 0.0, 0, code, 0.0, 0.0))

@@ -7,6 +7,7 @@ instant is the earliest end, edge of a fading block or slot, loss of patience, o
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fractions import Fraction
 from math import ceil
 
@@ -71,11 +72,16 @@ class Emulator:
         sends = [(n, s) for n, s in enumerate(self.script) if isinstance(s, Send) and s.at_ns == self.now_ns]
         asked = [(send.sender, receiver, number, send) for number, send in sends for receiver in send.receivers]
         for *ends, number, send in sorted(asked, key=lambda ask: ask[:3]):
-            cell = cells[max(ends)] if world.cells > 1 else 0
+            cell = self.cell_of(max(ends), cells, bursts.values()) if world.cells > 1 else 0
             sender, receiver = (end if end >= 0 else -1 - cell for end in ends)
             burst = bursts.setdefault((number, cell), Burst(number, send, sender, cell, []))
             burst.legs.append(Leg(ends[1], receiver, Fraction(send.size_bit)))
         self.queue += bursts.values()
+
+    def cell_of(self, device: int, cells: tuple[int, ...], asked: Iterable[Burst]) -> int:
+        """That of a device's transfers which wait or are under way, so that it stays there; else whose it is now."""
+        there = [burst for burst in [*self.air, *self.queue, *asked] if device in burst.ends]
+        return there[0].cell if there else cells[device]
 
     def turns(self) -> int:
         """Start whoever may, in the order of requests; how many."""
