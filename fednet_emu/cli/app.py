@@ -60,6 +60,7 @@ def run(
 
     with outcome(interrupted):
         import fednet_emu as fe
+        from fednet_emu.errors import Diverged
         from fednet_emu.report.views.summary import profile_rows, summary_rows
 
         changes = _all_overrides(overrides, seed, engine)
@@ -79,6 +80,8 @@ def run(
         _print_rows([*rows, *(profile_rows(ended.summary) if profile else ())])
         if not ended.summary["verified"]:
             raise RuntimeError(ended.verdict)
+        if ended.summary["status"] == "diverged":
+            raise Diverged(f"diverged: {ended.summary['diverged']}")
 
 
 app.command()(studies.sweep)

@@ -113,5 +113,5 @@ def test_the_digest_is_that_of_any_other_process(outputs):
 
 def test_a_mistake_is_an_exception_with_the_sentence(tmp_path):
     """The cell fails with the command's words; the kernel lives on."""
-    with pytest.raises(CellExecutionError, match="algorithm.lrr: no such setting; did you mean 'lr'"):
+    with pytest.raises(CellExecutionError, match=r"algorithm\.lrr: no such setting; did you mean 'lr'"):
         executed([BROKEN], tmp_path)
