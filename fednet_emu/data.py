@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from hashlib import blake2b
 from pathlib import Path
 
 from fednet_emu.errors import DataError
@@ -11,6 +15,10 @@ DATA_VARIABLE = "FEDNET_DATA"
 """The environment variable that names the data folder when the command does not."""
 
 
+Read = dict[str, Path]
+"""Files and folders of data that were read, by the names that they were asked for by."""
+
+_noted: ContextVar[Read | None] = ContextVar("noted", default=None)
 _LIBRARY = "channels"
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -35,6 +43,37 @@ def locate(name: str, data_dir: Path | None) -> Path:
         candidates += [_PACKAGE / "library" / name, _PACKAGE.parent / name]
     for path in candidates:
         if path.exists():
-            return path
+            return note(name, path)
     remedy = f"give it in full, or relative to the current folder or to that of --data-dir or {DATA_VARIABLE}"
     raise DataError(str(candidates[0]), "not found", remedy)
+
+
+@contextmanager
+def noting() -> Iterator[Read]:
+    """What is read inside, in this thread."""
+    read: Read = {}
+    before = _noted.set(read)
+    try:
+        yield read
+    finally:
+        _noted.reset(before)
+
+
+def note(name: str, path: Path) -> Path:
+    """Say that a file or folder is about to be read; gives it back."""
+    read = _noted.get()
+    if read is not None:
+        read[name] = path
+    return path
+
+
+def checksum(path: Path) -> str:
+    """BLAKE2b of a file, or of the names and contents of all files in a folder."""
+    digest = blake2b(digest_size=16)
+    for file in [path] if path.is_file() else sorted(its for its in path.rglob("*") if its.is_file()):
+        if file != path:
+            digest.update(file.relative_to(path).as_posix().encode())
+        with file.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()

@@ -2,6 +2,7 @@
 
     FednetError            base: the command line prints it and ends with exit code 2
     +-- ScenarioError      the scenario, or what it asks for, is wrong (all problems at once)
+    |   +-- Diverged       training has left the finite numbers: the run ends, and says so
     +-- DataError          a data file or run folder is missing or corrupt
     +-- Deadlock           the algorithm waits for something that can never come
 
@@ -34,6 +35,10 @@ class ScenarioError(FednetError):
         if len(self.args) == 1:
             return str(self.args[0])
         return "\n".join([f"{len(self.args)} problems in the scenario:", *(f"  {problem}" for problem in self.args)])
+
+
+class Diverged(ScenarioError):  # noqa: N818  (what has happened; a run ends with it, no command fails)
+    """A loss or a parameter is not finite any more; the text names the job, the step and the learning rate."""
 
 
 class DataError(FednetError):

@@ -178,7 +178,8 @@ class Run:
         accuracy = summary.get("accuracy")
         score = "" if accuracy is None else f", accuracy {accuracy:.3f}"
         when = format_seconds(summary["simulated_s"])
-        return f"<Run {self.name}, seed {summary['seed']}: {summary['rounds']} rounds in {when}{score}>"
+        ended = "" if summary["status"] == "done" else f", {summary['status']}"
+        return f"<Run {self.name}, seed {summary['seed']}: {summary['rounds']} rounds in {when}{score}{ended}>"
 
     def _repr_html_(self) -> str:
         rows = summary_rows(self.view.summary)

@@ -127,7 +127,8 @@ class Study:
     def __repr__(self) -> str:
         axes = ", ".join(f"{len(levels)} {name}" for name, levels in self.view.axes.items()) or "no axis"
         left = f", {len(self.view.unfinished)} unfinished" if self.view.unfinished else ""
-        return f"<Study {self.name}: {axes}; {len(self.view.cells)} cells done{left}>"
+        lost = f", {len(self.view.diverged)} diverged" if self.view.diverged else ""
+        return f"<Study {self.name}: {axes}; {len(self.view.cells)} cells done{lost}{left}>"
 
     def _repr_html_(self) -> str:
         keys = list(self.view.axes)

@@ -61,6 +61,7 @@ def run(
 
     with outcome(interrupted):
         import fednet_emu as fe
+        from fednet_emu.errors import Diverged
         from fednet_emu.report.views.summary import profile_rows, summary_rows
         from fednet_emu.scenario.run import APPROXIMATE
 
@@ -84,6 +85,8 @@ def run(
         _print_rows([*rows, *(profile_rows(ended.summary) if profile else ())])
         if not ended.summary["verified"]:
             raise RuntimeError(ended.verdict)
+        if ended.summary["status"] == "diverged":
+            raise Diverged(f"diverged: {ended.summary['diverged']}")
 
 
 app.command()(studies.sweep)

@@ -145,6 +145,8 @@ def plot(folder: Path, out: Path, metric: str | None, against: str | None, panel
 def _tell_unfinished(view: StudyView, use: str) -> None:
     if view.unfinished:
         ERRORS.print(f"{len(view.unfinished)} cells are not finished and not {use}, {view.unfinished[0]} first")
+    if view.diverged:
+        ERRORS.print(f"diverged, so that no target is reached: {', '.join(view.diverged)}")
 
 
 def _swept(
@@ -158,4 +160,6 @@ def _swept(
         OUTPUT.out(f"{len(study.view.cells)} of {len(loaded.cells)} cells done; tables in {folder}")
     for failure in study.failures:
         ERRORS.print(f"failed: {failure.label}: {failure.reason}\n  replay: {failure.replay}")
+    for cell in study.view.diverged:
+        ERRORS.print(f"diverged: {cell}")
     return not study.failures

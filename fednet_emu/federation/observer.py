@@ -10,6 +10,7 @@ from fednet_emu.federation.learning_task import Scores
 from fednet_emu.federation.stop import Evaluation
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.records.divergence import divergence
 from fednet_emu.records.ledger import Ledger
 
 Models = Deferred | Sequence[Deferred]
@@ -21,7 +22,7 @@ class Observer:
 
     Attributes:
         latest: the latest global model, or the latest models of all devices.
-        accuracy: the latest pooled accuracy, if any was measured.
+        accuracy: the latest pooled accuracy, if any was measured; that of a model that has diverged counts for nothing.
     """
 
     def __init__(
@@ -47,6 +48,8 @@ class Observer:
         self._evaluated_round = self._latest_round
         self.accuracy = scores.pooled.accuracy
         self._record(scores)
+        if divergence(self._ledger):
+            self.accuracy = None
 
     def _record(self, scores: Scores) -> None:
         ledger, pooled, accuracies = self._ledger, scores.pooled, scores.accuracies

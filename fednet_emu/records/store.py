@@ -23,12 +23,14 @@ if TYPE_CHECKING:
 MANIFEST = "manifest.json"
 SCENARIO = "scenario.yaml"
 LOCK = ".lock"
-STATUSES = ("running", "done", "interrupted", "failed")
+STATUSES = ("running", "done", "diverged", "interrupted", "failed")
+FINISHED = ("done", "diverged")
+"""How runs end that are not gone on with."""
 PACKAGES = ("fednet-emu", "torch", "numpy", "scipy", "simpy", "pandas", "pyarrow")
 
 
 class RunFolder:
-    """One run's folder. `manifest.json` says how far it came: running, done, interrupted or failed."""
+    """One run's folder. `manifest.json` says how far it came: running, done, diverged, interrupted or failed."""
 
     def __init__(self, path: Path, lock: FileLock) -> None:
         self.path = path
@@ -48,7 +50,7 @@ class RunFolder:
                 raise DataError(str(path), "exists and is not a run folder", "choose another --out")
             return
         remedy = "pass --force to overwrite it, or choose another --out"
-        if manifest["status"] == "done" and not force:
+        if manifest["status"] in FINISHED and not force:
             raise DataError(str(path), "holds a finished run", remedy)
         same = bool(manifest.get("timing_only")) == timing_only and _text(path / SCENARIO) == scenario_text
         if not same and not force:

@@ -11,19 +11,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fednet_emu.data import noting
+from fednet_emu.errors import Diverged
 from fednet_emu.federation.federation import Federation
 from fednet_emu.learning.engines.auto import AutoEngine
 from fednet_emu.learning.engines.rule import RuleEngine
 from fednet_emu.learning.graph.host_time import HostTime
+from fednet_emu.records.divergence import divergence
 from fednet_emu.records.idle import idle_s
 from fednet_emu.records.ledger import KINDS, SCORES, Ledger
-from fednet_emu.records.store import RunFolder
+from fednet_emu.records.store import FINISHED, RunFolder
 from fednet_emu.records.verify import verify
 from fednet_emu.scenario.checkpoints import Saver, load_checkpoint
 from fednet_emu.scenario.document import dump
 from fednet_emu.scenario.emulation import build
 from fednet_emu.scenario.final_model import FinalModel, final_model, save_model
 from fednet_emu.scenario.model import Scenario
+from fednet_emu.scenario.provenance import provenance
 from fednet_emu.scenario.side_effects import none_left_behind
 from fednet_emu.scenario.signals import graceful
 
@@ -65,9 +69,9 @@ def play(
 ) -> Ended:
     """Run a scenario, in memory or into a folder.
 
-    The folder appears only when everything has been built, and says how the run ended: done, interrupted or failed.
-    In the last two cases what was measured so far is written before the exception goes on, and the same call later goes
-    on from the last checkpoint.
+    The folder appears only when everything has been built, and says how the run ended: done, diverged, interrupted or
+    failed. In the last two cases what was measured so far is written before the exception goes on, and the same call
+    later goes on from the last checkpoint.
 
     Args:
         scenario: what to run.
@@ -81,17 +85,19 @@ def play(
     """
     started, host = time.perf_counter(), HostTime()
     facts = {"name": name, "seed": scenario.seed, "timing_only": timing_only}
+    model: FinalModel | None = None
     with none_left_behind():
         text = "" if out is None else dump(scenario)
         if out is not None:
             RunFolder.check(out, text, timing_only=timing_only, force=force)
         checkpoint = None if out is None or force or timing_only else load_checkpoint(out)
-        with host.part("building"):
+        with host.part("building"), noting() as read:
             fed = build(scenario, data_dir=data_dir, timing_only=timing_only, host=host)
-        folder = None if out is None else RunFolder.create(out, text, force=force, **facts)
+        origin = {} if out is None else provenance(scenario, read)
+        folder = None if out is None else RunFolder.create(out, text, force=force, **facts, **origin)
         saver = None if folder is None else Saver(folder, scenario.training.checkpoint_s)
         fed.observers.extend([observer for observer in (on_round, saver) if observer is not None])
-        with _accounted(fed, folder, scenario, saver, facts, started) as summary:
+        with _accounted(fed, folder, scenario, saver, facts, origin, started) as summary:
             if checkpoint is not None and saver is not None:
                 LOG.info("going on from a checkpoint: %d values were read before", len(checkpoint.readings))
                 saver.write(checkpoint)
@@ -111,10 +117,11 @@ def _accounted(
     scenario: Scenario,
     saver: Saver | None,
     facts: dict[str, Any],
+    origin: dict[str, Any],
     started: float,
 ) -> Iterator[dict[str, Any]]:
     """Close the books of the run inside, however it ends; the summary is filled in when it has ended."""
-    summary, status = dict(facts), "failed"
+    summary, status, reason = dict(facts), "failed", ""
     with _log_file(folder), graceful(fed.clock) as signals:
         LOG.info(
             "%s, seed %d: %d devices, %d parameters", facts["name"], facts["seed"], fed.n_devices, fed.task.model.size
@@ -124,6 +131,8 @@ def _accounted(
         try:
             yield summary
             status = "done"
+        except Diverged as error:
+            status, reason = "diverged", str(error)
         except KeyboardInterrupt:
             status = "interrupted"
             raise
@@ -132,17 +141,23 @@ def _accounted(
             raise
         finally:
             signals.ignore()
-            if status != "done" and saver is not None:
+            if status not in FINISHED and saver is not None:
                 saver.save(fed)
             with fed.graph.host.part("records"):
-                summary.update(status=status, **_finish(fed, folder, scenario))
+                totals = _finish(fed, folder, scenario)
+            if status == "done":
+                reason = divergence(fed.ledger)
+                status = "diverged" if reason else "done"
+            summary.update(status=status, diverged=reason or None, **totals)
             parts = {part: spent._asdict() for part, spent in fed.graph.host.parts().items()}
             summary.update(host_s=time.perf_counter() - started, host_parts=parts)
+            if reason:
+                LOG.info("diverged: %s", reason)
             LOG.info("%s at t=%.9g s, after %.1f s of host time", status, fed.clock.now_s, summary["host_s"])
             if folder is not None and saver is not None:
                 folder.write_json("summary.json", summary)
-                folder.write_manifest(status, **facts, event_digest=summary["event_digest"])
-                if status == "done":
+                folder.write_manifest(status, **facts, **origin, event_digest=summary["event_digest"])
+                if status in FINISHED:
                     saver.discard()
                 folder.release()
 

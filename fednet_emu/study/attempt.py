@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fednet_emu.errors import FednetError
-from fednet_emu.records.store import RunFolder
+from fednet_emu.records.store import FINISHED, RunFolder
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.run import run_scenario
 from fednet_emu.study.model import Limits
@@ -195,7 +195,7 @@ def _run(task: CellJob, results: Connection) -> None:
 
 def attempted(task: CellJob) -> Outcome:
     """Run a cell in this process, and tell what has become of it."""
-    if RunFolder.status(task.folder) == "done":  # somebody else was faster
+    if RunFolder.status(task.folder) in FINISHED:  # somebody else was faster
         return Outcome("done")
     try:
         summary = run_scenario(

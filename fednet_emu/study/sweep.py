@@ -12,7 +12,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from fednet_emu.errors import DataError
-from fednet_emu.records.store import RunFolder, write_json, write_text
+from fednet_emu.records.store import FINISHED, RunFolder, write_json, write_text
 from fednet_emu.study.attempt import CellJob, Outcome
 from fednet_emu.study.cells import Cell, LoadedStudy
 from fednet_emu.study.local import News
@@ -140,7 +140,7 @@ def _progress(cells: Sequence[Cell], folder: Path, data_dir: Path | str | None) 
     """What earlier sweeps have left."""
     progress = Progress(cells, [_folder_of(cell, folder) for cell in cells], data_dir)
     for place, path in enumerate(progress.folder_of):
-        if RunFolder.status(path) == "done":
+        if RunFolder.status(path) in FINISHED:
             unsound = _broken_laws(path)
             if unsound:
                 progress.failures[place] = unsound

@@ -43,13 +43,13 @@ def write_tables(
     labelled = [_labelled(cells[place], table) for place, table in evaluations.items()]
     empty = _labelled(cells[0], with_total_bits(Table(EVALUATIONS).frame()))
     full = [table for table in labelled if len(table)]
+    diverged = {place for place, summary in summaries.items() if summary["status"] == "diverged"}
     rows = [
         {
             **_keys(cell),
-            "status": "done" if place in finished else "failed" if place in failures else "waiting",
-            "reason": failures.get(place, ""),
+            **_status(summaries.get(place), failures.get(place)),
             **_totals(summaries.get(place, {})),
-            **first_reached(evaluations.get(place, empty), *aim(target)),
+            **first_reached(empty if place in diverged else evaluations.get(place, empty), *aim(target)),
         }
         for place, cell in enumerate(cells)
     ]
@@ -57,6 +57,13 @@ def write_tables(
     write_table(folder / "study.parquet", pd.concat(full, ignore_index=True) if full else empty)
     write_table(folder / "cells.parquet", pd.DataFrame(rows))
     write_table(folder / "hosts.parquet", pd.DataFrame(hosts, columns=["cell", "host_s"]))
+
+
+def _status(summary: Mapping[str, Any] | None, failure: str | None) -> dict[str, str]:
+    """How far a cell came, and why it did not come further."""
+    if summary is not None:
+        return {"status": summary["status"], "reason": summary.get("diverged") or ""}
+    return {"status": "waiting", "reason": ""} if failure is None else {"status": "failed", "reason": failure}
 
 
 def aim(target: Target | None) -> tuple[Measure | None, float]:

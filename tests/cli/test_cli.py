@@ -159,7 +159,7 @@ def test_missing_data_names_path_and_remedy(tmp_path: Path) -> None:
 
 
 def test_diverging_training_names_device_round_and_lr(tmp_path: Path) -> None:
-    """A model that yields NaN stops the run at once; what was measured so far stays readable."""
+    """A model that yields NaN stops the run at once, as diverged in words, table and summary; no target is reached."""
     folder = tmp_path / "run"
 
     result = fednet("run", "quickstart", "--out", str(folder), *QUICK, "--set", "algorithm.lr=1e30")
@@ -167,7 +167,8 @@ def test_diverging_training_names_device_round_and_lr(tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert "round 1: training diverges" in result.stderr
     assert "lr=1e+30" in result.stderr
-    assert json.loads((folder / "manifest.json").read_text())["status"] == "failed"
+    assert "diverged" in result.stdout
+    assert json.loads((folder / "manifest.json").read_text())["status"] == "diverged"
     assert len(pd.read_parquet(folder / "evaluations.parquet")) == 1
 
 

@@ -21,6 +21,8 @@ def install(package, target):
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.2\n", encoding="utf-8")
     (target / package / "entry_points.txt").rename(info / "entry_points.txt")
+    files = (path.relative_to(target).as_posix() for path in (target / package).rglob("*.py"))
+    (info / "RECORD").write_text("".join(f"{file},,\n" for file in files), encoding="utf-8")
 
 
 @pytest.fixture(scope="session")

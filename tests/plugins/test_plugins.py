@@ -216,3 +216,12 @@ def test_the_guard_holds_for_shadows_and_for_networks_by_path(folder, tmp_path, 
     for path in ("nets:Net", "colorsys:Net"):
         with pytest.raises(ScenarioError, match=f"model.path: {path[:-4]} lies in the current folder"):
             UserModule(path=path).build((2,), 2)
+
+
+def test_the_manifest_names_plug_ins_with_their_versions(fednet, tmp_path):
+    """Which packages a run was made with is in its folder."""
+    fednet("run", SCENARIO, "--out", "out", "--no-plots")
+
+    plugins_told = json.loads((tmp_path / "out" / "manifest.json").read_text())["plugins"]
+    assert plugins_told["fednet_extras.gossip:FirstOnly"] == "fednet_extras 1.2"
+    assert len(plugins_told) == 6

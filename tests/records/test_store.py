@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from fednet_emu.errors import DataError
-from fednet_emu.records.store import LOCK, STATUSES, RunFolder
+from fednet_emu.records.store import FINISHED, LOCK, STATUSES, RunFolder
 
 TEXT = "title: the scenario\n"
 FRESH = ["manifest.json", "scenario.yaml"]
@@ -127,7 +127,7 @@ def test_a_finished_run_is_kept(tmp_path):
     assert names(tmp_path / "run") == FRESH
 
 
-@pytest.mark.parametrize("status", [status for status in STATUSES if status != "done"])
+@pytest.mark.parametrize("status", [status for status in STATUSES if status not in FINISHED])
 def test_an_unfinished_run_is_replaced(tmp_path, status):
     """A run that died may be started again, and nothing of it is left."""
     run_in(tmp_path / "run", status)

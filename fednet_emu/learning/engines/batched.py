@@ -53,7 +53,7 @@ class BatchedEngine:
         """The results of the jobs, in their order.
 
         Raises:
-            ScenarioError: a loss or a parameter stopped being finite; the text names the job and the step.
+            Diverged: a loss or a parameter stopped being finite; the text names the job and the step.
         """
         results: dict[int, TrainResult] = {}
         for shape, places in group_by_shape(jobs).items():

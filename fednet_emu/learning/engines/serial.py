@@ -29,7 +29,7 @@ class SerialEngine:
         """The results of the jobs, in their order.
 
         Raises:
-            ScenarioError: a loss or a parameter stopped being finite; the text names the job and the step.
+            Diverged: a loss or a parameter stopped being finite; the text names the job and the step.
         """
         results = []
         for resolved in jobs:

@@ -38,7 +38,7 @@ class SpreadEngine:
         """The results of the jobs, in their order.
 
         Raises:
-            ScenarioError: a loss or a parameter stopped being finite; the text names the job and the step.
+            Diverged: a loss or a parameter stopped being finite; the text names the job and the step.
         """
         shares = min(len(self._engines), len(jobs))
         with self._blas.limit(limits=1):

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from fednet_emu.errors import ScenarioError
+from fednet_emu.errors import Diverged
 from fednet_emu.learning.graph.jobs import ResolvedJob, TrainJob
 
 
@@ -29,7 +29,7 @@ class Engine(Protocol):
         """The results of the jobs, in their order.
 
         Raises:
-            ScenarioError: a loss or a parameter stopped being finite; the text names the job and the step.
+            Diverged: a loss or a parameter stopped being finite; the text names the job and the step.
         """
         ...
 
@@ -38,11 +38,11 @@ def checked_result(job: TrainJob, losses: Tensor, params: Tensor) -> TrainResult
     """The result of a job, given the loss [steps] before each step and the parameters [size] after the last.
 
     Raises:
-        ScenarioError: a loss or a parameter is not finite.
+        Diverged: a loss or a parameter is not finite.
     """
     mean = float(losses.double().mean())
     if not torch.isfinite(params.sum() + mean) and not (torch.isfinite(losses).all() and torch.isfinite(params).all()):
-        raise ScenarioError(_divergence(job, losses))
+        raise Diverged(_divergence(job, losses))
     return TrainResult(params, mean)
 
 

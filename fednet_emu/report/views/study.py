@@ -43,11 +43,17 @@ class StudyView:
     cells: pd.DataFrame
     unfinished: Sequence[str]
 
+    @property
+    def diverged(self) -> list[str]:
+        """Labels of the finished cells that have diverged: they have scores, but reach no target."""
+        return list(self.cells["cell"][self.cells["status"] == "diverged"])
+
     def aiming_at(self, accuracy: float) -> StudyView:
         """The study with another target accuracy."""
         aimed = [
-            first_reached(self.evaluations[self.evaluations["cell"] == cell], "accuracy", accuracy)
-            for cell in self.cells["cell"]
+            first_reached(self.evaluations[self.evaluations["cell"] == cell], *aim)
+            for cell, status in zip(self.cells["cell"], self.cells["status"], strict=True)
+            for aim in [(None, math.nan) if status == "diverged" else ("accuracy", accuracy)]
         ]
         reached = pd.DataFrame(aimed, columns=list(TO_TARGET), index=self.cells.index)
         return replace(
@@ -138,7 +144,7 @@ def open_study(folder: Path) -> StudyView:
     new = [axis for axis in axes if axis not in cells or axis not in evaluations]
     if new:
         raise DataError(str(folder), f"its tables are older than its axis '{new[0]}'", UNFINISHED)
-    done = cells["status"] == "done"
+    done = cells["status"].isin(["done", "diverged"])
     finished = _with_series(folder, cells[done].reset_index(drop=True))
     return StudyView(name, axes, target, evaluations, finished, list(cells["cell"][~done]))
 
@@ -184,5 +190,7 @@ def study_of_run(run: RunView) -> StudyView:
     totals = {name: value for name, value in run.summary.items() if not isinstance(value, list | dict | str)}
     total_bit = sum(run.summary[f"{kind}_bit"] for kind in ("uplink", "downlink", "sidelink"))
     nothing = dict.fromkeys(TO_TARGET, math.nan)
-    cells = pd.DataFrame([{**totals, **nothing, "cell": run.label, "total_bit": total_bit}])
+    cells = pd.DataFrame(
+        [{**totals, **nothing, "status": run.summary["status"], "cell": run.label, "total_bit": total_bit}]
+    )
     return StudyView(run.label, {}, {}, evaluations, cells, ())

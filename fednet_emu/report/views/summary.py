@@ -75,6 +75,7 @@ _ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("name", "scenario", str),
     ("seed", "seed", str),
     ("status", "status", str),
+    ("diverged", "diverged", str),
     ("simulated_s", "simulated time", format_seconds),
     ("host_s", "host time", format_seconds),
     ("rounds", "rounds", _format_count),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 from torch import Tensor
 
-from fednet_emu.data import DATA_VARIABLE, data_folder
+from fednet_emu.data import DATA_VARIABLE, data_folder, note
 from fednet_emu.errors import DataError
 from fednet_emu.learning.data.datasets.base import Dataset, Samples
 from fednet_emu.learning.data.datasets.fetch import fetch
@@ -112,7 +112,8 @@ def _load(archive: _Archive, data_dir: Path | None, *, normalise: bool, download
     if folder is None:
         raise DataError(archive.kind, "no data folder is given", f"pass --data-dir, or let {DATA_VARIABLE} name it")
     train_x, train_y, test_x, test_y = (
-        read_idx(_find(archive, folder, name, download=download), md5=md5) for name, md5 in archive.md5.items()
+        read_idx(note(f"{archive.folder}/{name}", _find(archive, folder, name, download=download)), md5=md5)
+        for name, md5 in archive.md5.items()
     )
     mean, std = (archive.mean, archive.std) if normalise else (0.0, 1.0)
     return Samples(

@@ -1,0 +1,86 @@
+"""What a run is made of beside its scenario: this package's commit, plug-ins with versions, data with checksums."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution, packages_distributions, version
+from pathlib import Path
+from typing import Any
+
+from fednet_emu import __version__
+from fednet_emu.component import Component
+from fednet_emu.data import Read, checksum
+from fednet_emu.learning.models.user_module import UserModule
+from fednet_emu.scenario.model import Scenario
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+_GIT_S = 5.0
+
+
+def provenance(scenario: Scenario, read: Read) -> dict[str, Any]:
+    """The entries of a manifest about where a run comes from.
+
+    Args:
+        scenario: what is run.
+        read: the files of data that building it has read, by the names that the scenario has for them.
+    """
+    return {
+        "fednet_emu": {"version": __version__, "commit": commit()},
+        "plugins": {name: _origin(name) for name in sorted(set(_outside(scenario)))},
+        "data": {name: checksum(path) for name, path in sorted(read.items())},
+    }
+
+
+@cache
+def commit() -> str | None:
+    """The commit of the source, with `+changes` where files differ from it; None where nobody knows."""
+    if (_PACKAGE.parent / ".git").exists():
+        head, changes = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "--untracked-files=no", "fednet_emu")
+        return None if head is None else head + ("+changes" if changes else "")
+    try:
+        told = distribution("fednet-emu").read_text("direct_url.json")
+    except PackageNotFoundError:
+        return None
+    found = json.loads(told).get("vcs_info", {}).get("commit_id") if told else None
+    return None if found is None else str(found)
+
+
+def _git(*arguments: str) -> str | None:
+    command = ["git", "-C", str(_PACKAGE.parent), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=_GIT_S)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def _outside(part: Any) -> Iterator[str]:
+    """The import paths of the classes in a scenario that are none of this package's."""
+    if isinstance(part, Component):
+        if not type(part).__module__.startswith("fednet_emu."):
+            yield f"{type(part).__module__}:{type(part).__qualname__}"
+        if isinstance(part, UserModule):
+            yield part.path
+        for name in type(part).model_fields:
+            yield from _outside(getattr(part, name))
+    elif isinstance(part, list | tuple):
+        for its in part:
+            yield from _outside(its)
+
+
+def _origin(path: str) -> str:
+    """The package and version that a class comes from, or else the checksum of its file."""
+    module = path.partition(":")[0]
+    packages = packages_distributions().get(module.partition(".")[0], ())
+    if packages:
+        return ", ".join(f"{package} {version(package)}" for package in dict.fromkeys(packages))
+    try:
+        source = inspect.getsourcefile(sys.modules[module])
+        return f"file {checksum(Path(str(source)))}"
+    except (KeyError, TypeError, OSError):
+        return "no file"
