@@ -220,7 +220,10 @@ def test_a_learning_rate_of_zero_changes_nothing_for_seven(algorithm: str) -> No
 WITHOUT_DEADLINE = {"aspire", "individual"}
 """One waits for the first reports instead of all devices, the other for nobody."""
 
-TWO_CLUSTERS = "network.sidelink.topology={edges: {kind: random-regular, degree: 1, redraw: false}, clusters: {kind: equal, count: 2}}"
+TWO_CLUSTERS = (
+    "network.sidelink.topology={edges: {kind: random-regular, degree: 1, redraw: false}, "
+    "clusters: {kind: equal, count: 2}}"
+)
 
 
 def test_every_round_based_algorithm_has_a_deadline() -> None:
