@@ -386,6 +386,7 @@ class Federation:
         """
         with rare_garbage_collection():
             try:
+                self._observer.start(self._stop.simulated_s)
                 self.clock.run_process(algorithm.run(self), self._stop.simulated_s)
             except Deadlock as deadlock:
                 now_s, waits = deadlock.args
@@ -396,6 +397,7 @@ class Federation:
 
     def close(self) -> None:
         """Stop everything that is under way; the ledger then accounts for all of it."""
+        self._observer.stop()
         self.network.close()
         self.processors.close()
 

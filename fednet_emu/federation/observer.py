@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from simpy.events import Event, EventPriority
 
 from fednet_emu.federation.learning_task import Scores
 from fednet_emu.federation.stop import Evaluation
-from fednet_emu.kernel.clock import Clock
+from fednet_emu.kernel.clock import FOREVER_NS, Clock, Timer, to_ns
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.records.divergence import divergence
 from fednet_emu.records.ledger import Ledger
@@ -16,9 +17,12 @@ from fednet_emu.records.ledger import Ledger
 Models = Deferred | Sequence[Deferred]
 """One global model, or every device's own, in the order of the devices."""
 
+OBSERVE = EventPriority(4)
+"""After everything else of an instant."""
+
 
 class Observer:
-    """Evaluates the initial model, the model after every so many rounds, and the last one.
+    """Evaluates the initial model, the model after every so many rounds or seconds, and the last one.
 
     Attributes:
         latest: the latest global model, or the latest models of all devices.
@@ -32,36 +36,75 @@ class Observer:
         self.latest: Models | None = None
         self.accuracy: float | None = None
         self._latest_round = 0
-        self._evaluated_round = -1
+        self._scores: Scores | None = None  # of the latest round's model, once known
+        self._recorded_ns = -1
+        self._instants = 0
+        self._until_ns = FOREVER_NS
+        self._timer: Timer | None = None
 
     def see(self, model: Models, after_round: int) -> None:
         """Take note of a new global model; evaluate it if it is due."""
+        if after_round != self._latest_round:
+            self._scores = None
         self.latest, self._latest_round = model, after_round
-        if after_round % self._evaluation.every_rounds == 0:
+        every = self._evaluation.every_rounds
+        if after_round == 0 or (every is not None and after_round % every == 0):
             self.evaluate()
 
     def evaluate(self) -> None:
         """Evaluate the latest model, unless that has been done."""
-        if self._score is None or self.latest is None or self._evaluated_round == self._latest_round:
+        if self._score is None or self.latest is None or self._scores is not None:
             return
-        scores = self._score(self.latest)
-        self._evaluated_round = self._latest_round
+        self._scores = scores = self._score(self.latest)
         self.accuracy = scores.pooled.accuracy
         self._record(scores)
         if divergence(self._ledger):
             self.accuracy = None
+        self._record_devices(scores)
+
+    # ---- every so many seconds ---------------------------------------------------------------------------------------
+
+    def start(self, until_s: float | None) -> None:
+        """From now on, look at the model every so many seconds, at the last before `until_s`."""
+        self._until_ns = FOREVER_NS if until_s is None else to_ns(until_s)
+        self._set_timer()
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _set_timer(self) -> None:
+        every_s = self._evaluation.every_s
+        if every_s is None or self._score is None:
+            return
+        self._instants += 1
+        at_ns = to_ns(self._instants * every_s)
+        if at_ns < self._until_ns:
+            self._timer = self._clock.call_at(at_ns, self._look, OBSERVE)
+
+    def _look(self, _event: Event) -> None:
+        if self._scores is None:
+            self.evaluate()
+        elif self._recorded_ns < self._clock.now:
+            self._record(self._scores)
+        if self._clock.peek() < FOREVER_NS:  # else nothing will ever change: a deadlock, which is not ours to delay
+            self._set_timer()
 
     def _record(self, scores: Scores) -> None:
+        self._recorded_ns = self._clock.now
         ledger, pooled, accuracies = self._ledger, scores.pooled, scores.accuracies
         accuracy = np.nan if pooled.accuracy is None else pooled.accuracy
         spread = (accuracies.min(), accuracies.std()) if len(accuracies) else (np.nan, np.nan)
         more = (scores.worst_train_loss, scores.attack_success)
         costs = (*ledger.sent_bit, ledger.energy_j)
         ledger.evaluations.append((self._latest_round, self._clock.now, *costs, pooled.loss, accuracy, *spread, *more))
+
+    def _record_devices(self, scores: Scores) -> None:
         if scores.by_device is not None:
             own = scores.by_device
             devices = np.flatnonzero(own.samples)
-            ledger.device_evaluations.extend(
+            self._ledger.device_evaluations.extend(
                 round=np.full(len(devices), self._latest_round),
                 device=devices,
                 samples=own.samples[devices],

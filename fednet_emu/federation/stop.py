@@ -42,8 +42,11 @@ class Stop(Component):
 class Evaluation(Component):
     """When the global model is evaluated: an observer that costs no simulated time, no bits and no energy."""
 
-    every_rounds: int = Field(1, gt=0)
-    """The initial and the last model are evaluated in any case."""
+    every_rounds: int | None = Field(1, gt=0)
+    """Null for never at the end of a round; the initial and the last model are evaluated in any case."""
+    every_s: float | None = Field(None, ge=1e-6)
+    """Simulated seconds between two evaluations of the global model as it is then, beside those at the ends of rounds;
+    null for none. A model that was evaluated before is not evaluated again: its scores are repeated."""
     per_device: bool = False
     """Whether each device's own share of the test set is evaluated too, for the worst device and the spread."""
     train_loss: bool = False

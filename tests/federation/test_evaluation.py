@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from fednet_emu.algorithms.base import Algorithm
+from fednet_emu.errors import Deadlock
 from fednet_emu.federation.federation import Federation
 from fednet_emu.federation.learning_task import LearningTask
 from fednet_emu.kernel.clock import Process
@@ -38,7 +39,14 @@ def test_no_round_is_evaluated_twice() -> None:
     assert run_small("stop.rounds=2").ledger.evaluations.column("round").tolist() == [0, 1, 2]
 
 
-@pytest.mark.parametrize("settings", [("evaluation.every_rounds=5",), ("evaluation.per_device=true",)])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ("evaluation.every_rounds=5",),
+        ("evaluation.per_device=true",),
+        ("evaluation={every_rounds: null, every_s: 0.001, per_device: true}",),
+    ],
+)
 def test_evaluation_only_observes(settings: tuple[str, ...]) -> None:
     """However often and whatever is evaluated, events, final model, bits, energy and time are the same."""
     varied = (*CLASSES, "algorithm.cohort=2", "devices.straggler={kind: pareto, alpha: 2}", "stop.rounds=6")
@@ -112,6 +120,63 @@ def test_devices_have_a_table_of_their_own() -> None:
 def test_a_timing_only_run_evaluates_nothing() -> None:
     """Without training there is nothing to measure."""
     assert len(run_small(timing_only=True).ledger.evaluations) == 0
+
+
+EVERY_MS = "evaluation={every_rounds: null, every_s: 0.001, per_device: true}"
+
+
+def test_evaluation_every_so_many_seconds() -> None:
+    """Rounds end at 2.32, 4.64 and 6.96 ms: each millisecond has the model that was the global one then."""
+    timed, by_round = run_small(EVERY_MS), run_small("evaluation.per_device=true")
+    rows, rounds = timed.ledger.frames()["evaluations"], by_round.ledger.frames()["evaluations"].set_index("round")
+
+    assert rows["simulated_s"].tolist() == pytest.approx([0, 1e-3, 2e-3, 3e-3, 4e-3, 5e-3, 6e-3, 6.96e-3], abs=1e-12)
+    assert rows["round"].tolist() == [0, 0, 0, 1, 1, 2, 2, 3]
+    assert rows["loss"].tolist() == rounds.loc[rows["round"], "loss"].tolist()
+    assert rows["uplink_bit"].tolist() == [0, 0, 3 * 320, 1280, 1280 + 2 * 320, 2560, 2560 + 320, 3840]
+    assert timed.ledger.frames()["device_evaluations"]["round"].tolist() == [t for t in range(4) for _ in range(4)]
+
+
+def test_what_ends_at_an_instant_is_in_its_evaluation() -> None:
+    """A round that ends at the very instant is evaluated with its own model, once, whatever else is evaluated."""
+    for more in ("", ", every_rounds: null"):
+        fed = run_small(f"evaluation={{every_s: 0.00232{more}}}")
+        assert fed.ledger.evaluations.column("round").tolist() == [0, 1, 2, 3]
+
+
+def test_timed_evaluation_does_not_lengthen_a_run() -> None:
+    """It ends when it would have, at its last round or at its limit, with nothing evaluated later."""
+    for limit in ("stop={rounds: 3}", "stop={simulated_s: 0.005}"):
+        timed, plain = run_small(EVERY_MS, limit), run_small(limit)
+        assert timed.clock.now == plain.clock.now
+        assert timed.round == plain.round
+        assert timed.ledger.evaluations.column("simulated_ns").max() <= timed.clock.now
+
+
+def test_timed_evaluation_ignores_runs_without_training() -> None:
+    """There is nothing to measure, and the events are the same."""
+    timed = run_small(EVERY_MS, timing_only=True)
+
+    assert len(timed.ledger.evaluations) == 0
+    assert timed.ledger.event_digest() == run_small().ledger.event_digest()
+
+
+class Forgetful(Algorithm):
+    """A server that waits for what nobody will send."""
+
+    def run(self, fed: Federation) -> Process:
+        """Send one model, then wait."""
+        w = fed.initial_model()
+        yield fed.uplink(fed.device(0), w)
+        yield fed.inbox().collect(1)
+
+
+@pytest.mark.parametrize("stop", ["stop={rounds: 3}", "stop={rounds: 3, simulated_s: 10}"])
+def test_timed_evaluation_does_not_hide_a_deadlock(stop: str) -> None:
+    """Timers of the observer are no reason to think that anything will still happen."""
+    fed = small_federation(EVERY_MS, stop)
+    with pytest.raises(Deadlock, match="waits for"):
+        fed.run(Forgetful())
 
 
 class OwnModels(Algorithm):
