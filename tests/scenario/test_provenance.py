@@ -88,6 +88,7 @@ def test_plug_ins_are_in_the_manifest(tmp_path):
 
 def test_version_and_commit_are_in_the_manifest(tmp_path):
     """In a checkout the commit is that of the source, marked where files differ from it."""
+    commit.cache_clear()  # which is asked for once in a process
     fe.run(MAPPING, out=tmp_path / "run")
     told = manifest(tmp_path / "run")["fednet_emu"]
 
