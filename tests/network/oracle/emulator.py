@@ -25,7 +25,7 @@ class Emulator:
         self.queue: list[Burst] = []
         self.air: list[Burst] = []
         self.senders: dict[int, tuple[int, Fraction]] = {}  # radios on the air in their order: since when, which power
-        self.changed = False  # who is on the air, since the band was last dealt out
+        self.changed = False  # who is on the air, since the band was dealt out
         self.rows: list[Row] = []
 
     def play(self) -> list[Row]:
@@ -54,6 +54,10 @@ class Emulator:
         """Whether a leg is no longer waited for."""
         return bool(leg.cancelled) or leg.left_bit == 0 or leg.until_ns <= self.now_ns or leg.dead
 
+    def there(self, burst: Burst) -> list[Leg]:
+        """The legs of a burst that are not given up; those that are through wait for the others."""
+        return [leg for leg in burst.legs if not leg.cancelled and leg.until_ns > self.now_ns] or burst.legs
+
     def ends(self) -> int:
         """Take off the bursts that nobody waits for; how many."""
         ended = [burst for burst in self.air if all(map(self.done, burst.legs))]
@@ -62,7 +66,7 @@ class Emulator:
             self.book(burst, burst.legs)
             if all(other.radio != burst.radio for other in self.air):
                 del self.senders[burst.radio]
-        self.changed |= bool(ended)
+        self.changed |= bool(ended) or any(leg.until_ns == self.now_ns for burst in self.air for leg in burst.legs)
         return len(ended)
 
     def ask(self) -> None:
@@ -116,7 +120,7 @@ class Emulator:
         """Give legs up: those that wait leave the queue, those on the air are no longer waited for."""
         for burst in [*self.queue, *self.air]:
             for leg in [leg for leg in burst.legs if (burst.line, leg.receiver) in line.legs and not leg.cancelled]:
-                leg.cancelled = "deadline"
+                leg.cancelled, self.changed = "deadline", True
                 if burst in self.queue:
                     burst.legs.remove(leg)
                     self.book(burst, [leg])
@@ -229,7 +233,7 @@ class Emulator:
 
     def luck(self, burst: Burst) -> Fraction:
         """The gain of a burst over its mean, the least of its receivers'."""
-        means = [(self.mean(burst, leg, burst.radio), leg) for leg in burst.legs]
+        means = [(self.mean(burst, leg, burst.radio), leg) for leg in self.there(burst)]
         return min(self.heard(burst, leg, burst.radio) / mean if mean else NOTHING for mean, leg in means)
 
     def deal_out(self) -> None:
@@ -244,8 +248,11 @@ class Emulator:
                 elif world.scheduler != "equal-finish" or law.kind == "fixed":
                     burst.share = Fraction(1, world.places if world.fixed_parts else len(bursts))
             if world.scheduler == "equal-finish" and law.kind == "root" and self.changed:
-                snr = [min(self.mean(burst, leg, burst.radio) for leg in burst.legs) * burst.part for burst in bursts]
-                left_bit = [max(leg.left_bit for leg in burst.legs) for burst in bursts]
+                snr = [
+                    min(self.mean(burst, leg, burst.radio) for leg in self.there(burst)) * burst.part
+                    for burst in bursts
+                ]
+                left_bit = [max(leg.left_bit for leg in self.there(burst)) for burst in bursts]
                 for burst, share in zip(bursts, law.end_together(snr, left_bit), strict=True):
                     burst.share = share
         self.changed = False
