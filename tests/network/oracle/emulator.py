@@ -50,17 +50,9 @@ class Emulator:
         while self.ends() + self.turns():
             self.rate()
 
-    def done(self, leg: Leg) -> bool:
-        """Whether a leg is no longer waited for."""
-        return bool(leg.cancelled) or leg.left_bit == 0 or leg.until_ns <= self.now_ns or leg.dead
-
-    def there(self, burst: Burst) -> list[Leg]:
-        """The legs of a burst that are not given up; those that are through wait for the others."""
-        return [leg for leg in burst.legs if not leg.cancelled and leg.until_ns > self.now_ns] or burst.legs
-
     def ends(self) -> int:
         """Take off the bursts that nobody waits for; how many."""
-        ended = [burst for burst in self.air if all(map(self.done, burst.legs))]
+        ended = [burst for burst in self.air if all(leg.is_done(self.now_ns) for leg in burst.legs)]
         for burst in ended:
             self.air.remove(burst)
             self.book(burst, burst.legs)
@@ -137,7 +129,7 @@ class Emulator:
 
     def next_ns(self) -> list[float]:
         """When something may change next."""
-        legs = [leg for burst in self.air for leg in burst.legs if not self.done(leg)]
+        legs = [leg for burst in self.air for leg in burst.legs if not leg.is_done(self.now_ns)]
         times = [leg.until_ns for leg in legs]
         times += [self.now_ns + ceil(leg.left_bit * NS_PER_S / leg.bps) for leg in legs if leg.bps]
         block_ns = self.world.slot_ns or self.world.coherence_ns
@@ -149,7 +141,7 @@ class Emulator:
         for burst in self.air:
             burst.spent_s += burst.power * flow_s
             for leg in burst.legs:
-                if flow_s and not self.done(leg):
+                if flow_s and not leg.is_done(self.now_ns):
                     leg.outage |= law.loses and leg.carries and leg.sinr < law.lowest
                     left_bit = leg.left_bit - leg.bps * flow_s
                     leg.left_bit = max(left_bit, NOTHING)
@@ -233,7 +225,7 @@ class Emulator:
 
     def luck(self, burst: Burst) -> Fraction:
         """The gain of a burst over its mean, the least of its receivers'."""
-        means = [(self.mean(burst, leg, burst.radio), leg) for leg in self.there(burst)]
+        means = [(self.mean(burst, leg, burst.radio), leg) for leg in burst.there(self.now_ns)]
         return min(self.heard(burst, leg, burst.radio) / mean if mean else NOTHING for mean, leg in means)
 
     def deal_out(self) -> None:
@@ -249,10 +241,10 @@ class Emulator:
                     burst.share = Fraction(1, world.places if world.fixed_parts else len(bursts))
             if world.scheduler == "equal-finish" and law.kind == "root" and self.changed:
                 snr = [
-                    min(self.mean(burst, leg, burst.radio) for leg in self.there(burst)) * burst.part
+                    min(self.mean(burst, leg, burst.radio) for leg in burst.there(self.now_ns)) * burst.part
                     for burst in bursts
                 ]
-                left_bit = [max(leg.left_bit for leg in self.there(burst)) for burst in bursts]
+                left_bit = [max(leg.left_bit for leg in burst.there(self.now_ns)) for burst in bursts]
                 for burst, share in zip(bursts, law.end_together(snr, left_bit), strict=True):
                     burst.share = share
         self.changed = False

@@ -158,6 +158,10 @@ class Leg:
         missing = "unreachable" if self.dead else self.reason
         return self.cancelled or ("outage" if self.outage else missing if self.left_bit else "")
 
+    def is_done(self, now_ns: int) -> bool:
+        """Whether it is no longer waited for."""
+        return bool(self.cancelled) or self.left_bit == 0 or self.until_ns <= now_ns or self.dead
+
 
 @dataclass(eq=False)
 class Burst:
@@ -178,3 +182,7 @@ class Burst:
     def ends(self) -> set[int]:
         """The devices that take part."""
         return {self.radio, *(leg.radio for leg in self.legs)}
+
+    def there(self, now_ns: int) -> list[Leg]:
+        """The legs that are not given up; those that are through wait for the others."""
+        return [leg for leg in self.legs if not leg.cancelled and leg.until_ns > now_ns] or self.legs
