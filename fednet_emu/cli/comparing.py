@@ -16,7 +16,7 @@ Sides = tuple[tuple[str, str], tuple[StudyView, StudyView]]
 
 
 def sides(
-    folders: Sequence[Path], between: tuple[str, str] | None, accuracy: float | None, within: str | None
+    folders: Sequence[Path], between: tuple[str, str] | None, accuracy: float | None, within: Sequence[str]
 ) -> Sides:
     """Names and views of what is compared.
 
@@ -24,7 +24,7 @@ def sides(
         folders: one folder of a study with `between`, else two of runs or studies.
         between: conditions `axis=level`, several with commas.
         accuracy: a target accuracy for both sides.
-        within: the most that both sides may spend, `cost=amount`.
+        within: the most that both sides may spend, each a `cost=amount`; all of them hold.
 
     Raises:
         FednetError: a condition or cost is malformed, or there is no such axis, level or cost.
@@ -39,8 +39,7 @@ def sides(
         names = (str(folders[0]), str(folders[1]))
     if accuracy is not None:
         first, second = first.aiming_at(accuracy), second.aiming_at(accuracy)
-    if within is not None:
-        cost, amount = _spending(within)
+    for cost, amount in map(_spending, within):
         first, second = first.within(cost, amount), second.within(cost, amount)
     return names, (first, second)
 

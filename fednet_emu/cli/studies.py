@@ -67,9 +67,11 @@ def compare(
         float | None, typer.Option("--accuracy", min=0, max=1, help="Target accuracy, instead of the study's.")
     ] = None,
     within: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            "--within", metavar="COST=AMOUNT", help="Scores after so much time (s), bits, energy (J), rounds."
+            "--within",
+            metavar="COST=AMOUNT",
+            help="Scores after so much time (s), bits, energy (J), rounds; may be given several times, then all hold.",
         ),
     ] = None,
 ) -> None:
@@ -81,7 +83,7 @@ def compare(
         if len(folders) != (1 if between else 2):
             ERRORS.print(f"compare: two folders, or one with --between, are needed, got {len(folders)}")
             raise typer.Exit(MISTAKE)
-        names, (first, second) = sides(folders, between, accuracy, within)
+        names, (first, second) = sides(folders, between, accuracy, within or [])
         for view in (first,) if between else (first, second):
             _tell_unfinished(view, "compared")
         for line in lines(compare(first, second), names, first.target if first.target == second.target else {}):
@@ -100,6 +102,7 @@ def reproduce(
     """Run the studies of the library that fit into an hour, the shortest first, and refresh their reference results."""
     with outcome(lambda: "interrupted; the same command goes on from here"):
         from fednet_emu.report.figures.study_figures import study_figures
+        from fednet_emu.report.quantities import counted
         from fednet_emu.report.views.study import open_study
         from fednet_emu.study.cells import load_study
         from fednet_emu.study.reproduce import fitting_studies, write_reference
@@ -108,7 +111,7 @@ def reproduce(
         for name, cost in fitting_studies(minutes).items():
             loaded, folder = load_study(name), Path("results") / name
             if not quiet:
-                ERRORS.print(f"{name}: {len(loaded.cells)} cells, about {cost:g} min on two cores")
+                ERRORS.print(f"{name}: {counted(len(loaded.cells), 'cell')}, about {cost:g} min on two cores")
             done = _swept(loaded, folder, _runner(workers, None, on_ray=False), data_dir, quiet)
             if done:
                 view = open_study(folder)
@@ -120,10 +123,10 @@ def reproduce(
 
 
 def is_one_study(folders: list[Path]) -> bool:
-    """Whether folders given to `plot` are that of one study."""
-    from fednet_emu.report.views.study import is_study
+    """Whether folders given to `plot` are that of one study; a study among others is a mistake."""
+    from fednet_emu.report.views.study import is_one_study
 
-    return len(folders) == 1 and is_study(folders[0])
+    return is_one_study(folders)
 
 
 def plot(folder: Path, out: Path, metric: str | None, against: str | None, panels: list[str] | None) -> None:
@@ -140,7 +143,8 @@ def plot(folder: Path, out: Path, metric: str | None, against: str | None, panel
 
 def _tell_unfinished(view: StudyView, use: str) -> None:
     if view.unfinished:
-        ERRORS.print(f"{len(view.unfinished)} cells are not finished and not {use}, {view.unfinished[0]} first")
+        are = "cell is" if len(view.unfinished) == 1 else "cells are"
+        ERRORS.print(f"{len(view.unfinished)} {are} not finished and not {use}, {view.unfinished[0]} first")
 
 
 def _runner(workers: int | None, address: str | None, *, on_ray: bool) -> Runner:
@@ -156,12 +160,13 @@ def _runner(workers: int | None, address: str | None, *, on_ray: bool) -> Runner
 def _swept(loaded: LoadedStudy, folder: Path, run: Runner, data_dir: Path | None, quiet: bool) -> bool:
     """Sweep a study, show how it goes, and say whether all cells are done."""
     from fednet_emu.cli.sweeping import Display
+    from fednet_emu.report.quantities import counted
     from fednet_emu.study.sweep import sweep
 
     with Display(quiet=quiet) as show:
         progress = sweep(loaded, folder, run, data_dir=data_dir, on_news=show)
     if not quiet:
-        OUTPUT.out(f"{len(progress.done)} of {len(progress.cells)} cells done; tables in {folder}")
+        OUTPUT.out(f"{len(progress.done)} of {counted(len(progress.cells), 'cell')} done; tables in {folder}")
     for place, reason in sorted(progress.failures.items()):
         ERRORS.print(f"failed: {progress.cells[place].label}: {reason}\n  replay: {progress.replay(place)}")
     return not progress.failures

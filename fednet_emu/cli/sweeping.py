@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import signal
 import threading
-import time
 from types import TracebackType
 from typing import Any
 
@@ -28,7 +27,6 @@ class Display:
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
-        self._started_s = time.monotonic()
         self._live = Live(console=ERRORS, transient=True, auto_refresh=False) if self._in_terminal else None
         self._ended = -1
         self._before: Any = None
@@ -55,18 +53,12 @@ class Display:
     def __call__(self, progress: Progress) -> None:
         """Show how far the sweep is."""
         ended = len(progress.done) + len(progress.failures)
-        left_s = self._left_s(progress)
+        left_s = progress.left_s
         if self._live:
             self._live.update(_table(progress, left_s), refresh=True)
         elif not self._quiet and ended != self._ended:
             ERRORS.print(_line(progress, left_s))
         self._ended = ended
-
-    def _left_s(self, progress: Progress) -> float:
-        """Host time until the last cell ends, at the pace so far; NaN before the first has ended."""
-        finished = len(progress.host_s)
-        elapsed_s = time.monotonic() - self._started_s
-        return elapsed_s / finished * len(progress.left) if finished else math.nan
 
 
 def _line(progress: Progress, left_s: float) -> str:
