@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -30,12 +29,12 @@ def live(progress: bool | None) -> Iterator[Callable[[Progress], None]]:
         if where is None:
             yield lambda _progress: None
             return
-        started_s, ended = time.monotonic(), -1
+        ended = -1
         with where.bar(as_table=True) as bar:
 
             def show(sweep: Progress) -> None:
                 nonlocal ended
-                left_s = _left_s(sweep, time.monotonic() - started_s)
+                left_s = sweep.left_s
                 now = len(sweep.done) + len(sweep.failures)
                 if bar.every_s < 1.0 or now != ended:
                     bar.show(_line(sweep, left_s), now / max(len(sweep.cells), 1), _table(sweep, left_s))
@@ -56,12 +55,6 @@ def _terminated_as_interrupted() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _left_s(progress: Progress, elapsed_s: float) -> float:
-    """Host time until the last cell ends, at the pace so far; NaN before the first has ended."""
-    finished = len(progress.host_s)
-    return elapsed_s / finished * len(progress.left) if finished else math.nan
 
 
 def _line(progress: Progress, left_s: float) -> str:

@@ -104,6 +104,7 @@ def reproduce(
     """Run the studies of the library that fit into an hour, the shortest first, and refresh their reference results."""
     with outcome(lambda: "interrupted; the same command goes on from here"):
         from fednet_emu.report.figures.study_figures import study_figures
+        from fednet_emu.report.quantities import counted
         from fednet_emu.report.views.study import open_study
         from fednet_emu.study.cells import load_study
         from fednet_emu.study.reproduce import fitting_studies, write_reference
@@ -112,7 +113,7 @@ def reproduce(
         for name, cost in fitting_studies(minutes).items():
             loaded, folder = load_study(name), Path("results") / name
             if not quiet:
-                ERRORS.print(f"{name}: {len(loaded.cells)} cells, about {cost:g} min on two cores")
+                ERRORS.print(f"{name}: {counted(len(loaded.cells), 'cell')}, about {cost:g} min on two cores")
             done = _swept(loaded, folder, workers, False, data_dir, quiet)
             if done:
                 view = open_study(folder)
@@ -124,10 +125,10 @@ def reproduce(
 
 
 def is_one_study(folders: list[Path]) -> bool:
-    """Whether folders given to `plot` are that of one study."""
-    from fednet_emu.report.views.study import is_study
+    """Whether folders given to `plot` are that of one study; a study among others is a mistake."""
+    from fednet_emu.report.views.study import is_one_study
 
-    return len(folders) == 1 and is_study(folders[0])
+    return is_one_study(folders)
 
 
 def plot(folder: Path, out: Path, metric: str | None, against: str | None, panels: list[str] | None) -> None:
@@ -144,7 +145,8 @@ def plot(folder: Path, out: Path, metric: str | None, against: str | None, panel
 
 def _tell_unfinished(view: StudyView, use: str) -> None:
     if view.unfinished:
-        ERRORS.print(f"{len(view.unfinished)} cells are not finished and not {use}, {view.unfinished[0]} first")
+        are = "cell is" if len(view.unfinished) == 1 else "cells are"
+        ERRORS.print(f"{len(view.unfinished)} {are} not finished and not {use}, {view.unfinished[0]} first")
     if view.diverged:
         ERRORS.print(f"diverged, so that no target is reached: {', '.join(view.diverged)}")
 
@@ -154,10 +156,11 @@ def _swept(
 ) -> bool:
     """Sweep a study, show how it goes, and say whether all cells are done."""
     from fednet_emu.api.sweeping import runner_of, swept
+    from fednet_emu.report.quantities import counted
 
     study = swept(loaded, folder, runner_of(loaded, workers, ray), data_dir=data_dir, progress=not quiet)
     if not quiet:
-        OUTPUT.out(f"{len(study.view.cells)} of {len(loaded.cells)} cells done; tables in {folder}")
+        OUTPUT.out(f"{len(study.view.cells)} of {counted(len(loaded.cells), 'cell')} done; tables in {folder}")
     for failure in study.failures:
         ERRORS.print(f"failed: {failure.label}: {failure.reason}\n  replay: {failure.replay}")
     for cell in study.view.diverged:

@@ -60,6 +60,11 @@ def axis_unit(largest: float, units: tuple[Unit, ...]) -> Unit:
     return fitting_unit(largest, units)
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things in words: `1 cell`, `2 cells`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def format_bits(size_bit: float) -> str:
     """A number of bits with three significant digits and a decimal prefix, as in `12.3 Mbit`."""
     return _three_digits(size_bit, BITS)

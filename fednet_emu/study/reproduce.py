@@ -8,6 +8,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from fednet_emu.errors import FednetError
 from fednet_emu.records.store import write_text
 from fednet_emu.report.figures.run_figures import save
 from fednet_emu.report.views.study import StudyView
@@ -24,10 +25,16 @@ def fitting_studies(minutes: float) -> dict[str, float]:
     """The studies of the library that say what they cost, the cheapest first, as long as they fit together.
 
     Returns:
-        The minutes of each, by name.
+        The minutes of each, by name; at least one.
+
+    Raises:
+        FednetError: not even one fits.
     """
     costs = {name: study.minutes for name in names(STUDIES) for _, _, study in [read_study(name)]}
     known = sorted((cost, name) for name, cost in costs.items() if cost is not None)
+    if not known or known[0][0] > minutes:
+        least = f"the cheapest, {known[0][1]}, takes {known[0][0]:g}" if known else "none says what it costs"
+        raise FednetError(f"minutes: no study of the library fits, got {minutes:g}; {least}")
     totals = itertools.accumulate(cost for cost, _ in known)
     return {name: cost for (cost, name), total in zip(known, totals, strict=True) if total <= minutes}
 

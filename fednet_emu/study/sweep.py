@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 import shlex
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 
 from filelock import FileLock, Timeout
 
@@ -35,7 +38,8 @@ class Progress:
         done: places of the finished cells.
         running: places of the cells under way.
         failures: why cells have failed.
-        host_s: host times of the cells that this sweep has finished.
+        host_s: host times of the finished cells, those of earlier sweeps included.
+        at_once: the most cells that were under way together, at most one for each core here.
     """
 
     cells: Sequence[Cell]
@@ -45,6 +49,7 @@ class Progress:
     running: set[int] = field(default_factory=set)
     failures: dict[int, str] = field(default_factory=dict)
     host_s: list[float] = field(default_factory=list)
+    at_once: int = 0
 
     def replay(self, place: int) -> str:
         """The command that runs a cell by itself; one that comes from Python, from what its run folder says."""
@@ -56,6 +61,16 @@ class Progress:
     def left(self) -> list[int]:
         """Places of the cells that have not ended."""
         return [place for place in range(len(self.cells)) if place not in self.done | self.failures.keys()]
+
+    @property
+    def left_s(self) -> float:
+        """Host time until the last cell ends, if cells take as long as the finished ones did on average.
+
+        Those under way are taken to be half done. NaN while no cell has been finished, or none has been started.
+        """
+        left = len(self.left)
+        lanes = min(self.at_once, left)
+        return fmean(self.host_s) * (left - lanes / 2) / lanes if lanes and self.host_s else math.nan
 
 
 def sweep(
@@ -123,6 +138,7 @@ def _note(progress: Progress, place: int, outcome: Outcome | None, failures: Pat
     """Take in what has become of a cell; a failure leaves a file with its reason and how to replay it."""
     if outcome is None:
         progress.running.add(place)
+        progress.at_once = max(progress.at_once, min(len(progress.running), os.cpu_count() or 1))
         return
     progress.running.discard(place)
     cell, report = progress.cells[place], failures / f"{progress.cells[place].name}.txt"
@@ -141,17 +157,13 @@ def _progress(cells: Sequence[Cell], folder: Path, data_dir: Path | str | None) 
     progress = Progress(cells, [_folder_of(cell, folder) for cell in cells], data_dir)
     for place, path in enumerate(progress.folder_of):
         if RunFolder.status(path) in FINISHED:
-            unsound = _broken_laws(path)
-            if unsound:
-                progress.failures[place] = unsound
-            else:
+            summary = json.loads((path / "summary.json").read_text(encoding="utf-8"))
+            if summary["verified"]:
                 progress.done.add(place)
+                progress.host_s.append(summary["host_s"])
+            else:
+                progress.failures[place] = f"conservation laws are broken: {summary['broken_laws']}"
     return progress
-
-
-def _broken_laws(folder: Path) -> str:
-    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    return "" if summary["verified"] else f"conservation laws are broken: {summary['broken_laws']}"
 
 
 def _folder_of(cell: Cell, cells: Path) -> Path:

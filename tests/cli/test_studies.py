@@ -160,6 +160,14 @@ def test_a_wrong_study_is_a_mistake(study: Path, tmp_path: Path) -> None:
     )
 
 
+def test_one_cell_is_one_cell(study: Path, tmp_path: Path) -> None:
+    """What is one is not told as many."""
+    lone = study.with_name("lone.yaml")
+    lone.write_text("base: small\ngrid: {algorithm.lr: [0.1]}\nseeds: 1\n", encoding="utf-8")
+
+    assert "1 of 1 cell done" in fednet("sweep", str(lone), "--out", str(tmp_path / "out"), "--timing-only").stdout
+
+
 def test_timing_only_sweeps_have_totals(study: Path, tmp_path: Path) -> None:
     """Time, bits and energy are those of the cells that learn; nothing is evaluated."""
     out = tmp_path / "out"
@@ -184,6 +192,10 @@ def test_plot_draws_a_study(swept: Path, tmp_path: Path) -> None:
     assert names == costs | {"time-to-target", "bits-to-target", "energy-to-target", "pareto"}
     assert {path.name for path in (tmp_path / "one").iterdir()} == {"loss-bits.png", "loss-bits.pdf"}
     assert one.exit_code == 0
+    cell = str(next((swept / "cells").iterdir()))
+    mixed = fednet("plot", cell, str(swept))
+    assert mixed.exit_code == 2
+    assert "plot: a study is drawn by itself, got" in mixed.stderr
     assert "did you mean 'access'" in fednet("plot", str(swept), "--panels", "acces").stderr
     assert "--label, --until and --animate are for runs" in fednet("plot", str(swept), "--until", "3").stderr
     assert "set evaluation.per_device: true" in fednet("plot", str(swept), "--metric", "worst_accuracy").stderr
@@ -204,6 +216,9 @@ def test_compare_says_whether_it_is_more_than_noise(swept: Path) -> None:
     same = ("compare", str(swept), str(swept), "--within")
     assert "final accuracy: the same in every pair" in fednet(*same, "time=1e3").stdout
     assert "--within: expected cost=amount, got 'time'; for example time=60" in fednet(*same, "time").stderr
+    assert fednet(*same, "rounds=2", "--within", "time=1e3").stdout == fednet(*same, "rounds=2").stdout
+    assert fednet(*same, "time=1e3", "--within", "rounds=2").stdout == fednet(*same, "rounds=2").stdout
+    assert fednet(*same, "rounds=2").stdout != fednet(*same, "time=1e3").stdout
     assert "no such level of access, got 'tdma, fast'" in (
         fednet("compare", str(swept), "--between", "access=tdma, fast", "access=ofdma").stderr
     )
@@ -221,6 +236,9 @@ def test_reproduce_refreshes_the_reference(study: Path, tmp_path: Path, monkeypa
     (tmp_path / "scenarios/studies").mkdir(parents=True)
     (tmp_path / "scenarios/studies/cheap.yaml").write_text(cheap, encoding="utf-8")
 
+    nothing = fednet("reproduce", "--minutes", "0.01")
+    assert nothing.exit_code == 2
+    assert "no study of the library fits, got 0.01; the cheapest, cheap, takes 0.1" in nothing.stderr
     results = [fednet("reproduce", "--minutes", "0.2", "--out", "reference", "--quiet") for _ in range(2)]
 
     assert [result.exit_code for result in results] == [0, 0], results[0].output

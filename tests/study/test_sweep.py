@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from pathlib import Path
@@ -14,7 +15,7 @@ from fednet_emu.errors import DataError
 from fednet_emu.study import attempt
 from fednet_emu.study.cells import load_study
 from fednet_emu.study.local import run_locally
-from fednet_emu.study.sweep import sweep
+from fednet_emu.study.sweep import Progress, sweep
 
 
 def swept(path, out, workers=2):
@@ -49,6 +50,35 @@ def test_tables_hold_every_evaluation_and_every_cell(study_file, tmp_path):
     assert cells["time_to_target_s"][7] == first["simulated_s"]
     assert cells["bits_to_target"][7] == first["total_bit"]
     assert cells["time_to_target_s"][:4].isna().all()  # nothing is learnt with lr = 0
+
+
+def test_the_time_left_is_told_by_the_finished_cells():
+    """Eight cells left at 10 s each on average, two at a time, two of them half done: 35 s; NaN before."""
+    progress = Progress(cells=[None] * 10, folder_of=[])
+    assert math.isnan(progress.left_s)
+    progress.host_s, progress.done = [8.0, 12.0], {0, 1}
+    assert math.isnan(progress.left_s)
+
+    progress.at_once = 2
+    assert progress.left_s == pytest.approx(35.0)
+    progress.failures = dict.fromkeys(range(2, 9), "why")
+    assert progress.left_s == pytest.approx(5.0)  # the last one, alone
+    progress.done.add(9)
+    assert math.isnan(progress.left_s)
+
+
+def test_cells_of_an_earlier_sweep_tell_the_time_left(study_file, tmp_path):
+    """A sweep that goes on knows the host times of what is finished before it has finished anything itself."""
+    path = study_file("grid: {algorithm.lr: [0.05, 0.1]}\nseeds: 1\n")
+    swept(path, tmp_path / "out")
+    seen = []
+    longer = load_study(study_file("grid: {algorithm.lr: [0.05, 0.1, 0.2]}\nseeds: 1\n"))
+    sweep(longer, tmp_path / "out", lambda tasks: run_locally(tasks, 1), on_news=lambda now: seen.append(now.left_s))
+
+    assert len(seen) == 3  # before anything, at the start of the third cell, at its end
+    assert math.isnan(seen[0])
+    assert seen[1] > 0
+    assert math.isnan(seen[2])
 
 
 def test_tables_do_not_depend_on_who_finished_first(study_file, tmp_path):

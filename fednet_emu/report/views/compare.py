@@ -10,11 +10,13 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from fednet_emu.errors import FednetError
-from fednet_emu.report.quantities import format_bits, format_energy, format_seconds
+from fednet_emu.report.quantities import counted, format_bits, format_energy, format_seconds
 from fednet_emu.report.views.statistics import Interval, paired_difference, unpaired_difference
 from fednet_emu.report.views.study import StudyView, level_text, target_text
 
 EVERYWHERE = "all together"
+ROUNDING = 1e-12
+"""Part of the larger mean that a mean difference of nothing may have by rounding."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,8 @@ class Difference:
         if self.is_none:
             return "the same in every pair"
         quantity, mean = self.quantity, self.paired.mean
+        if abs(mean) <= ROUNDING * max(map(abs, self.means)):
+            return "the same on average, with differences of both signs: no more than noise"
         words = quantity.words.format(quantity.show(abs(mean)), quantity.more if mean > 0 else quantity.less)
         if not np.isfinite(self.paired.low):
             return f"{words}; one pair cannot tell that from noise"
@@ -144,9 +148,11 @@ def _gaps(difference: Difference) -> str:
     """Why not every seed counts."""
     (known_a, known_b), of = difference.known, difference.of
     if difference.where == EVERYWHERE:
-        return f"{difference.pairs} of {of} seeds have it on both sides in every place; only they count"
+        have = "seed has" if of == 1 else "seeds have"
+        return f"{difference.pairs} of {of} {have} it on both sides in every place; only they count"
     verb = "reached" if difference.quantity in TO_TARGET else "measured"
-    return f"{verb} {known_a} times in A and {known_b} times in B of {of}; pairs of both count"
+    times_a, times_b = counted(known_a, "time"), counted(known_b, "time")
+    return f"{verb} {times_a} in A and {times_b} in B of {of}; pairs of both count"
 
 
 def _refuse_repeats(view: StudyView, axes: Sequence[str]) -> None:

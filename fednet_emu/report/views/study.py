@@ -127,6 +127,21 @@ def is_study(folder: Path) -> bool:
     return (folder / DESCRIPTION).is_file()
 
 
+def is_one_study(folders: Sequence[Path]) -> bool:
+    """Whether these folders are that of one study, rather than those of runs.
+
+    Raises:
+        FednetError: there is a study among others.
+    """
+    studies = [folder for folder in folders if is_study(folder)]
+    if studies and len(folders) > 1:
+        raise FednetError(
+            f"plot: a study is drawn by itself, got {studies[0]} among {len(folders)} folders; give its folder alone, "
+            "or folders of runs, those of its cells for example"
+        )
+    return bool(studies)
+
+
 def open_study(folder: Path) -> StudyView:
     """The study that `fednet sweep` has left in a folder.
 

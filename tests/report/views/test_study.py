@@ -83,6 +83,9 @@ def test_pairs_without_the_target_are_said():
     text = "\n".join(lines(compare(first, second), ("a", "b"), view.target))
     assert "time to target: B is 3.9 s sooner: more than noise (A 7.8 s, B 3.9 s, pairs: 3)" in text
     assert "reached 5 times in A and 3 times in B of 5; pairs of both count" in text
+    view.cells.loc[(view.cells["air"] == "b") & (view.cells["seed"] < 4), "time_to_target_s"] = np.nan
+    text = "\n".join(lines(compare(view.where({"air": "a"}), view.where({"air": "b"})), ("a", "b"), view.target))
+    assert "reached 5 times in A and 1 time in B of 5; pairs of both count" in text
 
 
 def test_seeds_that_are_missing_somewhere_are_said():
@@ -112,6 +115,10 @@ def test_noise_is_called_noise():
     view.cells["accuracy"] += ways
     verdicts = {d.quantity.title: d.verdict for d in compare(view.where({"air": "a"}), view.where({"air": "b"}))}
     assert verdicts["final accuracy"] == "B is 0.002 lower: no more than noise"
+
+    view.cells["accuracy"] += np.where(view.cells["seed"] == 4, 0.01, 0) * (view.cells["air"] == "b")
+    verdicts = {d.quantity.title: d.verdict for d in compare(view.where({"air": "a"}), view.where({"air": "b"}))}
+    assert verdicts["final accuracy"] == "the same on average, with differences of both signs: no more than noise"
 
     lone = study({"air": ["a", "b"]}, lambda air: 2.0 if air == "b" else 1.0, seeds=1)
     verdicts = {d.quantity.title: d.verdict for d in compare(lone.where({"air": "a"}), lone.where({"air": "b"}))}
@@ -257,6 +264,8 @@ def test_scores_within_a_budget_are_of_the_last_evaluation_that_it_paid_for():
     assert part.cells["accuracy"].tolist() == pytest.approx([0.4, 0.4, 0.3])
     assert part.cells["simulated_s"].tolist() == pytest.approx([4.0, 4.4, 3.6])
     assert part.evaluations["simulated_s"].max() <= 4.5
+    both = study({"air": ["a"]}, seeds=3).within("time", 4.5).within("bits", 3e6)
+    assert both.cells["accuracy"].tolist() == pytest.approx([0.3, 0.3, 0.3])
     with pytest.raises(FednetError, match="no such cost, got 'tim'; did you mean 'time'"):
         part.within("tim", 1.0)
 
