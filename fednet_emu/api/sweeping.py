@@ -15,9 +15,7 @@ from fednet_emu.api.sweep_progress import live
 from fednet_emu.component import Component
 from fednet_emu.errors import FednetError
 from fednet_emu.report.views.study import open_study
-from fednet_emu.scenario.includes import read_tree
-from fednet_emu.scenario.search import STUDIES, locate
-from fednet_emu.study.cells import LoadedStudy, load_study, make_study
+from fednet_emu.study.cells import LoadedStudy, is_study_file, load_study, make_study
 from fednet_emu.study.sweep import Runner
 from fednet_emu.study.sweep import sweep as run_cells
 
@@ -68,7 +66,7 @@ def sweep(
         DataError: the folder holds something else, or another sweep writes to it.
     """
     changed = [*changes(settings, algorithm=algorithm, model=model, data=data)]
-    if is_study_name(study) and grid is None:
+    if isinstance(study, str | Path) and grid is None and is_study_file(str(study)):
         if seeds is not None or target is not None:
             raise FednetError(f"sweep: seeds and target are in the study's file, got them for '{study}'; change that")
         loaded = load_study(Path(str(study)), changed, timing_only=timing_only)
@@ -102,15 +100,6 @@ def swept(
         for place, reason in sorted(ended.failures.items())
     ]
     return Study(open_study(folder), folder, passing=out is None, failures=failures)
-
-
-def is_study_name(name: ScenarioLike) -> bool:
-    """Whether this names a study: one of the library that no scenario has, or a file with the key `base`."""
-    if not isinstance(name, str | Path):
-        return False
-    path = locate(str(name), "scenarios") or locate(str(name), STUDIES)
-    tree = read_tree(path, []) if path else None
-    return tree is not None and isinstance(tree.value, dict) and "base" in tree.value
 
 
 def runner_of(loaded: LoadedStudy, workers: int | None, ray: bool | str) -> Runner:

@@ -174,7 +174,7 @@ class Timer(_Bare):
 
 
 class Sleep(Timeout):
-    """Event that triggers after a duration; it leaves the queue when the only process that waits for it is cancelled."""
+    """Event that triggers after a duration; leaves the queue when the only process that waits for it is cancelled."""
 
     def cancel(self, _outcome: Any) -> None:
         """Remove the event from the queue, unless another process waits for it too."""

@@ -11,7 +11,7 @@ from fednet_emu.kernel.clock import COLLECT, Clock, Timer, to_ns
 
 
 class Collect(Event):
-    """Event of one call of `Inbox.collect`; its value is the list of items that had arrived by the end of the instant."""
+    """Event of one call of `Inbox.collect`; its value is the list of items that arrived by the end of the instant."""
 
     def __init__(self, inbox: Inbox, at_least: int, including: Set[int]) -> None:
         super().__init__(inbox.clock)
@@ -49,7 +49,7 @@ class Inbox:
         self._check_at_end_of_instant()
 
     def collect(self, at_least: int = 1, including: Set[int] = frozenset(), deadline_s: float | None = None) -> Collect:
-        """Return an event that triggers once there are `at_least` items, one from every sender in `including` among them.
+        """Return an event that triggers once there are `at_least` items, among them one from each of `including`.
 
         All items that arrive in the same instant are collected together. With `deadline_s`, the event triggers at the
         latest after that many seconds, with the items that are there.
