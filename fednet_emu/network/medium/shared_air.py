@@ -65,8 +65,9 @@ class SharedAir:
 
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
         """Wait no longer for a leg, as if its patience were over."""
-        place = next(place for place, other in enumerate(self._on_air.legs) if other is leg)
-        self._on_air.leg["until_ns"][place] = self._first_until_ns = now_ns
+        for place, other in enumerate(self._on_air.legs):
+            if other is leg:
+                self._on_air.leg["until_ns"][place] = self._first_until_ns = now_ns
 
     def advance(self, now_ns: int) -> list[Burst]:
         """Let the bits flow; a burst has ended when each of its legs is through, or has no hope or patience left."""

@@ -1,8 +1,8 @@
 """A second emulator of one medium: plain, slow and exact; it shares no line with the project.
 
-Times are integers of nanoseconds; SNRs, rates, bits and powers are fractions. At every instant that matters everything
-is worked out from scratch: ends, then requests, then turns, until nothing changes; then everybody's rate. The next
-instant is the earliest end, edge of a fading block or slot, loss of patience, or line of the script.
+Times are integers of nanoseconds; everything else is fractions. At every instant that matters all is worked out from
+scratch: ends, requests and turns, until nothing changes; then everybody's rate. The next instant is the earliest end,
+edge of a fading block or slot, timeout, or line of the script.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ class Emulator:
     def __init__(self, world: World, script: Script, gain: Gain, draw: Draw) -> None:
         self.world, self.script, self.gain, self.draw = world, script, gain, draw
         self.now_ns = 0
-        self.queue: list[Burst] = []
-        self.air: list[Burst] = []
+        self.queue, self.air = list[Burst](), list[Burst]()
         self.senders: dict[int, tuple[int, Fraction]] = {}  # radios on the air in their order: since when, which power
         self.changed = False  # who is on the air, since the band was dealt out
         self.rows: list[Row] = []
@@ -72,6 +71,7 @@ class Emulator:
             sender, receiver = (end if end >= 0 else -1 - cell for end in ends)
             burst = bursts.setdefault((number, cell), Burst(number, send, sender, cell, []))
             burst.legs.append(Leg(ends[1], receiver, Fraction(send.size_bit)))
+            burst.asked |= {sender, receiver}
         self.queue += bursts.values()
 
     def cell_of(self, device: int, cells: tuple[int, ...], asked: Iterable[Burst]) -> int:
@@ -85,7 +85,7 @@ class Emulator:
 
     def may_start(self, burst: Burst) -> bool:
         """Whether there is a place and, in clusters, none of its ends takes part in another transmission."""
-        if self.world.access == "reuse" and not all(burst.ends.isdisjoint(other.ends) for other in self.air):
+        if self.world.access == "reuse" and not all(burst.asked.isdisjoint(other.ends) for other in self.air):
             return False
         taken = sum((other.cell, other.send.cluster) == (burst.cell, burst.send.cluster) for other in self.air)
         return self.world.places is None or taken < self.world.places

@@ -172,6 +172,7 @@ class Burst:
     radio: int
     cell: int
     legs: list[Leg]
+    asked: set[int] = field(default_factory=set)  # the radios that it was asked for, cancelled or not
     started_ns: int = NEVER_NS
     part: Fraction = ONE  # of its sender's power and band
     share: Fraction = ONE  # of the band
