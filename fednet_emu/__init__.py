@@ -5,7 +5,7 @@
     run = fe.run("quickstart", seed=1, settings={"algorithm.lr": 0.05})
     study = fe.sweep("quickstart", grid={"network.uplink.access": ["tdma", "ofdma"]}, seeds=5)
 
-Names are imported when they are first used, so that the import itself costs nothing.
+Names are imported on first use, so `import fednet_emu` itself is fast.
 """
 
 from importlib import import_module
@@ -60,7 +60,7 @@ _HOMES = {
     "DataError": "errors",
     "Deadlock": "errors",
 }
-"""Where each public name lives: a module, and the name there if it is another."""
+"""The module that defines each public name, followed by `:name` where the name differs there."""
 
 __all__ = [  # noqa: RUF022  (what a user meets first comes first)
     "run",

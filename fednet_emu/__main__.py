@@ -1,4 +1,4 @@
-"""`python -m fednet_emu` is the command `fednet`."""
+"""`python -m fednet_emu` runs the command `fednet`."""
 
 from fednet_emu.cli import main
 

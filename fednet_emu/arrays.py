@@ -1,4 +1,4 @@
-"""Types of NumPy arrays; shapes are said where an array is used."""
+"""Types of NumPy arrays; docstrings state shapes where an array is used."""
 
 from __future__ import annotations
 

@@ -57,36 +57,36 @@ class Slot:
     `Annotated[Fading, Slot("fading", FADINGS)]` accepts `{kind: rayleigh, ...}`, the short form `rayleigh`, or a
     component that was already built. `table` maps each kind to its class, whose field `kind` has that default.
 
-    A kind that the table lacks is looked up when a scenario names it: among what installed packages offer, or as the
-    import path of a class. Such a class, and a component that is handed over as an object, needs no field `kind`.
+    A kind that is not in the table is looked up when a scenario names it: among the entry points of installed packages,
+    or as the import path of a class. Such a class, and a component passed as an object, needs no field `kind`.
     """
 
     def __init__(self, name: str, table: Mapping[str, type[Component]]) -> None:
         self.name = name
         self.table = table
-        self._base: type[Component] = Component  # what the annotation asks for, once a class with such a field is made
+        self._base: type[Component] = Component  # replaced by the annotated class when a model with this slot is built
 
     def names(self) -> list[str]:
-        """The kinds of the table and those that installed packages offer; nothing is imported."""
+        """List the kinds in the table and those that installed packages offer, without importing anything."""
         return list(dict.fromkeys([*self.table, *offers().get(self.name, ())]))
 
     def kinds(self) -> dict[str, type[Component]]:
-        """The classes of all these kinds, without those of packages that cannot be imported."""
+        """Map each available kind to its class; kinds of packages that cannot be imported are left out."""
         found = {kind: self.get(kind) for kind in self.names()}
         return {kind: component for kind, component in found.items() if component is not None}
 
     def get(self, kind: str) -> type[Component] | None:
-        """As `find`, but nothing also for what cannot be used."""
+        """Return the class of a kind as `find` does, but None instead of an error when the class cannot be used."""
         try:
             return self.find(kind)
         except ScenarioError:
             return None
 
     def find(self, kind: str) -> type[Component] | None:
-        """The class of a kind: of the table, else of a package that offers it, else at an import path.
+        """Look up the class of a kind: in the table, then among installed packages, then as an import path.
 
         Raises:
-            ScenarioError: it cannot be imported, or is no component for this slot.
+            ScenarioError: the class cannot be imported, or is not a component for this slot.
         """
         if kind in self.table:
             return self.table[kind]
@@ -131,7 +131,7 @@ class Slot:
         return _outsider(kind, component).validate_python({key: its for key, its in given.items() if key != "kind"})
 
     def _dump(self, value: Any, handler: SerializerFunctionWrapHandler) -> Any:
-        """The settings of a component, and the kind by which a scenario finds its class again."""
+        """Dump the settings of a component, with the kind from which a scenario finds its class again."""
         settings = handler(value)
         if not isinstance(value, Component) or type(value) in self.table.values():
             return settings
@@ -140,12 +140,12 @@ class Slot:
 
 @cache
 def _outsider(kind: str, component: type[Component]) -> TypeAdapter[Component]:
-    """Validates the settings of a class that is in no table; places of errors have its kind in them, as all do."""
+    """Build the validator for a class outside the table; error locations contain its kind, as for built-in kinds."""
     return TypeAdapter(Annotated[component, _Only(kind)])  # type: ignore[arg-type]  # its class is known only now
 
 
 class _Only:
-    """Annotation of a component whose kind is known, whatever its settings say."""
+    """Annotation of a component whose kind is already known, so that its settings need not contain `kind`."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind

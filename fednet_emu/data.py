@@ -1,4 +1,4 @@
-"""The data folder: where recorded data and data sets are, which are never part of the package."""
+"""The data folder, which holds recorded data and data sets; the package itself contains none."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DATA_VARIABLE = "FEDNET_DATA"
 
 
 Read = dict[str, Path]
-"""Files and folders of data that were read, by the names that they were asked for by."""
+"""Data files and folders that were read, by the name under which each was requested."""
 
 _noted: ContextVar[Read | None] = ContextVar("noted", default=None)
 _LIBRARY = "channels"
@@ -24,18 +24,18 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def data_folder(data_dir: Path | str | None) -> Path | None:
-    """The folder of data files: the one given, else the one named by FEDNET_DATA, else none."""
+    """Return the folder of data files: the one given, else the one that FEDNET_DATA names, else None."""
     named = data_dir or os.environ.get(DATA_VARIABLE)
     return Path(named) if named else None
 
 
 def locate(name: str, data_dir: Path | None) -> Path:
-    """The file or folder of this name: in the data folder first, then where the program was started.
+    """Find the file or folder with this name: first in the data folder, then in the current folder.
 
-    Names that begin with `channels/` are also sought in the library of the package, and in the checkout around it.
+    Names that begin with `channels/` are also looked up in the package's library and in the source checkout around it.
 
     Raises:
-        DataError: It is in none of these places.
+        DataError: No such file or folder exists in any of these places.
     """
     folder = data_folder(data_dir)
     candidates = [Path(name)] if folder is None else [folder / name, Path(name)]
@@ -50,7 +50,7 @@ def locate(name: str, data_dir: Path | None) -> Path:
 
 @contextmanager
 def noting() -> Iterator[Read]:
-    """What is read inside, in this thread."""
+    """Context manager: collect the names and paths of all data that this thread reads inside the `with` block."""
     read: Read = {}
     before = _noted.set(read)
     try:
@@ -60,7 +60,7 @@ def noting() -> Iterator[Read]:
 
 
 def note(name: str, path: Path) -> Path:
-    """Say that a file or folder is about to be read; gives it back."""
+    """Note that a file or folder is about to be read (see `noting`), and return its path."""
     read = _noted.get()
     if read is not None:
         read[name] = path

@@ -1,10 +1,11 @@
 """Elementary functions of arrays that give the same bits on every processor with the same C library.
 
-NumPy picks the code of `log`, `exp`, `sin`, ... by the vector instructions that it finds, and their results differ in
-the last bit: enough to move an event by a nanosecond once in days of simulated time. Simulated time is to be a function
-of scenario and seed alone, so whatever leads to it uses these in place of NumPy's. They are the C library's, one
-element at a time, or SciPy's where speed matters. Sums, products, quotients and roots are exactly rounded anyway.
-What remains: other C libraries, and those of other processor families, may round a last bit otherwise.
+NumPy chooses its code for `log`, `exp`, `sin`, ... by the processor's vector instructions, and the results differ in
+the last bit. That can move an event by a nanosecond once in days of simulated time. Simulated time must depend on
+scenario and seed only, so every calculation that affects it uses these functions instead of NumPy's. They call the C
+library for one element at a time, or SciPy where speed matters. Sums, products, quotients and roots are correctly
+rounded by every processor. Remaining limit: other C libraries, and those of other processor families, may differ in the
+last bit.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ exp, sin, cos = _each(math.exp), _each(math.sin), _each(math.cos)
 
 
 def log(x: Any) -> Array:
-    """Natural logarithm; minus infinity of 0."""
+    """Natural logarithm; minus infinity at 0."""
     return cast(Array, scipy.special.xlogy(1.0, x))
 
 
 def log10(x: Any) -> Array:
-    """Decadic logarithm; minus infinity of 0."""
+    """Logarithm to base 10; minus infinity at 0."""
     return log(x) / _LN_10
 
 

@@ -2,7 +2,7 @@
 
     FednetError            base: the command line prints it and ends with exit code 2
     +-- ScenarioError      the scenario, or what it asks for, is wrong (all problems at once)
-    |   +-- Diverged       training has left the finite numbers: the run ends, and says so
+    |   +-- Diverged       a loss or a parameter is not finite any more: the run ends with this status
     +-- DataError          a data file or run folder is missing or corrupt
     +-- Deadlock           the algorithm waits for something that can never come
 
@@ -17,7 +17,7 @@ from collections.abc import Iterable
 
 
 class FednetError(Exception):
-    """Base of all errors that are the user's to mend."""
+    """Base of all errors that the user can fix."""
 
 
 class ScenarioError(FednetError):
@@ -53,7 +53,7 @@ class DataError(FednetError):
 
 
 class Deadlock(FednetError):  # noqa: N818  (the field's own word)
-    """No event is left, yet the algorithm still waits; `waits` says who waits for whom."""
+    """The algorithm still waits, but no event is left that could wake it; `waits` says who waits for what."""
 
     def __init__(self, now_s: float, waits: str) -> None:
         super().__init__(now_s, waits)
@@ -64,6 +64,6 @@ class Deadlock(FednetError):  # noqa: N818  (the field's own word)
 
 
 def did_you_mean(word: str, known: Iterable[object]) -> str:
-    """The clause `; did you mean 'x'?` for a misspelt word, or nothing when no known word is close."""
+    """Return the clause `; did you mean 'x'?` for a misspelt word, or an empty text when no known word is close."""
     close = difflib.get_close_matches(word, [str(name) for name in known], n=1)
     return f"; did you mean '{close[0]}'?" if close else ""

@@ -38,7 +38,7 @@ def is_import_path(text: str) -> bool:
 
 @cache
 def offers() -> Mapping[str, Mapping[str, tuple[EntryPoint, ...]]]:
-    """What installed packages offer, by slot and kind; several packages may offer the same."""
+    """Map slot and kind to the entry points that installed packages declare; several packages may offer one kind."""
     found: dict[str, dict[str, tuple[EntryPoint, ...]]] = {}
     for point in dict.fromkeys(entry_points(group=GROUP)):
         slot, _, kind = point.name.partition(".")
@@ -48,10 +48,10 @@ def offers() -> Mapping[str, Mapping[str, tuple[EntryPoint, ...]]]:
 
 
 def offered(slot: str, kind: str) -> Any:
-    """What a package offers as this kind, imported now.
+    """Import and return the object that a package offers as this kind.
 
     Raises:
-        ScenarioError: it cannot be imported, or several packages offer it.
+        ScenarioError: it cannot be imported, or several packages offer this kind.
     """
     points = offers()[slot][kind]
     if len(points) > 1:
@@ -68,7 +68,7 @@ def offered(slot: str, kind: str) -> Any:
 
 
 def imported(path: str) -> Any:
-    """What an import path names, imported now; a module that only the current folder has is not.
+    """Import and return the object at an import path; modules found only in the current folder are refused.
 
     Raises:
         ScenarioError: it cannot be imported, or the module has no such name.
@@ -94,7 +94,7 @@ def imported(path: str) -> Any:
 
 @cache
 def kind_of(slot: str, component: type) -> str:
-    """The kind by which a scenario names a class from outside: as its package offers it, else its import path."""
+    """Return the kind by which a scenario names an external class: its entry point's kind, else its import path."""
     top = component.__module__.partition(".")[0]
     for kind, points in offers().get(slot, {}).items():
         if len(points) == 1 and points[0].module.partition(".")[0] == top:
@@ -107,10 +107,10 @@ def kind_of(slot: str, component: type) -> str:
 
 
 def _refuse_current_folder(path: str) -> None:
-    """See to it that a module is found without the current folder, which Python searches of its own accord.
+    """Check that a module does not come from the current folder, which Python adds to `sys.path` by itself.
 
     Raises:
-        ScenarioError: it would come from the current folder.
+        ScenarioError: the module would be imported from the current folder.
     """
     top = path.partition(":")[0].partition(".")[0]
     if top not in sys.modules and _place(top, sys.path) != _place(top, list(_deliberate_folders())):
@@ -119,7 +119,7 @@ def _refuse_current_folder(path: str) -> None:
 
 
 def _place(top: str, folders: list[str]) -> tuple[str | None, list[str]] | None:
-    """The file and folders of a module, as Python would find it with these folders in place of `sys.path`."""
+    """Return the file and the folders of a module if `sys.path` were `folders`; None if there is no such module."""
     for finder in sys.meta_path:
         searches_folders = getattr(finder, "__name__", "") == "PathFinder"
         spec = finder.find_spec(top, folders if searches_folders else None)
@@ -129,7 +129,7 @@ def _place(top: str, folders: list[str]) -> tuple[str | None, list[str]] | None:
 
 
 def _deliberate_folders() -> Iterator[str]:
-    """`sys.path` without the current folder, unless PYTHONPATH or the folder of the script that runs names it."""
+    """Yield `sys.path` without the current folder, unless PYTHONPATH names it or the running script lies in it."""
     current = Path.cwd()
     asked = {Path(folder).resolve() for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder}
     runs_a_script = getattr(sys.modules.get("__main__"), "__spec__", None) is None

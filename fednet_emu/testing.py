@@ -1,10 +1,10 @@
-"""A small federation for trying algorithms out: a few devices, known numbers, no files, milliseconds to run.
+"""A small federation for testing algorithms: a few devices, round numbers, no files; it runs in milliseconds.
 
     fed = small_federation("devices.count=3", "network.uplink.loss={kind: random, probability: 0.3}")
     fed.run(MyAlgorithm(lr=0.1))
     fed.ledger.frames()["transfers"]
 
-As it stands everything can be worked out by hand. Every transmission runs at 1 Mbit/s and arrives; uploads take turns.
+By default all times can be calculated by hand. Every transmission runs at 1 Mbit/s and arrives; uploads take turns.
 The model is a linear regression with 9 features: 10 parameters, so a model is 320 bit and takes 320 us, and 36 FLOP per
 sample. Each of 4 devices has 20 samples, takes all of them in every step and does 1 MFLOP/s: one step takes 720 us.
 """
@@ -34,7 +34,7 @@ training: {engine: serial}
 
 
 def small_scenario(*settings: str) -> Scenario:
-    """The scenario of the small federation, with settings changed as by `fednet run --set`, each a `key.path=value`.
+    """Return the scenario of the small federation; settings, each a `key.path=value`, work as in `fednet run --set`.
 
     Raises:
         ScenarioError: a setting is malformed or unknown.
@@ -43,7 +43,7 @@ def small_scenario(*settings: str) -> Scenario:
 
 
 def small_federation(*settings: str, timing_only: bool = False) -> Federation:
-    """The small federation, ready for `run(algorithm)`; its scenario's own algorithm is not used.
+    """Build the small federation, ready for `run(algorithm)`; the algorithm in its scenario is not used.
 
     Args:
         settings: changes to the scenario, each a `key.path=value`.
@@ -56,7 +56,7 @@ def small_federation(*settings: str, timing_only: bool = False) -> Federation:
 
 
 def run_small(*settings: str, timing_only: bool = False) -> Federation:
-    """The small federation after a run of its scenario's own algorithm.
+    """Run the algorithm of the small scenario and return the federation after the run.
 
     Raises:
         FednetError: the settings are wrong, or the run fails.

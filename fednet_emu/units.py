@@ -11,7 +11,7 @@ from fednet_emu.arrays import Array
 from fednet_emu.elementary import exp10, log10
 
 SPEED_OF_LIGHT_M_S = 3.0e8
-"""The rounded value that TR 38.901 uses in its breakpoint formulas; the exact one moves path loss by < 0.006 dB."""
+"""Speed of light in m/s, rounded as in TR 38.901; the exact value changes path loss by less than 0.006 dB."""
 
 THERMAL_NOISE_DBM_HZ = -174.0
 """Power density of thermal noise at 290 K, rounded as in TS 38.101 link budgets."""
@@ -22,7 +22,7 @@ def db_to_linear(value_db: float) -> float: ...
 @overload
 def db_to_linear(value_db: Array) -> Array: ...
 def db_to_linear(value_db: float | Array) -> float | Array:
-    """Power ratio of a level in decibel."""
+    """Convert a level in dB to a linear power ratio."""
     return exp10(value_db / 10.0) if isinstance(value_db, np.ndarray) else 10.0 ** (value_db / 10.0)
 
 
@@ -31,7 +31,7 @@ def linear_to_db(ratio: float) -> float: ...
 @overload
 def linear_to_db(ratio: Array) -> Array: ...
 def linear_to_db(ratio: float | Array) -> float | Array:
-    """Level in decibel of a power ratio; minus infinity for zero."""
+    """Convert a linear power ratio to dB; minus infinity for 0."""
     if isinstance(ratio, np.ndarray):
         with np.errstate(divide="ignore"):
             levels: Array = 10.0 * log10(ratio)
@@ -40,12 +40,12 @@ def linear_to_db(ratio: float | Array) -> float | Array:
 
 
 def dbm_to_watt(level_dbm: float) -> float:
-    """Power in watt of a level in dBm."""
+    """Convert a level in dBm to a power in W."""
     return db_to_linear(level_dbm - 30.0)
 
 
 def watt_to_dbm(power_w: float) -> float:
-    """Level in dBm of a power in watt; minus infinity for zero."""
+    """Convert a power in W to a level in dBm; minus infinity for 0."""
     return linear_to_db(power_w) + 30.0
 
 
@@ -73,9 +73,9 @@ UNITS = {
     "_w": "W",
     "_j": "J",
 }
-"""The unit that the ending of a name stands for; the first ending that fits counts."""
+"""The unit for each ending of a name; the first ending in this order that matches counts."""
 
 
 def unit_of(name: str) -> str | None:
-    """The unit of a setting or column by the ending of its name: `bandwidth_hz` is in Hz; nothing without a unit."""
+    """Return the unit of a setting or column from the ending of its name (`bandwidth_hz`: "Hz"), or None."""
     return next((unit for ending, unit in UNITS.items() if f"_{name}".endswith(ending) and f"_{name}" != ending), None)

@@ -1,1 +1,1 @@
-"""The time plane's core: clock, event order, random streams, gathering and inboxes."""
+"""The core of simulated time: clock, order of events, random streams, gathering of processes, and inboxes."""

@@ -1,4 +1,4 @@
-"""Waiting for many events, processes among them, and cancelling what is waited for."""
+"""Wait for many events or processes at once, and cancel those that are still pending."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fednet_emu.kernel.clock import COLLECT, Clock, Process, Timer, describe, to
 
 
 def cancel(event: Event | None, outcome: Any) -> None:
-    """Stop a process at its present wait; it ends at once with `outcome`.
+    """Cancel a pending event; a process stops where it waits and ends at once with the value `outcome`.
 
     What it waits for is stopped too, down to the transfer or computation, whose event has a method `cancel(outcome)`.
     """
@@ -33,16 +33,16 @@ def cancel(event: Event | None, outcome: Any) -> None:
 
 
 class AllOf(Event):
-    """Event that comes when all events have come; its value is the list of their values, in the given order.
+    """Event that triggers when all given events have triggered; its value is the list of their values, in order.
 
     With a deadline, those that have not come by then (at the very instant counts) are cancelled, and the value of such
     a process is `late(index)`. The first one that fails is what this fails with.
 
     Args:
         clock: simulated time.
-        events: what is waited for; none of it has come yet.
-        deadline_s: how long at most, from now on; None for no limit.
-        late: what stands for a process that was cancelled, by its place.
+        events: the events or processes to wait for; none of them has been processed yet.
+        deadline_s: longest wait in seconds from now; None for no limit.
+        late: gives the value of a cancelled process from its index in `events`.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class AllOf(Event):
             self.succeed([event._value for event in self.events])
 
     def _let_go(self) -> None:
-        """Without this, the clock would hold this event, and all values, until a deadline that was met."""
+        """Cancel the deadline timer, which would otherwise keep this event and all values in memory until it fires."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -85,13 +85,13 @@ class AllOf(Event):
             cancel(event, self._late(index))
 
     def cancel(self, outcome: Any) -> None:
-        """Cancel everything that has not come."""
+        """Cancel every event that is still pending."""
         self._let_go()
         for event in self.events:
             cancel(event, outcome)
 
     def describe(self) -> str:
-        """Say what has not come, and what that waits for."""
+        """Name the pending events and what each of them waits for."""
         missing = [event for event in self.events if not event.triggered]
         shown = "; ".join(describe(event) for event in missing[:5])
         what = "processes" if isinstance(self.events[0], simpy.events.Process) else "events"
@@ -104,5 +104,5 @@ def gather(
     deadline_s: float | None = None,
     late: Callable[[int], Any] = lambda _index: None,
 ) -> AllOf:
-    """Start processes; the event that comes with all of their results."""
+    """Start processes and return an event whose value is the list of their results, in order."""
     return AllOf(clock, clock.processes(processes), deadline_s, late)

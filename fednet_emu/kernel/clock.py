@@ -30,11 +30,11 @@ COLLECT = EventPriority(3)
 
 NS_PER_S = 1_000_000_000
 FOREVER_NS = 1 << 62
-"""Later than any event of a run (146 years)."""
+"""A time in nanoseconds later than any event of a run (146 years); it stands for "never"."""
 
 
 def to_ns(duration_s: float) -> int:
-    """Nanoseconds of a duration, rounded up; the rounding noise of the product itself is not rounded up to one more."""
+    """Convert seconds to nanoseconds, rounded up; floating-point noise of the product does not add a nanosecond."""
     exact = duration_s * 1e9
     if not exact < FOREVER_NS:
         raise ScenarioError(f"a duration: too long for the clock, got {duration_s:g} s; 4.6e9 s is the most")
@@ -54,7 +54,8 @@ class Clock(simpy.Environment):
         super().__init__(initial_time=0)
         self._forgotten = 0  # events forgotten since the queue was swept
         self.stopping = False
-        """Set at any moment, by a signal say, to end `run_process` between two events with a KeyboardInterrupt."""
+        """Set it to True, for example in a signal handler, to end `run_process` after the present event with a
+        KeyboardInterrupt."""
 
     @property
     def now_s(self) -> float:
@@ -66,18 +67,18 @@ class Clock(simpy.Environment):
         return self.processes([generator])[0]
 
     def processes(self, generators: Iterable[Process]) -> list[RunningProcess]:
-        """Start processes, one after the other, by one event."""
+        """Start several processes, in the given order, with a single event in the queue."""
         start: Event = _Bare()
         start.callbacks, start._ok = [], True
         heappush(self._queue, (self._now, URGENT, next(self._eid), start))
         return [RunningProcess(self, generator, start) for generator in generators]
 
     def sleep(self, duration_s: float) -> Sleep:
-        """Event that comes after a duration in seconds (0 or more)."""
+        """Return an event that triggers after a duration in seconds (0 or more)."""
         return Sleep(self, to_ns(duration_s))
 
     def call_at(self, time_ns: int, callback: Callable[[Event], None], priority: EventPriority = SETTLE) -> Timer:
-        """Call back at an instant, after all events of that instant with a smaller priority, unless cancelled.
+        """Call `callback` at `time_ns`, after all events of that instant with a smaller priority, unless cancelled.
 
         Raises:
             ValueError: the instant is in the past.
@@ -92,9 +93,10 @@ class Clock(simpy.Environment):
         return timer
 
     def forget(self, event: Event) -> None:
-        """Take an event that was scheduled, and that nobody is to hear of, out of the queue, now or soon.
+        """Remove a scheduled event whose callbacks must not run from the queue, now or a little later.
 
-        The queue is swept when half of it may have been forgotten, so forgetting takes constant time on average.
+        The event is only marked; marked events are removed together once they may make up half of the queue, so a
+        removal takes constant time on average.
         """
         event.forgotten = True  # type: ignore[attr-defined]
         self._forgotten += 1
@@ -105,10 +107,10 @@ class Clock(simpy.Environment):
             self._forgotten = 0
 
     def come(self, events: list[Event]) -> None:
-        """Let events come that have their values, as the last thing that an event of this instant does.
+        """Run the callbacks of events that already have their values now, bypassing the queue.
 
-        None of them has failed. They do not go through the queue, at the head of which they would stand; only what is
-        urgent comes in between.
+        Call it as the last step of a callback, and only with events that have not failed. The order is that of events
+        at the head of the queue: after each of them, urgent events of this instant run first.
         """
         now_ns, queue = self._now, self._queue
         for event in events:
@@ -122,7 +124,7 @@ class Clock(simpy.Environment):
         """Run until a process has ended, and return its result; None when `until_s` came first.
 
         Raises:
-            Deadlock: no event is left, and the process has not ended; waiting until `until_s` does not make it right.
+            Deadlock: no event is left and the process has not ended, even if `until_s` has not been reached.
         """
         main = self.process(process)
         stop = Event(self) if until_s is None else self.call_at(to_ns(until_s), _nothing, COLLECT)
@@ -131,7 +133,7 @@ class Clock(simpy.Environment):
             while main.callbacks is not None and stop.callbacks is not None and not self.stopping:
                 if not queue:
                     raise Deadlock(self.now_s, describe(main))
-                # SimPy's `step`, without its call; time does not pass for an event that nobody waits for any more
+                # SimPy's `step`, inlined; an event without callbacks does not advance the time
                 time_ns, _, _, event = heappop(queue)
                 callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]
                 if not callbacks and event._ok:
@@ -151,38 +153,38 @@ class Clock(simpy.Environment):
 
 
 Clock.now = Clock._now
-"""The slot itself in place of SimPy's property, which is the slower one by far to read."""
+"""Reads the attribute directly: SimPy's property is much slower."""
 
 
 class _Bare(Event):
-    """An event without a value; made as a bare object, which takes half the time."""
+    """An event without a value; it skips the constructor of `Event`, which halves the time to create it."""
 
     __init__ = object.__init__
     _value: Any = None
 
 
 class Timer(_Bare):
-    """An event that calls back once, or never after `cancel`."""
+    """An event that runs its callback once, or never if it was cancelled before."""
 
     def cancel(self) -> None:
-        """Do not call back, and hold on to nothing; without effect once it has called back."""
+        """Drop the callback and free what it refers to; no effect after the callback has run."""
         if self.callbacks:
             self.callbacks.clear()
             cast("Clock", self.env).forget(self)
 
 
 class Sleep(Timeout):
-    """Event that comes after a duration; what only a cancelled process waited for leaves the queue."""
+    """Event that triggers after a duration; it leaves the queue if the only process that waits for it is cancelled."""
 
     def cancel(self, _outcome: Any) -> None:
-        """Never come, unless somebody else waits for it, too."""
+        """Remove the event from the queue, unless another process waits for it too."""
         if self.callbacks is not None and len(self.callbacks) == 1:
             cast("Clock", self.env).forget(self)
 
 
 @contextmanager
 def rare_garbage_collection() -> Iterator[None]:
-    """Let Python look for reference cycles rarely: a run makes millions of objects that are freed without it."""
+    """Make Python's cyclic garbage collector run rarely: nearly all objects of a run are freed without it."""
     before = gc.get_threshold()
     gc.set_threshold(2_000_000, 50, 100)
     try:
@@ -192,11 +194,11 @@ def rare_garbage_collection() -> Iterator[None]:
 
 
 def _nothing(_event: Event) -> None:
-    """Mark an instant."""
+    """Do nothing: the callback of a timer that only marks an instant."""
 
 
 def describe(event: Event | None) -> str:
-    """Say what an event is waiting for, down to what cannot come."""
+    """Describe what an event waits for, followed down to the innermost pending event, for deadlock messages."""
     if isinstance(event, simpy.events.Process):
         return f"{event.name} waits for {describe(event.target)}" if event.is_alive else f"{event.name} (ended)"
     if isinstance(event, simpy.events.Condition):

@@ -1,4 +1,4 @@
-"""An inbox: processes put items in as they arrive, one process collects them when enough are there."""
+"""An inbox: many processes put items in as they arrive, and one process collects them when there are enough."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fednet_emu.kernel.clock import COLLECT, Clock, Timer, to_ns
 
 
 class Collect(Event):
-    """Event of one collection; its value is the list of items that had arrived by the end of that instant."""
+    """Event of one `Inbox.collect` call; its value is the list of items that had arrived by the end of the instant."""
 
     def __init__(self, inbox: Inbox, at_least: int, including: Set[int]) -> None:
         super().__init__(inbox.clock)
@@ -19,7 +19,7 @@ class Collect(Event):
         self.timer: Timer | None = None
 
     def describe(self) -> str:
-        """Say how many items are there, and whose are missing."""
+        """Name the number of items in the inbox and the senders whose items are missing."""
         here = {sender for _, sender, _ in self.inbox.items}
         missing = sorted(self.including - here)
         text = f"{self.at_least} arrivals in the inbox, which holds {len(self.inbox.items)}"
@@ -49,10 +49,10 @@ class Inbox:
         self._check_at_end_of_instant()
 
     def collect(self, at_least: int = 1, including: Set[int] = frozenset(), deadline_s: float | None = None) -> Collect:
-        """Event that comes as soon as `at_least` items are there, among them one from every sender in `including`.
+        """Return an event that triggers once there are `at_least` items, with one from every sender in `including`.
 
-        All items that arrive in the same instant are collected together. With a deadline it comes then at the latest,
-        with whatever is there.
+        All items that arrive in the same instant are collected together. With `deadline_s`, the event triggers at the
+        latest after that many seconds, with the items that are there.
         """
         if self._collector is not None:
             raise RuntimeError("an inbox serves one collector at a time")
@@ -64,7 +64,7 @@ class Inbox:
         return collector
 
     def withdraw(self, collector: Collect) -> None:
-        """Forget a collector."""
+        """Cancel a pending collection; the items stay in the inbox."""
         if collector.timer is not None:
             collector.timer.cancel()
         if self._collector is collector:

@@ -1,4 +1,4 @@
-"""A process of SimPy that can be cancelled at any wait, that hands an error on as it is, and that costs less to resume.
+"""A SimPy process that can be cancelled wherever it waits, passes exceptions on unchanged, and resumes faster.
 
 SimPy copies an exception as `type(e)(*e.args)` at each process boundary, which fails for a class whose constructor
 takes other arguments. Here the exception itself goes on, with its attributes and the traceback of where it was raised.
@@ -14,12 +14,12 @@ from simpy.events import Event
 
 
 class RunningProcess(simpy.events.Process):
-    """Event that comes when a generator has ended, with what that returned, or with the cause of its interruption.
+    """Event that triggers when a generator has ended; its value is the generator's result, or the interruption's cause.
 
     Args:
-        clock: whose process it is.
-        generator: what it goes through.
-        start: the event that it starts with.
+        clock: simulated time.
+        generator: the generator to run.
+        start: the event that starts it.
     """
 
     def __init__(self, clock: simpy.Environment, generator: Generator[Event, Any, Any], start: Event) -> None:
@@ -32,7 +32,7 @@ class RunningProcess(simpy.events.Process):
         start.callbacks.append(self._resume)
 
     def _resume(self, event: Event) -> None:
-        """Go on with the value of an event, up to the next wait."""
+        """Send the value of an event into the generator and run it up to its next `yield`."""
         generator = self._generator
         try:
             while True:
@@ -60,7 +60,7 @@ class RunningProcess(simpy.events.Process):
 
 
 def _explained(name: str, waits_for: object, error: AttributeError) -> Exception:
-    """The error of a generator that has yielded what is no event; any other error as it is."""
+    """Return a clear error if the generator yielded something that is not an event; else the error unchanged."""
     if isinstance(waits_for, Event):
         return error
     return TypeError(f"{name}: yields what is no event, got {waits_for!r}; yield what a federation's verbs return")

@@ -1,8 +1,8 @@
-"""NumPy's seeding for many generators of one seed at once: their spawn keys are hashed side by side.
+"""NumPy's seeding, vectorised over many generators that have one seed and different spawn keys.
 
 Seeding a generator takes longer than drawing a batch with it, nearly all of it in `SeedSequence`. Its algorithm, which
 NumPy keeps as it is, follows O'Neill's `seed_seq_fe` (https://www.pcg-random.org/posts/developing-a-seed_seq-alternative.html);
-here it runs over an array of keys, word for word the same.
+here the same algorithm runs over an array of keys and gives identical words.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from fednet_emu.arrays import Keys, Words
 
 _POOL = 4
-"""Words of entropy that a `SeedSequence` mixes; also the words of a spawn key here."""
+"""Number of 32-bit words in the entropy pool of a `SeedSequence`; spawn keys have as many words here."""
 _INIT_A, _MULT_A = 0x43B0D7E5, 0x931E8875
 _INIT_B, _MULT_B = 0x8B51F9DD, 0x58F38DED
 _MIX_L, _MIX_R = np.uint32(0xCA01F9DD), np.uint32(0x4973F715)
@@ -22,14 +22,14 @@ _SHIFT = np.uint32(16)
 
 
 def generators(seed: int, keys: Words) -> list[np.random.Generator]:
-    """A generator for each spawn key [n, 4], at the start of `PCG64(SeedSequence(seed, spawn_key=key))`."""
+    """Return a generator for each spawn key [n, 4], equal to a new `PCG64(SeedSequence(seed, spawn_key=key))`."""
     known = [cast(np.random.SeedSequence, _Known(own)) for own in _states(seed, keys)]  # typed too narrowly by NumPy
     return [np.random.Generator(np.random.PCG64(own)) for own in known]
 
 
 @final
 class _Known(np.random.bit_generator.ISeedSequence):
-    """What a generator is seeded with, when that is known already."""
+    """A seed sequence that returns a state computed beforehand."""
 
     def __init__(self, state: Keys) -> None:
         self._state = state
@@ -58,6 +58,6 @@ def _hashed(words: Words, before: Words, after: Words) -> Words:
 
 
 def _constants(init: int, mult: int, skipped: int, count: int) -> Words:
-    """What the words are combined with before [count] and after [count], when so many were hashed already."""
+    """Return the hash constants [2, count], to XOR before and multiply after, following the first `skipped` hashes."""
     powers = [init * pow(mult, power, 2**32) % 2**32 for power in range(skipped, skipped + count + 1)]
     return np.array([powers[:-1], powers[1:]], np.uint32)

@@ -1,6 +1,6 @@
-"""Random numbers keyed by who and what, never by the order of calls.
+"""Random numbers keyed by device and purpose, never by the order of calls.
 
-Adding a device, a plot or a log line shifts nobody else's draws, and two algorithms with the same seed see the same
+Adding a device, a plot or a log line does not change any other draw, and two algorithms with the same seed see the same
 channel, stragglers and data splits. `Streams` gives generators by name; `uniform` and `uniforms` are counter-based
 hashes (SplitMix64's finaliser, Steele, Lea and Flood, OOPSLA 2014) for the draws of hot paths, with no state at all.
 """
@@ -17,7 +17,7 @@ from fednet_emu.arrays import Array, IntArray, Keys
 from fednet_emu.kernel.seeding import generators
 
 Name = str | int | tuple["Name", ...]
-"""What names a stream; integers of numpy are as good as Python's."""
+"""The name of a stream: a string, an integer (Python's or NumPy's), or a tuple of names."""
 
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -25,7 +25,7 @@ _MIX_1 = 0xBF58476D1CE4E5B9
 _MIX_2 = 0x94D049BB133111EB
 _STEP = 2.0**-52
 _FEW = 4
-"""Generators that are made faster one by one."""
+"""Below this number of generators, creating them one by one is faster."""
 
 
 class Streams:
@@ -35,24 +35,24 @@ class Streams:
         self.seed = seed
 
     def __call__(self, *name: Name) -> np.random.Generator:
-        """A fresh generator at the start of the stream of this name."""
+        """Return a new generator at the start of the stream with this name."""
         words = np.frombuffer(_digest(name), "<u4").tolist()
         return np.random.Generator(np.random.PCG64(np.random.SeedSequence(self.seed, spawn_key=words)))
 
     def many(self, names: Sequence[tuple[Name, ...]]) -> list[np.random.Generator]:
-        """What `self(*name)` gives for each name, in a tenth of the time when there are dozens."""
+        """Return `self(*name)` for each name, in a tenth of the time when there are dozens."""
         if len(names) < _FEW:
             return [self(*name) for name in names]
         digests = b"".join(map(_digest, names))
         return generators(self.seed, np.frombuffer(digests, "<u4").reshape(len(names), -1).astype(np.uint32))
 
     def key(self, *name: Name) -> int:
-        """A 64-bit key of this name for `uniform` and `uniforms`."""
+        """Return a 64-bit key for this name, to be passed to `uniform` and `uniforms`."""
         return int.from_bytes(blake2b(_spelt((self.seed, *name)), digest_size=8).digest(), "little")
 
 
 def _digest(name: tuple[Name, ...]) -> bytes:
-    """The 16 bytes that a stream's generator is seeded with, beside the seed of the run."""
+    """Return the 16-byte hash of a name, which seeds the stream's generator together with the seed of the run."""
     return blake2b(_spelt(name), digest_size=16).digest()
 
 
@@ -61,7 +61,7 @@ def _spelt(name: Name) -> bytes:
 
 
 def _plain(name: Name) -> Name:
-    """The name without types of numpy, whose repr differs from that of an equal Python number."""
+    """Convert NumPy numbers in a name to Python's, because their `repr`, which is hashed, differs."""
     if isinstance(name, tuple):
         return tuple(map(_plain, name))
     return str(name) if isinstance(name, str) else index(name)
