@@ -1,1 +1,1 @@
-"""The medium: what is on the air of a band, at which rates, and when it ends."""
+"""The medium: the transmissions of a band, their rates, and when they end."""

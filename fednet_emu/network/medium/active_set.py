@@ -1,4 +1,4 @@
-"""Who is on the air, as arrays that are kept between changes."""
+"""The bursts on the air of a band, as arrays that are updated at each change."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ from fednet_emu.network.work import BIT
 
 _ALL = slice(None)
 LEG = np.dtype([("row", np.int64), ("until_ns", np.int64), ("outage", np.bool_), ("dead", np.bool_)])
-"""A leg: the row of its receiver, when patience or presence ends, whether it met an outage, whether it has no hope."""
+"""A leg: the row of its receiver, the time of its timeout or of an end's departure, whether it had an outage, and
+whether it can never be delivered."""
 SLOT = np.dtype([("rate_bps", np.float64), ("sinr", np.float64), ("carries", np.bool_)])
-"""What a leg does in the slot that is under way."""
+"""Rate in bit/s and SINR (linear) of a leg in the present slot, and whether the slot carries bits."""
 BURST = np.dtype([
     ("cell", np.int64), ("legs", np.int64), ("column", np.int64), ("power_s", np.float64), ("slot_power", np.float64)
 ])  # fmt: skip
-"""A burst: its cell, how many legs, the column of its sender, time on the air times the part of the sender's power so
-far, and that part in the slot that is under way."""
+"""A burst: its cell, its number of legs, the column of its sender, the integral over time so far (s) of the share of
+the sender's power that it uses, and that share in the present slot."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cell:
-    """One cell's part of an active set: where its legs, bursts, receivers and senders are, and who they are."""
+    """One cell's part of an active set: the indices of its legs, bursts, receivers and senders, and its `Active`."""
 
     legs: Any
     bursts: Any
@@ -46,12 +47,12 @@ class ActiveSet:
     Attributes:
         bursts: the bursts.
         legs: the legs of all bursts, in the same order.
-        work: what each leg still has to carry, in units of `network.work`; changes in place.
-        leg: `LEG` for each leg; changes in place.
-        slot: `SLOT` for each leg; zero for newcomers.
-        burst: `BURST` for each burst; changes in place.
-        gains: what is heard of them.
-        cells: who shares a band with whom; see `gather`.
+        work: what each leg still has to carry, in units of `network.work`; updated in place.
+        leg: `LEG` for each leg; updated in place.
+        slot: `SLOT` for each leg; zero for new legs.
+        burst: `BURST` for each burst; updated in place.
+        gains: SNRs between all senders and receivers on the air.
+        cells: the part of each cell; see `gather`.
     """
 
     def __init__(self, band: Band, links: Links, cells: int) -> None:
@@ -77,24 +78,24 @@ class ActiveSet:
 
     @property
     def plain(self) -> bool:
-        """Whether every burst is one leg."""
+        """Whether every burst has exactly one leg."""
         return len(self.legs) == len(self.bursts)
 
     @property
     def burst_of_leg(self) -> IntArray:
-        """The burst of each leg."""
+        """Index of the burst of each leg [legs]."""
         numbers = np.arange(len(self.bursts))
         return numbers if self.plain else np.repeat(numbers, self.burst["legs"])
 
     def of_bursts(self, combine: np.ufunc, values: Array | Mask) -> Any:
-        """What a property of legs amounts to for each burst, by a function of two such as the maximum."""
+        """Reduce values [legs, ...] over the legs of each burst with a NumPy function such as `np.maximum`."""
         legs = self.burst["legs"]
         return values if self.plain else combine.reduceat(values, np.cumsum(legs) - legs)
 
     # ---- changes -----------------------------------------------------------------------------------------------------
 
     def add(self, bursts: list[Burst]) -> None:
-        """Put bursts on the air; a sender that is there already goes on at the power of its first burst."""
+        """Put bursts on the air; a sender that is already on the air keeps the power of its first burst."""
         legs = list(chain.from_iterable(bursts))
         self.bursts.extend(bursts)
         self.legs.extend(legs)
@@ -109,11 +110,11 @@ class ActiveSet:
         self.slot = _joined(self.slot, np.zeros(len(legs), SLOT))
 
     def power_part(self, first: Transfer) -> float:
-        """The part of its power at which the sender of a burst sends: that at which it is on the air already."""
+        """Share of full power at which the sender of a burst sends; if it is on the air already, the share it has."""
         return self._part_of.setdefault(self._radios(first)[0], first.power_part)
 
     def remove_legs(self, gone: IntArray) -> list[Burst]:
-        """Take the legs at these places off the air; the bursts of which no leg is left, which are off it, too."""
+        """Remove the legs at these indices; remove and return the bursts that have no leg left."""
         burst_of_leg = self.burst_of_leg
         lost = np.bincount(burst_of_leg.take(gone), minlength=len(self.bursts))
         self.burst["legs"] -= lost
@@ -144,11 +145,11 @@ class ActiveSet:
         return bursts
 
     def legs_of(self, bursts: IntArray) -> IntArray:
-        """The places of the legs of the bursts at these places."""
+        """Indices of all legs of the bursts at these indices."""
         return bursts if self.plain else np.isin(self.burst_of_leg, bursts).nonzero()[0]
 
     def _columns(self, senders: list[tuple[int, float]]) -> list[int]:
-        """The columns of the senders of new bursts; new senders get theirs, and send with the power of their first."""
+        """Columns of the senders (number, power share) of new bursts; a new sender gets a column at its first share."""
         bursts_of, known = self._bursts_of, len(self._bursts_of)
         new = {}
         for sender, part in senders:
@@ -165,7 +166,7 @@ class ActiveSet:
         return [column[sender] for sender, _ in senders]
 
     def _forget_senders(self, columns: IntArray) -> None:
-        """Count down the bursts of the senders in these columns, and drop those that have none left."""
+        """Decrease the number of bursts of the senders in these columns, and drop senders that have none left."""
         silent = []
         for column, sender in zip(columns.tolist(), self.gains.senders.take(columns).tolist(), strict=True):
             self._bursts_of[sender] -= 1
@@ -182,7 +183,7 @@ class ActiveSet:
             self.burst["column"] = np.searchsorted(stay, self.burst["column"])
 
     def _radios(self, leg: Transfer) -> tuple[int, int]:
-        """The device, and in the server's place the base station that served it when it asked."""
+        """Radios (sender, receiver) of a leg; for the server, the base station that served the device at the request."""
         if not self._several_cells:
             return leg.sender, leg.receiver
         station = -1 - leg.cell
@@ -191,7 +192,7 @@ class ActiveSet:
     # ---- who shares a band with whom ---------------------------------------------------------------------------------
 
     def gather(self) -> None:
-        """Take stock after a change: who shares a band with whom, and what everybody has left to carry."""
+        """Rebuild `cells` after a change: the members of each cell and the bits each leg has left."""
         left = np.array(self.work, np.float64) / float(BIT)
         if self._several_cells:
             self.cells = [self._cell(cell, left) for cell in np.unique(self.burst["cell"]).tolist()]
@@ -234,21 +235,21 @@ class ActiveSet:
 
 
 def _joined(there: NDArray[np.void], added: NDArray[np.void]) -> NDArray[np.void]:
-    """Records one after the other; NumPy's own function looks at their fields each time."""
+    """Concatenate two record arrays; faster than NumPy's function, which compares their fields at each call."""
     joined = np.empty(len(there) + len(added), there.dtype)
     joined[: len(there)], joined[len(there) :] = there, added
     return joined
 
 
 def _others(places: IntArray, count: int) -> IntArray:
-    """All other places."""
+    """Indices below `count` that are not in `places`."""
     other = np.ones(count, np.bool_)
     other[places] = False
     return other.nonzero()[0]
 
 
 def _drop(items: list[Any], places: IntArray) -> None:
-    """Delete items at places in order: few one by one, many at once."""
+    """Delete the items at these increasing indices: one by one if few, by a new list if many."""
     if len(places) < _FEW:
         for place in reversed(places.tolist()):
             del items[place]

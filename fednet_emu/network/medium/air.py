@@ -1,8 +1,8 @@
-"""What is on the air of one band: bits that flow at rates which may change with who else transmits.
+"""The transmissions of one band: their bits flow at rates that may depend on who else transmits.
 
-Two forms of one thing. `SeparateAir` holds bursts that do not disturb each other, one at a time or many, whose ends
-are known when they start; `SharedAir`, in a module of its own, re-rates everybody at every change. Links with recorded
-rates are separate, too: they only walk otherwise.
+There are two implementations. `SeparateAir` holds bursts that do not affect each other; their end times are known when
+they start. `SharedAir`, in its own module, recomputes all rates at every change. Links with recorded rates also use
+`SeparateAir`, with a different `Walker`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fednet_emu.network.medium.band import ROUGHLY, Band
 from fednet_emu.network.medium.transfer import Burst, Transfer
 
 _MANY_LEGS = 16
-"""From so many on, arrays are faster than leg by leg."""
+"""From this number of legs on, NumPy arrays are faster than a loop over legs."""
 
 
 class Air(Protocol):
@@ -25,28 +25,28 @@ class Air(Protocol):
 
     @property
     def next_end_ns(self) -> int:
-        """When to advance next if nothing else changes, an end as a rule; `FOREVER_NS` when nothing is on the air."""
+        """Time in ns of the next `advance` if nothing changes, usually an end; `FOREVER_NS` when the air is empty."""
 
     def start(self, burst: Burst, now_ns: int) -> None:
         """Put a burst on the air."""
 
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
-        """Wait no longer for a leg of a burst, whose `until_ns` is now."""
+        """Give up a leg of a burst; its `until_ns` has been set to now."""
 
     def advance(self, now_ns: int) -> list[Burst]:
-        """Let the bits flow until now; take off and return the bursts that have ended, with their bits and fates."""
+        """Carry bits until now; remove and return the bursts that have ended, with bits and outcome in their legs."""
 
 
 class Walker(Protocol):
-    """What knows how a link carries bits when nobody disturbs it."""
+    """Computes how a link carries bits when no other transmission affects it."""
 
     def walk(self, burst: Burst, start_ns: int) -> int:
-        """Write the bits and fate of each leg into it; the end of the slowest, which is that of the burst."""
+        """Set bits and outcome of each leg; return the end of the burst in ns, which is that of its slowest leg."""
 
 
 @final
 class SeparateAir:
-    """Bursts that do not disturb each other: only a cancellation can change an end."""
+    """Bursts that do not affect each other: only a cancellation can change an end time."""
 
     def __init__(self, walker: Walker) -> None:
         self._walk = walker.walk
@@ -59,14 +59,14 @@ class SeparateAir:
         return self._ends[0][0] if self._ends else FOREVER_NS
 
     def start(self, burst: Burst, now_ns: int) -> None:
-        """Walk each leg to its end; the burst ends with its slowest leg."""
+        """Compute the end of each leg; the burst ends with its slowest leg."""
         end_ns = self._walk(burst, now_ns)
         burst[0].power_s = (end_ns - now_ns) / NS_PER_S
         self._started += 1
         heappush(self._ends, (end_ns, self._started, burst))
 
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
-        """Walk again without this leg; where it was the last one, the burst ends now."""
+        """Recompute the end of the burst without this leg; if it was the last leg, the burst ends now."""
         started_ns = leg.started_ns
         place = next(place for place, entry in enumerate(self._ends) if entry[2] is burst)
         for other in burst:
@@ -77,7 +77,7 @@ class SeparateAir:
         heapify(self._ends)
 
     def advance(self, now_ns: int) -> list[Burst]:
-        """The bursts whose end has come, those of one instant in the order of their starts."""
+        """Return the bursts that have ended by now; those that end in one instant are in the order of their starts."""
         ended, ends = [], self._ends
         while ends and ends[0][0] <= now_ns:
             ended.append(heappop(ends)[2])
@@ -86,13 +86,13 @@ class SeparateAir:
 
 @final
 class BandWalker:
-    """Links of a band, each as if alone in it."""
+    """Links of a band, each computed as if it were alone in the band."""
 
     def __init__(self, band: Band) -> None:
         self._band = band
 
     def walk(self, burst: Burst, start_ns: int) -> int:
-        """Walk each leg until it is through, or patience or the presence of its ends is over."""
+        """Follow each leg until it is delivered, reaches its timeout, or one of its ends leaves."""
         band, last_ns = self._band, start_ns
         alone, outage_sinr = band.alone, band.outage_sinr
         for leg in burst if len(burst) < _MANY_LEGS else self._decisive(burst, start_ns):
@@ -106,7 +106,7 @@ class BandWalker:
         return last_ns
 
     def _decisive(self, burst: Burst, start_ns: int) -> Burst:
-        """The legs that may be last or lost, to be walked to the nanosecond; all others carry their bits in time."""
+        """Select the legs that may be lost or end last and so need the exact walk; all others are set as delivered."""
         size_bit, outage_sinr = burst[0].size_bit, self._band.outage_sinr
         snr = np.array([leg.snr for leg in burst])
         keys = np.array([leg.fading_key for leg in burst], np.uint64)

@@ -1,4 +1,4 @@
-"""A band of the spectrum and how fast bits flow through it: rates are walked over fading blocks, not one event each."""
+"""A frequency band and its rates; transfers are computed over many fading blocks without an event per block."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from fednet_emu.radio.fading import Fading
 from fednet_emu.radio.rate_law import RateLaw
 
 ROUGHLY = 1e-9
-"""More than the rounding noise between scalars and arrays, as a part of the whole."""
+"""Relative tolerance, larger than the rounding differences between scalar and array calculations."""
 
 MOST_BLOCKS = 1 << 24
-"""Fading blocks or slots that one transfer may span; more would take the host minutes, and average out anyway."""
+"""Largest number of fading blocks or slots of one transfer; more would take minutes of computing time, and fading
+averages out over far fewer."""
 
 _FEW_BLOCKS = 16
 _MANY_BLOCKS = 4096
@@ -31,12 +32,12 @@ _FEW_GAINS = 8
 
 
 Walk = tuple[int, float, float]
-"""How one link carries bits alone: when it ends (at the start, where it never can), how many bits went, and the lowest
-SINR of a block that carried some."""
+"""Result for a link alone in the band: end time in ns (the start time if it can never end), bits carried, and the
+lowest SINR (linear) of a block that carried bits."""
 
 
 class Soon(NamedTuple):
-    """When links [links] are through, whether that is so, and the lowest SINR that each meets until then."""
+    """End times of links [links], whether each ends within the blocks computed, and its lowest SINR until then."""
 
     end_ns: Array
     is_through: Mask
@@ -44,7 +45,8 @@ class Soon(NamedTuple):
 
 
 _Alone = tuple[float, float, float, Callable[[float, bool], float], Callable[[float, float], float], int, bool]
-"""A link alone: its share of the band, in hertz too, the threshold, both laws, coherence time, whether constant."""
+"""Parameters of a link alone: share of the band, the same in Hz, SINR threshold, fading law, rate law, coherence time
+in ns, and whether there is no fading."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ class Band:
 
     @cached_property
     def slotted(self) -> bool:
-        """Whether the access scheme has slots of its own, which then are the blocks."""
+        """Whether the access scheme has its own slots, which then replace the fading blocks."""
         return self.slot_ns < FOREVER_NS
 
     # ---- one link alone ----------------------------------------------------------------------------------------------
@@ -97,9 +99,9 @@ class Band:
         return share, self.bandwidth_hz * share, self.threshold, *laws, self.coherence_ns, self.constant
 
     def alone(self, snr: float, fading_key: int, size_bit: int, start_ns: int, until_ns: int = FOREVER_NS) -> Walk:
-        """Send bits over a link that is alone in the band, until they are through or until an instant.
+        """Send bits over a link that is alone in the band, until all are carried or until `until_ns`.
 
-        This is what `rates` gives for one sender, as scalars: the hot path of turn-taking schemes.
+        The result equals that of `rates` for one sender, computed with scalars: the hot path of turn-taking schemes.
 
         Raises:
             ScenarioError: the transfer spans more than `MOST_BLOCKS` fading blocks.
@@ -144,7 +146,7 @@ class Band:
         work: int,
         until_ns: int,
     ) -> Walk:
-        """Go on with many blocks at a time."""
+        """Continue `alone` with arrays of many blocks."""
         now_ns, lowest = so_far
         links, blocks = (np.array([snr]), np.array([fading_key], np.uint64)), 4 * _FEW_BLOCKS
         while True:
@@ -163,33 +165,33 @@ class Band:
             blocks = min(2 * blocks, _MANY_BLOCKS)
 
     def soon_through(self, snr: Array, fading_key: Keys, size_bit: float, start_ns: int) -> Soon:
-        """What `alone` gives for many links, up to rounding, where they are through after a few blocks."""
+        """Compute what `alone` gives for many links [links], up to rounding, if they end within a few blocks."""
         edges_ns, sinr, rate_bps = self.pace(snr, fading_key, start_ns, 1 if self.constant else _FEW_BLOCKS // 4)
         needed = needed_ns(edges_ns, rate_bps, np.full(len(snr), size_bit * NS_PER_S))
         after_ns = edges_ns[1:] - float(start_ns)
         sinr = np.where(sinr >= self.threshold, sinr, math.inf)
-        sinr[:, 1:][needed[:, None] * (1 + ROUGHLY) < after_ns[:-1]] = math.inf  # blocks after its end
+        sinr[:, 1:][needed[:, None] * (1 + ROUGHLY) < after_ns[:-1]] = math.inf  # blocks after the link's end
         return Soon(start_ns + needed, needed <= after_ns[-1], sinr.min(axis=1))
 
     def pace(self, snr: Array, fading_key: Keys, from_ns: int, blocks: int) -> tuple[IntArray, Array, Array]:
-        """Edges [blocks + 1], SINRs and rates [links, blocks] of links over the next blocks, each alone in the band."""
+        """Edges in ns [blocks + 1], SINRs and rates in bit/s [links, blocks] of links, each alone in the band."""
         edges_ns, numbers = self.blocks(from_ns, blocks)
         share = self._alone[0]
         sinr = snr[:, None] * self.gains(fading_key[:, None], numbers[None, :]) / share
         return edges_ns, sinr, self.rates_bps(sinr, share)
 
-    # ---- what everybody needs ----------------------------------------------------------------------------------------
+    # ---- shared by all -----------------------------------------------------------------------------------------------
 
     def rates_bps(self, sinr: Array, share: Array | float) -> Array:
-        """Rates on shares of the band; zero below the threshold of the access scheme."""
+        """Rates in bit/s on shares of the band; zero below the SINR threshold of the access scheme."""
         rate_bps = self.law.rates_bps(sinr, self.bandwidth_hz * share)
         return rate_bps if self.threshold <= 0 else np.where(sinr >= self.threshold, rate_bps, 0.0)
 
     def check_blocks(self, start_ns: int, now_ns: int) -> None:
-        """Give up on a transfer that goes on for ever.
+        """Refuse a transfer that spans more than `MOST_BLOCKS` blocks.
 
         Raises:
-            ScenarioError: what has started then spans too many blocks by now.
+            ScenarioError: a transfer that started at `start_ns` spans too many blocks by `now_ns`.
         """
         length_ns = self.slot_ns if self.slotted else self.coherence_ns
         if now_ns - start_ns > MOST_BLOCKS * length_ns:
@@ -200,7 +202,7 @@ class Band:
             )
 
     def blocks(self, from_ns: int, count: int) -> tuple[IntArray, IntArray]:
-        """Edges [blocks + 1] and numbers [blocks] of the next blocks: slots, or fading blocks, or one without end."""
+        """Edges in ns [blocks + 1] and numbers [blocks] of the next slots or fading blocks; one endless block if none."""
         length_ns = self.slot_ns if self.slotted else self.coherence_ns
         first = from_ns // length_ns
         if length_ns == FOREVER_NS:
@@ -216,7 +218,7 @@ class Band:
         return edges_ns, numbers[:-1]
 
     def gains(self, fading_key: Keys, numbers: IntArray) -> Array:
-        """Fading gains of links in blocks, in the broadcast shape of keys and block numbers."""
+        """Fading power gains of links in blocks, in the broadcast shape of keys and block numbers."""
         if self.constant:
             return np.full(np.broadcast_shapes(fading_key.shape, numbers.shape), self.fading.gain(0.5))
         if self.slotted:
@@ -229,14 +231,14 @@ class Band:
 
 
 def needed_ns(edges_ns: IntArray, rate_bps: Array, left: Array) -> Array:
-    """About how long [links] each link takes from the first edge on, as if the last block had no end.
+    """Estimate the time in ns [links] that each link takes from the first edge on, with an endless last block.
 
-    Infinity where the last block carries nothing; not a number where there is nothing to carry either.
+    The result is infinity where the last block carries nothing, and NaN where there is nothing to carry either.
 
     Args:
-        edges_ns: [blocks + 1] edges of the blocks.
-        rate_bps: [links, blocks] rates.
-        left: [links] bits to carry, times a billion.
+        edges_ns: [blocks + 1] edges of the blocks in ns.
+        rate_bps: [links, blocks] rates in bit/s.
+        left: [links] bits to carry, times 1e9.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         if len(edges_ns) == 2:
@@ -250,7 +252,7 @@ def needed_ns(edges_ns: IntArray, rate_bps: Array, left: Array) -> Array:
 
 
 def passed(edges_ns: IntArray, until_ns: int) -> Iterator[tuple[int, int]]:
-    """The blocks that begin before an instant, with how many nanoseconds of each lie before it."""
+    """Iterate over the blocks that begin before `until_ns`: index, and the nanoseconds of the block before it."""
     start_ns = int(edges_ns[0])
     for block, edge_ns in enumerate(edges_ns[1:].tolist()):
         if start_ns >= until_ns:

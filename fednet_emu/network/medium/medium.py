@@ -1,4 +1,4 @@
-"""The medium: requests in, deliveries out. Everything that starts or ends in one instant is settled together."""
+"""The medium turns requests into deliveries; everything that starts or ends in one instant is processed together."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ from fednet_emu.records.ledger import CODE, NEVER_NS, SEVERAL, Ledger, device_la
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How one medium behaves: how its band is shared, what gets lost, what a transmission draws from the battery."""
+    """Settings of one medium: how its band is shared, which transfers are lost, and the power drawn by radios."""
 
     band: Band
     links: Links
     loss: Loss
     loss_key: int
     drawn_w: float
-    """Drawn by a sender at full power."""
+    """Power in W that a sender draws from its battery while it sends at full power."""
     multicast: bool
     timeout_s: float
     cells: int = 1
     receive_w: float = 0.0
-    """Drawn by each device that receives."""
+    """Power in W that each receiving device draws while it receives."""
     rates: DeviceRates | None = None
-    """Recorded rates of the devices, in place of band and links."""
+    """Recorded rates of the devices, used instead of band and links; None for none."""
     radio: Terminal | None = None
-    """The sender's radio, which draws less than `drawn_w` at a part of its power."""
+    """The sender's radio, from which its draw at less than full power is calculated."""
     controlled: bool = False
-    """Whether the power of senders is chosen link by link."""
+    """Whether each link has its own transmit power."""
     learn: Callable[[IntArray, IntArray], None] | None = None
-    """Tells the links which ones (senders, receivers) will be asked for, so that they are worked out at once."""
+    """Computes the links of the given senders and receivers in one vectorised call, before each is used."""
 
 
 class Medium:
@@ -92,7 +92,7 @@ class Medium:
         cluster: int = 0,
         power_part: float = 1.0,
     ) -> Transfer:
-        """Ask for a transfer now; the event comes at its end, delivered or lost.
+        """Request a transfer now; the returned event triggers at its end, delivered or lost.
 
         Args:
             sender: number of the sending device, or `SERVER`.
@@ -102,9 +102,9 @@ class Medium:
             size_bit: bits on the air.
             group: where the medium has multicast, requests of one instant by one sender with the same group are one
                 broadcast; None for a transfer of its own.
-            cluster: the cluster of both ends, where the access scheme lets clusters send side by side.
-            power_part: what part of its power the sender uses; one that is on the air already goes on as it is. Without
-                effect on recorded rates.
+            cluster: the cluster of both ends, for access schemes in which clusters send at the same time.
+            power_part: share of its full power that the sender uses; a sender that is already on the air keeps the
+                share it has. No effect with recorded rates.
         """
         if sender == receiver:
             raise ValueError(f"{device_label(sender)} sends to itself; leave it out of the receivers")
@@ -116,14 +116,14 @@ class Medium:
             transfer.power_part = power_part
         self._requests.append(transfer)
         self._ledger.offered_bit[self.kind] += size_bit
-        if self._turns.left > 0:  # a full medium looks at its requests when a place gets free
+        if self._turns.left > 0:  # a full medium processes its requests when a place becomes free
             self._settle_at(self.clock.now)
         return transfer
 
     def cancel(self, transfer: Transfer, reason: str) -> None:
-        """Take a transfer off, waiting or on the air. Its event never comes; the ledger says what was on the air.
+        """Cancel a transfer that waits or is on the air; its event never triggers, and airtime used so far is recorded.
 
-        The other receivers of a broadcast go on; without any left, it ends at once.
+        A broadcast continues for its other receivers, and ends at once if there are none.
         """
         if transfer.triggered or transfer.cancelled:
             return
@@ -141,19 +141,19 @@ class Medium:
         self._settle_at(now_ns)
 
     def close(self) -> None:
-        """Take everything off at the end of the run."""
+        """Cancel all transfers at the end of the run."""
         for transfer in [*self._on_air, *self._turns.waiting(), *self._requests]:
             self.cancel(transfer, "end")
 
     def _settle_at(self, time_ns: int) -> None:
-        """Look at everything at an instant, which is no later than when that was to be done next."""
+        """Schedule `_settle` at an instant that is not later than the one scheduled now."""
         if self._due_ns != time_ns:
             if self._timer is not None:
                 self._timer.cancel()
             self._due_ns, self._timer = time_ns, self.clock.call_at(time_ns, self._settle)
 
     def _settle(self, _event: Event) -> None:
-        """Ends first, then the instant's requests in canonical order, then whoever's turn it is."""
+        """Process one instant: first the ends, then the new requests in canonical order, then the starts."""
         now_ns = self.clock.now
         self._due_ns, self._timer = FOREVER_NS, None
         for burst in self._air.advance(now_ns):
@@ -195,7 +195,7 @@ class Medium:
             self._turns.add(burst)
 
     def _serve(self, transfer: Transfer) -> None:
-        """Choose the cell: a device is handed over when none of its transfers is under way or waits."""
+        """Choose the cell of a transfer; a device changes cells only when it has no transfer waiting or on the air."""
         under_way = self._under_way[max(transfer.sender, transfer.receiver)]
         if under_way:
             transfer.cell = next(iter(under_way.values()))
@@ -205,12 +205,12 @@ class Medium:
             under_way[transfer] = transfer.cell
 
     def _release(self, transfer: Transfer) -> None:
-        """A transfer is over: it no longer keeps its device in the cell."""
+        """Note that a transfer has ended, so that it no longer keeps its device in the cell."""
         if self.rules.cells > 1:
             self._under_way[max(transfer.sender, transfer.receiver)].pop(transfer, None)
 
     def _start(self, burst: Burst, now_ns: int) -> None:
-        """Put a burst on the air, without those who have gone."""
+        """Put a burst on the air, without the transfers one of whose ends is away."""
         latest_ns, always, looks_up, fades = (
             now_ns + self._timeout_ns,
             self._presence.always,
@@ -238,7 +238,7 @@ class Medium:
         first.drawn_w = self._draw_of(first) if self._powers_differ or first.power_part != 1.0 else self.rules.drawn_w
 
     def _draw_of(self, transfer: Transfer) -> float:
-        """Power that a sender draws from the battery at the power which it has chosen."""
+        """Power in W that a sender draws from its battery at the transmit power it uses."""
         radio = self.rules.radio
         if radio is None:
             return self.rules.drawn_w
@@ -247,7 +247,7 @@ class Medium:
         return transmit_energy_j(radiated_w, 1.0, radio.amplifier_efficiency, radio.circuit_w)
 
     def _is_there(self, transfer: Transfer, now_ns: int) -> bool:
-        """Whether both ends are there; sets how long they will last, if shorter than patience."""
+        """Whether both ends are present; sets `until_ns` to the time one of them leaves, if before the timeout."""
         leaves_ns = min(self._presence.until_ns(end, now_ns) for end in (transfer.sender, transfer.receiver))
         if leaves_ns <= now_ns:
             self._record_unsent(transfer, "away")
@@ -293,7 +293,7 @@ class Medium:
         self._came.append(transfer)
 
     def _record(self, burst: Burst, now_ns: int) -> None:
-        """One row for a burst that was on the air, whatever its fate."""
+        """Record one row for a burst that was on the air, delivered or lost."""
         ledger, rules, first, count = self._ledger, self.rules, burst[0], len(burst)
         receiver, requested_ns, air_bit, lost = first.receiver, first.requested_ns, first.air_bit, first.lost
         size_bit, started_ns = first.size_bit, first.started_ns
@@ -323,7 +323,7 @@ class Medium:
 
 
 def air_of(rules: Rules) -> tuple[Air, bool]:
-    """What is on the air of a medium, and whether a transfer brings its own link, looked up when it starts."""
+    """Choose the model of simultaneous bursts, and say whether each transfer's link is looked up when it starts."""
     if rules.rates is not None:
         return SeparateAir(TraceWalker(rules.rates)), False
     access = rules.band.access
@@ -333,14 +333,14 @@ def air_of(rules: Rules) -> tuple[Air, bool]:
 
 
 def turns_of(rules: Rules) -> TurnQueue:
-    """Who waits for whom on a medium."""
+    """Create the queue that decides when a burst of this medium may start."""
     if rules.rates is not None:
         return TurnQueue(None, 1)
     access = rules.band.access
     return TurnQueue(access.capacity, None if access.clustered else rules.cells, exclusive=access.clustered)
 
 
-_new = tuple.__new__  # a named tuple's own costs twice as much
+_new = tuple.__new__  # half the time of the named tuple's own constructor
 
 _canonical = attrgetter("requested_ns", "sender", "receiver")
-"""The order of requests: by time, then by who, whatever the order of the events that made them."""
+"""The order of requests: by time, then sender, then receiver; the order of events within an instant does not matter."""

@@ -1,4 +1,4 @@
-"""The rates of all who are on the air together: the access scheme within each cell, interference between cells."""
+"""Rates of all transmissions on the air: the access scheme within each cell, and interference between cells."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from fednet_emu.network.medium.band import Band
 
 
 class Rated(NamedTuple):
-    """What all legs of a band do over some blocks.
+    """SINRs, rates and powers of all legs and bursts of a band over some blocks.
 
     Attributes:
-        sinr: [legs, blocks] signal over noise and interference.
-        rate_bps: [legs, blocks].
-        carries: [legs, blocks] whether a block carries bits at all; None where every one does.
+        sinr: [legs, blocks] signal over noise and interference, linear.
+        rate_bps: [legs, blocks] rate in bit/s.
+        carries: [legs, blocks] whether a block carries any bits; None where every block does.
         power: [bursts, blocks or 1] part of its sender's power that each burst has.
-        dead: [legs] whether a leg would carry nothing in the first block even if nobody disturbed it; None with fading,
+        dead: [legs] whether a leg carries nothing in the first block even without interference; None with fading,
             where the next block may be better.
     """
 
@@ -35,14 +35,14 @@ _QUIET = np.ones((1, 1))
 
 
 def rate_cells(on_air: ActiveSet, band: Band, heard: Array, numbers: IntArray) -> Rated:
-    """Rates of everything on the air.
+    """Compute the rates of everything on the air.
 
-    Senders of other cells are noise, at the power that they radiate in each block, spread evenly over the band.
+    Senders of other cells count as noise, with the power they radiate in each block, spread evenly over the band.
 
     Args:
-        on_air: who is on the air.
-        band: what every cell uses (reuse 1).
-        heard: [receivers, senders, blocks] what each receiver hears of each sender, over its noise.
+        on_air: the bursts on the air.
+        band: the band, used by every cell (reuse 1).
+        heard: [receivers, senders, blocks] received power of each sender over the receiver's noise, linear.
         numbers: [blocks] numbers of the blocks.
     """
     quiet = _QUIET if len(heard) == 1 else np.ones((len(heard), 1))
@@ -87,7 +87,7 @@ def _dead(band: Band, allocation: Allocation, rate_bps: Array) -> Mask | None:
 
 
 def _noise_and_other_cells(cells: list[Cell], powers: list[Array | None], heard: Array) -> Array:
-    """Noise and what senders of other cells only radiate [receivers, blocks], over the noise."""
+    """Noise plus the received power of senders of other cells, relative to the noise [receivers, blocks]."""
     receivers, senders, blocks = heard.shape
     foreign, radiated = np.ones((receivers, senders), np.bool_), np.zeros((senders, blocks))
     for cell, power in zip(cells, powers, strict=True):
@@ -98,7 +98,7 @@ def _noise_and_other_cells(cells: list[Cell], powers: list[Array | None], heard:
 
 
 def _together(on_air: ActiveSet, parts: list[Rated], blocks: int) -> Rated:
-    """The parts of all cells in the order of the active set."""
+    """Join the results of all cells, in the order of the active set."""
     legs = (len(on_air.legs), blocks)
     sinr, rate_bps, power = np.empty(legs), np.empty(legs), np.empty((len(on_air), blocks))
     carries = None if all(part.carries is None for part in parts) else np.ones(legs, np.bool_)

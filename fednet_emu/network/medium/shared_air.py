@@ -1,8 +1,8 @@
-"""Many bursts on the air at a time, at rates that depend on each other.
+"""Bursts that are on the air at the same time and whose rates depend on each other.
 
-Rates are planned over the next blocks; every change of who is on the air, and the end of a plan, lets the bits flow up
-to that instant and plans anew. Bits are whole numbers (`network.work`): the sum over segments of rate x duration is the
-payload exactly, however often the plan was changed on the way.
+Rates are planned over the next blocks. When a burst starts or ends, or when the plan runs out, the bits carried so far
+are subtracted and a new plan is made. Bits are whole numbers (`network.work`): the sum over segments of rate x duration
+is exactly the payload, however often the plan was changed.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _BLOCKS = 8
 _MOST_BLOCKS = 2048
 _MOST_GAINS = 1 << 21
 _NEAR_NS = 2.0
-"""Ends as close as this are compared exactly: more than the rounding noise of a plan's estimates."""
+"""End times closer than this (ns) are compared by exact integers; rounding errors of a plan's estimates are smaller."""
 
 
 class Plan(NamedTuple):
-    """What is to happen over the next blocks if nothing changes.
+    """Rates and end times over the next blocks, valid until a burst starts or is cancelled.
 
     Attributes:
         edges_ns: [blocks + 1] edges of the blocks.
         rated: rates, SINRs and powers in them.
-        needed_ns: [legs] about how long each leg still takes; 0 where it has nothing left.
-        next_ns: the next end of a burst or of a leg's patience, or the end of the plan.
+        needed_ns: [legs] estimate of the time each leg still takes; 0 where it has nothing left.
+        next_ns: the next end of a burst, the next timeout of a leg, or the end of the plan, whichever is first.
     """
 
     edges_ns: IntArray
@@ -55,22 +55,22 @@ class SharedAir:
         self._plan: Plan | None = None
         self._blocks = _BLOCKS
         self._since_ns = 0
-        self._first_until_ns = FOREVER_NS  # when the first leg's patience or presence ends
+        self._first_until_ns = FOREVER_NS  # when the first leg reaches its timeout or one of its ends leaves
 
     def start(self, burst: Burst, now_ns: int) -> None:
-        """Add a burst at an instant to which the bits have flowed; everything on the air is re-rated."""
+        """Add a burst and re-rate everything on the air; `advance` must have been called for this instant."""
         self._since_ns = now_ns
         burst[0].power_part = self._on_air.power_part(burst[0])
         self._new.append(burst)
 
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
-        """Wait no longer for a leg, as if its patience were over."""
+        """Give up a leg now, as if it had reached its timeout; one that has ended stays as it is."""
         for place, other in enumerate(self._on_air.legs):
             if other is leg:
                 self._on_air.leg["until_ns"][place] = self._first_until_ns = now_ns
 
     def advance(self, now_ns: int) -> list[Burst]:
-        """Let the bits flow; a burst has ended when each of its legs is through, or has no hope or patience left."""
+        """Carry bits until now; return the bursts whose legs are all delivered, unreachable or past their timeout."""
         self._flow(now_ns)
         on_air, ended = self._on_air, []
         if now_ns >= self._first_until_ns and len(on_air):
@@ -85,7 +85,7 @@ class SharedAir:
 
     @property
     def next_end_ns(self) -> int:
-        """Plan the rates from now on; the next end, or how far the plan goes."""
+        """Plan the rates from now on, and return the time of the next end or the end of the plan."""
         if self._new:
             self._first_until_ns = min(self._first_until_ns, *(leg.until_ns for burst in self._new for leg in burst))
             self._on_air.add(self._new)
@@ -101,12 +101,12 @@ class SharedAir:
         return self._plan.next_ns
 
     def _done(self) -> Mask:
-        """Which legs are through, or have no hope."""
+        """Mask [legs] of the legs that are delivered or can never be."""
         done = np.array([not work for work in self._on_air.work])
         return done | self._on_air.leg["dead"] if self._band.constant else done
 
     def _take_off(self, gone: IntArray) -> list[Burst]:
-        """Write what has become of the legs at these places into them, and forget them; the bursts that are over."""
+        """Store the outcome in the legs at these indices, remove them, and return the bursts that are over."""
         on_air = self._on_air
         fates = on_air.leg.take(gone)
         for place, met_outage, dead in zip(
@@ -121,7 +121,7 @@ class SharedAir:
     # ---- the flow of bits --------------------------------------------------------------------------------------------
 
     def _flow(self, now_ns: int) -> None:
-        """Take off the bits since the last flow, at the rates planned then; no leg carries more than it has."""
+        """Subtract the bits carried since the last call at the planned rates; no leg carries more than it has left."""
         plan, on_air = self._plan, self._on_air
         if plan is not None and now_ns > self._since_ns:
             rate_bps, power, work = plan.rated.rate_bps, plan.rated.power, on_air.work
@@ -138,7 +138,7 @@ class SharedAir:
         self._since_ns = now_ns
 
     def _hold_slot(self, plan: Plan, now_ns: int) -> None:
-        """What a slot does is settled at its start: keep it for the rest of the slot that is under way."""
+        """Keep the outcome of the present slot, which is decided at its start, for the rest of that slot."""
         if now_ns % self._band.slot_ns == 0:
             return
         block = int(np.searchsorted(plan.edges_ns, now_ns, side="right")) - 1
@@ -148,7 +148,7 @@ class SharedAir:
         self._on_air.burst["slot_power"] = rated.power[:, min(block, rated.power.shape[1] - 1)]
 
     def _adapt(self, edges_ns: IntArray, now_ns: int) -> None:
-        """Plan further ahead when the last plan ran out, less far when a change came in its first quarter."""
+        """Plan more blocks if the last plan ran out, and fewer if a change came in its first quarter."""
         count = len(edges_ns) - 1
         if now_ns >= edges_ns[-1]:
             self._blocks = min(4 * count, _MOST_BLOCKS)
@@ -158,7 +158,7 @@ class SharedAir:
     # ---- the plan ----------------------------------------------------------------------------------------------------
 
     def _make_plan(self) -> Plan:
-        """Rates from now on, and with them when something ends."""
+        """Compute the rates from now on, and the end times that follow from them."""
         on_air, band, since_ns = self._on_air, self._band, self._since_ns
         band.check_blocks(on_air.legs[0].started_ns, since_ns)
         room = _MOST_GAINS // on_air.gains.mean.size
@@ -174,7 +174,7 @@ class SharedAir:
         return Plan(edges_ns, rated, needed, next_ns)
 
     def _first_end_ns(self, edges_ns: IntArray, rate_bps: Array, needed: Array) -> int:
-        """The first instant, exactly, at which all legs of a burst are through; `FOREVER_NS` if after the plan."""
+        """Exact first instant at which all legs of a burst are delivered; `FOREVER_NS` if it is after the plan."""
         on_air, since_ns = self._on_air, self._since_ns
         ends = on_air.of_bursts(np.maximum, needed)
         soonest = float(ends.min())
@@ -192,7 +192,7 @@ class SharedAir:
         return first_ns
 
     def _resume_slot(self, rated: Rated) -> Rated:
-        """The first block is the rest of a slot whose outcome is settled."""
+        """Replace the first block by the rest of the present slot, whose outcome is already decided."""
         slot = self._on_air.slot
         rated.rate_bps[:, 0], rated.sinr[:, 0] = slot["rate_bps"], slot["sinr"]
         if rated.carries is not None:
@@ -203,7 +203,7 @@ class SharedAir:
 
 
 def end_of(work: int, rate_bps: Array, edges_ns: list[int]) -> int:
-    """When some work is done at the rates [blocks] of a plan; `FOREVER_NS` when that is after its last block."""
+    """Time in ns at which some work is done at the rates [blocks] of a plan; `FOREVER_NS` if after the plan."""
     if not work:
         return edges_ns[0]
     for rate, start_ns, end_ns in zip(rate_bps.tolist(), edges_ns, edges_ns[1:], strict=False):
@@ -216,9 +216,9 @@ def end_of(work: int, rate_bps: Array, edges_ns: list[int]) -> int:
 
 
 def _in_outage(plan: Plan, since_ns: int, outage_sinr: float) -> Mask:
-    """Which legs have been below the lowest SINR in a block that they span, after some time of a plan."""
+    """Mask [legs]: whether the SINR was below the outage threshold in a block used in the plan's first `since_ns`."""
     starts_ns = (plan.edges_ns[:-1] - plan.edges_ns[0]).astype(np.float64)
-    spanned = starts_ns + 1e-3 < np.minimum(plan.needed_ns, since_ns)[:, None]  # an estimate's noise is no block
+    spanned = starts_ns + 1e-3 < np.minimum(plan.needed_ns, since_ns)[:, None]  # rounding errors do not count as a block
     low = (plan.rated.sinr < outage_sinr) & spanned
     if plan.rated.carries is not None:
         low &= plan.rated.carries

@@ -1,4 +1,4 @@
-"""Links whose rates were recorded: each device has its own, whatever the others do."""
+"""Links at recorded rates, which do not depend on other devices' transmissions."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from fednet_emu.network.traces.assign import DeviceRates
 class TraceWalker:
     """Links at recorded rates.
 
-    Transfers of one device that are under way together each have its whole rate. Ignored here: everything but the
-    recorded rate, which holds whatever interference and fading there was.
+    Simultaneous transfers of one device each get its full recorded rate. Ignored here: everything but the recorded
+    rate, which already contains the interference and fading of the recording.
     """
 
     def __init__(self, rates: DeviceRates) -> None:
         self._rates = rates
 
     def walk(self, burst: Burst, start_ns: int) -> int:
-        """Look up when each leg will be through; the burst ends with the slowest."""
+        """Compute each leg's end from its recorded rate; return the end of the slowest in ns, which ends the burst."""
         return max([self._walk_leg(leg, start_ns) for leg in burst])
 
     def _walk_leg(self, leg: Transfer, start_ns: int) -> int:

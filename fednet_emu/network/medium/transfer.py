@@ -1,4 +1,4 @@
-"""A transfer: one payload on its way to one receiver, from the request to the delivery."""
+"""A transfer: one payload sent to one receiver, from the request to the delivery."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fednet_emu.records.ledger import KINDS, NEVER_NS, device_label
 
 
 class Delivery(NamedTuple):
-    """The end of one transfer at one receiver. Loss is a value: `lost` is its reason, empty when it has arrived."""
+    """Outcome of one transfer at one receiver; `lost` is the reason of a loss, empty when the payload has arrived."""
 
     sender: int
     receiver: int
@@ -25,17 +25,17 @@ class Delivery(NamedTuple):
 
     @property
     def latency_s(self) -> float:
-        """Time from the request to the end, waiting for the channel included."""
+        """Time in s from the request to the end, including the wait for the channel."""
         return self.ended_s - self.requested_s
 
 
 class Transfer(Event):
-    """Event that comes when a transfer has ended, delivered or lost; its value is the `Delivery`.
+    """Event that triggers when a transfer has ended, delivered or lost; its value is the `Delivery`.
 
     Args:
         clock: simulated time.
         kind: 0 for an uplink, 1 for a downlink, 2 for a sidelink.
-        stop: takes this transfer off for a reason, wherever it is on its way.
+        stop: cancels the given transfer for the given reason, whether it waits or is on the air.
         ends: numbers of sender and receiver.
         payload: what the delivery will carry.
         number: the payload's number in the records.
@@ -67,7 +67,7 @@ class Transfer(Event):
         self.group = group
         self.requested_ns: int = clock.now
         self.started_ns = NEVER_NS
-        self.until_ns = FOREVER_NS  # patience or presence ends then, for `until_reason`
+        self.until_ns = FOREVER_NS  # time of the timeout or of an end's departure, as `until_reason` says
         self.until_reason = "timeout"
         self.snr = 0.0
         self.fading_key = 0
@@ -75,18 +75,18 @@ class Transfer(Event):
         self.air_bit = 0.0
         self.power_part = 1.0
         self.drawn_w = 0.0
-        self.power_s = 0.0  # time on the air, times the part of the sender's power; in the first transfer of a burst
+        self.power_s = 0.0  # time on the air times share of the sender's power; set in the first transfer of a burst
         self.lost = ""  # why it was lost, or empty; final at its end
         self.cancelled = ""
 
     def cancel(self, outcome: Any) -> None:
-        """Stop the transfer for the reason in `outcome`, a delivery that is lost."""
+        """Stop the transfer for the reason in `outcome`, a lost `Delivery`."""
         self._stop(self, outcome.lost)
 
     def describe(self) -> str:
-        """Say which transfer this is."""
+        """Describe this transfer, for deadlock messages."""
         return f"the {KINDS[self.kind]} from {device_label(self.sender)} to {device_label(self.receiver)}"
 
 
 Burst = list[Transfer]
-"""Transfers that share one stretch of airtime: one, or the receivers of a broadcast."""
+"""Transfers that share one airtime: a single transfer, or one for each receiver of a broadcast."""

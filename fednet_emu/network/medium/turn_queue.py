@@ -1,4 +1,4 @@
-"""Turns: who waits for a place on the air of a medium, and who gets one."""
+"""The queue of a medium: which bursts wait for their turn, and which may start."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from fednet_emu.network.medium.transfer import Burst, Transfer
 
 
 class TurnQueue:
-    """Bursts in the order of their requests, by cell or cluster, and what is occupied.
+    """Waiting bursts in the order of their requests, by cell or cluster, and the places that are in use.
 
     Args:
-        places: how many bursts of a cell may be on the air at once; None for no limit.
-        cells: number of cells; None when they come as they are named.
-        exclusive: whether a burst also waits for every transmission that one of its ends takes part in, in any cell.
+        places: largest number of bursts of one cell on the air at once; None for no limit.
+        cells: number of cells; None when cells are added as bursts name them.
+        exclusive: whether a burst also waits while one of its ends takes part in another transmission, in any cell.
 
     Attributes:
-        left: places that are left in all cells together; with none, nothing can start before something ends.
+        left: free places in all cells together; at 0 nothing can start before a burst ends.
     """
 
     def __init__(self, places: int | None, cells: int | None, *, exclusive: bool = False) -> None:
@@ -30,32 +30,32 @@ class TurnQueue:
         self._changed: set[int] = set()
         self._exclusive = exclusive
         self._engaged: set[int] = set()
-        self._blocked: dict[int, list[tuple[int, Burst]]] = {}  # by an end that takes part in a transmission
-        self._unblocked: dict[int, list[tuple[int, Burst]]] = defaultdict(list)  # a heap for each cell
+        self._blocked: dict[int, list[tuple[int, Burst]]] = {}  # keyed by an end that takes part in a transmission
+        self._unblocked: dict[int, list[tuple[int, Burst]]] = defaultdict(list)  # one heap per cell
         self._added = 0
 
     def add(self, burst: Burst) -> None:
-        """Put a burst last in the queue of its cell."""
+        """Append a burst to the queue of its cell."""
         cell = burst[0].cell
         if self._exclusive:
             self._added += 1
-            self._unblocked[cell].append((self._added, burst))  # it stays a heap: the numbers grow
+            self._unblocked[cell].append((self._added, burst))  # still a heap, because the numbers increase
         else:
             self._queues[cell].append(burst)
         self._changed.add(cell)
 
     def waiting(self) -> Iterator[Transfer]:
-        """All legs of all bursts in the queues."""
+        """Iterate over all legs of all waiting bursts."""
         for queue in self._queues.values():
             yield from (leg for burst in queue for leg in burst)
         for entries in [*self._unblocked.values(), *self._blocked.values()]:
             yield from (leg for _, burst in entries for leg in burst)
 
     def ready(self) -> Iterator[Burst]:
-        """The bursts whose turn has come.
+        """Iterate over the bursts that may start now, and mark their places as used.
 
-        The caller empties a burst that must not start before it asks for the next one. Only cells in which something
-        has changed since the last time are looked at, in order of their numbers.
+        To keep a burst from starting, the caller removes all its legs before asking for the next burst. Only cells that
+        have changed since the last call are examined, in the order of their numbers.
         """
         changed, self._changed = self._changed, set()
         if self._exclusive:
@@ -71,7 +71,7 @@ class TurnQueue:
                     self.left -= 1
 
     def _ready_by_request(self, changed: set[int]) -> Iterator[Burst]:
-        """The bursts of these cells whose ends are all free, in the order of their requests across the cells."""
+        """Iterate over the bursts of these cells whose ends are all free, ordered by request across all cells."""
         first = [(self._unblocked[cell][0][0], cell) for cell in changed if self._unblocked[cell]]
         heapify(first)
         while first:
@@ -92,7 +92,7 @@ class TurnQueue:
                 heappush(first, (self._unblocked[cell][0][0], cell))
 
     def give_back(self, burst: Burst) -> None:
-        """Note that a burst has ended; those that waited for one of its ends are looked at again."""
+        """Free the place of a burst that has ended; bursts that waited for one of its ends are examined again."""
         cell = burst[0].cell
         self._free[cell] += 1
         self.left += 1
