@@ -1,4 +1,4 @@
-"""Checkpoints in the run folder: how a run that was interrupted or killed goes on when it is started again."""
+"""Checkpoints in the run folder, from which an interrupted or killed run continues when it is started again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ LOG = logging.getLogger("fednet_emu")
 
 
 def load_checkpoint(folder: Path) -> Checkpoint | None:
-    """The checkpoint that an unfinished run has left in a folder; None when there is none that can be used."""
+    """Read the checkpoint of an unfinished run from its folder.
+
+    Returns:
+        None if the folder has no checkpoint, or one that cannot be read or comes from another version.
+    """
     if not (folder / NAME).is_file():
         return None
     try:
@@ -34,7 +38,7 @@ def load_checkpoint(folder: Path) -> Checkpoint | None:
 
 
 class Saver:
-    """Saves a checkpoint every so often in host time, as an observer at the end of rounds."""
+    """Observer that saves a checkpoint at the end of a round when `every_s` seconds of host time have passed."""
 
     def __init__(self, folder: RunFolder, every_s: float | None) -> None:
         self._folder = folder
@@ -42,12 +46,16 @@ class Saver:
         self._saved = time.monotonic()
 
     def __call__(self, fed: Federation) -> None:
-        """Save if it is time."""
+        """Save a checkpoint if the last one is at least `every_s` seconds of host time old."""
         if self._every_s is not None and time.monotonic() - self._saved >= self._every_s:
             self.save(fed)
 
     def save(self, fed: Federation) -> None:
-        """Save now, unless the run has nothing to learn or still plays what the checkpoint before it knows."""
+        """Save a checkpoint now.
+
+        Nothing is saved in a timing-only run, without a checkpoint interval, or while a resumed run has not yet caught
+        up with the checkpoint that it started from.
+        """
         if fed.timing_only or self._every_s is None or not fed.graph.caught_up:
             return
         with fed.graph.host.part("records"):
@@ -55,11 +63,11 @@ class Saver:
         self._saved = time.monotonic()
 
     def write(self, checkpoint: Checkpoint) -> None:
-        """Write a checkpoint at once or not at all."""
+        """Write a checkpoint atomically: the file is either complete or unchanged."""
         (created, values), readings = checkpoint
         content = {"version": __version__, "created": created, "values": values, "readings": readings}
         self._folder.write_bytes(NAME, lambda part: torch.save(content, part))
 
     def discard(self) -> None:
-        """A run that is done needs no checkpoint."""
+        """Delete the checkpoint, which a finished run no longer needs."""
         (self._folder.path / NAME).unlink(missing_ok=True)

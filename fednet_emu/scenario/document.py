@@ -1,9 +1,9 @@
-"""From scenario text to one document: YAML with its includes, changed by `--set`, every value with its place.
+"""Read a scenario file with its includes and `--set` overrides into one document that knows each value's file and line.
 
     document = apply_overrides(load("cyclic-fedavg"), ["algorithm.lr=0.05"])
     scenario = validate(Scenario, document)
 
-This module is the door to scenario text; its parts are `yaml_text`, `search`, `includes`, `overrides` and `dump`.
+Other packages use this module; it combines `yaml_text`, `search`, `includes`, `overrides` and `dump`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,18 @@ from fednet_emu.scenario.yaml_text import parse
 __all__ = ["SHORT_FORMS", "Document", "apply_overrides", "dump", "find", "from_mapping", "from_text", "load", "names"]
 
 SHORT_FORMS: ShortForms = {"channel": "channels"}
-"""The settings of a scenario that may be the name of a file."""
+"""Settings whose value may be the name of a file, each with the folder in which the name is searched."""
 
 
 @dataclass(frozen=True)
 class Document:
-    """A scenario as it was written, not yet validated."""
+    """A scenario as it was written, not yet validated.
+
+    Attributes:
+        root: the settings as a tree of values, each with its place.
+        path: the file; None for a scenario that comes from text or from a mapping.
+        short_forms: settings whose value may be the name of a file.
+    """
 
     root: Node
     path: Path | None
@@ -44,21 +50,21 @@ class Document:
 
     @cached_property
     def places(self) -> dict[KeyPath, Place]:
-        """The place of every mapping, list and scalar, by key path; `()` is the whole document."""
+        """The place (file and line) of every mapping, list and scalar, by key path; `()` is the whole document."""
         return dict(self.root.walk())
 
     def place(self, path: KeyPath) -> Place:
-        """The place of a setting, or of the nearest mapping or list around it that was written."""
+        """The place of a setting; if it was not written, that of the nearest mapping or list around it that was."""
         while path not in self.places:
             path = path[:-1]
         return self.places[path]
 
 
 def load(name: str | Path, folder: Folder = "scenarios", short_forms: ShortForms = SHORT_FORMS) -> Document:
-    """Reads a scenario by path or name, together with the files that it includes.
+    """Read a scenario by path or name, together with the files that it includes.
 
     Raises:
-        ScenarioError: No such file, or problems in the text of it or of an included file, all at once.
+        ScenarioError: There is no such file, or its text or that of an included file has problems; all are listed.
     """
     path = find(str(name), folder)
     reader = Reader(short_forms, [])
@@ -69,7 +75,7 @@ def load(name: str | Path, folder: Folder = "scenarios", short_forms: ShortForms
 
 
 def from_text(text: str, source: str = "scenario", short_forms: ShortForms = SHORT_FORMS) -> Document:
-    """As `load`, from text; relative includes start at the working folder, and errors call the text `source`."""
+    """Like `load`, but from text; relative includes start at the working folder, and errors call the text `source`."""
     reader = Reader(short_forms, [])
     root = reader.expand(parse(text, source), ())
     if reader.problems:
@@ -78,10 +84,10 @@ def from_text(text: str, source: str = "scenario", short_forms: ShortForms = SHO
 
 
 def from_mapping(settings: Mapping[str, Any], source: str, short_forms: ShortForms = SHORT_FORMS) -> Document:
-    """As `from_text`, from a mapping with the same keys; a component that was already built may stand for a mapping.
+    """Like `from_text`, but from a mapping with the same keys; values may also be components that are already built.
 
     Raises:
-        ScenarioError: a key is no text, or there are problems in included files.
+        ScenarioError: a key is not text, or there are problems in included files.
     """
     reader = Reader(short_forms, [])
     root = reader.expand(node_of(settings, Place(source, 0)), ())
@@ -91,7 +97,7 @@ def from_mapping(settings: Mapping[str, Any], source: str, short_forms: ShortFor
 
 
 def apply_overrides(document: Document, overrides: Iterable[str | Setting]) -> Document:
-    """The document with settings changed, each given as `key.path=value`; see `overrides` for the rules.
+    """Return the document with some settings changed, each given as `key.path=value`; see `overrides` for the rules.
 
     Raises:
         ScenarioError: One line for each override that is malformed or does not fit the document.

@@ -1,4 +1,4 @@
-"""A component back to YAML text, complete and in a form that people can read."""
+"""Write a component as complete, readable YAML text."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _TAG = "tag:yaml.org,2002:"
 
 
 def dump(model: BaseModel) -> str:
-    """A component as YAML text: every setting with its value, defaults included, `kind` first.
+    """Return a component as YAML text: every setting with its value, including defaults, with `kind` first.
 
-    Loading and validating the text gives an equal component. Large and small numbers read `2.0e+7`; lists without
-    mappings stand on one line.
+    Loading and validating the text gives an equal component. Large and small numbers are written as `2.0e+7`; lists
+    that contain no mapping are written on one line.
     """
     yaml = YAML(typ="safe", pure=True)
     yaml.Representer = _Representer
@@ -30,7 +30,7 @@ def dump(model: BaseModel) -> str:
 
 
 class _Representer(SafeRepresenter):
-    """How `dump` spells values; the keys of a mapping keep their order, but `kind` leads."""
+    """Defines how `dump` writes values; the keys of a mapping keep their order, except that `kind` comes first."""
 
     def represent_dict(self, data: dict[str, Any]) -> Any:
         ordered = {key: data[key] for key in sorted(data, key=lambda key: key != "kind")}
@@ -40,7 +40,7 @@ class _Representer(SafeRepresenter):
         return self.represent_sequence(f"{_TAG}seq", data, flow_style=not _has_mapping(data))
 
     def represent_str(self, data: str) -> Any:
-        # ruamel writes unusual line breaks raw, which read back as blanks; within double quotes it escapes them
+        # ruamel writes unusual line breaks unescaped, and they read back as blanks; in double quotes it escapes them
         return self.represent_scalar(f"{_TAG}str", data, style=None if data.isprintable() else '"')
 
     def represent_float(self, data: float) -> Any:
@@ -58,7 +58,7 @@ def _has_mapping(value: Any) -> bool:
 
 
 def float_text(value: float) -> str:
-    """The shortest YAML spelling that reads back as the same number; `2.0e+7` for the large and the small."""
+    """Return the shortest YAML text that reads back as the same number; large and small ones look like `2.0e+7`."""
     number = Decimal(repr(value))
     if not number.is_finite():
         return ".nan" if number.is_nan() else ".inf" if value > 0 else "-.inf"

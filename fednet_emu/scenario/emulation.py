@@ -1,4 +1,4 @@
-"""From a scenario to a wired emulation: every part is built here, once, and knows only what it needs."""
+"""Build all parts of an emulation from a scenario and connect them; each part gets only what it needs."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ def build(
     timing_only: bool = False,
     host: HostTime | None = None,
 ) -> Federation:
-    """Wire everything that a scenario describes.
+    """Build the emulation that a scenario describes, ready to run.
 
     Args:
         scenario: a valid scenario.
-        data_dir: where data sets are; the environment variable FEDNET_DATA when None.
+        data_dir: the folder with data sets; None takes it from the environment variable FEDNET_DATA.
         timing_only: whether to leave out training and evaluation; time, bits and energy stay the same.
-        host: counts where the host's time goes.
+        host: measures how the host's time is spent.
 
     Raises:
-        ScenarioError: parts of the scenario do not go together.
+        ScenarioError: parts of the scenario are incompatible.
         DataError: the data cannot be read.
     """
     streams, clock, ledger, devices = Streams(scenario.seed), Clock(), Ledger(), scenario.devices
@@ -88,7 +88,7 @@ def build(
 
 
 def build_task(scenario: Scenario, streams: Streams, data_dir: Path | None, timing_only: bool) -> LearningTask:
-    """Load the data, deal it out, let groups see it their way, and build the model."""
+    """Load the data, split it among the devices, apply the attack and the groups' views, and build the model."""
     device, server = _torch_device(scenario.training), scenario.server
     everything = scenario.data.load(data_dir, streams("data"))
     samples, *held = hold_out(everything, server.samples, server.validation_samples, streams("hold out"))
@@ -114,7 +114,7 @@ def build_network(
     presence: Presence,
     data_dir: Path | None = None,
 ) -> Network:
-    """Place the devices, set them moving, and connect them."""
+    """Place the devices, create their paths of movement, and build the network that connects them."""
     devices = scenario.devices
     xy_m = devices.placement.positions_m(devices.count, streams("placement"))
     paths = devices.mobility.paths(xy_m, devices.where_they_roam(), streams, data_dir)
@@ -122,9 +122,13 @@ def build_network(
 
 
 def unreachable(scenario: Scenario) -> Iterator[Problem]:
-    """Links on which nothing would ever get through, or hardly: every device below the lowest SINR that is needed.
+    """Find directions in which no device, or hardly any, could ever deliver a message.
 
-    Devices are taken where they are placed, and recorded rates are left out: no file is read.
+    That is the case if the best mean SNR of all devices at their initial positions is too low for the lowest SINR that
+    the rate law and the access scheme need. Recorded rates are ignored, so that no file is read.
+
+    Yields:
+        The key path of the setting to change, and what is wrong.
     """
     clock, ledger, streams, devices = Clock(), Ledger(), Streams(scenario.seed), scenario.devices
     presence = Presence(devices.availability, 0, devices.count)
@@ -146,19 +150,23 @@ def unreachable(scenario: Scenario) -> Iterator[Problem]:
 
 
 def available_cores() -> int:
-    """Processor cores that this process may use."""
+    """Return the number of processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 _SMALL_MODEL_FLOP = 1e7
-"""Per sample; below, threads within one operation cost more in barriers than they save."""
+"""FLOP per sample below which several threads within one operation cost more in synchronization than they save."""
 
 _FADING_MARGIN = 20.0
-"""A block 13 dB above the mean is rarer than 1 in 10^8 under Rayleigh fading."""
+"""Factor (13 dB) by which fading may exceed the mean SNR: under Rayleigh fading fewer than 1 block in 10^8 does."""
 
 
 def _torch_device(training: Training) -> torch.device:
-    """Where models are trained; on a GPU, with its numbers as exact as asked for."""
+    """Return the device on which models are trained; for a GPU, also set whether it may use TF32.
+
+    Raises:
+        ScenarioError: the scenario asks for CUDA, which this host lacks.
+    """
     if training.device == "cuda" and not torch.cuda.is_available():
         raise ScenarioError("training.device: no CUDA device is here, got cuda; use cpu")
     if training.device == "cuda":
@@ -167,5 +175,5 @@ def _torch_device(training: Training) -> torch.device:
 
 
 def _pending_limit_byte(device: torch.device) -> int:
-    """Memory for results not computed yet: it bounds wavefronts."""
+    """Return the memory in bytes that results not computed yet may take; this limits the size of wavefronts."""
     return torch.cuda.mem_get_info(device)[1] // 4 if device.type == "cuda" else 2**30

@@ -1,4 +1,4 @@
-"""The model that a run ends with, as PyTorch modules; in a run folder, `model.pt`."""
+"""The final model of a run as PyTorch modules; a run folder keeps it as `model.pt`."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ NAME = "model.pt"
 
 @dataclass(frozen=True)
 class FinalModel:
-    """One global model, or every device's own.
+    """The global model, or one model for each device.
 
     Attributes:
-        states: trained parameters and statistics by name, of the one model or of each device's.
-        own: whether each device has one.
-        input_shape: shape of a sample.
-        outputs: what the model puts out.
+        states: trained parameters and statistics by name, one mapping for each model.
+        own: whether there is one model for each device instead of one global model.
+        input_shape: shape of one sample.
+        outputs: number of outputs of the model.
     """
 
     states: Sequence[dict[str, Tensor]]
@@ -38,17 +38,21 @@ class FinalModel:
     outputs: int
 
     def modules(self, scenario: Scenario) -> nn.Module | list[nn.Module]:
-        """The model of a scenario with these parameters, ready to predict; a list where each device has its own."""
+        """Return the model in evaluation mode, or a list with one model for each device if `own` is set.
+
+        Args:
+            scenario: the scenario of the run, which says how the model is built.
+        """
         key = Streams(scenario.seed).key("init") >> 1
         found = [seeded_module(lambda: scenario.model.build(self.input_shape, self.outputs), key) for _ in self.states]
         for module, state in zip(found, self.states, strict=True):
-            module.load_state_dict(state, strict=False)  # what is not trained is as it was built
+            module.load_state_dict(state, strict=False)  # untrained tensors keep their initial values
         ready = [module.eval() for module in found]
         return ready if self.own else ready[0]
 
 
 def final_model(fed: Federation) -> FinalModel | None:
-    """What a run has ended with; None for a timing-only run, and for an algorithm that never showed a model."""
+    """Return the final model of a run; None for a timing-only run, or if the algorithm never reported a model."""
     latest, flat = fed.latest, fed.task.model
     if fed.timing_only or latest is None:
         return None
@@ -61,17 +65,17 @@ def final_model(fed: Federation) -> FinalModel | None:
 
 
 def save_model(model: FinalModel, folder: RunFolder) -> None:
-    """Leave a global model in a run folder, without any code; models of each device would fill it."""
+    """Save a global model in a run folder, as tensors without code; models of each device would take too much space."""
     if not model.own:
         content = {"state": model.states[0], "input_shape": list(model.input_shape), "outputs": model.outputs}
         folder.write_bytes(NAME, lambda part: torch.save(content, part))
 
 
 def load_model(folder: Path) -> FinalModel:
-    """The model in a run folder; no code in it is run.
+    """Load the model of a run folder, without running any code that the file may contain.
 
     Raises:
-        DataError: there is none, or it cannot be read.
+        DataError: the folder has no model, or it cannot be read.
     """
     path = folder / NAME
     if not path.is_file():

@@ -1,7 +1,7 @@
-"""Includes: the mapping of another file, put underneath the one that names it.
+"""Includes: a mapping takes its missing keys from another file.
 
-`include: NAME` may stand in any mapping; its own keys win over those of the file. For the keys in a table of short
-forms a plain text does the same: `channel: urban-micro` reads `channel: {include: urban-micro}`.
+Any mapping may contain `include: NAME`; its own keys override those of the file. For the keys in a table of short
+forms a plain text does the same: `channel: urban-micro` means `channel: {include: urban-micro}`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,15 @@ from fednet_emu.scenario.yaml_text import parse
 INCLUDE = "include"
 
 ShortForms = Mapping[str, Folder]
-"""Keys whose plain text names a file, each with the folder where bare names are searched."""
+"""Keys whose text value names a file, each with the folder in which names without a path are searched."""
 
 
 def read_tree(path: Path, problems: list[str]) -> Node | None:
-    """The tree of a file as it stands, includes unread; nothing when it has problems, which are added to the list."""
+    """Read a file into a tree without following its includes.
+
+    Returns:
+        None if the file has problems, which are then appended to `problems`.
+    """
     source = file_text(path)
     try:
         return parse(path.read_text(encoding="utf-8-sig"), source)
@@ -37,21 +41,27 @@ def read_tree(path: Path, problems: list[str]) -> Node | None:
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads one file and all it includes; `files` are the files on the way here, the innermost last."""
+    """Reads one file and all that it includes.
+
+    Attributes:
+        short_forms: keys whose text value names a file.
+        problems: the list to which problems are appended.
+        files: the chain of files whose includes led here, the innermost last.
+    """
 
     short_forms: ShortForms
     problems: list[str]
     files: tuple[Path, ...] = ()
 
     def read(self, path: Path, at: KeyPath = ()) -> Node | None:
-        """The tree of a file with its includes in it; nothing when the file has problems, which are collected."""
+        """Return the tree of a file with its includes merged in; None if it has problems, which are collected."""
         tree = read_tree(path, self.problems)
         if tree is None:
             return None
         return Reader(self.short_forms, self.problems, (*self.files, path)).expand(tree, at)
 
     def expand(self, node: Node, at: KeyPath) -> Node:
-        """A tree with the files that it includes put underneath; `at` is its key path in the whole scenario."""
+        """Return a tree with its includes merged in; `at` is its key path in the whole scenario."""
         if isinstance(node.value, list):
             return Node([self.expand(child, (*at, index)) for index, child in enumerate(node.value)], node.place)
         if isinstance(node.value, dict):
@@ -68,7 +78,13 @@ class Reader:
         return merge(base, Node(own, node.place)) if base else Node(own, node.place)
 
     def include(self, name: Node, at: KeyPath, key: KeyPath) -> Node | None:
-        """The tree of the file that `name` asks for, to stand at `at`; problems are told about the path `key`."""
+        """Return the tree of an included file, or None if there is a problem, which is collected.
+
+        Args:
+            name: the name of the file.
+            at: key path of the mapping that includes the file.
+            key: key path that problems name.
+        """
         folder = self._folder(at)
         if not isinstance(name.value, str):
             what = f"expected the name of a {folder.removesuffix('s')} file, got {show(name.plain())}"

@@ -1,4 +1,4 @@
-"""From a scenario file and command-line overrides to a valid scenario."""
+"""Load a scenario file with command-line overrides as a valid scenario."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from fednet_emu.scenario.tree import problem_text
 
 
 def load_scenario(name: str | Path, overrides: Iterable[str] = ()) -> Scenario:
-    """Read, complete and check a scenario.
+    """Read a scenario, fill in its defaults and check it.
 
     Args:
         name: a path, or the name of a file in scenarios/.
         overrides: settings as `key.path=value`.
 
     Raises:
-        ScenarioError: every problem of the file, each with its line.
+        ScenarioError: lists every problem of the file with its line.
     """
     return checked(apply_overrides(load(name), overrides))
 
 
 def checked(document: Document) -> Scenario:
-    """The scenario of a document, whose settings are all known, possible, and possible together.
+    """Validate a document: its keys, its values, and whether the values are compatible with each other.
 
     Raises:
-        ScenarioError: every problem of the document, each with its place.
+        ScenarioError: lists every problem of the document with its place.
     """
     scenario = validate(Scenario, document)
     problems = list(scenario.contradictions()) or list(unreachable(scenario))

@@ -1,4 +1,4 @@
-"""The scenario: the one configuration object, whose fields are the keys of a scenario file."""
+"""The scenario: the configuration of a run, whose fields are the keys of a scenario file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from fednet_emu.radio.energy import AnyComputeEnergy, CmosEnergy
 from fednet_emu.units import linear_to_db
 
 Problem = tuple[tuple[str, ...], str]
-"""Where (the key path) and what is wrong."""
+"""The key path of a setting, and what is wrong with it."""
 
 
 class Devices(Component):
@@ -41,14 +41,14 @@ class Devices(Component):
     placement: AnyPlacement
     mobility: AnyMobility = Static()
     region: AnyRegion | None = None
-    """Where devices roam; null takes the disc that the placement fills."""
+    """Area in which devices move; null takes the disc around the origin that reaches as far as the placement."""
     speed: AnySpeeds
     compute_energy: AnyComputeEnergy = CmosEnergy()
     straggler: AnyStraggler = NoStraggler()
     availability: AnyAvailability = Always()
 
     def where_they_roam(self) -> Region:
-        """The region given, or the disc around the origin that reaches as far as the placement."""
+        """Return the given region, or else the disc around the origin that just covers the placement, at least 1 m."""
         if self.region is not None:
             return self.region
         reach_m = getattr(self.placement, "radius_m", None)
@@ -58,40 +58,44 @@ class Devices(Component):
 
 
 class Server(Component):
-    """The server, beside the base station. Its own samples are drawn before the devices get theirs."""
+    """The server at the base station. Its samples are taken from the training data before the devices get theirs."""
 
     flop_per_s: float | None = Field(None, gt=1e-3, le=1e21)
-    """Computing speed, for algorithms that train on the server; its energy is not counted."""
+    """Computing speed in FLOP/s; null if the server does not compute. Algorithms that train on the server need it.
+    The energy of the server's computations is not counted."""
     samples: int = Field(0, ge=0)
-    """Labelled training samples of its own, for algorithms that train on the server."""
+    """Number of labelled training samples that the server owns, for algorithms that train on the server."""
     validation_samples: int = Field(0, ge=0)
-    """Training samples kept for the algorithms that choose between models; looking at them takes no simulated time."""
+    """Number of training samples set aside for algorithms that choose between models by their validation error.
+    Validation takes no simulated time."""
 
 
 class Training(Component):
-    """How training is run on this host. Nothing here changes simulated time."""
+    """How this host runs the training. These settings do not change simulated time."""
 
     engine: Literal["by-rule", "serial", "batched", "auto"] = "by-rule"
-    """serial: one job after the other; batched: all ready jobs at once; by-rule: what suits model, batch and device,
-    so that a run repeats bit for bit on one machine; auto: the fastest by measurement, so that it may not."""
+    """serial: trains one job after the other; batched: trains all ready jobs at once; by-rule: chooses by a fixed rule
+    from model, batch size and device, so that a run repeats bit for bit on the same machine; auto: measures and takes
+    the fastest, so that repeated runs may differ."""
     device: Literal["cpu", "cuda"] = "cpu"
-    """Where models and data are: on the processor or on a GPU."""
+    """Where models are trained and data are kept: cpu is the processor, cuda a GPU."""
     tf32: bool = False
-    """Whether a GPU may round factors to TF32, 10 bits: faster, but engines then agree to three digits, not to five."""
+    """Whether a GPU may round the factors of products to TF32 (10 bits of mantissa). This is faster, but results of
+    different engines then agree to three digits instead of five."""
     threads: int | None = Field(None, gt=0, le=1024)
-    """Threads that train jobs side by side, and that share an operation of a lone job of a large model; null takes all
-    cores of the processor."""
+    """Number of processor threads. They train several jobs in parallel; a single job of a large model uses them within
+    one operation. null takes all cores that the process may use."""
     checkpoint_s: float | None = Field(60.0, gt=0)
-    """Host time between checkpoints, from which a run that died goes on; null for none."""
+    """Seconds of host time between checkpoints, from which an interrupted run continues; null saves no checkpoints."""
 
 
 class Scenario(Component):
-    """A network, data, a model and an algorithm, and when to stop."""
+    """A scenario: the network, the data, the model, the algorithm, and when to stop."""
 
     title: str = ""
-    """A name for people."""
+    """A readable title; it does not affect the run."""
     seed: int = Field(0, ge=0)
-    """Names all random numbers of the run: equal seeds meet equal channels, stragglers and data."""
+    """Seed of all random numbers of the run; runs with equal seeds have equal channels, stragglers and data."""
     devices: Devices
     server: Server = Server()
     channel: Channel
@@ -99,22 +103,26 @@ class Scenario(Component):
     data: AnyDataset = Digits()
     partition: AnyPartition
     groups: AnyGroups | None = None
-    """Groups of devices that see the data differently; null when all see the same."""
+    """Groups of devices that see the data in different ways; null if all devices see the same data."""
     model: AnyModel
     algorithm: AnyAlgorithm
     attack: AnyAttack | None = None
-    """What malicious devices do; null for none."""
+    """The attack that malicious devices carry out; null for no attack."""
     stop: Stop
     evaluation: Evaluation = Evaluation()
     training: Training = Training()
 
     @property
     def events_depend_on_learning(self) -> bool:
-        """Whether the events, or the end of the run, can follow from learnt numbers, which a timing-only run lacks."""
+        """Whether events or the end of the run can depend on learnt values, which a timing-only run does not have."""
         return self.algorithm.events_depend_on_learning or self.stop.accuracy is not None
 
     def contradictions(self) -> Iterator[Problem]:
-        """Settings that are each possible but cannot be together."""
+        """Find settings that are valid by themselves but not together.
+
+        Yields:
+            The key path of a setting, and what is wrong.
+        """
         count = self.devices.count
         yield from (
             (("algorithm", *key.split(".")), f"{what}, got {value}; must be at most devices.count, {count}")
@@ -146,13 +154,13 @@ class Scenario(Component):
                     yield path, f"no such devices, got {unknown}; must be from 0 to {count - 1}"
 
     def _losses(self) -> list[str]:
-        """Settings by which messages may be lost."""
+        """Name the settings that can cause messages to be lost."""
         there = self.devices.availability
         away = [] if isinstance(there, Always) else [f"devices.availability: {getattr(there, 'kind', '?')}"]
         return [*self.network.losses(self.channel), *away]
 
     def _never_two_at_once(self) -> Iterator[Problem]:
-        """A shared uplink whose one receiver could never decode two transmissions, although two may be on the air."""
+        """Find a shared uplink that permits simultaneous transmissions although its receiver can never decode two."""
         access = self.network.uplink.access
         if not isinstance(access, Shared) or self.network.cells.count > 1 or self.devices.count == 1:
             return

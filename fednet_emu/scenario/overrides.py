@@ -1,11 +1,12 @@
-"""Settings from the command line: `--set algorithm.lr=0.05` changes one value of a scenario.
+"""Overrides from the command line: `--set algorithm.lr=0.05` changes one value of a scenario.
 
-The value is YAML (`3`, `rayleigh`, `[1, 2]`, `{kind: fixed, rate_bps: 1e6}`) and replaces what was there. List entries
-count from 0: `groups.2.size=5` or `groups[2].size=5`. Missing mappings are created. Options apply from left to right.
+The value is YAML (`3`, `rayleigh`, `[1, 2]`, `{kind: fixed, rate_bps: 1e6}`) and replaces the old value. List entries
+are numbered from 0: `groups.2.size=5` or `groups[2].size=5`. Missing mappings are created. Options apply from left to
+right.
 
-- `x.kind=NEW`, when the kind changes, drops the settings of `x` that come from files: they belong to the old kind.
-- `x.include=NAME` puts another file underneath `x` in the place of the one that was included there.
-- Text where a mapping is needed is the short form of a component: below `fading: rician`, `fading.k_db=3` is good.
+- `x.kind=NEW` drops the settings of `x` that come from files if the kind changes, since they belong to the old kind.
+- `x.include=NAME` replaces the file that `x` includes by another one.
+- Text in place of a mapping is the short form of a component: if a file says `fading: rician`, `fading.k_db=3` works.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from fednet_emu.scenario.yaml_text import parse_value
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting to change: its key path as text, and its new value, whose places stand in front of problems."""
+    """One setting to change: its key path as text, and its new value; problem messages start with the value's place."""
 
     name: str
     value: Node
 
     @staticmethod
     def parse(text: str) -> Setting:
-        """The setting that `key.path=value` asks for; its place is `--set key.path`.
+        """Parse `key.path=value`; the place of the value is `--set key.path`.
 
         Raises:
-            ScenarioError: the text has no key, or its value is no YAML.
+            ScenarioError: the text has no key, or its value is not valid YAML.
         """
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not all(_keys(name)):
@@ -42,7 +43,7 @@ class Setting:
 
 
 def overridden(root: Node, short_forms: ShortForms, overrides: Iterable[str | Setting]) -> Node:
-    """The tree with settings changed, each given as `key.path=value` or with the place where it was written.
+    """Return the tree with some settings changed, each given as `key.path=value` or as a `Setting`.
 
     Raises:
         ScenarioError: One line for each override that is malformed or does not fit the tree.
@@ -78,7 +79,11 @@ def _applied(root: Node, short_forms: ShortForms, override: str | Setting) -> No
 
 
 def _resolve(root: Node, keys: list[str], place: Place) -> KeyPath:
-    """The key path of an override, list positions as numbers; an error where it cannot go further."""
+    """Return the key path of an override, with list positions as numbers.
+
+    Raises:
+        ScenarioError: the path leads into a scalar, or to a list position that does not exist.
+    """
     path: KeyPath = ()
     node: Node | None = root
     for key in keys:
@@ -124,7 +129,7 @@ def _set(node: Node, path: KeyPath, value: Node) -> Node:
 
 
 def _included(old: Node | None, base: Node) -> Node:
-    """A newly included tree under the settings that `old` has of its own, without what it had included before."""
+    """Merge the settings that `old` has of its own over a newly included tree; what `old` had included is dropped."""
     own = _own(old, old.place.source) if old else None
     return merge(base, own) if own else base
 

@@ -1,6 +1,6 @@
-"""From a document to a validated model, or to one sentence for each problem in it.
+"""Validate a document, with one readable sentence for each problem in it.
 
-Every problem of the document is told at once, in the order of the file, as
+One error lists all problems of the document, in the order of the file, each as
 `file:line  key.path: what is wrong, got VALUE; what would be right`.
 """
 
@@ -22,7 +22,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def validate(model_class: type[Model], document: Document) -> Model:
-    """The model that a document describes.
+    """Return the validated model that a document describes.
 
     Raises:
         ScenarioError: One line for each problem, in the order of the file.
@@ -49,9 +49,10 @@ def _sentences(model_class: type[BaseModel], document: Document, details: list[E
 
 
 def _settled(model_class: type[BaseModel], details: list[ErrorDetails]) -> Iterator[tuple[Spot, ErrorDetails]]:
-    """The errors of pydantic, where only the telling ones of the members of a union are left.
+    """Reduce the errors that pydantic reports for the members of a union to the helpful ones.
 
-    A value that is right in type for one member is judged by that member; else one error stands for all of them.
+    If the value has the right type for one member of the union, only that member's error is kept; otherwise one error
+    about the union replaces those of all members.
     """
     spots = [(walk(model_class, tuple(detail["loc"])), detail) for detail in map(_pointed, details)]
     seen: set[KeyPath] = set()
@@ -70,7 +71,7 @@ def _settled(model_class: type[BaseModel], details: list[ErrorDetails]) -> Itera
 
 
 def _pointed(detail: ErrorDetails) -> ErrorDetails:
-    """The error about a boolean inside a list, told of the very entry; any other error as it is."""
+    """Let an error about a boolean inside a list point to the entry itself; other errors are returned unchanged."""
     path = _path_to_boolean(detail["input"]) if detail["type"] == "not_a_boolean" else None
     value = detail["input"]
     for index in path or ():

@@ -1,4 +1,4 @@
-"""What a run is made of beside its scenario: this package's commit, plug-ins with versions, data with checksums."""
+"""What a run depends on besides its scenario: this package's commit, versions of plug-ins, checksums of data files."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _GIT_S = 5.0
 
 
 def provenance(scenario: Scenario, read: Read) -> dict[str, Any]:
-    """The entries of a manifest about where a run comes from.
+    """Return the manifest entries that record the code and the data of a run.
 
     Args:
-        scenario: what is run.
-        read: the files of data that building it has read, by the names that the scenario has for them.
+        scenario: the scenario of the run.
+        read: the data files that were read while building the emulation, by their names in the scenario.
     """
     return {
         "fednet_emu": {"version": __version__, "commit": commit()},
@@ -38,7 +38,7 @@ def provenance(scenario: Scenario, read: Read) -> dict[str, Any]:
 
 @cache
 def commit() -> str | None:
-    """The commit of the source, with `+changes` where files differ from it; None where nobody knows."""
+    """Return the commit of the source, with `+changes` appended if files differ from it; None if it is unknown."""
     if (_PACKAGE.parent / ".git").exists():
         head, changes = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "--untracked-files=no", "fednet_emu")
         return None if head is None else head + ("+changes" if changes else "")
@@ -60,7 +60,7 @@ def _git(*arguments: str) -> str | None:
 
 
 def _outside(part: Any) -> Iterator[str]:
-    """The import paths of the classes in a scenario that are none of this package's."""
+    """Find the import paths of the classes in a scenario that do not belong to this package."""
     if isinstance(part, Component):
         if not type(part).__module__.startswith("fednet_emu."):
             yield f"{type(part).__module__}:{type(part).__qualname__}"
@@ -74,7 +74,7 @@ def _outside(part: Any) -> Iterator[str]:
 
 
 def _origin(path: str) -> str:
-    """The package and version that a class comes from, or else the checksum of its file."""
+    """Return the package and version that a class comes from, or the checksum of its file if it is in no package."""
     module = path.partition(":")[0]
     packages = packages_distributions().get(module.partition(".")[0], ())
     if packages:

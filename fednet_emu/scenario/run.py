@@ -1,4 +1,4 @@
-"""One run: from a scenario to its records, in memory or in a run folder, whatever happens on the way."""
+"""Run one scenario and keep its records, in memory or in a run folder, even if the run fails or is interrupted."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ from fednet_emu.scenario.signals import graceful
 LOG = logging.getLogger("fednet_emu")
 
 APPROXIMATE = "events depend on learnt numbers: a timing-only run, which takes nominal ones, is an approximation"
-"""Said before the start of a run for which it is true."""
+"""Note that is printed or logged before a run whose events depend on learnt values."""
 
 
 class Ended(NamedTuple):
-    """A run that has ended.
+    """The results of a run that has ended.
 
     Attributes:
-        summary: as in summary.json.
-        ledger: all that was recorded.
-        model: what it has ended with; None for a timing-only run.
+        summary: totals and last scores, as in summary.json.
+        ledger: all records of the run.
+        model: the final model; None if it was not asked for or there is none, as in a timing-only run.
     """
 
     summary: dict[str, Any]
@@ -52,7 +52,7 @@ class Ended(NamedTuple):
 
 
 def run_scenario(scenario: Scenario, name: str, out: Path, **options: Any) -> dict[str, Any]:
-    """As `play` into a folder; only the summary is of interest."""
+    """Run a scenario into a folder and return its summary; the options are those of `play`."""
     return play(scenario, name, out, **options).summary
 
 
@@ -69,18 +69,18 @@ def play(
 ) -> Ended:
     """Run a scenario, in memory or into a folder.
 
-    The folder appears only when everything has been built, and says how the run ended: done, diverged, interrupted or
-    failed. In the last two cases what was measured so far is written before the exception goes on, and the same call
-    later goes on from the last checkpoint.
+    The folder is created only after everything has been built. It records how the run ended: done, diverged,
+    interrupted or failed. In the last two cases, what was measured so far is written before the exception propagates,
+    and the same call later continues from the last checkpoint.
 
     Args:
         scenario: what to run.
         name: the scenario's name, for the records.
         out: the run folder; None writes nothing.
-        data_dir: where data sets are.
+        data_dir: the folder with data sets.
         timing_only: whether to leave out training.
         force: whether to overwrite a finished run.
-        keep_model: whether the final model is wanted; in a folder it is `model.pt`.
+        keep_model: whether to return the final model, and to save a global one as `model.pt` in the folder.
         on_round: called at the end of every round.
     """
     started, host = time.perf_counter(), HostTime()
@@ -102,7 +102,7 @@ def play(
                 LOG.info("going on from a checkpoint: %d values were read before", len(checkpoint.readings))
                 saver.write(checkpoint)
                 fed.resume(checkpoint)
-                del checkpoint  # its values leave memory as the run takes them over
+                del checkpoint  # frees the memory of its values as the run takes them over
             fed.run(scenario.algorithm)
             model = final_model(fed) if keep_model else None
             if model is not None and folder is not None:
@@ -120,7 +120,7 @@ def _accounted(
     origin: dict[str, Any],
     started: float,
 ) -> Iterator[dict[str, Any]]:
-    """Close the books of the run inside, however it ends; the summary is filled in when it has ended."""
+    """Write all records of the run inside the `with` block, however it ends, and fill in its summary."""
     summary, status, reason = dict(facts), "failed", ""
     with _log_file(folder), graceful(fed.clock) as signals:
         LOG.info(
@@ -163,7 +163,7 @@ def _accounted(
 
 
 def _finish(fed: Federation, folder: RunFolder | None, scenario: Scenario) -> dict[str, Any]:
-    """Close the books: tables, laws and totals."""
+    """Write the tables, check the conservation laws, and return the totals."""
     fed.close()
     ledger = fed.ledger
     engine = fed.graph.engine
@@ -194,7 +194,7 @@ def _finish(fed: Federation, folder: RunFolder | None, scenario: Scenario) -> di
 
 
 def _laws(ledger: Ledger, scenario: Scenario) -> dict[str, str]:
-    """The verdict on each conservation law, as far as the access schemes promise it."""
+    """Check each conservation law that must hold for the scenario's access schemes; an empty text means it holds."""
     network = scenario.network
     access = {"uplink": network.uplink, "downlink": network.downlink, "sidelink": network.sidelink}
     one_cell = ("uplink", "downlink", "sidelink") if network.cells.count == 1 else ("sidelink",)
@@ -221,7 +221,7 @@ def _finite(value: float) -> float | None:
 
 @contextmanager
 def _log_file(folder: RunFolder | None) -> Iterator[None]:
-    """Let what this thread logs go to the log of the run: others may be under way in other threads."""
+    """Write what this thread logs to the run's log file; other threads may run other scenarios at the same time."""
     if folder is None:
         yield
         return

@@ -1,11 +1,11 @@
-"""The JSON schema of scenario and study files, by which editors complete and check the YAML while it is written.
+"""The JSON schema of scenario and study files, with which editors complete and check the YAML while it is written.
 
-It comes from the component classes, widened by what a document may hold before it is validated: the short form of a
-component, `include` in any mapping, and file names. A mapping has two versions, because one with `include` may leave
-out what the included file gives: the complete one, and `<name>.partial`, in which nothing is required.
+It is derived from the component classes, and also accepts what a document may contain before it is validated: the short
+form of a component, `include` in any mapping, and file names. Each mapping has two versions: the complete one, and
+`<name>.partial`, in which no key is required, because a mapping with `include` may omit what the included file defines.
 
-Where a value may be one of several things, `if` and `then` pick the one that it is by its type or its `kind`, so that a
-problem is told about the very key. With `anyOf` it would be told about the whole mapping: "not valid under any".
+Where a value may have one of several forms, `if` and `then` select the form by the value's type or its `kind`, so that
+an editor reports a problem at the exact key. With `anyOf` it would report the whole mapping as "not valid under any".
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 Schema = dict[str, Any]
 Choice = tuple[frozenset[str], Schema]
-"""The JSON types that a value may have, and its schema."""
+"""The names of the JSON types that a value may have, and the value's schema."""
 
 _EVERY_TYPE = frozenset({"object", "array", "string", "number", "boolean", "null"})
 _INCLUDE_SCHEMA = {
@@ -40,12 +40,12 @@ _INCLUDE_SCHEMA = {
 def json_schema(
     model_class: type[BaseModel], short_forms: Iterable[str] = tuple(SHORT_FORMS), *, includes: bool = True
 ) -> Schema:
-    """The JSON schema (2020-12) of the documents that describe a model.
+    """Return the JSON schema (draft 2020-12) of the documents that describe a model.
 
     Args:
         model_class: The class that a document is validated against.
         short_forms: Names of settings whose value may be the name of a file.
-        includes: Whether any mapping may include a file; in a study none may.
+        includes: Whether mappings may include files; those of a study may not.
     """
     builder = _Builder(frozenset(short_forms), {INCLUDE: _INCLUDE_SCHEMA} if includes else {})
     builder.reference(model_class.__name__, model_class)
@@ -65,9 +65,16 @@ class _Builder:
     def reference(
         self, name: str, model_class: type[BaseModel], kind: str | None = None, *, partial: bool = False
     ) -> Schema:
-        """A reference to the definition of a class, which is made if it is new; `kind` is what its mapping says."""
+        """Return a reference to the definition of a class, and add the definition if it is missing.
+
+        Args:
+            name: name of the definition.
+            model_class: the class to describe.
+            kind: the value that the key `kind` must have; None if the class has no such key.
+            partial: whether to refer to the version in which no key is required.
+        """
         if name not in self.definitions:
-            self.definitions |= {name: {}, f"{name}.partial": {}}  # a class that holds itself finds the name taken
+            self.definitions |= {name: {}, f"{name}.partial": {}}  # ends the recursion for a class that contains itself
             whole, part = (self._mapping(model_class, kind, partial=partial) for partial in (False, True))
             self.definitions[f"{name}.partial"] = part
             including = {"if": {"required": [INCLUDE]}, "then": _ref(f"{name}.partial"), "else": whole}
@@ -100,7 +107,7 @@ class _Builder:
         return {**choice[1], **({"description": text} if text else {}), **default}
 
     def _value(self, annotation: Any, metadata: tuple[Any, ...] = (), *, partial: bool) -> Choice:
-        """What a type may be written as."""
+        """Return the JSON types and the schema of the values that an annotation allows."""
         if get_origin(annotation) is Annotated:
             inner, *more = get_args(annotation)
             return self._value(inner, (*metadata, *more), partial=partial)
@@ -116,7 +123,7 @@ class _Builder:
         return self._part(annotation, metadata, partial=partial)
 
     def _part(self, annotation: Any, metadata: tuple[Any, ...], *, partial: bool) -> Choice:
-        """A list, a mapping whose keys are free, or a single value."""
+        """Like `_value`, for a list, a mapping with arbitrary keys, or a scalar."""
         origin, arguments = get_origin(annotation), get_args(annotation)
         container = origin if isinstance(origin, type) and issubclass(origin, Mapping | Sequence | Set) else None
         if container is None:
@@ -168,7 +175,7 @@ class _Builder:
         }
 
     def _of_any_kind(self, kinds: Iterable[type[BaseModel]]) -> Schema:
-        """A mapping that leaves its kind to the included file: each setting is one of some kind."""
+        """Describe a mapping whose kind comes from the included file: it may have the settings of any kind."""
         found: dict[str, list[Schema]] = {}
         for its in kinds:
             for name, setting in self._mapping(its, partial=True)["properties"].items():
@@ -180,7 +187,7 @@ class _Builder:
 
 
 def _either(choices: list[Choice]) -> Choice:
-    """A value of one of several types, judged by the schema of the type that it has."""
+    """Combine several choices into one; a value is checked against the schema for its JSON type."""
     whole = frozenset(kind for kinds, _ in choices for kind in kinds)
     if sum(len(kinds) for kinds, _ in choices) > len(whole):
         return whole, {"anyOf": [schema for _, schema in choices]}
@@ -202,7 +209,7 @@ def _cached_schema(annotation: Any, metadata: tuple[Any, ...]) -> Schema:
 
 
 def _name_of_kind(kinds: list[str]) -> Schema:
-    """One of these names, or the import path of a class, `package.module:Class`, whose settings are not known here."""
+    """Allow one of these names, or the import path `package.module:Class` of a class with unknown settings."""
     return {"examples": kinds, **_when({"not": {"pattern": ":"}}, {"enum": kinds})}
 
 

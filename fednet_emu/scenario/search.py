@@ -1,4 +1,4 @@
-"""Where scenarios, channels and studies are found by name: beside the asker, in the working folder, in the library."""
+"""Find scenarios, channels and studies by name: beside the including file, in the working folder, in the library."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ STUDIES: Folder = "scenarios/studies"
 _ONE = {"scenarios": "scenario", "channels": "channel", STUDIES: "study"}
 
 SUFFIXES = (".yaml", ".yml")
-"""Endings of the files that have a name here; both may be left out when asking for one."""
+"""Endings of the files that are searched; a name may be given without its ending."""
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def find(name: str, folder: Folder = "scenarios", beside: Path | None = None) -> Path:
-    """The file of a name, with or without its ending.
+    """Return the file that has a name, given with or without its ending.
 
-    A name is tried as a path (from the folder of the file `beside`, else from the working folder), then in
+    The name is tried as a path (relative to the folder of the file `beside`, else to the working folder), then in
     `./<folder>`, in the library inside the package, and in the source checkout around it.
 
     Raises:
-        ScenarioError: There is no such file; the text suggests near names.
+        ScenarioError: There is no such file; the message suggests similar names.
     """
     path = locate(name, folder, beside)
     if path is None:
@@ -36,7 +36,7 @@ def find(name: str, folder: Folder = "scenarios", beside: Path | None = None) ->
 
 
 def locate(name: str, folder: Folder, beside: Path | None = None) -> Path | None:
-    """As `find`, but nothing for an unknown name; a file does not find itself while another one has the name."""
+    """Like `find`, but return None for an unknown name; the file `beside` is the result only if no other file fits."""
     start = beside.parent if beside else Path()
     inside = name.removeprefix(f"{folder}/")
     tries = [start / Path(name).expanduser(), *(place / inside for place in _places(folder))]
@@ -46,9 +46,9 @@ def locate(name: str, folder: Folder, beside: Path | None = None) -> Path | None
 
 
 def names(folder: Folder = "scenarios") -> list[str]:
-    """The names that `find` knows in the search folders, sorted; a name in a subfolder reads `subfolder/name`.
+    """Return the sorted names that `find` knows in the search folders; those in a subfolder are `subfolder/name`.
 
-    Studies lie in a folder of the scenarios, but are none.
+    The names of scenarios do not include studies, although studies are stored in a subfolder of the scenarios.
     """
     known = {
         path.relative_to(place).with_suffix("").as_posix()
@@ -61,7 +61,7 @@ def names(folder: Folder = "scenarios") -> list[str]:
 
 
 def no_such(name: str, folder: Folder) -> str:
-    """What is wrong with an unknown name: `no such channel, got 'x'; did you mean 'y'?`."""
+    """Return the message about an unknown name: `no such channel, got 'x'; did you mean 'y'?`."""
     known = names(folder)
     remedy = did_you_mean(Path(name).stem, known) or (f"; known: {', '.join(known)}" if known else "; give a path")
     return f"no such {_ONE[folder]}, got {show(name)}{remedy}"

@@ -1,7 +1,7 @@
-"""What each place in a scenario may hold, read from the annotations of the component classes.
+"""What each setting of a scenario may contain, read from the type annotations of the component classes.
 
-Pydantic names the place of a problem by keys mixed with tags (the kind of a component, the member of a union). Walking
-the annotations tells the two apart, and knows which settings, kinds and bounds would be right there.
+Pydantic locates a problem by a path of keys mixed with tags (the kind of a component, the member of a union). Following
+the annotations along that path separates keys from tags, and yields the settings, kinds and bounds allowed there.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ _WORDS: dict[type, str] = {
     Sequence: "a list",
     Set: "a list",
 }
-"""What a type is called; the first line that fits counts."""
+"""Names of types in messages; the first entry that is a base class of the type applies."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """An annotation without its wrapping: the bare type, and what `Annotated` and `Field` say about it.
+    """An unwrapped annotation: the bare type, and the metadata that `Annotated` and `Field` attach to it.
 
     Attributes:
-        annotation: The type, a union only when it has two members or more besides None.
+        annotation: The type; it is a union only if the union has at least two members besides None.
         metadata: Slots and bounds.
-        slot: For the class of a component, the slot whose table holds it.
-        entered: For a union, whether the label of one member was passed.
+        slot: For a component class, the slot that lists it as a kind.
+        entered: For a union, whether the path has already passed the tag of one member.
     """
 
     annotation: Any
@@ -52,7 +52,7 @@ class Shape:
 
     @staticmethod
     def of(annotation: Any, metadata: Iterable[Any] = ()) -> Shape:
-        """The shape of a type as it stands in a class."""
+        """Return the shape of an annotation and its metadata, as written in a class."""
         found = tuple(_flat(metadata))
         if get_origin(annotation) is Annotated:
             inner, *more = get_args(annotation)
@@ -67,19 +67,19 @@ class Shape:
 
     @property
     def choice(self) -> Slot | None:
-        """The slot, where a component of several kinds is due."""
+        """The slot, if a component of one of several kinds is expected; else None."""
         return next((item for item in self.metadata if isinstance(item, Slot)), None)
 
     @property
     def members(self) -> list[Shape]:
-        """The members of a union besides None; none for anything else."""
+        """The members of a union besides None; an empty list for other types."""
         if self.choice is None and get_origin(self.annotation) in (Union, types.UnionType):
             return [Shape.of(member) for member in get_args(self.annotation) if member is not types.NoneType]
         return []
 
     @property
     def settings(self) -> dict[str, Shape]:
-        """The settings of a component class by name; none for anything else."""
+        """The settings of a component class by name; empty for other types."""
         if isinstance(self.annotation, type) and issubclass(self.annotation, BaseModel) and self.choice is None:
             fields = self.annotation.model_fields.items()
             return {field.alias or name: Shape.of(field.annotation, field.metadata) for name, field in fields}
@@ -87,13 +87,17 @@ class Shape:
 
     @property
     def literals(self) -> tuple[Any, ...]:
-        """The choices of a Literal, also of one inside a union."""
+        """The choices of a Literal, or of the Literals inside a union."""
         if get_origin(self.annotation) is Literal:
             return get_args(self.annotation)
         return tuple(choice for member in self.members for choice in member.literals)
 
     def step(self, element: str | int) -> tuple[bool, Shape] | None:
-        """One step along a location: whether `element` is a key (else a tag), and the shape behind it."""
+        """Follow one element of a location of pydantic.
+
+        Returns:
+            Whether `element` is a key (rather than a tag), and the shape that it leads to; None if it leads nowhere.
+        """
         if self.choice is not None:
             component = self.choice.get(str(element))
             return (False, Shape(component, slot=self.choice)) if component else None
@@ -107,7 +111,7 @@ class Shape:
         return (True, Shape.of(part)) if part is not None else None
 
     def _part(self, element: str | int) -> Any:
-        """The type of one entry of a list or mapping."""
+        """Return the type of one entry of a list or mapping; None for other types."""
         origin, arguments = get_origin(self.annotation), get_args(self.annotation)
         if not isinstance(origin, type) or not arguments:
             return None
@@ -119,7 +123,7 @@ class Shape:
         return arguments[element] if fixed and element < len(arguments) else arguments[0]
 
     def describe(self) -> str:
-        """What is expected here, in words: `a number`, `a list`, `a kind of fading`."""
+        """Return in words what is expected here: `a number`, `a list`, `a kind of fading`."""
         if self.choice is not None:
             return f"a kind of {self.choice.name}"
         if self.members:
@@ -131,7 +135,7 @@ class Shape:
         return next((_WORDS[base] for base in bases if issubclass(kind, base)), "another value")
 
     def range_text(self) -> str | None:
-        """The bounds of a number: `in [0, 1)` when both are known, else `> 0`; nothing when there are none."""
+        """Return the bounds of a number, such as `in [0, 1)` for two bounds or `> 0` for one; None without bounds."""
         low = next((item for item in self.metadata if isinstance(item, Gt | Ge)), None)
         high = next((item for item in self.metadata if isinstance(item, Lt | Le)), None)
         if low and high:
@@ -155,7 +159,10 @@ def _flat(metadata: Iterable[Any]) -> Iterator[Any]:
 
 
 def short_default(value: Any) -> Any:
-    """A default as a file would have it: the name of a kind where that is enough, without what has its own default."""
+    """Return a default value in its shortest form in a file.
+
+    Settings of a component that have their default value are left out; if only `kind` remains, its name is returned.
+    """
     if not isinstance(value, BaseModel):
         return to_jsonable_python(value)
     settings = {
@@ -168,13 +175,13 @@ def short_default(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Spot:
-    """Where a location of pydantic leads.
+    """The setting that a location of pydantic refers to.
 
     Attributes:
         path: The keys of the location, without the tags.
-        shape: What is expected there; nothing when the classes do not say.
+        shape: What is expected there; None if the classes do not tell.
         parent: What is expected one key above.
-        union: The path and shape of the outermost union on the way.
+        union: The path and shape of the outermost union along the location; None if there is none.
     """
 
     path: KeyPath
@@ -184,7 +191,7 @@ class Spot:
 
 
 def walk(model_class: type[BaseModel], location: tuple[str | int, ...]) -> Spot:
-    """Follows a location of pydantic through the annotations of a model class."""
+    """Follow a location of pydantic through the annotations of a model class."""
     path: KeyPath = ()
     shape: Shape | None = Shape(model_class)
     parent: Shape | None = None
@@ -203,7 +210,7 @@ def walk(model_class: type[BaseModel], location: tuple[str | int, ...]) -> Spot:
 
 
 def homes(shape: Shape, data: Any, key: str, path: KeyPath = ()) -> Iterator[KeyPath]:
-    """The paths where a setting called `key` would be right, given the kinds that the data chooses."""
+    """Find the paths at which a setting called `key` exists, given the kinds that the data chooses."""
     settings = data if isinstance(data, Mapping) else {}
     for name, inner in shape.settings.items():
         value = settings.get(name)
@@ -212,6 +219,6 @@ def homes(shape: Shape, data: Any, key: str, path: KeyPath = ()) -> Iterator[Key
         if inner.choice is not None:
             kind = value.get("kind") if isinstance(value, Mapping) else value
             component = inner.choice.get(kind) if isinstance(kind, str) else None
-            inner = Shape(component)  # noqa: PLW2901  (the class that the data chooses stands for the slot)
+            inner = Shape(component)  # noqa: PLW2901  (replaces the slot by the class that the data chooses)
         if inner.annotation is not shape.annotation:
             yield from homes(inner, value, key, (*path, name))

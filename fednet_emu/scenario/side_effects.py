@@ -1,4 +1,4 @@
-"""What runs change in their process, and how it is put back: nobody beside a run notices that it was there."""
+"""Restore the process-wide settings that runs change, so that the rest of the process is not affected by a run."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _put_back: Callable[[], None]
 
 @contextmanager
 def none_left_behind() -> Iterator[None]:
-    """Put back what runs inside set for the whole process, when the last of those side by side has ended.
+    """Restore the process-wide settings that runs inside the `with` block have changed.
 
-    Each run sets the garbage collector's thresholds, the threads within an operation of torch and BLAS, and the level
-    of the log; libraries that it loads add filters of warnings. Runs in several threads would put back each other's
-    settings; so the first one in keeps what was there.
+    Each run sets the thresholds of the garbage collector, the number of threads within an operation of torch and BLAS,
+    and the log level; libraries that it loads add warning filters. If runs in several threads overlap, the first one
+    stores the settings and the last one restores them, so that no run restores the settings of another.
     """
     global _under_way, _put_back  # noqa: PLW0603  (these settings are the process's own)
     with _lock:

@@ -1,4 +1,4 @@
-"""Ctrl-C and termination: a run ends between two events, and its books are closed undisturbed."""
+"""Ctrl-C and termination: a signal ends a run between two events, and its records are then written undisturbed."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Signals:
-    """What the signals do while a run is under way.
+    """Handles SIGINT and SIGTERM during a run.
 
-    They are left alone in other threads than the main one, and where a program has a handler of its own.
+    Handlers are installed only in the main thread, and only for signals for which the program has no own handler.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -24,7 +24,7 @@ class Signals:
         self._before: dict[signal.Signals, Any] = {}
 
     def watch(self) -> None:
-        """The first signal stops the run before its next event; a second one stops it wherever it is."""
+        """Install handlers: the first signal stops the run before its next event, a second one stops it immediately."""
         if threading.current_thread() is threading.main_thread():
             ordinary = [number for number in SIGNALS if _is_ordinary(signal.getsignal(number))]
             self._before = {number: signal.signal(number, self._stop) for number in ordinary}
@@ -35,24 +35,24 @@ class Signals:
         self._clock.stopping = True
 
     def ignore(self) -> None:
-        """From now on signals do nothing."""
+        """Ignore the signals from now on."""
         for number in self._before:
             signal.signal(number, signal.SIG_IGN)
 
     def restore(self) -> None:
-        """Signals do again what they did before."""
+        """Restore the handlers that were installed before `watch`."""
         for number, before in self._before.items():
             signal.signal(number, before)
 
 
 def _is_ordinary(handler: Any) -> bool:
-    """Whether a handler is one that Python starts with; None is one that another language has set."""
+    """Return whether a handler is one that Python starts with; None means a handler set by non-Python code."""
     return handler is signal.default_int_handler or isinstance(handler, signal.Handlers)
 
 
 @contextmanager
 def graceful(clock: Clock) -> Iterator[Signals]:
-    """Watch signals inside."""
+    """Handle signals inside the `with` block, and restore the old handlers after it."""
     signals = Signals(clock)
     signals.watch()
     try:

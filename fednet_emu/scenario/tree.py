@@ -1,7 +1,7 @@
-"""The tree that scenario text becomes: plain values, each with the place where it was written.
+"""The tree into which scenario text is parsed: plain values, each with the place where it was written.
 
-A tree is never changed: merging two trees and setting a value both give a new one, and every value keeps its place, so
-that an error about a setting can name the line that made it, whichever file that line is in.
+Trees are immutable: merging two trees and setting a value both return a new one. Every value keeps its place, so that
+an error about a setting can name the file and line that it comes from.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ KeyPath = tuple[str | int, ...]
 """The keys and list positions that lead from the top of a scenario to one value."""
 
 MAX_SHOWN = 60
-"""Longest value, in characters, that an error shows in full."""
+"""Length in characters beyond which an error message shortens a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a value was written: a line of a file (from 1), a mapping of Python (line 0), or an option (no line)."""
+    """Where a value was written: a line of a file (from 1), a Python mapping (line 0), or an option (line None)."""
 
     source: str
     line: int | None = None
@@ -35,13 +35,13 @@ class Place:
 
     @property
     def in_file(self) -> bool:
-        """Whether the value belongs to the scenario as it was written, and is not an option that changes it."""
+        """Whether the value is part of the scenario as written, rather than an option that overrides it."""
         return self.line is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One value and its place; the parts of a mapping (keys are text) or list are nodes again."""
+    """One value and its place; the values of a mapping (with text keys) and the entries of a list are nodes again."""
 
     value: Any
     place: Place
@@ -55,7 +55,7 @@ class Node:
         return self.value
 
     def walk(self, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Place]]:
-        """The place of this value and of everything inside it, each with its key path."""
+        """Yield the key path and the place of this value and of everything inside it."""
         yield path, self.place
         if isinstance(self.value, dict | list):
             parts = self.value.items() if isinstance(self.value, dict) else enumerate(self.value)
@@ -64,10 +64,10 @@ class Node:
 
 
 def node_of(value: Any, place: Place) -> Node:
-    """The tree of plain values of Python, all with one place; what is no mapping, list or scalar stays as it is.
+    """Convert Python values to a tree whose nodes all have the same place; other objects are kept unchanged.
 
     Raises:
-        ScenarioError: a key is no text.
+        ScenarioError: a key is not text.
     """
     if isinstance(value, Mapping):
         wrong = next((key for key in value if not isinstance(key, str)), None)
@@ -84,10 +84,10 @@ def node_of(value: Any, place: Place) -> Node:
 
 
 def merge(base: Node, own: Node) -> Node:
-    """Puts one tree underneath another: mappings are merged key by key, and the value of `own` wins everywhere else.
+    """Merge the tree `own` over the tree `base`: mappings are merged key by key, other values of `own` win.
 
-    A mapping that names another `kind` than the one underneath replaces it wholly, because the other settings belong
-    to the old kind. Text underneath a mapping without `kind` is the short form of one: `{kind: TEXT}`.
+    A mapping with a different `kind` replaces the mapping of `base` completely, because the old settings belong to the
+    old kind. Text in `base` where `own` has a mapping is the short form `{kind: TEXT}`.
     """
     if not isinstance(own.value, dict):
         return own
@@ -107,7 +107,7 @@ def _kinds_differ(base: Node, own: Node) -> bool:
 
 
 def path_text(path: KeyPath) -> str:
-    """A key path as errors and `--set` spell it, for example `groups[2].size`."""
+    """Return a key path as errors and `--set` write it, for example `groups[2].size`."""
     text = ""
     for key in path:
         text += f"[{key}]" if isinstance(key, int) else f".{key}" if text else key
@@ -115,12 +115,12 @@ def path_text(path: KeyPath) -> str:
 
 
 def problem_text(place: Place, path: KeyPath, what: str) -> str:
-    """One problem as a line: the place, the key path, what is wrong."""
+    """Return one problem as a line of text: the place, the key path, what is wrong."""
     return f"{place}  {path_text(path)}: {what}" if path else f"{place}  {what}"
 
 
 def show(value: Any) -> str:
-    """A value as an error shows it: spelt as in YAML, cut when long."""
+    """Return a value as error messages show it: written as in YAML, shortened to 60 characters."""
     text = _flow(value)
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
 
@@ -139,7 +139,7 @@ def _flow(value: Any) -> str:
 
 
 def file_text(path: Path) -> str:
-    """A file as errors name it: relative to the working folder when it lies inside, else absolute."""
+    """Return the path of a file for error messages: relative if it is inside the working folder, else absolute."""
     full = Path(os.path.abspath(path))
     folder = Path.cwd()
     return full.relative_to(folder).as_posix() if full.is_relative_to(folder) else full.as_posix()

@@ -1,4 +1,4 @@
-"""One error of pydantic in our words: what is wrong, got VALUE; what would be right."""
+"""Translate an error of pydantic into our words: what is wrong, got VALUE; what would be right."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class Problem:
     """One problem of a document.
 
     Attributes:
-        path: The setting.
+        path: The key path of the setting.
         what: What is wrong with it, to be printed after the path.
-        written: The path whose place is printed.
+        written: The key path whose file and line are printed.
         missing: Whether a required setting is absent.
-        rival: The setting that was meant, when a key is misspelt.
+        rival: If a key is misspelt, the setting that was probably meant.
     """
 
     path: KeyPath
@@ -55,12 +55,12 @@ class Problem:
 
 
 def is_type_error(kind: str) -> bool:
-    """Whether an error, by its pydantic type, says that the value is of a wrong type or none of the choices."""
+    """Return whether a pydantic error type means that a value has a wrong type or is none of the choices."""
     return kind in _TYPES or kind.endswith(_TYPE_ENDINGS)
 
 
 def problem_of(model_class: type[BaseModel], data: Any, spot: Spot, detail: ErrorDetails) -> Problem:
-    """The problem behind one error; `data` are the settings of the whole document."""
+    """Return the problem that one error of pydantic reports; `data` contains the settings of the whole document."""
     path, kind = spot.path, detail["type"]
     if kind == "extra_forbidden":
         return _unknown_setting(model_class, data, spot)
@@ -100,7 +100,7 @@ def _either(names: Iterable[str]) -> str:
 
 
 def _unknown_kind(slot: Slot, path: KeyPath, value: Any) -> Problem:
-    """A component whose kind is missing, misspelt or unknown; `value` may be the short form, already written out."""
+    """Describe a component whose kind is missing, misspelt or unknown; a short form arrives expanded to a mapping."""
     kinds = slot.names()
     if not isinstance(value, Mapping):
         return Problem(path, f"expected a kind of {slot.name}, got {show(value)}; known: {', '.join(kinds)}", path)
@@ -137,7 +137,7 @@ def _own_words(message: str) -> str:
 
 
 def _remedy(shape: Shape, value: Any) -> str:
-    """The clause that says how to mend a value of the wrong type, where that is not plain."""
+    """Return a hint on how to correct a value of the wrong type; empty where that is obvious."""
     if isinstance(value, str) and shape.literals:
         return did_you_mean(value, shape.literals)
     if shape.annotation is str and isinstance(value, int | float):

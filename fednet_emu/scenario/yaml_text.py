@@ -1,7 +1,7 @@
-"""YAML text to a tree of values and places.
+"""Parse YAML text into a tree of values and their places.
 
-The rules are those of YAML 1.2: `1e6` is a number, `on` and `12:30` are text. Dates are text too. A key that is given
-twice, a key that is not text, a tag and a merge key `<<` are errors; anchors and aliases are allowed.
+The rules are those of YAML 1.2: `1e6` is a number, `on` and `12:30` are text. Dates are text too. Duplicate keys, keys
+that are not text, tags and merge keys `<<` are errors; anchors and aliases are allowed.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ _TEXTS = frozenset(_TAG + name for name in ("str", "timestamp"))
 
 
 def parse(text: str, source: str) -> Node:
-    """The tree of a whole file, whose top is a mapping.
+    """Parse the text of a whole file, whose top level must be a mapping.
 
     Args:
         text: The YAML text.
-        source: The name that errors give to the text, usually its file.
+        source: The name of the text in error messages, usually its file.
 
     Raises:
-        ScenarioError: The text is no YAML (the first problem), or breaks the rules of scenarios (all problems).
+        ScenarioError: The text is not valid YAML (only the first problem is listed), or breaks the rules above (all
+            problems are listed).
     """
     root = _compose(text, lambda line: Place(source, line))
     if root is None:
@@ -43,7 +44,7 @@ def parse(text: str, source: str) -> Node:
 
 
 def parse_value(text: str, place: Place) -> Node:
-    """The tree of one value, a scalar or a flow collection such as `[1, 2]`; everything in it has the same place."""
+    """Parse one value, a scalar or a flow collection such as `[1, 2]`; all of its nodes get the same place."""
     root = _compose(text, lambda line: place)
     return Node(None, place) if root is None else _convert(root, lambda line: place)
 
@@ -75,7 +76,7 @@ def _convert(root: Any, place: Callable[[int], Place]) -> Node:
 
 
 class _Converter:
-    """Turns composed YAML nodes into ours and collects what breaks the rules."""
+    """Converts the nodes of the YAML library into ours, and collects what breaks the rules."""
 
     def __init__(self, place: Callable[[int], Place]) -> None:
         self._place = place

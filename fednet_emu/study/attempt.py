@@ -1,4 +1,4 @@
-"""One attempt at a cell, in a process of its own: whatever becomes of that process, there is an outcome."""
+"""One attempt to run a cell in its own process; it always has an outcome, even if the process crashes or is killed."""
 
 from __future__ import annotations
 
@@ -25,15 +25,24 @@ from fednet_emu.study.model import Limits
 
 POLL_S = 0.05
 GRACE_S = 5.0
-"""Host time that a cell has to close its books once it is told to stop."""
+"""Seconds of host time that a cell has to write its records after it is told to stop."""
 LATE_IMPORTS = ("sklearn.datasets", "torch._dynamo")
-"""What a run imports only as it goes, two seconds' worth that processes need not repeat."""
+"""Modules that runs import late, which takes two seconds; the fork server imports them once for all processes."""
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 @dataclass(frozen=True)
 class CellJob:
-    """What a process needs to know to run a cell."""
+    """The data that a process needs to run a cell.
+
+    Attributes:
+        scenario: the scenario to run.
+        name: its name in the records.
+        folder: the run folder.
+        data_dir: the folder with data sets; None takes it from the environment variable FEDNET_DATA.
+        timing_only: whether to leave out training.
+        limits: limits of time and memory.
+    """
 
     scenario: Scenario
     name: str
@@ -45,7 +54,14 @@ class CellJob:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What has become of an attempt: `begun`, `done`, `failed` for a reason, or `stopped` because the sweep was."""
+    """The state of an attempt to run a cell.
+
+    Attributes:
+        status: `begun`; `done`; `failed`; or `stopped`, because the sweep was stopped.
+        reason: why the attempt failed, in one line.
+        details: the traceback of a failure, if there is one.
+        host_s: host time of the attempt, in seconds.
+    """
 
     status: Literal["begun", "done", "failed", "stopped"]
     reason: str = ""
@@ -54,7 +70,7 @@ class Outcome:
 
 
 class Attempt:
-    """A cell that is being run; `poll` says whether it has ended, and keeps it to its limits."""
+    """A cell that is running in its own process; `poll` tells whether it has ended, and enforces its limits."""
 
     def __init__(self, task: CellJob) -> None:
         context = _context()
@@ -69,25 +85,29 @@ class Attempt:
         self._patience_s = float("inf")
 
     def poll(self, wait_s: float = 0.0) -> Outcome | None:
-        """The outcome, or None while the cell runs; waits at most `wait_s` for it."""
+        """Wait at most `wait_s` seconds for the outcome; return None if the cell is still running."""
         outcome = self._received(wait_s)
         if outcome is None and self._process.is_alive():
             self._watch()
             return None
         outcome = outcome or self._received(0.0) or _death(self._process)
         self._process.join(GRACE_S)
-        if self._process.is_alive():  # it has told its outcome, and hangs in somebody's exit handler
+        if self._process.is_alive():  # it has reported its outcome, but hangs in an exit handler
             self._process.kill()
             self._process.join()
         self.results.close()
         if self._verdict is not None and outcome.status != "done":
             outcome = self._verdict
-        elif outcome.status == "stopped":  # not by us: this sweep goes on without it, and has to say so
+        elif outcome.status == "stopped":  # not by this sweep, which continues and has to report it
             outcome = Outcome("failed", "its process was told to stop from outside")
         return replace(outcome, host_s=max(0.0, time.monotonic() - self._started_s))
 
     def stop(self, verdict: Outcome | None = None) -> None:
-        """Tell the cell to stop between two events; if it does not within seconds, it is killed."""
+        """Tell the cell to stop between two events; it is killed if it has not ended `GRACE_S` seconds later.
+
+        Args:
+            verdict: the outcome to report; None reports `stopped`.
+        """
         if self._verdict is None:
             self._verdict = verdict or Outcome("stopped")
             self._patience_s = time.monotonic() + GRACE_S
@@ -104,7 +124,7 @@ class Attempt:
         return outcome
 
     def _watch(self) -> None:
-        """Hold the cell to its limits."""
+        """Stop or kill the cell if it exceeds its limits."""
         now_s, limits = time.monotonic(), self.limits
         if now_s > self._patience_s:
             self._process.kill()
@@ -115,7 +135,7 @@ class Attempt:
             if used_mb > limits.memory_mb:
                 text = f"used {used_mb:.0f} MB of memory, more than limits.memory_mb, {limits.memory_mb:g}"
                 self._verdict = Outcome("failed", text)
-                self._process.kill()  # at once: closing the books would need yet more memory
+                self._process.kill()  # immediately, since writing the records would need even more memory
 
 
 def complete(task: CellJob) -> Outcome:
@@ -127,7 +147,7 @@ def complete(task: CellJob) -> Outcome:
 
 
 def resident_mb(pid: int | None) -> float:
-    """Memory that a process has in use, in 10^6 bytes; 0 where the host does not tell (it is read from /proc)."""
+    """Return the resident memory of a process in MB (10^6 bytes), from /proc; 0 on hosts that do not provide it."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
     except (OSError, IndexError, ValueError):
@@ -136,7 +156,7 @@ def resident_mb(pid: int | None) -> float:
 
 
 def _context() -> ForkServerContext | SpawnContext:
-    """Processes are forked from a server that has imported everything, where there is such a thing; else spawned."""
+    """Return the way to start processes: fork them from a server that has imported everything, or else spawn them."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
@@ -146,7 +166,7 @@ def _context() -> ForkServerContext | SpawnContext:
 
 @contextmanager
 def _one_thread_each() -> Iterator[None]:
-    """Processes that start inside keep to one thread within one operation."""
+    """Let processes that are started inside the `with` block use one thread within an operation."""
     before = {name: os.environ.get(name) for name in THREADS}
     os.environ.update(dict.fromkeys(THREADS, "1"))
     try:
@@ -161,7 +181,10 @@ def _one_thread_each() -> Iterator[None]:
 
 @contextmanager
 def _main_left_out() -> Iterator[None]:
-    """Processes that start inside do not run the user's script again, which would sweep again; cells do not need it."""
+    """Prevent processes that are started inside the `with` block from running the user's script again.
+
+    Running it again would start the sweep again; cells do not need the script.
+    """
     main = sys.modules["__main__"]
     kept: dict[str, Any] = {name: vars(main)[name] for name in ("__spec__", "__file__") if name in vars(main)}
     main.__spec__ = None
@@ -173,7 +196,7 @@ def _main_left_out() -> Iterator[None]:
 
 
 def _death(process: multiprocessing.process.BaseProcess) -> Outcome:
-    """The outcome of a process that ended without a word."""
+    """Return the outcome of a process that ended without reporting one."""
     code = process.exitcode or 0
     if code >= 0:
         return Outcome("failed", f"its process ended with exit code {code} before the run did")
@@ -186,16 +209,16 @@ def _death(process: multiprocessing.process.BaseProcess) -> Outcome:
 
 
 def _run(task: CellJob, results: Connection) -> None:
-    """The process of an attempt."""
+    """Run a cell and send its outcome; this is the main function of an attempt's process."""
     _end_with_parent()
-    results.send(Outcome("begun"))  # what it took to get here counts for no limit
+    results.send(Outcome("begun"))  # the start of the process does not count towards the limits
     results.send(attempted(task))
     results.close()
 
 
 def attempted(task: CellJob) -> Outcome:
-    """Run a cell in this process, and tell what has become of it."""
-    if RunFolder.status(task.folder) in FINISHED:  # somebody else was faster
+    """Run a cell in this process and return its outcome."""
+    if RunFolder.status(task.folder) in FINISHED:  # another process has finished it already
         return Outcome("done")
     try:
         summary = run_scenario(
@@ -214,7 +237,7 @@ def attempted(task: CellJob) -> Outcome:
 
 
 def _end_with_parent() -> None:
-    """A cell outlives nobody: it ends when the sweep dies, and only the sweep, not the terminal, interrupts it."""
+    """End this process when the sweep's process ends, and let only the sweep interrupt it, not the terminal."""
     if hasattr(os, "setpgrp"):
         os.setpgrp()
     parent = multiprocessing.parent_process()

@@ -1,4 +1,4 @@
-"""From a study file to its cells: every scenario of the product is made and checked before anything runs."""
+"""Make the cells of a study: every scenario of the product of axes and seeds is built and checked before any runs."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Cell:
     """One run of a study.
 
     Attributes:
-        label: the levels and the seed, for people.
-        columns: the varied keys with their values.
-        scenario: what is run, with its seed.
-        digest: fingerprint of the resolved scenario; whether it learns counts, too.
-        command: what runs the same scenario by itself; empty where no file has it.
+        label: the levels and the seed as readable text.
+        columns: the varied keys and their values.
+        scenario: the scenario to run, including its seed.
+        digest: fingerprint of the resolved scenario and of whether it is timing-only.
+        command: the command that runs the same scenario alone; empty if the scenario comes from no file.
     """
 
     label: str
@@ -52,7 +52,16 @@ class Cell:
 
 @dataclass(frozen=True)
 class LoadedStudy:
-    """A study whose cells are all possible; `text` is its file, or what would be in one."""
+    """A study whose cells have all been checked.
+
+    Attributes:
+        name: name of the study.
+        text: the text of its file; for a study made in Python, the text that such a file would have.
+        study: the validated study.
+        axes: what is varied, in the order of the file.
+        cells: the cells, in the order of the product.
+        timing_only: whether the cells leave out training.
+    """
 
     name: str
     text: str
@@ -63,13 +72,13 @@ class LoadedStudy:
 
     @property
     def extent(self) -> str:
-        """What the cells are made of: `30 cells, 2 access x 3 devices.count x 5 seeds`."""
+        """The number of cells and how it comes about: `30 cells, 2 access x 3 devices.count x 5 seeds`."""
         axes = [*((len(axis.levels), axis.name) for axis in self.axes), (len(self.study.all_seeds), "seeds")]
         return f"{len(self.cells)} cells, {' x '.join(f'{size} {name}' for size, name in axes)}"
 
 
 def is_study_file(name: str) -> bool:
-    """Whether a name is that of a study: one of the library that no scenario has, or a file with a key `base`."""
+    """Return whether a name refers to a study: its file has the key `base`. Scenarios take precedence over studies."""
     path = locate(name, "scenarios") or locate(name, STUDIES)
     tree = read_tree(path, []) if path else None
     return tree is not None and isinstance(tree.value, dict) and "base" in tree.value
@@ -80,8 +89,8 @@ def load_study(name: str | Path, overrides: Iterable[str | Setting] = (), *, tim
 
     Args:
         name: a path, or the name of a file in scenarios/studies/.
-        overrides: settings of every cell, as `key.path=value` for example; they win over those of the study, but not
-            over its grid.
+        overrides: settings of every cell, for example as `key.path=value`; they override those under `set` in the
+            study, and must not be varied by its grid.
         timing_only: whether the cells leave out training.
 
     Raises:
@@ -101,7 +110,14 @@ def make_study(
     *,
     timing_only: bool = False,
 ) -> LoadedStudy:
-    """As `load_study`, from a base and a mapping with the keys of a study file, of which `base` is its name only.
+    """Like `load_study`, but from Python values.
+
+    Args:
+        name: name of the study.
+        base: the scenario that the study varies.
+        settings: the keys of a study file; its `base` is only used as a name.
+        overrides: settings of every cell, as for `load_study`.
+        timing_only: whether the cells leave out training.
 
     Raises:
         ScenarioError: every problem of the study and of its scenarios.
@@ -131,7 +147,10 @@ def _with_cells(
 
 
 def read_study(name: str | Path) -> tuple[Path, Node, Study]:
-    """The file of a study, its text with places, and the study, whose cells are not looked at yet.
+    """Read a study without making its cells.
+
+    Returns:
+        The path of the file, its content as a tree with places, and the validated study.
 
     Raises:
         ScenarioError: every problem of the file itself.
@@ -160,7 +179,7 @@ def _base(node: Node, study: Path) -> Document:
 
 
 def _repeatable(base: Document) -> Iterator[Setting]:
-    """What makes a cell repeat bit by bit: one thread, and an engine that is not chosen by a stopwatch."""
+    """Return the settings that make cells repeat bit by bit: one thread, and an engine not chosen by measured time."""
     training = base.data.get("training")
     given = training if isinstance(training, dict) else {}
     for key, value, vague in (("threads", 1, (None,)), ("engine", "by-rule", ("auto",))):
@@ -169,7 +188,11 @@ def _repeatable(base: Document) -> Iterator[Setting]:
 
 
 def _check(own: Iterable[Setting], asked: Iterable[Setting], axes: Iterable[Axis]) -> None:
-    """The grid may vary what the study sets, but not what the command line asks for."""
+    """Check that no setting is `seed`, and that the grid does not vary what the command line sets.
+
+    Raises:
+        ScenarioError: every setting that breaks these rules.
+    """
     varied = {setting.name: axis.name for axis in axes for level in axis.levels for setting in level.settings}
     problems = [
         problem_text(setting.value.place, (setting.name,), "the study has 'seeds' for that")
@@ -188,7 +211,7 @@ def _check(own: Iterable[Setting], asked: Iterable[Setting], axes: Iterable[Axis
 def _cells(
     base: Document, study: Study, common: Iterable[Setting], axes: list[Axis], timing_only: bool
 ) -> Iterator[Cell]:
-    """The product of the axes and the seeds, in the order of the file."""
+    """Yield a cell for each combination of levels and seed, in the order of the file."""
     problems: list[str] = []
     for levels in itertools.product(*(axis.levels for axis in axes)):
         settings = [*common, *(setting for level in levels for setting in level.settings)]

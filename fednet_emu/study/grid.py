@@ -1,4 +1,4 @@
-"""The axes of a study: what each of its levels is called, and which settings it stands for.
+"""The axes of a study: the names of their levels, and the settings that each level changes.
 
 devices.count: [10, 20]                      # one key, a list of values
 access: {tdma: {...}, ofdma: {...}}          # named variants: name -> settings
@@ -19,7 +19,7 @@ from fednet_emu.scenario.tree import KeyPath, Node, Place, problem_text, show
 from fednet_emu.scenario.yaml_text import parse_value
 
 RESERVED = frozenset({"cell", "status", "reason", "seed", "rounds", "simulated_s", "total_bit", *EVALUATIONS})
-"""Columns of the tables, which no axis may be called."""
+"""Columns of the result tables, whose names an axis must not have."""
 
 
 @dataclass(frozen=True)
@@ -40,15 +40,15 @@ class Axis:
 
 
 def settings_of(node: Node) -> tuple[Setting, ...]:
-    """The settings that a mapping of key paths asks for, each with its place."""
+    """Return the settings that a mapping from key paths to values asks for, each with its place."""
     return tuple(Setting(key, _as_option(child)) for key, child in (node.value or {}).items())
 
 
 def axes_of(grid: Node | None) -> list[Axis]:
-    """The axes of a grid, in its order.
+    """Return the axes of a grid, in its order.
 
     Raises:
-        ScenarioError: every axis that is none, with its place.
+        ScenarioError: every malformed axis, with its place.
     """
     axes: list[Axis] = []
     problems: list[str] = []
@@ -65,7 +65,7 @@ def axes_of(grid: Node | None) -> list[Axis]:
 
 
 def option_text(value: Any) -> str:
-    """A value as `--set` reads it: plain where text can be plain, else JSON, which is YAML."""
+    """Return a value as text for `--set`: unquoted text where possible, else JSON, which is also valid YAML."""
     if isinstance(value, str):
         try:
             plain = parse_value(value, Place("")).value == value
@@ -77,7 +77,7 @@ def option_text(value: Any) -> str:
 
 
 def _problem(name: str, node: Node) -> str | None:
-    """What is wrong with an axis."""
+    """Return what is wrong with an axis; None if nothing is."""
     if name in RESERVED:
         remedy = "give the seeds under 'seeds'" if name == "seed" else "choose another name"
         return f"is a column of the results, got an axis of that name; {remedy}"
@@ -111,7 +111,7 @@ def _levels(name: str, node: Node) -> Iterator[Level]:
 
 
 def column_of(values: list[Any]) -> list[Any]:
-    """Values as one column holds them: all numbers, all true or false, or all text."""
+    """Convert values to one common type for a table column: all numbers, all booleans, or all text."""
     if all(isinstance(value, bool) for value in values):
         return values
     if any(isinstance(value, bool) or not isinstance(value, int | float) for value in values):
@@ -142,7 +142,7 @@ def _varied_twice(axes: list[Axis]) -> Iterator[str]:
 
 
 def _as_option(node: Node) -> Node:
-    """A value of a study file as an option of the command line, so that it wins over all files; it keeps its line."""
+    """Mark a value of a study file as a command-line option, which overrides all files; its line stays in its place."""
     value = node.value
     if isinstance(value, dict):
         value = {key: _as_option(child) for key, child in value.items()}

@@ -1,4 +1,4 @@
-"""Cells in this very process, one after the other: for scenarios with objects that no other process could import."""
+"""Run cells one after the other in this process, for scenarios with objects that no other process could import."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from fednet_emu.study.local import News
 
 
 def run_here(tasks: Sequence[CellJob]) -> Generator[News, None, None]:
-    """Run tasks one by one; limits of time and memory, which need a process for each, do not count."""
+    """Run tasks one by one, and yield news when each starts and ends.
+
+    Limits of time and memory are ignored, because they need a separate process for each task.
+    """
     for place, task in enumerate(tasks):
         yield News(place, None)
         started_s = time.monotonic()

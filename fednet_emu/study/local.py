@@ -1,4 +1,4 @@
-"""Cells on this machine: so many at a time, each in a process of its own."""
+"""Run cells on this machine, several at a time, each in its own process."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from fednet_emu.study.attempt import POLL_S, Attempt, CellJob, Outcome
 
 
 class News(NamedTuple):
-    """What has become of the task at `place`; the outcome is None when it has just started."""
+    """The outcome of the task number `place`, counted from 0; the outcome is None if the task has just started."""
 
     place: int
     outcome: Outcome | None
 
 
 def run_locally(tasks: Sequence[CellJob], workers: int) -> Generator[News, None, None]:
-    """Run tasks, `workers` at a time; the news come as they happen.
+    """Run tasks, `workers` at a time, and yield news when a task starts or ends.
 
-    Whoever closes the iterator early has the running cells stopped; each leaves a checkpoint to go on from.
+    Closing the generator early stops the running cells; each saves a checkpoint from which it can continue later.
     """
     waiting, running = deque(enumerate(tasks)), dict[int, Attempt]()
     try:

@@ -1,4 +1,4 @@
-"""The study file: the fields of this component are its keys."""
+"""The study: the fields of the class `Study` are the keys of a study file."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from fednet_emu.component import Component
 
 
 class Target(Component):
-    """What a run has to reach; time, bits and energy are read off where it first does."""
+    """The target of a study; time, bits and energy are reported for the first evaluation at which a run reaches it."""
 
     accuracy: float | None = Field(None, gt=0, le=1)
-    """Pooled test accuracy, at least."""
+    """Lowest pooled test accuracy that reaches the target, from 0 to 1; null if the target is a loss."""
     loss: float | None = Field(None, gt=0)
-    """Test loss, at most."""
+    """Highest test loss that reaches the target; null if the target is an accuracy."""
 
     @model_validator(mode="after")
     def _one_measure(self) -> Target:
@@ -25,33 +25,36 @@ class Target(Component):
 
 
 class Limits(Component):
-    """What one cell may use of its host; a cell that wants more has failed."""
+    """Resources of the host that one cell may use; a cell that exceeds its time or memory fails."""
 
     time_s: float | None = Field(None, gt=0)
-    """Host time of one attempt; the next attempt goes on from the last checkpoint."""
+    """Longest host time of one attempt, in seconds; null for no limit. The next attempt continues from the last
+    checkpoint."""
     memory_mb: float | None = Field(None, gt=0)
-    """Resident memory; a cluster also reserves so much for each cell."""
+    """Most resident memory, in 10^6 bytes; null for no limit. A Ray cluster also reserves this amount for each cell."""
     gpus: float = Field(0, ge=0)
-    """GPUs that a cluster reserves for each cell."""
+    """Number of GPUs that a Ray cluster reserves for each cell."""
 
 
 class Study(Component):
-    """A base scenario, what is varied, and how often each setting is repeated."""
+    """A study: a base scenario, the settings that are varied, and how often each combination is repeated."""
 
     title: str = ""
-    """A name for people."""
+    """A readable title; it does not affect the runs."""
     base: str
-    """The scenario that everything starts from: a path from the study file, or a name in scenarios/."""
+    """The scenario that the study varies: a path relative to the study file, or a name in scenarios/."""
     set: dict[str, Any] = Field({})
-    """Settings of every cell, as `key.path: value`, unless the grid has others."""
+    """Settings of every cell, as `key.path: value`; the grid overrides them."""
     grid: dict[str, Any] = Field({})
-    """The axes, whose product is run: a list for one key, named variants, or lists that go together."""
+    """The axes; every combination of their levels is run. An axis is a list of values for one key, a mapping of named
+    variants, or a mapping of lists of equal length whose entries are used together."""
     seeds: int | tuple[int, ...] = 5
-    """So many seeds from 0 on, or a list of them."""
+    """The number of seeds, counted from 0, or a list of seeds; every combination is run once with each seed."""
     target: Target | None = None
     limits: Limits = Limits()
     minutes: float | None = Field(None, gt=0)
-    """Host time of the whole study on two cores; a study with this may be run by `make reproduce`."""
+    """Host time in minutes that the whole study takes on two cores; null if unknown. `make reproduce` runs only studies
+    that give it."""
 
     @model_validator(mode="after")
     def _seeds_are_few_and_distinct(self) -> Study:
@@ -62,5 +65,5 @@ class Study(Component):
 
     @property
     def all_seeds(self) -> tuple[int, ...]:
-        """The seeds one by one."""
+        """The seeds as a tuple."""
         return tuple(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds

@@ -1,4 +1,4 @@
-"""Cells as tasks of a Ray cluster, on this machine or elsewhere; Ray is imported here and nowhere else."""
+"""Run cells as tasks of a Ray cluster, on this machine or elsewhere; only this module imports Ray."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ WAIT_S = 0.2
 
 
 def run_on_ray(tasks: Sequence[CellJob], address: str | None, workers: int | None) -> Generator[News, None, None]:
-    """Run tasks on Ray, each on one CPU and with the memory and GPUs that its limits name.
+    """Run tasks on Ray, each on one CPU and with the memory and GPUs that its limits specify.
 
-    Ray does not tell when a task starts: all have started as soon as they are handed over. A task supervises a process
-    as on this machine, so that limits mean the same.
+    Ray does not report when a task starts, so all tasks count as started once they are submitted. Each task supervises
+    a process of its own, as on a single machine, so that limits have the same meaning.
 
     Args:
-        tasks: what to run; their folders have to be on a file system that the whole cluster shares.
-        address: of an existing cluster, `auto` for the one that runs on this machine; None starts one here.
-        workers: CPUs of a cluster that is started here, all by default.
+        tasks: what to run; their folders must be on a file system that the whole cluster shares.
+        address: address of an existing cluster, `auto` for the one that runs on this machine; None starts one here.
+        workers: number of CPUs of a cluster that is started here; None takes all.
 
     Raises:
         FednetError: Ray is not installed, or the cluster cannot be reached.

@@ -1,4 +1,4 @@
-"""Reference results: the studies of the library that fit into the time given, their small tables and figures."""
+"""Reference results: choose the library's studies that fit into a given time, and write small tables and figures."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from fednet_emu.scenario.search import STUDIES, names
 from fednet_emu.study.cells import read_study
 
 LEFT_OUT = ("-rounds",)
-"""Figures that a reference does without: rounds cost nothing by themselves."""
+"""Endings of the names of figures that are not part of a reference: a number of rounds is no cost by itself."""
 DIGITS = 6
-"""Significant digits of the tables: hosts may differ in the last ones."""
+"""Significant digits of the tables; results of different hosts may differ in further digits."""
 
 
 def fitting_studies(minutes: float) -> dict[str, float]:
-    """The studies of the library that say what they cost, the cheapest first, as long as they fit together.
+    """Choose the library's studies with a known host time, the shortest first, as long as they fit into `minutes`.
 
     Returns:
-        The minutes of each, by name; at least one.
+        The host time of each chosen study in minutes, by name; at least one.
 
     Raises:
         FednetError: not even one fits.

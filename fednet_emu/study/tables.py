@@ -27,16 +27,17 @@ def write_tables(
     failures: Mapping[int, str],
     target: Target | None,
 ) -> None:
-    """Write `study.parquet`, `cells.parquet`, and apart from them `hosts.parquet` with host times.
+    """Write the tables of a study into its folder.
 
-    The rows are in the order of the study, whatever the order in which cells finished.
+    These are `study.parquet` with all evaluations, `cells.parquet` with one row for each cell, and, separate from them,
+    `hosts.parquet` with host times. The rows are in the order of the study, whatever the order in which cells finished.
 
     Args:
-        folder: of the study.
-        cells: all of them.
-        finished: the run folders of the cells that are done, by place.
-        failures: why others are not.
-        target: what the cells have to reach.
+        folder: the folder of the study.
+        cells: all cells of the study.
+        finished: the run folders of the finished cells, by the cell's position in `cells`.
+        failures: the reasons why cells failed, by the cell's position in `cells`.
+        target: the target of the study; None for none.
     """
     summaries = {place: _summary(finished[place]) for place in sorted(finished)}
     evaluations = {place: _evaluations(finished[place]) for place in summaries}
@@ -60,14 +61,14 @@ def write_tables(
 
 
 def _status(summary: Mapping[str, Any] | None, failure: str | None) -> dict[str, str]:
-    """How far a cell came, and why it did not come further."""
+    """Return the columns `status` and `reason` of a cell."""
     if summary is not None:
         return {"status": summary["status"], "reason": summary.get("diverged") or ""}
     return {"status": "waiting", "reason": ""} if failure is None else {"status": "failed", "reason": failure}
 
 
 def aim(target: Target | None) -> tuple[Measure | None, float]:
-    """The measure of a target and its level; no measure for no target."""
+    """Return the measure of a target and its level; None and NaN without a target."""
     if target is None:
         return None, math.nan
     if target.accuracy is not None:
@@ -80,7 +81,7 @@ def _keys(cell: Cell) -> dict[str, Any]:
 
 
 def _labelled(cell: Cell, evaluations: pd.DataFrame) -> pd.DataFrame:
-    """Evaluations with the cell's keys in front."""
+    """Add the cell's keys to its evaluations as first columns."""
     keys = pd.DataFrame([_keys(cell)] * len(evaluations), columns=list(_keys(cell)), index=evaluations.index)
     return pd.concat([keys, evaluations], axis="columns")
 
