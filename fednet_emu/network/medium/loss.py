@@ -29,7 +29,7 @@ class NoLoss(Loss):
 
 
 class RandomLoss(Loss):
-    """Each transfer is lost with the same probability, independently; its airtime and energy are spent all the same."""
+    """Each transfer is lost with the same probability, independently; its airtime and energy are spent nevertheless."""
 
     kind: Literal["random"] = "random"
     probability: float = Field(ge=0, lt=1)

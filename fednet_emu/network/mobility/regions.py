@@ -17,7 +17,8 @@ from fednet_emu.errors import ScenarioError
 _SLACK = 1e-9
 _AT_REST_M_S = 1e-200
 _GRAZING = 1e-3
-"""Smallest sine of the angle between wall and reflected path: a circle must not be run along in ever shorter chords."""
+"""Smallest sine of the angle between wall and reflected path, so that chords along a circle do not become ever
+shorter."""
 
 
 class Region(Component):
@@ -33,7 +34,7 @@ class Region(Component):
 
     @abstractmethod
     def exit_s(self, xy_m: Array, velocity_m_s: Array) -> Array:
-        """How long [k] a straight move from inside takes to the wall; vast or infinite at rest."""
+        """Time in s [k] until a straight move from inside reaches the wall; very large or infinite at rest."""
 
     @abstractmethod
     def normal(self, xy_m: Array, velocity_m_s: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Which trace each device has, and where in it the run begins."""
+"""Assignment of traces to devices, and the offset in its trace at which each device starts."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def uma_los_loss_db(hop: Hop, carrier_hz: float, environment_m: Array) -> Array:
 
 
 def uma_nlos_term_db(hop: Hop, carrier_hz: float) -> Array:
-    """The urban macro formula without line of sight; the loss is this or that with line of sight, whichever is more.
+    """Urban macro formula without line of sight, in dB; the loss is the larger of this and the line-of-sight loss.
 
     Ignored here: the maximum, which the component takes.
     """
@@ -104,7 +104,7 @@ def umi_los_loss_db(hop: Hop, carrier_hz: float) -> Array:
 
 
 def umi_nlos_term_db(hop: Hop, carrier_hz: float) -> Array:
-    """The street canyon formula without line of sight; the loss is this or that with line of sight, whichever is more.
+    """Street canyon formula without line of sight, in dB; the loss is the larger of this and the line-of-sight loss.
 
     Ignored here: the maximum, which the component takes.
     """
