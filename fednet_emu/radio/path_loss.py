@@ -90,7 +90,7 @@ class MacroClassic(PathLoss):
     """Building penetration loss in dB, added to every link as some papers do; usually 20 dB."""
 
     min_distance_m: float = Field(default=10.0, gt=0)
-    """Links shorter than this lose as much as at this distance."""
+    """Distance in m below which the loss is constant."""
 
     def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
         """Classic macro-cell loss of each link; constant up to `min_distance_m`."""
@@ -110,7 +110,7 @@ class TwoRayGround(PathLoss):
     kind: Literal["two-ray"] = "two-ray"
 
     min_distance_m: float = Field(default=1.0, gt=0)
-    """Links shorter than this lose as much as at this distance."""
+    """Distance in m below which the loss is constant."""
 
     def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
         """Two-ray loss of each link, always with line of sight."""

@@ -60,7 +60,7 @@ class OpenLoop(PowerControl):
     kind: Literal["open-loop"] = "open-loop"
 
     target_dbm: float
-    """Received power P0 per resource block that full compensation aims at; -80 to -110 is usual."""
+    """Target P0 in dBm of the received power per resource block under full compensation; usually -80 to -110."""
 
     compensation: float = Field(default=1.0, ge=0, le=1)
     """Share alpha of the path loss that is made up for; 0.8 favours the cell centre, 1 treats all alike."""
@@ -85,7 +85,7 @@ class FoschiniMiljanic(PowerControl):
     kind: Literal["foschini-miljanic"] = "foschini-miljanic"
 
     target_sinr_db: float
-    """SINR that every sender aims at."""
+    """SINR in dB that every sender aims at."""
 
     iterations: int = Field(default=1000, gt=0)
     """Bound on the iterations; they stop once no power moves by more than 1e-12 of itself."""

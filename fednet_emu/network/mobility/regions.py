@@ -1,4 +1,4 @@
-"""Regions that devices roam: convex, centred at the base station, with walls that reflect."""
+"""Regions in which devices move: convex, centred at the base station, with reflecting walls."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class DiscRegion(Region):
 
     kind: Literal["disc"] = "disc"
     radius_m: float = Field(gt=0)
-    """Distance of the border from the centre."""
+    """Radius of the disc in m."""
 
     def holds(self, xy_m: Array) -> Mask:
         """Within the radius."""
@@ -105,9 +105,9 @@ class BoxRegion(Region):
 
     kind: Literal["box"] = "box"
     width_m: float = Field(gt=0)
-    """Extent in x."""
+    """Extent in x in m."""
     length_m: float = Field(gt=0)
-    """Extent in y."""
+    """Extent in y in m."""
 
     def _half_m(self) -> Array:
         return np.array([self.width_m, self.length_m]) / 2
@@ -175,7 +175,7 @@ def check_inside(region: Region, xy_m: Array) -> None:
     """Refuse a placement with devices outside the region.
 
     Raises:
-        ScenarioError: Somebody is outside; the first such device is named.
+        ScenarioError: A device is outside; the first such device is named.
     """
     outside = np.flatnonzero(~region.holds(xy_m))
     if len(outside):

@@ -25,7 +25,7 @@ class RateTraces(Component):
     """`in-turn`: device k has trace k modulo the number of traces, in the order of their names; `random`: one drawn for
     each device."""
     start: Literal["random", "beginning"] = "random"
-    """Whether a device starts at a random point of its trace, drawn for it, or at its beginning."""
+    """`random`: each device starts at a random point of its trace; `beginning`: at the start of its trace."""
     scale: float = Field(1.0, gt=0)
     """Factor on every rate."""
 

@@ -47,7 +47,7 @@ class RuralMacro(SitePathLoss):
     """Average width W of streets."""
 
     buildings: AnyBuildings = NoBuildings()
-    """Who is indoors and what that costs; only low-loss buildings exist here (clause 7.4.3.1)."""
+    """Which devices are indoors, and the building entry loss; only low-loss buildings exist here (clause 7.4.3.1)."""
 
     @model_validator(mode="after")
     def _low_loss_buildings_only(self) -> Self:

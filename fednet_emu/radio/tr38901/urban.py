@@ -32,7 +32,7 @@ class UrbanMacro(SitePathLoss):
     kind: Literal["3gpp-uma"] = "3gpp-uma"
 
     buildings: AnyBuildings = NoBuildings()
-    """Who is indoors and what that costs."""
+    """Which devices are indoors, and the building entry loss."""
 
     def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
         """State of each link, the random height of the environment included for devices at 13 m and above."""
@@ -57,7 +57,7 @@ class UrbanMicro(SitePathLoss):
     kind: Literal["3gpp-umi"] = "3gpp-umi"
 
     buildings: AnyBuildings = NoBuildings()
-    """Who is indoors and what that costs."""
+    """Which devices are indoors, and the building entry loss."""
 
     def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
         """State of each link."""
