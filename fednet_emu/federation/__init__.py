@@ -1,4 +1,4 @@
-"""What an algorithm sees: devices, links, training, deferred values, gathering, evaluation, inboxes."""
+"""The interface for algorithms: devices, links, training, deferred values, gathering, evaluation and inboxes."""
 
 from fednet_emu.federation.device import Device
 from fednet_emu.federation.federation import Federation

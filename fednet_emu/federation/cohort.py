@@ -1,4 +1,4 @@
-"""Cohorts: which of the devices that are there take part."""
+"""Cohorts: random subsets of the devices that are present."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from fednet_emu.network.availability import Presence
 
 
 class Cohort(Event):
-    """Event with up to `size` devices, drawn uniformly among those that are there, in order of their numbers.
+    """Event with up to `size` devices, drawn uniformly among those that are present, in order of their numbers.
 
-    It comes at once, or as soon as a device returns when all are away. `view` makes a device of its number.
+    It triggers at once, or, if all are away, as soon as a device returns. `view` turns a number into a device.
     """
 
     def __init__(
@@ -37,12 +37,12 @@ class Cohort(Event):
         self.succeed([self._view(index) for index in draw(present, self._size, self._rng)])
 
     def describe(self) -> str:
-        """Say that everybody is away."""
+        """Say that all devices are away, for deadlock messages."""
         return f"a device to return; all {self._presence.count} are away"
 
 
 def draw(present: IntArray, size: int, rng: np.random.Generator) -> list[int]:
-    """Up to `size` of the numbers, each subset equally likely, in order."""
+    """Draw up to `size` of the numbers, in increasing order; each subset is equally likely."""
     if size >= len(present):
         return [int(index) for index in present]
     return [int(index) for index in present[np.sort(rng.choice(len(present), size, replace=False))]]

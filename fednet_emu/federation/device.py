@@ -1,4 +1,4 @@
-"""A device as an algorithm sees it: a view on the arrays of the federation, made when asked for."""
+"""A device as an algorithm sees it: a view on the arrays of the federation, created when needed."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from fednet_emu.records.ledger import device_label
 
 
 class Fleet(Protocol):
-    """What devices are views on: the federation, as far as a device needs it."""
+    """The part of the federation that a device needs."""
 
     @property
     def task(self) -> LearningTask:
-        """What there is to learn, and whose samples are whose."""
+        """The learning task: the model and each device's samples."""
 
     @property
     def processors(self) -> Processors:
-        """Who computes how fast."""
+        """The processors of all devices and of the server."""
 
     @property
     def network(self) -> Network:
-        """Whose links carry how much."""
+        """The network with its links."""
 
 
 class Device:
@@ -52,12 +52,12 @@ class Device:
 
     @property
     def expected_rate_bps(self) -> float:
-        """Rate of the device's uplink, alone in the band, at its mean SNR now; nobody knows the fading to come."""
+        """Rate in bit/s of the device's uplink, alone in the band, at its present mean SNR, without future fading."""
         return self._federation.network.expected_uplink_bps(self.index)
 
     @property
     def expected_downlink_rate_bps(self) -> float:
-        """Rate of the server's downlink to this device, in the same sense."""
+        """Rate in bit/s of the server's downlink to this device, defined as for `expected_rate_bps`."""
         return self._federation.network.expected_downlink_bps(self.index)
 
     def compute(self, work: Work) -> Computation:

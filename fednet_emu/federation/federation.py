@@ -36,7 +36,7 @@ from fednet_emu.records.ledger import SERVER, Ledger, device_label
 from fednet_emu.records.recent_losses import recent_losses
 
 MAX_FRUITLESS_ROUNDS = 1000
-"""So many rounds in a row in which nothing arrives end a run: they would go on for ever, in whatever simulated time."""
+"""A run ends after this many rounds in a row in which nothing arrives, because it would never end otherwise."""
 
 
 class _Runs(Protocol):
@@ -56,10 +56,10 @@ class Federation:
         graph: deferred values.
         task: model and samples.
         network: uplink, downlink, sidelink.
-        processors: who computes how fast.
+        processors: the processors of the devices and the server.
         round: rounds ended so far.
-        observers: called at the end of every round; they may look but not touch.
-        nominal: whether a nominal value stood for one that is not computed in a timing-only run.
+        observers: called at the end of every round; they must not change the run.
+        nominal: whether a nominal value has replaced one that a timing-only run does not compute.
     """
 
     def __init__(
@@ -131,10 +131,10 @@ class Federation:
     # ---- links -------------------------------------------------------------------------------------------------------
 
     def shared(self, payload: Any) -> Shared:
-        """A payload that may be broadcast: all who are sent it in one instant are served by one transmission.
+        """Mark a payload for broadcast: one transmission serves all devices that are sent it in one instant.
 
-        What arrives is the payload itself. A deferred value is shared as it is; anything else that several devices are
-        sent without this goes to each of them by a transmission of its own.
+        What arrives is the payload itself. Deferred values need no mark; any other payload that is sent to several
+        devices without it uses one transmission per device.
         """
         self._shared += 1
         return Shared(payload, self._shared)
@@ -187,12 +187,12 @@ class Federation:
         For example `yield fed.retry(lambda: fed.uplink(k, w), attempts=3)`.
 
         Args:
-            send: makes one attempt; or several that do: these are sent side by side, those of them that were lost are
-                sent again when all have ended, and the value is the list of their values.
-            attempts: how often at the most; None for as long as patience lasts.
-            pause_s: between the first and the second attempt; it doubles each time. 0 sends again at once.
-            patience_s: no attempt begins later than this after the first one; a week unless told otherwise.
-            to_the_gone: whether to go on when a device is away; synchronous rounds do better without it.
+            send: function that makes one attempt, or a sequence of them. The sends of a sequence run at the same time,
+                those that were lost are sent again when all have ended, and the value is the list of their values.
+            attempts: largest number of attempts; None for no limit but `patience_s`.
+            pause_s: pause in s between the first and the second attempt; it doubles each time. 0 sends again at once.
+            patience_s: timeout in s: no attempt begins later than this after the first one. The default is a week.
+            to_the_gone: whether to go on when a device is away; synchronous rounds do better with False.
         """
         alone = callable(send)
         sends = [send] if callable(send) else list(send)
@@ -268,9 +268,9 @@ class Federation:
         return self.graph.call(function, *args, size=size)
 
     def read(self, value: Deferred, nominal: Any = None) -> Any:
-        """The number behind a deferred value.
+        """Return the computed value of a deferred value.
 
-        In a timing-only run there is none: `nominal` stands for it, and the run is marked.
+        A timing-only run does not compute it: it returns `nominal` instead and sets the attribute `nominal`.
         """
         if self.timing_only and nominal is not None:
             self.nominal = True
@@ -334,7 +334,7 @@ class Federation:
             observer(self)
 
     def _watch_for_standstill(self, *, fruitless: bool, took_s: float) -> None:
-        """Without this, a run whose transfers all fail, or never meet their deadline, would go round for ever."""
+        """Detect runs that would never end because all their transfers fail or miss their deadline."""
         self._fruitless_rounds = self._fruitless_rounds + 1 if fruitless else 0
         if self._fruitless_rounds < MAX_FRUITLESS_ROUNDS:
             return
@@ -370,11 +370,11 @@ class Federation:
         return scores
 
     def checkpoint(self) -> Checkpoint:
-        """What `resume` needs to go on from here, at any moment of a run."""
+        """Return what `resume` needs to continue from here; possible at any moment of a run."""
         return Checkpoint(self.graph.snapshot(), list(self._readings.values))
 
     def resume(self, checkpoint: Checkpoint) -> None:
-        """Before `run`: compute nothing that a run of the same scenario has computed before its checkpoint."""
+        """Reuse the values in a checkpoint of the same scenario instead of computing them; call it before `run`."""
         self.graph.restore(checkpoint.snapshot)
         self._readings = Readings(checkpoint.readings)
 
@@ -396,7 +396,7 @@ class Federation:
         return self.latest
 
     def close(self) -> None:
-        """Stop everything that is under way; the ledger then accounts for all of it."""
+        """Stop all transfers and computations, so that the ledger accounts for all of them."""
         self._observer.stop()
         self.network.close()
         self.processors.close()

@@ -70,7 +70,7 @@ class Observer:
         self._set_timer()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop the evaluations at regular simulated times."""
         if self._timer is not None:
             self._timer.cancel()
 

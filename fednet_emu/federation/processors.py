@@ -17,7 +17,7 @@ from fednet_emu.records.ledger import CODE, NEVER_NS, SERVER, Ledger, device_lab
 
 
 class Work(NamedTuple):
-    """What a computation costs and what it gives: `flop` operations, and a result that is there when its time is over.
+    """A computation: its cost of `flop` floating-point operations, and a result that is available when it has ended.
 
     `input` and `output` are the numbers of the deferred values that go in and come out, for the records; -1 for none.
     """
@@ -44,7 +44,7 @@ class Computation(Event):
         self.stopped = ""
 
     def forget(self) -> None:
-        """Leave the clock's queue, and let go of the work: what nobody can use is not computed."""
+        """Leave the clock's queue and release the work, so that a result that is never used is not computed."""
         self.callbacks.remove(self._processors.ended)
         self.work = self.work._replace(result=None)
         if self.ended_ns != NEVER_NS:
@@ -52,7 +52,7 @@ class Computation(Event):
             cast("Clock", self.env).forget(self)
 
     def begin(self, duration_ns: int) -> None:
-        """Start now, and come after so long."""
+        """Start now, and trigger after `duration_ns`."""
         self.started_ns = self._processors.clock.now
         self.ended_ns = self.started_ns + duration_ns
         self._value = self.work.result
@@ -63,7 +63,7 @@ class Computation(Event):
         self._processors.stop(self, outcome.lost)
 
     def describe(self) -> str:
-        """Say who computes until when."""
+        """Say which device computes and until when, for deadlock messages."""
         until = "that waits for its turn" if self.ended_ns == NEVER_NS else f"until t={self.ended_ns / NS_PER_S:.6g} s"
         return f"a computation of {device_label(self.device)} {until}"
 

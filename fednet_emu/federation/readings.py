@@ -1,4 +1,4 @@
-"""What leaves the learning plane, in order, and how a run that died goes on from it.
+"""Values that the simulated time reads from training, in order, and how an interrupted run resumes from them.
 
 Generators cannot be saved, but the time plane is cheap and deterministic. A checkpoint therefore holds only the values
 of the deferred graph that are still in use and everything that was read so far. A resumed run plays the time plane

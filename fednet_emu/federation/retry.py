@@ -1,4 +1,4 @@
-"""Sending again what was lost: an event that comes when everything has arrived, or when patience is over."""
+"""Retransmission by the algorithm: an event that triggers when everything has arrived or the limits are reached."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ Send = Callable[[], Event]
 """Makes one attempt; the value of the event is a `Delivery`, or a list of them."""
 
 PAUSE_S = 1e-3
-"""Before the second attempt; it doubles after each."""
+"""Pause in s before the second attempt; it doubles after each attempt."""
 PATIENCE_S = 604_800.0
-"""No attempt begins later than a week after the first: the link is dead."""
+"""Timeout in s: no attempt begins later than a week after the first."""
 
 GONE = frozenset({"away", "left"})
-"""Reasons of a loss that sending again does not mend before the device returns, which may be never."""
+"""Reasons of a loss because the device is away: sending again fails until it returns, which may be never."""
 
 
 class Limits(NamedTuple):
     """When to send again.
 
     Attributes:
-        attempts: how often each is sent at the most; None for no limit.
-        pause_s: from the end of the first attempt to the second; it doubles each time.
-        patience_s: no attempt begins later than this after the first one.
+        attempts: largest number of attempts of each send; None for no limit.
+        pause_s: time in s from the end of the first attempt to the second; it doubles each time.
+        patience_s: timeout in s: no attempt begins later than this after the first one.
         to_the_gone: whether to go on when a device is away.
     """
 
@@ -91,7 +91,7 @@ class Retry(Event):
         return any(reason and (self._limits.to_the_gone or reason not in GONE) for reason in reasons)
 
     def cancel(self, outcome: Any) -> None:
-        """Take off what is on its way, and send nothing again."""
+        """Cancel the sends under way, and send nothing again."""
         cancel(self._waits_for, outcome)
         if self._waits_for.callbacks is not None:
             self._waits_for.callbacks.remove(self._then)

@@ -32,7 +32,7 @@ class FixedSpeed(Speeds):
 
     kind: Literal["fixed"] = "fixed"
     flop_per_s: Speed
-    """Speed of every device."""
+    """Speed of every device in FLOP/s."""
 
     def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
         """The same speed for all."""
@@ -44,7 +44,7 @@ class LogNormalSpeed(Speeds):
 
     kind: Literal["log-normal"] = "log-normal"
     median_flop_per_s: Speed
-    """The speed that half of the devices exceed."""
+    """Median speed of the devices in FLOP/s."""
     sigma: float = Field(ge=0, le=10)
     """Standard deviation of the logarithm; 0 makes all devices equal."""
 
@@ -59,7 +59,7 @@ class ListedSpeeds(Speeds):
 
     kind: Literal["list"] = "list"
     flop_per_s: tuple[Speed, ...] = Field(min_length=1)
-    """One speed for each device, in their order."""
+    """Speeds in FLOP/s, one per device, in the order of the devices."""
 
     def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
         """The speeds as given.
@@ -88,11 +88,12 @@ class FlashSpeed(Speeds):
 
     kind: Literal["flash"] = "flash"
     median_flop_per_s: Speed
-    """The speed that half of the phone models exceed."""
+    """Median speed of the phone models in FLOP/s."""
     path: str = "device_flash"
     """Folder of FLASH's files, in the data folder or in full."""
     rule: Literal["nearest", "interpolated"] = "interpolated"
-    """Time of a phone that was not measured: that of the measured one nearest in score, as FLASH takes, or between."""
+    """Speed of phones that were not measured: that of the measured phone with the `nearest` score, as in FLASH, or
+    `interpolated` between the measured phones."""
 
     def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
         """One phone per device.

@@ -11,15 +11,15 @@ class Stop(Component):
     """Limits; whichever comes first ends the run. Simulated time ends it at once, the others at the end of a round."""
 
     rounds: int | None = Field(None, gt=0)
-    """Rounds of the algorithm."""
+    """Largest number of rounds of the algorithm; null for no limit."""
     simulated_s: float | None = Field(None, gt=0, le=1e9)
-    """Time on the clock of the run."""
+    """Largest simulated time in s; null for no limit."""
     bits: float | None = Field(None, gt=0)
-    """Bits sent over all links together."""
+    """Largest number of bits sent over all links together; null for no limit."""
     energy_j: float | None = Field(None, gt=0)
-    """Energy of all transmissions and computations together."""
+    """Largest energy in J of all transmissions and computations together; null for no limit."""
     accuracy: float | None = Field(None, gt=0, le=1)
-    """Pooled test accuracy."""
+    """Pooled test accuracy, between 0 and 1, at which the run ends; null for no such limit."""
 
     @model_validator(mode="after")
     def _something_ends_the_run(self) -> Stop:
@@ -43,7 +43,8 @@ class Evaluation(Component):
     """When the global model is evaluated: an observer that costs no simulated time, no bits and no energy."""
 
     every_rounds: int | None = Field(1, gt=0)
-    """Null for never at the end of a round; the initial and the last model are evaluated in any case."""
+    """Number of rounds between two evaluations; null for none at the end of a round. The initial and the last model are
+    evaluated in any case."""
     every_s: float | None = Field(None, ge=1e-6)
     """Simulated seconds between two evaluations of the global model as it is then, beside those at the ends of rounds;
     null for none. A model that was evaluated before is not evaluated again: its scores are repeated."""

@@ -85,9 +85,9 @@ class SlowWindow(Straggler):
     factor: float = Field(gt=1)
     """How many times slower."""
     from_s: float = Field(ge=0)
-    """Start of the window."""
+    """Start of the window in s of simulated time."""
     to_s: float = Field(gt=0)
-    """End of the window."""
+    """End of the window in s of simulated time."""
 
     @model_validator(mode="after")
     def _window_is_not_empty(self) -> SlowWindow:

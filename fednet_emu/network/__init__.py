@@ -1,1 +1,1 @@
-"""The radio turned into events: placement, links, access, the medium, loss and availability."""
+"""The network layer: placement, links, access schemes, the media with their events, loss and availability."""

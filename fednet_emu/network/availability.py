@@ -21,15 +21,15 @@ class Availability(Component):
 
     @abstractmethod
     def until_ns(self, device: int, now_ns: int, key: int) -> int:
-        """The end of the window the device is in now; `now_ns` itself when it is away; `FOREVER_NS` for no end."""
+        """Time in ns until which a device is present; `now_ns` if it is away now, `FOREVER_NS` if it never leaves."""
 
     @abstractmethod
     def present(self, count: int, now_ns: int, key: int) -> Mask:
-        """Which of the devices [count] are there now."""
+        """Mask [count] of the devices that are present now."""
 
     @abstractmethod
     def returns_ns(self, device: int, now_ns: int, key: int) -> int:
-        """The next instant, now or later, at which the device is there; `FOREVER_NS` when it never returns."""
+        """First time in ns, now or later, at which a device is present; `FOREVER_NS` if it never returns."""
 
 
 class Always(Availability):
@@ -51,13 +51,13 @@ class Always(Availability):
 
 
 class Periodic(Availability):
-    """Each device is there for `on_s`, away for `off_s`, and so on, from a random phase of its own."""
+    """Each device is present for `on_s`, away for `off_s`, and so on, starting at its own random phase."""
 
     kind: Literal["periodic"] = "periodic"
     on_s: float = Field(gt=0)
-    """Time for which a device is there."""
+    """Time in s for which a device is present in each cycle."""
     off_s: float = Field(gt=0)
-    """Time for which it is away."""
+    """Time in s for which a device is away in each cycle."""
 
     def _phase_ns(self, device: int, now_ns: int, key: int) -> tuple[int, int]:
         period_ns = to_ns(self.on_s) + to_ns(self.off_s)
@@ -86,7 +86,7 @@ class Windows(Availability):
 
     kind: Literal["windows"] = "windows"
     devices: dict[int, tuple[tuple[float, float], ...]]
-    """For the number of a device, the windows [from, to] in seconds in which it is there."""
+    """Maps the number of a device to the windows [from, to] in s in which it is present."""
 
     @field_validator("devices")
     @classmethod

@@ -1,4 +1,4 @@
-"""Base stations and where they stand: each device is served by one of them, and the server is behind all."""
+"""Base stations and their positions: each device is served by one of them, and the server is connected to all."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class HexagonalCells(Cells):
     """Rings around the centre: 1 makes 7 stations, 2 make 19."""
 
     inter_site_distance_m: float = Field(gt=0)
-    """Distance between neighbouring stations; 500 in 3GPP's urban macro cells, 200 in its urban micro cells."""
+    """Distance in m between neighbouring stations; 500 in 3GPP's urban macro cells, 200 in its urban micro cells."""
 
     def positions_m(self) -> Array:
         """The centre first, then ring after ring, each from the east counter-clockwise."""
@@ -81,7 +81,7 @@ class ListedCells(Cells):
     kind: Literal["list"] = "list"
 
     xy_m: tuple[tuple[float, float], ...] = Field(min_length=1)
-    """One pair of coordinates per base station."""
+    """Coordinates [x, y] in m, one pair per base station."""
 
     @field_validator("xy_m")
     @classmethod
@@ -97,7 +97,7 @@ class ListedCells(Cells):
 
     @property
     def count(self) -> int:
-        """As many as there are pairs."""
+        """The number of pairs in `xy_m`."""
         return len(self.xy_m)
 
 

@@ -1,4 +1,4 @@
-"""The network of one run: uplink, downlink and perhaps a sidelink, each a medium of its own (frequency division)."""
+"""The network of one run: uplink, downlink and optionally a sidelink, each in its own band (frequency division)."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class Uplink(Component):
     access: AnyAccess = Tdma()
     loss: AnyLoss = NoLoss()
     trace: AnyRateTraces | None = None
-    """Recorded rates, one trace for each device, in place of the channel and the access scheme."""
+    """Recorded rates, one trace per device, instead of channel and access scheme; null to use channel and access."""
     timeout_s: float = Field(3600.0, gt=0)
-    """A transfer that is on the air for longer is given up."""
+    """Timeout in s: a transfer that is on the air for longer is lost."""
 
     @field_validator("access")
     @classmethod
@@ -67,7 +67,8 @@ class Downlink(Uplink):
     DIRECTION: ClassVar[str] = "downlink"
 
     mode: Literal["broadcast", "unicast"] = "broadcast"
-    """Whether one transmission, as long as the worst receiver needs, serves all who are sent the same in an instant."""
+    """Sending the same payload to several devices in one instant: `broadcast` uses one transmission, as long as the
+    worst receiver needs; `unicast` uses one transmission per device."""
 
 
 class Sidelink(Downlink):
@@ -79,13 +80,13 @@ class Sidelink(Downlink):
     trace: None = None
     """Sidelinks have no recorded rates."""
     topology: Topology | None = None
-    """Who sends to whom, for algorithms that leave it to the network."""
+    """Which devices send to which, for algorithms that take this graph from the network; null for no graph."""
     asymmetry: Asymmetry = Asymmetry()
-    """By what the two directions between devices differ, beside their fading."""
+    """Differences between the two directions of a link, in addition to their independent fading."""
 
 
 class NetworkSettings(Component):
-    """How the bands are used."""
+    """Settings of the bands and their use."""
 
     uplink: Uplink = Uplink()
     downlink: Downlink = Downlink()
@@ -93,16 +94,16 @@ class NetworkSettings(Component):
     cells: AnyCells = SingleCell()
     """Where base stations are."""
     power_control: AnyPowerControl = FullPower()
-    """How devices choose their power for the uplink, each by its own link; all others send at full power."""
+    """How devices choose their uplink power, each from its own link; downlink and sidelink use full power."""
     overhead: AnyOverhead = NoOverhead()
-    """What messages carry beside their payload."""
+    """Header bits that are added to each payload."""
     movement_s: float = Field(1.0, gt=0)
-    """How often links are worked out anew when devices move; nothing happens while nobody asks."""
+    """Period in s after which links are recomputed when devices move; they are computed only when used."""
 
     def losses(self, channel: Channel) -> Iterator[str]:
-        """Settings by which messages to and from the server may be lost, as `key: value`.
+        """List the settings by which messages to and from the server may be lost, as `key: value`.
 
-        Not told: links that are too weak, and transfers that take longer than `timeout_s`.
+        Not included: links that are too weak, and transfers that take longer than `timeout_s`.
         """
         for way in (self.uplink, self.downlink):
             if not isinstance(way.loss, NoLoss):
@@ -122,12 +123,13 @@ class Network:
         clock: simulated time.
         ledger: records.
         streams: randomness.
-        presence: who is there.
-        channel: the environment.
-        paths: where devices are.
-        settings: how the bands are used.
+        presence: which devices are present.
+        channel: the radio environment.
+        paths: positions of the devices over time.
+        settings: settings of the bands.
         data_dir: folder of recorded data.
-        recorded: whether to load recorded rates and contacts; without, the radio stands in, and there are no graphs.
+        recorded: whether to load recorded rates and contacts; if False, the channel is used instead of recorded rates,
+            and there are no graphs.
     """
 
     def __init__(
@@ -185,27 +187,27 @@ class Network:
         return MovingLinks(self._clock, self._settings.movement_s, links_at)
 
     def _cell_links(self, at_s: float) -> Pair:
-        """Uplinks and downlinks at a time; both ask for the same one, one after the other."""
+        """Uplinks and downlinks at a time in s; the result is kept, because both directions request the same time."""
         if self._known is None or self._known[0] != at_s:
             xy_m = self._paths.positions_m(self._everybody, at_s)
             self._known = (at_s, network_links(self._sky, xy_m, self._stations_m))
         return self._known[1]
 
     def losses(self) -> list[str]:
-        """Settings by which messages to and from the server may be lost, as `key: value`, absent devices included."""
+        """List the settings by which server messages may be lost, as `key: value`, including absent devices."""
         away = [] if self._presence.always else ["devices.availability: not always"]
         return [*self._settings.losses(self._sky.channel), *away]
 
     def positions_m(self) -> Array:
-        """Where every device is now, [devices, 2] in metres."""
+        """Present coordinates of all devices, [devices, 2] in m."""
         return self._paths.positions_m(self._everybody, self._clock.now_s)
 
     def expected_uplink_bps(self, device: int) -> float:
-        """Rate of a device's uplink, alone in the band, at its mean SNR now; with recorded rates, that of now."""
+        """Rate in bit/s of a device's uplink alone in the band at its present mean SNR, or as recorded now."""
         return self._expected_bps(self.uplink.rules, device, SERVER)
 
     def expected_downlink_bps(self, device: int) -> float:
-        """Rate of the downlink to a device, in the same sense."""
+        """Rate in bit/s of the downlink to a device, defined as for `expected_uplink_bps`."""
         return self._expected_bps(self.downlink.rules, SERVER, device)
 
     def _expected_bps(self, rules: Rules, sender: int, receiver: int) -> float:
@@ -215,7 +217,7 @@ class Network:
         return float(rules.band.rates_bps(np.array(rules.links.snr(sender, receiver) / share), share))
 
     def digraph(self, *name: int) -> Digraph:
-        """Who can send to whom from device to device now; `name` names the draw, the number of the round first.
+        """Present device-to-device graph; `name` identifies the random draw, beginning with the number of the round.
 
         Raises:
             ScenarioError: the scenario has no topology, or it is impossible.
@@ -259,17 +261,17 @@ class Network:
         return Medium(self._clock, self._ledger, self._presence, KINDS.index(kind), rules)
 
     def _powers_differ(self, settings: Uplink) -> bool:
-        """Whether devices send with powers of their own choice or make."""
+        """Whether devices have different transmit powers, by power control or by differences of their radios."""
         if isinstance(settings, Sidelink):
             return settings.asymmetry.tx_power_sigma_db > 0
         return settings.DIRECTION == "uplink" and not isinstance(self._settings.power_control, FullPower)
 
     def rivals(self, sinr_db: float | None = None, margin_db: float = 0.0) -> Rivals:
-        """Every device as a sender of the uplink at its full power, for deciding who may be on the air together now.
+        """Return all devices as uplink senders at full power, to decide which may be on the air together now.
 
         Args:
-            sinr_db: SINR that each needs; None takes the lowest at which anything gets through.
-            margin_db: how much above that each is to be.
+            sinr_db: SINR in dB that each sender needs; None for the lowest at which the rate is above zero.
+            margin_db: margin in dB on top of that SINR.
 
         Raises:
             ScenarioError: this uplink never has several senders on the air together, or nothing gives a threshold.

@@ -28,9 +28,9 @@ class Disc(Placement):
 
     kind: Literal["disc"] = "disc"
     radius_m: float = Field(gt=0, le=1e7)
-    """Devices are at most so far from the base station."""
+    """Largest distance in m of a device from the base station."""
     inner_radius_m: float = Field(0.0, ge=0)
-    """Devices are at least so far from it."""
+    """Smallest distance in m of a device from the base station."""
 
     @model_validator(mode="after")
     def _ring_is_not_empty(self) -> Disc:
@@ -43,7 +43,7 @@ class Disc(Placement):
     def positions_m(self, count: int, rng: np.random.Generator) -> Array:
         """Uniform over the area: the squared distance is uniform, not the distance.
 
-        A device's two draws follow those of the devices before it, so more devices move none of the others.
+        Draws are made in the order of the devices, so adding devices does not move the others.
         """
         draws = rng.random((count, 2))
         inner_m2, outer_m2 = self.inner_radius_m**2, self.radius_m**2
@@ -57,13 +57,13 @@ class Listed(Placement):
 
     kind: Literal["list"] = "list"
     xy_m: tuple[tuple[float, float], ...] = Field(min_length=1)
-    """Places [x, y], one for each device; the base station is at [0, 0]."""
+    """Coordinates [x, y] in m, one pair per device; the base station is at [0, 0]."""
 
     def positions_m(self, count: int, rng: np.random.Generator) -> Array:
         """The coordinates as given.
 
         Raises:
-            ScenarioError: there are not as many pairs as devices.
+            ScenarioError: the number of pairs differs from the number of devices.
         """
         if len(self.xy_m) != count:
             raise ScenarioError(

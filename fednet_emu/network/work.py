@@ -1,8 +1,8 @@
-"""Bits on the air, counted exactly: whole numbers of a unit so small that every rate is a multiple of it.
+"""Exact integer count of the bits on the air, in a unit so small that every rate is a multiple of it.
 
-A transfer of b bits is b * BIT units of work; a rate of r bit/s does `work_per_ns(r)` of them in a nanosecond. Sums
-over thousands of fading blocks and changes of the active set then have no rounding noise, and a transfer ends in the
-same nanosecond however often it was looked at on its way.
+A transfer of b bits is b * BIT units of work; a rate of r bit/s does `work_per_ns(r)` units per nanosecond. Sums over
+thousands of fading blocks and changes of the active set then have no rounding errors, and a transfer ends in the same
+nanosecond however often its progress was computed.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ BIT = NS_PER_S << 64
 
 
 def work_per_ns(rate_bps: float) -> int:
-    """Units of work that a rate does in a nanosecond."""
+    """Units of work that a rate in bit/s does per nanosecond."""
     return int(rate_bps * SCALE)
 
 
 def done_ns(work: int, per_ns: int) -> int:
-    """Nanoseconds that some work takes, rounded up."""
+    """Nanoseconds that `work` units take at `per_ns` units per nanosecond, rounded up."""
     return -(-work // per_ns)

@@ -1,4 +1,4 @@
-"""Admission: which senders may be on the air together so that every one is decoded, and how strongly they send.
+"""Admission: which senders may be on the air together so that all are decoded, and with which powers.
 
 Finding the largest such set is NP-hard, so sets are grown greedily, or taken from a colouring of the graph of pairs
 that cannot be together. Powers are the lowest that serve all of a set at once (see `power_control`).
@@ -16,7 +16,7 @@ from fednet_emu.radio.interference import sinr_of_pairs, successive_cancellation
 from fednet_emu.radio.power_control import feasibility
 
 SLACK = 1e-9
-"""Powers aim this much above the target, so that rounding leaves nobody below it."""
+"""Relative margin of powers above the SINR target, so that rounding does not put a sender below it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,8 +38,8 @@ class Rivals:
     def joint_powers(self, members: Sequence[int]) -> Array | None:
         """The lowest parts [members] of their full powers at which all members are decoded together; None if none are.
 
-        With cancellation, the stronger of two at one receiver is decoded first: it bears the weaker one in full, and
-        the weaker one its residual.
+        With cancellation, the stronger of two senders at one receiver is decoded first: the weaker one interferes with
+        it at full power, and it interferes with the weaker one by its residual.
         Ignored here: fading.
         """
         gain = self.snr[np.ix_(members, members)]
@@ -55,7 +55,7 @@ class Rivals:
     def decoded(self, members: Sequence[int], power: Array) -> list[bool]:
         """Whether each member is decoded when all of them send at once with these parts of their full powers.
 
-        This is the full check, by the SINRs as receivers measure them; it shares nothing with how powers are found.
+        This independent check computes the SINR at each receiver; it shares no code with the search for powers.
         Ignored here: fading.
         """
         gain = self.snr[np.ix_(members, members)]
@@ -84,7 +84,7 @@ def greedy_group(rivals: Rivals, candidates: Iterable[int], most: int | None = N
         if not loads:
             break
         group.append(min(loads, key=loads.__getitem__))
-        room = [i for i in loads if i != group[-1]]  # who does not fit now never will
+        room = [i for i in loads if i != group[-1]]  # a sender that does not fit now never will
     return sorted(group)
 
 
@@ -117,9 +117,9 @@ def coloured_groups(rivals: Rivals, candidates: Iterable[int], most: int | None 
 def with_further_seats(
     rivals: Rivals, groups: Sequence[Sequence[int]], seats: int, most: int | None = None
 ) -> list[list[int]]:
-    """The groups, joined by devices that can be in several: each has up to so many seats while all are still decoded.
+    """Add devices to further groups: each is in up to `seats` groups, as long as all members are still decoded.
 
-    Who has the best link chooses first, and takes the smallest groups first.
+    The device with the best link chooses first, and joins the smallest groups first.
     """
     formed = [list(group) for group in groups]
     own = np.diagonal(rivals.snr)

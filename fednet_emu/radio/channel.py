@@ -30,22 +30,22 @@ class Terminal(Component):
     """The radio of a device or of a base station."""
 
     tx_power_dbm: float
-    """Radiated power; 23 for handsets, 30 (small cell) to 46 (macro) for base stations."""
+    """Radiated power in dBm; 23 for handsets, 30 (small cell) to 46 (macro) for base stations."""
 
     noise_figure_db: float = Field(ge=0)
-    """Noise that the receiver adds; 9 for handsets, 5 for base stations."""
+    """Noise figure of the receiver in dB; 9 for handsets, 5 for base stations."""
 
     height_m: float = Field(ge=0)
-    """Height of the antenna above ground; 1.5 for handsets, 10 to 35 for base stations."""
+    """Height of the antenna above ground in m; 1.5 for handsets, 10 to 35 for base stations."""
 
     amplifier_efficiency: float = Field(default=1.0, gt=0, le=1)
     """Radiated over drawn power of the amplifier; 1 as in most papers, 0.35 in hardware."""
 
     circuit_w: float = Field(default=0.0, ge=0)
-    """Power that the rest of the transmitter draws while it sends."""
+    """Power in W that the rest of the transmitter draws while it sends."""
 
     receive_w: float = Field(default=0.0, ge=0)
-    """Power that the receiver draws while it receives; 0 as in most papers, 0.1 to 1 in hardware."""
+    """Power in W that the receiver draws while it receives; 0 as in most papers, 0.1 to 1 in hardware."""
 
     idle_w: float = Field(default=0.0, ge=0)
     """Power that the radio draws while it neither sends nor receives; 0 as in most papers, 0.01 to 0.1 in hardware."""
@@ -78,28 +78,28 @@ class Channel(Component):
     """
 
     title: str = ""
-    """A name for people."""
+    """A readable name of the environment."""
 
     use: str = ""
-    """What the environment is meant for, and what not."""
+    """What the environment is suitable for, and what not."""
 
     source: str = ""
     """Where its numbers come from."""
 
     carrier_hz: float = Field(gt=0)
-    """Centre frequency."""
+    """Centre frequency in Hz."""
 
     bandwidth_hz: float = Field(gt=0)
-    """Nominal width of the whole band that the access scheme shares out."""
+    """Nominal width in Hz of the whole band, which the access scheme divides among transmissions."""
 
     numerology_khz: Literal[15, 30, 60, 120] | None = None
-    """Subcarrier spacing of 5G NR, whose resource blocks leave part of the band unused; null uses all of it."""
+    """Subcarrier spacing of 5G NR in kHz; its resource blocks leave part of the band unused; null uses all of it."""
 
     path_loss: AnyPathLoss
     """Mean loss over distance."""
 
     shadowing: AnyShadowing = NoShadowing()
-    """Slow random loss per pair of places."""
+    """Slow random loss, one value per pair of positions."""
 
     fading: AnyFading = NoFading()
     """Fast fluctuation per coherence block."""
@@ -108,13 +108,13 @@ class Channel(Component):
     """From SINR to bit/s."""
 
     long_transfers: Literal["walk", "ergodic"] = "walk"
-    """Whether a transmission walks its fading blocks one by one, or runs at the mean rate over fading throughout."""
+    """`walk` computes every fading block of a transmission; `ergodic` uses the rate averaged over fading throughout."""
 
     noise_density_dbm_hz: float = THERMAL_NOISE_DBM_HZ
-    """Power density of the noise before the receiver's noise figure."""
+    """Power density of the noise in dBm/Hz, before the receiver's noise figure."""
 
     device: Terminal
-    """The radio of every device that sets none of its own."""
+    """The radio of every device that has none of its own."""
 
     base_station: Terminal
     """The radio of the base station."""

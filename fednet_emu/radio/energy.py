@@ -77,7 +77,7 @@ class PublishedEnergy(ComputeEnergy):
     kind: Literal["published"] = "published"
 
     preset: PresetName
-    """Whose constant."""
+    """Name of the publication whose constant kappa is used."""
 
     flop_per_cycle: float = Field(default=8.0, gt=0)
     """Floating-point operations per clock cycle."""
@@ -105,7 +105,7 @@ class MeasuredEnergy(ComputeEnergy):
     kind: Literal["measured"] = "measured"
 
     active_w: float = Field(ge=0)
-    """Power that the whole device draws while it computes."""
+    """Power in W that the whole device draws while it computes."""
 
     def energy_j(self, flop: float, flop_per_s: float, duration_s: float) -> float:
         """Power times time."""

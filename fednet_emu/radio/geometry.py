@@ -1,4 +1,4 @@
-"""Where the two ends of a link are, as far as propagation formulas care."""
+"""Geometry of the two ends of a link, as propagation formulas need it."""
 
 from __future__ import annotations
 

@@ -18,11 +18,11 @@ class Decoded(NamedTuple):
 
 
 def sum_of_others(power: Array, axis: int = -1) -> Array:
-    """Sum of all other entries along an axis, for each entry, in the shape of `power`: what one hears of the rest.
+    """Sum, for each entry, all other entries along an axis, in the shape of `power`: the interference to each signal.
 
-    Sums what comes before and what comes after, where "total minus own" would leave only the rounding errors of the
-    total when own is far above the rest: 100 % error from 160 dB on. Powers are not negative, so nothing cancels and n
-    entries are right to n rounding errors, 2e-16 each, whatever their range.
+    It adds the sums of the entries before and after. "Total minus own" would leave only rounding errors if the own
+    entry is far above the others: 100 % error from 160 dB on. Powers are not negative, so nothing cancels, and the
+    relative error for n entries is at most n rounding errors of 2e-16, whatever their range.
     Ignored here: nothing.
     """
     along = np.asarray(power, np.float64).swapaxes(axis, 0)

@@ -55,7 +55,7 @@ class NrMcs(RateLaw):
     """MCS table: 1 up to 64QAM, 2 up to 256QAM, 3 for low rates and high reliability."""
 
     feedback: Literal["ideal", "cqi"] = "ideal"
-    """Whether all schemes are in use, or those that the 15 values of the channel quality indicator can name."""
+    """`ideal` uses all schemes of the table; `cqi` only those that the 15 values of the CQI name."""
 
     max_attempts: int = Field(default=4, ge=1, le=16)
     """Transmissions of a block before it is given up (and sent anew from above)."""

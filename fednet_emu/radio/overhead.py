@@ -1,4 +1,4 @@
-"""Overhead: the headers that a payload grows by on its way down the protocol stack."""
+"""Overhead: the header bits that the protocol stack adds to a payload."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Packets(Overhead):
         return mtu_byte
 
     def wire_bit(self, size_bit: int) -> int:
-        """Payload and headers of ceil(payload / (mtu - header)) packets; nothing for nothing."""
+        """Payload and headers of ceil(payload / (mtu - header)) packets in bit; 0 for an empty payload."""
         header_byte = HEADER_BYTE[self.headers]
         packets = -(-size_bit // (8 * (self.mtu_byte - header_byte)))
         return size_bit + 8 * packets * (header_byte + self.link_byte)

@@ -38,7 +38,7 @@ class FreeSpace(PathLoss):
     kind: Literal["free-space"] = "free-space"
 
     min_distance_m: float = Field(default=1.0, gt=0)
-    """Links shorter than this lose as much as at this distance: the law diverges in the near field."""
+    """Distance in m below which the loss is constant, because the law diverges in the near field."""
 
     def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
         """Free-space loss of each link; constant up to `min_distance_m`, always with line of sight."""
@@ -62,10 +62,10 @@ class LogDistance(PathLoss):
     """Path-loss exponent n."""
 
     reference_distance_m: float = Field(default=1.0, gt=0)
-    """Reference distance d0; shorter links lose as much as at d0."""
+    """Reference distance d0 in m; shorter links have the loss at d0."""
 
     reference_loss_db: float | None = None
-    """Loss L0 at d0; when absent, the free-space loss there."""
+    """Loss L0 in dB at d0; null for the free-space loss at d0."""
 
     def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
         """Log-distance loss of each link; constant up to `reference_distance_m`."""
@@ -87,10 +87,10 @@ class MacroClassic(PathLoss):
     kind: Literal["macro-classic"] = "macro-classic"
 
     penetration_db: float = Field(default=0.0, ge=0)
-    """Loss into buildings that some papers add for every link, usually 20 dB."""
+    """Building penetration loss in dB, added to every link as some papers do; usually 20 dB."""
 
     min_distance_m: float = Field(default=10.0, gt=0)
-    """Links shorter than this lose as much as at this distance."""
+    """Distance in m below which the loss is constant."""
 
     def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
         """Classic macro-cell loss of each link; constant up to `min_distance_m`."""
@@ -110,7 +110,7 @@ class TwoRayGround(PathLoss):
     kind: Literal["two-ray"] = "two-ray"
 
     min_distance_m: float = Field(default=1.0, gt=0)
-    """Links shorter than this lose as much as at this distance."""
+    """Distance in m below which the loss is constant."""
 
     def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
         """Two-ray loss of each link, always with line of sight."""

@@ -17,7 +17,7 @@ RESOURCE_BLOCK_HZ = 180e3
 
 
 class PowerControl(Component):
-    """The law of the transmit powers of senders that share a band."""
+    """Determines the transmit powers of senders that share a band."""
 
     @abstractmethod
     def powers_w(self, max_power_w: Array, gain: Array, noise_w: Array, bandwidth_hz: float) -> Array:
@@ -32,11 +32,11 @@ class PowerControl(Component):
 
     @abstractmethod
     def lone_powers_w(self, max_power_w: Array, gain: Array, noise_w: float, bandwidth_hz: float) -> Array:
-        """Radiated power of each of n senders that looks at its own link only, of power gain [n], as if alone."""
+        """Radiated power in W of each of n senders, chosen from its own link's power gain [n] as if alone."""
 
 
 class FullPower(PowerControl):
-    """Everybody sends at the cap."""
+    """Every sender uses its maximum power."""
 
     kind: Literal["none"] = "none"
 
@@ -60,7 +60,7 @@ class OpenLoop(PowerControl):
     kind: Literal["open-loop"] = "open-loop"
 
     target_dbm: float
-    """Received power P0 per resource block that full compensation aims at; -80 to -110 is usual."""
+    """Target P0 in dBm of the received power per resource block under full compensation; usually -80 to -110."""
 
     compensation: float = Field(default=1.0, ge=0, le=1)
     """Share alpha of the path loss that is made up for; 0.8 favours the cell centre, 1 treats all alike."""
@@ -76,7 +76,7 @@ class OpenLoop(PowerControl):
 
 
 class FoschiniMiljanic(PowerControl):
-    """The lowest powers that give everybody the same SINR, or the caps for those who cannot reach it.
+    """The lowest powers with which all senders reach the same SINR; senders that cannot reach it use maximum power.
 
     The fixed point of the capped iteration p <- min(cap, target / SINR p) (Foschini and Miljanic 1993; Yates 1995).
     Ignored here: fading between iterations, and the time they take.
@@ -85,7 +85,7 @@ class FoschiniMiljanic(PowerControl):
     kind: Literal["foschini-miljanic"] = "foschini-miljanic"
 
     target_sinr_db: float
-    """SINR that every sender aims at."""
+    """SINR in dB that every sender aims at."""
 
     iterations: int = Field(default=1000, gt=0)
     """Bound on the iterations; they stop once no power moves by more than 1e-12 of itself."""
@@ -109,9 +109,9 @@ class Feasibility(NamedTuple):
 
 
 def foschini_miljanic(target: Array, gain: Array, noise_w: Array, max_power_w: Array, iterations: int = 1000) -> Array:
-    """Powers after the iteration p <- min(cap, target / SINR p) from the caps, until it rests or runs out.
+    """Powers after iterating p <- min(cap, target / SINR p), starting at the caps, until convergence or `iterations`.
 
-    It converges geometrically with the spectral radius of `feasibility`; when the targets are out of reach, those who
+    It converges geometrically with the spectral radius of `feasibility`; if the targets cannot all be met, senders that
     miss theirs end at their caps.
     Ignored here: fading between iterations.
     """

@@ -20,7 +20,7 @@ class Propagation:
     """The large-scale state of links, every array in the same shape.
 
     Attributes:
-        loss_db: mean loss, walls and vehicles in between included.
+        loss_db: mean loss, including walls and vehicles in between.
         los: whether the link has line of sight.
         sigma_db: standard deviation of the shadowing that the law states for this state; 0 when it states none.
         correlation_m: distance over which that shadowing falls to a correlation of 1/e; infinity when none is stated.
@@ -100,7 +100,7 @@ class SitePathLoss(PathLoss):
 
 
 def require_range(where: str, what: str, value: Array | float, low: float, high: float) -> None:
-    """Refuse values outside the range [low, high] of a formula, but for a relative rounding error of 1e-9.
+    """Refuse values outside the range [low, high] of a formula, with a relative tolerance of 1e-9 for rounding.
 
     Raises:
         ScenarioError: naming the formula, the quantity and the first value outside.

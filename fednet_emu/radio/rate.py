@@ -30,7 +30,7 @@ _linear = lru_cache(db_to_linear)
 class Shannon(RateLaw):
     """Adaptive rate B log2(1 + SINR / gap) within the efficiencies of a modulation table; zero below the lowest one.
 
-    The transmitter knows the SINR of every block and adapts at once, so nothing is ever lost: it waits. The default gap
+    The transmitter knows the SINR of every block and adapts at once, so it waits rather than lose data. The default gap
     of 2 dB is close to 5G NR LDPC codes of about 2000 bit (1.5 to 1.8 dB measured); with `gap_db: 0`,
     `max_efficiency_bps_hz: null` and `min_efficiency_bps_hz: 0` this is the capacity of the channel.
     Ignored here: the steps of the table, retransmissions, pilots and control overhead, finite block length.
@@ -42,7 +42,7 @@ class Shannon(RateLaw):
     """SINR beyond Shannon's that the code needs; for uncoded M-QAM at a bit error rate b it is -ln(5 b) / 1.5."""
 
     max_efficiency_bps_hz: float | None = Field(default=CQI_15_BPS_HZ, gt=0)
-    """Efficiency of the highest modulation and code, or null for no cap."""
+    """Efficiency in bit/s/Hz of the highest modulation and code; null for no upper limit."""
 
     min_efficiency_bps_hz: float = Field(default=CQI_1_BPS_HZ, ge=0)
     """Efficiency of the lowest modulation and code: below it the rate is zero."""
@@ -98,10 +98,10 @@ class FixedRate(RateLaw):
     kind: Literal["fixed"] = "fixed"
 
     bit_rate_bps: float = Field(gt=0, le=1e18)
-    """The rate of every transmission."""
+    """Rate of every transmission in bit/s."""
 
     threshold_db: float | None = None
-    """SINR below which a block is in outage, or null when every SINR will do."""
+    """SINR in dB below which a block is in outage; null for no outage at any SINR."""
 
     on_outage: Literal["lose", "stall"] = "lose"
     """`lose`: one block in outage loses the whole transmission; `stall`: that block carries nothing, the others do."""

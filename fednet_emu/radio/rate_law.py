@@ -28,7 +28,7 @@ class RateLaw(Component):
     @property
     @abstractmethod
     def outage_sinr(self) -> float:
-        """A transmission is lost when its SINR is below this in any fading block that it spans; 0 for never."""
+        """SINR (linear) below which a fading block loses the whole transmission; 0 if transmissions are never lost."""
 
     @property
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Survey: the rates that an environment offers over distance, without playing a scenario."""
+"""Survey: the rates of a radio environment over distance, without running a scenario."""
 
 from __future__ import annotations
 

@@ -47,8 +47,8 @@ class V2v(PathLoss):
     """The state of links: drawn, or all in sight, or all blocked by a vehicle, or all behind buildings."""
 
     density: Literal["low", "medium", "high"] | None = None
-    """Density of vehicles whose measured probabilities (Boban, Gong and Xu 2016) drawn states follow; when absent,
-    those of TR 37.885 Table 6.2-1 for vehicles in one street, which are never behind buildings."""
+    """Density of vehicles; it selects the measured state probabilities (Boban, Gong and Xu 2016). Null for those of
+    TR 37.885 Table 6.2-1 for vehicles in one street, which are never behind buildings."""
 
     blocker_height_m: float = Field(default=1.6, gt=0)
     """Height of the vehicles in between: 1.6 m for cars, 3.0 m for lorries."""

@@ -1,1 +1,1 @@
-"""What a run leaves behind: the ledger while it runs, the run folder, and the conservation laws."""
+"""Records of a run: the ledger, the run folder, and the conservation laws that check them."""

@@ -1,4 +1,4 @@
-"""When the scores of a run say that it has diverged."""
+"""Detection of divergence from the scores of a run."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 from fednet_emu.records.ledger import Ledger
 
 FAR_ABOVE = 10.0
-"""A loss so many times that of the first model is far above it: a model that answers at random is not that bad."""
+"""A loss of this many times the first model's counts as diverged; a model that guesses at random is not that bad."""
 
 
 def divergence(ledger: Ledger) -> str:
-    """What makes the last evaluation that of a diverged run, or nothing.
+    """Return why the last evaluation shows divergence, or an empty text if it does not.
 
-    It is a loss that is not finite, or one far above that of the first model; a first loss of 0 tells nothing.
+    A run has diverged if the loss is not finite, or is far above that of the first model (if that is above 0).
     """
     losses = ledger.evaluations.column("loss").astype(np.float64)
     if not len(losses):

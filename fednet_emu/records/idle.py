@@ -1,4 +1,4 @@
-"""How long devices did nothing: what is left of a run beside sending, receiving and computing."""
+"""Idle time of devices: the time of a run in which they neither send, receive nor compute."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from fednet_emu.records.ledger import SERVER, Ledger
 
 
 def idle_s(ledger: Ledger, n_devices: int, simulated_ns: int) -> Array:
-    """Seconds [n_devices] in which a device neither sends, receives nor computes; what overlaps counts once.
+    """Seconds [n_devices] in which a device neither sends, receives nor computes; overlapping activities count once.
 
-    Devices that are away count as idle, and whoever is sent something listens until it ends, lost or not.
+    Devices that are away count as idle. A receiver is busy until a transfer to it ends, even if the transfer is lost.
 
     Args:
         ledger: the closed ledger of a run.
         n_devices: how many devices there are.
-        simulated_ns: how long the run was.
+        simulated_ns: simulated duration of the run.
     """
     device, started_ns, ended_ns = _busy(ledger)
     counted = (device > SERVER) & (started_ns >= 0)
@@ -26,7 +26,7 @@ def idle_s(ledger: Ledger, n_devices: int, simulated_ns: int) -> Array:
 
 
 def _busy(ledger: Ledger) -> tuple[IntArray, IntArray, IntArray]:
-    """Who was busy from when to when, [intervals] each: senders, single receivers, receivers of several, computers."""
+    """Device, start and end in ns of each activity [intervals]: sending, receiving (alone or not), computing."""
     sends, hears, works = ledger.transfers.column, ledger.receptions.column, ledger.computes.column
     started_ns, ended_ns, row = sends("started_ns"), sends("ended_ns"), hears("transfer")
     device = (sends("sender"), sends("receiver"), hears("receiver"), works("device"))
@@ -36,11 +36,11 @@ def _busy(ledger: Ledger) -> tuple[IntArray, IntArray, IntArray]:
 
 
 def _union_ns(device: IntArray, started_ns: IntArray, ended_ns: IntArray) -> tuple[IntArray, IntArray]:
-    """Devices, and what each interval adds to the time covered by those of its device that started before it."""
+    """Device of each interval, and the ns it adds to the time covered by earlier intervals of the same device."""
     order = np.lexsort((started_ns, device))
     device = device[order]
     times_ns, place = np.unique(np.concatenate([started_ns[order], ended_ns[order]]), return_inverse=True)
-    # places of times instead of times, one stretch of numbers per device: a single running maximum serves all
+    # ranks of times instead of times, one range of numbers per device, so that a single running maximum serves all
     shift = np.concatenate([device, device]) * len(times_ns)
     first, last = np.split(place + shift, 2)
     reached = np.maximum.accumulate(last)

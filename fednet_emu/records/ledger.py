@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SERVER = -1
-"""The server's number where a device's number could stand."""
+"""The server's number in columns that hold device numbers."""
 SEVERAL = -2
 """The receiver of a transfer to several devices; `receptions` names them."""
 NEVER_NS = -1
@@ -108,13 +108,13 @@ class Ledger:
         self.evaluations = Table(EVALUATIONS)
         self.device_evaluations = Table(DEVICE_EVALUATIONS)
         self.series: dict[str, list[dict[str, Any]]] = {}
-        self.given: set[int] = set()  # numbers of values that everybody knows from the start
+        self.given: set[int] = set()  # numbers of values that all devices know from the start
         self.sent_bit = [0] * len(KINDS)
         self.offered_bit = [0] * len(KINDS)
         self.energy_j = 0.0
 
     def record(self, series: str, **values: Any) -> None:
-        """Add a row to a series of an algorithm's own, for example `record("staleness", step=3, staleness=1)`.
+        """Add a row to a series that an algorithm defines, for example `record("staleness", step=3, staleness=1)`.
 
         Raises:
             ValueError: the ledger has a table of that name.
@@ -124,7 +124,7 @@ class Ledger:
         self.series.setdefault(series, []).append(values)
 
     def frames(self) -> dict[str, pd.DataFrame]:
-        """Every table as users read it, with `lost_bit` beside `delivered_bit`."""
+        """Return every table as a data frame by name, with the column `lost_bit` added beside `delivered_bit`."""
         import pandas as pd
 
         transfers = self.transfers.frame()
@@ -145,9 +145,9 @@ class Ledger:
         return {**own, **tables}
 
     def event_digest(self) -> str:
-        """Fingerprint of the event log: who sent, received and computed what, and when, to the nanosecond.
+        """Hash of the event log: which device sent, received and computed what, and when, to the nanosecond.
 
-        It does not cover what depends on values learnt (losses, accuracies), so training and timing-only runs agree.
+        Values that depend on training (losses, accuracies) are left out, so a timing-only run has the same hash.
         """
         whole = blake2b(digest_size=16)
         for table in (self.transfers, self.receptions, self.computes):

@@ -1,4 +1,4 @@
-"""Which transfers were lost last, to hint at what a deadlock waits for."""
+"""The transfers that were lost last, as a hint in deadlock messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The run folder: written atomically, recognisable when a run died, never overwritten by accident."""
+"""The run folder: written atomically, never overwritten by mistake; an interrupted run is recognised by its status."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ SCENARIO = "scenario.yaml"
 LOCK = ".lock"
 STATUSES = ("running", "done", "diverged", "interrupted", "failed")
 FINISHED = ("done", "diverged")
-"""How runs end that are not gone on with."""
+"""Statuses of finished runs, which are not resumed."""
 PACKAGES = ("fednet-emu", "torch", "numpy", "scipy", "simpy", "pandas", "pyarrow")
 
 
 class RunFolder:
-    """One run's folder. `manifest.json` says how far it came: running, done, diverged, interrupted or failed."""
+    """The folder of one run; `manifest.json` holds its status: running, done, diverged, interrupted or failed."""
 
     def __init__(self, path: Path, lock: FileLock) -> None:
         self.path = path
@@ -38,11 +38,11 @@ class RunFolder:
 
     @staticmethod
     def check(path: Path, scenario_text: str, *, timing_only: bool = False, force: bool = False) -> None:
-        """Make sure that a run of this scenario may be written here.
+        """Check that a run of this scenario may be written to this folder.
 
         Raises:
-            DataError: the folder holds something that is no run, or, without `force`, a finished run or an unfinished
-                one of another scenario.
+            DataError: the folder holds something other than a run, or, without `force`, a finished run or an unfinished
+                run of another scenario.
         """
         manifest = _manifest(path / MANIFEST)
         if manifest is None:
@@ -58,16 +58,16 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, scenario_text: str, *, force: bool = False, **facts: Any) -> RunFolder:
-        """A fresh folder for a run, which no other process may write to; what an unfinished run left is replaced.
+        """Create and lock the folder of a new run; the files of an unfinished run are replaced.
 
         Args:
             path: the folder.
             scenario_text: the resolved scenario.
-            force: whether to overwrite what `check` would keep.
-            facts: for the manifest: name, seed, timing_only.
+            force: whether to overwrite runs that `check` would otherwise refuse.
+            facts: entries of the manifest: name, seed, timing_only.
 
         Raises:
-            DataError: as `check`, or the folder is being written, or cannot be made.
+            DataError: as for `check`, or another process writes to the folder, or it cannot be created.
         """
         path, timing_only = path.resolve(), bool(facts.get("timing_only"))
         cls.check(path, scenario_text, timing_only=timing_only, force=force)
@@ -81,7 +81,7 @@ class RunFolder:
             raise DataError(str(path), f"cannot be made ({error.strerror})", "choose another --out") from None
         folder = cls(path, lock)
         try:
-            cls.check(path, scenario_text, timing_only=timing_only, force=force)  # now that nobody else can finish one
+            cls.check(path, scenario_text, timing_only=timing_only, force=force)  # again, now that the folder is locked
         except DataError:
             folder.release()
             raise
@@ -92,7 +92,7 @@ class RunFolder:
 
     @staticmethod
     def status(path: Path) -> str | None:
-        """How far the run in a folder came, one of STATUSES; None where there is no run."""
+        """Status of the run in a folder, one of STATUSES; None if there is no run."""
         manifest = _manifest(path / MANIFEST)
         return None if manifest is None else str(manifest["status"])
 
@@ -104,7 +104,7 @@ class RunFolder:
                 child.unlink()
 
     def release(self) -> None:
-        """Let other processes write to the folder again; the end of the process does so, too."""
+        """Unlock the folder for other processes; this also happens when the process ends."""
         self._lock.release()
         (self.path / LOCK).unlink(missing_ok=True)
 
@@ -121,11 +121,11 @@ class RunFolder:
         write_table(self.path / f"{name}.parquet", table)
 
     def write_bytes(self, name: str, write: Callable[[Path], Any]) -> None:
-        """Let `write` make a file, at once or not at all."""
+        """Write a file atomically; `write` is called with the path to write to."""
         _atomically(self.path / name, write)
 
     def write_manifest(self, status: str, **facts: Any) -> None:
-        """Say how far the run came, with what versions, on what host."""
+        """Write `manifest.json` with the status of the run, package versions, the host and further facts."""
         host = {"system": platform.platform(), "python": platform.python_version(), "cores": os.cpu_count()}
         versions = {package: version(package) for package in PACKAGES}
         written = datetime.now(UTC).isoformat(timespec="seconds")
@@ -152,7 +152,7 @@ def write_table(path: Path, table: pd.DataFrame) -> None:
 
 
 def _manifest(path: Path) -> dict[str, Any] | None:
-    """The manifest of a run; None when it is not one of ours, which nobody may overwrite."""
+    """Read the manifest of a run; None if it is not one of this package, which must not be overwritten."""
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         ours = PACKAGES[0] in content["versions"] and content["status"] in STATUSES

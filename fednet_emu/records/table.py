@@ -1,4 +1,4 @@
-"""Append-only tables with typed columns: rows are plain tuples while hot, packed into records chunk by chunk."""
+"""Append-only tables with typed columns: new rows are plain tuples, which are packed into records in chunks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 CHUNK_ROWS = 1 << 10
 
 _FORMATS = {np.int8: "b", np.int32: "i", np.int64: "q", np.float64: "d"}
-"""How `struct` packs a value of a column; it makes records of rows in a third of NumPy's time."""
+"""The `struct` format of each column type; `struct` packs rows in a third of NumPy's time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The conservation laws: checks on the ledger of every run that hold whatever the algorithm does."""
+"""The conservation laws: checks on the ledger that must hold for every run and every algorithm."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FOREVER = np.iinfo(np.int64).max
 
 
 def verify(ledger: Ledger, exclusive: frozenset[str], half_duplex: frozenset[str] = frozenset()) -> dict[str, str]:
-    """Each law with its verdict: an empty text when it holds, else what breaks it.
+    """Check every law; the result maps its name to an empty text if it holds, else to the violation.
 
     Args:
         ledger: the closed ledger of a run.
@@ -96,7 +96,7 @@ def _turns(ledger: Ledger, exclusive: frozenset[str]) -> str:
 
 
 def _half_duplex(ledger: Ledger, kinds: frozenset[str]) -> str:
-    """Airtimes of a device, as sender or receiver of whatever fate, do not overlap."""
+    """Check that the airtimes of a device, as sender or receiver, delivered or lost, do not overlap."""
     column = ledger.transfers.column
     kind, started_ns, ended_ns = column("kind"), column("started_ns"), column("ended_ns")
     transfer = ledger.receptions.column("transfer")
@@ -111,7 +111,7 @@ def _half_duplex(ledger: Ledger, kinds: frozenset[str]) -> str:
 
 
 def _overlaps(owner: NDArray[Any], started_ns: IntArray, ended_ns: IntArray, among: Mask) -> Mask:
-    """Which rows start before another row of the same owner, which started no later, has ended."""
+    """Mask of rows that start before an earlier row of the same owner has ended."""
     rows = np.flatnonzero(among)
     rows = rows[np.lexsort((ended_ns[rows], started_ns[rows], owner[rows]))]
     early = (owner[rows[1:]] == owner[rows[:-1]]) & (started_ns[rows[1:]] < ended_ns[rows[:-1]])
@@ -151,7 +151,7 @@ def _one_at_a_time(ledger: Ledger) -> str:
 
 
 def _arrivals(ledger: Ledger) -> pd.DataFrame:
-    """First arrival of each payload at each device or server it was sent to; never is `FOREVER`.
+    """First arrival of each payload at each device or server it was sent to; `FOREVER` if it never arrived.
 
     Columns receiver, payload, arrived_ns.
     """
@@ -169,7 +169,7 @@ def _arrivals(ledger: Ledger) -> pd.DataFrame:
 
 
 def _used_before_there(ledger: Ledger) -> str:
-    """A payload is used where it was made, once it is made; elsewhere once it has arrived, if it was sent at all."""
+    """Check that a payload is used at its maker only after it was made, and elsewhere, if sent, only after arrival."""
     import pandas as pd
 
     columns = ("device", "started_ns", "ended_ns", "input", "result")
@@ -192,10 +192,10 @@ def _used_before_there(ledger: Ledger) -> str:
 def _too_early(
     uses: pd.DataFrame, made: pd.DataFrame, arrivals: pd.DataFrame, given: set[int], *, must_arrive: bool
 ) -> Mask:
-    """Which uses (device, payload, used_ns) come before the payload is there.
+    """Mask of uses (device, payload, used_ns) that come before the payload is available to the device.
 
-    A payload that a computation made is there at its maker from its end. Elsewhere it is there from its first arrival;
-    if it was never sent there, that is too early only when it `must_arrive` and another one's computation made it.
+    At its maker, a payload is available from the end of the computation. Elsewhere it is available from its first
+    arrival; a use where it was never sent is too early only if `must_arrive` and another device's computation made it.
     """
     found = uses.merge(arrivals, how="left", left_on=["device", "payload"], right_on=["receiver", "payload"])
     origin = made.reindex(found["payload"])

@@ -1,4 +1,4 @@
-"""Access schemes: what simultaneous transmitters of one band do to each other."""
+"""Access schemes: how simultaneous transmitters share one band."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""What an access scheme is asked: who radiates in each block, and each leg's SINR and share of the band.
+"""The interface of access schemes: who radiates in each block, and each leg's SINR and share of the band.
 
 A *leg* is one transfer to one receiver, a *burst* the legs of one broadcast (one leg as a rule), a *sender* the radio
-of one or more bursts. SNRs and everything heard are power over the receiver's own noise in the whole band.
+of one or more bursts. SNRs and received powers (`heard`) are linear, relative to the receiver's own noise in the whole
+band.
 """
 
 from __future__ import annotations
@@ -20,18 +21,19 @@ from fednet_emu.radio.rate_law import RateLaw
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Active:
-    """Who is on the air of one cell, until somebody starts or ends.
+    """The transmissions of one cell on the air, constant until a burst starts or ends.
 
     Attributes:
-        burst: [legs] the burst of each leg; the legs of a burst stand together.
-        receiver: [legs] the receiver of each leg, a row of `mean`.
-        sender: [bursts] the radio of each burst, a column of `mean`.
-        radio: [senders] numbers of the senders, which key their draws.
-        part: [bursts] part of its sender's power that each burst has when all of the sender's are on the air.
-        left_bit: [legs] bits that were left at the last change.
-        mean: [receivers, senders] what is heard of each sender at its power, averaged over fading.
-        deaf: [receivers, senders] whether the two are one radio, which hears nobody while it sends; None when none is.
-        plain: whether leg k is burst k is sender k, all of them to one receiver.
+        burst: [legs] index of each leg's burst; legs of one burst are adjacent.
+        receiver: [legs] receiver of each leg, a row of `mean`.
+        sender: [bursts] radio that sends each burst, a column of `mean`.
+        radio: [senders] numbers of the sending radios, which key their random draws.
+        part: [bursts] share of its sender's power that each burst has when all bursts of the sender are on the air.
+        left_bit: [legs] bits left to carry at the last change.
+        mean: [receivers, senders] SNR of each sender at its transmit power, averaged over fading.
+        deaf: [receivers, senders] whether both are the same radio, which cannot receive while it sends; None when no
+            pair is.
+        plain: whether every sender has one burst with one leg, in the same order, and all have the same receiver.
     """
 
     burst: IntArray
@@ -50,12 +52,12 @@ class Active:
         return np.flatnonzero(np.diff(self.burst, prepend=-1))
 
     def of_legs(self, heard: Array) -> Array:
-        """What concerns each leg's own sender at its own receiver [legs, ...], out of [receivers, senders, ...]."""
+        """Select from [receivers, senders, ...] the entry of each leg's own receiver and sender: [legs, ...]."""
         own: Array = heard[0] if self.plain else heard[self.receiver, self.sender[self.burst]]
         return own
 
     def radiated(self, power: Array) -> Array:
-        """How much of its power each sender radiates [senders, blocks], from the parts of its bursts."""
+        """Share of its power that each sender radiates [senders, blocks]: the sum over its bursts [bursts, blocks]."""
         total: Array = np.zeros((len(self.radio), power.shape[1]))
         np.add.at(total, self.sender, power)
         return total
@@ -63,17 +65,17 @@ class Active:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RateInputs:
-    """Who is on the air over some blocks in a row, and what the band is like.
+    """What an access scheme needs to compute rates over consecutive blocks.
 
     Attributes:
-        active: who is on the air.
-        heard: [receivers, senders, blocks] what is heard of each sender at full power, fading included.
-        noise: [receivers, blocks] noise together with what other cells radiate, over the noise alone.
+        active: the transmissions on the air.
+        heard: [receivers, senders, blocks] SNR of each sender at full power, fading included.
+        noise: [receivers, blocks] noise plus interference from other cells, relative to the noise alone.
         numbers: [blocks] numbers of the blocks.
         bandwidth_hz: width of the band.
-        law: from SINR and bandwidth to a rate.
+        law: the rate law, from SINR and bandwidth to bit/s.
         constant: whether links never fade.
-        key: of the draws of random access.
+        key: key of the random draws of random access.
     """
 
     active: Active
@@ -87,14 +89,14 @@ class RateInputs:
 
 
 class Allocation(NamedTuple):
-    """How a scheme lets the legs of a cell share its band.
+    """How an access scheme shares the band among the legs of a cell.
 
     Attributes:
-        sinr: [legs, blocks] signal over noise and interference.
+        sinr: [legs, blocks] signal over noise and interference, linear.
         share: fraction of the band, in a shape that broadcasts against [legs, blocks].
-        clear: [legs, blocks] SINR without any interference.
-        carries: [legs, blocks] whether the leg's block may carry bits at all; None where every one may. A SINR below
-            the scheme's threshold carries nothing in any case.
+        clear: [legs, blocks] SINR without any interference, linear.
+        carries: [legs, blocks] whether the leg may carry bits in the block; None where all may. A SINR below the
+            scheme's threshold carries nothing in any case.
     """
 
     sinr: Array
@@ -107,21 +109,21 @@ class Access(Component):
     """How the transmitters of one cell share a band."""
 
     DIRECTIONS: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink", "sidelink"})
-    """Where the scheme makes sense."""
+    """The directions in which the scheme can be used."""
 
     @property
     @abstractmethod
     def capacity(self) -> int | None:
-        """How many bursts of a cell may be on the air at once; None for no limit. The others wait their turn."""
+        """Largest number of bursts of one cell on the air at once, None for no limit; further bursts wait."""
 
     @property
     def clustered(self) -> bool:
-        """Whether clusters of devices use the band side by side, each with turns of its own."""
+        """Whether clusters of devices use the band at the same time, each with its own turns."""
         return False
 
     @property
     def one_at_a_time(self) -> bool:
-        """Whether one burst at a time is on the air of the whole band (of a cell)."""
+        """Whether only one burst of a cell is on the air at a time."""
         return self.capacity == 1 and not self.clustered
 
     @property
@@ -131,25 +133,25 @@ class Access(Component):
 
     @abstractmethod
     def share(self, active: int) -> float:
-        """Fraction of the band that one of `active` simultaneous bursts has, as long as all are treated alike."""
+        """Fraction of the band that each of `active` simultaneous bursts has, if all get equal shares."""
 
     @property
     def turn_s(self) -> float:
-        """Duration of the slots that the scheme deals out; infinity for a scheme without slots."""
+        """Duration in s of the scheme's slots; infinity for a scheme without slots."""
         return math.inf
 
     @property
     def threshold(self) -> float:
-        """SINR (linear) below which a block carries nothing, alone or among others, beside what the rate law says."""
+        """SINR (linear) below which a block carries nothing, in addition to the rate law's own limit."""
         return 0.0
 
     def power(self, inputs: RateInputs) -> Array | None:
-        """The part [bursts, blocks] of its sender's power that each burst has in each block.
+        """Share of its sender's power that each burst has in each block [bursts, blocks].
 
-        None where every sender is on the air all the time and its bursts share its power equally.
+        None if every sender sends all the time and its bursts share its power equally.
         """
         return None
 
     @abstractmethod
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """SINR and share of each leg, given what `power` has answered."""
+        """SINR and share of the band of each leg; `power` is the result of the method `power`."""

@@ -1,4 +1,4 @@
-"""Access schemes whose transmitters are on the air in the same band at the same time, and hear of it."""
+"""Access schemes whose transmitters use the same band at the same time and interfere with each other."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from fednet_emu.units import db_to_linear
 
 
 class Shared(Access):
-    """Everybody at once with the whole band: the others are noise to each receiver.
+    """All transmissions use the whole band at once, and each receiver hears the other senders as noise.
 
-    Bursts of one sender share its band and power equally and do not disturb each other. A device that sends hears
-    nothing in the meantime (half duplex), so two that send to each other wait until one gives up.
-    Ignored here: spreading gain, several antennas, any cancellation.
+    Bursts of one sender share its band and power equally and do not interfere with each other. A device cannot receive
+    while it sends (half duplex), so two devices that send to each other make no progress until one reaches its timeout.
+    Ignored here: spreading gain, several antennas, any interference cancellation.
     """
 
     kind: Literal["shared"] = "shared"
 
     max_senders: int | None = Field(default=None, gt=0)
-    """How many may be on the air at once (in a cell), or null for all; the others wait their turn."""
+    """Largest number of bursts of one cell on the air at once, null for no limit; further bursts wait their turn."""
 
     threshold_db: float | None = None
-    """SINR below which a block carries nothing, beside what the rate law says; null for no such threshold."""
+    """SINR in dB below which a block carries nothing, beside the rate law's own limit; null for no threshold."""
 
     @property
     def capacity(self) -> int | None:
-        """As many as may send at once."""
+        """The limit `max_senders`."""
         return self.max_senders
 
     @property
     def threshold(self) -> float:
-        """The threshold as a ratio."""
+        """`threshold_db` as a linear ratio."""
         return _ratio(self.threshold_db)
 
     def share(self, active: int) -> float:
@@ -45,7 +45,7 @@ class Shared(Access):
         return 1.0
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """Signal over noise and everybody else."""
+        """SINR with all other senders as noise, on the whole band."""
         active = inputs.active
         own = active.of_legs(inputs.heard)
         sinr = own / (inputs.noise[active.receiver] + active.of_legs(sum_of_others(inputs.heard, axis=1)))
@@ -58,9 +58,9 @@ class Shared(Access):
 class Noma(Access):
     """Uplink non-orthogonal access with successive interference cancellation: the strongest is decoded first.
 
-    Each hears only the weaker ones and, of the stronger ones, what cancellation leaves; with `residual: 0` and no
-    threshold the rates of ideal Shannon add up to log2(1 + sum of all SNRs). Who is not decoded carries nothing in that
-    block, and stays in the way of the weaker ones.
+    Interference to a sender is all weaker senders, and of the stronger ones the part that cancellation leaves. With
+    `residual: 0` and no threshold the ideal Shannon rates add up to log2(1 + sum of all SNRs) bit/s/Hz. A sender that
+    is not decoded carries nothing in that block, and stays interference to the weaker ones.
     Ignored here: errors of the decoding order, and that a block may be too short to decode before the next.
     """
 
@@ -69,22 +69,22 @@ class Noma(Access):
     kind: Literal["noma"] = "noma"
 
     threshold_db: float | None = None
-    """SINR below which a transmission cannot be decoded; null when every one can."""
+    """SINR in dB below which a transmission cannot be decoded; null if every transmission can be decoded."""
 
     residual: float = Field(default=0.0, ge=0, le=1)
-    """Share of a decoded signal's power that cancellation leaves behind."""
+    """Share of a decoded signal's power that remains as interference after cancellation: 0 is perfect cancellation."""
 
     max_senders: int | None = Field(default=None, gt=0)
-    """How many may be on the air at once (in a cell), or null for all; the others wait their turn."""
+    """Largest number of bursts of one cell on the air at once, null for no limit; further bursts wait their turn."""
 
     @property
     def capacity(self) -> int | None:
-        """As many as may send at once."""
+        """The limit `max_senders`."""
         return self.max_senders
 
     @property
     def threshold(self) -> float:
-        """The threshold as a ratio."""
+        """`threshold_db` as a linear ratio."""
         return _ratio(self.threshold_db)
 
     def share(self, active: int) -> float:
@@ -92,11 +92,11 @@ class Noma(Access):
         return 1.0
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """SINRs at the turn of each sender, at the one receiver of the cell."""
+        """SINR of each sender when it is decoded, at the single receiver of the cell."""
         active = inputs.active
         if len(inputs.heard) == 1:
             return self._at_one_row(inputs, inputs.heard[0], inputs.noise[0])
-        # one radio, whose links were looked up in several periods of movement
+        # several rows of one radio, whose links were looked up in different periods of movement
         rows = [self._at_one_row(inputs, heard, noise) for heard, noise in zip(inputs.heard, inputs.noise, strict=True)]
         legs = np.arange(len(active.receiver))
         sinr = np.stack([row.sinr for row in rows])[active.receiver, legs]
@@ -108,7 +108,7 @@ class Noma(Access):
         return Allocation(sinr, _own_parts(inputs), active.of_legs(inputs.heard), carries)
 
     def _at_one_row(self, inputs: RateInputs, heard: Array, noise: Array) -> Allocation:
-        """What the receiver makes of everybody, heard [senders, blocks]."""
+        """Decode all senders at one receiver, from their received powers `heard` [senders, blocks]."""
         active = inputs.active
         turn = successive_cancellation(heard.T, noise[:, None], self.threshold, self.residual)
         sender = active.sender[active.burst]
@@ -117,12 +117,13 @@ class Noma(Access):
 
 
 class SlottedAloha(Access):
-    """Each sender transmits in a slot with a probability; a receiver captures whom it hears well enough over the rest.
+    """Each sender transmits in a slot with some probability; a receiver decodes those above the capture threshold.
 
-    A slot carries bits, at the rate of the law for its SINR, when that SINR reaches the capture threshold; otherwise it
-    is lost and the bits wait for a later slot. What a slot does is settled at its start: who comes in the middle waits
-    for the next one, and who ends in the middle leaves the rest of it unused. Energy is drawn in slots in which one
-    transmits. A device hears nothing in a slot in which it transmits (half duplex).
+    If a slot's SINR reaches the capture threshold, the slot carries bits at the rate that the rate law gives for it;
+    otherwise the slot is lost and the bits wait for a later one. Outcomes are decided at the start of a slot: a sender
+    that arrives in the middle waits for the next slot, and one that ends in the middle leaves the rest unused. A sender
+    draws energy only in slots in which it transmits. A device cannot receive in a slot in which it transmits (half
+    duplex).
     Ignored here: feedback and its errors, guard times. Fading is that of the start of the slot.
     """
 
@@ -131,27 +132,27 @@ class SlottedAloha(Access):
     kind: Literal["slotted-aloha"] = "slotted-aloha"
 
     slot_s: float = Field(gt=0)
-    """Duration of a slot."""
+    """Duration of a slot in s."""
 
     probability: float | None = Field(default=None, gt=0, le=1)
-    """Probability to transmit in a slot, or null for one over the number of senders that have something to send."""
+    """Probability that a sender transmits in a slot; null for 1 / (number of senders that have something to send)."""
 
     capture_db: float = 10.0
-    """SINR from which on a receiver captures a transmission in spite of the others."""
+    """Capture threshold: lowest SINR in dB at which a receiver decodes a transmission despite the others."""
 
     @property
     def capacity(self) -> int | None:
-        """Everybody tries."""
+        """No limit."""
         return None
 
     @property
     def threshold(self) -> float:
-        """The SINR of capture as a ratio."""
+        """`capture_db` as a linear ratio."""
         return db_to_linear(self.capture_db)
 
     @property
     def turn_s(self) -> float:
-        """A slot."""
+        """Duration of a slot in s."""
         return self.slot_s
 
     def share(self, active: int) -> float:
@@ -159,7 +160,7 @@ class SlottedAloha(Access):
         return 1.0
 
     def power(self, inputs: RateInputs) -> Array:
-        """Whoever draws a number below the probability transmits; draws are keyed by sender and slot."""
+        """1 in slots in which a sender transmits, shared by its bursts, else 0; draws are keyed by sender and slot."""
         active = inputs.active
         probability = self.probability or 1.0 / len(active.radio)
         draws = uniforms(mixes(inputs.key, active.radio)[:, None], inputs.numbers[None, :])
@@ -167,7 +168,7 @@ class SlottedAloha(Access):
         return on
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """Signal over noise and those of the slot; whoever is below the capture threshold carries nothing."""
+        """SINR with the other senders of the slot as noise; below the capture threshold nothing is carried."""
         assert power is not None, "slotted ALOHA always says who transmits"
         active = inputs.active
         on = active.radiated(power)
@@ -185,6 +186,6 @@ def _ratio(threshold_db: float | None) -> float:
 
 
 def _own_parts(inputs: RateInputs) -> Array | float:
-    """The band, which the bursts of one sender share equally: a column of [legs], or 1 when each sender has one."""
+    """Share of the band of each leg [legs, 1], equal for the bursts of one sender; 1 if each sender has one burst."""
     active = inputs.active
     return 1.0 if len(active.sender) == len(active.radio) else active.part[active.burst][:, None]

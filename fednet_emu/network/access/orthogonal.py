@@ -1,4 +1,4 @@
-"""Access schemes whose transmitters stay out of each other's way: turns in time, or parts of the band."""
+"""Access schemes without interference within a cell: turns in time, or separate parts of the band."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fednet_emu.network.access.schedulers import best_of_each_block, equal_finis
 
 
 class Tdma(Access):
-    """One after the other in the order of requests, each with the whole band."""
+    """One transmission at a time, in the order of requests, each on the whole band."""
 
     kind: Literal["tdma"] = "tdma"
 
@@ -27,31 +27,31 @@ class Tdma(Access):
         return 1.0
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """Nobody else of the cell is there."""
+        """SINR of the only burst of the cell, on the whole band."""
         return _on_parts(inputs, 1.0)
 
 
 class Ofdma(Access):
-    """Side by side on parts of the band; noise shrinks with the part, power does not.
+    """Simultaneous transmissions on separate parts of the band, each at full power; noise is that of the part.
 
-    With `subchannels`, the band is cut into so many fixed parts, one for each transmission, and further ones wait.
-    Without, all who transmit share the band as the scheduler says, anew at each start and end.
+    With `subchannels`, the band is cut into that many equal fixed parts, one per transmission; further transmissions
+    wait. Without, the scheduler divides the band among all transmissions again whenever one starts or ends.
     Ignored here: frequency selectivity (a link's gain is the same in every part), and the resource block as the
-    smallest part. Other cells are heard evenly over the band, as with random hopping.
+    smallest part. Interference from other cells is spread evenly over the band, as with random hopping.
     """
 
     kind: Literal["ofdma"] = "ofdma"
 
     subchannels: int | None = Field(default=None, gt=0)
-    """Number of fixed parts, or null for parts that follow the number of transmissions."""
+    """Number of fixed parts of the band; null to divide the whole band among the present transmissions."""
 
     scheduler: Literal["equal", "proportional-fair", "equal-finish"] = "equal"
-    """Who gets how much of the band.
+    """How the band is divided among the present transmissions.
 
     equal: equal parts. proportional-fair: each fading block goes to the link whose gain is best relative to its own
-    mean, whole band and whole power, and the others are silent (normalised-SNR scheduling, which proportional fairness
-    is for links whose rate grows as their SNR; equal parts without fading). equal-finish: parts with which all would
-    end together at their mean SNRs, which ends the last one as early as can be.
+    mean; it gets the whole band at full power and the others are silent (normalised-SNR scheduling, which equals
+    proportional fairness if rates are proportional to SNR; equal parts without fading). equal-finish: parts with which
+    all would finish together at their mean SNRs, so that the last one finishes as early as possible.
     """
 
     @model_validator(mode="after")
@@ -65,7 +65,7 @@ class Ofdma(Access):
 
     @property
     def capacity(self) -> int | None:
-        """As many as there are subchannels."""
+        """The number of subchannels, or None for no limit."""
         return self.subchannels
 
     def share(self, active: int) -> float:
@@ -73,7 +73,7 @@ class Ofdma(Access):
         return 1.0 / (self.subchannels or active)
 
     def power(self, inputs: RateInputs) -> Array | None:
-        """All of it in a block that a burst has won, with the proportional-fair scheduler and fading."""
+        """1 in blocks that a burst has won and 0 in others if proportional-fair with fading; else None."""
         if self.scheduler != "proportional-fair" or inputs.constant:
             return None
         active = inputs.active
@@ -83,7 +83,7 @@ class Ofdma(Access):
         return won
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """Parts of the band, or the whole of it for the winner of a block."""
+        """SINR and share of each leg on its part of the band, or on the whole band for the winner of a block."""
         active = inputs.active
         if power is not None:
             own = active.of_legs(inputs.heard)
@@ -99,7 +99,7 @@ class Ofdma(Access):
 
 
 def _on_parts(inputs: RateInputs, share: Array | float) -> Allocation:
-    """Legs on parts of the band that do not overlap, all at their share of their sender's power."""
+    """SINR of legs on parts of the band that do not overlap, each with its share of its sender's power."""
     active = inputs.active
     boost = active.part[active.burst] / share
     clear = active.of_legs(inputs.heard) * boost[:, None]

@@ -1,4 +1,4 @@
-"""Who gets how much of a band that is shared in orthogonal parts."""
+"""Schedulers: how a band is divided into orthogonal parts."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _HALVINGS = 60
 
 
 def best_of_each_block(signal: Array, mean: Array, first_leg: IntArray) -> IntArray:
-    """The burst [blocks] that has the best gain relative to its own mean; the first one of equals.
+    """Return for each block [blocks] the burst with the best gain relative to its own mean; the first in a tie.
 
-    A broadcast counts with the least of its receivers' gains.
+    The gain of a broadcast is the smallest of its receivers' relative gains.
 
     Args:
-        signal: [legs, blocks] SNR of each leg in each block.
-        mean: [legs] its mean over fading.
-        first_leg: [bursts] where the legs of each burst begin.
+        signal: [legs, blocks] SNR (linear) of each leg in each block.
+        mean: [legs] SNR (linear) of each leg, averaged over fading.
+        first_leg: [bursts] index of the first leg of each burst.
     """
     relative = np.divide(signal, mean[:, None], out=np.zeros_like(signal), where=mean[:, None] > 0)
     winner: IntArray = np.minimum.reduceat(relative, first_leg, axis=0).argmax(axis=0)
@@ -28,16 +28,16 @@ def best_of_each_block(signal: Array, mean: Array, first_leg: IntArray) -> IntAr
 
 
 def equal_finish_shares(snr: Array, left_bit: Array, law: RateLaw, bandwidth_hz: float) -> Array:
-    """Shares [n] of a band, summing to 1 at most, with which n links carry their bits in the same time.
+    """Return shares [n] of a band, with a sum of at most 1, with which n links finish at the same time.
 
-    It is the least time in which all can end. A link so weak that more band would only take its SINR below the lowest
-    rate keeps the widest part that is of use to it and ends later; the others end together in the rest.
+    This is the shortest time in which all can finish. A weak link, whose SINR a wider part would take below the lowest
+    rate, keeps the widest part that helps it and finishes later; the others finish together on the rest of the band.
     Ignored here: fading, and SINRs above 140 dB. With a rate that does not depend on the bandwidth all parts are equal.
 
     Args:
-        snr: SNR of each link with the whole band.
-        left_bit: bits that each has to carry.
-        law: from SINR and bandwidth to a rate.
+        snr: [n] SNR (linear) of each link on the whole band.
+        left_bit: [n] bits that each link has to carry.
+        law: the rate law, from SINR and bandwidth to bit/s.
         bandwidth_hz: width of the band.
     """
     count = len(snr)
@@ -59,7 +59,7 @@ def equal_finish_shares(snr: Array, left_bit: Array, law: RateLaw, bandwidth_hz:
 
 
 _CRUMB = 1e-9
-"""The part of a link with nothing to send or nothing to hear, so that no part is zero."""
+"""Share of the band of a link that has nothing to send or no signal, so that no share is zero."""
 
 
 class _Narrowing:
@@ -79,13 +79,13 @@ class _Narrowing:
         self.most = float(envelope[-1])
 
     def sinr(self, per_snr: Array) -> Array:
-        """The highest SINR at which a rate over SNR is reached."""
+        """Highest SINR (linear) at which a given ratio of rate to SNR is reached."""
         sinr: Array = exp(np.interp(log(per_snr), self._log_rate, self._log_sinr[::-1]))
         return sinr
 
 
 def _least_time(narrowing: _Narrowing, work: Array, snr: Array, budget: float) -> tuple[Array, Mask]:
-    """Shares that end together within a budget, and which links are at the widest part that is of use to them.
+    """Return shares of sum `budget` at most that finish together, and a mask of links at their widest useful part.
 
     A link that needs the rate y = work / T over its SNR takes the share snr / x(y), which falls as T grows: bisection.
     """

@@ -1,4 +1,4 @@
-"""Spatial reuse: clusters of devices use one band side by side, and take turns inside."""
+"""Spatial reuse: clusters of devices use one band at the same time, and devices of a cluster take turns."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from fednet_emu.units import db_to_linear
 
 
 class SpatialReuse(Access):
-    """Every cluster has the whole band at once and takes turns inside; senders of other turns or clusters are noise.
+    """All clusters use the whole band at the same time, with turns inside each cluster; other senders count as noise.
 
-    `turns: cluster` lets one device of a cluster send at a time, in the order of requests. `turns: coloured` lets all
-    those send together of which no device takes part in two transmissions, as sender or as receiver; when bursts
-    take equally long this is a greedy distance-2 colouring of the cluster's graph in the order of requests. In either
-    case nobody takes part in two transmissions at once, not even as a member of two clusters (half duplex).
-    Ignored here: how devices agree on turns, several antennas, any cancellation.
+    `turns: cluster` lets one device of a cluster send at a time, in the order of requests. `turns: coloured` lets
+    transmissions of a cluster run together as long as no device takes part in two of them, as sender or as receiver;
+    with bursts of equal duration this is a greedy distance-2 colouring of the cluster's graph in the order of requests.
+    In either case no device takes part in two transmissions at once, even if it belongs to two clusters (half duplex).
+    Ignored here: how devices agree on turns, several antennas, any interference cancellation.
     """
 
     DIRECTIONS: ClassVar[frozenset[str]] = frozenset({"sidelink"})
@@ -25,32 +25,33 @@ class SpatialReuse(Access):
     kind: Literal["spatial-reuse"] = "spatial-reuse"
 
     turns: Literal["cluster", "coloured"] = "cluster"
-    """Who of a cluster sends at a time."""
+    """Which devices of a cluster may send at the same time: one (`cluster`), or all that share no device
+    (`coloured`)."""
 
     interference: bool = True
-    """Whether others on the air are noise; without, clusters are taken to be out of each other's reach."""
+    """Whether simultaneous transmissions interfere; false assumes that they do not reach each other's receivers."""
 
     threshold_db: float | None = None
-    """SINR below which a block carries nothing, beside what the rate law says; null for no such threshold."""
+    """SINR in dB below which a block carries nothing, beside the rate law's own limit; null for no threshold."""
 
     @property
     def capacity(self) -> int | None:
-        """One of a cluster, or no limit but the colouring."""
+        """One per cluster, or no limit other than the colouring."""
         return 1 if self.turns == "cluster" else None
 
     @property
     def clustered(self) -> bool:
-        """They are."""
+        """Always true."""
         return True
 
     @property
     def disturbed(self) -> bool:
-        """As far as there is interference."""
+        """True if `interference` is."""
         return self.interference
 
     @property
     def threshold(self) -> float:
-        """The threshold as a ratio."""
+        """`threshold_db` as a linear ratio."""
         return 0.0 if self.threshold_db is None else db_to_linear(self.threshold_db)
 
     def share(self, active: int) -> float:
@@ -58,7 +59,7 @@ class SpatialReuse(Access):
         return 1.0
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """Signal over noise and everybody else, as in a shared band."""
+        """SINR with all other senders as noise, on the whole band."""
         return _SHARED.allocate(inputs, power)
 
 

@@ -1,1 +1,1 @@
-"""Links: mean SNR, fading and power between every two radios that may talk."""
+"""Links: mean SNR, fading and transmit power between every two radios that may communicate."""

@@ -1,4 +1,4 @@
-"""What makes a link between two devices differ from the one back: their radios, and obstacles that work one way."""
+"""Differences between the two directions of a device-to-device link: radios, and obstacles in one direction."""
 
 from __future__ import annotations
 
@@ -15,26 +15,27 @@ from fednet_emu.units import db_to_linear
 
 
 class Asymmetry(Component):
-    """Spread of the devices' radios around the channel's, and obstacles that weaken one direction only.
+    """Random differences between devices' radios, and obstacles that weaken one direction of a link only.
 
-    Ignored here: where obstacles are; each ordered pair has its own draw.
+    Ignored here: the positions of obstacles; each ordered pair of devices has its own draw.
     """
 
     tx_power_sigma_db: float = Field(0.0, ge=0)
-    """Standard deviation of the radiated power, Gaussian in dB."""
+    """Standard deviation in dB of the devices' radiated power around the channel's, Gaussian in dB."""
 
     noise_figure_sigma_db: float = Field(0.0, ge=0)
-    """Standard deviation of the noise, Gaussian in dB; it stands for interference that only some receivers hear too."""
+    """Standard deviation in dB of the devices' noise power, Gaussian in dB; it can also stand for interference at only
+    some receivers."""
 
     obstacle_probability: float = Field(0.0, ge=0, le=1)
-    """Probability that a direction of a link is obstructed, drawn for each ordered pair."""
+    """Probability that one direction of a link is obstructed, drawn for each ordered pair of devices."""
 
     obstacle_loss_db: float = Field(20.0, ge=0)
-    """Loss of an obstructed direction."""
+    """Additional loss in dB of an obstructed direction."""
 
 
 class OneWay:
-    """The factors of one run by which the SNR of a direction differs from that of the symmetric link."""
+    """Factors of one run by which the SNR of each direction differs from that of the symmetric link."""
 
     def __init__(self, law: Asymmetry, count: int, streams: Streams) -> None:
         self._law, self._count, self._streams = law, count, streams
@@ -42,12 +43,12 @@ class OneWay:
 
     @cached_property
     def tx(self) -> Array:
-        """Radiated power of each device [devices], over the channel's."""
+        """Radiated power of each device relative to the channel's, linear [devices]."""
         return self._spread("power", self._law.tx_power_sigma_db)
 
     @cached_property
     def rx(self) -> Array:
-        """The channel's noise over that of each device [devices]."""
+        """The channel's noise power relative to that of each device, linear [devices]."""
         return self._spread("noise", self._law.noise_figure_sigma_db)
 
     def _spread(self, what: str, sigma_db: float) -> Array:
@@ -55,7 +56,7 @@ class OneWay:
         return db_to_linear(sigma_db * np.asarray(scipy.special.ndtri(draws)))
 
     def factors(self, sender: IntArray, receiver: IntArray) -> Array:
-        """By how much the SNR from sender to receiver exceeds that of the symmetric link, in their broadcast shape."""
+        """SNR from sender to receiver relative to that of the symmetric link (linear), in their broadcast shape."""
         factor = self.tx[sender] * self.rx[receiver]
         if self._law.obstacle_probability:
             hit = uniforms(mixes(self._obstacles, sender), receiver) < self._law.obstacle_probability

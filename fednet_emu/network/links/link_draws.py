@@ -1,4 +1,4 @@
-"""Link draws: every random number of the large-scale propagation of links, keyed by who, or by who and where."""
+"""Link draws: all random numbers of large-scale propagation, keyed by device, or by device and position."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from fednet_emu.radio.geometry import Hop
 from fednet_emu.radio.movement import WAVES, shadow_normals
 
 PER_DEVICE = ("indoor", "building", "depth")
-"""What is a matter of the device alone, whichever base station it talks to."""
+"""Draws that depend on the device only, not on the base station."""
 
 
 def still_draws(streams: Streams, count: int, cell: int = 0) -> LinkDraws:
-    """The draws of the links between `count` devices that stand still and the base station of a cell."""
+    """Draws of the links between `count` devices at rest and the base station of a cell."""
 
     def uniform(what: str) -> Array:
         return uniforms(streams.key(what, *_name(what, cell)), np.arange(count))
@@ -29,17 +29,17 @@ def still_draws(streams: Streams, count: int, cell: int = 0) -> LinkDraws:
 
 
 def moving_draws(channel: Channel, hop: Hop, xy_m: Array, streams: Streams, cell: int = 0) -> LinkDraws:
-    """The draws of moving devices: line of sight and shadowing are random functions of where they are.
+    """Draws of moving devices, for which line of sight and shadowing are random functions of position.
 
     Both are correlated over distance as exp(-d / d_corr), shadowing with the distance of the link's state (Gudmundson,
     Electronics Letters 1991; TR 38.901 Table 7.5-6), line of sight with that of the path loss (Table 7.6.3.1-2), so
     they change smoothly along a path and are the same again at the same place.
 
     Args:
-        channel: the environment.
+        channel: the radio environment.
         hop: geometry of the links.
-        xy_m: coordinates [devices, 2].
-        streams: randomness.
+        xy_m: coordinates [devices, 2] in m.
+        streams: random streams.
         cell: number of the base station's cell.
     """
     still = still_draws(streams, len(xy_m), cell)

@@ -1,4 +1,4 @@
-"""Links: the mean signal-to-noise ratio and the fading key of every sender and receiver that may talk."""
+"""Links: mean SNR and fading key of every sender and receiver that may communicate."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from fednet_emu.radio.power_control import PowerControl
 
 
 class Links(Protocol):
-    """What a medium asks about a link."""
+    """The link properties that a medium needs."""
 
     def snr(self, sender: int, receiver: int) -> float:
-        """Mean SNR (linear) of the link alone in the whole band, averaged over fading."""
+        """SNR (linear) of the link alone on the whole band, averaged over fading."""
 
     def fading_key(self, sender: int, receiver: int) -> int:
-        """Key of the link's fading draws, one per coherence block; odd for a link with line of sight."""
+        """Key of the link's fading draws (one draw per coherence block); odd for a link with line of sight."""
 
     def snrs(self, sender: IntArray, receiver: IntArray) -> Array:
         """Mean SNRs of many links, in the broadcast shape of senders and receivers."""
@@ -33,16 +33,17 @@ class Links(Protocol):
         """Fading keys of many links, in the broadcast shape of senders and receivers."""
 
     def power_w(self, sender: int) -> float | None:
-        """Radiated power in W that a device sends with now; None for all that its radio has."""
+        """Present transmit power of a device in W; None for the full power of its radio."""
 
     def radios(self, sender: int, receiver: int) -> tuple[int, int]:
-        """Which radios a transfer goes from and to, in the numbers that the other methods take.
+        """Numbers of the sending and the receiving radio of a transfer, as the other methods take them.
 
-        A device's radio has its number; the server's is that of the base station which serves the device, -1 - cell.
+        A device's radio has the device's number; for the server it is -1 - cell of the base station that serves the
+        device.
         """
 
     def period(self) -> int:
-        """The number of this period of movement, in which no link changes; always 0 where nobody moves."""
+        """Number of the present period of movement, during which no link changes; always 0 if no device moves."""
 
 
 class CellLinks:
@@ -60,15 +61,15 @@ class CellLinks:
         self._keys: list[int] = marked(mixes(fading_key, np.arange(len(snr))), self.in_sight).tolist()
 
     def snr(self, sender: int, receiver: int) -> float:
-        """Mean SNR of the link of whichever end is a device."""
+        """Mean SNR (linear) between the base station and the end that is a device."""
         return self._snr[sender if receiver < 0 else receiver]
 
     def fading_key(self, sender: int, receiver: int) -> int:
-        """Key of the fading of whichever end is a device."""
+        """Fading key of the link between the base station and the end that is a device."""
         return self._keys[sender if receiver < 0 else receiver]
 
     def snrs(self, sender: IntArray, receiver: IntArray) -> Array:
-        """Mean SNRs of the links of whichever ends are devices."""
+        """Mean SNRs (linear) between the base station and the ends that are devices."""
         return self.mean_snr[np.maximum(sender, receiver)]
 
     def fading_keys(self, sender: IntArray, receiver: IntArray) -> Keys:
@@ -91,13 +92,13 @@ class CellLinks:
 
 @dataclass(frozen=True, slots=True)
 class Sky:
-    """What the links of all cells have in common.
+    """Properties that the links of all cells share.
 
     Attributes:
-        channel: the environment.
-        streams: randomness.
+        channel: the radio environment.
+        streams: random streams.
         power_control: how devices choose their power for the uplink.
-        moving: whether shadowing and line of sight depend on where devices are, not only on who they are.
+        moving: whether shadowing and line of sight depend on the devices' positions rather than on their numbers only.
     """
 
     channel: Channel
@@ -107,9 +108,9 @@ class Sky:
 
 
 def cell_links(sky: Sky, xy_m: Array, cell: int = 0) -> tuple[CellLinks, CellLinks]:
-    """Uplinks and downlinks between devices at coordinates [devices, 2] in metres and the base station of a cell.
+    """Compute uplinks and downlinks between devices at coordinates [devices, 2] in m and the base station of a cell.
 
-    The base station is at the origin; each cell's links have their own shadowing and fading.
+    The base station is at the origin of these coordinates; each cell's links have their own shadowing and fading.
     """
     channel, name = sky.channel, (cell,) if cell else ()
     devices_m = np.column_stack([xy_m, np.full(len(xy_m), channel.device.height_m)])
@@ -131,15 +132,15 @@ def cell_links(sky: Sky, xy_m: Array, cell: int = 0) -> tuple[CellLinks, CellLin
 
 
 def marked(keys: Keys, los: Mask) -> Keys:
-    """Fading keys whose lowest bit says whether the link has line of sight."""
+    """Set the lowest bit of fading keys to 1 for links with line of sight and to 0 for others."""
     return keys & ~np.uint64(1) | los.astype(np.uint64)
 
 
 class PairLinks:
-    """Links between devices, worked out when first asked for.
+    """Links between devices, computed when first used.
 
-    Path loss and shadowing are symmetric (keyed by the unordered pair); fading is drawn per direction, and what else
-    differs between the two directions is in `one_way`.
+    Path loss and shadowing are symmetric (keyed by the unordered pair); fading is drawn per direction, and all other
+    differences between the two directions are in `one_way`.
     """
 
     def __init__(self, channel: Channel, xy_m: Array, streams: Streams, one_way: OneWay | None = None) -> None:
@@ -157,7 +158,7 @@ class PairLinks:
         return self._known[pair]
 
     def learn(self, sender: IntArray, receiver: IntArray) -> None:
-        """Work out these links at once, before they are asked for one by one."""
+        """Compute these links in one vectorised call, before they are used one by one."""
         pairs = np.minimum(sender, receiver) << 32 | np.maximum(sender, receiver)
         new = list(set(pairs.tolist()) - self._known.keys())
         if new:
@@ -180,14 +181,14 @@ class PairLinks:
         return state.gain * channel.device.tx_power_w / channel.noise_w(channel.device, channel.usable_hz)
 
     def snr(self, sender: int, receiver: int) -> float:
-        """Mean SNR of the link from one device to another."""
+        """Mean SNR (linear) of the link from one device to another."""
         snr = self._link(sender, receiver)[0]
         if self._one_way is None:
             return snr
         return snr * float(self._one_way.factors(np.array(sender), np.array(receiver)))
 
     def snrs(self, sender: IntArray, receiver: IntArray) -> Array:
-        """Mean SNR of many links, in the broadcast shape of senders and receivers."""
+        """Mean SNRs (linear) of many links, in the broadcast shape of senders and receivers."""
         snr = self._snr_of(self._states(sender, receiver))
         return snr if self._one_way is None else snr * self._one_way.factors(sender, receiver)
 
@@ -200,7 +201,7 @@ class PairLinks:
         return marked(mixes(mixes(self._fading_key, sender), receiver), self._states(sender, receiver).los)
 
     def power_w(self, sender: int) -> float | None:
-        """What the device's own radio sends with, where radios differ."""
+        """Transmit power of the device's own radio in W if radios differ, else None."""
         if self._one_way is None:
             return None
         return self._channel.device.tx_power_w * float(self._one_way.tx[sender])

@@ -1,4 +1,4 @@
-"""Links between devices that move: worked out anew, for all devices at once, when they are asked for later on."""
+"""Links of moving devices: recomputed for all devices at once when they are used in a new period."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from fednet_emu.network.links.links import Links
 
 
 class MovingLinks:
-    """Links as they were at the last full period; nothing happens while nobody asks.
+    """Links as they were at the start of the present period; they are computed only when used.
 
-    A transfer keeps the link that it started with. Ignored here: movement during a transfer, but for its fading.
+    A transfer keeps the link that it started with. Ignored here: movement during a transfer, except for its fading.
 
     Args:
-        clock: the simulated time.
-        period_s: how long links are taken as they are; short against the time in which the distance changes much.
-        links_at: works out the links at a time in seconds.
+        clock: simulated time.
+        period_s: time in s for which links are kept constant; short compared to the time in which distances change.
+        links_at: computes the links at a time in seconds.
     """
 
     def __init__(self, clock: Clock, period_s: float, links_at: Callable[[float], Links]) -> None:
@@ -40,7 +40,7 @@ class MovingLinks:
         return self._clock.now // self._period_ns
 
     def snr(self, sender: int, receiver: int) -> float:
-        """Mean SNR of a link now."""
+        """Mean SNR (linear) of a link now."""
         return self.now().snr(sender, receiver)
 
     def fading_key(self, sender: int, receiver: int) -> int:
@@ -48,7 +48,7 @@ class MovingLinks:
         return self.now().fading_key(sender, receiver)
 
     def snrs(self, sender: IntArray, receiver: IntArray) -> Array:
-        """Mean SNRs of links now."""
+        """Mean SNRs (linear) of links now."""
         return self.now().snrs(sender, receiver)
 
     def fading_keys(self, sender: IntArray, receiver: IntArray) -> Keys:
@@ -56,9 +56,9 @@ class MovingLinks:
         return self.now().fading_keys(sender, receiver)
 
     def power_w(self, sender: int) -> float | None:
-        """Power that a device sends with now, where power control chose it."""
+        """Present transmit power of a device in W if power control sets it, else None."""
         return self.now().power_w(sender)
 
     def radios(self, sender: int, receiver: int) -> tuple[int, int]:
-        """Which radios a transfer goes from and to now."""
+        """Radios of sender and receiver of a transfer that starts now."""
         return self.now().radios(sender, receiver)

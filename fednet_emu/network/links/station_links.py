@@ -13,11 +13,11 @@ class StationLinks:
     """Links of every device with every base station in one direction; radio -1 - c is the base station of cell c.
 
     Args:
-        snr: [stations, devices] mean SNR of every link, alone in the whole band.
+        snr: [stations, devices] mean SNR (linear) of every link, alone on the whole band.
         serving: [devices] the cell of each device.
-        keys: [stations] key of the fading of each station's links.
-        los: [stations, devices] whether each link has line of sight; none has by default.
-        power_w: [devices] what each device sends with, where power control chose it.
+        keys: [stations] fading key of each station's links.
+        los: [stations, devices] whether each link has line of sight; None for no link.
+        power_w: [devices] transmit power of each device in W if power control sets it, else None.
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class StationLinks:
         return marked(mixes(self._keys[station], device), self._los[station, device])
 
     def power_w(self, sender: int) -> float | None:
-        """Power that a device sends with to the base station that serves it, where power control chose it."""
+        """Transmit power in W of a device to the base station that serves it if power control sets it, else None."""
         return None if self._power_w is None else float(self._power_w[sender])
 
     def radios(self, sender: int, receiver: int) -> tuple[int, int]:
-        """The device, and in the server's place the base station that serves it."""
+        """Radios of sender and receiver; for the server, the base station that serves the device."""
         if receiver < 0:
             return sender, -1 - self._serving[sender]
         return -1 - self._serving[receiver], receiver
@@ -66,10 +66,10 @@ class StationLinks:
 def network_links(
     sky: Sky, xy_m: Array, stations_m: Array
 ) -> tuple[CellLinks | StationLinks, CellLinks | StationLinks]:
-    """Uplinks and downlinks between devices [devices, 2] and base stations [stations, 2], coordinates in metres.
+    """Compute uplinks and downlinks between devices [devices, 2] and base stations [stations, 2], coordinates in m.
 
-    A device is served by the station whose signal reaches it strongest, shadowing included and averaged over fading;
-    the first one of equals. The first station's links are those of a network that has only this one.
+    A device is served by the station with the strongest signal, including shadowing and averaged over fading; in a tie
+    by the first. The links of the first station are the same as in a network with this station only.
     """
     pairs = [cell_links(sky, xy_m - station_m, cell) for cell, station_m in enumerate(stations_m)]
     if len(pairs) == 1:

@@ -183,7 +183,7 @@ class ActiveSet:
             self.burst["column"] = np.searchsorted(stay, self.burst["column"])
 
     def _radios(self, leg: Transfer) -> tuple[int, int]:
-        """Radios (sender, receiver) of a leg; for the server, the base station that served the device when asked."""
+        """Radios (sender, receiver) of a leg; for the server, the base station that served the device at request."""
         if not self._several_cells:
             return leg.sender, leg.receiver
         station = -1 - leg.cell

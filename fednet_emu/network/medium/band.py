@@ -202,7 +202,7 @@ class Band:
             )
 
     def blocks(self, from_ns: int, count: int) -> tuple[IntArray, IntArray]:
-        """Edges in ns [blocks + 1] and numbers [blocks] of the next slots or fading blocks; or one endless block."""
+        """Edges in ns [blocks + 1] and numbers [blocks] of the next slots or fading blocks, or one endless block."""
         length_ns = self.slot_ns if self.slotted else self.coherence_ns
         first = from_ns // length_ns
         if length_ns == FOREVER_NS:

@@ -1,4 +1,4 @@
-"""What every receiver of a band hears of every sender, kept between changes: a change costs what it changes."""
+"""SNRs between all receivers and senders of a band, updated only where something changes."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ Places = IntArray | slice
 
 
 class LinkGains:
-    """Mean SNRs, fading keys and the fading gains of some blocks, as matrices of receivers and senders.
+    """Mean SNRs, fading keys and fading gains of some blocks, as matrices of receivers and senders.
 
-    A row is one receiving radio in one period of movement, and lives as long as a transfer to it that started in that
-    period; a column is one sending radio, and lives as long as a burst of it. A pair is looked up when the later of
-    the two comes, so that every transfer has the link of the moment at which it starts.
+    A row is one receiving radio in one period of movement; it is kept while a transfer to it that started in that
+    period is on the air. A column is one sending radio, kept while one of its bursts is on the air. A pair's link is
+    looked up when the later of the two is added, so every transfer has the link of its starting time.
 
     Attributes:
-        receivers: [receivers] radios that listen.
-        senders: [senders] radios that send.
-        mean: [receivers, senders] SNR at the sender's power, averaged over fading; 0 where the two are one radio.
+        receivers: [receivers] numbers of the receiving radios.
+        senders: [senders] numbers of the sending radios.
+        mean: [receivers, senders] SNR (linear) at the sender's power, averaged over fading; 0 if both are one radio.
     """
 
     def __init__(self, band: Band, links: Links) -> None:
@@ -30,20 +30,20 @@ class LinkGains:
         self.clear()
 
     def clear(self) -> None:
-        """Forget everybody."""
+        """Remove all rows and columns."""
         self.receivers: IntArray = np.empty(0, np.int64)
         self.senders: IntArray = np.empty(0, np.int64)
         self.mean: Array = np.empty((0, 0))
         self._part: Array = np.empty(0)
         self._keys: Keys = np.empty((0, 0), np.uint64)
         self._row: dict[tuple[int, int], int] = {}
-        self._legs: list[int] = []  # how many legs listen in each row
+        self._legs: list[int] = []  # number of legs in each row
         self._devices_listen = False
         self._gain: Array | None = None
         self._numbers: IntArray = np.empty(0, np.int64)
 
     def listen(self, receivers: list[int]) -> list[int]:
-        """The rows of receivers of transfers that start now; new ones get theirs."""
+        """Rows of the receivers of transfers that start now; rows for new receivers are added."""
         period, row = self._links.period(), self._row
         named = [(receiver, period) for receiver in receivers]
         new = [name for name in dict.fromkeys(named) if name not in row]
@@ -63,7 +63,7 @@ class LinkGains:
         return rows
 
     def add(self, senders: list[int], power_part: list[float]) -> None:
-        """Give senders a column each, at these parts of their full powers."""
+        """Add a column for each sender, at the given share of its full power."""
         added, part = np.array(senders, np.int64), np.array(power_part)
         mean, keys = self._pairs(added, self.receivers)
         self.senders = np.concatenate((self.senders, added))
@@ -75,7 +75,7 @@ class LinkGains:
             self._gain = np.concatenate((self._gain, gain), axis=1)
 
     def keep_senders(self, columns: IntArray) -> None:
-        """Drop all other columns."""
+        """Keep these columns and remove all others."""
         self.senders = self.senders.take(columns)
         self.mean, self._keys = self.mean.take(columns, axis=1), self._keys.take(columns, axis=1)
         self._part = self._part.take(columns)
@@ -83,10 +83,10 @@ class LinkGains:
             self._gain = self._gain.take(columns, axis=1)
 
     def leave(self, rows: IntArray) -> IntArray | None:
-        """Some legs of these rows, which may repeat, have ended: drop rows without any.
+        """Note that one leg has ended for each entry of `rows` (rows may repeat), and remove rows without legs.
 
         Returns:
-            The new place of each old row, or None where all stay.
+            The new index of each old row, or None if all rows stay.
         """
         legs = self._legs
         for row in rows.tolist():
@@ -104,7 +104,7 @@ class LinkGains:
         return place
 
     def heard(self, numbers: IntArray) -> Array:
-        """SNRs [receivers, senders, blocks] at the senders' powers in blocks in a row, fading included."""
+        """SNRs (linear) [receivers, senders, blocks] at the senders' powers in consecutive blocks, fading included."""
         mean = self.mean[:, :, None]
         if self._band.constant:
             return np.repeat(mean * self._band.fading.gain(0.5), len(numbers), axis=2)
@@ -113,12 +113,12 @@ class LinkGains:
             self._numbers = numbers
             self._gain = self._band.gains(self._keys[:, :, None], numbers)
         elif len(known) != len(numbers):
-            skip = int(first - known[0])  # newcomers then need no more gains than these
+            skip = int(first - known[0])  # new rows and columns then need gains of the same blocks only
             self._gain, self._numbers = self._gain[:, :, skip : skip + len(numbers)], numbers
         return mean * self._gain
 
     def deaf(self, rows: Places, columns: Places) -> Mask | None:
-        """Where a receiver [rows, columns] is the radio of a sender itself; None where nowhere."""
+        """Mask [rows, columns] of pairs in which receiver and sender are the same radio; None if there are none."""
         if not self._devices_listen:
             return None
         same: Mask = self.receivers[rows][:, None] == self.senders[columns]

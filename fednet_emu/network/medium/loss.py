@@ -1,4 +1,4 @@
-"""Random loss of whole transfers, beside what the radio itself loses."""
+"""Random loss of whole transfers, in addition to losses by the radio itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fednet_emu.component import Component, Slot
 
 
 class Loss(Component):
-    """Which transfers are lost although the radio carried them."""
+    """Decides which transfers are lost although the radio delivered them."""
 
     @abstractmethod
     def erases(self, uniform: float) -> bool:
@@ -19,7 +19,7 @@ class Loss(Component):
 
 
 class NoLoss(Loss):
-    """Nothing is lost but by the radio."""
+    """No random loss: transfers are lost by the radio only."""
 
     kind: Literal["none"] = "none"
 
@@ -29,7 +29,7 @@ class NoLoss(Loss):
 
 
 class RandomLoss(Loss):
-    """Each transfer is lost with the same probability, independently; its airtime and energy are spent all the same."""
+    """Each transfer is lost with the same probability, independently; its airtime and energy are spent nevertheless."""
 
     kind: Literal["random"] = "random"
     probability: float = Field(ge=0, lt=1)

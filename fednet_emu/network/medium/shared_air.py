@@ -218,7 +218,7 @@ def end_of(work: int, rate_bps: Array, edges_ns: list[int]) -> int:
 def _in_outage(plan: Plan, since_ns: int, outage_sinr: float) -> Mask:
     """Mask [legs]: whether the SINR was below the outage threshold in a block used in the plan's first `since_ns`."""
     starts_ns = (plan.edges_ns[:-1] - plan.edges_ns[0]).astype(np.float64)
-    spanned = starts_ns + 1e-3 < np.minimum(plan.needed_ns, since_ns)[:, None]  # rounding errors are no block
+    spanned = starts_ns + 1e-3 < np.minimum(plan.needed_ns, since_ns)[:, None]  # rounding error is not a block
     low = (plan.rated.sinr < outage_sinr) & spanned
     if plan.rated.carries is not None:
         low &= plan.rated.carries

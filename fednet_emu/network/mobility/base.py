@@ -1,4 +1,4 @@
-"""What mobility is: a component that lays down every device's path, evaluated at whatever time is asked."""
+"""Mobility: a component that defines every device's path, which can be evaluated at any time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fednet_emu.network.mobility.regions import Region
 class Paths(Protocol):
     """Where every device is at every time.
 
-    A position depends on the device and the time only: neither the order of questions nor the other devices matter.
+    A position depends on the device and the time only, not on the order of calls or on other devices.
 
     Attributes:
         speed_m_s: Typical speed while moving, from which a coherence time follows; 0 when nobody ever moves.

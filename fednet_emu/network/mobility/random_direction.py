@@ -27,9 +27,9 @@ class RandomDirection(Mobility):
 
     kind: Literal["random-direction"] = "random-direction"
     min_speed_m_s: float = Field(0.5, ge=0)
-    """Lowest speed."""
+    """Lowest speed in m/s."""
     max_speed_m_s: float = Field(1.5, gt=0)
-    """Speeds are uniform between the two; the defaults are those of people on foot."""
+    """Highest speed in m/s; speeds are uniform between the two bounds, whose defaults are those of pedestrians."""
     mean_leg_s: float = Field(60.0, gt=0)
     """Mean time from one draw of direction and speed to the next."""
 

@@ -32,11 +32,11 @@ class RandomWaypoint(Mobility):
 
     kind: Literal["random-waypoint"] = "random-waypoint"
     min_speed_m_s: float = 0.5
-    """Lowest speed."""
+    """Lowest speed in m/s."""
     max_speed_m_s: float = 1.5
-    """The speed of each trip is uniform between the two."""
+    """Highest speed in m/s; the speed of each trip is uniform between the two bounds."""
     pause_s: float = Field(0.0, ge=0)
-    """How long a device stays at each waypoint."""
+    """Time in s that a device stays at each waypoint."""
     start: Literal["stationary", "placement"] = "stationary"
     """Whether devices start from the stationary law, wherever they were placed, or with a trip from their place."""
 

@@ -1,4 +1,4 @@
-"""Regions that devices roam: convex, centred at the base station, with walls that reflect."""
+"""Regions in which devices move: convex, centred at the base station, with reflecting walls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from fednet_emu.errors import ScenarioError
 _SLACK = 1e-9
 _AT_REST_M_S = 1e-200
 _GRAZING = 1e-3
-"""Smallest sine of the angle between wall and reflected path: a circle must not be run along in ever shorter chords."""
+"""Smallest sine of the angle between wall and reflected path, so that chords along a circle do not become ever
+shorter."""
 
 
 class Region(Component):
@@ -33,7 +34,7 @@ class Region(Component):
 
     @abstractmethod
     def exit_s(self, xy_m: Array, velocity_m_s: Array) -> Array:
-        """How long [k] a straight move from inside takes to the wall; vast or infinite at rest."""
+        """Time in s [k] until a straight move from inside reaches the wall; very large or infinite at rest."""
 
     @abstractmethod
     def normal(self, xy_m: Array, velocity_m_s: Array) -> Array:
@@ -57,7 +58,7 @@ class DiscRegion(Region):
 
     kind: Literal["disc"] = "disc"
     radius_m: float = Field(gt=0)
-    """Distance of the border from the centre."""
+    """Radius of the disc in m."""
 
     def holds(self, xy_m: Array) -> Mask:
         """Within the radius."""
@@ -104,9 +105,9 @@ class BoxRegion(Region):
 
     kind: Literal["box"] = "box"
     width_m: float = Field(gt=0)
-    """Extent in x."""
+    """Extent in x in m."""
     length_m: float = Field(gt=0)
-    """Extent in y."""
+    """Extent in y in m."""
 
     def _half_m(self) -> Array:
         return np.array([self.width_m, self.length_m]) / 2
@@ -174,7 +175,7 @@ def check_inside(region: Region, xy_m: Array) -> None:
     """Refuse a placement with devices outside the region.
 
     Raises:
-        ScenarioError: Somebody is outside; the first such device is named.
+        ScenarioError: A device is outside; the first such device is named.
     """
     outside = np.flatnonzero(~region.holds(xy_m))
     if len(outside):

@@ -33,13 +33,14 @@ class TraceMobility(Mobility):
     path: str = "mobility_kaist/kaist_92walks_30s_f32.npz.xz"
     """The file of walks; a relative path is sought in the data folder first."""
     assignment: Literal["in-turn", "random"] = "in-turn"
-    """Whether device k has walk k modulo their number, in the order of the file, or one drawn for it."""
+    """`in-turn`: device k has walk k modulo the number of walks, in the order of the file; `random`: one drawn for each
+    device."""
     start: Literal["random", "beginning"] = "random"
-    """Whether a device starts at a random time of its walk, drawn for it, or at its beginning."""
+    """`random`: each device starts at a random time of its walk; `beginning`: at the start of its walk."""
     origin: Literal["recorded", "placement"] = "recorded"
-    """Whether coordinates are as recorded, less `centre_m`, or shifted so that a device starts where it was placed."""
+    """`recorded`: recorded coordinates minus `centre_m`; `placement`: shifted so that devices start as placed."""
     centre_m: tuple[float, float] = (0.0, 0.0)
-    """The recorded coordinates at which the base station stands."""
+    """Recorded coordinates [x, y] in m of the base station."""
 
     def paths(self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None) -> WalkPaths:
         """Paths along the walks; they may leave the region. The typical speed is all distance over all time."""

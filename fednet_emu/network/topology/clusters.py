@@ -50,7 +50,7 @@ class EqualClusters(Clusters):
 
 
 class ListedClusters(Clusters):
-    """Given sets of devices; whoever is in none is alone."""
+    """Given sets of devices; a device in none of them is a cluster by itself."""
 
     kind: Literal["sets"] = "sets"
 
@@ -69,7 +69,7 @@ class ListedClusters(Clusters):
         """The sets as given.
 
         Raises:
-            ScenarioError: a set names a device that there is not.
+            ScenarioError: a set names a device that does not exist.
         """
         group = len(self.sets) + np.arange(world.count)
         for number, devices in enumerate(self.sets):
@@ -83,7 +83,7 @@ class ListedClusters(Clusters):
 
 
 class StrongClusters(Clusters):
-    """Whoever can reach each other over edges: the strongly connected components of the graph."""
+    """Clusters are the strongly connected components of the graph: devices that can reach each other over edges."""
 
     kind: Literal["strongly-connected"] = "strongly-connected"
     split: Literal[True] = True

@@ -1,4 +1,4 @@
-"""Edges that were recorded: who met whom, and when."""
+"""Edges from recorded contacts between devices."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Contacts(Edges):
     """The trace, plain or .gz; in the data folder, or where the program was started."""
 
     start_s: float = Field(0.0, ge=0)
-    """Time of the trace at which the run begins."""
+    """Time of the trace in s at which the run begins."""
 
     step_s: float | None = Field(None, gt=0)
-    """Time of the trace from one round to the next, or null for simulated time (rounds are shorter than contacts)."""
+    """Trace time in s that passes per round; null to use simulated time (rounds are then shorter than contacts)."""
 
     memory_s: float = Field(0.0, ge=0)
-    """How long a contact still counts after its end; scans of Bluetooth, say, are minutes apart."""
+    """Time in s for which a contact still counts after its end, e.g. because Bluetooth scans are minutes apart."""
 
     directed: bool = False
     """Whether `a b up` is an edge from b to a only (a is taken to have heard b), or one both ways."""

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class Digraph:
     """A directed graph of devices without edges between clusters.
 
-    Every device also has a loop to itself, which is not listed among the edges but counts in every degree: what one
-    sends, one has.
+    Every device also has an edge to itself, which is not listed among the edges but counts in every degree, because a
+    device has its own payload.
 
     Attributes:
         cluster: [devices] the number of each device's cluster, from 0 without a gap; -1 for one that takes no part.
@@ -64,12 +64,12 @@ class Digraph:
 
     @cached_property
     def out_degree(self) -> IntArray:
-        """Receivers of each device [devices], itself among them."""
+        """Number of receivers of each device, including itself [devices]."""
         return 1 + np.bincount(self.sender, minlength=self.n_devices)
 
     @cached_property
     def in_degree(self) -> IntArray:
-        """Senders to each device [devices], itself among them."""
+        """Number of senders to each device, including itself [devices]."""
         return 1 + np.bincount(self.receiver, minlength=self.n_devices)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What edges of a device-to-device graph come from, and the two sources without any radio: none, and chance."""
+"""Sources of the edges of a device-to-device graph, and the two that do not use the radio: none and random."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Edges(Component):
 
 
 class NoEdges(Edges):
-    """Nobody sends to anybody: the network without device-to-device links, for comparison."""
+    """No edges: a network without device-to-device links, for comparison."""
 
     kind: Literal["none"] = "none"
 
@@ -94,13 +94,13 @@ class RandomRegular(Edges):
     kind: Literal["random-regular"] = "random-regular"
 
     degree: int = Field(ge=1)
-    """Receivers of each device before any edge fails, the device itself among them."""
+    """Number of receivers of each device, including itself, before edges fail."""
 
     deletion: float = Field(0.0, ge=0, lt=1)
     """Probability that an edge fails."""
 
     redraw: bool = True
-    """Whether a group is drawn again until it is strongly connected."""
+    """Whether a group's graph is drawn again until it is strongly connected."""
 
     def source(self, world: World) -> EdgeSource:
         """Draws by name."""

@@ -1,4 +1,4 @@
-"""Edges that the radio allows: whoever is heard well enough, now and here."""
+"""Edges from the radio: links whose mean SINR is high enough at the devices' present positions."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from fednet_emu.units import db_to_linear
 class Geometric(Edges):
     """An edge for every link whose SINR, averaged over fading, reaches a threshold where the devices are now.
 
-    With `slots`, each device is dealt one of so many turns anew for each draw. It hears nobody of its own turn (half
-    duplex), and the other senders of a sender's turn are noise to its receivers. Without, nobody disturbs anybody.
+    With `slots`, each draw assigns one of that many slots to every device at random. A device cannot receive in its own
+    slot (half duplex), and other senders of the same slot are noise. Without, there is no interference.
     Links are those of the sidelink, with its asymmetry.
     Ignored here: fading, and senders beyond `reach_m`, as receivers and as interference.
     """
@@ -25,13 +25,13 @@ class Geometric(Edges):
     kind: Literal["geometric"] = "geometric"
 
     min_sinr_db: float
-    """Mean SINR from which on there is an edge."""
+    """Lowest SINR in dB, averaged over fading, at which a link is an edge."""
 
     reach_m: float = Field(gt=0)
-    """Devices farther apart are not looked at."""
+    """Largest length of an edge in m; senders farther away are ignored, as interference too."""
 
     slots: int | None = Field(None, ge=2)
-    """Number of turns in which devices send, or null for one of its own for each device."""
+    """Number of slots that devices share; null gives each device its own slot, without interference."""
 
     def source(self, world: World) -> EdgeSource:
         """Worked out from positions when asked for."""

@@ -1,4 +1,4 @@
-"""Which trace each device has, and where in it the run begins."""
+"""Assignment of traces to devices, and the offset in its trace at which each device starts."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _DRAWS = np.arange(2)[:, None]
 
 
 class DeviceRates:
-    """The rate of every device's link at every time; devices share the series, each from an offset of its own.
+    """The rate of every device's link over time; devices may share a series, each starting at its own offset.
 
     Attributes:
         names: The names of the traces, in the order in which `trace` counts them.
         trace: Which trace each device has, [devices].
-        offset_s: Where in its trace each device is at time 0, [devices].
+        offset_s: Time in s within its trace at which each device starts, [devices].
     """
 
     def __init__(
@@ -57,8 +57,8 @@ class DeviceRates:
 def device_rates(traces: RateTraces, count: int, streams: Streams, data_dir: Path | None = None) -> DeviceRates:
     """Load traces and give each of `count` devices its own.
 
-    Draws are keyed by device, so more devices change nobody's trace. They do not depend on the source either: when the
-    uplink and the downlink have lists of recordings in the same order, a device's two traces belong together.
+    Draws are keyed by device, so adding devices does not change the traces of others. They do not depend on the source
+    either: if uplink and downlink have their recordings in the same order, a device's two traces belong together.
 
     Raises:
         DataError: The source is empty, or a file is missing or cannot be used.

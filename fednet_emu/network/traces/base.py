@@ -1,4 +1,4 @@
-"""What a source of rate traces is, and how recorded rows become a series without a doubt about their meaning."""
+"""The base of all sources of rate traces, and the conversion of recorded rows into a rate series."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ class RateTraces(Component):
     """Recorded rates of links, and how devices get theirs."""
 
     assignment: Literal["in-turn", "random"] = "in-turn"
-    """Whether device k has trace k modulo their number, in the order of their names, or one drawn for it."""
+    """`in-turn`: device k has trace k modulo the number of traces, in the order of their names; `random`: one drawn for
+    each device."""
     start: Literal["random", "beginning"] = "random"
-    """Whether a device starts at a random point of its trace, drawn for it, or at its beginning."""
+    """`random`: each device starts at a random point of its trace; `beginning`: at the start of its trace."""
     scale: float = Field(1.0, gt=0)
     """Factor on every rate."""
 

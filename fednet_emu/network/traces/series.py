@@ -1,4 +1,4 @@
-"""A rate over time, constant between edges and repeated for ever; what it carries is found without stepping."""
+"""A piecewise-constant rate over time, repeated without end; carried bits are computed without stepping through it."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class RateSeries:
         if size_bit <= 0:
             return 0
         turns, rest = divmod(self._done_until(start_ns) + size_bit * BIT, self._done[-1])
-        if not rest:  # the end of a turn, not the silence that the next one may begin with
+        if not rest:  # the end of a period, not the zero rate with which the next period may begin
             turns, rest = turns - 1, self._done[-1]
         edge = bisect_left(self._done, rest) - 1
         phase_ns = self._edges_ns[edge] + done_ns(rest - self._done[edge], self._per_ns[edge])
@@ -108,7 +108,7 @@ class RateSeries:
         return turns * self._done[-1] + self._done[edge] + self._per_ns[edge] * (phase_ns - self._edges_ns[edge])
 
     def averaged(self, window_s: float) -> RateSeries:
-        """The same bits in windows of this length, the last one perhaps shorter; fewer edges, coarser in time."""
+        """The same bits averaged over windows of `window_s` (the last may be shorter): fewer edges, coarser in time."""
         count = int(np.ceil(self.period_s / window_s - 1e-9))
         edges_s = np.append(np.arange(max(count, 1)) * window_s, self.period_s)
         carried_bit = np.interp(edges_s, self.edges_s, self._carried_bit)

@@ -32,11 +32,11 @@ class Entry:
 
 
 class Buildings(Component):
-    """The law of who is indoors and what that costs."""
+    """Which devices are indoors, and the building entry loss."""
 
     @abstractmethod
     def enter(self, carrier_hz: float, draws: LinkDraws, depth_m: Array) -> Entry:
-        """Entry of each link; `depth_m` is how deep the site's devices are, were they indoors."""
+        """Building entry of each link; `depth_m` is the depth in m of the site's devices if they are indoors."""
 
 
 class NoBuildings(Buildings):

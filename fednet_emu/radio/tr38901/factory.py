@@ -48,13 +48,13 @@ class IndoorFactory(SitePathLoss):
     """Clutter and heights: SL, DL (base station within the clutter), SH, DH (above it), HH (both ends above)."""
 
     clutter_density: float | None = Field(default=None, gt=0, lt=1)
-    """Share r of the floor that clutter covers; when absent 0.2 (sparse) or 0.6 (dense)."""
+    """Share r of the floor that clutter covers; null for 0.2 (sparse) or 0.6 (dense)."""
 
     clutter_size_m: float | None = Field(default=None, gt=0)
-    """Typical width of a machine; when absent 10 m (sparse) or 2 m (dense)."""
+    """Typical width of a machine in m; null for 10 m (sparse) or 2 m (dense)."""
 
     clutter_height_m: float | None = Field(default=None, gt=0, le=10)
-    """Effective height of the clutter; when absent 2 m (sparse) or 6 m (dense)."""
+    """Effective height of the clutter in m; null for 2 m (sparse) or 6 m (dense)."""
 
     @model_validator(mode="after")
     def _line_of_sight_exists(self) -> Self:

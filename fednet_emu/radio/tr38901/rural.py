@@ -47,7 +47,7 @@ class RuralMacro(SitePathLoss):
     """Average width W of streets."""
 
     buildings: AnyBuildings = NoBuildings()
-    """Who is indoors and what that costs; only low-loss buildings exist here (clause 7.4.3.1)."""
+    """Which devices are indoors, and the building entry loss; only low-loss buildings exist here (clause 7.4.3.1)."""
 
     @model_validator(mode="after")
     def _low_loss_buildings_only(self) -> Self:
@@ -114,7 +114,7 @@ def rma_los_loss_db(hop: Hop, carrier_hz: float, building_height_m: float) -> Ar
 
 
 def rma_nlos_term_db(hop: Hop, carrier_hz: float, building_height_m: float, street_width_m: float) -> Array:
-    """The rural formula without line of sight; the loss is this or that with line of sight, whichever is more.
+    """Rural formula without line of sight, in dB; the loss is the larger of this and the line-of-sight loss.
 
     Ignored here: the maximum, which the component takes.
     """

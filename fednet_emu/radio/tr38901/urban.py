@@ -32,7 +32,7 @@ class UrbanMacro(SitePathLoss):
     kind: Literal["3gpp-uma"] = "3gpp-uma"
 
     buildings: AnyBuildings = NoBuildings()
-    """Who is indoors and what that costs."""
+    """Which devices are indoors, and the building entry loss."""
 
     def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
         """State of each link, the random height of the environment included for devices at 13 m and above."""
@@ -57,7 +57,7 @@ class UrbanMicro(SitePathLoss):
     kind: Literal["3gpp-umi"] = "3gpp-umi"
 
     buildings: AnyBuildings = NoBuildings()
-    """Who is indoors and what that costs."""
+    """Which devices are indoors, and the building entry loss."""
 
     def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
         """State of each link."""
@@ -82,7 +82,7 @@ def uma_los_loss_db(hop: Hop, carrier_hz: float, environment_m: Array) -> Array:
 
 
 def uma_nlos_term_db(hop: Hop, carrier_hz: float) -> Array:
-    """The urban macro formula without line of sight; the loss is this or that with line of sight, whichever is more.
+    """Urban macro formula without line of sight, in dB; the loss is the larger of this and the line-of-sight loss.
 
     Ignored here: the maximum, which the component takes.
     """
@@ -104,7 +104,7 @@ def umi_los_loss_db(hop: Hop, carrier_hz: float) -> Array:
 
 
 def umi_nlos_term_db(hop: Hop, carrier_hz: float) -> Array:
-    """The street canyon formula without line of sight; the loss is this or that with line of sight, whichever is more.
+    """Street canyon formula without line of sight, in dB; the loss is the larger of this and the line-of-sight loss.
 
     Ignored here: the maximum, which the component takes.
     """
