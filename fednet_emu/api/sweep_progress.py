@@ -1,4 +1,4 @@
-"""How far a sweep is: how many cells are done, running, failed and waiting, and the time left."""
+"""Show the progress of a sweep: how many cells are done, running, failed and waiting, and the estimated time left."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ from fednet_emu.report.quantities import format_seconds
 from fednet_emu.study.sweep import Progress
 
 MOST_NAMED = 8
-"""Running cells that the table names."""
+"""Largest number of running cells, and of failed ones, that the table lists by name."""
 
 
 @contextmanager
 def live(progress: bool | None) -> Iterator[Callable[[Progress], None]]:
-    """What is called with news of a sweep: a live table in a terminal, a line for each cell that ends elsewhere.
+    """Provide a function that shows the progress of a sweep: a live table in a terminal, else a line per ended cell.
 
-    While it is shown, the request to terminate is an interrupt, so that cells close their books.
+    Inside the `with` block SIGTERM acts like an interrupt (Ctrl-C), so that running cells write their records.
+
+    Args:
+        progress: whether to show the progress; None shows it only in a terminal or a notebook.
     """
     where = screen(progress)
     with _terminated_as_interrupted():
@@ -59,7 +62,7 @@ def _terminated_as_interrupted() -> Iterator[None]:
 
 
 def _left_s(progress: Progress, elapsed_s: float) -> float:
-    """Host time until the last cell ends, at the pace so far; NaN before the first has ended."""
+    """Estimate the host time in seconds until the last cell ends, at the pace so far; NaN until a first cell ends."""
     finished = len(progress.host_s)
     return elapsed_s / finished * len(progress.left) if finished else math.nan
 

@@ -1,4 +1,4 @@
-"""Running a study: a grid of settings, each with several seeds."""
+"""Run a study from Python: a grid of settings, each with several seeds."""
 
 from __future__ import annotations
 
@@ -43,28 +43,29 @@ def sweep(
     ray: bool | str = False,
     progress: bool | None = None,
 ) -> Study:
-    """Run every setting of a grid with several seeds; equal seeds meet equal channels, data and stragglers.
+    """Run every setting of a grid with several seeds; runs with equal seeds have equal channels, data and stragglers.
 
     Args:
-        study: a scenario, as `run` takes it, whose settings the grid varies; or the name or path of a study file.
-        grid: the axes, whose product is run: a list for one key, named variants, or lists that go together.
-        seeds: so many from 0 on, or a list of them; 5 for a scenario.
-        settings: of every cell; the grid wins.
-        target: what a run has to reach, `{"accuracy": 0.9}` or `{"loss": 0.1}`.
-        workers: cells at a time, each in a process of its own; one per core by default.
-        out: the folder of the study, as `fednet sweep` makes it; finished cells in it are not run again. None leaves no
-            folder behind.
-        algorithm: as for `run`; objects whose class lives in a notebook or script cannot go to other processes, so
-            their cells run in this one, one after the other.
+        study: a scenario, as for `run`, whose settings the grid varies; or the name or path of a study file.
+        grid: the axes by name; every combination of their levels is run. An axis is a list of values for one key, a
+            mapping of named variants, or a mapping of lists of equal length whose entries are used together.
+        seeds: the number of seeds, counted from 0, or a list of seeds; 5 by default if `study` is a scenario.
+        settings: settings of every cell; the grid overrides them.
+        target: the target of the runs, `{"accuracy": 0.9}` or `{"loss": 0.1}`.
+        workers: number of cells that run at the same time, each in its own process; by default one per core.
+        out: the folder of the study, as `fednet sweep` makes it; finished cells in it are not run again. None uses a
+            temporary folder.
+        algorithm: as for `run`. Objects whose class is defined in a notebook or script cannot be sent to other
+            processes; their cells run in this process, one after the other.
         model: as for `run`.
         data: as for `run`.
-        data_dir: where data sets are.
+        data_dir: the folder with data sets; None takes it from the environment variable FEDNET_DATA.
         timing_only: whether to leave out training.
-        ray: whether to run the cells on a Ray cluster that is started here, or the address of one.
-        progress: whether to show how far the sweep is; None where somebody looks, in a terminal or a notebook.
+        ray: True to run the cells on a Ray cluster that is started here, or the address of a cluster.
+        progress: whether to show the progress of the sweep; None shows it only in a terminal or a notebook.
 
     Raises:
-        ScenarioError: every problem of the study and of its scenarios.
+        ScenarioError: lists every problem of the study and of its scenarios.
         DataError: the folder holds something else, or another sweep writes to it.
     """
     changed = [*changes(settings, algorithm=algorithm, model=model, data=data)]
@@ -93,7 +94,15 @@ def swept(
     data_dir: str | Path | None = None,
     progress: bool | None = None,
 ) -> Study:
-    """Run the cells of a study that are not finished, and open it."""
+    """Run the unfinished cells of a study, and return its results.
+
+    Args:
+        loaded: the study.
+        out: the folder of the study; None uses a temporary folder.
+        runner: runs the cells.
+        data_dir: the folder with data sets.
+        progress: whether to show the progress; None shows it only in a terminal or a notebook.
+    """
     folder = Path(out) if out is not None else Path(mkdtemp(prefix="fednet-"))
     with live(progress) as show:
         ended = run_cells(loaded, folder, runner, data_dir=data_dir, on_news=show)
@@ -105,7 +114,7 @@ def swept(
 
 
 def is_study_name(name: ScenarioLike) -> bool:
-    """Whether this names a study: one of the library that no scenario has, or a file with the key `base`."""
+    """Return whether a name refers to a study: its file has the key `base`. Scenarios take precedence over studies."""
     if not isinstance(name, str | Path):
         return False
     path = locate(str(name), "scenarios") or locate(str(name), STUDIES)
@@ -114,7 +123,13 @@ def is_study_name(name: ScenarioLike) -> bool:
 
 
 def runner_of(loaded: LoadedStudy, workers: int | None, ray: bool | str) -> Runner:
-    """What runs the cells: processes of this machine, a Ray cluster, or this very process where nothing else can."""
+    """Choose what runs the cells: processes on this machine, a Ray cluster, or this process if nothing else can.
+
+    Args:
+        loaded: the study.
+        workers: number of cells that run at the same time; None for one per core.
+        ray: True for a Ray cluster that is started here, or the address of a cluster.
+    """
     if ray:
         from fednet_emu.study.on_ray import run_on_ray
 
@@ -129,7 +144,7 @@ def runner_of(loaded: LoadedStudy, workers: int | None, ray: bool | str) -> Runn
 
 
 def _lives_here(part: object) -> bool:
-    """Whether a component, or an object in it, is of a class that only this process has."""
+    """Return whether a component, or an object in it, has a class that other processes cannot import."""
     made_by = part if isinstance(part, type) or callable(part) else type(part)
     if getattr(made_by, "__module__", "") == "__main__" or "<" in getattr(made_by, "__qualname__", ""):
         return True
