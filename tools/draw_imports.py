@@ -1,11 +1,12 @@
-"""Draw who imports whom, per folder, into CONTRIBUTING.md; fail where an import runs upwards or in a circle.
+"""Draw the imports of the package, folder by folder, into CONTRIBUTING.md; fail on upward or circular imports.
 
-    python tools/draw_imports.py            # draw anew
-    python tools/draw_imports.py --check    # fail if the drawing is not current
+    python tools/draw_imports.py            # update the drawing
+    python tools/draw_imports.py --check    # fail if the drawing is not up to date
 
-Every import counts: those inside functions, and those for types only. A circle is forbidden between files, and between
-the rooms of a folder (its sub-folders and its own files). Between the parts of the package `LAYERS` says who is above
-whom; inside a part the drawing does, and an import that turns two floors around shows in it.
+All imports count, including those inside functions and those for types only. The rooms of a folder are its sub-folders
+and its own files. Circular imports are forbidden between files, and between the rooms of a folder. `LAYERS` fixes the
+order of the parts of the package; within a part the drawing shows the order of the rooms in floors, so that an import
+that changes this order changes the drawing.
 """
 
 from __future__ import annotations
@@ -38,17 +39,21 @@ LAYERS = [
     {"cli", "testing"},
     {"__init__", "__main__"},
 ]
-"""From the bottom to the top, as in the design; parts of one layer do not import each other."""
+"""Parts of the package from the lowest to the highest layer; parts of the same layer do not import each other."""
 RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
 OUTSIDE = ("__init__", "__main__", "__version__")
-"""Names of the package itself that are no part of it."""
+"""Modules of the package itself that belong to no part."""
 
 File = tuple[str, ...]
-"""The way to a file inside the package: `("network", "medium", "air")`; `__init__` is a file like others."""
+"""The path of a module inside the package, for example `("network", "medium", "air")`; `__init__` counts as a file."""
 
 
 def imported(tree: ast.AST) -> Iterator[str]:
-    """Modules that a file imports, in dots; `from a import b` counts as a.b."""
+    """Yield the dotted names of the modules that a file imports; `from a import b` counts as `a.b`.
+
+    Raises:
+        ValueError: the file has a relative import.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -59,7 +64,7 @@ def imported(tree: ast.AST) -> Iterator[str]:
 
 
 def graph_of(sources: dict[File, str]) -> nx.DiGraph:
-    """An arrow from each file to every file of the package that it imports."""
+    """Return the graph with an edge from each file to every file of the package that it imports."""
     graph = nx.DiGraph()
     graph.add_nodes_from(sources)
     for file, text in sources.items():
@@ -71,7 +76,7 @@ def graph_of(sources: dict[File, str]) -> nx.DiGraph:
 
 
 def _file(path: File, sources: Iterable[File]) -> File | None:
-    """The file that defines what is imported: a module, the `__init__` of a folder, or whichever holds the name."""
+    """Return the file that an import refers to: a module, the `__init__` of a folder, or the module with that name."""
     for way in (path, (*path, "__init__"), path[:-1], (*path[:-1], "__init__")):
         if way in sources and way != ("__init__",):
             return way
@@ -79,7 +84,7 @@ def _file(path: File, sources: Iterable[File]) -> File | None:
 
 
 def sources_in(package: Path) -> dict[File, str]:
-    """The text of every file of a package."""
+    """Return the text of every Python file of a package, by its path."""
     return {
         path.relative_to(package).with_suffix("").parts: path.read_text(encoding="utf-8")
         for path in sorted(package.rglob("*.py"))
@@ -87,7 +92,7 @@ def sources_in(package: Path) -> dict[File, str]:
 
 
 def rooms(graph: nx.DiGraph, folder: File) -> nx.DiGraph:
-    """The rooms of a folder, and an arrow where a file of one imports a file of another."""
+    """Return the graph of the rooms of a folder, with an edge where a file of one room imports a file of another."""
     depth = len(folder)
     inside = [file for file in graph if file[:depth] == folder]
     found = nx.DiGraph()
@@ -99,12 +104,12 @@ def rooms(graph: nx.DiGraph, folder: File) -> nx.DiGraph:
 
 
 def folders(graph: nx.DiGraph) -> list[File]:
-    """Every folder of the package, each before those inside it; `()` is the package."""
+    """Return every folder of the package, each before its sub-folders; `()` is the package itself."""
     return sorted({file[:depth] for file in graph for depth in range(len(file))})
 
 
 def circles(graph: nx.DiGraph) -> list[list[str]]:
-    """The groups of rooms or files that reach each other, each as one shortest way around."""
+    """Return one short cycle of imports for each group of rooms or files that import each other in a circle."""
     found = []
     for group in nx.strongly_connected_components(graph):
         if len(group) > 1:
@@ -116,7 +121,7 @@ def circles(graph: nx.DiGraph) -> list[list[str]]:
 
 
 def problems(graph: nx.DiGraph) -> list[str]:
-    """Every import that runs upwards between parts, and every circle, between files or between rooms."""
+    """Describe every import from a part to one that is not below it, and every circle between files or rooms."""
     found = [
         f"{'/'.join(file)}.py imports {'/'.join(target)}.py, which is not below it"
         for file, target in graph.edges
@@ -130,7 +135,10 @@ def problems(graph: nx.DiGraph) -> list[str]:
 
 
 def floors(graph: nx.DiGraph) -> list[list[str]]:
-    """Rooms from the top to the bottom: each stands on the floors below it; the rooms of a circle share one."""
+    """Group rooms into floors, from the highest to the lowest.
+
+    A room imports only from floors below its own; rooms that import each other in a circle are on the same floor.
+    """
     knots = nx.condensation(graph)
     height: dict[int, int] = {}
     for knot in reversed(list(nx.topological_sort(knots))):
@@ -142,7 +150,7 @@ def floors(graph: nx.DiGraph) -> list[list[str]]:
 
 
 def drawing(graph: nx.DiGraph) -> str:
-    """Every folder with its floors, the top one first, and beside each room those that it imports."""
+    """Return the drawing: the floors of every folder, the highest first, with the imports of each room beside it."""
     lines = []
     for folder in folders(graph):
         house = rooms(graph, folder)
@@ -163,13 +171,13 @@ def _line(head: str, names: Iterable[str]) -> str:
 
 
 def drawn(text: str, graph: nx.DiGraph) -> str:
-    """A document whose drawing, between the two marks, is that of a graph."""
+    """Return a document in which the text between the two marks is replaced by the drawing of a graph."""
     before, rest = text.split(BEGIN)
     return f"{before}{BEGIN}{drawing(graph)}{END}{rest.split(END)[1]}"
 
 
 def main(arguments: list[str]) -> int:
-    """Draw, or with `--check` compare; the exit code is 1 when something is wrong."""
+    """Update the drawing, or with `--check` only compare it; return the exit code, 1 if there is a problem."""
     graph = graph_of(sources_in(ROOT / NAME))
     found = problems(graph)
     page = ROOT / "CONTRIBUTING.md"

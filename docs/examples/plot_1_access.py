@@ -26,16 +26,16 @@ runs = {
 }
 
 # %%
-# Accuracy against simulated time. All have seen the same cohorts and trained the same batches, so that only the time
-# on the way tells them apart.
+# Accuracy against simulated time. All runs have the same cohorts and train the same batches, so that they differ only
+# in the time that transmissions take.
 
 planned = [name for name in runs if name != "slotted ALOHA"]
 fe.plot(*(runs[name] for name in planned), what="accuracy", against="time", labels=planned)
 
 # %%
-# Where does the time go? The mean time that an upload waits for its turn, and is on the air. Under TDMA uploads wait
-# and are quick, under OFDMA nobody waits and all are slow. Equal finish makes every single upload late, so that the
-# last one, on which the round waits, is early.
+# What takes the time? The bars show the mean time for which an upload waits for its turn, and the mean time for which
+# it is on the air. Under TDMA uploads wait and are then quick; under OFDMA none waits, but all are slow. Equal finish
+# delays single uploads so that the last one, for which the round has to wait, ends earlier.
 
 waits = {}
 for name, run in runs.items():

@@ -23,7 +23,7 @@ runs = {
 }
 
 # %%
-# The rounds' lengths. Without a deadline one slow device holds up all others now and then.
+# The lengths of the rounds. Without a deadline, one slow device delays all others from time to time.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained")
 for name, run in runs.items():
@@ -35,6 +35,6 @@ right.bar(list(runs), [run.rounds["arrived"].mean() for run in runs.values()])
 right.set(xlabel="Deadline", ylabel="Updates that arrive, of 10")
 
 # %%
-# What that is worth: accuracy against simulated time.
+# The effect on learning: accuracy against simulated time.
 
 fe.plot(*runs.values(), what="accuracy", against="time", labels=list(runs))

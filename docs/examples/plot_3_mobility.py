@@ -21,8 +21,8 @@ walking = fe.run("mobile_phones", seed=3, settings=SETTINGS)
 standing = fe.run("mobile_phones", seed=3, settings=SETTINGS | {"devices.mobility": "static"})
 
 # %%
-# Rates of four phones, each point an upload. Those who walk pass through good and bad places; those who stand have
-# their place's rate, and the fading around it.
+# Rates of four phones; each point is an upload. Walking phones pass through good and bad places; the rates of standing
+# phones depend on their place and vary only with fading.
 
 figure, panels = plt.subplots(1, 2, figsize=(8, 3.2), sharey=True, layout="constrained")
 for axes, (title, run) in zip(panels, {"walking": walking, "standing": standing}.items(), strict=True):
@@ -38,8 +38,8 @@ for axes, (title, run) in zip(panels, {"walking": walking, "standing": standing}
 panels[0].set(ylabel="Uplink rate (Mbit/s)")
 
 # %%
-# The mean upload time of each phone, shortest first. Those who stand are always quick or always slow; of those who
-# walk, most have their bad moments.
+# The mean upload time of each phone, shortest first. Standing phones are always quick or always slow; most walking
+# phones are slow at some times.
 
 figure, axes = plt.subplots(figsize=(6, 3), layout="constrained")
 for name, run in {"walking": walking, "standing": standing}.items():

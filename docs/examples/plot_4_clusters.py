@@ -28,7 +28,7 @@ runs = {
 }
 
 # %%
-# Devices that upload in each round: fewer, once the server knows the clusters.
+# The number of devices that upload in each round; it falls once the server knows the clusters.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained")
 for name, run in runs.items():
@@ -40,7 +40,7 @@ right.set(xlabel="Uplink (Mbit)", ylabel="Test accuracy")
 left.legend()
 
 # %%
-# The bits did not vanish: they went over short links between devices.
+# The bits saved on the uplink are sent over short links between devices instead.
 
 for name, run in runs.items():
     summary = run.summary

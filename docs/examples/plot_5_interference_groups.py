@@ -31,7 +31,7 @@ runs = {
 }
 
 # %%
-# The groups that were formed, and how long a turn of one takes.
+# The number of groups that were formed, and the mean duration of one group's turn.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(8.5, 3), layout="constrained")
 for place, run in enumerate(runs.values()):
@@ -44,6 +44,6 @@ left.invert_yaxis()
 right.invert_yaxis()
 
 # %%
-# Both together decide how fast the model learns.
+# Together, these two numbers determine how fast the model learns.
 
 fe.plot(*runs.values(), what="accuracy", against="time", labels=list(runs))

@@ -29,13 +29,13 @@ runs = {
 }
 
 # %%
-# The worst worker's accuracy, which is what a robust method is after, against simulated time.
+# The accuracy of the worst worker, which a robust method tries to improve, against simulated time.
 
 fe.plot(*runs.values(), what="worst_accuracy", against="time", labels=list(runs))
 
 # %%
-# Waiting for all leaves most workers idle most of the time. The price of not waiting is that reports are about older
-# models.
+# If the master waits for all workers, most of them are idle most of the time. If it does not wait, reports refer to
+# older models.
 
 for name, run in runs.items():
     steps = run.summary["rounds"]

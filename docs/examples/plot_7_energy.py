@@ -18,7 +18,7 @@ CHOICES = {
     "2 epochs, 10 dBm": {"algorithm.local_epochs": 2, "channel.device.tx_power_dbm": 10},
 }
 SETTINGS = {
-    "devices.compute_energy": {"kind": "cmos", "kappa": 5.0e-21},  # slow boards that draw as much as their radios
+    "devices.compute_energy": {"kind": "cmos", "kappa": 5.0e-21},  # slow boards that use as much energy as their radios
     "stop.rounds": 400,
     "stop.energy_j": BUDGET_J,
 }
@@ -30,12 +30,12 @@ runs = {name: fe.run("quickstart", seed=1, settings=SETTINGS | choice) for name,
 fe.plot(*runs.values(), what="accuracy", against="energy", labels=list(runs))
 
 # %%
-# And against the time that it took:
+# Accuracy against simulated time:
 
 fe.plot(*runs.values(), what="accuracy", against="time", labels=list(runs))
 
 # %%
-# Where it went. The base station's share, the broadcast downlink, is in the sum as well.
+# The parts of the energy. The sum includes the base station's part, the broadcast downlink.
 
 figure, axes = plt.subplots(figsize=(6.5, 2.6), layout="constrained")
 start = [0.0] * len(runs)

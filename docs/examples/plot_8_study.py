@@ -29,7 +29,7 @@ study.plot("accuracy", against="time")
 study.plot("accuracy", against="energy")
 
 # %%
-# The comparison in words: differences are paired, so what both settings share (the places of the phones, their data)
-# drops out.
+# The comparison in words: differences are paired by seed, so that what both settings share (the positions of the
+# phones, their data) cancels out.
 
 print(study.compare(TDMA, OFDMA))

@@ -50,6 +50,6 @@ runs = {
 }
 
 # %%
-# The same phones, channels and batches for each of them.
+# All three runs have the same phones, channels and batches.
 
 fe.plot(*runs.values(), what="accuracy", against="time", labels=[f"momentum {momentum}" for momentum in runs])

@@ -1,4 +1,4 @@
-"""Pictures for the gallery: a figure that is the last value of a block, as a notebook would show it."""
+"""Pictures for the gallery: save the figure that is the last value of a code block, as a notebook would show it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ from sphinx_gallery.scrapers import figure_rst
 
 
 def shown_figure(block: Any, block_vars: dict[str, Any], gallery_conf: dict[str, Any]) -> str:
-    """Save the figure that a block ends with; those of pyplot are another scraper's matter."""
-    figure = block_vars["example_globals"].get("___")  # it stays there until another block ends with a value
+    """Save the figure that is the last value of a block; figures of pyplot are left to Sphinx-Gallery's own scraper.
+
+    Returns:
+        The reStructuredText that shows the figure; empty if the block does not end with a new figure.
+    """
+    figure = block_vars["example_globals"].get("___")  # it keeps its value until another block ends with one
     if not isinstance(figure, Figure) or figure.canvas.manager is not None or figure.get_gid() == "shown":
         return ""
     figure.set_gid("shown")

@@ -1,4 +1,4 @@
-"""Plain docstrings as Markdown: nothing in them is markup but `code` in backticks."""
+"""Convert plain docstrings to Markdown; their only markup is `code` in backticks."""
 
 from __future__ import annotations
 
@@ -11,33 +11,39 @@ _REFERENCE = re.compile(r"https?://|arXiv|et al\.|\b(19|20)\d\d\b|\bT[RS] \d|\bI
 
 
 def code(text: str) -> str:
-    """Text in the font of code."""
+    """Return text formatted as code."""
     return f"`{text}`"
 
 
 def span(path: str) -> str:
-    """An anchor of exactly this name; Sphinx itself would change the dots."""
+    """Return an HTML anchor with exactly this name; Sphinx's own anchors would replace the dots."""
     return f'<span id="{path}"></span>'
 
 
 def link(page: str, path: str, words: str) -> str:
-    """A link to an anchor, of this page if it is empty; in HTML, since these anchors are HTML too."""
+    """Return an HTML link to an anchor.
+
+    Args:
+        page: the page of the anchor; empty for the current page.
+        path: the name of the anchor.
+        words: the text of the link.
+    """
     return f'<a href="{page and page + ".html"}#{path}">{words}</a>'
 
 
 def code_in(module: str) -> str:
-    """The file of a module in dots, from the top of the repository."""
+    """Return the path of a module's file, relative to the repository, formatted as code."""
     return code(f"{module.replace('.', '/')}.py")
 
 
 def escaped(text: str) -> str:
-    """Text without markup but code, on one line."""
+    """Return text on one line, with all markup characters escaped except code in backticks."""
     parts = re.split(r"(`[^`]+`)", " ".join(text.split()))
     return "".join(part.replace("|", "\\|") if part[:1] == "`" else _MARKUP.sub(r"\\\1", part) for part in parts)
 
 
 def paragraphs(docstring: str) -> Iterator[str]:
-    """The paragraphs of a docstring; what is indented, such as a formula, stays as it is."""
+    """Yield the paragraphs of a docstring as Markdown; indented ones, such as formulas, become blocks of plain text."""
     for part in inspect.cleandoc(docstring).split("\n\n"):
         if part.startswith("    "):
             yield f"```text\n{inspect.cleandoc(part)}\n```\n"
@@ -48,19 +54,19 @@ def paragraphs(docstring: str) -> Iterator[str]:
 
 
 def sentence_of(docstring: str | None) -> str:
-    """The first line of a docstring, which is a sentence."""
+    """Return the first paragraph of a docstring, which is its summary."""
     return escaped(inspect.cleandoc(docstring or "").split("\n\n")[0])
 
 
 def sources_of(docstring: str | None) -> Iterator[str]:
-    """The paragraphs of a module's docstring that name a paper, a standard or a web page."""
+    """Yield the paragraphs of a module's docstring that cite a paper, a standard or a web page."""
     for part in inspect.cleandoc(docstring or "").split("\n\n"):
         if _REFERENCE.search(part) and not part.startswith(("    ", "- ", "Differences")):
             yield re.sub(r"(https?://[^\s,;)]*[^\s,;).])", r"<\1>", " ".join(part.split()).replace("*", "\\*"))
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """A table of Markdown, with an empty line after it."""
+    """Yield the lines of a Markdown table, with an empty line at the end."""
     yield f"| {' | '.join(head)} |"
     yield f"|{' --- |' * len(head)}"
     yield from (f"| {' | '.join(cell.strip().replace(chr(10), ' ') for cell in row)} |" for row in rows)

@@ -1,6 +1,6 @@
-"""The reference of the recorded tables: their columns are read from the ledger, what they mean is said here.
+"""Write the reference of the recorded tables: the columns come from the ledger, their meanings from this module.
 
-A column without a meaning, and a meaning without a column, are errors.
+A column without a meaning, or a meaning without a column, is an error.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ OWN = {
     ("device_evaluations", "loss"): "on the device's own test samples",
     ("device_evaluations", "accuracy"): "on the device's own test samples",
 }
-"""Where a column means something else in one table."""
+"""Meanings of columns that differ in one table, by table and column; they override `MEANINGS`."""
 
 REASONS = {
     "": "delivered",
@@ -88,10 +88,10 @@ REASONS = {
 
 
 def page() -> str:
-    """The reference as MyST Markdown.
+    """Return the reference page as MyST Markdown.
 
     Raises:
-        KeyError: a column, table or reason has no meaning yet, or one has that is not there.
+        KeyError: a column, table or reason has no meaning, or a meaning belongs to none that exists.
     """
     frames = ledger.Ledger().frames()
     shown = {column for frame in frames.values() for column in frame}
@@ -130,13 +130,13 @@ def _type(dtype: Any) -> str:
 
 
 def write(app: Any) -> None:
-    """Write the page if it has changed."""
+    """Write the page into the sources of the site if it has changed."""
     path, text = Path(app.srcdir) / "records-tables.md", page()
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         path.write_text(text, encoding="utf-8")
 
 
 def setup(app: Any) -> dict[str, bool]:
-    """Hook into Sphinx."""
+    """Register this extension with Sphinx."""
     app.connect("builder-inited", write)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,8 +1,8 @@
-"""The settings reference: one page for each section of a scenario, written from the component classes.
+"""Write the settings reference from the component classes, one page for each section of a scenario.
 
 Every key has an anchor that is its path: `network.uplink.access.ofdma.subchannels`, and where several kinds have the
-same key also `network.uplink.access.subchannels`, which is how errors name it. A class that is used at several places
-is described at the first one; at the others stand a link and the anchors.
+same key also `network.uplink.access.subchannels`, which is the path that errors show. A class that is used at several
+places is described at the first one; the others have only a link to it, and the anchors.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ ROW = ("Key", "Value", "Unit", "Range", "Default", "Meaning")
 
 @dataclass
 class Reference:
-    """The pages written so far.
+    """Collects the content of the pages.
 
     Attributes:
-        described: where each class or slot is described: its path, which is its anchor.
+        described: the path, which is also the anchor, at which each class or slot is described.
         page_of: the page of each of these paths.
-        rows: every key for the list of all: path, page, meaning.
+        rows: path, page and meaning of every key, for the index of all keys.
+        page: the name of the page that is being written.
     """
 
     described: dict[Any, str] = field(default_factory=dict)
@@ -43,11 +44,11 @@ class Reference:
     page: str = ""
 
     def link(self, path: str, words: str) -> str:
-        """A link to what is described under a path, from any page."""
+        """Return a link from the current page to the description of a path."""
         return link("" if self.page_of[path] == self.page else self.page_of[path], path, words)
 
     def section(self, page: str, path: str, info: FieldInfo) -> str:
-        """The page of one section of a scenario."""
+        """Return the page of one section of a scenario."""
         self.page = page
         shape = Shape.of(info.annotation, info.metadata)
         kinds = _default(info) if shape.choice else ""
@@ -56,7 +57,7 @@ class Reference:
         return "\n".join([f"(settings.{path})=", f"# {code(path)}", span(path), "", *lead, *body, ""])
 
     def slot(self, slot: Slot, path: str, level: int) -> Iterator[str]:
-        """All kinds of a slot, after a list of them and of their keys."""
+        """Yield a list of the kinds of a slot, a list of their keys, and the description of each kind."""
         self._note(slot.name, path)
         kinds = slot.kinds()
         yield from table(
@@ -79,7 +80,7 @@ class Reference:
             yield from self.component(its, f"{path}.{kind}", level + 1)
 
     def component(self, model: type[BaseModel], path: str, level: int) -> Iterator[str]:
-        """A class: what it is, the table of its keys, and whatever these hold."""
+        """Yield the description of a component class, the table of its keys, and the components that they contain."""
         self._note(model, path)
         yield from paragraphs(model.__doc__ or "")
         yield from (f"Source: {text}\n" for text in sources_of(sys.modules[model.__module__].__doc__))
@@ -136,7 +137,7 @@ def _keys(model: type[BaseModel]) -> dict[str, FieldInfo]:
 
 
 def _all_below(path: str, shape: Shape) -> Iterator[str]:
-    """The paths of everything inside a place whose class is described elsewhere."""
+    """Yield the paths of all keys and kinds below a path whose class is described elsewhere."""
     keys = dict(_keys(shape.annotation)) if not shape.choice else {}
     kinds = shape.choice.kinds() if shape.choice else {}
     own = dict.fromkeys(key for its in kinds.values() for key in _keys(its) if key not in kinds)
@@ -151,7 +152,7 @@ def _all_below(path: str, shape: Shape) -> Iterator[str]:
 
 
 def pages() -> dict[str, str]:
-    """All pages of the reference by name, in MyST Markdown."""
+    """Return all pages of the reference by name, as MyST Markdown."""
     reference = Reference()
     sections = {
         key: info
@@ -194,6 +195,6 @@ def write(app: Any) -> None:
 
 
 def setup(app: Any) -> dict[str, bool]:
-    """Hook into Sphinx."""
+    """Register this extension with Sphinx."""
     app.connect("builder-inited", write)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,4 +1,4 @@
-"""What a setting may hold, in words for the settings reference."""
+"""Describe types, ranges and defaults of settings in words, for the settings reference."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WORDS: dict[Any, str] = {
 
 
 def needs_link(shape: Shape) -> Any:
-    """What a setting holds that is described by itself: the name of a slot, or a component class; else nothing."""
+    """Return what has its own description: the slot's name or the component class of a setting; None for others."""
     if shape.choice is not None:
         return shape.choice.name
     is_component = isinstance(shape.annotation, type) and issubclass(shape.annotation, BaseModel)
@@ -35,7 +35,7 @@ def needs_link(shape: Shape) -> Any:
 
 
 def type_text(info: FieldInfo) -> str:
-    """The type of a setting in words."""
+    """Return the type of a setting in words."""
     return _type(info.annotation, tuple(info.metadata))
 
 
@@ -57,7 +57,7 @@ def _type(annotation: Any, metadata: tuple[Any, ...] = ()) -> str:
 
 
 def range_text(shape: Shape) -> str:
-    """The bounds of a number, of a list's numbers, or of a list's length."""
+    """Return the bounds of a number, of the numbers in a list, or of the length of a list; empty without bounds."""
     found = shape.range_text()
     entries = get_args(shape.annotation) if get_origin(shape.annotation) is tuple else ()
     inner = Shape.of(entries[0]).range_text() if entries else None
@@ -67,7 +67,7 @@ def range_text(shape: Shape) -> str:
 
 
 def default_text(info: FieldInfo) -> str:
-    """The default of a setting as a file would have it, or that there is none."""
+    """Return the default of a setting as it would be written in a file, or `required`."""
     if info.is_required():
         return "required"
     value = short_default(info.get_default(call_default_factory=True))

@@ -1,1 +1,1 @@
-"""What Python can do, and the command line through it: run, sweep, open, compare, plot, check; see `fednet_emu`."""
+"""The Python interface, which the command line uses too: run, sweep, open, compare, plot, check; see `fednet_emu`."""

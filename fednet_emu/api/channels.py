@@ -1,4 +1,4 @@
-"""The list of radio environments, and the curves of their rates."""
+"""List radio environments with their uplink rates, and compute rate curves over distance."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ DRAWN_M = np.geomspace(10.0, 2000.0, 40)
 
 
 def rows(wanted: list[str] | None) -> list[str]:
-    """A line for each environment: name, carrier, bandwidth, median rates, title."""
+    """Return a heading and one line of text for each environment: name, carrier, bandwidth, median rates, title.
+
+    Args:
+        wanted: names of environments; None for all.
+    """
     heads = ("channel", "carrier", "bandwidth", *(f"{distance_m:.0f} m" for distance_m in LISTED_M), "title")
     table = [heads, *(_row(name, channel) for name, channel in environments(wanted).items())]
     widths = [max(len(row[column]) for row in table) for column in range(len(heads) - 1)]
@@ -31,17 +35,17 @@ def _row(name: str, channel: Channel) -> tuple[str, ...]:
 
 
 def rate_curves(wanted: list[str] | None) -> dict[str, RateCurve]:
-    """Rates over distance of each environment."""
+    """Return the uplink rates over distance, from 10 m to 2 km, of the environments of these names, or of all."""
     found = environments(wanted).items()
     return {name: RateCurve(DRAWN_M, *uplink_rates(channel, DRAWN_M)) for name, channel in found}
 
 
 def listed_rates(channel: Channel) -> list[float]:
-    """Median uplink rates at the listed distances, bit/s; NaN out of range."""
+    """Return the median uplink rates at `LISTED_M` in bit/s; NaN where a distance is out of range."""
     rates: list[float] = uplink_rates(channel, np.array(LISTED_M)).median_bps.tolist()
     return rates
 
 
 def environments(wanted: Sequence[str] | None) -> dict[str, Channel]:
-    """The environments of these names, or all."""
+    """Load the environments of these names, or all of the library, as channels by name."""
     return {name: validate(Channel, load(name, "channels")) for name in wanted or names("channels")}

@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CONDITION = re.compile(r",(?=[^,=]+=)")
-"""What separates conditions: a comma before the next `axis=`; levels may have commas of their own."""
+"""Separator of conditions: a comma followed by `axis=`; other commas belong to a level."""
 
 Within = Mapping[str, float] | Iterable[str]
-"""The most that both sides may spend: `{"time": 60}`, or texts `time=60`."""
+"""Upper limits of what both sides may spend, as `{"time": 60}` or as texts `time=60`."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The differences B - A, paired by seed, in words and numbers.
+    """The differences B - A between two sides, paired by seed, as text and as a table.
 
     Attributes:
-        names: of A and B.
-        differences: of each quantity, in each place of the remaining grid and all together.
-        target: what the way to the target is measured to; empty where the sides have none in common.
+        names: the names of A and B.
+        differences: one for each quantity and each combination of the remaining axes, and one over all combinations.
+        target: measure and level of the target that both sides share; empty if they share none.
     """
 
     names: tuple[str, str]
@@ -38,7 +38,7 @@ class Comparison:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row for each difference: means of A and B, mean difference, 95 % interval, verdict."""
+        """One row for each difference: means of A and B, mean of B - A, limits of its 95 % interval, verdict."""
         import pandas as pd
 
         rows = [
@@ -73,7 +73,13 @@ class Comparison:
 def between(
     view: StudyView, settings: tuple[str, str], *, accuracy: float | None = None, within: Within = ()
 ) -> Comparison:
-    """Compare two settings of one study, each `axis=level`, several with commas.
+    """Compare two settings of one study.
+
+    Args:
+        view: the study.
+        settings: A and B, each a condition `axis=level` or several of them, separated by commas.
+        accuracy: a target accuracy, instead of the study's target.
+        within: upper limits of what both sides may spend.
 
     Raises:
         FednetError: a condition or cost is malformed, or there is no such axis, level or cost.
@@ -85,13 +91,13 @@ def between(
 def side_by_side(
     sides: tuple[StudyView, StudyView], names: tuple[str, str], *, accuracy: float | None = None, within: Within = ()
 ) -> Comparison:
-    """Compare two views.
+    """Compare two studies, or two parts of studies.
 
     Args:
         sides: A and B.
-        names: what they are called.
-        accuracy: a target accuracy for both sides.
-        within: the most that both sides may spend of each cost.
+        names: the names of A and B in the text.
+        accuracy: a target accuracy for both sides, instead of their own targets.
+        within: upper limits of what both sides may spend.
 
     Raises:
         FednetError: there is no such cost, or nothing to pair.

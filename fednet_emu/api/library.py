@@ -1,4 +1,4 @@
-"""What there is to choose from, and whether it is right: check, channels, names, schema."""
+"""List what the library offers and validate scenarios: check, channels, scenarios, schema."""
 
 from __future__ import annotations
 
@@ -13,21 +13,31 @@ if TYPE_CHECKING:
 
 
 def check(scenario: ScenarioLike, *, seed: int | None = None, settings: Settings | None = None) -> Scenario:
-    """The scenario that is meant, valid and with every default filled in; nothing is run.
+    """Validate a scenario and return it with every default filled in, without running it.
+
+    Args:
+        scenario: a name of the library, a path, a mapping with the keys of a scenario file, or a `Scenario`.
+        seed: a seed that replaces the scenario's.
+        settings: changes, for example `{"algorithm.lr": 0.05}`.
 
     Raises:
-        ScenarioError: every problem of it, each with its place.
+        ScenarioError: lists every problem of the scenario with its place.
     """
     return scenario_of(scenario, settings, seed=seed)[1]
 
 
 def channels(names: Sequence[str] | None = None) -> pd.DataFrame:
-    """The radio environments of the library, or these, with the median uplink rates of a lone device.
+    """Return a table of radio environments with the median uplink rates of a single device.
 
-    One row for each: name, title, carrier and bandwidth in Hz, rates in bit/s at 50, 200 and 500 m, NaN out of range.
+    Args:
+        names: names of environments; None for all of the library.
+
+    Returns:
+        One row for each environment: name, title, carrier and bandwidth in Hz, and the rates in bit/s at distances of
+        50, 200 and 500 m; NaN where a distance is out of range.
 
     Raises:
-        ScenarioError: there is no such environment, or it is wrong.
+        ScenarioError: there is no such environment, or it is invalid.
     """
     import pandas as pd
 
@@ -47,14 +57,14 @@ def channels(names: Sequence[str] | None = None) -> pd.DataFrame:
 
 
 def scenarios() -> list[str]:
-    """The names of the scenarios in the library and in ./scenarios."""
+    """Return the names of the scenarios in the library and in ./scenarios."""
     from fednet_emu.scenario.search import names
 
     return names("scenarios")
 
 
 def schema(*, study: bool = False) -> dict[str, Any]:
-    """The JSON schema of scenario files, or of study files, for editors that complete and check them."""
+    """Return the JSON schema of scenario files, or of study files, for editors that complete and check them."""
     from fednet_emu.scenario.schema import json_schema
     from fednet_emu.study.model import Study
 

@@ -1,4 +1,4 @@
-"""One run, as Python sees it."""
+"""The results of one run: summary, tables, model and figures."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """What a run has left: its summary, its tables and its model, in memory or in a run folder.
+    """The results of a run: its summary, its tables and its model, in memory or in a run folder.
 
-    Tables are pandas frames, read each time when they are asked for: times in seconds, sizes in bits, energies in
-    joules. A frame is the caller's own to change.
+    Tables are pandas data frames with times in seconds, sizes in bits and energies in joules. Each access reads the
+    table again and returns a new frame, which the caller may change.
     """
 
     def __init__(self, view: RunView, scenario: Scenario | None = None, model: FinalModel | None = None) -> None:
@@ -37,16 +37,16 @@ class Run:
 
     @classmethod
     def opened(cls, folder: Path) -> Run:
-        """The run in a folder.
+        """Open the run in a folder.
 
         Raises:
-            DataError: there is none, or it cannot be read.
+            DataError: the folder holds no run, or it cannot be read.
         """
         return cls(open_run(folder))
 
     @classmethod
     def ended(cls, ended: Ended, scenario: Scenario, folder: Path | None) -> Run:
-        """A run of this process."""
+        """Wrap a run that this process has just finished; `folder` is None for a run in memory."""
         if folder is not None:
             return cls(open_run(folder), scenario, ended.model)
         plain = scenario.model_dump(mode="json")
@@ -67,56 +67,56 @@ class Run:
 
     @property
     def summary(self) -> Mapping[str, Any]:
-        """Totals and last scores, as in summary.json."""
+        """Totals and final scores, as in summary.json."""
         return dict(self.view.summary)
 
     @property
     def digest(self) -> str:
-        """Fingerprint of the event log, equal for equal scenario and seed on any machine."""
+        """Fingerprint of the event log; it is the same on every machine for the same scenario and seed."""
         return str(self.view.summary["event_digest"])
 
     @property
     def verdict(self) -> str:
-        """Whether the records obey the conservation laws, in words."""
+        """A sentence that says whether the records obey the conservation laws, and which are broken."""
         broken = self.view.summary["broken_laws"]
         told = "; ".join(f"{law}: {problem}" for law, problem in broken.items())
         return f"records are not consistent: {told}" if broken else "all records consistent"
 
     @property
     def rounds(self) -> pd.DataFrame:
-        """One row for each round: when, how many were invited, how many arrived."""
+        """One row for each round: its start and end, how many devices were invited, how many updates arrived."""
         return self.view.table("rounds")
 
     @property
     def transfers(self) -> pd.DataFrame:
-        """One row for each transfer: who, to whom, when, how much, lost or not."""
+        """One row for each transfer: sender, receiver, times, size, and whether it was lost."""
         return self.view.table("transfers")
 
     @property
     def receptions(self) -> pd.DataFrame:
-        """One row for each receiver of a transfer to several."""
+        """One row for each receiver of a transfer that has several receivers."""
         return self.view.table("receptions")
 
     @property
     def computes(self) -> pd.DataFrame:
-        """One row for each computation."""
+        """One row for each computation on a device or on the server."""
         return self.view.table("computes")
 
     @property
     def evaluations(self) -> pd.DataFrame:
-        """One row for each evaluation of the global model, with what the run had spent by then."""
+        """One row for each evaluation of the global model, with the time, bits and energy spent up to then."""
         return self.view.table("evaluations")
 
     @property
     def device_evaluations(self) -> pd.DataFrame:
-        """One row for each device and evaluation, with `evaluation.per_device: true`."""
+        """One row for each device and evaluation; needs the setting `evaluation.per_device: true`."""
         return self.view.table("device_evaluations")
 
     def series(self, name: str) -> pd.DataFrame:
-        """A table that the algorithm has recorded of itself, for example `staleness`.
+        """Return a table that the algorithm recorded in addition to the standard ones, for example `staleness`.
 
         Raises:
-            DataError: the run has none of that name.
+            DataError: the run has no table of that name.
         """
         if not self.view.has(name):
             own = ", ".join(sorted(set(self.view.names()) - set(TABLES))) or "none"
@@ -127,10 +127,10 @@ class Run:
 
     @cached_property
     def scenario(self) -> Scenario:
-        """What was run, with every default.
+        """The scenario of the run, with every default filled in.
 
         Raises:
-            ScenarioError: the scenario in the run folder cannot be read any more, say because a plug-in is missing.
+            ScenarioError: the scenario in the run folder cannot be read, for example because a plug-in is missing.
         """
         if self._scenario is not None:
             return self._scenario
@@ -140,10 +140,10 @@ class Run:
 
     @cached_property
     def model(self) -> nn.Module | list[nn.Module]:
-        """The final model, ready to predict; a list where each device has one of its own.
+        """The final model in evaluation mode, or a list with one model for each device if the algorithm trains those.
 
         Raises:
-            DataError: there is none: the run did not learn, or its folder does not keep it.
+            DataError: there is no model, because the run did not learn or because its folder does not keep it.
         """
         from fednet_emu.scenario.final_model import load_model
 
@@ -157,20 +157,21 @@ class Run:
     # ---- how it looks ------------------------------------------------------------------------------------------------
 
     def plot(self, what: str | None = None, *, against: str | None = None, until_s: float | None = None) -> Figure:
-        """A figure: a measure (accuracy by default) against a cost (time by default), or the one called so.
+        """Draw a measure (accuracy by default) against a cost (time by default), or the figure of a given name.
 
         Args:
-            what: `accuracy`, `loss`, `worst_accuracy`, ...; or `timeline`, `round-latency`, or that of a series.
-            against: `time`, `bits`, `energy` or `rounds`.
-            until_s: where the timeline ends, in simulated seconds.
+            what: a measure: `accuracy`, `loss`, `worst_accuracy`, ...; or a figure: `timeline`, `round-latency`, or the
+                name of a series that the algorithm recorded.
+            against: for a measure, the cost: `time`, `bits`, `energy` or `rounds`.
+            until_s: the end of the timeline, in simulated seconds.
 
         Raises:
-            FednetError: there is no such figure, or it was not measured.
+            FednetError: there is no such figure, or the run did not measure it.
         """
         return plot(self, what=what, against=against, until_s=until_s)
 
     def figures(self, *, until_s: float | None = None) -> dict[str, Figure]:
-        """All figures that the run has data for, by name."""
+        """Draw all figures that the run has data for, by name."""
         return figures([self], until_s=until_s)
 
     def __repr__(self) -> str:
@@ -188,7 +189,7 @@ class Run:
 
 
 def views(runs: Sequence[Run | str | Path], labels: Sequence[str] = ()) -> list[RunView]:
-    """The views of runs, open or in folders, under other names where labels are given."""
+    """Return the views of runs, which are open or in folders, with the given labels instead of their names if any."""
     opened = [run.view if isinstance(run, Run) else open_run(Path(run)) for run in runs]
     if not labels:
         return opened
@@ -202,7 +203,15 @@ def plot(
     labels: Sequence[str] = (),
     until_s: float | None = None,
 ) -> Figure:
-    """One figure with several runs overlaid; see `Run.plot`."""
+    """Draw one figure with several runs overlaid; see `Run.plot`.
+
+    Args:
+        runs: runs, or the folders of runs.
+        what: the measure or figure, as for `Run.plot`.
+        against: the cost, as for `Run.plot`.
+        labels: one for each run in the legend; by default the names of the scenarios.
+        until_s: the end of the timeline, in simulated seconds.
+    """
     from fednet_emu.report.figures.run_figures import one_figure
 
     return one_figure(views(runs, labels), what, against=against, until_s=until_s)
@@ -211,7 +220,7 @@ def plot(
 def figures(
     runs: Sequence[Run | str | Path], labels: Sequence[str] = (), *, until_s: float | None = None
 ) -> dict[str, Figure]:
-    """All figures of several runs overlaid, by name."""
+    """Draw all figures of several runs, overlaid, by name; the arguments are those of `plot`."""
     from fednet_emu.report.figures.run_figures import figures as drawn
 
     return drawn(views(runs, labels), until_s=until_s)

@@ -1,4 +1,4 @@
-"""How far a run is: a bar in a terminal or notebook, elsewhere a plain line now and then."""
+"""Show the progress of a run: a bar in a terminal or notebook, elsewhere a line of text from time to time."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from fednet_emu.report.quantities import format_bits, format_seconds
 
 @contextmanager
 def live(stop: Stop, progress: bool | None) -> Iterator[Callable[[Federation], None] | None]:
-    """An observer for the end of each round that shows how far a run is.
+    """Provide an observer that shows the progress of a run at the end of each round; None if nothing is shown.
 
     Args:
-        stop: when the run ends.
-        progress: whether to show it; None where somebody looks: in a terminal or a notebook.
+        stop: the conditions that end the run.
+        progress: whether to show the progress; None shows it only in a terminal or a notebook.
     """
     where = screen(progress)
     if where is None:
@@ -42,14 +42,14 @@ def _shown(stop: Stop, bar: Bar) -> Callable[[Federation], None]:
 
 
 def line(fed: Federation) -> str:
-    """Round, simulated time, bits and accuracy of a run that is under way."""
+    """Return a line of text with the round, simulated time, bits and accuracy of a running run."""
     accuracy = "" if fed.accuracy is None else f"  accuracy {fed.accuracy:.3f}"
     bits = format_bits(sum(fed.ledger.sent_bit))
     return f"round {fed.round}  t = {format_seconds(fed.clock.now_s)}  {bits}{accuracy}"
 
 
 def progress_of(fed: Federation, stop: Stop) -> float:
-    """How much of the way to the nearest limit is done, from 0 to 1; a target accuracy cannot tell."""
+    """Return the progress towards the nearest limit, from 0 to 1; a target accuracy is not taken into account."""
     parts = [
         reached / limit
         for reached, limit in (

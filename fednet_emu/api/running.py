@@ -1,4 +1,4 @@
-"""Running one scenario."""
+"""Run one scenario from Python."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ def run(
     force: bool = False,
     progress: bool | None = None,
 ) -> Run:
-    """Run a scenario.
+    """Run a scenario and return its results.
 
     Args:
         scenario: a name of the library, a path, a mapping with the keys of a scenario file, or a `Scenario`.
-        seed: instead of the scenario's.
+        seed: a seed that replaces the scenario's.
         settings: changes, for example `{"algorithm.lr": 0.05, "network.uplink.access": "ofdma"}`.
-        out: the run folder, as `fednet run` makes it; None writes nothing and keeps everything in memory. A folder with
-            an unfinished run of the same scenario is gone on with, from its last checkpoint.
-        algorithm: an algorithm as an object, in place of the scenario's.
-        model: a network as an object, in place of the scenario's: a component; a `torch.nn.Module`, whose numbers are
-            the initial model; or a function or class that makes one (called with `input_shape` and `outputs` if it asks
-            for them), whose numbers follow from the seed.
-        data: samples as an object, in place of the scenario's.
-        data_dir: where data sets are; the environment variable FEDNET_DATA when None.
+        out: the run folder, as `fednet run` makes it; None writes nothing and keeps everything in memory. If the folder
+            holds an unfinished run of the same scenario, that run continues from its last checkpoint.
+        algorithm: an algorithm object that replaces the scenario's algorithm.
+        model: a model that replaces the scenario's: a component; a `torch.nn.Module`, whose parameters are the initial
+            model; or a function or class that makes one (called with `input_shape` and `outputs` if it has such
+            parameters), whose initial parameters follow from the seed.
+        data: samples that replace the scenario's data.
+        data_dir: the folder with data sets; None takes it from the environment variable FEDNET_DATA.
         timing_only: whether to leave out training; time, bits and energy stay the same.
-        force: whether to overwrite what a folder holds.
-        progress: whether to show how far the run is; None where somebody looks, in a terminal or a notebook.
+        force: whether to overwrite a run that the folder already holds.
+        progress: whether to show the progress of the run; None shows it only in a terminal or a notebook.
 
     Raises:
-        ScenarioError: every problem of the scenario, each with its place.
+        ScenarioError: lists every problem of the scenario with its place.
         DataError: data are missing, or the folder cannot be used.
-        Deadlock: the algorithm waits for something that cannot come.
+        Deadlock: the algorithm waits for an event that can never happen.
     """
     name, meant = scenario_of(scenario, settings, seed=seed, algorithm=algorithm, model=model, data=data)
     folder = None if out is None else Path(out)

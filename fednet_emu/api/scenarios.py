@@ -1,4 +1,4 @@
-"""Whatever Python gives for a scenario, as one: a name, a path, a mapping, a Scenario, and objects in their places."""
+"""Turn what Python code passes as a scenario (a name, path, mapping or Scenario, and objects in it) into a Scenario."""
 
 from __future__ import annotations
 
@@ -26,12 +26,16 @@ ScenarioLike = str | Path | Mapping[str, Any] | Scenario
 Settings = Mapping[str, Any] | Iterable[str]
 """Changes as `{"algorithm.lr": 0.05}`, or as the texts `key.path=value` of `--set`."""
 Network = Model | nn.Module | Callable[..., nn.Module]
-"""A component, a module, or a function or class that makes one."""
+"""A model component, a PyTorch module, or a function or class that makes a module."""
 UNNAMED = "scenario"
 
 
 def named(scenario: ScenarioLike) -> tuple[str, Document]:
-    """The name of a scenario in records, and its text."""
+    """Return the name that records give to a scenario, and its document.
+
+    Raises:
+        FednetError: `scenario` has a type that cannot describe a scenario.
+    """
     if isinstance(scenario, Scenario):
         return scenario.title or UNNAMED, from_mapping(_plain(scenario), UNNAMED)
     if isinstance(scenario, Mapping):
@@ -51,7 +55,11 @@ def changes(
     model: Network | None = None,
     data: Dataset | Samples | None = None,
 ) -> Iterator[str | Setting]:
-    """The settings to change, objects among them; those named by an argument win."""
+    """Yield the settings to change, in the order in which they apply; arguments such as `seed` override `settings`.
+
+    Raises:
+        FednetError: `settings` is a text instead of a mapping.
+    """
     if isinstance(settings, str):
         raise FednetError(f"settings: expected a mapping, got '{settings}'; for example {{'algorithm.lr': 0.05}}")
     if isinstance(settings, Mapping):
@@ -66,17 +74,22 @@ def changes(
 
 
 def scenario_of(scenario: ScenarioLike, settings: Settings | None = None, **given: Any) -> tuple[str, Scenario]:
-    """The name and the scenario that is meant, changed as `changes` says, complete and checked.
+    """Return the name of a scenario, and the complete and checked scenario with the changes of `changes` applied.
+
+    Args:
+        scenario: a name of the library, a path, a mapping, or a `Scenario`.
+        settings: settings to change.
+        given: the arguments `seed`, `algorithm`, `model` and `data` of `changes`.
 
     Raises:
-        ScenarioError: every problem of it.
+        ScenarioError: lists every problem of the scenario.
     """
     name, document = named(scenario)
     return name, checked(apply_overrides(document, changes(settings, **given)))
 
 
 def _component(key: Any, value: Any) -> Any:
-    """What stands for an object in a scenario."""
+    """Wrap samples or a PyTorch module as a component of a scenario; other values are returned unchanged."""
     if key == "data" and isinstance(value, Samples):
         return GivenSamples(given=value)
     if key == "model" and not isinstance(value, Model) and (isinstance(value, nn.Module) or callable(value)):
@@ -85,7 +98,7 @@ def _component(key: Any, value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """The settings of the components that a file could name; those of others stay objects."""
+    """Convert this package's components to plain settings, as in a file; components from elsewhere remain objects."""
     if isinstance(value, Component):
         theirs = not type(value).__module__.startswith("fednet_emu.")
         if theirs or isinstance(value, GivenModule | GivenSamples):

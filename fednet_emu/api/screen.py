@@ -1,4 +1,4 @@
-"""Where progress is shown: a terminal, a notebook, or lines of text that somebody reads later."""
+"""Show progress in a terminal, in a notebook, or as lines of text, for example in a log file."""
 
 from __future__ import annotations
 
@@ -15,28 +15,34 @@ from rich.table import Table
 
 
 class Bar(ABC):
-    """What shows how far something is.
+    """A display of progress.
 
     Attributes:
-        every_s: how often it is worth while, in host seconds.
+        every_s: shortest useful time between two updates, in seconds of host time.
     """
 
     every_s: float
 
     @abstractmethod
     def show(self, text: str, part: float, table: Table | None = None) -> None:
-        """Show a line and a part from 0 to 1; `table` says it at length where there is room."""
+        """Show the progress.
+
+        Args:
+            text: a line of text.
+            part: the part that is done, from 0 to 1.
+            table: a longer form of the text, for displays with enough room.
+        """
 
 
 class Screen:
-    """A terminal, a notebook or plain text, whichever is there."""
+    """The place where progress is shown: a terminal, a notebook, or plain text otherwise."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
 
     @contextmanager
     def bar(self, *, as_table: bool = False) -> Iterator[Bar]:
-        """A bar, or a table, that goes away at the end."""
+        """Show a progress bar, or a table, inside the `with` block, and remove it at the end."""
         if self._console.is_jupyter:
             shown = _InNotebook()
             try:
@@ -55,10 +61,10 @@ class Screen:
 
 
 def screen(progress: bool | None) -> Screen | None:
-    """Where to show progress; None for nowhere.
+    """Return where to show progress; None if it is not shown.
 
     Args:
-        progress: whether to show any; None where somebody looks at once: in a terminal or a notebook.
+        progress: whether to show progress; None shows it only in a terminal or a notebook.
     """
     console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     wanted = console.is_terminal or console.is_jupyter if progress is None else progress
@@ -97,7 +103,7 @@ class _AsText(Bar):
 
 
 class _InNotebook(Bar):
-    """One output of the cell that is written anew; it needs no widgets."""
+    """Shows progress in one output of the notebook cell, which is updated in place; no widgets are needed."""
 
     every_s = 0.25
 

@@ -1,4 +1,4 @@
-"""A study, as Python sees it."""
+"""The results of a study: tables, comparisons and figures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHOWN = ("accuracy", "loss", "simulated_s", "total_bit", "energy_j")
 
 
 class Failure(NamedTuple):
-    """A cell that has failed: its levels and seed, why, and the command that runs it by itself."""
+    """A failed cell: its levels and seed, the reason, and the command that runs the cell alone."""
 
     label: str
     reason: str
@@ -30,12 +30,12 @@ class Failure(NamedTuple):
 
 
 class Study:
-    """What a sweep has left: one row for each cell, their curves, comparisons and figures.
+    """The results of a sweep: one row for each cell, all evaluations, comparisons and figures.
 
     Attributes:
-        view: the tables as figures and comparisons see them.
-        folder: of the study; None where it has gone, or goes, with this object.
-        failures: the cells that have failed in this sweep.
+        view: the tables from which figures and comparisons are made.
+        folder: the folder of the study; None for a temporary folder, which is deleted together with this object.
+        failures: the cells that failed in this sweep.
     """
 
     def __init__(
@@ -53,38 +53,42 @@ class Study:
 
     @classmethod
     def opened(cls, folder: Path) -> Study:
-        """The study in a folder.
+        """Open the study in a folder.
 
         Raises:
-            DataError: there is none, or it cannot be read.
+            DataError: the folder holds no study, or it cannot be read.
         """
         return cls(open_study(folder), folder)
 
     @property
     def name(self) -> str:
-        """The name of its file or scenario."""
+        """The name of the study's file, or of its scenario."""
         return self.view.name
 
     @property
     def axes(self) -> dict[str, list[Any]]:
-        """What is varied, each with its levels in order."""
+        """The axes of the grid by name, each with its levels in order."""
         return {name: list(levels) for name, levels in self.view.axes.items()}
 
     @property
     def cells(self) -> pd.DataFrame:
-        """One row for each finished cell: its levels and seed, totals, last scores, and what the target had cost."""
+        """One row for each finished cell: levels, seed, totals, final scores, and the costs of reaching the target."""
         return self.view.cells.copy()
 
     @property
     def evaluations(self) -> pd.DataFrame:
-        """Every evaluation of every finished cell, with its levels and seed."""
+        """One row for each evaluation of each finished cell, with the cell's levels and seed."""
         return self.view.evaluations.copy()
 
     def run(self, seed: int | None = None, **levels: Any) -> Run:
-        """The run of one cell, by its seed and levels; those of which there is only one may be left out.
+        """Return the run of one cell.
+
+        Args:
+            seed: the seed; may be left out if there is only one.
+            levels: the level of each axis, by the axis's name; an axis with only one level may be left out.
 
         Raises:
-            FednetError: no cell, or more than one, is meant.
+            FednetError: no cell, or more than one, has this seed and these levels.
         """
         rows = self.view.where({axis: level_text(level) for axis, level in levels.items()}).cells
         if seed is not None:
@@ -94,13 +98,13 @@ class Study:
         return Run.opened(self._folder / "cells" / str(rows["cell"].iloc[0]))
 
     def compare(self, first: str, second: str, *, accuracy: float | None = None, within: Within = ()) -> Comparison:
-        """The differences between two settings, paired by seed, and whether they are more than noise.
+        """Compare two settings by their differences, paired by seed, and say whether these are more than noise.
 
         Args:
-            first: A, as `axis=level`, several with commas.
-            second: B.
-            accuracy: a target accuracy, instead of the study's.
-            within: what both sides may spend at most, for example `{"time": 60}`.
+            first: the setting A, as `axis=level`, or several such conditions separated by commas.
+            second: the setting B, in the same form.
+            accuracy: a target accuracy, instead of the study's target.
+            within: upper limits of what both sides may spend, for example `{"time": 60}` in seconds.
 
         Raises:
             FednetError: there is no such axis, level or cost.
@@ -108,10 +112,15 @@ class Study:
         return between(self.view, (first, second), accuracy=accuracy, within=within)
 
     def plot(self, metric: str | None = None, *, against: str = "time", panels: Sequence[str] | None = None) -> Figure:
-        """A metric (accuracy by default) against `time`, `bits`, `energy` or `rounds`: means and 95 % bands over seeds.
+        """Draw a metric against a cost, as means and 95 % bands over the seeds.
+
+        Args:
+            metric: `accuracy`, `loss`, `worst_accuracy`, ...; by default the accuracy, or else the loss.
+            against: the cost: `time`, `bits`, `energy` or `rounds`.
+            panels: the axes whose levels get a panel each, at most two; by default the second and third axis.
 
         Raises:
-            FednetError: there is no such metric, cost or axis, or it was not measured.
+            FednetError: there is no such metric, cost or axis, or the metric was not measured.
         """
         (figure,) = self.figures(metric=metric, against=against, panels=panels).values()
         return figure
@@ -119,7 +128,10 @@ class Study:
     def figures(
         self, *, metric: str | None = None, against: str | None = None, panels: Sequence[str] | None = None
     ) -> dict[str, Figure]:
-        """All figures that the study has data for, by name."""
+        """Draw all figures that the study has data for, by name; the arguments are those of `plot`.
+
+        If `against` is given, only the figure of the metric against this cost is drawn.
+        """
         from fednet_emu.report.figures.study_figures import study_figures
 
         return study_figures(self.view, metric=metric, against=against, panels=panels)
@@ -141,10 +153,10 @@ class Study:
 
 
 def opened(path: str | Path) -> Run | Study:
-    """What `fednet run` or `fednet sweep` has left in a folder.
+    """Open the folder of a run or of a study, as written by `fednet run` or `fednet sweep`.
 
     Raises:
-        DataError: neither is there, or it cannot be read.
+        DataError: the folder holds neither, or it cannot be read.
     """
     folder = Path(path)
     return Study.opened(folder) if is_study(folder) else Run.opened(folder)
@@ -157,11 +169,11 @@ def compared(
     accuracy: float | None = None,
     within: Within = (),
 ) -> Comparison:
-    """The differences between two runs or studies, paired by seed; see `Study.compare`.
+    """Compare two runs or studies by their differences, paired by seed; see `Study.compare`.
 
     Raises:
-        FednetError: nothing can be paired.
-        DataError: a folder is none of a run or study.
+        FednetError: the two have no seed in common, so that nothing can be paired.
+        DataError: a folder holds neither a run nor a study.
     """
     sides = _side(first), _side(second)
     return side_by_side((sides[0][1], sides[1][1]), (sides[0][0], sides[1][0]), accuracy=accuracy, within=within)

@@ -24,7 +24,7 @@ app = typer.Typer(
 
 
 class Engine(StrEnum):
-    """How training is run."""
+    """The choices of the option `--engine`: how training is run."""
 
     BY_RULE = "by-rule"
     SERIAL = "serial"

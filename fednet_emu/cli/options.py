@@ -1,4 +1,4 @@
-"""Where commands print, and the options that several of them have."""
+"""The console on which commands print, and the options that several commands share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a command ends: 0 done, 2 the user's mistake, 130 interrupted, 1 a bug or failed cells, with replay lines."""
+"""Exit codes of commands: 0 done, 2 a user's mistake, 130 interrupted, 1 a bug or failed cells, with replay lines."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ MISTAKE, INTERRUPTED, BUG, FAILED = 2, 130, 1, 1
 
 @contextmanager
 def outcome(interrupted: Callable[[], str] = lambda: "interrupted") -> Iterator[None]:
-    """Turn exceptions of a command into a message and an exit code; say what code of others is imported.
+    """Turn exceptions of a command into a message and an exit code, and print which plug-in modules are imported.
 
     Args:
-        interrupted: what to say after Ctrl-C.
+        interrupted: returns the message to print after Ctrl-C.
     """
     try:
         with _imports_told():
@@ -47,7 +47,7 @@ def outcome(interrupted: Callable[[], str] = lambda: "interrupted") -> Iterator[
 
 @contextmanager
 def _imports_told() -> Iterator[None]:
-    """Print which modules of plug-ins are imported, before they are: their code runs with the user's rights."""
+    """Print the name of each plug-in module before it is imported, because its code runs with the user's rights."""
     logger, handler = logging.getLogger("fednet_emu.plugins"), _Told(logging.INFO)
     before = logger.level
     logger.addHandler(handler)

@@ -1,1 +1,1 @@
-"""Recorded runs as figures, tables and readable numbers; knows run folders, never the emulation that wrote them."""
+"""Figures, tables and readable numbers from recorded runs; depends on run folders, not on the emulation itself."""

@@ -1,4 +1,4 @@
-"""Readable quantities: bits, seconds and joules with a fitting unit, for tables and for axes."""
+"""Format bits, seconds and joules with a fitting unit, for tables and for axes."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass
 
 UNKNOWN = "unknown"
-"""What stands in a table for a quantity that was not measured (NaN)."""
+"""Text for a quantity that was not measured (NaN)."""
 
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit for display: a quantity in SI units divided by `size` is its number in `symbol`."""
+    """A unit for display; a quantity in SI units (or bits) is divided by `size` and followed by `symbol`."""
 
     size: float
     symbol: str
@@ -39,12 +39,12 @@ LONG_TIMES = (Unit(1.0, "s"), Unit(60.0, "min"), Unit(3600.0, "h"), Unit(86400.0
 
 
 def fitting_unit(largest: float, units: tuple[Unit, ...], *, at_least: float = 1.0) -> Unit:
-    """The largest of the ascending `units` in which the quantity still reads `at_least` this number.
+    """Return the largest unit in which a quantity is still at least `at_least`.
 
     Args:
-        largest: the quantity in SI units, for an axis its largest value; zero and NaN take the unit of size 1.
-        units: candidates, ascending.
-        at_least: how many of a unit it takes to prefer that unit; axes in minutes start to read well at about 5.
+        largest: the quantity in SI units or bits; for an axis, its largest value. Zero and NaN take the unit of size 1.
+        units: the candidates, in ascending order.
+        at_least: smallest number in a unit at which this unit is chosen; for axes in minutes about 5 reads well.
     """
     size = abs(largest)
     if not math.isfinite(size) or size == 0:
@@ -54,7 +54,7 @@ def fitting_unit(largest: float, units: tuple[Unit, ...], *, at_least: float = 1
 
 
 def axis_unit(largest: float, units: tuple[Unit, ...]) -> Unit:
-    """The unit of an axis that ends at `largest`; times change to minutes, hours and days from five of them on."""
+    """Return the unit of an axis that ends at `largest`; minutes, hours and days are used from five of them on."""
     if units is LONG_TIMES:
         return fitting_unit(largest, SHORT_TIMES) if largest < 1.0 else fitting_unit(largest, LONG_TIMES, at_least=5.0)
     return fitting_unit(largest, units)
@@ -66,17 +66,17 @@ def counted(number: int, noun: str) -> str:
 
 
 def format_bits(size_bit: float) -> str:
-    """A number of bits with three significant digits and a decimal prefix, as in `12.3 Mbit`."""
+    """Return a number of bits as text with three significant digits and a decimal prefix, as in `12.3 Mbit`."""
     return _three_digits(size_bit, BITS)
 
 
 def format_energy(energy_j: float) -> str:
-    """An energy with three significant digits and a decimal prefix, as in `4.56 J`."""
+    """Return an energy in joules as text with three significant digits and a decimal prefix, as in `4.56 J`."""
     return _three_digits(energy_j, ENERGIES)
 
 
 def format_seconds(duration_s: float) -> str:
-    """A duration as people say it: `1.5 ms`, `12.3 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`."""
+    """Return a duration in seconds as readable text: `1.5 ms`, `12.3 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`."""
     if not math.isfinite(duration_s):
         return UNKNOWN
     size_s = abs(duration_s)
@@ -95,7 +95,7 @@ _CLOCK = ((_SECOND, _MINUTE, 3600.0), (_MINUTE, _HOUR, 86400.0), (_HOUR, _DAY, m
 def _three_digits(quantity: float, units: tuple[Unit, ...]) -> str:
     if not math.isfinite(quantity):
         return UNKNOWN
-    rounded = float(f"{quantity:.3g}")  # first, so that 999.9 kbit becomes 1 Mbit and not 1e+03 kbit
+    rounded = float(f"{quantity:.3g}")  # before choosing a unit, so that 999.9 kbit becomes 1 Mbit and not 1e+03 kbit
     unit = fitting_unit(rounded, units)
     number = rounded / unit.size
     return f"{number:.0f} {unit.symbol}" if abs(number) >= 1000 else f"{number:.3g} {unit.symbol}"

@@ -1,4 +1,4 @@
-"""The look of every figure: one column of a two-column paper, safe for colour-blind readers and for greyscale print."""
+"""The common style of figures: one column of a two-column paper, readable when colour-blind and in greyscale print."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from matplotlib.textpath import TextPath
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter, NullLocator, StrMethodFormatter
 
 WIDTH_IN, PAGE_WIDTH_IN = 3.5, 7.16
-"""One column and both columns of a two-column paper."""
+"""Width of one column and of both columns of a two-column paper, in inches."""
 CURVE_HEIGHT_IN = 2.2
 SMALL_PT = 7.0
 SCREEN_DPI = 150
@@ -30,7 +30,7 @@ POINTS_PER_IN = 72.0
 CLOSE_TO_1 = 0.97
 LOGIT_TICKS = (0.001, 0.01, 0.1, 0.5, 0.9, 0.97, 0.99, 0.997, 0.999)
 LABEL_LENGTH = 52
-"""Characters of a run's label per line; at 7 pt this many fit beside a legend's handle."""
+"""Most characters in a line of a run's label; at 7 pt this many fit beside a legend's handle."""
 
 BLUE, VERMILLION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 ORANGE, SKY_BLUE, YELLOW, BLACK = "#E69F00", "#56B4E9", "#F0E442", "#000000"
@@ -61,18 +61,18 @@ _SETTINGS = {
 
 
 _ALONE = threading.RLock()
-"""Matplotlib's settings are the process's: threads that draw take turns."""
+"""Lock for drawing: Matplotlib's settings are process-wide, so only one thread at a time may draw."""
 
 
 @contextmanager
 def paper_style() -> Iterator[None]:
-    """The settings under which figures are drawn and saved, whatever the user's own matplotlib settings are."""
+    """Apply our Matplotlib settings inside the `with` block, whatever settings the user has; only one thread draws."""
     with _ALONE, style.context(["default", _SETTINGS]):
         yield
 
 
 class PaperFigure(Figure):
-    """A figure that a notebook shows by itself, in the look that it has in a file; no pyplot is needed."""
+    """A figure that a notebook displays without pyplot, with the same look as in a file."""
 
     def _repr_png_(self) -> bytes:
         picture = io.BytesIO()
@@ -81,31 +81,31 @@ class PaperFigure(Figure):
         return picture.getvalue()
 
     def _repr_html_(self) -> str | None:
-        """The picture inside a page, for galleries; a notebook has it from `_repr_png_` already."""
+        """Return the picture as HTML for galleries; None in a notebook, which uses `_repr_png_`."""
         if "IPython" in sys.modules and sys.modules["IPython"].get_ipython() is not None:
             return None
         return f'<img alt="figure" src="data:image/png;base64,{base64.b64encode(self._repr_png_()).decode()}">'
 
 
 def new_figure(height_in: float, width_in: float = WIDTH_IN) -> Figure:
-    """An empty figure, one column wide, that makes room for what lies outside its axes."""
+    """Return an empty figure, by default one column wide, whose layout makes room for labels and legends."""
     return PaperFigure(figsize=(width_in, height_in), layout="constrained")
 
 
 def finish_axes(axes: Axes) -> None:
-    """Thin ticks and small numbers, also for the ticks that matplotlib makes as late as when it draws."""
+    """Set thin ticks and small numbers, also for ticks that Matplotlib creates only when it draws."""
     axes.tick_params(which="major", labelsize=SMALL_PT, width=0.5, length=2.5, pad=2.0)
     axes.tick_params(which="minor", width=0.4, length=1.5)
 
 
 def add_grid(axes: Axes) -> None:
-    """A faint grid below the data."""
+    """Add a faint grid below the data."""
     axes.grid(visible=True, linewidth=0.3, color="0.85")
     axes.set_axisbelow(True)
 
 
 def line_style(index: int) -> dict[str, Any]:
-    """Colour, dashes and marker of the run number `index`; periods 7, 5 and 8 keep 280 runs apart."""
+    """Return colour, dashes and marker of run number `index`; their periods 7, 5 and 8 give 280 different styles."""
     return {
         "color": _LINE_COLOURS[index % len(_LINE_COLOURS)],
         "linestyle": _DASHES[index % len(_DASHES)],
@@ -115,16 +115,18 @@ def line_style(index: int) -> dict[str, Any]:
 
 
 def wrapped(label: str) -> str:
-    """A run's label, broken into lines that fit the width of a figure, its dollar signs no mathematics."""
+    """Return a run's label, broken into lines that fit the width of a figure, with dollar signs escaped."""
     return "\n".join(textwrap.wrap(label, LABEL_LENGTH)).replace("$", r"\$")
 
 
 def add_legend(figure: Figure, handles: Sequence[Artist], labels: Sequence[str], handle_em: float = 2.6) -> None:
-    """A legend above the axes, where it cannot cover data; the figure grows by the room that it takes.
+    """Add a legend above the axes, where it cannot cover data, and make the figure higher to fit it.
 
     Args:
-        handles: what is drawn beside each label, `handle_em` font sizes wide.
+        figure: the figure.
+        handles: the line or patch that is drawn beside each label.
         labels: one for each handle; long ones are broken into lines.
+        handle_em: width of the handles in font sizes.
     """
     texts = [wrapped(label) for label in labels]
     columns = _legend_columns(texts, handle_em)
@@ -135,14 +137,14 @@ def add_legend(figure: Figure, handles: Sequence[Artist], labels: Sequence[str],
 
 
 def add_line_legend(figure: Figure, axes: Axes) -> None:
-    """A legend of the lines in these axes by their labels, where there are several."""
+    """Add a legend of the lines in these axes by their labels, if there are several lines."""
     lines = axes.get_lines()
     if len(lines) > 1:
         add_legend(figure, lines, [str(line.get_label()) for line in lines])
 
 
 def _legend_columns(texts: Sequence[str], handle_em: float) -> int:
-    """The most columns that fit the width; matplotlib fills them one after the other, the first ones fuller."""
+    """Return the largest number of columns that fit the width; Matplotlib fills them one after the other."""
     widths_in = [
         max(map(_width_in, text.splitlines())) + (handle_em + 2.0) * SMALL_PT / POINTS_PER_IN for text in texts
     ]
@@ -158,7 +160,7 @@ def _width_in(line: str) -> float:
 
 
 def fit_scale(axes: Axes, direction: Literal["x", "y"]) -> None:
-    """A logarithmic scale when positive values span more than a factor of 100, else a linear one with round ticks."""
+    """Set a logarithmic scale if positive values span more than a factor of 100, else a linear one with round ticks."""
     smallest, largest = (float(limit) for limit in getattr(axes.dataLim, f"interval{direction}"))
     axis = axes.xaxis if direction == "x" else axes.yaxis
     if smallest > 0 and largest > 100.0 * smallest:
@@ -169,7 +171,7 @@ def fit_scale(axes: Axes, direction: Literal["x", "y"]) -> None:
 
 
 def fit_share_scale(axes: Axes) -> None:
-    """A logit scale on the y axis when shares come close to 1, where 0.97 and 0.99 are far apart, else a linear one."""
+    """Set a logit scale on the y axis, which spreads values close to 1, if a share exceeds 0.97; else a linear one."""
     smallest, largest = (float(limit) for limit in axes.dataLim.intervaly)
     if smallest > 0.0 and CLOSE_TO_1 < largest < 1.0:
         axes.set_yscale("logit")
@@ -181,5 +183,5 @@ def fit_share_scale(axes: Axes) -> None:
 
 
 def round_ticks(axis: Axis, most: int = 6) -> None:
-    """A linear scale with few ticks at round numbers."""
+    """Set at most `most` intervals between ticks, at round numbers."""
     axis.set_major_locator(MaxNLocator(nbins=most, steps=[1, 2, 2.5, 5, 10]))

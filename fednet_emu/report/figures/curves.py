@@ -1,4 +1,4 @@
-"""Curves that overlay several runs: learning progress against what it cost, and the distribution of round latency."""
+"""Curves that overlay several runs: learning progress against its cost, and the distribution of round latency."""
 
 from __future__ import annotations
 
@@ -28,12 +28,18 @@ SHARES = ("accuracy", "worst_accuracy", "attack_success")
 ROUND_COLUMNS = ("started_s", "ended_s")
 
 Labelled = Sequence[tuple[str, pd.DataFrame]]
-"""One table of several runs, each with the run's label; a run keeps its line style by its place here."""
+"""The same table of several runs, each with the run's label; the position of a run determines its line style."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a run spends to learn: its name on the axis, its units, and how to get it from the evaluations."""
+    """A cost of learning.
+
+    Attributes:
+        title: its name on the axis.
+        units: the units among which an axis chooses.
+        of: computes the cost in SI units or bits, one value for each row, from a table of evaluations.
+    """
 
     title: str
     units: tuple[Unit, ...]
@@ -50,10 +56,10 @@ COSTS = {
 
 
 def progress_figures(evaluations: Labelled) -> dict[str, Figure]:
-    """Accuracy against time, bits and energy, by name; loss instead when a run was evaluated without accuracy.
+    """Draw accuracy against time, bits and energy; loss instead if a run was evaluated without accuracy.
 
     Returns:
-        No figure for a cost that no run had, and none at all when nothing was evaluated.
+        The figures by name, without those for costs that are zero in all runs; empty if nothing was evaluated.
     """
     evaluated = [rows for _, rows in evaluations if len(rows)]
     measure = "accuracy" if all(np.isfinite(rows["accuracy"]).any() for rows in evaluated) else "loss"
@@ -66,12 +72,12 @@ def progress_figures(evaluations: Labelled) -> dict[str, Figure]:
 
 
 def latency_figure(rounds: Labelled) -> Figure | None:
-    """The share of rounds that took at most so long, one step curve for each run; None when no round has ended."""
+    """Draw the cumulative distribution of the lengths of rounds, one curve for each run; None if no round has ended."""
     latencies = [(label, (rows["ended_s"] - rows["started_s"]).dropna().to_numpy()) for label, rows in rounds]
     together_s = np.concatenate([latency_s for _, latency_s in latencies]) if latencies else np.empty(0)
     if not together_s.size:
         return None
-    unit = axis_unit(float(np.median(together_s)), LONG_TIMES)  # the largest may be far out on a logarithmic axis
+    unit = axis_unit(float(np.median(together_s)), LONG_TIMES)  # the largest may be an outlier on a logarithmic axis
     figure = new_figure(CURVE_HEIGHT_IN)
     axes = figure.add_subplot()
     for index, (label, latency_s) in enumerate(latencies):
@@ -84,7 +90,14 @@ def latency_figure(rounds: Labelled) -> Figure | None:
 
 
 def progress_figure(curves: Labelled, measure: str, cost: Cost, title: str = "") -> Figure:
-    """One measure against one cost, a line for each run; `title` is what the measure is called on its axis."""
+    """Draw one measure against one cost, with a line for each run.
+
+    Args:
+        curves: the evaluations of each run.
+        measure: a column of the evaluations.
+        cost: the cost on the horizontal axis.
+        title: name of the measure on its axis; by default made from `measure`.
+    """
     unit = axis_unit(max(float(cost.of(rows).max()) for _, rows in curves if len(rows)), cost.units)
     figure = new_figure(CURVE_HEIGHT_IN)
     axes = figure.add_subplot()

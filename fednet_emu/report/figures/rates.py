@@ -1,4 +1,4 @@
-"""The rates that radio environments offer over distance, as a figure."""
+"""Draw the rates of radio environments over distance."""
 
 from __future__ import annotations
 
@@ -24,7 +24,14 @@ MARKERS_PER_CURVE, MANY, TALL_IN = 6, 4, 3.0
 
 @dataclass(frozen=True)
 class RateCurve:
-    """Rates [distances] in bit/s that 10 %, 50 % and 90 % of links stay below; NaN where the environment ends."""
+    """Quantiles of the uplink rate over distance; all arrays have the shape [distances].
+
+    Attributes:
+        distance_m: distances in metres.
+        low_bps: rates in bit/s that 10 % of the links do not reach; NaN where a distance is out of range.
+        median_bps: the same for 50 % of the links.
+        high_bps: the same for 90 % of the links.
+    """
 
     distance_m: Array
     low_bps: Array
@@ -33,7 +40,7 @@ class RateCurve:
 
 
 def rate_figure(curves: Mapping[str, RateCurve]) -> Figure:
-    """Median rate against distance of each environment, by name; a single one with its 10 % to 90 % band."""
+    """Draw the median rate of each environment over distance; a single one also gets its 10 % to 90 % band."""
     with paper_style():
         figure = new_figure(TALL_IN if len(curves) > MANY else CURVE_HEIGHT_IN)
         axes = figure.add_subplot()
@@ -54,5 +61,5 @@ def rate_figure(curves: Mapping[str, RateCurve]) -> Figure:
 
 
 def _positive(rate_bps: Array) -> Array:
-    """In Mbit/s; a rate of zero has no place on a logarithmic axis."""
+    """Convert rates to Mbit/s, with NaN for zero, which a logarithmic axis cannot show."""
     return np.where(rate_bps > 0, rate_bps / 1e6, np.nan)

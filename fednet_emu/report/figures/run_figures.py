@@ -1,4 +1,4 @@
-"""All figures of one or more runs, and how they become files."""
+"""Draw all figures of one or more runs, and save them as files."""
 
 from __future__ import annotations
 
@@ -33,22 +33,23 @@ from fednet_emu.report.views.run import RunView, distinct_labels
 
 RESOLUTION_DPI = 300
 UNDATED = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
-"""Metadata to leave out of each format, so that equal figures are equal files."""
+"""Metadata that is left out of each file format, so that equal figures give equal files."""
 
 
 def figures(runs: Sequence[RunView], *, until_s: float | None = None) -> dict[str, Figure]:
-    """The figures that the runs have data for, by name; several runs are overlaid.
+    """Draw all figures that the runs have data for, and return them by name; several runs are overlaid.
 
-    `accuracy-time`, `accuracy-bits` and `accuracy-energy` (`loss-...` when a run was evaluated without accuracy),
-    `round-latency` as a cumulative distribution, `timeline`, what each device did when, and those of the series that an
-    algorithm has recorded of itself.
+    These are `accuracy-time`, `accuracy-bits` and `accuracy-energy` (`loss-...` if a run was evaluated without
+    accuracy); `round-latency`, the cumulative distribution of round lengths; `timeline`, what each device did at which
+    time; and one for each additional series that an algorithm recorded.
 
     Args:
-        runs: the runs; each keeps the same line style in all figures.
-        until_s: where the timeline ends; by default at the end of each run's third round, at most
-            where the last run ends.
+        runs: the runs; each has the same line style in all figures.
+        until_s: end of the timeline in simulated seconds, at most the end of the last run; by default the end of each
+            run's third round.
 
     Raises:
+        FednetError: `until_s` is not above 0.
         DataError: a table of a run is missing or unreadable.
     """
     if until_s is not None and not until_s > 0:
@@ -72,17 +73,17 @@ def figures(runs: Sequence[RunView], *, until_s: float | None = None) -> dict[st
 def one_figure(
     runs: Sequence[RunView], what: str | None = None, *, against: str | None = None, until_s: float | None = None
 ) -> Figure:
-    """One figure of the runs: a measure against a cost, or one of `figures` by its name.
+    """Draw one figure of the runs: a measure against a cost, or one of `figures` by its name.
 
     Args:
-        runs: the runs, overlaid.
-        what: `accuracy`, `loss`, `worst_accuracy`, ...; or `timeline`, `round-latency`, or that of a series; by default
-            the accuracy, or the loss where no accuracy was measured.
-        against: for a measure, `time` (the default), `bits`, `energy` or `rounds`.
-        until_s: where the timeline ends.
+        runs: the runs, which are overlaid.
+        what: a measure: `accuracy`, `loss`, `worst_accuracy`, ...; or a figure: `timeline`, `round-latency`, or the
+            name of a series. The default is the accuracy, or the loss if no accuracy was measured.
+        against: for a measure, the cost: `time` (the default), `bits`, `energy` or `rounds`.
+        until_s: end of the timeline in simulated seconds.
 
     Raises:
-        FednetError: there is no such figure, or the runs have not measured it.
+        FednetError: there is no such figure, or the runs did not measure it.
     """
     tables = [run.table("evaluations") for run in runs]
     measured = [name for name in METRICS if any(np.isfinite(table[name]).any() for table in tables)]
@@ -111,18 +112,18 @@ def _known(names: Iterable[str]) -> str:
 
 
 def save(figures: Mapping[str, Figure], folder: Path, formats: Sequence[str] = ("png", "pdf")) -> list[Path]:
-    """Write each figure as `<name>.<format>`; a file is complete or not there, and equal figures give equal files.
+    """Write each figure as `<name>.<format>`; files are written atomically, and equal figures give equal files.
 
     Args:
         figures: figures by name, as `figures()` returns them.
-        folder: where they go; made when it does not exist.
-        formats: `png` (300 dpi), `pdf` or `svg` (both with text as text).
+        folder: the folder for the files; created if it does not exist.
+        formats: any of `png` (300 dpi), `pdf` and `svg`; the last two contain text as text, not as shapes.
 
     Returns:
         The files written.
 
     Raises:
-        FednetError: a format is none of these.
+        FednetError: there is no such format.
         DataError: the folder cannot be written.
     """
     for picture in formats:

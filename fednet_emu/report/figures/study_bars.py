@@ -1,4 +1,4 @@
-"""Bars of a study: what each setting needed to reach the target, with 95 % intervals over seeds."""
+"""Bar charts of a study: the cost of reaching the target for each setting, with 95 % intervals over seeds."""
 
 from __future__ import annotations
 
@@ -23,12 +23,17 @@ NEEDED = {
 
 
 def bar_figure(view: StudyView, column: str, layout: Layout) -> Figure | None:
-    """The mean cost of reaching the target, one bar for each setting, one panel for each place of the layout.
+    """Draw the mean cost of reaching the target, with a bar for each setting in the panels of the layout.
 
-    The mean is over the runs that reached it; where some or all did not, the bar says how many did.
+    The mean is taken over the runs that reached the target; if not all of them did, the bar is labelled with how many.
+
+    Args:
+        view: the study.
+        column: the cost, a key of `NEEDED`.
+        layout: the settings of bars and panels.
 
     Returns:
-        None when the study has no target, or no run reached it.
+        None if the study has no target, or no run reached it.
     """
     known = view.cells[column].dropna()
     if not len(known):

@@ -1,4 +1,4 @@
-"""Curves of a study: a metric against what it cost, mean and 95 % band over seeds, in small multiples."""
+"""Curves of a study: a metric against a cost, as mean and 95 % band over seeds, in a grid of panels."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from fednet_emu.report.views.statistics import mean_intervals
 from fednet_emu.report.views.study import StudyView, level_text
 
 POINTS, MARKERS, SETTLED = 200, 5, 6
-"""Points of a line, markers on it, and the part of it (one of so many) that counts as its start."""
+"""Number of points of a line; number of markers on it; and n, where the first 1/n of a line counts as its start."""
 COLUMNS, PANEL_IN, LONE_PANEL_IN = 3, 1.45, 2.2
 TITLE_LENGTH, NAME_LENGTH = 22, 16
 BAND_INK = 0.72
-"""Opacity of all bands of a panel together; one has at most a quarter."""
+"""Sum of the opacities of all bands of a panel; a single band has at most a quarter of it."""
 STUDY_COSTS = {**COSTS, "rounds": Cost("Rounds", (Unit(1.0, ""),), lambda rows: rows["round"])}
 METRICS = {
     "accuracy": "Accuracy",
@@ -51,17 +51,26 @@ Levels = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Layout:
-    """How a study is laid out: its settings as lines in panels, the panels in rows and columns."""
+    """The arrangement of a study's settings in a figure.
+
+    Attributes:
+        lines: the levels of each line (or bar); every panel has all of them.
+        panels: the levels of each panel, by row and column.
+    """
 
     lines: Sequence[Levels]
     panels: Sequence[Sequence[Levels]]
 
     @staticmethod
     def of(view: StudyView, panel_axes: Sequence[str] | None) -> Layout:
-        """Panels over the given axes, at most two; by default over the second and third axis of the study.
+        """Arrange a study: one panel for each level of the panel axes, and one line for each level of the others.
+
+        Args:
+            view: the study.
+            panel_axes: at most two axes; None takes the second and third axis of the study.
 
         Raises:
-            FednetError: there is no such axis, or there are too many.
+            FednetError: there is no such axis, or more than two are given.
         """
         names = list(view.axes)
         chosen = names[1:3] if panel_axes is None else list(dict.fromkeys(panel_axes))
@@ -81,12 +90,12 @@ class Layout:
 
 
 def combinations(view: StudyView, names: Sequence[str]) -> list[Levels]:
-    """All combinations of the levels of some axes; a single empty one for no axes."""
+    """Return all combinations of the levels of some axes; a single empty combination if there are no axes."""
     return [dict(zip(names, levels, strict=True)) for levels in itertools.product(*(view.axes[name] for name in names))]
 
 
 def rows_of(table: pd.DataFrame, levels: Levels) -> pd.DataFrame:
-    """The rows of a table with these levels."""
+    """Return the rows of a table that have these levels."""
     chosen = np.ones(len(table), bool)
     for name, level in levels.items():
         chosen &= (table[name] == level).to_numpy()
@@ -94,7 +103,7 @@ def rows_of(table: pd.DataFrame, levels: Levels) -> pd.DataFrame:
 
 
 def levels_text(levels: Levels, *, names: bool) -> str:
-    """Levels in words, with the names of their axes or without; a long name is shortened to its last part."""
+    """Return levels as text, with or without the names of their axes; long names are shortened to their last part."""
     return ", ".join(_level_text(name, level) if names else level_text(level) for name, level in levels.items())
 
 
@@ -104,15 +113,21 @@ def _level_text(name: str, level: Any) -> str:
 
 
 def curve_figure(view: StudyView, metric: str, against: str, layout: Layout) -> Figure | None:
-    """A metric against a cost: one panel for each place of the layout, one line with its band for each setting.
+    """Draw a metric against a cost, with a line and its 95 % band for each setting in the panels of the layout.
 
-    Curves of different seeds have different points, so each is a step function: what was measured last counts until
-    something new is. A line ends where the first of its seeds ends. Intervals of few seeds reach beyond what the metric
-    can be; the band does not. The start of lines may lie outside the range of the scores: from guessing to the first
-    model everything looks the same.
+    Runs with different seeds are evaluated at different costs, so each run is a step function that keeps its last
+    value until the next evaluation. A line ends where the first of its seeds ends. Bands are clipped to the possible
+    values of the metric, which intervals of few seeds may exceed. The range of the vertical axis ignores the first part
+    of each line, where all settings look alike.
+
+    Args:
+        view: the study.
+        metric: a key of `METRICS`.
+        against: a key of `STUDY_COSTS`.
+        layout: the settings of lines and panels.
 
     Returns:
-        None when no run has this metric, or when nothing was spent.
+        None if no run has this metric, or nothing was spent.
     """
     cost, known = STUDY_COSTS[against], view.evaluations[np.isfinite(view.evaluations[metric])]
     spent = cost.of(known)
@@ -141,20 +156,33 @@ def curve_figure(view: StudyView, metric: str, against: str, layout: Layout) -> 
 
 
 def label_lines(figure: Figure, axes: Axes, lines: Sequence[Levels]) -> None:
-    """A legend of the settings; their axis is named where the levels alone would say too little."""
+    """Add a legend of the settings; numeric levels are shown with the names of their axes."""
     handles = [axes.plot([], [], **line_style(index))[0] for index in range(len(lines))]
     numeric = any(isinstance(level, int | float) for line in lines for level in line.values())
     add_legend(figure, handles, [levels_text(line, names=numeric) for line in lines])
 
 
 def step_values(cost: Array, score: Array, grid: Array) -> Array:
-    """A step function, given by its points in the order of `cost`, at the places of a grid; NaN before the first."""
+    """Evaluate a step function at the points of a grid.
+
+    Args:
+        cost: positions [n] of the steps, ascending.
+        score: values [n] from each position on.
+        grid: positions [points] at which to evaluate.
+
+    Returns:
+        Values [points]; NaN before the first step.
+    """
     last = np.searchsorted(cost, grid, side="right") - 1
     return np.where(last >= 0, score[np.maximum(last, 0)], np.nan)
 
 
 def band(runs: Sequence[tuple[Array, Array]]) -> tuple[Array, Array, Array, Array]:
-    """Grid, mean, and the limits of the band of several runs (cost, score), from the last start to the first end."""
+    """Return the mean and the 95 % band of several runs, each given by its costs [n] and scores [n].
+
+    Returns:
+        Grid, mean, lower and upper limit, each [POINTS]; the grid goes from the last start to the first end of a run.
+    """
     start, end = max(float(cost[0]) for cost, _ in runs), min(float(cost[-1]) for cost, _ in runs)
     grid = np.linspace(start, max(start, end), POINTS)
     return grid, *mean_intervals(np.stack([step_values(cost, score, grid) for cost, score in runs]))
@@ -163,7 +191,7 @@ def band(runs: Sequence[tuple[Array, Array]]) -> tuple[Array, Array, Array, Arra
 def _draw(
     axes: Axes, table: pd.DataFrame, metric: str, cost: Cost, unit: Unit, panel: Levels, lines: Sequence[Levels]
 ) -> list[Array]:
-    """Draw a panel and return all values of means and bands, less the start of each line."""
+    """Draw a panel, and return the values of its means and bands without the start of each line."""
     settled: list[Array] = []
     for index, line in enumerate(lines):
         rows = rows_of(table, {**panel, **line})
@@ -197,5 +225,5 @@ def _fit_scores(axes: Axes, settled: Sequence[Array]) -> None:
 
 
 def fitted(text: str) -> str:
-    """A title broken after a comma when it is long for a panel."""
+    """Return a title, broken into lines after commas if it is too long for a panel."""
     return text if len(text) <= TITLE_LENGTH else text.replace(", ", "\n")

@@ -1,4 +1,4 @@
-"""All figures of a study."""
+"""Draw all figures of a study."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fednet_emu.report.style import paper_style
 from fednet_emu.report.views.study import StudyView
 
 MOST_LINES = 12
-"""More lines in one panel cannot be told apart; they are drawn only when asked for."""
+"""Most lines in one panel that can be told apart; panels with more are drawn only on request."""
 OF_DEVICES = ("worst_accuracy", "std_accuracy")
 
 
@@ -28,17 +28,18 @@ def study_figures(
     against: str | None = None,
     panels: Sequence[str] | None = None,
 ) -> dict[str, Figure]:
-    """The figures that a study has data for, by name.
+    """Draw all figures that a study has data for, and return them by name.
 
-    `accuracy-time`, `accuracy-bits`, `accuracy-energy` and `accuracy-rounds` (or of another metric),
-    `time-to-target`, `bits-to-target` and `energy-to-target`, `pareto`, `final` where devices were scored singly, and
-    `cycle-groups` of cyclic participation.
+    These are `accuracy-time`, `accuracy-bits`, `accuracy-energy` and `accuracy-rounds` (or the same for another
+    metric), `time-to-target`, `bits-to-target` and `energy-to-target`, `pareto`, `final` if devices were evaluated one
+    by one, and `cycle-groups` for cyclic participation.
 
     Args:
         view: the study.
-        metric: what is drawn; accuracy by default, or loss when no accuracy was measured.
-        against: the one cost to draw it against; by default all four, or none for more than 12 lines in a panel.
-        panels: axes for small multiples, at most two; by default the second and third.
+        metric: the metric to draw; by default the accuracy, or the loss if no accuracy was measured.
+        against: draw only the metric against this cost; by default all figures are drawn, with the metric against all
+            four costs unless a panel would have more than 12 lines.
+        panels: the axes whose levels get a panel each, at most two; by default the second and third axis.
 
     Raises:
         FednetError: there is no such metric, cost or axis, or the metric was not measured.

@@ -1,4 +1,4 @@
-"""What the devices of a study had in the end: the worst of them, their spread, the success of an attack."""
+"""Final scores over the devices of a study: accuracy of the worst one, spread, and the success of an attack."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ OF_DEVICES = {
     "std_accuracy": "Spread over\ndevices",
     "attack_success": "Success of the\nattack",
 }
-"""Columns of `cells`, and what they are called."""
+"""Columns of the table of cells, and their names in the figure."""
 
 
 def final_figure(view: StudyView) -> Figure | None:
-    """The last measurement of every run as a point, means with 95 % intervals over it; a row for each setting.
+    """Draw the final scores of every run as points, and their means with 95 % intervals, in a row for each setting.
 
     Returns:
-        None when devices were not scored one by one.
+        None if devices were not evaluated one by one.
     """
     measured = [name for name in OF_DEVICES if np.isfinite(view.cells.get(name, np.nan)).any()]
     if not measured:

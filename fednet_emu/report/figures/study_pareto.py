@@ -17,24 +17,32 @@ DOMINATED = {"color": "0.8", "marker": "o", "markersize": 1.5, "linestyle": "non
 
 
 def on_front(costs: Array) -> Mask:
-    """Which points [n, costs] no other point beats: at most as much of every cost, and less of one."""
+    """Find the Pareto front of points.
+
+    Args:
+        costs: the points [n, costs].
+
+    Returns:
+        Mask [n] of the points that no other point beats; a point beats another if none of its costs is higher and at
+        least one is lower.
+    """
     return np.array(
         [not ((costs <= point).all(axis=1) & (costs < point).any(axis=1)).any() for point in costs], dtype=bool
     )
 
 
 def mean_progress(evaluations: pd.DataFrame) -> pd.DataFrame:
-    """Mean time, bits and accuracy over seeds after each round that all of them have evaluated."""
+    """Return the means over seeds of time, bits and accuracy, for each round that was evaluated with every seed."""
     rounds = evaluations.groupby("round")
     means = rounds[["simulated_s", "total_bit", "accuracy"]].mean()
     return means[rounds["seed"].nunique() == evaluations["seed"].nunique()]
 
 
 def pareto_figure(view: StudyView) -> Figure | None:
-    """Accuracy against time and against bits after every evaluated round; what is on the front of all three is marked.
+    """Draw accuracy against time and against bits for all evaluated rounds, and mark the Pareto front of all three.
 
     Returns:
-        None when no accuracy was measured.
+        None if no accuracy was measured.
     """
     spent = view.evaluations["simulated_s"] > 0  # the initial model costs nothing
     known = view.evaluations[spent & np.isfinite(view.evaluations["accuracy"])]

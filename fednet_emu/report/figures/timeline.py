@@ -1,4 +1,4 @@
-"""The timeline: one row per device, coloured bars for what it does, one panel per run."""
+"""Draw the timeline: a panel for each run, a row for each device, with coloured bars for its activities."""
 
 from __future__ import annotations
 
@@ -35,15 +35,21 @@ MAX_ROWS, MIN_ROWS = 40, 12
 MAX_ROUND_LINES = 20
 ROW_IN, ROW_LABEL_PT = 0.105, 6.0
 MIN_HEIGHT_ROWS = 5
-"""A panel is at least so high, or its axis label would not fit."""
+"""Smallest height of a panel, in rows, at which its axis label fits."""
 TICKS_IN, TITLE_IN, X_LABEL_IN = 0.2, 0.16, 0.2
 
 
 @dataclass(frozen=True)
 class Look:
-    """How the bars of one activity are drawn; colours differ in lightness too, for greyscale print.
+    """How the bars of one activity are drawn; colours also differ in lightness, for greyscale print.
 
-    What failed is hollow, hatched in `hollow` where the colour itself would be too light on white.
+    Bars of failed activities are white and hatched.
+
+    Attributes:
+        colour: colour of the bars.
+        height: height of the bars as a part of a row.
+        layer: drawing order; bars with higher numbers cover others.
+        hollow: colour of the hatching of failed activities; empty for the colour of the bars.
     """
 
     colour: str
@@ -66,7 +72,14 @@ ROUND_END: dict[str, Any] = {"color": "0.45", "linewidth": 0.5, "linestyle": (0,
 
 @dataclass(frozen=True)
 class Panel:
-    """One run's part of the figure: its bars (see `activity_bars`), and when rounds ended, from 0 to `until_s`."""
+    """The data of one run in the figure.
+
+    Attributes:
+        label: name of the run.
+        bars: the activities of its devices, see `activity_bars`.
+        round_ends_s: times [rounds] at which rounds ended, in simulated seconds.
+        until_s: end of the time axis, which starts at 0, in simulated seconds.
+    """
 
     label: str
     bars: pd.DataFrame
@@ -75,9 +88,9 @@ class Panel:
 
 
 def timeline_figure(panels: Sequence[Panel]) -> Figure | None:
-    """What the busiest devices of each run did over time, or None when no device of any run did anything.
+    """Draw what the devices of each run did over time; None if no device of any run did anything.
 
-    At most 40 rows, shared by the panels; they show the devices that were busy for the longest time.
+    The panels share 40 rows equally, but each may have up to 12; they show the devices that were busy the longest.
     """
     panels = [panel for panel in panels if len(panel.bars)]
     if not panels:
@@ -131,7 +144,7 @@ def _add_bars(axes: Axes, boxes: Array, **options: Any) -> None:
 
 
 def _boxes(bars: pd.DataFrame, devices: list[int], unit: Unit, height: float = 0.8) -> Array:
-    """Corners [bar, 4, 2] of horizontal bars, centred on the rows of their devices."""
+    """Return the corners [bars, 4, 2] of horizontal bars, centred on the rows of their devices."""
     row = np.searchsorted(devices, bars["device"].to_numpy(np.int64))
     started, ended = (bars[name].to_numpy(np.float64) / unit.size for name in ("started_s", "ended_s"))
     low, high = row - height / 2, row + height / 2
@@ -150,7 +163,7 @@ def _label(axes: Axes, devices: list[int], active: int) -> None:
 
 
 def _legend_handles(panels: Sequence[Panel]) -> list[Artist]:
-    """One entry for each thing that the panels show."""
+    """Return one legend entry for each kind of bar or line in the panels."""
     bars = pd.concat([panel.bars[["activity", "failed"]] for panel in panels])
     shown = set(bars["activity"].unique())
     handles: list[Artist] = [Patch(label=name, facecolor=look.colour) for name, look in LOOKS.items() if name in shown]

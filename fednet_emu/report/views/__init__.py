@@ -1,1 +1,1 @@
-"""What was measured, as tables: no drawing."""
+"""Results of runs and studies as tables, without drawing."""

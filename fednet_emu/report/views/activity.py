@@ -1,4 +1,4 @@
-"""What each device did when: the bars of a timeline, from the tables of a run."""
+"""Compute the bars of a timeline, which show what each device did at which time, from the tables of a run."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ ROUNDS_SHOWN = 3
 def activity_bars(
     transfers: pd.DataFrame, receptions: pd.DataFrame, computes: pd.DataFrame, until_s: float
 ) -> pd.DataFrame:
-    """Everything that devices did before `until_s`, cut off there.
+    """Return the activities of all devices until `until_s` (simulated seconds), cut off at that time.
 
-    A transfer is a bar of each device that takes part; the wait for its channel is a bar of the sender, or of the
-    receivers when the server sends.
+    A transfer gives a bar for each device that takes part. The wait for its channel gives a bar for the sender, or for
+    the receivers if the server sends.
 
     Returns:
         One row per bar: `device`; `activity`, a kind of transfer, `compute` or `waiting`; `started_s`, `ended_s`; and
@@ -30,7 +30,7 @@ def activity_bars(
     """
     transfers = transfers[transfers["requested_s"] < until_s]
     parts = _parts(transfers, receptions)
-    started_s = parts["started_s"].fillna(parts["ended_s"])  # a transfer that never started has waited to its end
+    started_s = parts["started_s"].fillna(parts["ended_s"])  # a transfer that never started was waiting until its end
     on_air = parts.assign(activity=parts["kind"], started_s=started_s)[parts["started_s"].notna()]
     waits = parts[parts["waits"]].assign(activity=WAITING, started_s=parts["requested_s"], ended_s=started_s)
     waits["failed"] = parts["started_s"].isna()
@@ -41,7 +41,7 @@ def activity_bars(
 
 
 def busiest_devices(bars: pd.DataFrame, limit: int) -> list[int]:
-    """At most `limit` devices, in ascending order: those that computed or used the channel for the longest time."""
+    """Return, in ascending order, the at most `limit` devices that computed or used the channel for longest."""
     busy_s = (bars["ended_s"] - bars["started_s"]).where(bars["activity"] != WAITING, 0.0).groupby(bars["device"]).sum()
     devices = busy_s.index.to_numpy(np.int64)
     ranking = np.lexsort((devices, -busy_s.to_numpy(np.float64)))
@@ -49,10 +49,10 @@ def busiest_devices(bars: pd.DataFrame, limit: int) -> list[int]:
 
 
 def first_rounds_end_s(rounds: pd.DataFrame, transfers: pd.DataFrame, computes: pd.DataFrame) -> float:
-    """The instant at which the first three rounds have ended, or zero when nothing has.
+    """Return the time in simulated seconds at which the first three rounds have ended; 0 if nothing has ended.
 
-    Without rounds (a run may keep none): when as many computations have ended as its devices make in three rounds, or
-    else when the last transfer has ended.
+    For a run without rounds it is the time at which three computations per device have ended, counted over all devices;
+    for a run without computations, the end of the last transfer.
     """
     ended_s = np.sort(rounds["ended_s"].dropna().to_numpy())
     if ended_s.size:
@@ -65,7 +65,7 @@ def first_rounds_end_s(rounds: pd.DataFrame, transfers: pd.DataFrame, computes: 
 
 
 def _parts(transfers: pd.DataFrame, receptions: pd.DataFrame) -> pd.DataFrame:
-    """One row per transfer and device that takes part in it."""
+    """Return a table with one row per transfer and device that takes part in it."""
     transfers = transfers.assign(failed=transfers["lost"] != "")
     from_server = transfers["sender"] < 0
     sending = transfers[~from_server].assign(device=transfers["sender"], waits=True)
@@ -73,5 +73,5 @@ def _parts(transfers: pd.DataFrame, receptions: pd.DataFrame) -> pd.DataFrame:
     several = transfers[transfers["receiver"] == SEVERAL].assign(waits=from_server)
     each = receptions[["transfer", "receiver", "lost"]].set_axis(["transfer", "device", "missed"], axis="columns")
     several = several.merge(each[each["device"] >= 0], on="transfer")
-    several["failed"] = several["missed"] != ""  # one receiver may miss what others hear
+    several["failed"] = several["missed"] != ""  # one receiver may miss what others receive
     return pd.concat([sending, single, several], ignore_index=True)

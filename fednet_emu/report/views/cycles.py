@@ -1,4 +1,4 @@
-"""Cyclic participation in numbers: how many groups were formed, and how long a cycle of their turns takes."""
+"""Numbers about cyclic participation: how many groups were formed, and how long a cycle of their turns takes."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ import pandas as pd
 
 
 def cycle_times(turns: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """The `cycle_columns` of several runs; runs without a complete cycle are left out."""
+    """Return a table with the `cycle_columns` of several runs; runs without a complete cycle are left out."""
     runs = pd.DataFrame([cycle_columns(table) for table in turns], columns=["grouping", "groups_formed", "cycle_s"])
     return runs.dropna().reset_index(drop=True)
 
 
 def cycle_columns(turns: pd.DataFrame) -> dict[str, Any]:
-    """The way of grouping, mean number of groups and mean cycle time of a run, over its complete cycles.
+    """Return the way of grouping, mean number of groups and mean cycle time of a run, over its complete cycles.
 
     Args:
-        turns: its series `cyclic_turns`.
+        turns: the series `cyclic_turns` of the run.
 
     Returns:
-        `grouping` in words, `groups_formed` and `cycle_s`; the numbers are NaN without a complete cycle.
+        `grouping` (structure and access scheme as text), `groups_formed`, and `cycle_s` in simulated seconds; the
+        numbers are NaN if there is no complete cycle.
     """
     cycles = turns.groupby("cycle").agg(
         turns=("group", "size"), groups=("groups", "first"), start_s=("started_s", "min"), end_s=("ended_s", "max")
@@ -35,4 +36,4 @@ def cycle_columns(turns: pd.DataFrame) -> dict[str, Any]:
 
 
 SERIES_COLUMNS: dict[str, Callable[[pd.DataFrame], dict[str, Any]]] = {"cyclic_turns": cycle_columns}
-"""What a series tells of its run in a few columns, which the cells of a study then have."""
+"""Functions that summarize a series of a run in a few columns, which are added to the cells of a study."""

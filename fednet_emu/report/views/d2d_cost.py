@@ -1,4 +1,4 @@
-"""What device-to-device links are worth: what a study spent until a target, as multiples of one of its settings."""
+"""The benefit of device-to-device links: costs of reaching a target, relative to those of one setting of the study."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ from fednet_emu.report.views.statistics import mean_interval
 from fednet_emu.report.views.study import StudyView, open_study
 
 PRICES = (0.0, 0.01, 0.1, 0.5)
-"""Prices of a push in uploads."""
+"""Prices of a push (a transmission between devices), in units of an upload."""
 OTHER_COSTS = ("total_bit", "energy_j", "simulated_s")
 _PUSHES = ("connectivity", "relaying")
-"""The series of algorithms that count their pushes."""
+"""Series in which algorithms record the number of their pushes."""
 
 
 def with_transmissions(view: StudyView, folder: Path) -> StudyView:
-    """The study with `uploads` and `pushes` so far in its evaluations; sent again counts once.
+    """Return the study with the columns `uploads` and `pushes` in its evaluations: their numbers up to each evaluation.
+
+    A transmission that is repeated counts once.
 
     Args:
         view: the study.
-        folder: where its cells are.
+        folder: the folder of the study.
     """
     counted = [
         rows.assign(**{name: sums[rows["round"]] for name, sums in _sums(folder / "cells" / str(cell)).items()})
@@ -35,7 +37,7 @@ def with_transmissions(view: StudyView, folder: Path) -> StudyView:
 
 
 def _sums(cell: Path) -> dict[str, Any]:
-    """Uploads and pushes after 0, 1, ... rounds."""
+    """Return the numbers of uploads and pushes after 0, 1, ... rounds, each [rounds + 1]."""
     invited = pd.read_parquet(cell / "rounds.parquet")["invited"].to_numpy()
     found = [cell / f"{name}.parquet" for name in _PUSHES if (cell / f"{name}.parquet").is_file()]
     pushes = pd.read_parquet(found[0])["d2d_senders"].to_numpy() if found else np.zeros_like(invited)
@@ -43,12 +45,12 @@ def _sums(cell: Path) -> dict[str, Any]:
 
 
 def spent(view: StudyView, baseline: Mapping[str, Any], accuracy: float | None) -> pd.DataFrame:
-    """What each cell had spent when it first reached a target; NaN where it never did.
+    """Return what each cell had spent when it first reached a target accuracy; NaN if it never did.
 
     Args:
-        view: a study with transmissions.
+        view: a study from `with_transmissions`.
         baseline: levels of the setting to compare with.
-        accuracy: the target; None for the accuracy with which the baseline ends, in the same place with the same seed.
+        accuracy: the target; None for the final accuracy of the baseline with the same other levels and the same seed.
 
     Returns:
         One row for each cell: the axes, `seed`, `target_accuracy`, `round`, `uploads`, `pushes` and the other costs.
@@ -71,17 +73,17 @@ def spent(view: StudyView, baseline: Mapping[str, Any], accuracy: float | None) 
 def multiples(
     table: pd.DataFrame, axes: Sequence[str], baseline: Mapping[str, Any], prices: Sequence[float] = PRICES
 ) -> pd.DataFrame:
-    """Costs as multiples of a baseline's, paired by seed, with 95 % intervals.
+    """Return costs as multiples of a baseline's costs, paired by seed, with 95 % intervals.
 
     Args:
-        table: what was spent, one row for each cell.
-        axes: of the study.
+        table: the result of `spent`, one row for each cell.
+        axes: the axes of the study.
         baseline: levels of the setting to compare with.
-        prices: of a push; `cost_RHO` is uploads + RHO pushes.
+        prices: prices RHO of a push in uploads; the column `cost_RHO` is uploads + RHO x pushes.
 
     Returns:
-        One row for each setting and cost: the axes, `cost`, `seeds` that reached the target in both settings, and
-        `mean`, `low` and `high` of the ratio over these; no interval for fewer than two.
+        One row for each setting and cost: the axes, `cost`, the number `seeds` that reached the target in both
+        settings, and `mean`, `low` and `high` of the ratio over these seeds; no interval for fewer than two seeds.
     """
     costs = {f"cost_{price:g}": table["uploads"] + price * table["pushes"] for price in prices}
     table = table.assign(**costs)
@@ -101,13 +103,13 @@ def multiples(
 def write_costs(
     study: Path, folder: Path, baselines: Sequence[Mapping[str, Any]], targets: Sequence[float | None]
 ) -> None:
-    """Write `uploads.csv`, what each cell spent until targets, and `multiples.csv`, the same against baselines.
+    """Write `uploads.csv`, the costs of each cell to reach targets, and `multiples.csv`, these relative to baselines.
 
     Args:
         study: the folder of a finished study.
-        folder: where the tables go.
-        baselines: the settings to compare with; the first is the one whose final accuracy the target None is.
-        targets: accuracies.
+        folder: the folder for the tables.
+        baselines: the settings to compare with.
+        targets: target accuracies; None stands for the final accuracy of the first baseline.
     """
     view = with_transmissions(open_study(study), study)
     tables = {"final" if target is None else f"{target:g}": spent(view, baselines[0], target) for target in targets}

@@ -1,4 +1,4 @@
-"""A recorded run as the figures see it: its summary, its scenario and its tables."""
+"""Read a recorded run for figures and comparisons: its summary, its scenario and its tables."""
 
 from __future__ import annotations
 
@@ -20,27 +20,34 @@ DAMAGED = "repeat the run, or restore the file from a copy"
 
 @dataclass(frozen=True)
 class RunView:
-    """A finished run, read-only; tables are read when they are asked for, from its folder or from memory."""
+    """A finished run, read-only; each table is read on request, from the run folder or from memory.
+
+    Attributes:
+        label: name of the run in figures.
+        summary: the content of summary.json.
+        scenario: the content of scenario.yaml.
+        folder: the run folder; None for a run in memory.
+    """
 
     label: str
     summary: dict[str, Any]
     scenario: dict[str, Any]
     folder: Path | None
     in_memory: Callable[[], Mapping[str, pd.DataFrame]] = dict
-    """The tables of a run without a folder."""
+    """Returns the tables of a run in memory, by name."""
 
     def names(self) -> list[str]:
-        """The tables that the run has recorded."""
+        """Return the names of the tables that the run has recorded."""
         if self.folder is None:
             return sorted(self.in_memory())
         return sorted(path.stem for path in self.folder.glob("*.parquet"))
 
     def has(self, name: str) -> bool:
-        """Whether the run has recorded such a table."""
+        """Return whether the run has recorded a table of this name."""
         return name in self.in_memory() if self.folder is None else (self.folder / f"{name}.parquet").is_file()
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        """A table of the run, times in seconds, sizes in bits, energies in joules.
+        """Return a table of the run, with times in seconds, sizes in bits and energies in joules.
 
         Args:
             name: the table's name, for example `transfers`.
@@ -67,7 +74,7 @@ class RunView:
 
 
 def open_run(path: Path, label: str | None = None) -> RunView:
-    """The run recorded in a folder, named `label` in figures (by default the name of its scenario).
+    """Open the run recorded in a folder; `label` is its name in figures, by default the name of its scenario.
 
     Raises:
         DataError: the folder, its summary or its scenario is missing or unreadable.
@@ -80,7 +87,7 @@ def open_run(path: Path, label: str | None = None) -> RunView:
 
 
 def distinct_labels(runs: Sequence[RunView]) -> list[str]:
-    """The labels of the runs, those that occur twice completed by the seed, or else by the folder's name."""
+    """Return the labels of the runs; repeated labels get the seed appended, or the folder's name if seeds are equal."""
     labels = [run.label for run in runs]
     seeds = (f"seed {run.summary.get('seed')}" for run in runs)
     for detail in (seeds, (run.folder.name if run.folder else "" for run in runs)):

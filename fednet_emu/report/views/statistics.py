@@ -1,11 +1,11 @@
-"""Intervals for means of few repetitions, and for differences of such means, paired and unpaired.
+"""95 % intervals for means of few repetitions, and for differences of such means, paired and unpaired.
 
-From eight values on they are expanded percentile bootstrap intervals (Hesterberg, "What Teachers Should Know About the
-Bootstrap", The American Statistician 69(4), 2015, section 4.3): the quantiles of 10 000 resampled means, taken further
-out by as much as Student's distribution and the factor n / (n - 1) of the variance ask for. Resamples come from a fixed
-stream: equal data give equal intervals. Fewer than eight values get Student's interval: bootstrap intervals lie within
-the values, so five differences of one sign, which chance alone gives 6 % of the time, would always exclude zero, and
-plain quantiles of five normal values cover 84 % instead of 95 %.
+For eight values or more they are expanded percentile bootstrap intervals (Hesterberg, "What Teachers Should Know About
+the Bootstrap", The American Statistician 69(4), 2015, section 4.3): quantiles of 10 000 resampled means, widened
+according to Student's distribution and the factor n / (n - 1) of the variance. The random numbers of the resampling are
+fixed, so that equal data give equal intervals. Fewer than eight values get Student's interval, because bootstrap
+intervals never exceed the range of the values: five differences of the same sign, which occur by chance 6 % of the
+time, would always exclude zero, and plain quantiles of five normal values cover 84 % instead of 95 %.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from fednet_emu.arrays import Array
 
 LEVEL = 0.95
 FEWEST, RESAMPLES = 8, 10_000
-"""The fewest values that are resampled, and how often."""
+"""Smallest number of values that are resampled, and the number of resamples."""
 
 
 class Interval(NamedTuple):
-    """A mean and the 95 % interval around it; the limits are NaN when a single value tells nothing about spread."""
+    """A mean and its 95 % interval; the limits are NaN for a single value, whose spread is unknown."""
 
     mean: float
     low: float
@@ -31,18 +31,18 @@ class Interval(NamedTuple):
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether the mean differs from zero by more than noise; unknown intervals exclude nothing."""
+        """Whether the interval excludes zero; an unknown interval (NaN) does not."""
         return bool(self.low > 0 or self.high < 0)
 
 
 def mean_interval(values: Array) -> Interval:
-    """The mean of values [n] and its interval; NaN for no values."""
+    """Return the mean of values [n] and its interval; NaN if there are no values."""
     mean, low, high = mean_intervals(np.asarray(values, np.float64)[:, None])
     return Interval(float(mean[0]), float(low[0]), float(high[0]))
 
 
 def mean_intervals(values: Array) -> tuple[Array, Array, Array]:
-    """Means of each column of values [n, columns], and their lower and upper limits, each [columns]."""
+    """Return the mean of each column of values [n, columns], and its lower and upper limit, each [columns]."""
     n, columns = values.shape
     unknown = np.full(columns, np.nan)
     if n == 0:
@@ -58,14 +58,15 @@ def mean_intervals(values: Array) -> tuple[Array, Array, Array]:
 
 
 def paired_difference(first: Array, second: Array) -> Interval:
-    """The mean of second - first, where values [n] at the same place belong to the same seed."""
+    """Return the mean of second - first and its interval; values [n] at the same position belong to the same seed."""
     return mean_interval(np.asarray(second, np.float64) - np.asarray(first, np.float64))
 
 
 def unpaired_difference(first: Array, second: Array) -> Interval:
-    """The difference of the means of second [m] and first [n] as if nothing connected them.
+    """Return the mean of second [m] minus the mean of first [n] and its interval, as for independent samples.
 
-    Both are resampled, each on its own, with the degrees of freedom of Welch; Welch's interval below eight values.
+    Both are resampled independently, with Welch's degrees of freedom; with fewer than eight values in one of them, it
+    is Welch's interval.
     """
     first, second = np.asarray(first, np.float64), np.asarray(second, np.float64)
     fewest = min(len(first), len(second))
@@ -86,7 +87,10 @@ def unpaired_difference(first: Array, second: Array) -> Interval:
 
 
 def _resampled_means(values: Array, ways: np.random.Generator) -> Array:
-    """Means [resamples, columns] of values [n, columns], from how often each is drawn: no resample is kept whole."""
+    """Return the means [resamples, columns] of resampled values [n, columns].
+
+    They are computed from how often each value is drawn, so that no resample is stored.
+    """
     n = len(values)
     drawn = ways.integers(0, n, (RESAMPLES, n)) + n * np.arange(RESAMPLES)[:, None]
     means: Array = np.bincount(drawn.ravel(), minlength=RESAMPLES * n).reshape(RESAMPLES, n) @ values / n
@@ -94,7 +98,7 @@ def _resampled_means(values: Array, ways: np.random.Generator) -> Array:
 
 
 def _quantiles(means: Array, n: int, freedom: float) -> tuple[Array, Array]:
-    """The expanded 2.5 % and 97.5 % quantiles over resampled means [resamples, columns]."""
+    """Return the expanded 2.5 % and 97.5 % quantiles, each [columns], of resampled means [resamples, columns]."""
     tail = float(stats.norm.cdf(-np.sqrt(n / (n - 1)) * _student(freedom)))
     low, high = np.quantile(means, [tail, 1 - tail], axis=0)
     return low, high

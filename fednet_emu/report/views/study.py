@@ -1,4 +1,4 @@
-"""A recorded study as figures and comparisons see it: its axes, its target and its two tables."""
+"""Read a recorded study for figures and comparisons: its axes, its target and its two tables."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from fednet_emu.report.views.targets import TO_TARGET, first_reached, with_total
 DESCRIPTION = "study.json"
 UNFINISHED = "finish the sweep that writes it"
 SPENT = {"time": "simulated_s", "bits": "total_bit", "energy": "energy_j", "rounds": "round"}
-"""What runs spend, and its column of the evaluations: seconds, bits, joules, rounds."""
+"""Names of costs, and their columns in the evaluations, in simulated seconds, bits, joules and rounds."""
 
 
 @dataclass(frozen=True)
 class StudyView:
-    """A study, read-only.
+    """A recorded study, read-only.
 
     Attributes:
-        name: of its file.
-        axes: what is varied, each with its levels in order.
-        target: the measure and level that runs have to reach; empty for none.
-        evaluations: every evaluation of every finished cell, with a column for each axis, and `seed`.
-        cells: one row for each finished cell, in the order of the study: totals, what the target had cost, and what
-            its series tell (`SERIES_COLUMNS`).
-        unfinished: labels of the cells that are not there.
+        name: name of the study.
+        axes: the axes by name, each with its levels in order.
+        target: the measure that runs have to reach, with its level; empty for no target.
+        evaluations: one row for each evaluation of each finished cell, with a column for each axis, and `seed`.
+        cells: one row for each finished cell, in the order of the study: levels, totals, the costs of reaching the
+            target, and the columns of `SERIES_COLUMNS`.
+        unfinished: labels of the cells that are not finished.
     """
 
     name: str
@@ -45,11 +45,11 @@ class StudyView:
 
     @property
     def diverged(self) -> list[str]:
-        """Labels of the finished cells that have diverged: they have scores, but reach no target."""
+        """Labels of the finished cells that have diverged; they have scores, but count as not reaching a target."""
         return list(self.cells["cell"][self.cells["status"] == "diverged"])
 
     def aiming_at(self, accuracy: float) -> StudyView:
-        """The study with another target accuracy."""
+        """Return the study with another target, an accuracy from 0 to 1."""
         aimed = [
             first_reached(self.evaluations[self.evaluations["cell"] == cell], *aim)
             for cell, status in zip(self.cells["cell"], self.cells["status"], strict=True)
@@ -61,13 +61,13 @@ class StudyView:
         )
 
     def within(self, cost: str, amount: float) -> StudyView:
-        """The study with scores and totals of each cell at its last evaluation that had spent no more of a cost.
+        """Return the study as if every run had ended at its last evaluation before a cost exceeds an amount.
 
-        The way to the target stays that of the whole runs.
+        Scores and totals are those at this evaluation; the costs of reaching the target stay those of the whole runs.
 
         Args:
-            cost: one of `SPENT`.
-            amount: the most that is spent.
+            cost: a key of `SPENT`.
+            amount: the largest cost that is allowed, in simulated seconds, bits, joules or rounds.
 
         Raises:
             FednetError: there is no such cost.
@@ -82,7 +82,10 @@ class StudyView:
         return replace(self, evaluations=kept, cells=cells)
 
     def where(self, conditions: Mapping[str, str]) -> StudyView:
-        """The part of the study with these levels, which are no longer axes.
+        """Return the part of the study with the given levels; their axes are removed.
+
+        Args:
+            conditions: the level of each of some axes, as text.
 
         Raises:
             FednetError: there is no such axis or level.
@@ -99,7 +102,7 @@ class StudyView:
         return part
 
     def level(self, axis: str, text: str) -> Any:
-        """The level of an axis that reads `text`.
+        """Return the level of an axis whose text, as `level_text` writes it, is `text`.
 
         Raises:
             FednetError: there is no such axis or level.
@@ -116,14 +119,14 @@ class StudyView:
 
 
 def level_text(level: Any) -> str:
-    """A level as people write it."""
+    """Return a level as readable text; true and false are written in lower case, as in YAML."""
     if isinstance(level, bool):
         return str(level).lower()
     return f"{level:g}" if isinstance(level, float) else str(level)
 
 
 def is_study(folder: Path) -> bool:
-    """Whether a folder is that of a study."""
+    """Return whether a folder holds a study."""
     return (folder / DESCRIPTION).is_file()
 
 
@@ -143,7 +146,7 @@ def is_one_study(folders: Sequence[Path]) -> bool:
 
 
 def open_study(folder: Path) -> StudyView:
-    """The study that `fednet sweep` has left in a folder.
+    """Open the study that `fednet sweep` has written to a folder.
 
     Raises:
         DataError: the folder or one of its tables is missing or unreadable.
@@ -165,7 +168,7 @@ def open_study(folder: Path) -> StudyView:
 
 
 def _with_series(folder: Path, cells: pd.DataFrame) -> pd.DataFrame:
-    """Cells with the columns that their series have; a cell without the series has NaN there."""
+    """Add the columns of `SERIES_COLUMNS` to the table of cells; they are NaN in cells without the series."""
     for series, columns_of in SERIES_COLUMNS.items():
         known = {
             cell: columns_of(_table(folder / "cells" / cell, series))
@@ -191,12 +194,12 @@ def _table(folder: Path, name: str) -> pd.DataFrame:
 
 
 def target_text(target: Mapping[str, float]) -> str:
-    """A target in words: `accuracy 0.9`, `loss 0.3`, or nothing."""
+    """Return a target as text: `accuracy 0.9`, `loss 0.3`, or empty for no target."""
     return ", ".join(f"{measure} {level:g}" for measure, level in target.items() if math.isfinite(level))
 
 
 def study_of_run(run: RunView) -> StudyView:
-    """A single run as a study without axes.
+    """Return a single run as a study without axes and without a target.
 
     Raises:
         DataError: its evaluations are missing or unreadable.

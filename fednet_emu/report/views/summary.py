@@ -1,4 +1,4 @@
-"""The summary of a run as rows of a table for people."""
+"""Format the summary of a run as rows of a readable table."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from fednet_emu.report.quantities import format_bits, format_energy, format_seco
 __all__ = ["format_bits", "format_energy", "format_seconds", "profile_rows", "summary_rows"]
 
 DIGEST_LENGTH = 12
-"""Hexadecimal digits shown of the event digest: 48 bits tell any two runs of a study apart."""
+"""Number of hexadecimal digits of the event digest that are shown; 48 bits distinguish all runs of a study."""
 
 
 def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The rows (what, value with unit) of a run's summary, without what the run did not measure.
+    """Return the rows (title, value with unit) of a run's summary; quantities that were not measured are left out.
 
     Args:
         summary: the content of `summary.json`, SI units; None and NaN mean that a quantity was not measured.
@@ -24,7 +24,7 @@ def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def profile_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The rows (what, value with unit) of where the host's time went, the largest part first.
+    """Return the rows (title, value with unit) that show how the host's time was spent, the largest part first.
 
     Args:
         summary: the content of `summary.json`.
@@ -61,7 +61,12 @@ def _format_digest(digest: str) -> str:
 
 
 def _format_verdict(verified: Any) -> str:
-    """`verified` is true or false, or each law with what breaks it (nothing when it holds), or the broken laws."""
+    """Return a verdict on the records as text.
+
+    Args:
+        verified: true or false; or a text; or a mapping from each law to its violation, empty if the law holds; or a
+            list of the broken laws.
+    """
     if isinstance(verified, bool):
         return "all records consistent" if verified else "records are not consistent"
     if isinstance(verified, str):

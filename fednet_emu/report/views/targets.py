@@ -1,4 +1,4 @@
-"""When a run first reached a target, and what that had cost."""
+"""Find when a run first reached a target, and how much it had spent by then."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ _COLUMNS = ("simulated_s", "total_bit", "energy_j")
 
 
 def with_total_bits(evaluations: pd.DataFrame) -> pd.DataFrame:
-    """Evaluations with the column `total_bit`, the bits of all links together."""
+    """Add the column `total_bit`, the sum of the bits of all links, to evaluations."""
     total = evaluations["uplink_bit"] + evaluations["downlink_bit"] + evaluations["sidelink_bit"]
     return evaluations.assign(total_bit=total)
 
 
 def first_reached(evaluations: pd.DataFrame, measure: Measure | None, level: float) -> dict[str, float]:
-    """Time, bits and energy at the first evaluation at which a run had reached its target; NaN when it never did.
+    """Return time (s), bits and energy (J) at the first evaluation that reaches a target; NaN if none does.
 
     Args:
-        evaluations: of one run, in the order of time, with `total_bit`.
-        measure: `accuracy`, which has to be at least `level`, or `loss`, at most; None for no target.
-        level: the target.
+        evaluations: the evaluations of one run in the order of time, with the column `total_bit`.
+        measure: `accuracy`, which must be at least `level`, or `loss`, which must be at most `level`; None for no
+            target.
+        level: the level of the target.
     """
     if measure is None or not len(evaluations):
         return dict.fromkeys(TO_TARGET, math.nan)

@@ -1,4 +1,4 @@
-"""The figure of ASPIRE's own records: how many workers it waits for and how many planes it keeps, over time."""
+"""The figure of ASPIRE's own records: numbers of workers that it waits for and of cutting planes, over time."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from matplotlib.ticker import MaxNLocator
 from fednet_emu.report.style import CURVE_HEIGHT_IN, add_grid, add_line_legend, finish_axes, line_style, new_figure
 
 PANELS = {"active": "Active workers", "planes": "Planes"}
-"""Columns of the series `aspire`, and what they are called."""
+"""Columns of the series `aspire`, and their names in the figure."""
 
 
 def aspire_figure(tables: Sequence[tuple[str, pd.DataFrame]]) -> Figure:
-    """S(t) above, the number of planes below, both as steps over simulated time; one line for each run."""
+    """Draw the number of active workers S(t), and below it the number of planes, over simulated time, for each run."""
     figure = new_figure(len(PANELS) * CURVE_HEIGHT_IN)
     panels = figure.subplots(len(PANELS), sharex=True)
     for (column, name), axes in zip(PANELS.items(), panels, strict=True):

@@ -1,4 +1,4 @@
-"""The graph that an algorithm has learned, over time: as heat maps side by side, and as an animation."""
+"""Draw the graph that an algorithm learned, over time, as heat maps side by side and as an animation."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from fednet_emu.arrays import Array
 from fednet_emu.report.style import SMALL_PT, WIDTH_IN, new_figure, paper_style, wrapped
 
 SNAPSHOTS = 4
-"""Heat maps beside each other: the first record, the last one, and those between that are most evenly spread."""
+"""Number of heat maps for each run: the first record, the last one, and evenly spaced ones between them."""
 TIED = 0.5
 FRAMES_PER_S = 4
 RESOLUTION_DPI = 150
 
 
 def weights_figure(weights: Sequence[tuple[str, pd.DataFrame]]) -> Figure:
-    """The weights of all pairs of devices in a few rounds, one row of heat maps for each run.
+    """Draw the weights of all pairs of devices in a few rounds, with one row of heat maps for each run.
 
     Args:
-        weights: series `weights` of each run: columns round, i, j, weight, one row per pair and record.
+        weights: label and series `weights` of each run: columns round, i, j, weight, one row per pair and record.
     """
     panel_in = WIDTH_IN / SNAPSHOTS
     figure = new_figure(len(weights) * (panel_in + 0.25) + 0.3)
@@ -69,9 +69,9 @@ def write_weights_animation(weights: pd.DataFrame, path: Path) -> None:
 
 
 def weight_matrices(weights: pd.DataFrame) -> tuple[list[int], Array]:
-    """The rounds that were recorded, and the symmetric matrix [devices, devices] of the weights after each of them.
+    """Return the recorded rounds, and the symmetric weights [rounds, devices, devices] after each of them.
 
-    Devices come cluster by cluster as they are tied in the last record, so that clusters are blocks on the diagonal.
+    Devices are sorted by their clusters in the last record, so that clusters appear as blocks on the diagonal.
     """
     devices = np.union1d(weights["i"], weights["j"])
     rounds, record = np.unique(weights["round"], return_inverse=True)

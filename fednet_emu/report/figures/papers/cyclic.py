@@ -1,4 +1,4 @@
-"""Figures of cyclic participation: how long cycles are, and the distance from the optimum beside its bound."""
+"""Figures of cyclic participation: cycle times, and the distance from the optimum with its theoretical bound."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Tables = Sequence[tuple[str, pd.DataFrame]]
 
 
 def cycle_figure(tables: Tables) -> Figure:
-    """Mean time of a cycle against the number of its groups: one line for each way of grouping and access scheme.
+    """Draw the mean cycle time against the number of groups, with a line for each grouping and access scheme.
 
-    Runs of one way and one number of groups, such as those of several seeds, are averaged.
+    Runs with equal grouping, access scheme and number of groups, such as those of several seeds, are averaged.
     """
     runs = cycle_times([table for _, table in tables])
     unit = axis_unit(float(runs["cycle_s"].max()), LONG_TIMES)
@@ -41,7 +41,7 @@ def cycle_figure(tables: Tables) -> Figure:
 
 
 def bound_figure(tables: Tables) -> Figure:
-    """Distance from the optimum at the start of each cycle, and the theory's bound of it in the same colour."""
+    """Draw the distance from the optimum, F - F*, at the start of each cycle, and its bound in the same colour."""
     figure = new_figure(CURVE_HEIGHT_IN)
     axes = figure.add_subplot()
     for index, (label, rows) in enumerate(tables):

@@ -1,4 +1,4 @@
-"""Device-to-device learning: clusters as they change, and how many devices the server samples for them."""
+"""Device-to-device learning: draw the changing clusters, and the number of devices that the server samples."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ _ONE_WAY, _BOTH_WAYS = 0.7, 0.25
 
 
 def connectivity_figure(tables: Labelled) -> Figure:
-    """Uploads asked for over rounds, and below the connectivity factor: measured, its bound (dotted), and the limit."""
+    """Draw the number of requested uploads over rounds, and below it the connectivity factor.
+
+    The connectivity factor is drawn as measured (solid) and as its bound (dotted), with its limit as a horizontal line.
+    """
     figure = new_figure(1.7 * CURVE_HEIGHT_IN)
     above, below = figure.subplots(2, 1, sharex=True)
     for index, (label, rows) in enumerate(tables):
@@ -56,7 +59,7 @@ def connectivity_figure(tables: Labelled) -> Figure:
 
 
 def clusters_figure(tables: Labelled) -> Figure:
-    """The clusters of the first run in the first, a middle and the last round that it recorded."""
+    """Draw the clusters of the first run in the first, the middle and the last round that it recorded."""
     rows = tables[0][1]
     rounds = rows["round"].unique()
     shown = rounds[np.unique(np.linspace(0, len(rounds) - 1, PANELS).round().astype(np.int64))]
@@ -84,9 +87,10 @@ def write_clusters_animation(rows: pd.DataFrame, path: Path) -> None:
 
 
 def draw_round(axes: Axes, rows: pd.DataFrame, number: int) -> None:
-    """Devices in the colours of their clusters, filled when they upload; bold edges are one-way.
+    """Draw devices in the colours of their clusters, filled if they upload; one-way edges are bold.
 
-    Devices stand where they were if edges are short against the distances between them, else around their cluster.
+    Devices are drawn at their true positions if the edges are short compared with the extent of all devices, else on a
+    circle for each cluster.
     """
     mine = rows[rows["round"] == number]
     places = places_of(mine)
@@ -109,12 +113,12 @@ def draw_round(axes: Axes, rows: pd.DataFrame, number: int) -> None:
 
 
 def one_way(edges: set[tuple[int, int]]) -> set[tuple[int, int]]:
-    """The edges without one back."""
+    """Return the edges whose reverse edge does not exist."""
     return {(j, i) for j, i in edges if (i, j) not in edges}
 
 
 def places_of(rows: pd.DataFrame) -> dict[int, Array]:
-    """Where each device of a round is drawn."""
+    """Return the position [2] at which each device of a round is drawn, by device number."""
     devices = np.concatenate([*rows["devices"]]).astype(np.int64)
     xy_m = np.stack([np.concatenate([*rows["x_m"]]), np.concatenate([*rows["y_m"]])], axis=1)
     true = dict(zip(devices.tolist(), xy_m, strict=True))
@@ -130,7 +134,7 @@ def places_of(rows: pd.DataFrame) -> dict[int, Array]:
 
 
 def circles(clusters: Sequence[Sequence[int]]) -> dict[int, Array]:
-    """Each cluster's devices on a circle of its own, the circles row by row."""
+    """Place each cluster's devices on a circle, and the circles in rows; return the positions [2] by device number."""
     columns = int(np.ceil(np.sqrt(len(clusters))))
     places: dict[int, Array] = {}
     for number, members in enumerate(clusters):

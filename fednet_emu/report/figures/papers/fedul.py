@@ -1,4 +1,4 @@
-"""The figure of FedUL's own records: errors and losses by round."""
+"""The figure of FedUL's own records: validation errors and losses over rounds."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ PANELS = {
     "surrogate_loss": "Surrogate loss",
     "supervised_loss": "Supervised loss",
 }
-"""Columns of the series `fedul`, and what they are called."""
+"""Columns of the series `fedul`, and their names in the figure."""
 
 
 def fedul_figure(tables: Sequence[tuple[str, pd.DataFrame]]) -> Figure:
-    """One panel below the other for each measure that some run has, against the round; one line for each run."""
+    """Draw each measure that some run has against the round, in a panel of its own, with a line for each run."""
     measures = [name for name in PANELS if any(table[name].notna().any() for _, table in tables)]
     figure = new_figure(max(len(measures), 1) * PANEL_HEIGHT_IN)
     panels = figure.subplots(max(len(measures), 1), sharex=True, squeeze=False)[:, 0]

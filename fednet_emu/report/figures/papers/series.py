@@ -1,4 +1,4 @@
-"""Figures of the series that algorithms record of themselves, by the name of the series."""
+"""Figures of the series that algorithms record in addition to the standard tables, by the name of the series."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fednet_emu.report.figures.papers.fedul import fedul_figure
 from fednet_emu.report.views.run import RunView
 
 Drawing = Callable[[Sequence[tuple[str, pd.DataFrame]]], Figure]
-"""Makes one figure of a series' tables, each with the label of its run."""
+"""Function that draws one figure from the tables of a series, each given with the label of its run."""
 
 SERIES_FIGURES: dict[str, Drawing] = {
     "aspire": aspire_figure,
@@ -27,19 +27,19 @@ SERIES_FIGURES: dict[str, Drawing] = {
     "fedul": fedul_figure,
     "weights": weights_figure,
 }
-"""How each series is drawn; a series without a line here stays a table."""
+"""The function that draws each series; a series without an entry has no figure."""
 
 SERIES_ANIMATIONS: dict[str, Callable[[pd.DataFrame, Path], None]] = {
     "d2d_clusters": write_clusters_animation,
     "weights": write_weights_animation,
 }
-"""How a series of one run becomes an animated GIF."""
+"""The function that writes a series of one run as an animated GIF."""
 
 
 def series_figures(
     runs: Sequence[RunView], labels: Sequence[str], drawings: Mapping[str, Drawing]
 ) -> dict[str, Figure]:
-    """The figures of those series that at least one run has recorded, by name of the series.
+    """Draw the series that at least one run has recorded, and return the figures by the name of the series.
 
     Raises:
         DataError: a table of a run is unreadable.
@@ -53,9 +53,9 @@ def series_figures(
 
 
 def save_animations(runs: Sequence[RunView], folder: Path) -> list[Path]:
-    """Write an animated GIF of every series that has one, and return the files.
+    """Write an animated GIF of each series for which `SERIES_ANIMATIONS` has an entry, and return the files.
 
-    With several runs, each name is completed by the place of the run, from 1.
+    With several runs, each file name ends with the number of the run, counted from 1.
 
     Raises:
         DataError: a table of a run is unreadable.

@@ -1,4 +1,4 @@
-"""Cyclic participation in a study: how long a cycle is, and how long the target takes, against the number of groups."""
+"""Cyclic participation in a study: draw the cycle time and the time to the target against the number of groups."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from fednet_emu.report.views.statistics import mean_interval
 from fednet_emu.report.views.study import StudyView, target_text
 
 PANEL_IN, SPAN = 1.7, 10.0
-"""Height of a panel, and how far apart times have to be for a logarithmic scale."""
+"""Height of a panel in inches; and the ratio of largest to smallest time beyond which the scale is logarithmic."""
 
 
 def groups_figure(view: StudyView) -> Figure | None:
-    """Cycle time and time to the target against the groups that were formed: a line for each way of forming them.
+    """Draw cycle time and time to the target against the number of groups, with a line for each way of grouping.
 
-    A point is a setting of the study: the mean over its seeds, with the 95 % interval. Where some seeds never reached
-    the target it is the mean of the others.
+    Each point is one setting of the study: the mean over its seeds with its 95 % interval. Seeds that never reached the
+    target are left out of the mean.
 
     Returns:
-        None unless runs recorded `cyclic_turns`, and one way formed different numbers of groups in different settings.
+        None unless runs recorded `cyclic_turns`, and some way of grouping formed different numbers of groups.
     """
     if "groups_formed" not in view.cells:
         return None
