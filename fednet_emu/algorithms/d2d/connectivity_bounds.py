@@ -121,7 +121,7 @@ def stratified_variance(mixed: Array, cluster: IntArray, samples: IntArray) -> f
 
 
 def safe(d: Degrees) -> Array:
-    """2 varphi + alpha_minus^2 where alpha > 1/2, else 1 + 2 varphi: at least phi, and equal to it if regular.
+    """2 varphi + alpha_minus^2 where alpha > 1/2, else 1 + 2 varphi: at least phi; equal for regular clusters.
 
     sigma_1^2 <= |A|_1 |A|_inf <= 1 + varphi. With alpha > 1/2 any two devices share (2 alpha - 1) n receivers, so
     every entry of A^T A is at least (1 - alpha_minus^2) / n, and Weyl's inequality lowers the bound on sigma_2^2

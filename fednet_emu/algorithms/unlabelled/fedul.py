@@ -49,8 +49,8 @@ class FedUL(RoundBased):
     """Clients train a classifier on unlabelled sets: they predict a sample's set, through a known class-to-set matrix.
 
     The partition must make sets (`surrogate-sets`). Only the model f is sent; priors, data and surrogate labels stay
-    where they are. With `server.validation_samples`, the model that is evaluated and returned is the best so far on these
-    samples; otherwise it is the latest.
+    where they are. With `server.validation_samples`, the model that is evaluated and returned is the best so far on
+    these samples; otherwise it is the latest.
     """
 
     kind: Literal["fedul"] = "fedul"
