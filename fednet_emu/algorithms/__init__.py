@@ -1,4 +1,4 @@
-"""Algorithms, one paper per file, and the table that scenario files look them up in."""
+"""Algorithms, one paper per file, and the table of their names in scenario files."""
 
 from typing import Annotated
 

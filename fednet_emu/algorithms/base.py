@@ -1,4 +1,4 @@
-"""What an algorithm is to a scenario file."""
+"""Base classes of the algorithms that a scenario file can choose."""
 
 from __future__ import annotations
 
@@ -16,32 +16,36 @@ class Algorithm(Component):
 
     @abstractmethod
     def run(self, fed: Federation) -> Process:
-        """The server's process; it ends when the algorithm has ended."""
+        """The server's SimPy process; the algorithm is over when it returns."""
 
     @property
     def events_depend_on_learning(self) -> bool:
-        """Whether what is sent, to whom or how long can follow from numbers that are learnt.
+        """Whether learnt numbers can decide what is sent, to whom, or how long the run lasts.
 
-        A timing-only run, which learns nothing, is then an approximation: nominal numbers stand for the learnt ones.
+        If so, a timing-only run, which trains nothing, is an approximation: it uses nominal values in their place.
         """
         return False
 
     def demands(self) -> Iterable[tuple[str, str, int]]:
-        """Settings that need so many devices, as (key, what it asks for, number of devices)."""
+        """Settings that need a minimum number of devices, as (key, what is wrong with fewer, that minimum)."""
         return ()
 
     def contradictions(self, count: int) -> Iterable[tuple[str, str]]:
-        """Settings that cannot be with so many devices, as (key, what is wrong)."""
+        """Settings that contradict each other with `count` devices, as (key, what is wrong)."""
         return ()
 
     def conflicts_with_losses(self, losses: Sequence[str]) -> Iterable[tuple[str, str]]:
-        """Settings that cannot be where these settings (`key: value`) may lose messages, as (key, what is wrong)."""
+        """Settings that are invalid when messages can be lost, as (key, what is wrong).
+
+        Args:
+            losses: the scenario's settings that can lose messages, as `key: value`.
+        """
         return ()
 
 
 class RoundBased(Algorithm):
-    """An algorithm whose server waits in each round for the devices that it has invited."""
+    """An algorithm in rounds: in each one the server invites devices and waits for their answers."""
 
     deadline_s: float | None = Field(None, gt=0)
-    """How long the server waits for the devices of a round at the most; whoever is late is cancelled and left out. Null
-    waits for all."""
+    """Longest time that the server waits for the devices of a round (simulated s); late devices are cancelled and left
+    out of the round. Null waits for all devices."""

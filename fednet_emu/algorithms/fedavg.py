@@ -3,8 +3,8 @@
 McMahan, Moore, Ramage, Hampson, Agüera y Arcas: "Communication-Efficient Learning of Deep Networks from Decentralized
 Data", AISTATS 2017, https://proceedings.mlr.press/v54/mcmahan17a.html
 
-Differences from the paper: the server may scale the mean update (`server_lr`; 1 is the paper's), a round may have a
-deadline, and lost uplinks may be sent again. Whatever has not arrived is left out of the mean.
+Differences from the paper: the server may scale the mean update (`server_lr`; the paper has 1), a round may have a
+deadline, and lost uplinks may be sent again. Updates that do not arrive are left out of the mean.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from fednet_emu.federation import Deferred, Device, Federation, Process
 
 
 class FedAvg(LocalSgd):
-    """Each round a random cohort trains locally, and the server averages what arrives."""
+    """Each round a random cohort trains locally, and the server averages the models that arrive."""
 
     kind: Literal["fedavg"] = "fedavg"
     weighting: Literal["samples", "uniform"] = "samples"
-    """Whether a device counts by its number of samples, as in the paper, or as one."""
+    """Weight of a device in the mean: its number of samples, as in the paper, or the same for all devices."""
     server_lr: float = Field(1.0, ge=0)
-    """Factor of the mean update."""
+    """Step size of the server: the factor of the mean update."""
     retries: int = Field(0, ge=0)
-    """How often a lost uplink is sent again."""
+    """Number of times that a lost upload is sent again."""
 
     def run(self, fed: Federation) -> Process:
-        """The server: invite, wait, average."""
+        """The server: invite a cohort, wait for its models, average them."""
         w = fed.initial_model()
         for t in fed.rounds():
             cohort = yield fed.cohort(self.cohort, t)
@@ -44,7 +44,7 @@ class FedAvg(LocalSgd):
             fed.end_of_round(w, invited=len(cohort), arrived=len(arrived))
 
     def client(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
-        """A device: receive, train, send."""
+        """A device: receive the model, train, send the result."""
         got = yield fed.downlink(k, w)
         if got.lost:
             return got
@@ -55,7 +55,7 @@ class FedAvg(LocalSgd):
 def average(w: Tensor, arrived: Sequence[Tensor], weights: Sequence[float], server_lr: float) -> Tensor:
     """Move w [P] by server_lr times the weighted mean of the differences arrived - w.
 
-    Differences, not models, are summed: models equal to w leave it bit for bit as it is.
+    Summing differences instead of models leaves w bit-identical when all arrived models equal w.
     """
     update, total = torch.zeros_like(w), sum(weights)
     for w_k, weight in zip(arrived, weights, strict=True):

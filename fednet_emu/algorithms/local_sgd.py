@@ -1,4 +1,4 @@
-"""What algorithms have in common whose devices make a few steps of SGD per round: who takes part, and which steps."""
+"""Settings shared by algorithms whose devices make some steps of SGD per round: the cohort and the local steps."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from fednet_emu.federation import SgdPlan
 
 
 class LocalSgd(RoundBased):
-    """The settings of a cohort that trains locally; each algorithm adds what it does with the results."""
+    """Settings of a cohort that trains locally; subclasses define what the server does with the results."""
 
     cohort: int = Field(gt=0)
-    """Devices invited per round; fewer when fewer are there."""
+    """Number of devices invited per round; fewer if fewer are present."""
     lr: float = Field(ge=0)
     """Step size of the devices."""
     batch_size: int | None = Field(gt=0)
-    """Samples per step; null takes all of the device's samples at once."""
+    """Samples per gradient step; null takes all of the device's samples."""
     local_epochs: int | None = Field(None, gt=0)
     """Passes over the device's samples per round; give this or `local_steps`."""
     local_steps: int | None = Field(None, gt=0)
@@ -35,9 +35,9 @@ class LocalSgd(RoundBased):
 
     @property
     def plan(self) -> SgdPlan:
-        """The steps of a device in a round."""
+        """The local SGD steps of a device in a round."""
         return SgdPlan(lr=self.lr, batch_size=self.batch_size, steps=self.local_steps, epochs=self.local_epochs)
 
     def demands(self) -> Iterator[tuple[str, str, int]]:
-        """Settings (key, meaning, number of devices) that need so many devices."""
+        """Settings that need a minimum number of devices, as (key, what is wrong with fewer, that minimum)."""
         yield "cohort", "invites more devices than there are", self.cohort

@@ -1,4 +1,4 @@
-"""For how long a lost message is sent again: a setting of algorithms that cannot do without a device's answer."""
+"""How long a lost message is sent again: a setting of algorithms that need every device's answer."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Annotated
 from pydantic import Field
 
 Patience = Annotated[float, Field(gt=0)]
-"""Type of a setting `patience_s`: for how long a lost message is sent again before its device is given up."""
+"""Type of a setting `patience_s`: how long a lost message is sent again before its device is given up (s)."""
 
 ROUND_S = 60.0
-"""Patience where everybody waits for the device: a minute."""
+"""Default patience when all others wait for the device: one minute."""
 ALONE_S = 604_800.0
-"""Patience where others go on meanwhile, and who is given up does not come back: a week."""
+"""Default patience when the others continue meanwhile and a device that is given up never returns: one week."""

@@ -1,1 +1,1 @@
-"""Data, models and the deferred graph: what is learnt, whatever the time."""
+"""Data, models and the deferred graph: learning, independent of simulated time."""

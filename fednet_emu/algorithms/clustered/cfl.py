@@ -1,11 +1,11 @@
-"""CFL: federated averaging that splits its clients in two wherever they have stopped agreeing.
+"""CFL: federated averaging that splits a cluster of clients in two when their updates disagree.
 
 Sattler, Müller, Samek: "Clustered Federated Learning: Model-Agnostic Distributed Multitask Optimization under Privacy
 Constraints", IEEE TNNLS 2021, https://arxiv.org/abs/1910.01991, Algorithms 1 (bipartition) and 5
 
-Differences from the paper: a cluster is split only in a round in which all its members have arrived, since the
-similarities of all are needed. There is no further test of the split (the parameter gamma of the paper), and the
-models before each split are not kept.
+Differences from the paper: a cluster is split only in a round in which the updates of all its members arrive, because
+the split needs the similarities between all of them. The paper's further test of a split (its parameter gamma) is left
+out, and the models before each split are not kept.
 """
 
 from __future__ import annotations
@@ -25,27 +25,28 @@ from fednet_emu.arrays import Mask
 from fednet_emu.federation import Deferred, Device, Federation, Process
 
 Cluster = tuple[int, ...]
-"""Numbers of its devices, in rising order."""
+"""A cluster: the numbers of its devices, in ascending order."""
 
 
 class Cfl(LocalSgd):
-    """Each cluster averages its own model; one that is stationary while its members are not is cut in two."""
+    """Each cluster averages its own model; a cluster whose mean is stationary but whose members are not is split."""
 
     kind: Literal["cfl"] = "cfl"
     stationary: float = Field(gt=0)
-    """epsilon_1: a cluster is stationary when its mean update is shorter than this."""
+    """Largest norm of a cluster's mean update at which the cluster counts as stationary (epsilon_1); only stationary
+    clusters are split."""
     split: float = Field(gt=0)
-    """epsilon_2: members disagree when the longest of their updates is longer than this."""
+    """Norm that the largest update of a member must exceed for its cluster to be split (epsilon_2)."""
     record_every: int = Field(10, gt=0)
-    """Rounds between two records of the clusters."""
+    """Number of rounds between two records of the clusters in the run's series."""
 
     @property
     def events_depend_on_learning(self) -> bool:
-        """The updates decide how many clusters there are, and each receives a model of its own."""
+        """True: the updates decide how many clusters there are, and each cluster receives a model of its own."""
         return True
 
     def run(self, fed: Federation) -> Process:
-        """The server: average within the clusters, and look whether one has to be cut."""
+        """The server: average within each cluster, and split the clusters whose members disagree."""
         w = fed.initial_model()
         able = tuple(k.index for k in fed.devices() if k.n_samples)
         models: dict[Cluster, Deferred] = {able: w}
@@ -73,7 +74,7 @@ class Cfl(LocalSgd):
     def after(
         self, fed: Federation, cluster: Cluster, w: Deferred, arrived: dict[Device, Deferred]
     ) -> list[tuple[Cluster, Deferred]]:
-        """The cluster with its new model; or its two halves, which go on from it."""
+        """The cluster with its new model, or, when it is split, its two halves, which both continue from that model."""
         came = [k for k in arrived if k.index in cluster]
         if not came:
             return [(cluster, w)]
@@ -92,15 +93,18 @@ class Cfl(LocalSgd):
 
 
 def lengths(w: Tensor, arrived: Sequence[Tensor], weights: Sequence[float]) -> tuple[float, float]:
-    """The norm of the weighted mean update arrived - w, and the largest norm of one."""
+    """The norm of the weighted mean of the updates arrived - w (vectors [P]), and the largest norm of one update."""
     return float((average(w, arrived, weights, 1.0) - w).norm()), max(float((w_k - w).norm()) for w_k in arrived)
 
 
 def halves(w: Tensor, arrived: Sequence[Tensor]) -> Mask:
-    """Who is in the second half [n]: the two halves have the smallest possible largest similarity across them.
+    """Split the updates in two so that the largest similarity between the halves is as small as possible.
 
-    Similarity is the cosine of two updates. Merging the two most similar sides until two are left, which is single
-    linkage, finds this bipartition exactly.
+    The similarity of two updates is their cosine. Single-linkage clustering (merge the two most similar groups until
+    two are left) finds this bipartition exactly.
+
+    Returns:
+        Mask [n], True for the members of the second half.
     """
     from scipy.cluster.hierarchy import fcluster, linkage
     from scipy.spatial.distance import squareform

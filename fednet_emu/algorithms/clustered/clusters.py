@@ -1,4 +1,4 @@
-"""Clusters of devices: how well two clusterings agree, and how an algorithm records those that it has found."""
+"""Clusters of devices: the agreement of two clusterings, and the record of the clusters that an algorithm finds."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ from fednet_emu.federation import Federation
 
 
 def adjusted_rand_index(a: Sequence[int] | IntArray, b: Sequence[int] | IntArray) -> float:
-    """Agreement of two clusterings of the same things: 1 when they are equal, about 0 when they are unrelated.
+    """Agreement of two clusterings of the same items: 1 when they are equal, about 0 when they are unrelated.
 
-    Hubert and Arabie, "Comparing Partitions", Journal of Classification 1985, equation (5). Two clusterings that are
-    both all in one, or both all apart, agree.
+    Hubert and Arabie, "Comparing Partitions", Journal of Classification 1985, equation (5). The index is 1 when
+    both clusterings put everything into one cluster, or both put every item into a cluster of its own.
+
+    Args:
+        a: [n] cluster label of each item.
+        b: [n] labels of the other clustering; only equality of labels matters.
     """
     _, first = np.unique(a, return_inverse=True)
     _, second = np.unique(b, return_inverse=True)
@@ -31,10 +35,10 @@ def _n_pairs(sizes: IntArray) -> float:
 
 
 def record_clusters(fed: Federation, devices: Sequence[int], labels: Sequence[int] | IntArray) -> None:
-    """Record the cluster of each device after the round that has ended, as series `clusters` and `agreement`.
+    """Record the cluster of each device after the latest round, as series `clusters` and `agreement`.
 
-    `clusters` has one row per device; `agreement` one per round, with the adjusted Rand index against the true groups
-    where the scenario has groups, else NaN.
+    `clusters` has one row per device; `agreement` one row per record, with the adjusted Rand index against the
+    scenario's true groups, or NaN when it has none.
     """
     now = {"round": fed.round, "simulated_s": fed.now_s}
     groups = fed.task.groups

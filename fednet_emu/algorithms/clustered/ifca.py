@@ -1,10 +1,10 @@
-"""IFCA: the server keeps several models, and every device trains the one that fits it best.
+"""IFCA: the server keeps several models, and every device trains the one with the smallest loss on its samples.
 
 Ghosh, Chung, Yin, Ramchandran: "An Efficient Framework for Clustered Federated Learning", NeurIPS 2020,
 https://arxiv.org/abs/2006.04088, Algorithm 1 with model averaging (option II)
 
-Differences from the paper: the choice is made on all of the device's samples. The models after the first start as the
-first one with the entries of each parameter shuffled, which is what drawing them anew amounts to.
+Differences from the paper: a device chooses its model on all its samples. The initial values of the second and further
+models are those of the first with the entries of each parameter shuffled, instead of an independent draw.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from fednet_emu.learning.models.flat import FlatModel
 
 
 class Ifca(LocalSgd):
-    """Each round a cohort receives all models; each device trains the best one for it and says which."""
+    """Each round a cohort receives all models; each device trains the one that fits it best and reports its number."""
 
     kind: Literal["ifca"] = "ifca"
     clusters: int = Field(gt=0)
-    """Number of models."""
+    """Number of models, one per cluster."""
     record_every: int = Field(10, gt=0)
-    """Rounds between two records of who chooses which model."""
+    """Number of rounds between two records of which device chooses which model."""
 
     def run(self, fed: Federation) -> Process:
-        """The server: send all models, average each one over those who have chosen it."""
+        """The server: send all models; average each model over the devices that chose it."""
         w, model = fed.initial_model(), fed.task.model
         others = (fed.defer(shuffled, model, w, fed.streams("ifca", j)) for j in range(1, self.clusters))
         models = (w, *others)
@@ -54,7 +54,7 @@ class Ifca(LocalSgd):
                 record_clusters(fed, able, [fed.read(choices[index]) for index in able])
 
     def client(self, fed: Federation, k: Device, models: Shared, t: int) -> Process:
-        """A device: try all models, train the best, send it with its number."""
+        """A device: evaluate all models, train the best one, send it with its number."""
         got = yield fed.downlink(k, models)
         if got.lost:
             return got
@@ -65,7 +65,7 @@ class Ifca(LocalSgd):
         return (yield fed.uplink(k, (choice, trained.params)))
 
     def choice(self, fed: Federation, k: Device, models: tuple[Deferred, ...]) -> Deferred:
-        """The number of the model that fits a device best."""
+        """The number of the model with the smallest loss on a device's samples (deferred)."""
         rows, data = fed.task.slice_of(k.index), fed.task.data
         return fed.defer(best, fed.task.model, models, data.x[rows], data.y[rows], size=1)
 
@@ -78,12 +78,12 @@ def best(model: FlatModel, vectors: Sequence[Tensor], x: Tensor, y: Tensor) -> i
 
 
 def picked(choice: int, vectors: Sequence[Tensor]) -> Tensor:
-    """The vector with this number."""
+    """The vector [P] with the number `choice`."""
     return vectors[choice]
 
 
 def averaged(w: Tensor, number: int, arrived: Sequence[tuple[int, Tensor]]) -> Tensor:
-    """The mean of the models [P] that were sent with this number; w itself when there are none."""
+    """The mean of the received models [P] with this number; w itself when there are none."""
     chosen = [w_k for choice, w_k in arrived if choice == number]
     return average(w, chosen, [1] * len(chosen), 1.0) if chosen else w
 

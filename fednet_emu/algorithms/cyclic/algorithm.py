@@ -4,10 +4,11 @@ Anonymous manuscript under review: "Participation Strategies in Federated Learni
 Communications" (no public link). Cyclic participation with one group per client: Cho, Sharma, Joshi, Xu, Kale, Zhang,
 "On the Convergence of Federated Averaging with Cyclic Client Participation", ICML 2023, arXiv 2302.03109.
 
-Differences from the paper: its three ways of writing the server's average are all here (`agg`); the factor
-|B_mk| / |B_m|, which its Algorithm 1 leaves out, is applied as in its update rule; the server averages once per
-round, over what has arrived; clients may make several local steps on batches, of whose movement the factor is then
-taken; a client in several groups may also use all its samples in each of them, with or without the factor.
+Differences from the paper: the paper writes the server's average in three ways, and `agg` offers all of them; the
+factor |B_mk| / |B_m|, missing from its Algorithm 1, is applied as in its update rule; the server averages once per
+round, over the models that arrived; clients may make several local steps on batches, and the factor then scales their
+total change of the model; a client in several groups may also use all its samples in each of them, with or without the
+factor.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from fednet_emu.federation import Deferred, Federation, Process, SgdPlan
 
 
 class Member(NamedTuple):
-    """A device in one group.
+    """The membership of a device in one group.
 
     Attributes:
         device: its number.
-        factor: s_mk, what part of its movement counts.
-        samples: the samples that it uses there, by their place among its own; None for all.
-        power: part of its power that it sends with.
+        factor: s_mk, the factor of its change of the model.
+        samples: indices, among its own samples, of those that it uses in this group; None for all.
+        power: transmit power, as a fraction of the device's full power.
     """
 
     device: int
@@ -46,7 +47,7 @@ class Member(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """One group's turn: which cycle and which group of it, both from 0, and all groups of the cycle."""
+    """One group's turn: the number of the cycle, the index of the group (both from 0), and all groups of the cycle."""
 
     cycle: int
     group: int
@@ -54,40 +55,42 @@ class Turn(NamedTuple):
 
     @property
     def members(self) -> list[Member]:
-        """Whose turn it is."""
+        """The members of the group whose turn it is."""
         return self.groups[self.group]
 
 
 class CyclicFedAvg(RoundBased):
-    """Groups take turns in a cycle; a device may sit in several and divide its samples between them."""
+    """Groups of devices train in turn; a device may be in several groups and split its samples among them."""
 
     kind: Literal["cyclic-fedavg"] = "cyclic-fedavg"
     structure: AnyGroupStructure
-    """Who transmits together."""
+    """How groups are formed: which devices train and transmit in the same turn."""
     data: Literal["split", "no-split", "no-split-reweighted"] = "split"
-    """What a device in c groups uses in each: its own c-th of its samples, and that part of the movement; all samples
-    and the whole movement; or all samples and one c-th of the movement."""
+    """What a device in c groups uses in each of them. split: a different 1/c of its samples, with its change of the
+    model scaled by that share; no-split: all its samples, unscaled; no-split-reweighted: all its samples, scaled by
+    1/c."""
     agg: Literal["mean", "const", "sum"] = "mean"
-    """The server adds the mean of what has arrived, or the sum of it times (groups / devices), or the sum itself."""
+    """What the server adds to the model. mean: the mean of the changes that arrived; const: their sum times (groups /
+    devices); sum: their sum."""
     lr: float = Field(ge=0)
-    """Step size of the devices."""
+    """Step size of the devices (eta)."""
     batch_size: int | None = Field(None, gt=0)
-    """Samples per step; null, as in the paper, takes all that the device uses in the group."""
+    """Samples per gradient step; null takes all samples that the device uses in the group, as in the paper."""
     local_steps: int | None = Field(None, gt=0)
     """Gradient steps per turn; give this or `local_epochs`, or neither for the paper's one step."""
     local_epochs: int | None = Field(None, gt=0)
-    """Passes over the samples per turn."""
+    """Passes per turn over the samples that the device uses in the group; null if `local_steps` is given."""
     slot_s: float | None = Field(None, gt=0)
-    """Length of a turn, from the downlink on; what is not decoded by then is lost. Null ends a turn when all have
-    answered, or at the deadline."""
+    """Length of a turn (simulated s), counted from the start of the downlink; answers not decoded by then are lost.
+    Null ends a turn when all members have answered, or at the deadline."""
     l2: float = Field(0.0, ge=0)
-    """Strength of a regulariser l2 / 2 |w|^2 in every device's loss."""
+    """Factor l2 of the regulariser l2 / 2 |w|^2 in every device's loss."""
     bounds: bool = False
-    """Also measure the distance from the optimum and record the theory's bound of it, for small convex models; with the
-    paper's one full-batch step on split samples, groups that stay, a mean only over groups of one size, and a network
-    that loses nothing. From a loss that nobody foresaw (a weak link, a timeout) on, the bound is infinite."""
+    """Whether to measure the distance from the optimum and record the theory's bound on it. Only for small convex
+    models, one full-batch step per turn on split samples, fixed groups (of equal size with `agg: mean`), and a network
+    without losses. If a message is lost all the same (weak link, timeout), the bound is infinite from then on."""
     reform_cycles: int | None = Field(None, gt=0)
-    """Groups are formed anew after so many cycles, as devices move; null keeps the first ones."""
+    """Number of cycles after which groups are formed again, for devices that move; null keeps the first groups."""
 
     @model_validator(mode="after")
     def _one_measure_of_local_work(self) -> CyclicFedAvg:
@@ -108,11 +111,11 @@ class CyclicFedAvg(RoundBased):
         return self
 
     def demands(self) -> Iterable[tuple[str, str, int]]:
-        """Settings (key, meaning, number of devices) that need so many devices."""
+        """Settings that need a minimum number of devices, as (key, what is wrong with fewer, that minimum)."""
         return self.structure.demands()
 
     def conflicts_with_losses(self, losses: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """Bounds hold where every update arrives."""
+        """`bounds`, when messages can be lost: the theory needs every update to arrive."""
         if self.bounds and losses:
             yield (
                 "bounds",
@@ -120,16 +123,16 @@ class CyclicFedAvg(RoundBased):
             )
 
     def run(self, fed: Federation) -> Process:
-        """The server: each group in turn receives the model, trains and answers; the server steps once per group.
+        """The server: each group in turn receives the model, trains and answers; the model is updated once per group.
 
         Raises:
-            ScenarioError: nobody can train, or bounds are asked for where they do not hold.
+            ScenarioError: no device can train, or `bounds` is set where the theory does not hold.
         """
         for key, what in self.conflicts_with_losses(fed.network.losses()):
             raise ScenarioError(f"algorithm.{key}: {what}")
         w, theory = fed.initial_model(), None
         for r, turn in zip(fed.rounds(), self.turns(fed), strict=False):
-            yield fed.cohort(1, r)  # until somebody is there
+            yield fed.cohort(1, r)  # wait until at least one device is present
             if self.bounds and turn.group == 0 and not fed.timing_only:
                 theory = theory or self._theory(fed, turn.groups)
                 theory.record(fed, w, turn.cycle)
@@ -162,7 +165,7 @@ class CyclicFedAvg(RoundBased):
         return (yield fed.uplink(device, mine, power_part=member.power))
 
     def server_lr(self, groups: Sequence[Sequence[Member]], arrived: int) -> float:
-        """The server's step rho, when so many of a group have arrived."""
+        """The server's step size rho when `arrived` members of a group have answered."""
         devices = {member.device for group in groups for member in group}
         return {"mean": 1 / arrived, "const": len(groups) / len(devices), "sum": 1.0}[self.agg]
 
@@ -191,7 +194,7 @@ class CyclicFedAvg(RoundBased):
 
     @property
     def _patience_s(self) -> float | None:
-        """How long a turn waits for its members: until the end of the slot or the deadline, whichever comes first."""
+        """Longest wait for the members of a turn (s): the shorter of slot and deadline; None if neither is set."""
         return min((limit for limit in (self.slot_s, self.deadline_s) if limit is not None), default=None)
 
     @property
@@ -212,9 +215,13 @@ class CyclicFedAvg(RoundBased):
             yield from (Turn(cycle, k, groups) for k in range(len(groups)))
 
     def members(self, fed: Federation, seats: Sequence[Mapping[int, float]]) -> list[list[Member]]:
-        """Who uses which samples in each group, out of the devices of each group and their powers.
+        """The members of each group and their samples, from the devices of each group and their powers.
 
-        Devices without samples are left out, and so are groups without any other.
+        Devices without samples are left out, as are groups that have no other devices.
+
+        Args:
+            fed: the federation.
+            seats: for each group, the fraction of its full power at which each device sends.
 
         Raises:
             ScenarioError: no group is left.
@@ -240,14 +247,14 @@ class CyclicFedAvg(RoundBased):
 
 
 def part_of_the_way(w: Tensor, trained: Tensor, factor: float) -> Tensor:
-    """The model w [P] moved by this part of the way to the trained model."""
+    """The model w + factor (trained - w) [P]."""
     return w + factor * (trained - w)
 
 
 def server_step(w: Tensor, arrived: Sequence[Tensor], rho: float) -> Tensor:
     """The model w [P] moved by rho times the sum of the differences arrived - w.
 
-    Differences, not models, are summed: models equal to w leave it bit for bit as it is.
+    Summing differences instead of models leaves w bit-identical when all arrived models equal w.
     """
     moved = w
     for w_m in arrived:

@@ -1,13 +1,13 @@
-"""The remainder of a cycle and the convergence rate of cyclic participation, as bounds on given groups.
+"""Bounds on the remainder term of a cycle and on the convergence rate of cyclic participation, for given groups.
 
-From "Participation Strategies in Federated Learning with Heterogeneous Client Communications", with full-batch gradient
-descent on an exact split and summed updates. Everything takes the shares b_mk of each group: what part of its samples
-a member uses there.
+From "Participation Strategies in Federated Learning with Heterogeneous Client Communications", for full-batch gradient
+descent on an exact split and summed updates. All functions take the shares b_mk of each group k: the fraction of its
+samples that member m uses there.
 
-Differences from the paper: products run to k - 1, as its lemma has them (its scenarios run to K, and seem to gain
-from it); the squared lemma has its missing factor C^2; the rate counts cycles, its last terms are those that
-follow from the lemmas, eta^2 U1^2 / 2 + L eta^4 V1, and their geometric sum is kept as it is, so that the bound starts
-at the gap.
+Differences from the paper: products run to k - 1, as in its lemma (in its scenarios they run to K, which seems to
+favour them); the squared lemma includes the missing factor C^2; the rate counts cycles; its last terms are those that
+follow from the lemmas, eta^2 U1^2 / 2 + L eta^4 V1; and their geometric sum is not simplified, so that the bound equals
+the gap at the start.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Shares = Sequence[Sequence[float]]
 
 
 class Constants(NamedTuple):
-    """What the theory assumes of the losses and of the step size.
+    """Constants of the losses, and the step size, that the theory needs.
 
     Attributes:
-        smoothness: L, largest curvature of any device's loss on any of its parts.
+        smoothness: L, largest curvature of any device's loss on any part of its samples.
         gradient: C, largest norm of any sample's gradient.
         dissimilarity: alpha, largest distance of a group's mean gradient from the global one.
-        lr: eta, step size of the sums; with a mean over groups of n, the step size over n.
+        lr: eta, step size with summed updates; with the mean over groups of n devices, the step size divided by n.
     """
 
     smoothness: float
@@ -40,7 +40,7 @@ class Constants(NamedTuple):
 
 
 class RemainderBound(NamedTuple):
-    """Bounds of the remainder r: |r| <= u1 + u2 |grad F| and |r|^2 <= v1 + v2 |grad F|^2."""
+    """Bounds on the remainder r of a cycle: |r| <= u1 + u2 |grad F| and |r|^2 <= v1 + v2 |grad F|^2."""
 
     u1: float
     u2: float
@@ -49,7 +49,7 @@ class RemainderBound(NamedTuple):
 
 
 def remainder_bound(shares: Shares, constants: Constants) -> RemainderBound:
-    """U1, U2, V1 and V2 of the groups in their order."""
+    """The bounds U1, U2, V1 and V2 for groups in the given order."""
     curvature, gradient, alpha, lr = constants
     b = np.array([sum(group) for group in shares], np.float64)
     s = np.array([len(group) for group in shares], np.float64)
@@ -69,10 +69,11 @@ def remainder_bound(shares: Shares, constants: Constants) -> RemainderBound:
 
 
 def remainder(curvatures: Sequence[Array], gradients: Sequence[Array], lr: float) -> Array:
-    """The lemma's r [P]: a cycle of sums moves w by -eta (sum of q_k) + eta^2 r, exactly.
+    """The remainder r [P] of the lemma: a cycle with summed updates changes w by exactly -eta (sum of q_k) + eta^2 r.
 
     Args:
-        curvatures: S_k [P, P] of each group, the sum of b_mk times the mean Hessian on the way from the cycle's start.
+        curvatures: S_k [P, P] of each group, the sum of b_mk times the mean Hessian between the cycle's start and the
+            current point.
         gradients: q_k [P] of each group, the sum of b_mk times the gradient at the cycle's start.
         lr: eta.
     """
@@ -84,9 +85,9 @@ def remainder(curvatures: Sequence[Array], gradients: Sequence[Array], lr: float
 
 
 def descent(bound: RemainderBound, constants: Constants, devices: int) -> float:
-    """The factor of -|grad F|^2 in what a cycle changes of F; below zero the theory promises nothing.
+    """The coefficient of the guaranteed decrease of F in a cycle; if it is negative, the theory guarantees nothing.
 
-    F(w+) - F(w) <= -descent |grad F|^2 + `floor`.
+    F(w+) - F(w) <= -descent |grad F|^2 + floor, with `floor` from the function of that name.
     """
     curvature, lr = constants.smoothness, constants.lr
     loss = lr**2 * bound.u2 + lr**2 / 2 + curvature * lr**2 * devices**2 + curvature * lr**4 * bound.v2
@@ -94,24 +95,24 @@ def descent(bound: RemainderBound, constants: Constants, devices: int) -> float:
 
 
 def floor(bound: RemainderBound, constants: Constants) -> float:
-    """What a cycle may add to F whatever the gradient, eta^2 U1^2 / 2 + L eta^4 V1."""
+    """The possible increase of F in a cycle that does not depend on the gradient: eta^2 U1^2 / 2 + L eta^4 V1."""
     return constants.lr**2 * bound.u1**2 / 2 + constants.smoothness * constants.lr**4 * bound.v1
 
 
 def rate_bound(
     cycles: int, gap: float, bound: RemainderBound, constants: Constants, devices: int, convexity: float
 ) -> float:
-    """Largest F - F* after some cycles from a given gap, for losses with |grad F|^2 / 2 >= mu (F - F*).
+    """Upper bound on F - F* after some cycles from a given gap, for losses with |grad F|^2 / 2 >= mu (F - F*).
 
     Infinite when the step size is too large for the theory, that is when `descent` is below eta M / 2.
 
     Args:
-        cycles: I.
+        cycles: I, number of cycles.
         gap: F - F* at the start.
-        bound: of the groups.
-        constants: of the losses.
-        devices: M.
-        convexity: mu.
+        bound: bounds on the remainder, from `remainder_bound`.
+        constants: constants of the losses, and the step size.
+        devices: M, number of devices.
+        convexity: mu, strong convexity of F.
     """
     if descent(bound, constants, devices) < constants.lr * devices / 2:
         return float("inf")

@@ -1,4 +1,4 @@
-"""Group structures of cyclic participation: who may transmit together, and who sits in several groups."""
+"""Group structures of cyclic participation: which devices transmit together, and which are in several groups."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from fednet_emu.radio.admission import coloured_groups, greedy_groups, with_furt
 from fednet_emu.units import linear_to_db
 
 Seats = list[dict[int, float]]
-"""For each group, in the order of the cycle, its devices and the part of its power that each of them sends with."""
+"""For each group, in the order of the cycle: device number -> transmit power as a fraction of its full power."""
 
 Demands = Iterable[tuple[str, str, int]]
 
 
 class GroupStructure(Component):
-    """The law by which groups are formed."""
+    """The rule by which groups are formed."""
 
     @abstractmethod
     def form(self, fed: Federation, cycle: int) -> Seats:
-        """The groups from this cycle on."""
+        """The groups from this cycle on, with the transmit power of each member."""
 
     def demands(self) -> Demands:
-        """Settings (key, meaning, number of devices) that need so many devices."""
+        """Settings that need a minimum number of devices, as (key, what is wrong with fewer, that minimum)."""
         return ()
 
 
 class Separate(GroupStructure):
-    """Scenario 1: consecutive groups of equal size (within one); every device sits in one."""
+    """Scenario 1: consecutive groups whose sizes differ by at most one; every device is in one group."""
 
     kind: Literal["scenario-1"] = "scenario-1"
     groups: int = Field(gt=0)
@@ -74,20 +74,20 @@ class CommonDevice(GroupStructure):
 
 
 class CopiedNeighbours(GroupStructure):
-    """Scenario 3, more groups: devices take a place in the next group as well, whose last one moves to a new group."""
+    """Scenario 3, more groups: each group's first device also joins the next group, whose last moves to a new group."""
 
     kind: Literal["scenario-3"] = "scenario-3"
     groups: int = Field(gt=1)
     """Number of groups before the new one."""
     variant: Variant = "cyclic"
-    """Who receives a copy: every group, the first one from the last (cyclic); every group but the first (chain); or
-    every second group (pairwise)."""
+    """Which groups receive a device from the group before. cyclic: every group (the first one receives from the last);
+    chain: every group but the first; pairwise: every second group."""
 
     def form(self, fed: Federation, cycle: int) -> Seats:
         """The same groups in every cycle.
 
         Raises:
-            ScenarioError: a group would be left without devices of its own.
+            ScenarioError: there are fewer than two devices per group.
         """
         if fed.n_devices < 2 * self.groups:
             raise ScenarioError(
@@ -102,7 +102,7 @@ class CopiedNeighbours(GroupStructure):
 
 
 class CommonDeviceAndNewGroup(GroupStructure):
-    """Scenario 4, more groups: device 0 takes a place in every group, and whoever had it moves to a new group."""
+    """Scenario 4, more groups: device 0 replaces a device of every other group; those form a new group with it."""
 
     kind: Literal["scenario-4"] = "scenario-4"
     groups: int = Field(gt=0)
@@ -118,7 +118,7 @@ class CommonDeviceAndNewGroup(GroupStructure):
 
 
 class ListedGroups(GroupStructure):
-    """Groups as they are given; a device in none of them takes no part."""
+    """Groups given as lists; a device in none of them takes no part."""
 
     kind: Literal["list"] = "list"
     groups: tuple[tuple[int, ...], ...] = Field(min_length=1)
@@ -137,18 +137,18 @@ class ListedGroups(GroupStructure):
         return _at_full_power([list(group) for group in self.groups])
 
     def demands(self) -> Demands:
-        """The devices that are named."""
+        """At least as many devices as the highest device number needs."""
         yield "structure.groups", "has a highest number, plus one, that is too high", max(map(max, self.groups)) + 1
 
 
 class RandomGroups(GroupStructure):
-    """Groups drawn at random, of equal size (within one) when every device sits in one; drawn anew when re-formed."""
+    """Random groups, drawn again when re-formed; sizes differ by at most one if each device is in one group."""
 
     kind: Literal["random"] = "random"
     groups: int = Field(gt=0)
     """Number of groups."""
     seats: int = Field(1, gt=0)
-    """Groups in which each device sits."""
+    """Number of groups that each device is in."""
 
     @field_validator("seats")
     @classmethod
@@ -159,7 +159,7 @@ class RandomGroups(GroupStructure):
         return seats
 
     def form(self, fed: Federation, cycle: int) -> Seats:
-        """Groups of this cycle's own draw."""
+        """Groups drawn independently for this cycle."""
         return _at_full_power(at_random(fed.n_devices, self.groups, self.seats, fed.streams("groups", cycle)))
 
     def demands(self) -> Demands:
@@ -170,30 +170,31 @@ class RandomGroups(GroupStructure):
 class InterferenceGroups(GroupStructure):
     """Groups formed from the channel: every member is decoded while the whole group transmits at once.
 
-    Members send with the lowest powers that serve all of them (Foschini and Miljanic). One receiver without
-    cancellation decodes several only below 0 dB; several cells, or cancellation, make room for more. A device that is
-    not decoded even alone takes no part until groups are formed anew.
-    Ignored here: fading, for which `margin_db` leaves room.
+    Members send with the lowest powers that give all of them the SINR they need (Foschini and Miljanic). One receiver
+    without interference cancellation decodes several senders only if the SINR needed is below 0 dB; several cells, or
+    cancellation, allow more. A device that is not decoded even alone takes no part until groups are formed again.
+    Fading is ignored; `margin_db` is the margin for it.
     """
 
     kind: Literal["interference"] = "interference"
     method: Literal["greedy", "colouring"] = "greedy"
-    """How groups are found: one after the other, each as large as possible; or by colouring the graph of pairs that
-    cannot be together and splitting those colours that still do not fit."""
+    """How groups are found. greedy: one after the other, each as large as possible; colouring: by colouring the graph
+    of pairs that cannot transmit together, and splitting colours whose devices still cannot be decoded together."""
     sinr_db: float | None = None
-    """SINR that each member needs; null takes the lowest at which rate law and access scheme carry anything."""
+    """SINR that each member needs (dB); null takes the lowest SINR at which the rate model and the access scheme carry
+    any data."""
     margin_db: float = Field(0.0, ge=0)
-    """How much more than that powers aim at, against fading."""
+    """Margin against fading (dB), added to the SINR that transmit powers aim at."""
     most: int | None = Field(None, gt=0)
-    """Largest size of a group; null for no limit. 1 lets devices take turns one by one."""
+    """Largest number of devices in a group; null for no limit. With 1, devices take turns one by one."""
     seats: int = Field(1, gt=0)
-    """Groups in which a device may sit, as long as all members of each are still decoded."""
+    """Largest number of groups that a device may be in, as long as all members of each group are still decoded."""
 
     def form(self, fed: Federation, cycle: int) -> Seats:
-        """The groups for the channel as it is now.
+        """The groups for the current state of the channel.
 
         Raises:
-            ScenarioError: the uplink never has several senders on the air, nothing says which SINR is needed, or nobody
+            ScenarioError: the uplink never has several simultaneous senders, the SINR needed is unknown, or no device
                 reaches it.
         """
         rivals = fed.network.rivals(self.sinr_db, self.margin_db)

@@ -1,6 +1,6 @@
-"""The theory of cyclic participation beside a run: what its constants are, and how far the model is from the optimum.
+"""The theory of cyclic participation, evaluated during a run: its constants and the distance from the optimum.
 
-It looks at all samples of all devices at once, which nobody in the network could: an observer that takes no time.
+It reads all samples of all devices, which no node of the network could; it only observes and takes no simulated time.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import Deferred, Federation
 
 Parts = Sequence[Sequence[tuple[int, IntArray | None]]]
-"""For each group, its devices and the samples that each uses there; None for all of its own."""
+"""For each group, pairs (device, indices of the samples that it uses there; None for all its samples)."""
 
 _SAMPLES_AT_ONCE = 2048
 
 
 class State(NamedTuple):
-    """The losses at one point.
+    """Values of the objective F and of gradients at one model.
 
     Attributes:
-        gap: F - F*.
+        gap: F - F*, the distance from the optimum.
         gradient_norm: |grad F|.
         largest: C, the largest norm of a sample's gradient.
         dissimilarity: alpha, the largest distance of a group's mean gradient from grad F.
@@ -44,16 +44,16 @@ class Theory:
 
     F is the mean over the devices in the groups of each one's regularised mean loss, in double precision. Smoothness
     comes from the largest eigenvalues of each part's second moments: the curvature of a softmax is at most 1/2, that
-    of a squared error is 2. C and alpha are the largest of all points seen.
+    of a squared error is 2. C and alpha are the largest values at all models seen so far.
 
     Args:
-        fed: the federation, whose samples are looked at.
-        parts: who uses which samples in each group.
-        l2: strength of the regulariser l2 / 2 |w|^2, part of every loss.
-        lr: step size of the sums.
+        fed: the federation, whose samples are read.
+        parts: the samples that each device uses in each group.
+        l2: factor of the regulariser l2 / 2 |w|^2, part of every loss.
+        lr: step size with summed updates.
 
     Attributes:
-        holds: whether every update has arrived so far; without, the theory promises nothing and the bound is infinite.
+        holds: whether every update has arrived so far; if not, the theory does not apply and the bound is infinite.
 
     Raises:
         ScenarioError: the model is not linear in its parameters, or no strong convexity is known.
@@ -92,7 +92,7 @@ class Theory:
         self._best = self._minimum(task.model.initial().double().cpu())
 
     def state(self, w: Tensor) -> State:
-        """What the theory looks at, for a model w [P] at the start of a cycle."""
+        """The quantities of the theory at a model w [P] at the start of a cycle."""
         w = w.double().cpu()
         gradients = self._gradients(w)
         whole = gradients.mean(0)
@@ -102,7 +102,7 @@ class Theory:
         return State(gap, float(whole.norm()), self._largest, self._dissimilarity)
 
     def record(self, fed: Federation, w: Deferred, cycle: int) -> None:
-        """Add a row to the series `cyclic_bound`: measured distance from the optimum, the theory's bound, its parts."""
+        """Add a row to the series `cyclic_bound`: measured distance from the optimum, its bound, the constants."""
         state = self.state(fed.read(w))
         self._first_gap = state.gap if cycle == 0 else self._first_gap
         remainder, bound = self.bound(cycle, self._first_gap)
@@ -111,22 +111,22 @@ class Theory:
         fed.ledger.record("cyclic_bound", cycle=cycle, simulated_s=fed.now_s, bound=bound, **parts)
 
     def constants(self) -> Constants:
-        """The constants, from all points seen so far."""
+        """The constants of the theory, from all models seen so far."""
         return Constants(self.smoothness, self._largest, self._dissimilarity, self._lr)
 
     def bound(self, cycles: int, gap: float) -> tuple[RemainderBound, float]:
-        """U1, U2, V1, V2 and the largest gap that the theory allows after so many cycles from a given one."""
+        """The remainder bounds U1, U2, V1, V2, and the bound on F - F* after so many cycles from a given gap F - F*."""
         constants = self.constants()
         remainder = remainder_bound(self.shares, constants)
         return remainder, rate_bound(cycles, gap, remainder, constants, self.devices, self.convexity)
 
     def _loss(self, w: Tensor) -> Tensor:
-        """F(w)."""
+        """The objective F(w)."""
         loss = self._model.loss(w, self._x[self._rows], self._y[self._rows], self._weight)
         return loss + self._l2 / 2 * w.square().sum()
 
     def _gradients(self, w: Tensor) -> Tensor:
-        """The gradient of each device's loss [devices, P]; takes note of the largest gradient of a sample."""
+        """The gradient of each device's loss [devices, P]; also updates C, the largest norm of a sample's gradient."""
 
         def loss(w: Tensor, x: Tensor, y: Tensor) -> Tensor:
             return self._model.loss(w, x[None], y[None]) + self._l2 / 2 * w.square().sum()
@@ -142,7 +142,7 @@ class Theory:
         return means
 
     def _minimum(self, w: Tensor) -> float:
-        """F*, found by L-BFGS until the gradient is down to rounding."""
+        """The minimum F*, found by L-BFGS down to rounding errors of the gradient."""
         w = w.clone().requires_grad_()
         search = torch.optim.LBFGS(
             [w], max_iter=2000, tolerance_grad=1e-10, tolerance_change=1e-16, line_search_fn="strong_wolfe"
@@ -159,7 +159,7 @@ class Theory:
 
 
 def _eigenvalues(sets: Sequence[Tensor]) -> list[float]:
-    """Eigenvalues, ascending, of the second moments of sets of samples (the constant 1 included), averaged."""
+    """Ascending eigenvalues of the second moments of samples (with a constant feature 1), averaged over the sets."""
     designs = [torch.cat([x.flatten(1), torch.ones(len(x), 1).to(x)], 1) for x in sets]
     moments = torch.stack([design.T @ design / len(design) for design in designs]).mean(0)
     values: list[float] = torch.linalg.eigvalsh(moments).tolist()

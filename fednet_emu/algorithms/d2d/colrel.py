@@ -3,10 +3,10 @@
 Yemini, Saha, Ozfatura, Gündüz, Goldsmith: "Semi-Decentralized Federated Learning with Collaborative Relaying",
 ISIT 2022, https://arxiv.org/abs/2205.10998
 
-Differences from the paper: whether an upload arrives is a matter of being invited (`cohort`) and of the network's loss,
-in place of a blockage drawn by itself; the chances of device-to-device links are counted from draws of the topology;
-links to and from a device fail independently unless `reciprocal`; no momentum at the server; devices without samples
-take no part; with a deadline, a cluster that is late is left out as a whole.
+Differences from the paper: an upload arrives if its device is invited (`cohort`) and the network does not lose it,
+instead of by a separate random blockage; the probabilities of device-to-device links are estimated from draws of the
+topology; the two directions of a link fail independently unless `reciprocal`; no momentum at the server; devices
+without samples take no part; with a deadline, a late cluster is left out as a whole.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ Probability = Annotated[float, Field(gt=0, le=1)]
 
 
 class Colrel(RoundBased):
-    """Devices relay weighted sums of their neighbours' updates, so that everybody is heard in expectation.
+    """Devices relay weighted sums of their neighbours' updates, so that the server's update is unbiased.
 
-    The scenario needs `network.sidelink.topology`, which says who sends to whom in each round.
+    The scenario needs `network.sidelink.topology`, which determines who sends to whom in each round.
     """
 
     kind: Literal["colrel"] = "colrel"
     cohort: int = Field(gt=0)
-    """Devices invited to upload per round; fewer when fewer are there."""
+    """Number of devices invited to upload per round; fewer if fewer are present."""
     lr: float = Field(ge=0)
     """Step size of the devices."""
     batch_size: int | None = Field(gt=0)
@@ -43,22 +43,24 @@ class Colrel(RoundBased):
     local_steps: int = Field(gt=0)
     """Gradient steps per round."""
     uplink_arrives: Probability | tuple[Probability, ...] = 1.0
-    """Probability that an invited device's upload arrives, as the weights assume it; one for all, or one for each."""
+    """Probability, assumed by the relay weights, that the upload of an invited device arrives: one number for all
+    devices, or one per device. It does not change the network itself."""
     sidelink_arrives: float = Field(1.0, gt=0, le=1)
-    """Probability that a model arrives over an edge of the topology, as the weights assume it."""
+    """Probability, assumed by the relay weights, that a model sent over an edge of the topology arrives."""
     reciprocal: bool = False
-    """Whether the weights assume that two devices hear each other in the same rounds."""
+    """Whether the relay weights assume that the two directions of a link work in the same rounds, instead of
+    independently."""
     survey: int = Field(50, gt=0)
-    """Draws of the topology from which the weights learn how often each edge is there."""
+    """Number of draws of the topology from which the relay weights estimate the probability of each edge."""
 
     def demands(self) -> Iterator[tuple[str, str, int]]:
-        """Settings (key, meaning, number of devices) that need so many devices."""
+        """Settings that need a minimum number of devices, as (key, what is wrong with fewer, that minimum)."""
         yield "cohort", "invites more devices than there are", self.cohort
         if isinstance(self.uplink_arrives, tuple):
             yield "uplink_arrives", "has more entries than there are devices", len(self.uplink_arrives)
 
     def run(self, fed: Federation) -> Process:
-        """The server: weigh once, then each round invite and add up what arrives."""
+        """The server: compute the relay weights once; then in each round invite devices and add their uploads."""
         plan, takes_part = (
             SgdPlan(lr=self.lr, batch_size=self.batch_size, steps=self.local_steps),
             fed.task.n_samples > 0,
@@ -67,7 +69,7 @@ class Colrel(RoundBased):
         a = self.relay_weights(fed, takes_part)
         x = fed.initial_model()
         for t in fed.rounds():
-            yield fed.cohort(1, t)  # until somebody is there
+            yield fed.cohort(1, t)  # wait until at least one device is present
             graph = fed.digraph(t).among(takes_part)
             invited = devices[np.argsort(fed.streams("sample", t).random(fed.n_devices)[devices])][: self.cohort]
             rounds, chosen = ClusterRounds(fed, graph, x, t, plan, retries=0), set(invited.tolist())
@@ -91,10 +93,10 @@ class Colrel(RoundBased):
             fed.end_of_round(x, invited=len(invited), arrived=len(uploads))
 
     def relay_weights(self, fed: Federation, takes_part: Mask) -> Array:
-        """The best weights [relays, sources] for the chances of this network; recorded with their variance.
+        """Minimum-variance weights [relays, sources] for this network's link probabilities; records their variance.
 
         Raises:
-            ScenarioError: `uplink_arrives` was given for another number of devices.
+            ScenarioError: `uplink_arrives` does not have one entry per device.
         """
         graphs = [fed.digraph(number, 1).among(takes_part) for number in range(self.survey)]
         reach = edge_frequencies(graphs) * self.sidelink_arrives
@@ -112,7 +114,7 @@ class Colrel(RoundBased):
         return a
 
     def cluster(self, rounds: ClusterRounds, number: int, chosen: Sequence[int], a: Array) -> Process:
-        """A cluster's round: push to neighbours, and those that are invited upload what they relay."""
+        """A cluster's round: devices push to their neighbours; invited devices upload their weighted sums."""
         fed, members = rounds.fed, rounds.graph.members[number].tolist()
         pushes = yield fed.gather(rounds.push(number, fed.device(k)) for k in members)
         models = {k: push.model for k, push in zip(members, pushes, strict=True) if push.model is not None}
@@ -129,7 +131,7 @@ class Colrel(RoundBased):
 
 
 class Relayed(NamedTuple):
-    """What has become of a cluster: the uploads that arrived, and how many devices pushed to how many others."""
+    """Result of a cluster's round: uploads that arrived, number of devices that pushed, number of models received."""
 
     uploads: Sequence[Deferred]
     senders: int
@@ -137,7 +139,7 @@ class Relayed(NamedTuple):
 
 
 def heard_by(models: Mapping[int, Deferred], pushes: Mapping[int, Pushed]) -> dict[int, list[int]]:
-    """Whose models each device has that has trained itself: its own first."""
+    """For each device that has trained: the devices whose models it has, itself first."""
     heard = {i: [i] for i in models}
     for j, push in pushes.items():
         for i in push.reached:
@@ -149,12 +151,12 @@ def heard_by(models: Mapping[int, Deferred], pushes: Mapping[int, Pushed]) -> di
 def relayed(
     fed: Federation, x: Deferred, models: Mapping[int, Deferred], sources: Sequence[int], weights: Array
 ) -> Deferred:
-    """The weighted sum of the updates that a device has heard."""
+    """The weighted sum of the updates that a device has received (deferred)."""
     return fed.defer(mixed_update, x, [models[j] for j in sources], weights[sources])
 
 
 def edge_frequencies(graphs: Sequence[Digraph]) -> Array:
-    """How often each edge is there [senders, receivers], as a part of the graphs."""
+    """The fraction of the graphs in which each edge exists, [senders, receivers]."""
     count = np.zeros((graphs[0].n_devices, graphs[0].n_devices))
     for graph in graphs:
         count[graph.sender, graph.receiver] += 1.0

@@ -1,7 +1,8 @@
-"""The weights of collaborative relaying: unbiased, with as little variance as the chances of links allow.
+"""The weights of collaborative relaying: unbiased, with the smallest variance for given link probabilities.
 
-Theory beside `colrel.py`, in the symbols of the paper: relay j reaches the server with probability p[j] and hears
-source i with probability P[i, j] (P[i, i] = 1), and sends the sum over i of a[j, i] delta_i over those that it heard.
+Theory beside `colrel.py`, in the symbols of the paper: relay j reaches the server with probability p[j] and receives
+source i with probability P[i, j] (P[i, i] = 1); it sends the sum of a[j, i] delta_i over the sources i that it
+received, where delta_i is the update of source i.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ _BISECTIONS = 60
 
 
 def start_weights(p: Array, reach: Array) -> Array:
-    """Unbiased weights a [relays, sources] to begin with: every usable relay of a source counts alike.
+    """Initial unbiased weights a [relays, sources]: all usable relays of a source contribute equally.
 
     Args:
         p: [devices] probability that a device's upload arrives.
@@ -27,18 +28,18 @@ def start_weights(p: Array, reach: Array) -> Array:
 
 
 def bias(a: Array, p: Array, reach: Array) -> Array:
-    """By how much the expected weight of each source [sources] misses 1; a source that nobody can relay misses all."""
+    """Expected weight of each source minus 1, [sources]; it is -1 for a source that no device can relay."""
     return np.asarray((a * (reach * p[None, :]).T).sum(axis=0) - 1.0)
 
 
 def variance(a: Array, p: Array, reach: Array, *, reciprocal: bool = False) -> float:
-    """The paper's S(p, P, A), which the variance of the server's update is proportional to.
+    """The paper's S(p, P, A), to which the variance of the server's update is proportional.
 
     Args:
         a: [relays, sources] weights.
         p: [devices] probability that an upload arrives.
         reach: [sources, relays] probability that a relay hears a source.
-        reciprocal: whether two devices hear each other in the same rounds, or independently.
+        reciprocal: whether the two directions of a link work in the same rounds, instead of independently.
     """
     heard = reach.T
     relayed = (heard * a).sum(axis=1)
@@ -49,10 +50,11 @@ def variance(a: Array, p: Array, reach: Array, *, reciprocal: bool = False) -> f
 
 
 def best_weights(p: Array, reach: Array, *, reciprocal: bool = False, sweeps: int = 50) -> Array:
-    """Weights a [relays, sources] that minimise `variance` among the unbiased ones with none below 0.
+    """The unbiased, non-negative weights a [relays, sources] that minimise `variance`.
 
-    Gauss-Seidel over sources: with the others held, a source's weights are max(0, (mu - c_j) / d_j), and bisection
-    finds the multiplier mu for which they are unbiased. It stops early when a sweep improves by less than 1e-9.
+    Gauss-Seidel over sources: with all other weights fixed, the optimal weights of a source are
+    max(0, (mu - c_j) / d_j), and bisection finds the multiplier mu for which they are unbiased. It stops early when a
+    sweep improves by less than 1e-9.
     """
     a = start_weights(p, reach)
     last = variance(a, p, reach, reciprocal=reciprocal)
@@ -67,7 +69,7 @@ def best_weights(p: Array, reach: Array, *, reciprocal: bool = False, sweeps: in
 
 
 def _renew(a: Array, p: Array, reach: Array, source: int, *, reciprocal: bool) -> None:
-    """Give the weights of one source their best values, in place."""
+    """Replace the weights of one source by their optimal values, in place."""
     heard = reach[source]
     relays = np.flatnonzero(heard * p > 0)
     if not len(relays):
@@ -75,7 +77,7 @@ def _renew(a: Array, p: Array, reach: Array, source: int, *, reciprocal: bool) -
     p_j, h_j = p[relays], heard[relays]
     chance = p_j * h_j
     free = chance >= 1.0
-    if free.any():  # relays that never fail cost nothing
+    if free.any():  # relays that never fail add no variance
         a[:, source] = 0.0
         a[relays[free], source] = 1.0 / free.sum()
         return
@@ -87,7 +89,7 @@ def _renew(a: Array, p: Array, reach: Array, source: int, *, reciprocal: bool) -
 
 
 def unbiased(cost: Array, steepness: Array, chance: Array) -> Array:
-    """max(0, (mu - cost) / steepness) for the mu with which their sum weighted by `chance` is 1."""
+    """Weights max(0, (mu - cost) / steepness) [relays], with mu such that their sum weighted by `chance` is 1."""
     low, high = float(cost.min()), float(cost.max() + (steepness / chance).max() + 1.0)
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2.0

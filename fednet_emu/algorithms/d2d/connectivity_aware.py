@@ -4,10 +4,10 @@ Parasnis, Hosseinalipour, Chu, Chiang, Brinton: "Connectivity-Aware Semi-Decentr
 Time-Varying D2D Networks", MobiHoc 2023, https://arxiv.org/abs/2303.08988
 
 Differences from the paper: uploads are weighted by cluster (`stratified`), the only one of the three normalisations
-that is unbiased when m n_l / n is not a whole number; the default bound on the connectivity factor is derived here, as
-those in print bound phi + 1 or have a singularity (see `connectivity_bounds.py`); out-degrees are counted from what was
-received, so that columns of the mixing matrix sum to 1 under loss too; the access point of a cluster is the device in
-it with most neighbours; devices without samples take no part; with a deadline, a cluster that is late is left out as a
+that is unbiased when m n_l / n is not an integer; the default bound on the connectivity factor is derived here, because
+the published ones bound phi + 1 or have a singularity (see `connectivity_bounds.py`); out-degrees count only received
+models, so that the columns of the mixing matrix sum to 1 even under losses; the access point of a cluster is its device
+with the most neighbours; devices without samples take no part; with a deadline, a late cluster is left out as a
 whole.
 """
 
@@ -27,9 +27,9 @@ from fednet_emu.federation import Delivery, Digraph, Federation, Process, SgdPla
 
 
 class ConnectivityAware(RoundBased):
-    """Devices push scaled updates through their clusters; the server samples just enough of them.
+    """Devices mix updates within their clusters; the server samples as few devices as `phi_max` allows.
 
-    The scenario needs `network.sidelink.topology`, which says who sends to whom in each round.
+    The scenario needs `network.sidelink.topology`, which determines who sends to whom in each round.
     """
 
     kind: Literal["connectivity-aware"] = "connectivity-aware"
@@ -40,26 +40,29 @@ class ConnectivityAware(RoundBased):
     local_steps: int = Field(gt=0)
     """Gradient steps per round (T)."""
     phi_max: float = Field(ge=0)
-    """Largest connectivity factor of the network that the server accepts; 0 samples everybody."""
+    """Largest connectivity factor of the network that the server accepts: it samples the smallest number m
+    of n devices for which (n / m - 1) times the mean of psi_l is at most this. 0 samples all devices."""
     psi: Literal["exact", "safe", "seed1m", "seed2p", "seed1_printed", "seed2_printed"] = "safe"
-    """How the server judges a cluster: by its singular values, or by a bound from its degrees; a bound that does not
-    hold for a cluster is replaced by the safe one."""
+    """How the server finds the connectivity factor of a cluster (phi_l). exact: from singular values of its mixing
+    matrix; the others: an upper bound psi_l from its degrees. A bound that is not valid for a cluster is replaced by
+    `safe`."""
     normalisation: Literal["paper", "count", "stratified"] = "stratified"
-    """Weight of an upload: 1/m as printed, 1/uploads, or n_l / (n uploads of its cluster)."""
+    """Weight of an upload. paper: 1/m, with m devices sampled; count: 1 / (uploads that arrived); stratified: n_l / n
+    over the number of uploads of its cluster, with n_l of n devices in the cluster."""
     cohort: int | None = Field(None, gt=0)
-    """Devices sampled in the first round, before anything is known of clusters (m(0)); null for all."""
+    """Number of devices sampled in the first round, before any degrees are known (m(0)); null for all."""
     retries: int = Field(3, ge=0)
-    """How often a lost upload or control message is sent again."""
+    """Number of times that a lost upload or control message is sent again."""
     snapshot_every: int | None = Field(None, gt=0)
-    """Record who sent to whom in every so manieth round, for pictures; null for never."""
+    """Number of rounds between two records of who sent to whom, for plots; null for no records."""
 
     def demands(self) -> Iterator[tuple[str, str, int]]:
-        """Settings (key, meaning, number of devices) that need so many devices."""
+        """Settings that need a minimum number of devices, as (key, what is wrong with fewer, that minimum)."""
         if self.cohort is not None:
             yield "cohort", "samples more devices than there are", self.cohort
 
     def run(self, fed: Federation) -> Process:
-        """The server: sample, wait for the clusters, step, choose how many to sample next."""
+        """The server: sample devices, wait for the clusters, update the model, choose the next number of samples."""
         plan, takes_part = (
             SgdPlan(lr=self.lr, batch_size=self.batch_size, steps=self.local_steps),
             fed.task.n_samples > 0,
@@ -67,7 +70,7 @@ class ConnectivityAware(RoundBased):
         n = int(takes_part.sum())
         x, m = fed.initial_model(), min(self.cohort or n, n)
         for t in fed.rounds():
-            yield fed.cohort(1, t)  # until somebody is there
+            yield fed.cohort(1, t)  # wait until at least one device is present
             graph = fed.digraph(t).among(takes_part)
             play = ClusterRounds(fed, graph, x, t, plan, self.retries).play
             chosen = sampled(graph, m, fed.streams, t)
@@ -117,7 +120,7 @@ class ConnectivityAware(RoundBased):
 
 
 def sampled(graph: Digraph, m: int, streams: Streams, t: int) -> list[list[int]]:
-    """ceil(m n_l / n) devices of each cluster, every subset equally likely, in order of their numbers."""
+    """Draw ceil(m n_l / n) of the n_l devices of each cluster, all subsets equally likely; ascending device numbers."""
     luck = streams("sample", t).random(graph.n_devices)
     shares = theory.shares_of(m, graph.sizes).tolist()
     return [
@@ -127,7 +130,7 @@ def sampled(graph: Digraph, m: int, streams: Streams, t: int) -> list[list[int]]
 
 
 def weights(normalisation: str, m: int, sizes: IntArray, done: Sequence[ClusterRound]) -> list[float]:
-    """Weight of each upload, cluster by cluster; with `stratified` those of a cluster add up to its share n_l / n."""
+    """Weight of each upload, cluster by cluster; with `stratified` those of a cluster sum to its share n_l / n."""
     arrived, n = [len(cluster.uploads) for cluster in done], int(sizes.sum())
     if normalisation == "stratified":
         return [size / (n * count) for size, count in zip(sizes.tolist(), arrived, strict=True) for _ in range(count)]
@@ -136,12 +139,12 @@ def weights(normalisation: str, m: int, sizes: IntArray, done: Sequence[ClusterR
 
 
 def known(psi: Array, done: Sequence[ClusterRound]) -> Array:
-    """The factors of clusters that have told their degrees; the others may be anything, so infinity."""
+    """The factors psi [clusters] of clusters whose degrees reached the server; infinity for the others."""
     return np.where([cluster.told for cluster in done], psi, np.inf)
 
 
 def snapshot(fed: Federation, heard: Digraph, chosen: Sequence[Sequence[int]]) -> None:
-    """Record each cluster of this round with its devices, their places and the edges that count."""
+    """Record each cluster of this round: its devices, their positions (m), and the edges of the mixing matrix."""
     xy_m, cluster_of = fed.network.positions_m(), heard.cluster[heard.sender]
     for cluster, members in enumerate(heard.members):
         mine = cluster_of == cluster

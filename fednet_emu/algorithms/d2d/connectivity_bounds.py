@@ -1,11 +1,11 @@
-"""Connectivity of device-to-device clusters: singular values of mixing matrices, bounds on them, and what follows.
+"""Connectivity of device-to-device clusters: singular values of mixing matrices, bounds on them, and their use.
 
 Theory beside `connectivity_aware.py`. For a cluster with the column-stochastic matrix A of its digraph, the
-*connectivity factor* is phi = sigma_1^2 + sigma_2^2 - 1. Let v be the weights with which its devices are sampled, and
-v' what is left of v without its mean: then |A^T v - 1/n|^2 <= phi |v'|^2, so phi is how much of the variance of
-sampling survives mixing.
+*connectivity factor* is phi = sigma_1^2 + sigma_2^2 - 1. Let v [n] be the weights with which its devices are sampled,
+and v' the vector v minus its mean: then |A^T v - 1/n|^2 <= phi |v'|^2, so phi is the part of the sampling variance that
+remains after mixing.
 
-Symbols of a cluster: n devices; d+ and d- out- and in-degrees with the loop; alpha = min d+ / n;
+Symbols of a cluster: n devices; d+ and d- are out- and in-degrees, self-loops included; alpha = min d+ / n;
 eps = (max d+ - min d+) / min d+; varphi = (max d- - min d+) / min d+.
 """
 
@@ -22,7 +22,7 @@ from fednet_emu.federation import Digraph
 
 
 class Degrees(NamedTuple):
-    """What the server knows of each cluster [clusters]: its size and the extremes of its degrees, loops included."""
+    """What the server knows of each cluster, arrays [clusters]: size and extreme degrees, self-loops included."""
 
     size: IntArray
     out_min: IntArray
@@ -41,12 +41,12 @@ class Degrees(NamedTuple):
 
     @property
     def eps(self) -> Array:
-        """Spread of the out-degrees."""
+        """Relative spread of the out-degrees, (max d+ - min d+) / min d+."""
         return np.asarray((self.out_max - self.out_min) / self.out_min)
 
     @property
     def varphi(self) -> Array:
-        """By how much the largest in-degree exceeds the smallest out-degree."""
+        """Relative excess of the largest in-degree over the smallest out-degree, (max d- - min d+) / min d+."""
         return np.asarray((self.in_max - self.out_min) / self.out_min)
 
     @classmethod
@@ -59,11 +59,11 @@ class Degrees(NamedTuple):
         return cls(graph.sizes, low, high, np.maximum.reduceat(into, starts))
 
 
-# ---- what is so ------------------------------------------------------------------------------------------------------
+# ---- exact values ----------------------------------------------------------------------------------------------------
 
 
 def singular_values(graph: Digraph) -> Array:
-    """The two largest singular values of each cluster's mixing matrix [clusters, 2]; 1 and 0 for a lone device."""
+    """The two largest singular values of each cluster's mixing matrix [clusters, 2]; 1 and 0 for a single device."""
     top = np.zeros((len(graph.sizes), 2))
     place = np.zeros(graph.n_devices, np.int64)
     for members in graph.members:
@@ -91,7 +91,7 @@ def variance_bound(sampled: int, sizes: IntArray, phi: Array, squared_norms: Arr
     """Bound on E|x(t+1) - mean model|^2 of stratified sampling, (1/n) (n/m - 1) sum of n_l/n phi_l |delta_l|^2.
 
     Args:
-        sampled: m, of which each cluster has m n_l / n, a whole number.
+        sampled: m, the number of sampled devices; each cluster has m n_l / n of them, an integer.
         sizes: [clusters] n_l.
         phi: [clusters] connectivity factors, or bounds on them.
         squared_norms: [clusters] squared Frobenius norms of the updates of each cluster before mixing.
@@ -101,12 +101,12 @@ def variance_bound(sampled: int, sizes: IntArray, phi: Array, squared_norms: Arr
 
 
 def stratified_variance(mixed: Array, cluster: IntArray, samples: IntArray) -> float:
-    """E|sum of n_l / (n s_l) Delta_i - mean|^2 over samples of s_l devices of each cluster, without replacement: exact.
+    """Exact E|sum of n_l / (n s_l) Delta_i - mean|^2 when s_l devices of each cluster are drawn without replacement.
 
     Args:
-        mixed: [devices, parameters] what each device would upload.
+        mixed: [devices, parameters] the mixed update Delta_i that each device would upload.
         cluster: [devices] the cluster of each.
-        samples: [clusters] s_l.
+        samples: [clusters] s_l, the number of devices drawn.
     """
     n, total = len(mixed), 0.0
     for label, s in enumerate(samples.tolist()):
@@ -121,33 +121,34 @@ def stratified_variance(mixed: Array, cluster: IntArray, samples: IntArray) -> f
 
 
 def safe(d: Degrees) -> Array:
-    """2 varphi + alpha_minus^2 where alpha > 1/2, else 1 + 2 varphi: never below phi, and equal to it for regular ones.
+    """2 varphi + alpha_minus^2 where alpha > 1/2, else 1 + 2 varphi: at least phi; equal for regular clusters.
 
     sigma_1^2 <= |A|_1 |A|_inf <= 1 + varphi. With alpha > 1/2 any two devices share (2 alpha - 1) n receivers, so
-    every entry of A^T A is at least (1 - alpha_minus^2) / n, and Weyl's inequality takes that off sigma_2^2.
+    every entry of A^T A is at least (1 - alpha_minus^2) / n, and Weyl's inequality lowers the bound on sigma_2^2
+    accordingly.
     """
     base = 1.0 + 2.0 * d.varphi
     return np.where(d.alpha > 0.5, base - 1.0 + d.alpha_minus**2, base)
 
 
 def seed1_printed(d: Degrees) -> Array:
-    """The first form in print: it bounds sigma_1^2 + sigma_2^2, which is phi + 1, and so is never below 1."""
+    """The first published form: it bounds sigma_1^2 + sigma_2^2 = phi + 1 instead of phi, and so is never below 1."""
     a = d.alpha
     return 1.0 + d.eps + d.alpha_minus**2 + 2.0 * d.eps * (1.0 + 2.0 / a - 1.0 / a**2)
 
 
 def seed1m(d: Degrees) -> Array:
-    """The first form less 1: a bound on phi where `seed1_valid`."""
+    """The first published form minus 1: a bound on phi where `seed1_valid`."""
     return seed1_printed(d) - 1.0
 
 
 def seed2_printed(d: Degrees) -> Array:
-    """The second form in print: it has a singularity, and is -inf for regular clusters with d+ = n - 1."""
+    """The second published form: it has a singularity, and is -inf for regular clusters with d+ = n - 1."""
     return _second_form(d, -1.0)
 
 
 def seed2p(d: Degrees) -> Array:
-    """The second form with its sign changed before alpha_minus, less 1: a bound on phi where `seed2_valid`."""
+    """The second form with the sign of alpha_minus changed, minus 1: a bound on phi where `seed2_valid`."""
     return _second_form(d, 1.0) - 1.0
 
 
@@ -173,7 +174,7 @@ def seed1_valid(d: Degrees) -> Mask:
 
 
 def seed2_valid(d: Degrees) -> Mask:
-    """Where the second form holds: alpha > 1/2, and a positive numerator."""
+    """Where the second form holds: alpha > 1/2, and the numerator of its fraction is positive."""
     return np.asarray((d.alpha > 0.5) & (_common(d) > 0))
 
 
@@ -186,26 +187,26 @@ BOUNDS: dict[str, Bound] = {
     "seed1_printed": (seed1_printed, seed1_valid),
     "seed2_printed": (seed2_printed, seed2_valid),
 }
-"""Each form, and where it can be trusted."""
+"""For each name, the bound and the mask of clusters for which it is valid."""
 
 
 def guarded(d: Degrees, form: str) -> Array:
-    """The bound of this form [clusters] where it can be trusted and is a number, and the safe one elsewhere."""
+    """The named bound [clusters] where it is valid and finite, and the safe bound elsewhere."""
     bound, valid = BOUNDS[form]
     value = bound(d)
     return np.where(valid(d) & np.isfinite(value), value, safe(d))
 
 
-# ---- what the server does with them ----------------------------------------------------------------------------------
+# ---- how many devices to sample --------------------------------------------------------------------------------------
 
 
 def mean_factor(sizes: IntArray, psi: Array) -> float:
-    """The mean over devices, sum of n_l / n psi_l, of the factors psi [clusters] of their clusters."""
+    """The device-weighted mean, sum of n_l / n psi_l, of the factors psi [clusters], for clusters of `sizes` n_l."""
     return float((sizes * psi).sum() / sizes.sum())
 
 
 def network_factor(n: int, sampled: int, mean: float) -> float:
-    """The connectivity factor of the network, (n / m - 1) times the mean factor of its clusters."""
+    """The connectivity factor of the network with m of n sampled: (n / m - 1) times the mean factor of its clusters."""
     return (n / sampled - 1.0) * mean if sampled < n else 0.0
 
 
@@ -219,7 +220,7 @@ def devices_needed(n: int, mean: float, largest: float) -> int:
 
 
 def shares_of(sampled: int, sizes: IntArray) -> IntArray:
-    """How many devices of each cluster are sampled, ceil(m n_l / n)."""
+    """Number of devices to sample in each cluster, ceil(m n_l / n) [clusters]."""
     return np.asarray(-(-sampled * sizes // sizes.sum()))
 
 
@@ -239,11 +240,11 @@ def drift_bound(
     2 e T^2 eta^2 (rho^2 + 2 delta^2 + 8 beta^2 E|x - x*|^2), for steps of at most `largest_step`.
 
     Args:
-        local_steps: T.
-        lr: eta.
+        local_steps: T, local steps per round.
+        lr: eta, step size.
         noise: rho, the standard deviation of stochastic gradients.
-        diversity: delta = beta max |x* - x_i*|.
-        smoothness: beta.
+        diversity: delta = beta max |x* - x_i*|, with the minimisers x* of the global and x_i* of the local losses.
+        smoothness: beta, smoothness of the losses.
         squared_distance: E|x - x*|^2 at the start of the round.
     """
     size = noise**2 + 2.0 * diversity**2 + 8.0 * smoothness**2 * squared_distance

@@ -1,4 +1,4 @@
-"""One cluster's part of a round of semi-decentralised learning: push to neighbours, agree on degrees, mix, upload.
+"""One cluster's part of a round of semi-decentralised learning: push to neighbours, share degrees, mix, upload.
 
 Shared by the algorithms in which devices exchange models with their neighbours before some of them talk to the server.
 """
@@ -19,27 +19,27 @@ from fednet_emu.arrays import Array
 from fednet_emu.federation import Deferred, Device, Digraph, Federation, Process, Retry, SgdPlan
 
 INTEGER_BIT = 32
-"""Device numbers and degrees in control messages."""
+"""Size of a device number or a degree in control messages (bit)."""
 
 
 class Pushed(NamedTuple):
-    """What a device has after its push: its trained model, if it got one to train, and who received it."""
+    """Result of a device's push: its trained model (None if it received none to train), and who received it."""
 
     model: Deferred | None
     reached: Sequence[int]
 
 
 class ClusterRound(NamedTuple):
-    """What has become of a cluster in a round.
+    """Result of a cluster's round.
 
     Attributes:
-        edges: (sender, receiver) over which models have arrived, as the access point counts them.
-        uploads: the mixed updates that have arrived at the server, in order of their senders.
-        told: whether the server has got the cluster's degrees.
+        edges: (sender, receiver) of the models that arrived and were reported to the access point.
+        uploads: (sender, mixed update) of the uploads that arrived at the server, in order of their senders.
+        told: whether the server received the cluster's degrees.
         models: the trained model of each device that has one.
         senders: how many devices pushed to others, whether or not anything arrived.
-        control_bit: size of the control messages, each counted once.
-        imbalance: how far from 1 the parts that a device's update is added up with are together, at most.
+        control_bit: total size of the control messages, each counted once (bit).
+        imbalance: largest deviation of a column sum of the mixing matrix from 1.
     """
 
     edges: Sequence[tuple[int, int]]
@@ -52,20 +52,20 @@ class ClusterRound(NamedTuple):
 
 
 NOTHING = ClusterRound((), (), told=False, models={}, senders=0, control_bit=0)
-"""Of a cluster in which nobody has received the model, or which was late."""
+"""Result of a cluster in which no device received the model, or which missed the deadline."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterRounds:
-    """A round of all clusters, from one model.
+    """A round of all clusters, starting from one global model.
 
     Attributes:
         fed: the federation.
         graph: who may send to whom.
         model: the global model.
         number: the number of the round.
-        plan: local training.
-        retries: how often control messages and uploads are sent again.
+        plan: steps of local training.
+        retries: number of times that a lost control message or upload is sent again.
     """
 
     fed: Federation
@@ -78,9 +78,14 @@ class ClusterRounds:
     def play(self, cluster: int, chosen: Sequence[int]) -> Process:
         """A cluster's round; its result is a `ClusterRound`.
 
-        Models are pushed to out-neighbours. Every device reports whom it has heard to the cluster's access point, the
-        device with most neighbours, which sends everybody's out-degrees to all, and to the server. An edge counts only
-        when its model and its receiver's report have arrived, so what a sender gives away is always 1 in all.
+        Devices push their models to their out-neighbours. Every device reports its in-neighbours to the cluster's
+        access point, the device with the most neighbours, which sends all out-degrees to the devices, and a summary of
+        the degrees to the server. An edge counts only if both its model and its receiver's report arrived, so the
+        columns of the mixing matrix always sum to 1.
+
+        Args:
+            cluster: index of the cluster.
+            chosen: devices of the cluster that the server has sampled to upload.
         """
         fed, members = self.fed, self.graph.members[cluster].tolist()
         pushes = yield fed.gather(self.push(cluster, fed.device(k)) for k in members)
@@ -110,7 +115,7 @@ class ClusterRounds:
         return ClusterRound(edges, uploads, not told.lost, models, senders, control_bit, imbalance(shares))
 
     def push(self, cluster: int, k: Device) -> Process:
-        """A device: receive the model, train, push to the out-neighbours; its result is a `Pushed`."""
+        """A device: receive the model, train, push it to the out-neighbours; the result is a `Pushed`."""
         got = yield self.fed.downlink(k, self.model)
         if got.lost:
             return Pushed(None, ())
@@ -120,7 +125,7 @@ class ClusterRounds:
         return Pushed(trained.params, [delivery.receiver for delivery in deliveries if not delivery.lost])
 
     def report(self, cluster: int, point: int, members: Sequence[int], heard: Sequence[tuple[int, int]]) -> Process:
-        """Everybody's list of in-neighbours goes to the access point; the result is whose list never arrived."""
+        """Devices send their lists of in-neighbours to the access point; the result is the set whose lists got lost."""
         if not heard:
             return set()
         in_degree = dict.fromkeys(members, 1)
@@ -137,7 +142,7 @@ class ClusterRounds:
         return {i for i, deliveries in zip(reporters, sent, strict=True) if deliveries[0].lost}
 
     def tell(self, cluster: int, point: int, members: Sequence[int]) -> Process:
-        """The access point sends the list of degrees to all; the result is who never got it."""
+        """The access point sends the list of degrees to all; the result is the set of devices that did not get it."""
         missing, size_bit = list(members), INTEGER_BIT * len(self.graph.members[cluster])
         for _ in range(1 + self.retries):
             if not missing:
@@ -148,18 +153,18 @@ class ClusterRounds:
         return set(missing)
 
     def persist(self, sends: Sequence[Callable[[], Event]]) -> Retry:
-        """Send all of these, and again those that are lost while patience lasts."""
+        """Send all of these messages, and send lost ones again at once, at most `retries` times."""
         return self.fed.retry(sends, attempts=1 + self.retries, pause_s=0)
 
     def mixed(self, models: Mapping[int, Deferred], shares: Sequence[tuple[int, float]]) -> Deferred:
-        """The update that a device would upload, out of what it has heard."""
+        """The mixed update that a device would upload, from the models that it has received."""
         return self.fed.defer(
             mixed_update, self.model, [models[j] for j, _ in shares], np.array([share for _, share in shares])
         )
 
 
 def access_point(devices: Sequence[int], edges: Sequence[tuple[int, int]]) -> int:
-    """The device with most edges from and to others, the first one of equals."""
+    """The device with the most edges from and to others; the first one if several tie."""
     count = dict.fromkeys(devices, 0)
     for ends in edges:
         for k in ends:
@@ -170,7 +175,7 @@ def access_point(devices: Sequence[int], edges: Sequence[tuple[int, int]]) -> in
 def equal_shares(
     devices: Sequence[int] | Mapping[int, Any], edges: Sequence[tuple[int, int]]
 ) -> dict[int, list[tuple[int, float]]]:
-    """For each device i whose updates it adds up, and which part of each: (j, 1 / out-degree of j), itself first."""
+    """For each device i, the sources of its mixed update and their shares: (j, 1 / out-degree of j), itself first."""
     out_degree = dict.fromkeys(devices, 1)
     for j, _ in edges:
         out_degree[j] += 1
@@ -181,7 +186,7 @@ def equal_shares(
 
 
 def imbalance(shares: Mapping[int, Sequence[tuple[int, float]]]) -> float:
-    """The largest |sum over i of share_ij - 1| of a device j: how far the mixing conserves no mass."""
+    """Largest deviation of a column sum of the mixing matrix from 1: max over j of |sum over i of share_ij - 1|."""
     given = dict.fromkeys(shares, 0.0)
     for parts in shares.values():
         for j, part in parts:
@@ -195,7 +200,7 @@ def mixed_update(x: Tensor, models: Sequence[Tensor], shares: Array) -> Tensor:
 
 
 def stepped(x: Tensor, updates: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
-    """X + sum of weights times updates; no update leaves x bit for bit as it is."""
+    """The model x plus the weighted sum of the updates, all [P]; without updates x is returned bit-identical."""
     total = torch.zeros_like(x)
     for update, weight in zip(updates, weights, strict=True):
         total.add_(update, alpha=weight)
@@ -203,7 +208,7 @@ def stepped(x: Tensor, updates: Sequence[Tensor], weights: Sequence[float]) -> T
 
 
 def edges_of(graph: Digraph, rounds: Sequence[ClusterRound]) -> Digraph:
-    """The same clusters with the edges that count."""
+    """The digraph of the same clusters with only the edges over which models arrived and were reported."""
     pairs = [edge for done in rounds for edge in done.edges]
     sender, receiver = np.array(pairs, np.int64).reshape(-1, 2).T
     return Digraph.of(graph.cluster, sender, receiver)

@@ -1,9 +1,10 @@
-"""Ditto: a global model by federated averaging, and beside it each device's own, held near the global one.
+"""Ditto: a global model by federated averaging, plus a personal model per device that is kept close to it.
 
 Li, Hu, Beirami, Smith: "Ditto: Fair and Robust Federated Learning Through Personalization", ICML 2021,
 https://proceedings.mlr.press/v139/li21h.html
 
-Differences from the paper: none in the updates. The global and the own model make equally many steps of equal size.
+Differences from the paper: none in the updates. The global and the personal model make the same number of steps, of the
+same size.
 """
 
 from __future__ import annotations
@@ -18,14 +19,15 @@ from fednet_emu.federation import Deferred, Device, Federation, Process
 
 
 class Ditto(LocalSgd):
-    """Own models v_i minimise f_i(v_i) + pull / 2 ||v_i - w||^2 around the global model w."""
+    """Personal models v_i minimise f_i(v_i) + pull / 2 ||v_i - w||^2 around the global model w."""
 
     kind: Literal["ditto"] = "ditto"
     pull: float = Field(ge=0)
-    """lambda of the paper: how strongly an own model is drawn to the global one; zero is training alone."""
+    """Factor of the proximal term that keeps a personal model close to the global one (lambda); with 0 every device
+    trains its personal model alone."""
 
     def run(self, fed: Federation) -> Process:
-        """The server: average the global model, as ever; the own models never leave their devices."""
+        """The server: average the global model as in FedAvg; personal models never leave their devices."""
         w = fed.initial_model()
         own = [w] * fed.n_devices
         for t in fed.rounds():
@@ -37,7 +39,7 @@ class Ditto(LocalSgd):
             fed.end_of_round(list(own), invited=len(cohort), arrived=len(arrived))
 
     def client(self, fed: Federation, k: Device, w: Deferred, own: list[Deferred], t: int) -> Process:
-        """A device: train the global model, then its own around it; send the global one."""
+        """A device: train the global model, then the personal model around it; send only the global one."""
         got = yield fed.downlink(k, w)
         if got.lost:
             return got

@@ -21,7 +21,7 @@ class FedPer(LocalSgd):
 
     kind: Literal["fedper"] = "fedper"
     private: tuple[LayerName, ...] = (-1,)
-    """Layers that stay on the device, by name, pattern or place."""
+    """Layers that stay on the device, by name, pattern or index; -1 is the last layer."""
 
     def run(self, fed: Federation) -> Process:
         """The server: average the base."""
@@ -40,7 +40,7 @@ class FedPer(LocalSgd):
     def client(
         self, fed: Federation, k: Device, base: Deferred, own: list[Deferred], layers: Layers, t: int
     ) -> Process:
-        """A device: put the new base under its own layers, train both, send the base."""
+        """A device: combine the new base with its personal layers, train both, send the base."""
         got = yield fed.downlink(k, base)
         if got.lost:
             return got

@@ -1,10 +1,10 @@
-"""FedRep: a common representation, and a head of each device's own that is fitted to it first.
+"""FedRep: a shared representation, and a head per device that is fitted to it at the start of each round.
 
 Collins, Hassani, Mokhtari, Shakkottai: "Exploiting Shared Representations for Personalized Federated Learning",
 ICML 2021, https://proceedings.mlr.press/v139/collins21a.html
 
-Differences from the paper: steps on one part alone are charged as full steps. A model is evaluated as the common
-representation under the head that its device has, without fitting the head once more.
+Differences from the paper: steps on one part of the model cost as much compute as full steps. A model is evaluated as
+the shared representation with the current head of its device, without fitting the head again.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from fednet_emu.learning.models.layers import LayerName, Layers
 
 
 class FedRep(LocalSgd):
-    """Each device fits its head with the representation frozen, then moves the representation with the head frozen."""
+    """Each device fits its head with the representation frozen, then trains the representation with the head frozen."""
 
     kind: Literal["fedrep"] = "fedrep"
     private: tuple[LayerName, ...] = (-1,)
-    """The head: layers that stay on the device, by name, pattern or place."""
+    """The head: layers that stay on the device, by name, pattern or index; -1 is the last layer."""
     head_epochs: int = Field(gt=0)
-    """Passes over the device's samples that fit the head, before the local work on the representation."""
+    """Passes over the device's samples to fit the head, before the local steps on the representation."""
 
     def run(self, fed: Federation) -> Process:
-        """The server: average the representation, every device alike."""
+        """The server: average the representation, with equal weights for all devices."""
         layers = Layers(fed.task.model, self.private)
         w = fed.initial_model()
         own, body = [w] * fed.n_devices, fed.defer(layers.take, w, size=layers.n_shared)
@@ -45,7 +45,7 @@ class FedRep(LocalSgd):
     def client(
         self, fed: Federation, k: Device, body: Deferred, own: list[Deferred], layers: Layers, t: int
     ) -> Process:
-        """A device: fit the head to the new representation, then move the representation, and send it."""
+        """A device: fit the head to the new representation, then train the representation and send it."""
         got = yield fed.downlink(k, body)
         if got.lost:
             return got

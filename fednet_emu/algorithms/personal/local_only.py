@@ -1,6 +1,6 @@
-"""Every device for itself: the floor that any kind of collaboration has to beat.
+"""Local training only: every device trains alone. The baseline that collaboration has to beat.
 
-Differences from the paper: there is none; it is a baseline of many papers. Nothing is sent.
+Differences from the paper: there is no single paper; this is a baseline of many. Nothing is sent.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from fednet_emu.federation import Deferred, Delivery, Device, Federation, Proces
 
 
 class LocalOnly(LocalSgd):
-    """Each round a random cohort trains, every device its own model on its own samples."""
+    """In each round a random cohort trains, each device its own model on its own samples."""
 
     kind: Literal["local"] = "local"
 
     def run(self, fed: Federation) -> Process:
-        """Rounds without a server: they only serve to compare at equal local work; who is late has done none."""
+        """Rounds without a server, for comparison at equal local work; a device that is late keeps its old model."""
         models = [fed.initial_model()] * fed.n_devices
         for t in fed.rounds():
             cohort = yield fed.cohort(self.cohort, t)
@@ -28,6 +28,6 @@ class LocalOnly(LocalSgd):
             fed.end_of_round(list(models), invited=len(cohort), arrived=len(trained))
 
     def client(self, fed: Federation, k: Device, own: Deferred, t: int) -> Process:
-        """A device: train on."""
+        """A device: continue training its own model."""
         trained = yield k.compute(fed.train(k, own, self.plan, t))
         return trained.params

@@ -2,9 +2,9 @@
 
 Mohri, Sivek, Suresh: "Agnostic Federated Learning", ICML 2019, https://proceedings.mlr.press/v97/mohri19a.html
 
-Differences from the paper: a device sends w - lr * gradient, which is as large as the gradient and says the same. A
-lost message is sent again for a while (`patience_s`); what does not arrive even so is left out of the step, and its
-weight stays as it is. So is a device that is away when a round begins, or goes away during it.
+Differences from the paper: a device sends w - lr * gradient, which has the same size and information as the gradient. A
+lost message is sent again for up to `patience_s`; a device whose answer still does not arrive is left out of the step,
+and its weight stays the same. This also holds for a device that is absent when a round begins or leaves during it.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from fednet_emu.federation import Deferred, Device, Federation, Process, SgdPlan
 
 
 class Afl(RoundBased):
-    """All devices send a gradient and a loss at the same model; weights climb where the loss is large."""
+    """All devices send a gradient and a loss at the same model; the weights of devices with a large loss increase."""
 
     kind: Literal["afl"] = "afl"
     lr: float = Field(ge=0)
-    """Step size of the model, gamma_w."""
+    """Step size of the model (gamma_w)."""
     lr_weights: float = Field(ge=0)
-    """Step size of the weights, gamma_lambda."""
+    """Step size of the device weights (gamma_lambda)."""
     batch_size: int | None = Field(gt=0)
     """Samples per gradient; null takes all of the device's samples."""
     averaged: bool = True
-    """Whether the model is the mean over all rounds so far, as in the paper, or the latest one."""
+    """Whether the evaluated model is the mean over all rounds so far, as in the paper, instead of the latest one."""
     patience_s: Patience = ROUND_S
-    """For how long a lost message is sent again before the round goes on without its device."""
+    """How long a lost message is sent again before the round continues without its device (simulated s)."""
 
     def run(self, fed: Federation) -> Process:
-        """The server: collect gradients and losses of everybody, descend in the model, ascend in the weights."""
+        """The server: collect gradients and losses of all devices; descend in the model, ascend in the weights."""
         place = {k.index: j for j, k in enumerate(k for k in fed.devices() if k.n_samples)}
         n = len(place)
         w = mean = fed.initial_model()
@@ -58,7 +58,7 @@ class Afl(RoundBased):
             fed.end_of_round(mean, invited=len(present), arrived=len(places))
 
     def client(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
-        """A device: receive, one gradient, send."""
+        """A device: receive the model, compute one gradient, send it with the loss."""
         got = yield fed.retry(lambda: fed.downlink(k, w), patience_s=self.patience_s, to_the_gone=False)
         if got.lost:
             return got
@@ -69,7 +69,7 @@ class Afl(RoundBased):
 
 
 def weighted_step(w: Tensor, models: Sequence[Tensor], weights: Array, places: Sequence[int]) -> Tensor:
-    """W + sum_j weights_j (w_j - w) over the workers at these places, all vectors [P]."""
+    """The model w + sum_j weights_j (w_j - w) [P], over the workers with the indices `places`."""
     update = torch.zeros_like(w)
     for w_j, place in zip(models, places, strict=True):
         update.add_(w_j - w, alpha=float(weights[place]))
@@ -77,12 +77,12 @@ def weighted_step(w: Tensor, models: Sequence[Tensor], weights: Array, places: S
 
 
 def climbed(weights: Array, places: Sequence[int], losses: Sequence[float], lr: float) -> Array:
-    """The weights [N] after one step up the losses of the workers at these places, projected onto the simplex."""
+    """The weights [N] after one ascent step along the losses of the workers `places`, projected onto the simplex."""
     raised = weights.copy()
     raised[list(places)] += lr * np.asarray(losses)
     return project(raised)
 
 
 def running_mean(mean: Tensor, w: Tensor, t: int) -> Tensor:
-    """The mean of t + 1 models, given that of the first t and the latest."""
+    """The mean of t + 1 models [P], from the mean of the first t and the latest model w."""
     return mean + (w - mean) / (t + 1)

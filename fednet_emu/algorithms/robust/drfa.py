@@ -2,10 +2,11 @@
 
 Deng, Kamani, Mahdavi: "Distributionally Robust Federated Averaging", NeurIPS 2020, https://arxiv.org/abs/2102.12660
 
-Differences from the paper: a device that is drawn twice trains once and counts twice. A device in the second trip sends
-the loss of one batch. A lost message is sent again for a while (`patience_s`), and what does not arrive even so is left
-out of the means. Both draws are among the devices that are there when the round begins, and whoever goes away during it
-is left out. The average, for which the paper's convex rate is proved, is that of the models after each round, not step.
+Differences from the paper: a device that is drawn twice trains once and counts twice. A device in the second exchange
+sends the loss of one batch. A lost message is sent again for up to `patience_s`; an answer that still does not arrive
+is left out of the means. Both draws are among the devices present when the round begins; a device that leaves during
+the round is left out. The averaged model, for which the paper proves its convex rate, is the mean of the models after
+each round, not after each step.
 """
 
 from __future__ import annotations
@@ -27,45 +28,47 @@ from fednet_emu.federation import Deferred, Device, Federation, Process, SgdPlan
 
 
 class Drfa(RoundBased):
-    """Rounds of two trips: devices drawn by weight train; devices drawn evenly tell losses, which move the weights.
+    """Two exchanges per round: devices drawn by weight train; devices drawn uniformly send losses that set the weights.
 
-    DRFA as it stands, DRFA-Prox with `regulariser` above 0. Drawing by weight reads the weights: a timing-only run
-    draws evenly instead.
+    DRFA, or DRFA-Prox with `regulariser` above 0. A timing-only run has no weights and draws uniformly in both
+    exchanges.
     """
 
     kind: Literal["drfa"] = "drfa"
     deadline_s: float | None = Field(None, gt=0)
-    """How long the server waits in each of the two trips of a round at the most; whoever is late is cancelled and left
-    out. Null waits for all."""
+    """Longest time that the server waits in each of the two exchanges of a round (simulated s); late devices are
+    cancelled and left out. Null waits for all devices."""
     cohort: int = Field(gt=0)
-    """Devices drawn for each trip, m."""
+    """Number of devices drawn for each of the two exchanges of a round (m)."""
     local_steps: int = Field(gt=0)
-    """Steps of a device per round, tau."""
+    """Gradient steps of a device per round (tau)."""
     lr: float = Field(ge=0)
-    """Step size of the devices, eta."""
+    """Step size of the devices (eta)."""
     lr_weights: float = Field(ge=0)
-    """Step size of the weights, gamma; a round counts for `local_steps` of them."""
+    """Step size of the device weights per local step (gamma); the step of a round is `local_steps` times as large."""
     batch_size: int | None = Field(gt=0)
-    """Samples per step and per loss; null takes all of the device's samples."""
+    """Samples per gradient step and per reported loss; null takes all of the device's samples."""
     regulariser: float = Field(0.0, ge=0)
-    """Strength r of the pull of the weights towards the prior, -(r / 2) |lam - q|^2: DRFA-Prox."""
+    """Factor r of the regulariser -(r / 2) |lam - q|^2, which keeps the weights lam close to the prior q (DRFA-Prox); 0
+    is plain DRFA."""
     prior: Prior = Prior()
     averaged: bool = False
-    """Whether the model is the mean over all rounds so far or the latest one, which follows its last draws."""
+    """Whether the evaluated model is the mean over all rounds so far, instead of the latest one, which follows the
+    latest draws of devices."""
     patience_s: Patience = ROUND_S
-    """For how long a lost message is sent again before the round goes on without its device."""
+    """How long a lost message is sent again before the round continues without its device (simulated s)."""
 
     @property
     def events_depend_on_learning(self) -> bool:
-        """Devices are drawn by weights that follow the losses."""
+        """True: devices are drawn by weights that depend on the losses."""
         return True
 
     def demands(self) -> Sequence[tuple[str, str, int]]:
-        """Settings (key, meaning, number of devices) that need so many devices."""
+        """Settings that need a minimum number of devices, as (key, what is wrong with fewer, that minimum)."""
         return [("cohort", "invites more devices than there are", self.cohort)]
 
     def run(self, fed: Federation) -> Process:
-        """The server: draw, average models and snapshots, draw again, move the weights."""
+        """The server: draw devices, average their models and snapshots, draw again, update the weights."""
         devices = [k for k in fed.devices() if k.n_samples]
         place, n = {k.index: j for j, k in enumerate(devices)}, len(devices)
         prior = self.prior.weights(np.array([k.index for k in devices]))
@@ -95,7 +98,7 @@ class Drfa(RoundBased):
             fed.end_of_round(mean, invited=len(places), arrived=len(arrived))
 
     def train(self, fed: Federation, k: Device, task: Shared, t: int) -> Process:
-        """A device in the first trip: the model after all steps, and the snapshot after some of them."""
+        """A device in the first exchange: send the model after all steps, and a snapshot after some of them."""
         got = yield fed.retry(lambda: fed.downlink(k, task), patience_s=self.patience_s, to_the_gone=False)
         if got.lost:
             return got
@@ -108,7 +111,7 @@ class Drfa(RoundBased):
         return (yield fed.retry(lambda: fed.uplink(k, report), patience_s=self.patience_s, to_the_gone=False))
 
     def tell(self, fed: Federation, k: Device, snapshot: Deferred, t: int) -> Process:
-        """A device in the second trip: the loss of the snapshot on one batch."""
+        """A device in the second exchange: send the loss of the mean snapshot on one batch."""
         got = yield fed.retry(lambda: fed.downlink(k, snapshot), patience_s=self.patience_s, to_the_gone=False)
         if got.lost:
             return got
@@ -125,10 +128,10 @@ class Drfa(RoundBased):
 def moved(
     weights: Array, places: Sequence[int], losses: Sequence[float], lr: float, pull: float, prior: Array
 ) -> Array:
-    """The weights [N] after a step of size lr up the losses of these places and a proximal one towards the prior [N].
+    """The weights [N] after an ascent step along the losses of `places` and a proximal step to the prior [N].
 
-    The largest <lr v, u> - (pull / 2) |u - q|^2 - 1/2 |u - lam|^2 over the simplex, with the losses in v, else 0:
-    the projection of (lam + lr v + pull q) / (1 + pull).
+    This maximises <lr v, u> - (pull / 2) |u - q|^2 - 1/2 |u - lam|^2 over u in the simplex, with the weights lam, the
+    prior q, and v holding the losses (0 elsewhere): the projection of (lam + lr v + pull q) / (1 + pull).
     """
     raised = weights + pull * prior
     raised[list(places)] += lr * np.asarray(losses)

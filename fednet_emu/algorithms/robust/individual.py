@@ -1,4 +1,4 @@
-"""Individual training: one device learns from its own samples alone. The baseline that has to be beaten."""
+"""Individual training: one device learns from its own samples alone. A baseline."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from fednet_emu.federation import Federation, Process, SgdPlan
 
 
 class Individual(Algorithm):
-    """One device trains on its own samples only, no bit is sent, and its model is evaluated on everybody's samples.
+    """One device trains on its own samples only; nothing is sent, and its model is evaluated on the samples of all.
 
-    A study over `device` gives the paper's Ind_j; its best worst accuracy is max Ind_j.
+    A study over `device` j gives the paper's Ind_j; the largest of their worst-case accuracies is its max Ind_j.
     """
 
     kind: Literal["individual"] = "individual"
     device: int = Field(ge=0)
-    """The device that trains."""
+    """Number of the device that trains, from 0."""
     lr: float = Field(ge=0)
     """Step size."""
     batch_size: int | None = Field(gt=0)
-    """Samples per step; null takes all of the device's samples at once."""
+    """Samples per gradient step; null takes all of the device's samples."""
     local_steps: int = Field(gt=0)
-    """Steps per round."""
+    """Gradient steps per round."""
 
     def demands(self) -> list[tuple[str, str, int]]:
-        """Settings (key, meaning, number of devices) that need so many devices."""
+        """Settings that need a minimum number of devices, as (key, what is wrong with fewer, that minimum)."""
         return [("device", "counted from 1 is more than there are", self.device + 1)]
 
     def run(self, fed: Federation) -> Process:
-        """Rounds of local training."""
+        """Train the device locally, round after round."""
         w, k = fed.initial_model(), fed.device(self.device)
         plan = SgdPlan(lr=self.lr, batch_size=self.batch_size, steps=self.local_steps)
         for t in fed.rounds():

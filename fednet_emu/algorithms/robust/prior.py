@@ -1,4 +1,4 @@
-"""The prior: how much each device counts before anything is learnt."""
+"""The prior: the weight of each device before anything is learnt."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from fednet_emu.component import Component
 
 
 class Prior(Component):
-    """All devices count the same, except for suspects."""
+    """Prior weights q of the devices: equal, except for suspects."""
 
     suspects: tuple[int, ...] = ()
-    """Devices that may be malicious."""
+    """Numbers of the devices that may be malicious."""
     suspect_share: float = Field(0.1, ge=0, le=1)
-    """A suspect's weight in units of 1 / N; the other devices share the rest evenly."""
+    """Weight of a suspect in units of 1 / N, with N devices; the other devices share the rest equally."""
 
     def weights(self, workers: IntArray) -> Array:
-        """The weights q [N] of these devices; their sum is 1. Without anybody else, suspects are as good as any."""
+        """The weights q [N] of the devices `workers` [N]; their sum is 1. If all are suspects, weights are equal."""
         count = len(workers)
         suspect = np.isin(workers, self.suspects)
         if suspect.all():

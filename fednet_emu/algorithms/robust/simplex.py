@@ -8,10 +8,10 @@ from fednet_emu.arrays import Array
 
 
 def project(v: Array) -> Array:
-    """The point of the simplex that is nearest to v [N]: O(N log N), by sorting.
+    """The point of the simplex nearest to v [N], by sorting in O(N log N).
 
-    p = max(0, v - theta) with theta such that the sum is 1. Only differences of entries matter, so the largest one is
-    taken off first: beside it the 1 would be lost in entries above 1e16.
+    p = max(0, v - theta), with theta such that the sum is 1. Only differences of entries matter, so the largest entry
+    is subtracted first: otherwise the 1 would be lost to rounding for entries above 1e16.
     """
     below = v - v.max()
     falling = -np.sort(-below)
@@ -21,7 +21,7 @@ def project(v: Array) -> Array:
 
 
 def as_weights(p: Array) -> Array:
-    """Weights out of numbers [N] that are weights up to rounding: none below 0, their sum 1."""
+    """Remove rounding errors from weights p [N]: clip them at 0 and normalise their sum to 1."""
     positive: Array = np.maximum(p, 0.0)
     positive /= positive.sum()
     return positive

@@ -1,4 +1,4 @@
-"""Federation of unsupervised learning (FedUL), and two ways to add a server that has a few labels.
+"""Federation of unsupervised learning (FedUL), and two extensions with a server that has a few labelled samples.
 
 Lu, Wang, Li, Niu, Dou, Sugiyama: "Federated Learning from Only Unlabeled Data with Class-Conditional-Sharing Clients",
 ICLR 2022, https://openreview.net/forum?id=WHA8009laxu. M1 (feedback optimisation) and M2 (independent enhancement):
@@ -6,8 +6,8 @@ A. Abodeza and others, "A Bi-Objective Optimization Approach for Enhancing FedUL
 https://github.com/abodeza/abodeza.github.io.
 
 Differences from the papers: clients whose downlink or uplink is lost are left out of the mean; a cohort may be drawn.
-The report leaves open whether M2's supervised model starts each round from the global model or goes on from its own
-weights: `m2_mode` has both. Its line that averages the clients' models is missing from its Procedure C, and is here.
+The report of M1 and M2 does not say whether M2's supervised model starts each round from the global model or continues
+from its own weights: `m2_mode` offers both. Averaging the clients' models, missing from its Procedure C, is included.
 """
 
 from __future__ import annotations
@@ -46,51 +46,53 @@ from fednet_emu.federation import (
 
 
 class FedUL(RoundBased):
-    """Clients learn to tell their unlabelled sets apart, through a known transition from classes to sets.
+    """Clients train a classifier on unlabelled sets: they predict a sample's set, through a known class-to-set matrix.
 
     The partition must make sets (`surrogate-sets`). Only the model f is sent; priors, data and surrogate labels stay
-    where they are. With `server.validation_samples`, the model that is evaluated and returned is the best one so far on
-    these; else it is the latest.
+    where they are. With `server.validation_samples`, the model that is evaluated and returned is the best so far on
+    these samples; otherwise it is the latest.
     """
 
     kind: Literal["fedul"] = "fedul"
     lr: float = Field(ge=0)
-    """Step size alpha_l of the clients, and of the server's training."""
+    """Step size of the clients and of the server's own training (alpha_l)."""
     batch_size: int | None = Field(gt=0)
-    """Samples per step; null takes all of the device's samples at once."""
+    """Samples per gradient step; null takes all of the device's samples."""
     local_epochs: int = Field(1, gt=0)
     """Passes over a client's samples per round."""
     cohort: int | None = Field(None, gt=0)
-    """Clients invited per round; null invites all that are there."""
+    """Number of clients invited per round; null invites all that are present."""
     optimizer: AnyOptimizer = Adam()
-    """Made anew every round."""
+    """Optimizer of local training; its state is reset in every round."""
     drop_last: bool = True
-    """Whether the ragged batch at the end of an epoch is left out, as in the authors' public code."""
+    """Whether an incomplete batch at the end of an epoch is left out, as in the authors' public code."""
     l1: float = Field(0.0, ge=0)
-    """Weight of the clients' L1 term, on all parameters."""
+    """Factor of the L1 regulariser of all parameters, at the clients."""
     loss_mode: LossMode = "nll"
-    """nll is the paper's loss; ce_on_probs applies a softmax to probabilities, as the authors' public code does."""
+    """The loss. nll: the negative log-likelihood of the paper; ce_on_probs: cross-entropy that applies a second softmax
+    to probabilities, as in the authors' public code."""
     augment: AnyAugmentation | None = None
-    """What happens to the images of a batch, at the clients and at the server."""
+    """Random augmentation of the images of a batch, at the clients and at the server; null for none."""
     alpha_g: float = Field(1.0, ge=0)
-    """The server's step size: f + alpha_g mean(f_c - f)."""
+    """Step size of the server (alpha_g): the new model is f + alpha_g mean(f_c - f) over the clients' models f_c."""
     supervision: Literal["none", "M1", "M2"] = "none"
-    """What the server does with its labelled samples. M1: it fine-tunes the mean of the clients' models, and the round
-    is longer by that. M2: it trains a model f' while the clients train theirs, and mixes it in."""
+    """What the server does with its labelled samples. M1: it fine-tunes the mean of the clients' models, which makes
+    the round longer. M2: it trains a model f' while the clients train theirs, and mixes it in."""
     server_epochs: int = Field(1, ge=0)
-    """Passes over the server's samples per round."""
+    """Passes over the server's labelled samples per round; 0 is the same as `supervision: none`."""
     h: float = Field(0.5, ge=0, le=1)
-    """M2's weight of the server's model: (1 - h) f + h f'."""
+    """Weight of the server's model f' in M2 (h): the new model is (1 - h) f + h f'."""
     m2_mode: Literal["fresh", "persistent"] = "fresh"
-    """Whether f' starts every round from the global model, or goes on from its own weights."""
+    """Where the server's model f' of M2 starts in each round. fresh: from the global model; persistent: from its own
+    weights of the round before."""
 
     def demands(self) -> Iterable[tuple[str, str, int]]:
-        """A cohort has to exist."""
+        """At least as many devices as `cohort` invites."""
         if self.cohort is not None:
             yield "cohort", "invites more devices than there are", self.cohort
 
     def run(self, fed: Federation) -> Process:
-        """The server: invite, wait, average, supervise, keep the best."""
+        """The server: invite clients, average their models, train on its labelled samples, keep the best model."""
         method = self.supervision if self.server_epochs else "none"
         sets = self._sets(fed, method)
         unlabelled = TrainData(fed.task.data.x, sets)
@@ -130,7 +132,7 @@ class FedUL(RoundBased):
         loss: SurrogateLoss,
         seen: dict[Device, Deferred],
     ) -> Process:
-        """A device: receive, train on the surrogate labels, send; its mean loss is seen, but not sent."""
+        """A device: receive the model, train on surrogate labels, send it; its mean loss is recorded but not sent."""
         got = yield fed.downlink(k, f)
         if got.lost:
             return got
@@ -141,7 +143,7 @@ class FedUL(RoundBased):
         return (yield fed.uplink(k, trained.params))
 
     def supervise(self, fed: Federation, f: Deferred, t: int) -> Computation:
-        """The server's training on its labelled samples, beginning now; the event's value is a `Trained`."""
+        """Start the server's training on its labelled samples now; the value of the returned event is a `Trained`."""
         loss = ce_on_probs if self.loss_mode == "ce_on_probs" else None
         plan = self._plan(self.server_epochs)
         return fed.server.compute(fed.train(fed.server, f, plan, t, loss=loss, augment=self.augment))
@@ -150,10 +152,10 @@ class FedUL(RoundBased):
         return SgdPlan(self.lr, self.batch_size, epochs=epochs, drop_last=self.drop_last, optimizer=self.optimizer)
 
     def _sets(self, fed: Federation, method: str) -> Tensor:
-        """The set that each row of the data is in; devices have enough sets, and the server what its method needs.
+        """The set of each row of the data [rows], after checking that the scenario has the sets and labels it needs.
 
         Raises:
-            ScenarioError: something is missing.
+            ScenarioError: there are no sets, fewer sets than classes, or no labelled samples for M1 or M2.
         """
         task = fed.task
         if task.sets is None:
@@ -168,14 +170,14 @@ class FedUL(RoundBased):
 
 
 def surrogate_loss(task: LearningTask, sets: Tensor, device: int, mode: LossMode) -> SurrogateLoss:
-    """The loss of a device: its transition, from what it knows of its sets."""
+    """The loss of a device, with the transition matrix computed from the class shares of its sets."""
     rows, counts = task.slice_of(device), (int(sets.max()) + 1, len(task.test_shares))
     priors = empirical_priors(sets[rows].cpu().numpy(), task.data.y[rows].cpu().numpy(), *counts)
     return SurrogateLoss.of(transition(*priors, task.test_shares), mode, task.data.x)
 
 
 class Best(NamedTuple):
-    """The best model so far, its validation error and the latest one; None where there is nothing to validate on."""
+    """The best model so far, its validation error and the latest model's error; None without validation samples."""
 
     model: Deferred
     error: Deferred | None = None
@@ -183,7 +185,7 @@ class Best(NamedTuple):
 
 
 def better(fed: Federation, best: Best, f: Deferred) -> Best:
-    """The best model, now that there is f, with the validation error of f; simply f without validation samples."""
+    """The better of `best` and f on the validation samples, with the errors; f if there are no validation samples."""
     if not fed.task.n_validation:
         return Best(f)
     error = fed.defer(fed.task.validation_error, f, size=1)
@@ -194,7 +196,7 @@ def better(fed: Federation, best: Best, f: Deferred) -> Best:
 
 
 def record(fed: Federation, best: Best, losses: Sequence[Deferred], supervised: Trained | None) -> None:
-    """A row of the series `fedul`: mean losses of the training, and validation errors, of this round."""
+    """Add a row to the series `fedul`: mean training losses and validation errors of this round."""
     if fed.timing_only:
         return
     surrogate = [fed.read(loss) for loss in losses]
@@ -209,10 +211,10 @@ def record(fed: Federation, best: Best, losses: Sequence[Deferred], supervised: 
 
 
 def mix(f: Tensor, supervised: Tensor, h: float) -> Tensor:
-    """The point (1 - h) f + h f' between two models [P]; f bit for bit where they agree, or with h = 0."""
+    """The model (1 - h) f + h f' [P]; bit-identical to f where both agree, or with h = 0."""
     return f + h * (supervised - f)
 
 
 def pick(best: Tensor, f: Tensor, best_error: float, error: float) -> Tensor:
-    """The model with the smaller error; the earlier one of two that are equally good."""
+    """The model with the smaller error; `best`, the earlier one, if the errors are equal."""
     return f if error < best_error else best

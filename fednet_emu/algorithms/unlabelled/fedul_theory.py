@@ -1,8 +1,9 @@
-"""Theorem 1 of FedUL: from class probabilities to the probabilities of surrogate labels, and the losses built on it.
+"""Theorem 1 of FedUL: class probabilities to probabilities of surrogate labels (set numbers), and losses from it.
 
 Lu, Wang, Li, Niu, Dou, Sugiyama: "Federated Learning from Only Unlabeled Data with Class-Conditional-Sharing Clients",
 ICLR 2022, https://openreview.net/forum?id=WHA8009laxu. With K classes and M sets, Pi [M, K] holds the class shares of a
-client's sets, pib [M] the sets' shares of its samples, and pi [K] the class shares of the test data. Then
+client's sets, pib [M] the sets' shares of its samples, pi [K] the class shares of the test data, and eta [K] the class
+probabilities of a sample. Its probabilities of belonging to each set are
 
     Q(eta) = A eta / (1' A eta)   with   A = diag(pib) Pi diag(pi)^-1.
 """
@@ -23,15 +24,15 @@ LossMode = Literal["nll", "ce_on_probs"]
 
 
 def empirical_priors(sets: IntArray, classes: IntArray, n_sets: int, n_classes: int) -> tuple[Array, Array]:
-    """What a client knows of its sets: class shares Pi [M, K] of each set, and the sets' shares pib [M].
+    """The class shares Pi [M, K] of a client's sets, and the sets' shares pib [M] of its samples; a client knows both.
 
     An empty set has shares of zero.
 
     Args:
         sets: the set of each sample [n], from 0.
-        classes: the class of each sample [n]; used for this alone.
-        n_sets: M.
-        n_classes: K.
+        classes: the class of each sample [n]; used only to count these shares.
+        n_sets: M, number of sets.
+        n_classes: K, number of classes.
     """
     counts = np.zeros((n_sets, n_classes))
     np.add.at(counts, (sets, classes), 1.0)
@@ -40,14 +41,14 @@ def empirical_priors(sets: IntArray, classes: IntArray, n_sets: int, n_classes: 
 
 
 def transition(set_priors: Array, set_shares: Array, test_shares: Array) -> Array:
-    """The matrix A [M, K] of Theorem 1, up to the normalisation of Q; classes that the test data lack weigh nothing."""
+    """The matrix A [M, K] of Theorem 1, not normalised; columns of classes that are not in the test data are zero."""
     inverse = np.divide(1.0, test_shares, out=np.zeros_like(test_shares), where=test_shares > 0)
     a: Array = set_shares[:, None] * set_priors * inverse
     return a
 
 
 def surrogate_posterior(a: Array, eta: Array) -> Array:
-    """Q(eta) [n, M] for class probabilities eta [n, K]."""
+    """The set probabilities Q(eta) [n, M] for class probabilities eta [n, K] and the transition matrix a [M, K]."""
     unnormalised = eta @ a.T
     q: Array = unnormalised / unnormalised.sum(axis=-1, keepdims=True)
     return q
@@ -56,10 +57,10 @@ def surrogate_posterior(a: Array, eta: Array) -> Array:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class SurrogateLoss:
-    """The loss of a client, per sample: scores z [B, K] are for classes, labels y [B] are numbers of sets.
+    """The loss of a client per sample, from class scores z [B, K] and surrogate labels y [B] (numbers of sets).
 
     Attributes:
-        log_a: logarithms of the transition [M, K], minus infinity where it is zero.
+        log_a: logarithms of the transition matrix [M, K]; minus infinity where it is zero.
         mode: "nll" is -log Q_y(softmax z), as in the paper. "ce_on_probs" takes the probabilities Q(softmax z) for
             scores and applies a softmax to them again, as the authors' public code does; it cannot go below
             log(e + M - 1) - 1.
@@ -70,13 +71,13 @@ class SurrogateLoss:
 
     @classmethod
     def of(cls, a: Array, mode: LossMode, like: Tensor) -> SurrogateLoss:
-        """The loss for a transition a [M, K], in the number type and on the device of `like`."""
+        """The loss for a transition a [M, K], with the dtype and torch device of `like`."""
         return cls(torch.from_numpy(a).to(like).log(), mode)
 
     def __call__(self, z: Tensor, y: Tensor) -> Tensor:
-        """Losses [B]."""
+        """The losses [B]."""
         if self.mode == "ce_on_probs":
-            log_a = self.log_a.clamp_min(torch.finfo(z.dtype).min / 2)  # an empty set: a gradient of 0, not of NaN
+            log_a = self.log_a.clamp_min(torch.finfo(z.dtype).min / 2)  # so that an empty set has gradient 0, not NaN
             logits = torch.logsumexp(z[:, None] + log_a, dim=2)
             return cross_entropy(logits.softmax(1), y, reduction="none")
         total = torch.logsumexp(z + self.log_a.logsumexp(0), dim=1)

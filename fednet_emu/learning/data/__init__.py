@@ -1,1 +1,1 @@
-"""What is learnt from: datasets, how they are dealt to devices, and who spoils them."""
+"""Training data: datasets, their partition among devices, and attacks on them."""

@@ -1,7 +1,7 @@
-"""Groups of devices that do not learn the same thing: each group sees the data in a way of its own.
+"""Groups of devices with different learning tasks: each group sees the data transformed in its own way.
 
-Device d is of group d mod `count`. Samples are dealt out first; then every device's own ones, for training and for
-testing, are turned into what its group sees. Group 0 sees the data as they are.
+Device d belongs to group d mod `count`. Samples are first distributed among devices; then the training and test samples
+of each device are transformed for its group. Group 0 sees the data unchanged.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.partitions.base import Partitioned
 
 View = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Turns samples x [n, ...] and y [n] into what a group sees."""
+"""Transforms samples x [n, ...] and y [n] for one group."""
 
 
 class Groups(Component):
-    """A law by which groups of devices see the same data differently."""
+    """A rule that transforms the same data differently for each group of devices."""
 
     count: int = Field(gt=0)
     """Number of groups."""
 
     @abstractmethod
     def views(self, samples: Samples, rng: np.random.Generator) -> list[View]:
-        """How each group sees samples such as these, one view per group.
+        """The transformation of each group for samples like these, one per group.
 
         Raises:
-            ScenarioError: such samples cannot be seen in this way.
+            ScenarioError: such samples cannot be transformed in this way.
         """
 
     def members(self, n_devices: int) -> IntArray:
@@ -45,15 +45,15 @@ class Groups(Component):
         return np.arange(n_devices) % self.count
 
     def seen(self, samples: Samples, splits: tuple[Partitioned, Partitioned], rng: np.random.Generator) -> Samples:
-        """The samples as their owners see them; those that nobody owns stay as they are.
+        """The samples, transformed for the groups of their owners; samples without an owner are unchanged.
 
         Args:
             samples: training and test samples.
             splits: who owns which of the training and of the test samples.
-            rng: random stream of what the groups see.
+            rng: random stream of the transformations.
 
         Raises:
-            ScenarioError: such samples cannot be seen in this way.
+            ScenarioError: such samples cannot be transformed in this way.
         """
         views, (train, test) = self.views(samples, rng), splits
         train_x, train_y = self._seen(samples.train_x, samples.train_y, train, views)
@@ -73,7 +73,7 @@ class Rotated(Groups):
 
     kind: Literal["rotated"] = "rotated"
     count: Literal[1, 2, 4]
-    """Number of groups; pixels stay pixels only under quarter turns."""
+    """Number of groups; only 1, 2 and 4, because only quarter turns map pixels to pixels."""
 
     def views(self, samples: Samples, rng: np.random.Generator) -> list[View]:
         """Quarter turns; nothing is drawn."""
@@ -84,7 +84,7 @@ class Rotated(Groups):
 
 
 class LabelPermuted(Groups):
-    """The same inputs under other names: every group but the first has a random permutation of the classes."""
+    """The same inputs with other labels: every group but the first permutes the classes at random."""
 
     kind: Literal["label-permuted"] = "label-permuted"
 
@@ -104,10 +104,10 @@ class TiltedTargets(Groups):
 
     kind: Literal["tilted-targets"] = "tilted-targets"
     distance: float = Field(gt=0)
-    """Distance between the coefficients of any two groups."""
+    """Euclidean distance between the coefficients theta_k of any two groups."""
 
     def views(self, samples: Samples, rng: np.random.Generator) -> list[View]:
-        """Draw the corners of a regular simplex: orthonormal directions, less the first one, times a length."""
+        """Draw the theta_k as corners of a regular simplex: orthonormal directions minus the first one, scaled."""
         features = int(np.prod(samples.input_shape))
         if samples.classes is not None:
             raise ScenarioError(

@@ -1,4 +1,4 @@
-"""Training samples that no device gets: those that the server owns, and those that models are validated on."""
+"""Training samples that no device gets: the server's labelled samples and the validation samples."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def hold_out(
     """Draw the server's and the validation samples out of the training samples.
 
     Returns:
-        What is left for the devices, in its order; the server's samples; the validation samples.
+        The remaining samples for the devices, in their order; the server's samples; the validation samples.
 
     Raises:
         ScenarioError: nothing is left for the devices.

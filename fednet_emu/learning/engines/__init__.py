@@ -1,1 +1,1 @@
-"""How the jobs of a wavefront are trained: one by one, stacked, or spread over threads."""
+"""Engines that train the jobs of a wavefront (jobs ready together): one by one, stacked, or in several threads."""

@@ -1,4 +1,4 @@
-"""The engine that measures which engine runs jobs of a shape fastest on this machine."""
+"""The engine that measures which other engine is fastest for jobs of a given shape on this machine."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from fednet_emu.learning.graph.jobs import ResolvedJob
 from fednet_emu.learning.models.flat import FlatModel
 
 _TRIAL_JOBS = 128
-"""Several stacks that fill a processor's caches; more would only be run the slow way for longer."""
+"""Jobs in a trial on a CPU: enough for several stacks that fill its caches; more would only prolong slow trials."""
 
 _TRIAL_ALONE = 32
-"""The same for jobs that run one by one."""
+"""Jobs in a trial of an engine that runs them one by one."""
 
 _SURE_STEPS = 256
-"""So many steps one by one on a processor hide what was loaded before the first."""
+"""Number of steps, one by one on a CPU, after which the time to load code before the first step is negligible."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which engine was chosen for what, and why.
+    """The engine chosen for jobs of one shape, with the measurements behind it.
 
     Attributes:
         parameters: size of the model.
         full_batch: whether every step uses all samples of its device.
         width: samples per batch, rounded up to a power of two.
-        jobs: jobs per wavefront, rounded up to a power of two; on a processor 128 stands for all larger ones.
+        jobs: jobs per wavefront, rounded up to a power of two; on a CPU, 128 stands for 128 or more.
         engine: name of the fastest engine.
-        seconds: host seconds per sample that each engine took.
+        seconds: host seconds per sample of each engine.
     """
 
     parameters: int
@@ -59,7 +59,7 @@ class Choice:
 
 
 class _Case(NamedTuple):
-    """What a choice is made for; the data do not matter, the number of jobs does."""
+    """The key of a choice: the shape of the jobs without their data, and their number."""
 
     model: FlatModel
     batchable: bool
@@ -70,9 +70,9 @@ class _Case(NamedTuple):
 
 
 class _Trial:
-    """Seconds per sample that each engine took so far; the first wavefront of each also warms it up.
+    """Seconds per sample of each engine so far; the first wavefront of each engine also warms it up.
 
-    An engine of which one turn says enough has no second one when another was more than twice as fast.
+    Each engine is measured twice, except one whose first measurement is conclusive and more than twice the best.
     """
 
     def __init__(self, engines: Sequence[str]) -> None:
@@ -103,7 +103,7 @@ class _Trial:
         return min(self._open(), key=lambda name: len(self._taken[name]))
 
     def _open(self) -> list[str]:
-        """The engines that have a turn left."""
+        """The engines that still have to be measured."""
         best = min((seconds for taken in self._taken.values() for seconds in taken), default=0.0)
         return [
             name
@@ -114,14 +114,14 @@ class _Trial:
 
 @final
 class AutoEngine:
-    """Runs the first jobs of a shape on each engine that suits it, then keeps the fastest.
+    """Runs the first jobs of a shape on each suitable engine, then uses the fastest.
 
-    Each has two turns, unless the first leaves no doubt. A turn takes a wavefront, or a part of one that is very large.
-    The choice depends on the host's speed and so may differ between runs; results then differ by float rounding. The
-    default, `RuleEngine`, repeats bit for bit.
+    Each engine is measured twice, unless the first time is conclusive, on a wavefront or on a part of a very large one.
+    The choice depends on the host's speed and may differ between runs; results then differ by float rounding. The
+    default, `RuleEngine`, makes runs bit-identical.
 
     Args:
-        threads: of the processor, that train jobs side by side.
+        threads: number of CPU threads that train jobs in parallel.
     """
 
     def __init__(self, threads: int = 1) -> None:
@@ -130,7 +130,7 @@ class AutoEngine:
         self._trials: dict[_Case, _Trial] = {}
 
     def run(self, jobs: Sequence[ResolvedJob]) -> list[TrainResult]:
-        """The results of the jobs, in their order.
+        """Train the jobs; returns their results in the same order.
 
         Raises:
             Diverged: a loss or a parameter stopped being finite; the text names the job and the step.
@@ -163,7 +163,7 @@ class AutoEngine:
             name = trial.next_engine()
             one_by_one = name.startswith("serial") and on_cpu
             part = group[len(results) :]
-            if on_cpu and len(group) >= 2 * _TRIAL_JOBS:  # a GPU needs all of them, lest it stands still
+            if on_cpu and len(group) >= 2 * _TRIAL_JOBS:  # a GPU needs all of them to be fully used
                 part = part[: _TRIAL_ALONE if one_by_one else _TRIAL_JOBS]
             start_s = time.perf_counter()
             results += self._engine(name).run(part)
@@ -178,13 +178,13 @@ class AutoEngine:
         return results + self._engine(trial.next_engine()).run(rest) if rest else results
 
     def _let_go(self) -> None:
-        """Forget the engines that nobody needs now: each has models and buffers of its own."""
+        """Drop the engines that are no longer needed, to free their models and buffers."""
         if all(trial.is_over for trial in self._trials.values()):
             chosen = {trial.next_engine() for trial in self._trials.values()}
             self._engines = {name: engine for name, engine in self._engines.items() if name in chosen}
 
     def _suited(self, case: _Case, shape: JobShape) -> list[str]:
-        """Names of the engines worth trying; a GPU is kept busy by one thread, and its candidates are the forms."""
+        """Names of the engines to try; on a GPU one thread suffices, and the candidates include the forms of a step."""
         on_gpu, is_chain = case.model.device.type == "cuda", chain_form(case.model) is not None
         in_threads = case.jobs > 1 and self._threads > 1 and not on_gpu and not case.model.draws
         names = ["serial", "serial in threads"] if in_threads else ["serial"]

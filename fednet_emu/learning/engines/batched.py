@@ -1,4 +1,4 @@
-"""The engine that trains many devices at once: stacked parameters, and one call per step for all of them."""
+"""The engine that trains many devices at once: it stacks their parameters and makes one call per step for all."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ _ROW_ALIGNMENT = 16
 
 
 def best_form(model: FlatModel) -> Form:
-    """By hand where every layer is dense, or where there is a GPU to be kept busy; PyTorch's own otherwise."""
+    """Hand-written gradients for chains of dense layers, and on a GPU for all chains of layers; `vmap` otherwise."""
     chain = chain_form(model)
     return chain if chain is not None and (chain.is_dense or model.device.type == "cuda") else VmapForm(model)
 
 
 @final
 class BatchedEngine:
-    """Trains jobs of one shape together; models that cannot share a call run one by one.
+    """Trains jobs of the same shape together; models that cannot share a vectorised call run one by one.
 
-    Batches narrower than their neighbours' are filled up with weight zero, and jobs with fewer steps drop out early.
+    Narrower batches are padded with samples of weight zero, and jobs with fewer steps drop out early.
 
     Args:
-        memory_limit_byte: a group is cut so that parameters, batches and activations stay near this; None takes what
-            a processor's caches hold, or an eighth of a GPU's memory.
-        form: makes the form in which a model is stepped.
+        memory_limit_byte: groups are cut so that parameters, batches and activations stay near this; None takes a value
+            that fits into a CPU's caches, or an eighth of a GPU's memory.
+        form: makes the form (implementation of a step) for a model.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class BatchedEngine:
         self._scratch = Scratch()
 
     def run(self, jobs: Sequence[ResolvedJob]) -> list[TrainResult]:
-        """The results of the jobs, in their order.
+        """Train the jobs; returns their results in the same order.
 
         Raises:
             Diverged: a loss or a parameter stopped being finite; the text names the job and the step.
@@ -81,7 +81,7 @@ class BatchedEngine:
         return self._forms[model]
 
     def _cut(self, form: Form, shape: JobShape, places: list[int], jobs: Sequence[ResolvedJob]) -> Iterator[list[int]]:
-        """Cuts a group into parts that fit in memory: jobs with most steps first, neighbours in the data together."""
+        """Cut a group into parts that fit in memory: jobs with most steps first, then in the order of their data."""
         ordered = sorted(places, key=lambda place: (-_n_steps(jobs[place]), jobs[place].job.first_row))
         limit = jobs_per_stack(form, shape, self._memory_limit_byte)
         for start in range(0, len(ordered), limit):
@@ -89,13 +89,13 @@ class BatchedEngine:
 
 
 def stacks(shape: JobShape) -> bool:
-    """Whether jobs of this shape are stacked at all: not where one fills the memory, unless a stack of one pays too."""
+    """Whether stacking can pay for this shape: not if one job fills the memory, unless a stack of one is faster too."""
     form = best_form(shape.model)
     return not isinstance(form, VmapForm) or jobs_per_stack(form, shape) > 1
 
 
 def jobs_per_stack(form: Form, shape: JobShape, limit_byte: int | None = None) -> int:
-    """Jobs of this shape that are near the limit of memory together, at least one."""
+    """Number of jobs of this shape that fit into the memory limit together, at least one."""
     return max(1, (limit_byte or _memory_limit_byte(shape.data.x.device)) // _byte_per_job(form, shape))
 
 
@@ -108,14 +108,14 @@ def _n_steps(resolved: ResolvedJob) -> int:
 
 
 def _byte_per_job(form: Form, shape: JobShape) -> int:
-    """Memory of one job: parameters, the pull of added terms, a batch, and what the form takes."""
+    """Memory of one job (byte): parameters, the vectors of added terms, a batch, and what the form needs."""
     vectors = 1 + shape.linear + 2 * shape.anchor + (shape.mask is not None)
     batch = shape.width * shape.data.x[0].numel() * shape.data.x.element_size()
     return vectors * shape.model.size * shape.model.dtype.itemsize + batch + form.byte_per_job(shape.width)
 
 
 def _run_stack(form: Form, shape: JobShape, jobs: list[ResolvedJob], scratch: Scratch) -> list[TrainResult]:
-    """Trains jobs of one shape, ordered by falling number of steps, as one stack."""
+    """Train jobs of one shape, ordered by descending number of steps, as one stack."""
     w = _stack([resolved.params for resolved in jobs], scratch)
     terms = _Terms.stack(jobs, w, scratch)
     steps = np.array([_n_steps(resolved) for resolved in jobs])
@@ -136,7 +136,7 @@ def _run_stack(form: Form, shape: JobShape, jobs: list[ResolvedJob], scratch: Sc
 
 
 def _stack(vectors: list[Tensor], scratch: Scratch) -> Tensor:
-    """Copies of vectors [P] as rows [J, P] that begin at multiples of a cache line."""
+    """Copies of vectors [P] as rows [J, P], each aligned to a cache line."""
     size = len(vectors[0])
     rows = (len(vectors), -(-size // _ROW_ALIGNMENT) * _ROW_ALIGNMENT)
     w = scratch.take("parameters", rows, vectors[0])[:, :size]
@@ -146,9 +146,9 @@ def _stack(vectors: list[Tensor], scratch: Scratch) -> Tensor:
 
 
 class _Terms(NamedTuple):
-    """What a step takes of the loss gradients [J], and what the terms that jobs add to them take off the parameters.
+    """Factors [J] of the loss gradients in a step, and the additional gradient terms of the jobs.
 
-    `prox` [J, 1] and `linear` [J, P] have the step size in them; `taken` [J, P] is where a step's pull is written.
+    `prox` [J, 1] and `linear` [J, P] include the step size; `taken` [J, P] is the buffer for the result of `pull`.
     """
 
     factor: Tensor
@@ -181,7 +181,7 @@ class _Terms(NamedTuple):
         )
 
     def pull(self, w: Tensor) -> Tensor | None:
-        """What the added terms take off w [A, P] in one step, given its value before the step."""
+        """The amount that the additional terms subtract from w [A, P] in one step, from w before the step."""
         active = len(w)
         linear = None if self.linear is None else self.linear[:active]
         if self.anchor is None:

@@ -1,4 +1,4 @@
-"""The engine that a rule chooses: by model, batch and device, never by a clock, so that a run repeats bit for bit."""
+"""The engine chosen by a fixed rule on model, batch and device, never by timing, so that runs are bit-identical."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from fednet_emu.learning.models.flat import FlatModel
 Way = Literal["serial", "batched"]
 
 STACK_PAYS = 10
-"""Jobs in a stack from which on PyTorch's `vmap` is faster than one job after the other on a processor."""
+"""Smallest number of jobs in a stack for which PyTorch's `vmap` is faster than one job after the other on a CPU."""
 
 
 class Case(NamedTuple):
-    """What the rule looks at: jobs of one shape that are ready together.
+    """The inputs of the rule: jobs of one shape that are ready together.
 
     Attributes:
         device: "cpu" or "cuda".
         batchable: whether the jobs may share a vectorised call: not with dropout, batch norm or Adam.
-        by_hand: whether gradients are worked out by hand: chains of dense layers, and on a GPU of convolutions too.
-        fits: jobs whose parameters, batches and activations a processor's caches hold together, or a GPU's memory.
-        jobs: how many there are.
+        by_hand: whether gradients are hand-written: chains of dense layers, and on a GPU also of convolutions.
+        fits: number of jobs that fit together, with batches and activations, into a CPU's caches or a GPU's memory.
+        jobs: number of jobs.
     """
 
     device: str
@@ -39,13 +39,13 @@ class Case(NamedTuple):
 
 
 def choose(case: Case, threads: int = 1) -> Way:
-    """The engine for jobs of one shape, dealt to threads in equal parts.
+    """The engine for jobs of one shape, which are divided equally among threads.
 
     1. Jobs that cannot share a call run one by one.
-    2. Chains of dense layers are stacked: softmax regression and MLPs on a processor. So is everything on a GPU, except
-       for a lone job whose gradient is PyTorch's.
-    3. Any other model on a processor is stacked when each thread gets stacks of `STACK_PAYS` jobs that stay in its
-       caches: small ones. Larger ones, the CNN of McMahan et al. for one, run one by one.
+    2. Chains of dense layers (softmax regression, MLPs) are stacked on a CPU. On a GPU all models are stacked, except
+       a single job whose gradient is PyTorch's own.
+    3. Any other model on a CPU is stacked if each thread gets stacks of at least `STACK_PAYS` jobs that fit into its
+       caches, which holds for small models. Larger ones, such as the CNN of McMahan et al., run one by one.
 
     `docs/engine.md` has the measurements behind it.
     """
@@ -63,7 +63,7 @@ class RuleEngine:
     """Runs jobs of each shape on the engine that `choose` names for them.
 
     Args:
-        threads: of the processor, that train jobs side by side.
+        threads: number of CPU threads that train jobs in parallel.
     """
 
     def __init__(self, threads: int = 1) -> None:
@@ -74,11 +74,11 @@ class RuleEngine:
 
     @property
     def choices(self) -> list[str]:
-        """What was chosen for what, in words, in the order in which shapes appeared."""
+        """The choices made so far, as text, in the order in which shapes appeared."""
         return list(self._chosen)
 
     def run(self, jobs: Sequence[ResolvedJob]) -> list[TrainResult]:
-        """The results of the jobs, in their order.
+        """Train the jobs; returns their results in the same order.
 
         Raises:
             ScenarioError: a loss or a parameter stopped being finite; the text names the job and the step.
@@ -91,7 +91,7 @@ class RuleEngine:
         return [results[place] for place in range(len(jobs))]
 
     def case(self, shape: JobShape, jobs: int) -> Case:
-        """What the rule looks at, for so many jobs of a shape."""
+        """The inputs of the rule for a number of jobs of one shape."""
         form = self._forms.get(shape.model)
         if form is None:
             form = self._forms[shape.model] = best_form(shape.model)

@@ -16,17 +16,17 @@ from fednet_emu.learning.models.torch_seed import torch_seed
 
 @final
 class SerialEngine:
-    """Trains one job after the other, in place in one live module per model.
+    """Trains one job after the other, in place, in one working copy of each module.
 
-    Full batches that are slices of the data are views. The number of threads of one operation is the caller's to
-    choose: small jobs run fastest under `torch.set_num_threads(1)`.
+    Full batches that are slices of the data are views. The caller sets the number of threads per operation: small jobs
+    run fastest with `torch.set_num_threads(1)`.
     """
 
     def __init__(self) -> None:
         self._live: dict[FlatModel, Live] = {}
 
     def run(self, jobs: Sequence[ResolvedJob]) -> list[TrainResult]:
-        """The results of the jobs, in their order.
+        """Train the jobs; returns their results in the same order.
 
         Raises:
             Diverged: a loss or a parameter stopped being finite; the text names the job and the step.
@@ -58,7 +58,7 @@ class SerialEngine:
 
 
 def _descend(live: Live, resolved: ResolvedJob) -> list[Tensor]:
-    """Makes the steps of a job in place; returns the loss before each of them."""
+    """Make all steps of a job in place; returns the loss before each step."""
     job = resolved.job
     move = job.plan.optimizer.start(live.weights, job.plan.lr)
     mask = None if job.mask is None else job.mask[: len(live.weights)].to(live.weights)
@@ -68,7 +68,7 @@ def _descend(live: Live, resolved: ResolvedJob) -> list[Tensor]:
 def _step(
     live: Live, resolved: ResolvedJob, move: Callable[[Tensor], None], mask: Tensor | None, x: Tensor, y: Tensor
 ) -> Tensor:
-    """Makes one step in place; returns the loss before it. Nothing of it outlives it, least of all the gradient."""
+    """Make one step in place; returns the loss before it. No reference to the gradient is kept."""
     job = resolved.job
     loss = (job.loss or job.model.sample_losses)(live.module(live.model.laid_out(x)), y).mean()
     gradient = torch.autograd.grad(loss, live.parameters, materialize_grads=True)
@@ -78,13 +78,13 @@ def _step(
             return loss.detach()
         before = None if mask is None else live.weights.clone()
         move(_direction(live.weights, torch.cat([g.reshape(-1) for g in gradient]), resolved))
-        if before is not None and mask is not None:  # the step, not the gradient: Adam takes its own way
+        if before is not None and mask is not None:  # mask the step, not the gradient: Adam's step differs
             live.weights.copy_(before.lerp_(live.weights, mask))
     return loss.detach()
 
 
 def _direction(w: Tensor, gradient: Tensor, resolved: ResolvedJob) -> Tensor:
-    """The gradient [n_trainable] of the loss together with the job's further terms, at the weights w [n_trainable]."""
+    """The gradient [n_trainable] of the loss plus the job's additional terms, at the weights w [n_trainable]."""
     if resolved.scale != 1.0:
         gradient = gradient * resolved.scale
     if resolved.linear is not None:
@@ -97,7 +97,7 @@ def _direction(w: Tensor, gradient: Tensor, resolved: ResolvedJob) -> Tensor:
 
 
 def _augmented(job: TrainJob) -> Iterator[tuple[Tensor, Tensor]]:
-    """The samples of each step as the model sees them; what an augmentation draws is sent to the device once."""
+    """The samples of each step after augmentation; its random draws are moved to the torch device in one copy."""
     if job.augment is None:
         yield from _batches(job)
         return
@@ -108,7 +108,7 @@ def _augmented(job: TrainJob) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _batches(job: TrainJob) -> Iterator[tuple[Tensor, Tensor]]:
-    """The samples of each step; a full batch is looked up once, as a view when its rows are a slice."""
+    """The samples of each step; a full batch is gathered only once, as a view if its rows are a slice."""
     x, y = job.data.x, job.data.y
     if job.is_full_batch:
         rows = job.indices if isinstance(job.indices, slice) else torch.tensor(job.rows(), device=y.device)

@@ -1,4 +1,4 @@
-"""The engine that deals jobs to threads, each of which runs its own engine with one thread per operation."""
+"""The engine that divides jobs among threads, each with its own engine and one thread per operation."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from fednet_emu.learning.models.flat import FlatModel
 
 @final
 class SpreadEngine:
-    """Runs jobs side by side in threads: parallel over jobs, never within an operation.
+    """Runs jobs in parallel threads: parallel over jobs, never within an operation.
 
-    Threads that share an operation wait for each other by spinning, which ruins whoever else wants the core; threads
-    that share nothing but the data do not. A lone job runs in the caller's thread, and so do models that draw random
-    numbers of torch, whose generator all threads would share, and models on a GPU, whose memory all would fill.
+    Threads that share an operation wait for each other by spinning, which slows other processes on the same core;
+    threads that share only the data do not. A single job runs in the caller's thread. So do models that draw random
+    numbers from torch, because its generator is shared by all threads, and models on a GPU, to save GPU memory.
 
     Args:
         make: makes the engine of one thread.
-        threads: how many.
+        threads: number of threads.
     """
 
     def __init__(self, make: Callable[[], Engine], threads: int) -> None:
@@ -35,7 +35,7 @@ class SpreadEngine:
         self._blas = ThreadpoolController().select(user_api="blas")
 
     def run(self, jobs: Sequence[ResolvedJob]) -> list[TrainResult]:
-        """The results of the jobs, in their order.
+        """Train the jobs; returns their results in the same order.
 
         Raises:
             Diverged: a loss or a parameter stopped being finite; the text names the job and the step.
@@ -52,7 +52,7 @@ class SpreadEngine:
             self._pool.submit(engine.run, [jobs[place] for place in share])
             for engine, share in zip(self._engines, dealt, strict=False)
         ]
-        wait(under_way)  # an engine serves one thread at a time, after an error too
+        wait(under_way)  # also after an error: an engine must not be used by two threads at once
         results: dict[int, TrainResult] = {}
         for share, done in zip(dealt, under_way, strict=True):
             results.update(zip(share, done.result(), strict=True))
@@ -60,7 +60,7 @@ class SpreadEngine:
 
 
 def _dealt(jobs: Sequence[ResolvedJob], shares: int) -> list[list[int]]:
-    """The places of each share's jobs: equal parts of the work, neighbours in the data together."""
+    """Job indices of each share: shares of about equal work, with jobs in the order of their data."""
     order = sorted(range(len(jobs)), key=lambda place: jobs[place].job.first_row)
     work = np.array([_work(jobs[place]) for place in order], dtype=float)
     middle = np.cumsum(work) - work / 2

@@ -18,7 +18,7 @@ def serial_engine(_threads: int = 1) -> SerialEngine:
 
 
 def batched_engine(threads: int = 1) -> Engine:
-    """Stacks of jobs, in threads side by side."""
+    """Stacks of jobs, in parallel threads."""
     return SpreadEngine(BatchedEngine, threads)
 
 
@@ -28,4 +28,4 @@ ENGINES: Mapping[str, Callable[[int], Engine]] = {
     "batched": batched_engine,
     "auto": AutoEngine,
 }
-"""Engines by the name they have in a scenario, made for a number of threads."""
+"""Constructors of engines by their name in a scenario; the argument is the number of threads."""

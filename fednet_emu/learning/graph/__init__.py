@@ -1,1 +1,1 @@
-"""The deferred learning graph: values that are computed when somebody reads them."""
+"""The deferred learning graph: values that are computed only when they are read."""

@@ -1,4 +1,4 @@
-"""Augmentation: what happens to the samples of a batch before a training step sees them."""
+"""Augmentation: random changes of the samples of a batch before a training step."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from fednet_emu.component import Component, Slot
 
 
 class Augmentation(Component):
-    """A random change of samples. Drawing is apart from applying, so that all draws of a job reach a GPU in one go."""
+    """A random change of samples; `draw` and `apply` are separate so that all draws of a job are moved at once."""
 
     @abstractmethod
     def draw(self, rng: np.random.Generator, shape: tuple[int, int]) -> Tensor:
-        """What is drawn for samples [steps, width], as numbers [steps, width, ...]."""
+        """Random numbers [steps, width, ...] for the samples [steps, width] of a job."""
 
     @abstractmethod
     def apply(self, x: Tensor, drawn: Tensor) -> Tensor:
-        """The samples x [B, ...] changed by what was drawn for them, [B, ...]."""
+        """The samples x [B, ...], changed according to the random numbers `drawn` [B, ...]."""
 
 
 class Rotation(Augmentation):
     """Each image is turned about its centre by an angle drawn uniformly between -max_degree and +max_degree.
 
-    Pixels are interpolated bilinearly; what comes in from outside continues the pixels of the border.
+    Pixels are interpolated bilinearly; pixels from outside the image repeat its border.
     """
 
     kind: Literal["rotation"] = "rotation"
     max_degree: float = Field(20.0, ge=0, le=180)
-    """Largest angle to either side."""
+    """Largest angle in either direction (degrees)."""
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, int]) -> Tensor:
         """Rotation matrices [steps, width, 2, 2]."""
@@ -44,7 +44,7 @@ class Rotation(Augmentation):
         return torch.from_numpy(np.stack([cos, -sin, sin, cos], axis=-1).reshape(*shape, 2, 2))
 
     def apply(self, x: Tensor, drawn: Tensor) -> Tensor:
-        """The images x [B, channels, height, width], turned; `drawn` [B, 2, 2] maps places to where they came from."""
+        """The images x [B, channels, height, width], rotated; `drawn` [B, 2, 2] maps output to input positions."""
         height, width = x.shape[-2:]
         aspect = x.new_tensor([[1.0, height / width], [width / height, 1.0]]) if height != width else 1.0
         theta = torch.cat([drawn * aspect, drawn.new_zeros(len(x), 2, 1)], dim=2)

@@ -1,4 +1,4 @@
-"""A value that is computed when somebody reads it."""
+"""A value that is computed only when it is read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class _Pending:
-    """The type of the mark that stands for a value not computed yet."""
+    """The type of `PENDING`, which marks a value that is not computed yet."""
 
     def __repr__(self) -> str:
         return "<pending>"
@@ -20,10 +20,10 @@ PENDING: Final = _Pending()
 
 @final
 class Deferred:
-    """A value that is computed when somebody reads it: made by a `Graph`, immutable once known.
+    """A value that is computed only when it is read: made by a `Graph`, immutable once known.
 
-    A Deferred keeps what it is computed from alive, never what is computed from it: a result that nobody can reach
-    any more is not computed. A value that is a tensor and is modified in place is an error when it is read next.
+    A Deferred keeps its inputs alive, but not its results: a result without references is never computed. If the value
+    is a tensor and is modified in place, the next read raises an error.
 
     Attributes:
         number: order of creation within its graph; the same in every run of a scenario, with or without training.
@@ -32,8 +32,8 @@ class Deferred:
 
     __slots__ = ("__weakref__", "_missing", "_value", "_version", "_waiters", "_work", "number", "size")
 
-    # The underscored state is the Graph's: `_work` makes the value, `_missing` counts the inputs not known yet, and
-    # `_waiters` are the results that wait for this one, held weakly.
+    # Private attributes belong to the Graph: `_work` makes the value, `_missing` counts the inputs not known yet, and
+    # `_waiters` are weak references to the results that wait for this one.
     def __init__(self, number: int, size: int, work: Any = None) -> None:
         self.number = number
         self.size = size
@@ -63,7 +63,7 @@ class Deferred:
         return value
 
     def _settle(self, value: Any) -> None:
-        """Gives the value, and lets go of what it was computed from."""
+        """Set the value, and release the inputs it was computed from."""
         self._value = value
         self._version = value._version if isinstance(value, Tensor) and not value.is_inference() else None
         self._work = None

@@ -1,4 +1,4 @@
-"""What runs training jobs: the interface that every engine has, and the check that every result passes."""
+"""The interface of engines, which run training jobs, and the check of every result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fednet_emu.learning.graph.jobs import ResolvedJob, TrainJob
 
 
 class TrainResult(NamedTuple):
-    """Parameters [size] after local training, in memory of their own, and the mean loss of its steps."""
+    """Parameters [size] after local training, in their own memory, and the mean loss of the steps."""
 
     params: Tensor
     loss: float
@@ -22,11 +22,11 @@ class TrainResult(NamedTuple):
 class Engine(Protocol):
     """Runs training jobs that do not depend on each other.
 
-    A result depends on its own job only, beyond float rounding: not on the other jobs, their order or their number.
+    Up to float rounding, a result depends only on its own job, not on the other jobs, their order or their number.
     """
 
     def run(self, jobs: Sequence[ResolvedJob]) -> list[TrainResult]:
-        """The results of the jobs, in their order.
+        """Train the jobs; returns their results in the same order.
 
         Raises:
             Diverged: a loss or a parameter stopped being finite; the text names the job and the step.

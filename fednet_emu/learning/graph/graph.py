@@ -1,6 +1,6 @@
-"""The deferred graph: cheap computations and training jobs that run when somebody reads a value.
+"""The deferred graph: cheap computations and training jobs that run only when a value is read.
 
-Reading runs what is ready until the value is known, by agenda batching as in DyNet (Neubig, Goldberg and Dyer,
+Reading runs nodes that are ready until the value is known, by agenda batching as in DyNet (Neubig, Goldberg and Dyer,
 "On-the-fly Operation Batching in Dynamic Computation Graphs", NeurIPS 2017): cheap nodes first; training jobs wait
 until nothing else is ready and then run together as one wavefront, which is as large as causality allows.
 """
@@ -29,11 +29,11 @@ _GETTERS = (attrgetter, itemgetter)
 _FEW = 4096
 
 _BYTE_PER_SCALAR = 4
-_BYTE_PER_NODE = 1024  # rounded up, so that very many tiny results are bounded too
+_BYTE_PER_NODE = 1024  # an upper estimate, so that very many tiny results are bounded too
 
 
 class Trained(NamedTuple):
-    """What a training job gives: the parameters and the mean loss of its steps."""
+    """Result of a training job: the parameters and the mean loss of its steps."""
 
     params: Deferred
     loss: Deferred
@@ -42,7 +42,7 @@ class Trained(NamedTuple):
 @final
 @dataclass(slots=True)
 class GraphStatistics:
-    """How the training was run: wavefronts, and jobs in them."""
+    """Number of wavefronts (sets of jobs that ran together), and of the jobs in them."""
 
     wavefronts: int = 0
     jobs: int = 0
@@ -59,14 +59,14 @@ class _Call(NamedTuple):
 
 
 class _Pick(NamedTuple):
-    """A part of one value, taken as soon as that is known."""
+    """A part of one value, extracted as soon as the value is known."""
 
     getter: Callable[[Any], Any]
     args: Sequence[Any]
 
 
 class Snapshot(NamedTuple):
-    """Values of a graph by number, and how many Deferreds it had created."""
+    """Known values of a graph by the number of their Deferred, and how many Deferreds it had created."""
 
     created: int
     values: dict[int, Any]
@@ -76,13 +76,14 @@ class Snapshot(NamedTuple):
 class Graph:
     """Makes Deferreds and computes them when they are read, in an order that changes no value.
 
-    The graph itself keeps nothing alive: a pending result that nobody can reach any more is not computed.
+    The graph itself keeps no references: a pending result without other references is never computed.
 
     Args:
         engine: runs the training jobs; None makes a timing-only graph, where results have sizes but never values.
-        pending_limit_byte: when the results not computed yet would take more memory than this, everything runs at once.
-            Lost results count until the next such flush, so it may come early; it never changes a value.
-        host: counts the host time of training and of the functions in between; a stopwatch of its own when None.
+        pending_limit_byte: when the pending results would take more memory than this (byte), everything is computed at
+            once. Results without references count until the next such flush, so it may come early; it never changes a
+            value.
+        host: measures the host time of training and of the deferred functions; None makes a new one.
     """
 
     def __init__(self, engine: Engine | None, pending_limit_byte: int = 2**30, host: HostTime | None = None) -> None:
@@ -94,12 +95,12 @@ class Graph:
         self._created = 0
         self._ready_calls: list[tuple[int, ref[Deferred]]] = []
         self._ready_jobs: list[ref[Deferred]] = []
-        self._made: list[ref[Deferred]] = []  # with many that nobody can reach any more, up to the next look
+        self._made: list[ref[Deferred]] = []  # includes nodes without references until the next clean-up
         self._look_at = _FEW
         self._restored = Snapshot(0, {})
 
     def snapshot(self) -> Snapshot:
-        """All values known now that somebody can still reach."""
+        """All values that are known now and still referenced."""
         return Snapshot(self._created, {node.number: node._value for node in self._reachable() if node.done})
 
     def _reachable(self) -> list[Deferred]:
@@ -109,19 +110,19 @@ class Graph:
         return nodes
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Take values from a snapshot of an earlier run, instead of computing them, as this run creates them again.
+        """Use the values of a snapshot of an earlier run, instead of computing them, as this run repeats its steps.
 
-        Until the run has created as many Deferreds as the snapshot's had, nothing may be read.
+        Nothing may be read until this run has created as many Deferreds as the earlier one had (`caught_up`).
         """
         self._restored = Snapshot(snapshot.created, dict(snapshot.values))
 
     @property
     def caught_up(self) -> bool:
-        """Whether everything that a restored snapshot's graph had created has been created again."""
+        """Whether all Deferreds that a restored snapshot's graph had created have been created again."""
         return self._created >= self._restored.created
 
     def constant(self, value: Any) -> Deferred:
-        """A value that is known already, a tensor or one number; it must not be modified in place from now on."""
+        """A Deferred for a known value, a tensor or one number, which must not be modified in place from now on."""
         self._created += 1
         node = Deferred(self._created, value.numel() if isinstance(value, Tensor) else 1)
         node._settle(value)
@@ -132,8 +133,8 @@ class Graph:
 
         Args:
             function: must not modify its arguments.
-            args: passed on; Deferreds inside are replaced by their values, in nested tuples and lists too. A getter
-                (of the module `operator`) of one Deferred is had almost for free.
+            args: passed on; Deferreds inside are replaced by their values, in nested tuples and lists too. Getters
+                (of the module `operator`) of one Deferred cost almost nothing.
             size: number of scalars in the result; None takes the size of the first Deferred argument.
 
         Raises:
@@ -160,14 +161,14 @@ class Graph:
         return _new(Trained, (params, loss))
 
     def untrained(self, size: int) -> Trained:
-        """What a job gives in a timing-only graph, under the numbers that its three nodes have with training."""
+        """Result of a job in a timing-only graph; its Deferreds have the same numbers as with training."""
         self._created += 3
         return Trained(Deferred(self._created - 1, size), Deferred(self._created, 1))
 
     def read(self, deferred: Deferred) -> Any:
-        """The value of a Deferred of this graph; runs what is ready until it is known.
+        """The value of a Deferred of this graph, computed now if it is not known yet.
 
-        An error in a call or a job comes out here, with a note that says where; what failed stays pending.
+        An error in a call or a job is raised here, with a note that says where; the failed node stays pending.
 
         Raises:
             ScenarioError: the graph is timing-only, or training diverges.
@@ -180,7 +181,7 @@ class Graph:
         return deferred.value
 
     def flush(self) -> None:
-        """Computes everything that somebody can still reach."""
+        """Compute all pending values that are still referenced."""
         with self.host.part("deferred functions"):
             while self._advance():
                 pass
@@ -217,14 +218,14 @@ class Graph:
             heappush(self._ready_calls, (node.number, me))
 
     def _bound(self) -> None:
-        """Keeps what is pending, and what is remembered, from growing without bound."""
+        """Limit the memory of pending results and the list of nodes."""
         if len(self._made) > self._look_at:
             self._reachable()
         if self._pending_byte > self._pending_limit_byte and self.caught_up:
             self.flush()
 
     def _advance(self) -> bool:
-        """Runs the first ready call, or all ready jobs when no call is ready; False if nothing is ready."""
+        """Run the first ready call, or all ready jobs if no call is ready; False if nothing is ready."""
         while self._ready_calls:
             node = self._ready_calls[0][1]()
             if node is not None:
@@ -258,7 +259,7 @@ class Graph:
         return True
 
     def _settle(self, node: Deferred, value: Any) -> None:
-        """Gives a node its value, and its parts theirs, and makes ready what waited for them alone."""
+        """Set the value of a node and of its parts, and mark as ready the nodes whose inputs are now all known."""
         known = [(node, value)]
         while known:
             node, value = known.pop()
@@ -289,7 +290,7 @@ class Graph:
         return RuntimeError(f"{deferred!r} is not of this graph; read it where it was made")
 
 
-_new = tuple.__new__  # a named tuple's own costs twice as much
+_new = tuple.__new__  # the constructor of a named tuple takes twice as long
 
 
 def _deferreds(items: tuple[Any, ...] | list[Any]) -> list[Deferred]:

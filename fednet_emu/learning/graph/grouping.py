@@ -1,4 +1,4 @@
-"""Which training jobs of a wavefront may share one vectorised call."""
+"""Groups the training jobs of a wavefront that may share one vectorised call."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from fednet_emu.learning.models.flat import FlatModel
 
 
 class JobShape(NamedTuple):
-    """What jobs have in common that may be stacked; models, data and streams count as equal when the same object.
+    """The properties that jobs in one stack share; models, data and streams are equal only if the same object.
 
     Attributes:
-        model: the model trained.
-        data: where the samples come from.
-        streams: where the batches come from.
-        batchable: whether jobs of this shape may be stacked at all; else they are run one by one.
+        model: the model to train.
+        data: the data that the samples come from.
+        streams: the random streams that the batches come from.
+        batchable: whether jobs of this shape may be stacked; otherwise they run one by one.
         full_batch: whether every step uses all samples of its device.
-        width: samples per batch, rounded up to a power of two, so that filling up costs a factor of two at most.
+        width: samples per batch, rounded up to a power of two, so that padding costs at most a factor of two.
         linear: whether there is an added linear term.
         anchor: whether there is a proximal term.
-        mask: what is frozen; masks count as equal when they are the same object.
+        mask: mask [size] of trained parameters, or None; masks are equal only if they are the same object.
     """
 
     model: FlatModel
@@ -56,7 +56,7 @@ def shape_of(resolved: ResolvedJob) -> JobShape:
 
 
 def group_by_shape(jobs: Sequence[ResolvedJob]) -> dict[JobShape, list[int]]:
-    """The places of the jobs of each shape; shapes in order of first appearance."""
+    """The indices of the jobs of each shape; shapes in order of first appearance."""
     groups: dict[JobShape, list[int]] = {}
     for place, resolved in enumerate(jobs):
         groups.setdefault(shape_of(resolved), []).append(place)

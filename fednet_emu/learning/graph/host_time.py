@@ -1,4 +1,4 @@
-"""Where the host's time goes: a stopwatch with parts. Never confuse it with simulated time."""
+"""Host time by part of the program, in contrast to simulated time."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from typing import NamedTuple, final
 
 REST = "clock and medium"
-"""Everything that is no part of its own: events, transfers, and the flow of the algorithm."""
+"""Name of the part for everything else: events, transfers, and the algorithm's processes."""
 
 
 class Spent(NamedTuple):
-    """Host seconds of one part, and how many of them this thread stood still: for other threads, a GPU, or a core."""
+    """Host seconds of one part, and how many of them this thread waited for other threads, a GPU, or a CPU core."""
 
     host_s: float = 0.0
     waiting_s: float = 0.0
@@ -20,7 +20,7 @@ class Spent(NamedTuple):
 
 @final
 class HostTime:
-    """Host seconds by part, from the moment it is made. Of parts inside each other the innermost counts alone."""
+    """Host seconds by part since creation; of nested parts only the innermost one counts."""
 
     def __init__(self) -> None:
         self._spent: dict[str, Spent] = {REST: Spent()}
@@ -29,7 +29,7 @@ class HostTime:
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Count what happens inside as this part."""
+        """Context manager that counts the time inside it for this part."""
         self._note()
         self._inside.append(name)
         try:
@@ -39,7 +39,7 @@ class HostTime:
             self._inside.pop()
 
     def parts(self) -> dict[str, Spent]:
-        """What each part has taken until now."""
+        """The time of each part until now."""
         self._note()
         return dict(self._spent)
 

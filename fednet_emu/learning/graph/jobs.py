@@ -1,4 +1,4 @@
-"""Local training as a job: whose samples, from which parameters, with which steps; and the batches that follow."""
+"""Local training as a job: samples, initial parameters and steps, and the batches that result from them."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ from fednet_emu.learning.models.flat import FlatModel, PerSampleLoss
 @final
 @dataclass(frozen=True, slots=True)
 class SgdPlan:
-    """Stochastic gradient descent: the step size, the batches, how many of them, and what a step makes of a gradient.
+    """Plan of stochastic gradient descent: step size, batches, their number, and the optimizer.
 
-    With epochs, each epoch is a fresh permutation of the samples cut into batches, the last one ragged or dropped. With
-    steps, the same sequence of batches is followed for that many steps. A batch that holds all samples is not shuffled.
+    With epochs, each epoch is a fresh permutation of the samples cut into batches, the last one smaller or
+    dropped. With steps, the same sequence of batches is used for that many steps. A batch that holds all samples is not
+    shuffled.
 
     Attributes:
         lr: step size, not negative.
         batch_size: samples per batch; None takes all samples of the device.
         steps: number of steps; exactly one of steps and epochs is given.
         epochs: number of passes over the device's samples.
-        drop_last: whether the ragged batch at the end of an epoch is left out.
-        optimizer: plain steps along the gradient, or Adam; its state begins anew with every job.
+        drop_last: whether an incomplete batch at the end of an epoch is left out.
+        optimizer: plain steps along the gradient, or Adam; its state is reset for every job.
 
     Raises:
         ScenarioError: a field is out of range, or not exactly one of steps and epochs is given.
@@ -61,22 +62,22 @@ class SgdPlan:
             raise ScenarioError(*problems)
 
     def batch_width(self, n_samples: int) -> int:
-        """Samples in a batch that is not ragged."""
+        """Number of samples in a complete batch."""
         return n_samples if self.batch_size is None else min(self.batch_size, n_samples)
 
     def steps_per_epoch(self, n_samples: int) -> int:
-        """Batches that a pass over so many samples is cut into."""
+        """Number of batches in a pass over `n_samples` samples."""
         width = self.batch_width(n_samples)
         return n_samples // width if self.drop_last else -(-n_samples // width)
 
     def n_steps(self, n_samples: int) -> int:
-        """Gradient steps that a device with so many samples makes."""
+        """Number of gradient steps of a device with `n_samples` samples."""
         if self.steps is not None:
             return self.steps
         return (self.epochs or 0) * self.steps_per_epoch(n_samples)
 
     def n_samples_processed(self, n_samples: int) -> int:
-        """Samples that go through forward and backward passes in all steps together, with repetitions."""
+        """Number of samples processed in all steps together, repetitions included."""
         if n_samples == 0:
             return 0
         width = self.batch_width(n_samples)
@@ -100,8 +101,8 @@ class Batches:
     """The rows of the data that each step of a job uses.
 
     Attributes:
-        index: rows [steps, width]; the places behind the end of a ragged batch repeat a row of the same device.
-        count: number of true samples [steps] in each batch.
+        index: rows [steps, width]; an incomplete batch is padded with a row of the same device.
+        count: number of samples [steps] in each batch, without padding.
     """
 
     index: IntArray
@@ -109,18 +110,18 @@ class Batches:
 
     @property
     def weight(self) -> NDArray[np.float32]:
-        """Weights [steps, width]: one for a sample, zero for a filled place."""
+        """Weights [steps, width]: 1 for a sample, 0 for padding."""
         return (np.arange(self.index.shape[1]) < self.count[:, None]).astype(np.float32)
 
 
 @final
-@dataclass(slots=True, eq=False)  # never changed, but not frozen: it would take three times as long to make
+@dataclass(slots=True, eq=False)  # immutable, but not frozen: construction would take three times as long
 class TrainJob:
     """One device's local training along scale * grad f(w) + linear + prox * (w - anchor) + l1 * sign(w) in every step.
 
     Here f is the mean loss over the batch of the step; with scale 1 and nothing else the plan's plain step is SGD,
     w <- w - lr * grad f(w). The result is a function of the fields and of the streams `streams(*rng_key)`,
-    `streams(*rng_key, ...)` only, never of what else runs.
+    `streams(*rng_key, ...)` only, not of other jobs.
 
     Attributes:
         model: the model and its loss.
@@ -133,15 +134,15 @@ class TrainJob:
         label: names the job in messages, such as "dev-3, round 12".
         scale: factor of the loss gradient.
         linear: gradient [size] of an added linear term, or None.
-        prox: strength of the pull towards the anchor.
+        prox: factor of the proximal term towards the anchor.
         anchor: point [size] of the proximal term; None takes the parameters that the job starts from.
         l1: weight of the sum of the absolute values of all trainable parameters.
-        loss: in the place of the model's own loss; None for that.
-        augment: what happens to the inputs of a batch before they are used; None for nothing.
-        mask: factors [size] of the whole step, zero where a parameter is frozen; None trains all. Jobs that are to run
-            together have one mask object in common.
+        loss: loss per sample; None takes the model's own loss.
+        augment: augmentation of the inputs of a batch; None for none.
+        mask: factors [size] of the whole step, zero where a parameter is frozen; None trains all. Jobs run
+            together only if they share the same mask object.
         n_samples: number of samples the device trains on.
-        first_row: the row of the data at which they begin.
+        first_row: the first of these rows of the data.
 
     Raises:
         ScenarioError: the device has no samples.
@@ -178,7 +179,7 @@ class TrainJob:
 
     @property
     def is_full_batch(self) -> bool:
-        """Whether every step uses all samples, so that no batch is drawn."""
+        """Whether every step uses all samples, so that no batches are drawn."""
         return self.plan.batch_width(self.n_samples) == self.n_samples
 
     @property
@@ -188,7 +189,7 @@ class TrainJob:
         return plain and self.model.batchable
 
     def inputs(self) -> list[Deferred]:
-        """What has to be known before the job can run."""
+        """The Deferreds that must be known before the job can run."""
         return [x for x in (self.params, self.scale, self.linear, self.anchor) if isinstance(x, Deferred)]
 
     def resolve(self) -> ResolvedJob:
@@ -220,7 +221,7 @@ class TrainJob:
         rng = self.streams(*self.rng_key) if rng is None else rng
         per_epoch = plan.steps_per_epoch(n_samples)
         used = min(n_samples, per_epoch * width)
-        if steps <= used // width:  # no batch is ragged, and one permutation is enough
+        if steps <= used // width:  # all batches are complete, and one permutation is enough
             return Batches(rng.permutation(rows)[: steps * width].reshape(steps, width), np.full(steps, width))
         order = np.full((-(-steps // per_epoch), per_epoch * width), rows[0])
         for epoch in order:

@@ -1,4 +1,4 @@
-"""Optimizers: what a training job makes of a gradient; their state lives as long as the job."""
+"""Optimizers: how a training job turns gradients into steps; their state lasts for one job."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from fednet_emu.component import Component, Slot
 
 
 class Optimizer(Component):
-    """A rule of descent."""
+    """A rule that turns a gradient into a step."""
 
     @abstractmethod
     def start(self, weights: Tensor, lr: float) -> Callable[[Tensor], None]:
         """The function that makes one step, in place, from the gradient [n] at the weights [n].
 
-        It neither keeps nor changes the gradient that it is given.
+        The function must neither keep nor modify the gradient.
         """
 
 
@@ -30,7 +30,7 @@ class Sgd(Optimizer):
     kind: Literal["sgd"] = "sgd"
 
     def start(self, weights: Tensor, lr: float) -> Callable[[Tensor], None]:
-        """Nothing to set up: there is no state."""
+        """The step function; plain SGD has no state."""
 
         def move(gradient: Tensor) -> None:
             weights.sub_(gradient, alpha=lr)
@@ -39,23 +39,23 @@ class Sgd(Optimizer):
 
 
 class Adam(Optimizer):
-    """Adam (Kingma and Ba, ICLR 2015, Algorithm 1), its moments zero at the start of every job.
+    """Adam (Kingma and Ba, ICLR 2015, Algorithm 1), with moments reset to zero at the start of every job.
 
     `l2` adds l2 times the weights to the gradient, before the moments are taken, as PyTorch's `weight_decay` does.
     """
 
     kind: Literal["adam"] = "adam"
     beta1: float = Field(0.9, ge=0, lt=1)
-    """Decay of the mean of the gradients."""
+    """Decay rate of the running mean of the gradients (beta_1)."""
     beta2: float = Field(0.999, ge=0, lt=1)
-    """Decay of the mean of their squares."""
+    """Decay rate of the running mean of the squared gradients (beta_2)."""
     eps: float = Field(1e-8, gt=0)
-    """Added to the denominator."""
+    """Constant added to the denominator for numerical stability (epsilon)."""
     l2: float = Field(0.0, ge=0)
-    """So many times the parameters are added to the gradient."""
+    """Weight decay: this factor times the parameters is added to the gradient; 0 for none."""
 
     def start(self, weights: Tensor, lr: float) -> Callable[[Tensor], None]:
-        """The moments, which PyTorch makes at the first step and updates in one pass over the memory."""
+        """The step function of PyTorch's fused Adam, which creates the moments at the first step."""
         adam = torch.optim.Adam([weights], lr, (self.beta1, self.beta2), self.eps, self.l2, fused=True)
 
         def move(gradient: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""What a model is: a component that builds a PyTorch module for samples of a given shape."""
+"""Base class of models: components that build a PyTorch module for samples of a given shape."""
 
 from __future__ import annotations
 

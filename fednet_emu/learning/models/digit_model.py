@@ -18,15 +18,15 @@ class DigitModel(Model):
     """Three 5x5 convolutions and three dense layers with batch norm and ReLU after all but the last.
 
     The first two convolutions are followed by 2x2 max pooling; grey images are repeated in three channels first. Lu et
-    al., ICLR 2022, take the network from experiments on digits. As it stands, 28x28 images and ten classes make
+    al., ICLR 2022, take the network from experiments on digits. By default, 28x28 images and ten classes make
     14,219,210 parameters and 5,632 running statistics; small `channels` and `units` make a network for a CPU.
     """
 
     kind: Literal["digit-model"] = "digit-model"
     channels: Annotated[tuple[PositiveInt, ...], Field(min_length=3, max_length=3)] = (64, 64, 128)
-    """Channels after each convolution."""
+    """Number of output channels of each of the three convolutions."""
     units: Annotated[tuple[PositiveInt, ...], Field(min_length=2, max_length=2)] = (2048, 512)
-    """Units of the two hidden dense layers."""
+    """Number of units of each of the two hidden dense layers."""
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
         """The network for images [1 or 3, height, width] of at least 4x4 pixels."""
@@ -46,7 +46,7 @@ class DigitModel(Model):
 
 
 class _Colour(nn.Module):
-    """Images in three channels: grey ones three times, others as they are."""
+    """Images with three channels: grey images are repeated three times, others are unchanged."""
 
     def forward(self, x: Tensor) -> Tensor:
         """From [B, 1 or 3, height, width] to [B, 3, height, width]."""

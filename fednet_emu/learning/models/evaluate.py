@@ -1,4 +1,4 @@
-"""Loss and accuracy of a model on given samples, altogether or device by device."""
+"""Loss and accuracy of a model on given samples, over all samples or per device."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class DeviceMetrics:
 
 
 class SampleScores(NamedTuple):
-    """Losses [N], and for a classifier whether the class with the highest score is right [N]."""
+    """Losses [N], and for a classifier whether the class with the highest score is correct [N]."""
 
     losses: Tensor
     hits: Tensor | None
@@ -65,10 +65,10 @@ class SampleScores(NamedTuple):
 
 
 def score_samples(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor, *, chunk: int = _CHUNK) -> SampleScores:
-    """How the parameters `vector` [size] do on each of the samples x [N, ...] and y [N, ...].
+    """Score the parameters `vector` [size] on each of the samples x [N, ...] and y [N, ...].
 
-    Nothing is drawn and no gradient is kept. `chunk` bounds the samples that go through the model at a time, and so
-    does the memory that their activations take; neither changes the result beyond rounding.
+    No random numbers are drawn and no gradient is kept. `chunk` and the memory of activations limit the number of
+    samples that go through the model at a time; neither changes the result beyond rounding.
     """
     limit_byte = _CHUNK_BYTE if vector.device.type == "cpu" else _CHUNK_BYTE_ON_GPU
     chunk = min(chunk, max(1, limit_byte // model.activation_byte_per_sample))
@@ -85,7 +85,7 @@ def score_samples(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor, *, chu
 def gradient_norm(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor) -> float:
     """Norm of the gradient of the mean loss over the samples x [N, ...] and y [N], at the vector [size].
 
-    Running statistics, the tail of the vector, are taken as they are.
+    Running statistics, the last part of the vector, are held constant.
     """
     at = vector.detach().requires_grad_()
     with torch.enable_grad():

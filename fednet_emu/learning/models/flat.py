@@ -1,4 +1,4 @@
-"""A neural network as a function of one flat parameter vector, which is what devices send, average and compare."""
+"""A neural network as a function of one flat parameter vector, the form in which models are sent and averaged."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ LOSSES: Mapping[str, PerSampleLoss] = {"cross-entropy": _cross_entropy, "squared
 @final
 @dataclass(slots=True)
 class Live:
-    """A module in training mode whose numbers are views into `vector`: plain PyTorch on a flat model.
+    """A module in training mode whose parameters and statistics are views into `vector`.
 
     `weights` are the trainable parameters, the front part of the vector; running statistics behind them are updated by
-    every forward pass. `counters` are buffers that do not travel, such as how many batches were seen.
+    every forward pass. `counters` are buffers that are not sent, such as the number of batches seen.
     """
 
     model: FlatModel
@@ -53,7 +53,7 @@ class Live:
     weights: Tensor
 
     def start(self, vector: Tensor) -> None:
-        """Take these numbers into a vector of their own, which stays as it is from the next start on; count anew."""
+        """Copy `vector` into a new vector to train on, and reset the counters; later starts leave that vector alone."""
         self.vector = vector.clone()
         self.weights = self.vector[: self.model.n_trainable]
         for part, view in zip((*self.parameters, *self.statistics), self.model.pieces(self.vector), strict=True):
@@ -62,7 +62,7 @@ class Live:
             counter.zero_()
 
     def let_go(self) -> None:
-        """Hold no vector until the next start: memory that somebody else gives up must not be kept here."""
+        """Release the vector until the next start, so that its memory can be freed."""
         self.vector = self.weights = self.vector.new_empty(0)
         for part in (*self.parameters, *self.statistics):
             part.data = self.vector
@@ -70,10 +70,10 @@ class Live:
 
 @final
 class FlatModel:
-    """A module together with its loss, seen as functions of a flat vector [size] of its trainable parameters.
+    """A module with its loss, as functions of a flat vector [size] of trainable parameters and running statistics.
 
-    Running statistics, as batch norm keeps them, are the tail of the vector: they are sent and averaged with the
-    parameters, evaluation uses them, and only a gradient step does not touch them. Parameters that do not require a
+    Running statistics, as in batch norm, are the last part of the vector: they are sent and averaged with the
+    parameters and used in evaluation, but gradient steps do not change them. Parameters that do not require a
     gradient stay inside and are never sent. The module given is copied; vectors and data belong on the device that it
     is on.
 
@@ -86,9 +86,9 @@ class FlatModel:
         size: number of scalars in the vector.
         n_trainable: number of trainable parameters, which come first in the vector.
         loss_name: the name of the loss in `LOSSES`.
-        draws: whether training draws random numbers of torch, as dropout does.
+        draws: whether training draws random numbers from torch, as dropout does.
         batchable: whether jobs may share a vectorised call: nothing is drawn, and a sample's output does not depend on
-            its neighbours in the batch. Other models are trained one job at a time, under a seed per job.
+            other samples in the batch. Other models are trained one job at a time, under a seed per job.
 
     Raises:
         ScenarioError: the loss is unknown, the module does not take such input or writes into it, puts new tensors in
@@ -127,7 +127,7 @@ class FlatModel:
 
     @property
     def device(self) -> torch.device:
-        """Where the module is, and where vectors and data belong."""
+        """The torch device of the module, on which vectors and data must be too."""
         return next(self._module.parameters()).device
 
     @property
@@ -136,9 +136,9 @@ class FlatModel:
         return _sequence(self._module)
 
     def laid_out(self, x: Tensor) -> Tensor:
-        """The samples x [B, ...] in the memory layout in which the model is fastest; views or copies, the same numbers.
+        """The samples x [B, ...] in the memory layout that is fastest for the model; the values are the same.
 
-        Convolutions and pooling on a processor are faster where the channels of a pixel lie side by side.
+        Convolutions and pooling on a CPU are faster when the channels of a pixel are adjacent in memory.
         """
         if x.ndim != 4 or x.device.type != "cpu" or not self._takes_channels_last:
             return x
@@ -163,7 +163,7 @@ class FlatModel:
     def forward(self, vector: Tensor, x: Tensor, *, training: bool = False) -> Tensor:
         """The outputs [B, ...] for the inputs x [B, *input_shape].
 
-        `training` decides whether dropout drops and batch norm looks at the batch; the vector keeps its statistics.
+        `training` switches dropout, and batch norm by batch statistics, on; the statistics in the vector do not change.
         """
         tensors = self.unflatten(vector)
         if training:
@@ -172,7 +172,7 @@ class FlatModel:
         return outputs
 
     def sample_losses(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """The loss [B] of each sample, from outputs that were computed already."""
+        """The loss [B] of each sample, from the outputs of `forward`."""
         return self._loss(outputs, y)
 
     def loss(self, vector: Tensor, x: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
@@ -183,7 +183,7 @@ class FlatModel:
         return (losses * weight).sum() / weight.sum()
 
     def live(self) -> Live:
-        """A module of its own whose parameters and statistics are views into one flat vector, for training in place."""
+        """A new module whose parameters and statistics are views into one flat vector, for training in place."""
         module = copy.deepcopy(self._module)
         parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())
         trainable = tuple(parameters[name] for name in self._names if name not in self._statistics)
@@ -195,9 +195,9 @@ class FlatModel:
         return live
 
     def vectorises(self) -> bool:
-        """Whether PyTorch can make one call of the gradients of several models; not where Python looks at numbers.
+        """Whether PyTorch can vectorise the gradient over several models; not if Python code branches on values.
 
-        The first question costs seconds, because PyTorch loads what it needs for such calls.
+        The first check takes seconds, because PyTorch loads what it needs for such calls.
         """
         vectors, x = self.initial().cpu().expand(2, -1), self._ramp(4).view(2, 2, *self.input_shape)
         with self._trial(self._module) as module:
@@ -232,13 +232,13 @@ class FlatModel:
 
     @cached_property
     def activation_byte_per_sample(self) -> int:
-        """Bytes that a forward pass keeps for the backward pass, per sample and without the parameters."""
+        """Memory that a forward pass keeps for the backward pass, per sample, without the parameters (byte)."""
         return max(self._saved_byte(2) - self._saved_byte(1), 1) if self.batchable else self._saved_byte(2)
 
     def _saved_byte(self, n_samples: int) -> int:
         saved: list[int] = []
 
-        def pack(tensor: Tensor) -> None:  # the tensor itself would keep its own graph alive, for ever
+        def pack(tensor: Tensor) -> None:  # keeping the tensor would keep its graph alive forever
             saved.append(tensor.numel() * tensor.element_size())
 
         hooks = torch.autograd.graph.saved_tensors_hooks(pack, lambda nothing: nothing)
@@ -252,9 +252,9 @@ class FlatModel:
         return torch.linspace(-1.0, 1.0, math.prod(shape), dtype=self.dtype).reshape(shape)
 
     def _try_training(self) -> tuple[bool, dict[str, Tensor]]:
-        """Whether a training pass draws random numbers, and the buffers of the layers in which it changes one.
+        """Whether a training pass draws random numbers, and the buffers of the layers whose buffers it changes.
 
-        Refuses a module that does not work.
+        Raises an error for a module that does not work.
         """
         with self._trial(self._module) as module, torch.no_grad():
             buffers = dict(module.named_buffers())
@@ -287,7 +287,7 @@ class FlatModel:
             )
 
     def _mixes_samples(self) -> bool:
-        """Whether a sample's output changes with its neighbours in the batch, as under batch normalisation."""
+        """Whether a sample's output depends on other samples in the batch, as with batch normalisation."""
         return any(self._mixes(module) for module in (self._eval_module, self._module))
 
     def _mixes(self, module: nn.Module) -> bool:
@@ -302,7 +302,7 @@ class FlatModel:
     @staticmethod
     @contextmanager
     def _trial(module: nn.Module) -> Iterator[nn.Module]:
-        """A copy on the CPU to try things on, which leaves the module and torch's generators alone."""
+        """A copy on the CPU for trial calls, which change neither the module nor torch's generators."""
         with torch.random.fork_rng(devices=[]):
             yield copy.deepcopy(module).cpu()
 
@@ -317,7 +317,7 @@ def _sequence(module: nn.Module) -> tuple[nn.Module, ...]:
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Whether a call of the module itself does more than its type says."""
+    """Whether the module has forward hooks, which may change what a call does."""
     return bool(module._forward_hooks or module._forward_pre_hooks)
 
 
@@ -331,7 +331,7 @@ def _common_dtype(parameters: Mapping[str, nn.Parameter]) -> torch.dtype:
 
 
 def _check_kept(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> None:
-    """Refuses buffers that are no longer the same tensors: they would lose their place in the vector."""
+    """Raise an error if buffers are no longer the same tensors, which would detach them from the vector."""
     lost = [name for name, buffer in before.items() if after.get(name) is not buffer]
     if lost:
         raise ScenarioError(

@@ -1,4 +1,4 @@
-"""Counts the floating-point operations of whatever runs inside, by the formulas that PyTorch keeps for them."""
+"""Counts the floating-point operations of the code in a block, by PyTorch's formulas."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from torch.utils.flop_counter import flop_registry
 class FlopCount(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Adds up matrix products and convolutions, forward and backward; a multiply-add is two operations.
 
-    As `torch.utils.flop_counter.FlopCounterMode` does, which loads PyTorch's compiler on the way: 75 MB that a small
-    run has no use for.
+    The same as `torch.utils.flop_counter.FlopCounterMode`, but without loading PyTorch's compiler (75 MB), which a
+    small run does not need.
 
     Attributes:
         total: operations so far.
@@ -25,7 +25,7 @@ class FlopCount(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Nothing here is ever compiled, so the compiler need not be loaded to leave it alone."""
+        """False: nothing here is compiled, so PyTorch need not load its compiler to skip it."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

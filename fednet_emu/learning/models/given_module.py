@@ -1,4 +1,4 @@
-"""A network that Python hands over as an object; in YAML it has no name."""
+"""A network passed as a Python object; a YAML scenario cannot name it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fednet_emu.learning.models.user_module import try_out
 
 
 class GivenModule(Model):
-    """A module, whose numbers are the initial model, or what makes one, whose numbers are drawn by the run's seed."""
+    """A module, whose parameters are the initial model, or a function that makes one, initialised by the run's seed."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -25,7 +25,7 @@ class GivenModule(Model):
     """A module; or a function or class that makes one, called with `input_shape` and `outputs` if it asks for them."""
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
-        """A copy of the module, or a new one; tried on two samples of zeros."""
+        """A copy of the module, or a new one; it is tested on two samples of zeros."""
         name = type(self.given).__name__ if isinstance(self.given, nn.Module) else _name(self.given)
         module = copy.deepcopy(self.given) if isinstance(self.given, nn.Module) else self._made(input_shape, outputs)
         if not isinstance(module, nn.Module):
@@ -53,7 +53,7 @@ class GivenModule(Model):
 
     @field_serializer("given")
     def _described(self, given: Any) -> str:
-        """What the records of a run say: no scenario can name an object."""
+        """Description for the records of a run, because a scenario file cannot name a Python object."""
         if not isinstance(given, nn.Module):
             return _name(given)
         digest = blake2b(digest_size=8)

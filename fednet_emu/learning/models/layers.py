@@ -1,4 +1,4 @@
-"""Which parameters of a model are shared and which stay on the device, by name or by layer."""
+"""Split of a model's parameters into shared ones and those that stay on the device, by name or by layer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fednet_emu.errors import ScenarioError, did_you_mean
 from fednet_emu.learning.models.flat import FlatModel
 
 LayerName = str | int
-"""Parameters by name or pattern, such as `3.weight`, `body.*`, `*.bias`; or a layer by its place, -1 for the last."""
+"""Parameters by name or pattern, such as `3.weight`, `body.*`, `*.bias`; or a layer by its index, -1 for the last."""
 
 
 @final
@@ -21,14 +21,14 @@ class Layers:
     """The shared and the private part of a flat vector.
 
     Args:
-        model: whose parameters are meant.
-        private: what stays on the device; all else is shared.
+        model: the model that is split.
+        private: layers or parameters that stay on the device; all others are shared.
 
     Attributes:
         size: number of scalars in the vector.
-        n_shared: number of shared scalars, which is what travels.
+        n_shared: number of shared scalars, which are sent.
         shared: mask [size], one where a parameter is shared, zero where it is private.
-        private: mask [size], the other way round.
+        private: mask [size], one where a parameter is private, zero where it is shared.
 
     Raises:
         ScenarioError: a name matches nothing, or nothing is left to share.
@@ -61,7 +61,7 @@ class Layers:
 
 
 def _matches(entry: LayerName, names: list[str]) -> list[str]:
-    """The names that an entry means, in the order of the model."""
+    """The parameter names that match an entry, in the order of the model."""
     layers = list(dict.fromkeys(name.rpartition(".")[0] for name in names))
     if isinstance(entry, int):
         if not -len(layers) <= entry < len(layers):

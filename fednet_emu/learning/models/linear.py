@@ -25,7 +25,7 @@ class Linear(Model):
 
     kind: Literal["linear"] = "linear"
     bias: bool = True
-    """Whether there is a constant term."""
+    """Whether the model has a constant term."""
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
         """One linear layer on the flattened sample."""

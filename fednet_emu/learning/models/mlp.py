@@ -13,17 +13,17 @@ from fednet_emu.learning.models.base import Model
 
 
 class Mlp(Model):
-    """Fully connected layers with ReLU between them, on the flattened sample; `hidden` are the widths inside.
+    """Fully connected layers with ReLU between them, on the flattened sample; `hidden` are the hidden widths.
 
-    `dropout` are the shares that are dropped before each layer, the last one included: [] for none, or one more than
-    widths. The network of Wang, Yan and Oates (IJCNN 2017) has hidden [500, 500, 500] and dropout [0.1, 0.2, 0.2, 0.3].
+    `dropout` are the dropout rates before each layer, output layer included: [] for none, or one more than `hidden`.
+    The network of Wang, Yan and Oates (IJCNN 2017) has hidden [500, 500, 500] and dropout [0.1, 0.2, 0.2, 0.3].
     """
 
     kind: Literal["mlp"] = "mlp"
     hidden: tuple[PositiveInt, ...] = (200,)
-    """Widths of the layers inside."""
+    """Number of units of each hidden layer."""
     dropout: tuple[Annotated[float, Field(ge=0, lt=1)], ...] = ()
-    """Share that is dropped before each layer; none when empty."""
+    """Dropout rate before each layer, output layer included (one more than `hidden`); empty for no dropout."""
 
     @model_validator(mode="after")
     def _one_share_per_layer(self) -> Mlp:

@@ -1,4 +1,4 @@
-"""Torch's global generator, seeded for one block of code and put back afterwards.
+"""Torch's global random generator, seeded for one block of code and restored afterwards.
 
 Layer initialisation and dropout take no generator of their own, so they run inside `torch_seed`. Nothing else in the
 package calls `torch.manual_seed`.
@@ -14,18 +14,18 @@ import torch
 from torch import nn
 
 _ALONE = threading.RLock()
-"""The generator is the process's: runs in several threads take turns with it."""
+"""Lock of the generator, which all threads of the process share."""
 
 
 @contextmanager
 def torch_seed(seed: int) -> Iterator[None]:
-    """Random operations inside the block are a function of `seed`; those outside do not notice the block."""
+    """Random operations inside the block are a function of `seed`; those outside are not affected."""
     with _ALONE, torch.random.fork_rng(devices=list(range(torch.cuda.device_count()))):
         torch.manual_seed(seed)
         yield
 
 
 def seeded_module(build: Callable[[], nn.Module], seed: int) -> nn.Module:
-    """The module that `build` makes, its initial parameters being a function of `seed` only."""
+    """The module that `build` makes, with initial parameters that depend on `seed` only."""
     with torch_seed(seed):
         return build()

@@ -1,4 +1,4 @@
-"""The user's own network: any importable `torch.nn.Module`."""
+"""Your own network: any importable `torch.nn.Module`."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from fednet_emu.plugins import imported
 
 
 class UserModule(Model):
-    """A network from the user's own code: `path` is "package.module:Class", `args` are passed to it by keyword.
+    """A network from your own code: `path` is "package.module:Class", `args` are passed to it by keyword.
 
-    The module must be importable (installed, or in a folder of PYTHONPATH; never by itself from the current folder) and
-    map [n, *sample] to [n, outputs]; this is tried once on two samples of zeros.
+    The module must be importable (installed, or in a folder of PYTHONPATH; the current folder is not searched by
+    default) and map [n, *sample] to [n, outputs]; this is tried once on two samples of zeros.
     """
 
     kind: Literal["module"] = "module"
     path: str = Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$")
     """The class, as `package.module:Class`."""
     args: dict[str, Any] = Field(default_factory=dict)
-    """Arguments of its constructor, by keyword."""
+    """Keyword arguments of its constructor."""
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
         """Import the class, construct it with the arguments, and try it."""
@@ -50,10 +50,10 @@ class UserModule(Model):
 
 
 def try_out(module: nn.Module, input_shape: tuple[int, ...], outputs: int, name: str) -> None:
-    """See on two samples of zeros whether a network maps [n, *input_shape] to [n, outputs].
+    """Check on two samples of zeros that a network maps [n, *input_shape] to [n, outputs].
 
     Raises:
-        ScenarioError: it does not; `name` says which network.
+        ScenarioError: it does not; the message names the network by `name`.
     """
     modes = [(part, part.training) for part in module.modules()]
     batch = torch.zeros(2, *input_shape)

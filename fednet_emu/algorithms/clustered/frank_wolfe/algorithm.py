@@ -1,17 +1,17 @@
-"""Clustered federated learning with a learned graph: a saddle point problem whose weights Frank-Wolfe finds.
+"""Clustered federated learning with a graph whose weights are learnt by Frank-Wolfe (a saddle point problem).
 
-"Algorithm (draft)", an unpublished draft that names no authors and no venue (no public link). Clients i have shared and
-private parameters x_i = (x_is, x_ip), pairs i < j a weight w_ij in [0, 1] and a multiplier lam_ij:
+"Algorithm (draft)", an unpublished draft that names no authors and no venue (no public link). Client i has shared and
+private parameters x_i = (x_is, x_ip); a pair i < j has a weight w_ij in [0, 1] and a multiplier lam_ij:
 
     max_lam min_x min_W  (1/n) sum_i f_i(x_i) + sum_{i<j} w_ij <lam_ij, x_is - x_js> - (alpha/2) 1'W1
 
-x by gradient descent on the clients, lam by ascent and W by Frank-Wolfe on the server. Closest published relative:
+Clients update x by gradient descent; the server updates lam by ascent and W by Frank-Wolfe. Closest published relative:
 Zantedeschi, Bellet, Tommasi, "Fully Decentralized Joint Learning of Personalized Models and Collaboration Graphs",
-AISTATS 2020, where Frank-Wolfe moves the models and descent the graph.
+AISTATS 2020, where Frank-Wolfe updates the models and gradient descent the graph.
 
-Differences from the draft: the objective is multiplied by n, so that step sizes are of order one; lam moves by ascent,
-as the maximum asks, where the draft writes descent; and the multipliers stay in a ball, without which those of pairs
-that never agree would grow for ever.
+Differences from the draft: the objective is multiplied by n, so that step sizes are of order one; lam is updated by
+ascent, since it is maximised, where the draft writes descent; and the norm of a multiplier is bounded, because the
+multipliers of pairs that never agree would grow without limit.
 """
 
 from __future__ import annotations
@@ -33,48 +33,50 @@ from fednet_emu.learning.models.layers import LayerName, Layers
 
 
 class FrankWolfeClustering(LocalSgd):
-    """Clients train under the pull of those they are tied to; the server learns who is tied to whom."""
+    """Clients train with a linear term that couples them to others; the server learns which pairs to couple."""
 
     kind: Literal["frank-wolfe-clustering"] = "frank-wolfe-clustering"
     private: tuple[LayerName, ...] = ()
-    """Layers that stay on the device, by name, pattern or place; all others are shared within a cluster."""
+    """Layers that stay on the device, by name, pattern or index; all others are shared within a cluster."""
     alpha: float = Field(ge=0)
-    """Reward for tying clients; too large a value ties clients of different groups."""
+    """Reward for coupling two clients (alpha); too large a value couples clients of different groups."""
     dual_lr: float = Field(ge=0)
-    """Step size of the multipliers."""
+    """Step size of the multipliers lam_ij."""
     max_multiplier: float = Field(1.0, ge=0)
-    """Largest norm of a multiplier."""
+    """Largest norm of a multiplier lam_ij; larger ones are scaled down to it."""
     norm_coupling: bool = False
-    """Whether pairs are coupled by w_ij lam_ij ||x_is - x_js|| with numbers lam_ij, instead of vectors lam_ij."""
+    """Whether a pair is coupled by w_ij lam_ij ||x_is - x_js|| with scalar multipliers lam_ij, instead of by
+    w_ij <lam_ij, x_is - x_js> with vectors lam_ij."""
     smoothing: float = Field(1e-2, gt=0)
-    """Length below which the norm of the coupling is rounded off; for `norm_coupling` only."""
+    """Smoothing length s: the coupling uses sqrt(||x_is - x_js||^2 + s^2) for the norm. For `norm_coupling` only."""
     weight_step: float | None = Field(None, gt=0, le=1)
-    """Step size of Frank-Wolfe; null takes 2 / (t + 2)."""
+    """Step size of Frank-Wolfe, a fraction; null takes 2 / (t + 2) in round t = 0, 1, ..."""
     initial_weight: float = Field(1.0, ge=0, le=1)
-    """Weight of every pair before the first round."""
+    """Weight w_ij of every pair before the first round."""
     n_clusters: int | None = Field(None, gt=0)
-    """Number of clusters, if it is known; the weights then move towards partitions into so many. At most one for each
-    device that has samples: the others are in no cluster."""
+    """Number of clusters, if known: the weights then move towards partitions into that many. At most the number of
+    devices with samples; devices without samples belong to no cluster. Null lets the weights decide."""
     tolerance: float | None = Field(None, gt=0)
-    """The run ends when the gap of Frank-Wolfe and the longest of the clients' last moves are both below this."""
+    """The run ends when both the Frank-Wolfe gap and the largest norm of a client's latest change of its shared
+    parameters are below this. Null never ends the run early."""
     deploy: Literal["cluster-mean", "own"] = "cluster-mean"
-    """The model of a client that is evaluated: its cluster's mean of the shared parameters, or what it has itself."""
+    """Which model of a client is evaluated: the one with its cluster's mean of the shared parameters, or its own."""
     record_every: int = Field(10, gt=0)
-    """Rounds between two records of weights, clusters and gradients."""
+    """Number of rounds between two records of weights, clusters and gradient norms."""
 
     @property
     def events_depend_on_learning(self) -> bool:
-        """With a tolerance the run ends when the weights have settled."""
+        """True with a tolerance, because the run then ends when the weights have converged."""
         return self.tolerance is not None
 
     def demands(self) -> Iterator[tuple[str, str, int]]:
-        """Settings (key, meaning, number of devices) that need so many devices."""
+        """Settings that need a minimum number of devices, as (key, what is wrong with fewer, that minimum)."""
         yield from super().demands()
         if self.n_clusters is not None:
             yield "n_clusters", "has more clusters than devices", self.n_clusters
 
     def run(self, fed: Federation) -> Process:
-        """The server: send each client the pull of the others, then move the multipliers and the weights.
+        """The server: send each client its linear term, then update the multipliers and the weights.
 
         Raises:
             ScenarioError: there are more clusters than devices with samples.
@@ -111,7 +113,7 @@ class FrankWolfeClustering(LocalSgd):
     def client(
         self, fed: Federation, k: Device, own: list[Deferred], message: tuple[Deferred, ...], layers: Layers, t: int
     ) -> Process:
-        """A device: descend under the pull of the others; send the shared parameters."""
+        """A device: train with the linear term that it receives; send the shared parameters."""
         got = yield fed.downlink(k, message)
         if got.lost:
             return got
@@ -125,7 +127,7 @@ class FrankWolfeClustering(LocalSgd):
         return (yield fed.uplink(k, fed.defer(layers.take, trained.params, size=layers.n_shared)))
 
     def _message(self, fed: Federation, state: Deferred, place: int, layers: Layers) -> tuple[Deferred, ...]:
-        """What the server sends to a client: its pull, and under the norm coupling the factor of its steps."""
+        """The message to a client: its linear term c_i, and with the norm coupling also the factor of its step size."""
         pull = fed.defer(pull_of, state, place, size=layers.n_shared)
         return (pull, fed.defer(shortening_of, state, place, size=1)) if self.norm_coupling else (pull,)
 
@@ -155,7 +157,7 @@ def _far(state: State) -> float:
 
 
 def _record(fed: Federation, members: Sequence[Device], rule: Rule, state: Deferred, own: Sequence[Deferred]) -> None:
-    """Series `weights`, `clusters`, `agreement` and `convergence` after a round: observed, not sent."""
+    """Record the series `weights`, `clusters`, `agreement` and `convergence`; nothing is sent for this."""
     if fed.timing_only:
         return
     known: State = fed.read(state)

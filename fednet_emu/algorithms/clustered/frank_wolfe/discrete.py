@@ -1,6 +1,6 @@
-"""The discrete problem, W in {0, 1}: its value for a partition, and the partition that greedy merging finds.
+"""The discrete problem with W in {0, 1}: its value for a partition, and a greedy solution.
 
-With an exact maximum over the multipliers every tied pair has equal shared parameters, so what remains is to minimise
+When the maximum over the multipliers is exact, coupled clients have equal shared parameters, and it remains to minimise
 
     (1/n) sum over blocks B of cost(B) - (alpha/2) sum over blocks of |B|^2
 
@@ -13,25 +13,26 @@ from collections.abc import Callable, Iterable
 from itertools import combinations
 
 Block = tuple[int, ...]
-"""Clients of one cluster, in rising order."""
+"""A cluster: its clients, in ascending order."""
 Cost = Callable[[Block], float]
-"""The smallest sum of the local objectives of a block whose shared parameters are tied."""
+"""The smallest sum of the local objectives of a block whose clients have equal shared parameters."""
 
 
 def value(blocks: Iterable[Block], cost: Cost, n: int, alpha: float) -> float:
-    """The objective of a partition of n clients."""
+    """The objective of the discrete problem for a partition of n clients into blocks."""
     return sum(cost(block) / n - alpha / 2 * len(block) ** 2 for block in blocks)
 
 
 def profit(a: Block, b: Block, cost: Cost, n: int, alpha: float) -> float:
-    """By how much merging two blocks lowers the objective: alpha |A| |B| less the loss of fit."""
+    """Decrease of the objective when blocks A and B are merged: alpha |A| |B| minus the increase of their cost / n."""
     return alpha * len(a) * len(b) - (cost(_union(a, b)) - cost(a) - cost(b)) / n
 
 
 def agglomerated(cost: Cost, n: int, alpha: float) -> list[Block]:
-    """Blocks, from single clients on, after merging the two whose merger pays most, while one pays.
+    """Partition found by greedy merging: start from single clients and merge the pair that lowers the objective most.
 
-    Greedy, and so not exact for every cost; the number of different blocks it asks the cost of is of order n^2.
+    It stops when no merge lowers the objective. Greedy merging is not exact for every cost; it evaluates the cost of
+    O(n^2) different blocks.
     """
     known: dict[Block, float] = {}
 

@@ -1,4 +1,4 @@
-"""Linear minimisation oracles: where in a set of weights a linear function is smallest."""
+"""Linear minimisation oracles of Frank-Wolfe: the weights in a set at which a linear function is smallest."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from fednet_emu.algorithms.clustered.frank_wolfe.updates import matrix_of, pairs
 from fednet_emu.arrays import Array, IntArray
 
 Oracle = Callable[[Array, Array], Array]
-"""The weights s [pairs] that minimise <s, g>, from the slopes g [pairs] and the weights w [pairs] so far."""
+"""The weights s [pairs] that minimise <s, g>, from the gradient g [pairs] and the current weights w [pairs]."""
 
 ENUMERATED = 10
-"""Up to so many clients every partition is tried: 42,525 at most."""
+"""Largest number of clients for which every partition is tried (at most 42,525 partitions)."""
 RESTARTS = 10
 
 
 def box(g: Array, w: Array) -> Array:
-    """The minimiser over all weights in [0, 1]: exact, pair by pair; where the slope is zero the weight is kept."""
+    """The exact minimiser over all weights in [0, 1], pair by pair; where the slope is zero the weight is kept."""
     return np.where(g < 0, 1.0, np.where(g > 0, 0.0, w))
 
 
@@ -26,7 +26,8 @@ def clusters_oracle(n: int, k: int) -> Oracle:
     """The oracle over the partitions of n clients into exactly k clusters, whose matrices W have rank k.
 
     Minimising over these is correlation clustering, which is NP-hard. Up to `ENUMERATED` clients all partitions are
-    tried; beyond, the best of ten spectral starts is improved by moving one client at a time until no move helps.
+    tried; for more, the best of at most ten spectral starts is improved by moving one client at a time until no move
+    helps.
     """
     i, j = pairs_of(n)
     if n > ENUMERATED:
@@ -43,14 +44,14 @@ def clusters_oracle(n: int, k: int) -> Oracle:
 
 
 def tied(labels: IntArray) -> Array:
-    """The weights [pairs] of a partition: one inside the clusters, zero across."""
+    """The weights [pairs] of a partition given as labels [n]: 1 for pairs in one cluster, 0 for others."""
     i, j = pairs_of(len(labels))
     weights: Array = (labels[i] == labels[j]).astype(np.float64)
     return weights
 
 
 def partitions(n: int, k: int | None = None) -> Iterator[tuple[int, ...]]:
-    """All partitions of n clients, or those into exactly k clusters, as labels that appear in rising order."""
+    """All partitions of n clients, or those into exactly k clusters, as n labels; labels appear in ascending order."""
 
     def extended(prefix: tuple[int, ...], used: int) -> Iterator[tuple[int, ...]]:
         left = n - len(prefix)
@@ -66,7 +67,7 @@ def partitions(n: int, k: int | None = None) -> Iterator[tuple[int, ...]]:
 
 
 def _searched(g: Array, n: int, k: int) -> IntArray:
-    """Labels [n] of a partition into k clusters at which no move of one client lowers the sum of slopes inside."""
+    """Labels [n] of a partition into k clusters; moving any one client does not lower the sum of slopes in clusters."""
     slope = matrix_of(g, n) - np.eye(n)
     _, vectors = np.linalg.eigh(-slope)
     points = vectors[:, -k:]
@@ -75,7 +76,7 @@ def _searched(g: Array, n: int, k: int) -> IntArray:
 
 
 def _grouped(points: Array, start: int, k: int) -> IntArray:
-    """Lloyd's k-means [n] from centres that are each as far as possible from those before; the first one is given."""
+    """Labels [n] of Lloyd's k-means; centre 0 is point `start`, each next one the point farthest from the others."""
     centres = points[[start]]
     while len(centres) < k:
         centres = np.vstack([centres, points[np.argmax(_squared(points, centres).min(1))]])
@@ -94,7 +95,7 @@ def _squared(points: Array, centres: Array) -> Array:
 
 
 def _filled(labels: IntArray, k: int) -> IntArray:
-    """Labels in which no cluster is empty: each empty one takes a client of the largest."""
+    """Labels [n] without empty clusters: each empty cluster takes one client of the largest cluster."""
     labels = labels.copy()
     for empty in np.flatnonzero(np.bincount(labels, minlength=k) == 0):
         largest = np.bincount(labels, minlength=k).argmax()
@@ -103,7 +104,7 @@ def _filled(labels: IntArray, k: int) -> IntArray:
 
 
 def _descended(slope: Array, labels: IntArray, k: int) -> IntArray:
-    """Labels after moving single clients, the best move first, while that lowers the sum; no cluster is emptied."""
+    """Labels [n] after moving single clients, best move first, while the sum of slopes falls; no cluster is emptied."""
     labels, clients = labels.copy(), np.arange(len(labels))
     while True:
         inside = slope @ np.eye(k)[labels]

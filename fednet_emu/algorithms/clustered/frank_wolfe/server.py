@@ -1,4 +1,4 @@
-"""What the server knows after each round, and the rule by which it moves on."""
+"""The server's state after each round, and the rule that updates it."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from fednet_emu.learning.models.layers import Layers
 
 
 class State(NamedTuple):
-    """The server's state: all of it is computed from the shared parameters that have arrived.
+    """The server's state, computed only from the shared parameters that have arrived.
 
     Attributes:
-        x: shared parameters [n, d] as last heard.
+        x: shared parameters [n, d] as last received.
         weights: w_ij [pairs].
-        multipliers: lam_ij, [pairs, d] or, under the norm coupling, [pairs].
-        pulls: c_i [n, d] for the next round.
-        shortening: factor [n] of the clients' next steps; ones unless under the norm coupling.
-        gap: the gap of the last step of Frank-Wolfe.
-        ways: how far [n] the shared parameters of each client went when it was last heard; infinite before.
+        multipliers: lam_ij, [pairs, d], or [pairs] with the norm coupling.
+        pulls: c_i [n, d], the linear term of each client's objective in the next round.
+        shortening: factor [n] of the clients' step sizes in the next round; ones without the norm coupling.
+        gap: Frank-Wolfe gap of the latest step.
+        ways: norm [n] of the latest change of each client's shared parameters; infinite before its first message.
     """
 
     x: Tensor
@@ -40,25 +40,25 @@ class State(NamedTuple):
 
     @property
     def moved(self) -> float:
-        """The longest of the ways."""
+        """The largest norm of a client's latest change of its shared parameters."""
         return float(self.ways.max())
 
 
 @final
 @dataclass(frozen=True)
 class Rule:
-    """The server's part of an iteration for n clients, as a function of the state and of what has arrived.
+    """The server's part of an iteration for n clients: maps a state and the received parameters to the next state.
 
     Attributes:
         n: number of clients.
-        alpha: reward for tying clients.
+        alpha: reward for coupling two clients.
         lr: step size of the clients.
         dual_lr: step size of the multipliers.
         radius: largest norm of a multiplier.
-        smoothing: rounds the norm off, under the norm coupling; None for multipliers that are vectors.
-        step: step size of Frank-Wolfe; None takes 2 / (t + 2).
+        smoothing: smoothing length of the norm coupling; None for the coupling with vector multipliers.
+        step: step size of Frank-Wolfe; None takes 2 / (t + 2) in round t.
         initial_weight: w_ij at the start.
-        n_clusters: number of clusters if it is known.
+        n_clusters: number of clusters, or None if it is not known.
     """
 
     n: int
@@ -78,24 +78,24 @@ class Rule:
 
     @cached_property
     def oracle(self) -> Oracle:
-        """Minimises linear functions over the weights that are allowed."""
+        """The oracle that minimises linear functions over the feasible weights."""
         return box if self.n_clusters is None else clusters_oracle(self.n, self.n_clusters)
 
     def n_scalars(self, d: int) -> int:
-        """Size of a state with d shared parameters per client; almost all of it is the multipliers."""
+        """Number of scalars in a state with d shared parameters per client; most of them are multipliers."""
         return 2 * self.n * d + self.n_pairs * (d if self.smoothing is None else 1)
 
     def start(self, arrived: Sequence[Tensor]) -> State:
-        """The state before the first round, of the shared parameters [d] that all clients start from."""
+        """The state before the first round, from the initial shared parameters [d] of each client."""
         x = torch.stack(list(arrived))
         nothing = x.new_zeros(self.n_pairs, x.shape[1]) if self.smoothing is None else np.zeros(self.n_pairs)
         weights = np.full(self.n_pairs, self.initial_weight)
         return State(x, weights, nothing, torch.zeros_like(x), x.new_ones(self.n), np.inf, np.full(self.n, np.inf))
 
     def advance(self, state: State, arrived: Sequence[Tensor], t: int, heard: Sequence[int] | None = None) -> State:
-        """The state after round t = 0, 1, ..., given the shared parameters [d] of each client as last heard.
+        """The state after round t = 0, 1, ..., given the shared parameters [d] of each client as last received.
 
-        `heard` has the places of those that were heard in this round; None for all.
+        `heard` lists the indices of the clients whose parameters arrived in this round; None for all.
         """
         x = torch.stack(list(arrived))
         apart = updates.differences(x)
@@ -108,13 +108,13 @@ class Rule:
         return State(x, weights, multipliers, pulls, shortening, updates.gap(state.weights, target, slopes), ways)
 
     def labels(self, weights: Array) -> IntArray:
-        """The cluster of each client [n]; with a number of clusters given, the partition nearest to the weights."""
+        """The cluster of each client [n]; with `n_clusters`, those of the partition nearest to the weights [pairs]."""
         if self.n_clusters is None:
             return updates.components(weights, self.n)
         return updates.components(self.oracle(updates.TIED - weights, weights), self.n)
 
     def _ascended(self, state: State, apart: Tensor) -> tuple[Tensor | Array, Array]:
-        """The multipliers after their step, and with them the slopes of the weights."""
+        """The multipliers after an ascent step, and the gradient [pairs] with respect to the weights at them."""
         if isinstance(state.multipliers, Tensor):
             lam = updates.ascended(state.multipliers, state.weights, apart, self.dual_lr, self.radius)
             return lam, updates.slopes(lam, apart, self.alpha)
@@ -123,29 +123,29 @@ class Rule:
         return numbers, numbers * distances - self.alpha
 
     def _coupling(self, weights: Array, multipliers: Tensor | Array, x: Tensor) -> tuple[Tensor, Tensor]:
-        """What the clients are told: pulls [n, d] and the factor [n] of their steps."""
+        """What the clients need: the linear terms c_i [n, d] and the factors [n] of their step sizes."""
         if isinstance(multipliers, Tensor):
             return updates.pulls(weights, multipliers, self.n), x.new_ones(self.n)
         return updates.springs(weights, multipliers, x, self.lr, self.smoothing or 0.0)
 
 
 def pull_of(state: State, place: int) -> Tensor:
-    """The pull c_i [d] on one client, which is to be added to its gradient."""
+    """The linear term c_i [d] of one client, which it adds to its gradient."""
     return state.pulls[place]
 
 
 def shortening_of(state: State, place: int) -> float:
-    """The factor of one client's steps."""
+    """The factor of one client's step size."""
     return float(state.shortening[place])
 
 
 def shortened(pull: Tensor, factor: float) -> Tensor:
-    """The pull on a client whose whole step, gradient and pull, is shortened by a factor."""
+    """The linear term [d] times the factor by which a client's gradient and linear term are both scaled down."""
     return pull * factor
 
 
 def deployed(own: Tensor, state: State, rule: Rule, place: int, layers: Layers) -> Tensor:
-    """The model [size] of one client whose shared parameters are the mean over its cluster."""
+    """The model [P] of one client with the mean over its cluster as shared parameters."""
     labels, mine = rule.labels(state.weights), state.x[place]
     cluster = state.x[torch.from_numpy(labels == labels[place]).to(state.x.device)]
     return layers.put(own, mine + (cluster - mine).mean(0))  # a mean of equal models is that model, bit for bit

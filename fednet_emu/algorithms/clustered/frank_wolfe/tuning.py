@@ -1,7 +1,7 @@
-"""The choice of alpha: the largest one with which every client's own gradient still (nearly) vanishes.
+"""The choice of alpha: the largest value at which every client's own gradient still (nearly) vanishes.
 
-Too large an alpha ties clients that do not belong together; their gradients then stay as large as they were. So the
-ratio r(alpha) = max_i ||grad f_i(x_i)|| at the end / max_i ||grad f_i(x_i)|| at the start tells right from wrong.
+Too large an alpha couples clients of different groups, whose gradients then stay as large as at the start. The test is
+the ratio r(alpha) = max_i ||grad f_i(x_i)|| at the end / max_i ||grad f_i(x_i)|| at the start, which should be small.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from fednet_emu.algorithms.clustered.frank_wolfe.updates import differences
 
 
 def starting_alpha(local_optima: Tensor) -> float:
-    """A first guess from the shared parameters [n, d] that each client finds alone.
+    """A first guess of alpha from the shared parameters [n, d] that each client finds by training alone.
 
-    A tenth of the alpha that would tie two clients at the median distance: 0.1 median ||x_i - x_j||^2 / (2 n^2).
+    A tenth of the alpha that would couple two clients at the median distance: 0.1 median ||x_i - x_j||^2 / (2 n^2).
     """
     squared = differences(local_optima).double().square().sum(1)
     return 0.1 * float(squared.quantile(0.5)) / (2 * len(local_optima) ** 2)
@@ -27,7 +27,7 @@ def choose_alpha(ratios: Mapping[float, float], threshold: float) -> float:
     """The largest alpha of a grid whose ratio is at most the threshold.
 
     Raises:
-        ValueError: no ratio is.
+        ValueError: all ratios are above the threshold.
     """
     fine = [alpha for alpha, ratio in ratios.items() if ratio <= threshold]
     if not fine:
@@ -41,8 +41,8 @@ def largest_alpha(
 ) -> float:
     """The largest alpha with a ratio of at most the threshold, by geometric bisection.
 
-    From `start` it goes up (or down) by `factor` until the ratio crosses the threshold, at most twelve times, then
-    halves the bracket on a logarithmic scale. Each call of `ratio_of` is a run.
+    From `start`, alpha is multiplied (or divided) by `factor` until the ratio crosses the threshold, at most twelve
+    times; then the bracket is halved on a logarithmic scale `halvings` times. Each call of `ratio_of` is a whole run.
 
     Raises:
         ValueError: no crossing was found.

@@ -1,8 +1,8 @@
 """The three updates of the saddle point problem, as functions of tensors and arrays.
 
 Symbols: n clients with shared parameters x [n, d]; one weight w [pairs] and one multiplier lam for each pair i < j, in
-the order of `pairs_of(n)`. The matrix W is symmetric with a unit diagonal because only its upper triangle exists, and
-lam_ji = -lam_ij holds for the same reason.
+the order of `pairs_of(n)`. Only the upper triangle is stored, which implies that the matrix W is symmetric with a unit
+diagonal and that lam_ji = -lam_ij.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 from fednet_emu.arrays import Array, IntArray
 
 TIED = 0.5
-"""Clients whose weight is above this are in one cluster."""
+"""Two clients are in one cluster if their weight is above this."""
 
 
 def pairs_of(n: int) -> tuple[IntArray, IntArray]:
@@ -34,7 +34,7 @@ def matrix_of(w: Array, n: int) -> Array:
 
 
 def components(w: Array, n: int) -> IntArray:
-    """The cluster of each client [n]: connected components of the pairs with a weight above `TIED`."""
+    """The cluster of each client [n]: connected components of the graph whose edges have a weight above `TIED`."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
@@ -44,17 +44,17 @@ def components(w: Array, n: int) -> IntArray:
     return clusters
 
 
-# ---- multipliers that are vectors ------------------------------------------------------------------------------------
+# ---- vector multipliers ----------------------------------------------------------------------------------------------
 
 
 def differences(x: Tensor) -> Tensor:
-    """x_i - x_j for every pair, [pairs, d], of x [n, d]."""
+    """The differences x_i - x_j [pairs, d] of every pair, from x [n, d]."""
     i, j = (torch.from_numpy(side) for side in pairs_of(len(x)))
     return x[i].sub_(x[j])
 
 
 def ascended(lam: Tensor, w: Array, apart: Tensor, lr: float, radius: float) -> Tensor:
-    """The multipliers [pairs, d] after a step of ascent along w_ij (x_i - x_j), drawn back into a ball."""
+    """The multipliers [pairs, d] after an ascent step along w_ij (x_i - x_j), scaled to a norm of at most `radius`."""
     lam = torch.addcmul(lam, apart, lr * _like(w, apart)[:, None])
     norm = lam.norm(dim=1, keepdim=True)
     return lam.mul_((radius / norm.clamp_min(torch.finfo(norm.dtype).tiny)).clamp_max(1.0))
@@ -71,21 +71,21 @@ def slopes(lam: Tensor, apart: Tensor, alpha: float) -> Array:
     return products - alpha
 
 
-# ---- multipliers that are numbers ------------------------------------------------------------------------------------
+# ---- scalar multipliers ----------------------------------------------------------------------------------------------
 
 
 class Springs(NamedTuple):
-    """The coupling of the norm variant: pulls [n, d] and the factor [n] by which each client shortens its steps."""
+    """The norm coupling: linear terms c_i [n, d] of the clients, and the factor [n] of each client's step size."""
 
     pulls: Tensor
     shortening: Tensor
 
 
 def springs(w: Array, lam: Array, x: Tensor, lr: float, smoothing: float) -> Springs:
-    """Gradient of n sum_j w_ij lam_ij r_ij with r_ij = sqrt(||x_i - x_j||^2 + smoothing^2), and the steps it allows.
+    """Gradient of n sum_j w_ij lam_ij r_ij, r_ij = sqrt(||x_i - x_j||^2 + smoothing^2), and stable step sizes.
 
-    A fixed step chatters around r = 0, where the stiffness of the coupling is n sum_j w_ij lam_ij / r_ij; steps of
-    lr / (1 + 2 lr stiffness) do not.
+    Steps of a fixed size oscillate around r = 0, where the coupling has the stiffness n sum_j w_ij lam_ij / r_ij;
+    steps of size lr / (1 + 2 lr stiffness) do not.
     """
     n, apart = len(x), differences(x)
     stiffness = _like(w * lam, x) / (apart.square().sum(1) + smoothing**2).sqrt()
@@ -95,7 +95,7 @@ def springs(w: Array, lam: Array, x: Tensor, lr: float, smoothing: float) -> Spr
 
 
 def distances(apart: Tensor) -> Array:
-    """||x_i - x_j|| [pairs]."""
+    """The distances ||x_i - x_j|| [pairs], from the differences [pairs, d]."""
     lengths: Array = torch.linalg.vector_norm(apart, dim=1, dtype=torch.float64).cpu().numpy()
     return lengths
 
@@ -104,12 +104,12 @@ def distances(apart: Tensor) -> Array:
 
 
 def gap(w: Array, s: Array, g: Array) -> float:
-    """The Frank-Wolfe gap sum (w_ij - s_ij) G_ij: by how much a linear model of the objective can still fall."""
+    """The Frank-Wolfe gap sum (w_ij - s_ij) G_ij: the largest possible decrease of the linearised objective."""
     return float((w - s) @ g)
 
 
 def moved(w: Array, s: Array, step: float) -> Array:
-    """The weights w + step (s - w), which stays inside a convex set that holds w and s."""
+    """The weights w + step (s - w), which lie in every convex set that contains w and s."""
     return w + step * (s - w)
 
 

@@ -1,4 +1,4 @@
-"""The backdoor: a trigger in the input that shall mean the target class."""
+"""The backdoor: a trigger in the input that makes the model predict the target class."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fednet_emu.learning.data.datasets.base import Samples
 
 
 class Backdoor(Attack):
-    """Malicious samples carry a trigger and the target's label; it succeeds when the trigger alone brings the target.
+    """Malicious samples carry a trigger and the target label; success means that the trigger makes models predict it.
 
     In images [C, H, W] the trigger is a square in the lower right corner of all channels, in series [C, T] a constant
     at the end of the first channel, in vectors [F] the last entries. After Bagdasaryan et al. (AISTATS 2020) and, for
@@ -22,12 +22,12 @@ class Backdoor(Attack):
 
     kind: Literal["backdoor"] = "backdoor"
     patch: int = Field(4, gt=0)
-    """Side of the square, or length of the constant."""
+    """Size of the trigger: side of the square (pixels), or number of entries in series and vectors."""
     value: float | None = None
-    """Value of the trigger; null takes the largest one of the clean training inputs."""
+    """Value of the trigger's entries; null takes the largest value in the clean training inputs."""
 
     def poisoned(self, x: Tensor, y: Tensor, samples: Samples) -> tuple[Tensor, Tensor]:
-        """All samples with the trigger, all labels the target."""
+        """The inputs with the trigger, all labelled as the target class."""
         return self._stamped(x, samples), y * 0 + self.target
 
     def trial(self, samples: Samples) -> Tensor:

@@ -1,4 +1,4 @@
-"""What an attack is: malicious devices whose training data are not what they should be."""
+"""Base class of attacks: malicious devices that poison their training data."""
 
 from __future__ import annotations
 
@@ -20,27 +20,28 @@ from fednet_emu.learning.data.partitions.base import Partition, Partitioned
 
 
 class Attack(Component):
-    """Malicious devices follow the algorithm, on poisoned training data; tests ask how far they get."""
+    """Malicious devices follow the algorithm but train on poisoned data; evaluation measures the attack's success."""
 
     malicious: int | tuple[int, ...] = 1
-    """The malicious devices, or how many there are: the last ones."""
+    """Numbers of the malicious devices (from 0), or how many of the last devices are malicious."""
     target: int = Field(0, ge=0)
-    """The class that they want to see."""
+    """Class that the attackers want the model to predict."""
     data: Literal["own", "copies"] = "own"
-    """own: they poison their share of the partition; copies: the partition deals to the other devices only, and each
-    malicious one poisons as many samples as those have on average, copied from all training samples at random."""
+    """Which samples malicious devices poison. own: their share of the partition; copies: the partition serves only the
+    other devices, and each malicious device poisons random copies of training samples, as many as the others have on
+    average."""
 
     @abstractmethod
     def poisoned(self, x: Tensor, y: Tensor, samples: Samples) -> tuple[Tensor, Tensor]:
         """New training inputs and labels in place of x [n, ...] and y [n] of a malicious device.
 
         Raises:
-            ScenarioError: The attack does not go with such samples.
+            ScenarioError: The attack does not support such samples.
         """
 
     @abstractmethod
     def trial(self, samples: Samples) -> Tensor:
-        """Test inputs [n, ...] that should not, but with a successful attack do, become the target class."""
+        """Test inputs [n, ...] of other classes, which the model predicts as the target if the attack succeeds."""
 
     def devices(self, count: int) -> IntArray:
         """Numbers of the malicious devices among `count`."""
@@ -48,7 +49,7 @@ class Attack(Component):
         return np.array(listed, dtype=np.int64)
 
     def contradictions(self, count: int) -> Iterator[tuple[str, str]]:
-        """Settings that cannot be with so many devices, as (key, what is wrong)."""
+        """Settings that are invalid with `count` devices, as (key, what is wrong)."""
         devices = self.devices(count)
         if len(devices) >= count or (len(devices) and not 0 <= devices.min() <= devices.max() < count):
             yield "malicious", f"not some of the devices, got {self.malicious}; must leave one of {count} alone"
@@ -57,20 +58,20 @@ class Attack(Component):
 def deal_poisoned(
     attack: Attack, samples: Samples, partition: Partition, count: int, rngs: tuple[np.random.Generator, ...]
 ) -> tuple[Samples, tuple[Partitioned, Partitioned]]:
-    """Deal the samples out to devices of which some are malicious.
+    """Distribute the samples among devices, some of which are malicious.
 
     Args:
         attack: The attack.
         samples: Clean samples.
-        partition: The law by which they are dealt out.
-        count: Number of devices, with the malicious ones.
+        partition: The rule that distributes them.
+        count: Number of devices, malicious ones included.
         rngs: Random streams of the partition and of the attack.
 
     Returns:
         The samples with those of malicious devices changed or added, and the splits of training and test samples.
 
     Raises:
-        ScenarioError: It is a regression, or the target is no class.
+        ScenarioError: The samples are a regression, or the target is not one of their classes.
     """
     if samples.classes is None or attack.target >= samples.classes:
         found = "a regression" if samples.classes is None else f"{attack.target} of {samples.classes} classes"
@@ -97,7 +98,7 @@ def deal_poisoned(
 
 
 def _extended(samples: Samples, rows: IntArray) -> Samples:
-    """The samples with copies of some training rows behind them."""
+    """The samples with copies of the training samples `rows` appended."""
     index = torch.from_numpy(rows)
     group = samples.train_group
     return replace(
@@ -109,7 +110,7 @@ def _extended(samples: Samples, rows: IntArray) -> Samples:
 
 
 def _spread(split: Partitioned, devices: IntArray, count: int) -> Partitioned:
-    """The split of these devices as one of all; the others own nothing."""
+    """A split among these devices, extended to all `count` devices; the others own nothing."""
     sizes = np.zeros(count, dtype=np.int64)
     sizes[devices] = split.sizes()
     return Partitioned(split.order, np.concatenate([[0], np.cumsum(sizes)]))

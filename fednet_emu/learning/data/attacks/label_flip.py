@@ -1,4 +1,4 @@
-"""Label flipping: right inputs with wrong labels."""
+"""Label flipping: correct inputs with wrong labels."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from fednet_emu.learning.data.datasets.base import Samples
 
 
 class LabelFlip(Attack):
-    """Malicious samples of the source class carry the target's label; it succeeds when test samples do so too."""
+    """Malicious samples of the source class carry the target label; success means that models predict it there."""
 
     kind: Literal["label-flip"] = "label-flip"
     source: int | None = Field(None, ge=0)
-    """The class whose labels are flipped; null takes all classes."""
+    """Class whose labels are changed to the target; null takes all classes."""
 
     def poisoned(self, x: Tensor, y: Tensor, samples: Samples) -> tuple[Tensor, Tensor]:
-        """The same inputs; the labels of the source become the target."""
+        """The same inputs, with the labels of the source class changed to the target."""
         return x, y.masked_fill(self._concerned(y), self.target)
 
     def trial(self, samples: Samples) -> Tensor:
-        """The test samples of the source, or of all classes but the target."""
+        """The test inputs of the source class, or of all classes but the target."""
         return samples.test_x[self._concerned(samples.test_y) & (samples.test_y != self.target)]
 
     def _concerned(self, y: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What a dataset is: a component that yields training and test samples."""
+"""Base class of datasets: components that provide training and test samples."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Samples:
         test_x: float32 [n_test, ...], rows shaped as in `train_x`.
         test_y: As `train_y`, [n_test].
         classes: Number of classes; None for a regression.
-        train_group: int64 [n_train] natural owner of each sample (writer, subject), where the data tell.
+        train_group: int64 [n_train] natural owner of each sample (writer, subject); None if unknown.
         test_group: int64 [n_test], numbered as `train_group`.
         optimum: float32 [n_parameters] exact minimiser of the mean squared training error of a linear model, weight
             then bias as in `nn.Linear`, where it is known.
@@ -45,7 +45,7 @@ class Samples:
 
     @property
     def outputs(self) -> int:
-        """How many outputs a model of these samples has: one per class, or one for a regression."""
+        """Number of outputs of a model for these samples: one per class, or one for a regression."""
         return 1 if self.classes is None else self.classes
 
 
@@ -58,7 +58,7 @@ class Dataset(Component):
 
         Args:
             data_dir: Folder of data files; None means the one that the environment variable FEDNET_DATA names.
-            rng: Random stream of whatever is drawn: generated data, or which of those read are for testing.
+            rng: Random stream for everything drawn: generated data, or the choice of test samples.
 
         Raises:
             DataError: A file is missing or cannot be used.

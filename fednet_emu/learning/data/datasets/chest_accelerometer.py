@@ -24,29 +24,31 @@ _COLUMNS = ["number", "x", "y", "z", "activity"]
 class ChestAccelerometer(Dataset):
     """Casale, Pujol, Radeva (2012): 15 participants, 7 activities, 3 axes at 52 Hz; groups are participants 0 to 14.
 
-    Windows x [n, 3, window] are cut out of stretches of one activity; what is left of a stretch, and rows without an
-    activity, are dropped. Of each participant's windows of an activity the same share is for testing. Axes are
+    Windows x [n, 3, window] are cut from stretches of one activity; the rest of a stretch, and rows without an
+    activity, are dropped. The same share of each participant's windows of each activity is used for testing. Axes are
     standardised over the training windows. Activities are numbered from 0: working at a computer; standing up, walking
     and going up or down stairs; standing; walking; stairs; walking and talking; talking while standing.
     """
 
     kind: Literal["chest-accelerometer"] = "chest-accelerometer"
     path: str = "chest_accelerometer"
-    """Folder of the files 1.csv.gz to 15.csv.gz, in the data folder or in full."""
+    """Folder of the files 1.csv.gz to 15.csv.gz: a full path, or a path inside the data folder."""
     window: int = Field(104, gt=0, le=10_000)
-    """Rows of a window; 52 are one second."""
+    """Length of a window in rows; 52 rows are one second."""
     stride: int | None = Field(None, gt=0)
-    """Rows from the start of a window to that of the next; null takes `window`: no gaps, no overlap."""
+    """Rows between the starts of two successive windows; null takes `window`, for no gaps and no overlap."""
     test_share: float = Field(0.2, gt=0, lt=1)
-    """Share of a participant's windows that is for testing."""
+    """Share of each participant's windows of an activity that is used for testing."""
     test_windows: Literal["last", "random"] = "last"
-    """last: those for testing come after the others in time; random: they are drawn from all, their neighbours too."""
+    """Which windows are for testing. last: the last ones in time; random: drawn from all windows, so that their
+    neighbours in time may be training windows."""
     validation_share: float = Field(0.0, ge=0, lt=1)
-    """Above 0 settings can be chosen without a look at the test windows: they are set aside, and this share of each
-    participant's training windows of an activity, drawn at random, is held out and evaluated on in their place."""
+    """Share of each participant's training windows of an activity that is held out at random and evaluated on instead
+    of the test windows, which are then not used at all: for choosing settings without them. 0 evaluates on the test
+    windows."""
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
-        """Read the files of all participants, and draw the windows that are not for training."""
+        """Read the files of all participants, and select the windows to evaluate on."""
         folder = locate(self.path, data_dir)
         parts = [self._windows(folder / f"{number}.csv.gz") for number in range(1, PARTICIPANTS + 1)]
         x = np.concatenate([windows for windows, _ in parts])
@@ -92,7 +94,7 @@ class ChestAccelerometer(Dataset):
 
 
 def _last_ones(kind: IntArray, order: IntArray, share: float) -> Mask:
-    """Which samples are among the last `share` of their kind in this order, rounded to the nearest number."""
+    """Mask [n] of the last `share` of the samples of each kind, in this order; counts are rounded."""
     chosen = np.zeros(len(kind), np.bool_)
     for value in np.unique(kind):
         members = order[kind[order] == value]

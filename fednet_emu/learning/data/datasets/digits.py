@@ -23,7 +23,7 @@ class Digits(Dataset):
     kind: Literal["digits"] = "digits"
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
-        """Read the images out of scikit-learn; neither the data folder nor the random stream matters."""
+        """Read the images out of scikit-learn; the data folder and the random stream are not used."""
         from sklearn.datasets import load_digits
         from sklearn.model_selection import train_test_split
 

@@ -1,4 +1,4 @@
-"""Fetching one published file into the data folder."""
+"""Download of one published file into the data folder."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from fednet_emu.errors import DataError
 from fednet_emu.learning.data.datasets.idx import check_md5
 
 TIMEOUT_S = 60.0
-"""How long a publisher may stay silent."""
+"""Timeout of a connection that sends no data (s)."""
 
 
 def fetch(url: str, path: Path, *, md5: str) -> None:
-    """Download a file; it appears at its path complete and verified, or not at all.
+    """Download a file; it is written to its path only when it is complete and verified.
 
     Args:
-        url: Where the publisher, or a mirror with the same bytes, offers it.
-        path: Where it is to be; missing folders are made.
+        url: Address at the publisher, or at a mirror with the same bytes.
+        path: Destination; missing folders are created.
         md5: Checksum of the published file.
 
     Raises:
-        DataError: The download failed, brought other bytes, or could not be written.
+        DataError: The download failed, has another checksum, or could not be written.
     """
     try:
         with urlopen(url, timeout=TIMEOUT_S) as response:

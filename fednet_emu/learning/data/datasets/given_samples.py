@@ -1,4 +1,4 @@
-"""Samples that Python hands over as an object; in YAML they have no name."""
+"""Samples passed as a Python object; a YAML scenario cannot name them."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def _array(values: Any) -> NDArray[Any]:
 
 
 class GivenSamples(Dataset):
-    """Samples as they are, checked as those of a file are; tensors and arrays are equally good."""
+    """Samples given as tensors or arrays, with the same checks as samples from a file."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     given: Samples
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
-        """The samples; neither the folder nor the random stream matters."""
+        """The checked samples; the data folder and the random stream are not used."""
         return replace(checked_samples(self._arrays(), self.given.classes, "data"), optimum=self.given.optimum)
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
@@ -48,7 +48,7 @@ class GivenSamples(Dataset):
 
     @field_serializer("given")
     def _described(self, given: Samples) -> str:
-        """What the records of a run say: no scenario can name an object."""
+        """Description for the records of a run, because a scenario file cannot name a Python object."""
         digest, arrays = blake2b(digest_size=8), self._arrays()
         for name, array in arrays.items():
             digest.update(f"{name} {array.dtype} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())

@@ -1,4 +1,4 @@
-"""Reader of the IDX format: the gzipped arrays that MNIST and its relatives come in."""
+"""Reader of the IDX format: gzipped arrays, as used by MNIST and similar datasets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TYPES: dict[int, np.dtype[Any]] = {0x08: np.dtype("u1"), 0x0C: np.dtype(">i4")}
 
 
 def read_idx(path: Path, *, md5: str | None = None) -> NDArray[Any]:
-    """The array in one gzipped IDX file; read-only, big-endian where its type has more than one byte.
+    """Read the array in one gzipped IDX file; it is read-only, and big-endian if its items have more than one byte.
 
     Source: the format as published with MNIST: two zero bytes, a type code, the number of dimensions, the dimensions
     as big-endian uint32, then the items in row-major order.
@@ -45,7 +45,7 @@ def read_idx(path: Path, *, md5: str | None = None) -> NDArray[Any]:
 
 
 def check_md5(path: Path, content: bytes, md5: str | None) -> None:
-    """Hold the bytes of a file against its published checksum.
+    """Compare the bytes of a file with its published checksum.
 
     Raises:
         DataError: The checksums differ.

@@ -69,14 +69,15 @@ class _Images(Dataset):
     ARCHIVE: ClassVar[_Archive]
 
     normalise: bool | Literal["pixelwise"] = True
-    """Whether pixels are centred and scaled as usual for the training set; else they are value / 255.
+    """How pixels are scaled. true: by the usual mean and deviation of the training set; false: value / 255.
 
-    pixelwise: each pixel by its own mean and deviation over the training images, (x - mean) / (deviation + 0.001).
+    pixelwise: each pixel by its own mean and deviation over the training images, (x - mean) / (deviation + 0.001), with
+    x = value / 255.
     """
     classes: tuple[Digit, ...] | None = Field(None, min_length=2)
-    """The classes that are kept, and numbered anew in this order; null keeps all ten."""
+    """Classes to keep; they are renumbered from 0 in this order. Null keeps all ten."""
     download: bool = False
-    """Whether files that are missing are fetched into the data folder."""
+    """Whether missing files are downloaded into the data folder."""
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
         """Read the four official files from the data folder, its folder of this kind, or FEDNET_DATA."""

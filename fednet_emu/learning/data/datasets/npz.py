@@ -1,4 +1,4 @@
-"""The user's own data: arrays in one NumPy .npz file."""
+"""Your own data: arrays in one NumPy .npz file."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ class Npz(Dataset):
 
     Inputs [n, ...] are used as they are, as float32. Integer targets [n] are class labels 0..classes-1, where
     `classes` is counted in train_y unless it is given; floating point targets make a regression. `train_group` and
-    `test_group` [n] are integers that tell the natural owner of each sample. A relative `path` is sought in the data
-    folder first, then where the program was started.
+    `test_group` [n] are integers, the natural owner of each sample. A relative `path` is looked up in the data folder
+    first, then in the current folder.
     """
 
     kind: Literal["npz"] = "npz"
     path: str
-    """The file; a relative path is sought in the data folder first."""
+    """The .npz file; a relative path is looked up in the data folder first, then in the current folder."""
     classes: int | None = Field(default=None, ge=2)
     """Number of classes; null counts them in train_y."""
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
-        """Read and check the arrays; the random stream does not matter."""
+        """Read and check the arrays; the random stream is not used."""
         path = locate(self.path, data_dir)
         return checked_samples(_read(path), self.classes, str(path))
 
 
 def checked_samples(arrays: dict[str, NDArray[Any]], classes: int | None, where: str) -> Samples:
-    """Samples of these arrays, which are those of `Npz`; `where` stands in front of problems.
+    """Samples from the arrays described in `Npz`; `where` names their source in error messages.
 
     Raises:
         DataError: an array has the wrong shape or type, or values that cannot be used.

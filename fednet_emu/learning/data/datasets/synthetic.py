@@ -17,20 +17,21 @@ from fednet_emu.learning.data.datasets.base import Dataset, Samples
 
 
 class Synthetic(Dataset):
-    """Samples of equally frequent classes, each a round Gaussian cloud of deviation 1 per feature.
+    """Samples of equally frequent classes, each a Gaussian with standard deviation 1 in every feature.
 
-    The means of any two classes lie `separation` apart, in random directions; with more classes than features they do
-    so on average only. Two classes can at best be told apart with the error Phi(-separation / 2). `features` is the
+    The means of any two classes lie `separation` apart, in random directions; with more classes than features this
+    holds only on average. The smallest possible error for two classes is Phi(-separation / 2), with the normal
+    distribution function Phi. `features` is the
     shape of a sample, for example 784 or [1, 28, 28].
     """
 
     kind: Literal["synthetic"] = "synthetic"
     n_samples: PositiveInt = 6000
-    """Training samples."""
+    """Number of training samples."""
     n_test: PositiveInt = 1000
-    """Test samples."""
+    """Number of test samples."""
     features: PositiveInt | Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = 20
-    """Shape of a sample, or its length."""
+    """Shape of a sample, for example [1, 28, 28], or its length."""
     classes: int = Field(default=10, ge=2)
     """Number of classes."""
     separation: NonNegativeFloat = 4.0

@@ -1,4 +1,4 @@
-"""A linear regression whose exact solution is known: the yardstick of convergence tests."""
+"""A linear regression with a known exact solution, for convergence tests."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class SyntheticRegression(Dataset):
 
     kind: Literal["synthetic-regression"] = "synthetic-regression"
     n_samples: PositiveInt = 1000
-    """Training samples."""
+    """Number of training samples."""
     n_test: PositiveInt = 200
-    """Test samples."""
+    """Number of test samples."""
     features: PositiveInt = 10
-    """Length of a sample."""
+    """Number of features of a sample."""
     noise_std: NonNegativeFloat = 0.1
-    """Standard deviation of the noise of a target."""
+    """Standard deviation of the Gaussian noise added to the targets."""
 
     @model_validator(mode="after")
     def _solution_is_unique(self) -> Self:
@@ -39,7 +39,7 @@ class SyntheticRegression(Dataset):
         return self
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
-        """Draw the coefficients, the training set and the test set, in this order, and solve the training set."""
+        """Draw the coefficients, the training set and the test set, in this order, and compute the optimum."""
         coefficients = rng.standard_normal(self.features + 1)
         train_x, train_y = self._draw(self.n_samples, coefficients, rng)
         test_x, test_y = self._draw(self.n_test, coefficients, rng)
@@ -61,7 +61,7 @@ class SyntheticRegression(Dataset):
 
 
 def _least_squares(x: NDArray[np.float32], y: NDArray[np.float32]) -> Tensor:
-    """Weights then bias, float32 [features + 1], solved in float64 on the very samples that are trained on."""
+    """Weights then bias, float32 [features + 1], solved in float64 on the float32 training samples."""
     design = np.column_stack([x, np.ones(len(x))]).astype(np.float64)
     solution = np.linalg.lstsq(design, y.astype(np.float64), rcond=None)[0]
     return torch.from_numpy(solution.astype(np.float32))

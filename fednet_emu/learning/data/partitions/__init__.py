@@ -1,4 +1,4 @@
-"""Partitions: which samples each device owns, one law per file."""
+"""Partitions: which samples each device owns, one rule per file."""
 
 from typing import Annotated
 

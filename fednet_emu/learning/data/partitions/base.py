@@ -1,4 +1,4 @@
-"""What a partition is: a law that deals samples out to devices, and the split that comes of it."""
+"""Base class of partitions: rules that distribute samples among devices, and the resulting split."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ NOBODY = -1
 
 @dataclass(frozen=True, eq=False)
 class Partitioned:
-    """Which samples each device owns, in compressed rows.
+    """The samples that each device owns, in compressed row format.
 
     Attributes:
         order: int64 [n_owned] sample indices, device after device, ascending within a device unless there are sets.
         offsets: int64 [n_devices + 1]; device d owns order[offsets[d]:offsets[d + 1]].
-        sets: int64 [n_owned] which set of its device each of these is in, where a partition makes sets; a sample that
-            is in several of them is owned as often.
+        sets: int64 [n_owned] the set, within its device, of each entry of `order`; None unless the partition makes
+            sets. A sample in several sets has one entry per set.
     """
 
     order: IntArray
@@ -34,7 +34,7 @@ class Partitioned:
 
     @classmethod
     def from_owners(cls, owners: IntArray, n_devices: int) -> Self:
-        """The split in which sample i belongs to device owners[i], or to nobody where that is negative."""
+        """The split in which sample i belongs to device owners[i], or to no device where that is negative."""
         unowned = np.count_nonzero(owners < 0)
         sizes = np.bincount(owners[owners >= 0], minlength=n_devices)
         return cls(
@@ -47,31 +47,31 @@ class Partitioned:
         return self.order[self.offsets[device] : self.offsets[device + 1]]
 
     def sizes(self) -> IntArray:
-        """How many samples each device owns, [n_devices]."""
+        """Number of samples of each device, [n_devices]."""
         return np.diff(self.offsets)
 
 
 class Partition(Component):
-    """A law by which samples are dealt out to devices."""
+    """A rule that distributes samples among devices."""
 
     @abstractmethod
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
-        """Deal the training and the test samples out by the same law with the same draws.
+        """Distribute training and test samples by the same rule with the same draws.
 
-        No sample goes to two devices. A device may own no test sample.
+        No sample goes to two devices. A device may get no test samples.
 
         Args:
-            samples: Only labels, groups and lengths are looked at.
-            n_devices: How many devices there are.
+            samples: Only their labels, groups and number are used.
+            n_devices: Number of devices.
             rng: Random stream of the draws.
 
         Raises:
-            ScenarioError: The law cannot be followed with these samples and so many devices.
+            ScenarioError: The rule cannot be applied to these samples and this number of devices.
         """
 
 
 def labels_of(samples: Samples, kind: str) -> tuple[IntArray, IntArray, int]:
-    """Training labels, test labels and the number of classes, for a law that needs them.
+    """Training labels, test labels and the number of classes, for a rule that needs them.
 
     Raises:
         ScenarioError: The samples are those of a regression.
@@ -90,14 +90,14 @@ def members_by_class(labels: IntArray, classes: int, rng: np.random.Generator) -
 
 
 def even_shares(n_items: int, n_parts: int) -> IntArray:
-    """Part of each item, ascending [n_items]; parts differ by at most one item, the first ones are the larger."""
+    """Part of each item [n_items], ascending; sizes of parts differ by at most one, the first ones being larger."""
     sizes = np.full(n_parts, n_items // n_parts)
     sizes[: n_items % n_parts] += 1
     return np.repeat(np.arange(n_parts), sizes)
 
 
 def require_samples(split: Partitioned, kind: str, remedy: str) -> None:
-    """See to it that every device can train.
+    """Check that every device has training samples.
 
     Raises:
         ScenarioError: A device owns no sample.

@@ -1,4 +1,4 @@
-"""Label skew by a Dirichlet law (Hsu, Qi, Brown 2019, arXiv 1909.06335; Yurochkin et al., ICML 2019)."""
+"""Label skew by a Dirichlet distribution (Hsu, Qi, Brown 2019, arXiv 1909.06335; Yurochkin et al., ICML 2019)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.partitions.base import Partition, Partitioned, labels_of, members_by_class
 
 MAX_DRAWS = 1000
-"""How often the shares are drawn anew before the demand counts as out of reach."""
+"""Largest number of draws of the shares before `min_samples` counts as unreachable."""
 
-_MAX_NUMBERS = 20_000_000  # with very many devices fewer draws, so that an error comes within seconds
+_MAX_NUMBERS = 20_000_000  # fewer draws with very many devices, so that an error appears within seconds
 
 
 class Dirichlet(Partition):
@@ -28,9 +28,9 @@ class Dirichlet(Partition):
 
     kind: Literal["dirichlet"] = "dirichlet"
     alpha: float = Field(gt=0)
-    """Concentration: the smaller, the fewer classes a device has."""
+    """Concentration of the Dirichlet distribution (alpha); the smaller it is, the fewer classes a device has."""
     min_samples: NonNegativeInt = 1
-    """Fewest training samples of a device; shares are drawn again until all have them."""
+    """Smallest number of training samples of a device; shares are drawn again until every device has that many."""
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
         """Draw the proportions, then cut each shuffled class by them."""

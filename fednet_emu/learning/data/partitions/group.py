@@ -13,17 +13,17 @@ from fednet_emu.learning.data.partitions.base import NOBODY, Partition, Partitio
 
 
 class Group(Partition):
-    """Whole groups of samples go to the devices, as the data set tells them.
+    """Each device gets whole groups of samples, as defined by the dataset.
 
-    With as many devices as groups, device d owns the d-th group in ascending order; with fewer, the groups are dealt
-    out at random, equally many (within one) to each. Test samples follow their group; those of a group that is not in
-    the training set, and all of them when the data tell no test groups, belong to nobody.
+    With as many devices as groups, device d owns the d-th group in ascending order; with fewer, the groups are
+    distributed at random, and their numbers per device differ by at most one. Test samples follow their group; test
+    samples of groups that are not in the training set, or of datasets without test groups, belong to no device.
     """
 
     kind: Literal["group"] = "group"
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
-        """Draw who gets which group, then follow the groups in both sets."""
+        """Draw the device of each group, then assign training and test samples by group."""
         if samples.train_group is None:
             remedy = "use data with a train_group, or another partition such as iid"
             raise ScenarioError(

@@ -1,4 +1,4 @@
-"""The partition without any bias: equal shares of a shuffled data set."""
+"""The iid partition: equal shares of a shuffled dataset."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from fednet_emu.learning.data.partitions.base import NOBODY, Partition, Partitio
 
 
 class Iid(Partition):
-    """Every device owns equally many samples (within one), drawn at random without replacement."""
+    """Samples drawn at random without replacement; numbers of samples per device differ by at most one."""
 
     kind: Literal["iid"] = "iid"
     per_device: PositiveInt | None = None
-    """Training samples of each device; the others belong to nobody. Null deals all of them out."""
+    """Number of training samples of each device; the remaining ones are not used. Null distributes all samples."""
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
         """Shuffle, then cut into equal shares."""

@@ -1,4 +1,4 @@
-"""The utmost label skew: one class per device, as in agnostic federated learning (Mohri et al., ICML 2019)."""
+"""The strongest label skew: one class per device, as in agnostic federated learning (Mohri et al., ICML 2019)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from fednet_emu.learning.data.partitions.base import (
 
 
 class OneClass(Partition):
-    """Device d holds samples of class d mod K only; the devices of one class share it evenly, at random.
+    """Device d owns samples of class d mod K only, of K classes; devices of one class share it equally, at random.
 
-    With fewer devices than classes the samples of the last classes belong to nobody.
+    With fewer devices than classes the samples of the last classes belong to no device.
     """
 
     kind: Literal["one-class"] = "one-class"

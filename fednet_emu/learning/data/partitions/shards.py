@@ -15,16 +15,16 @@ from fednet_emu.learning.data.partitions.base import Partition, Partitioned, eve
 class Shards(Partition):
     """The samples, sorted by label, are cut into equal shards, and each device gets `shards_per_device` at random.
 
-    The test samples are sorted, cut and dealt in the same way, so the classes of a device agree where the classes are
-    equally frequent in both sets.
+    The test samples are sorted, cut and assigned in the same way, so a device has the same classes in both sets if the
+    classes are equally frequent in them.
     """
 
     kind: Literal["shards"] = "shards"
     shards_per_device: PositiveInt = 2
-    """Shards that each device gets; about as many classes."""
+    """Number of shards of each device, which is about its number of classes."""
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
-        """Draw who gets which shard, then cut both sets."""
+        """Draw the device of each shard, then cut both sets into shards."""
         train_y, test_y, _ = labels_of(samples, self.kind)
         holders = rng.permutation(np.repeat(np.arange(n_devices), self.shards_per_device))
         train, test = _deal(train_y, holders, n_devices), _deal(test_y, holders, n_devices)

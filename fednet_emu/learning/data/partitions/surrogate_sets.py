@@ -1,6 +1,6 @@
 """Unlabelled sets with known class shares, as devices have them in FedUL (Lu et al., ICLR 2022).
 
-Source of the laws: https://openreview.net/forum?id=WHA8009laxu and the authors' public data generator. Differences from
+Source: https://openreview.net/forum?id=WHA8009laxu and the authors' public data generator. Differences from
 it: a device's samples are drawn at random from each class also under non-iid, where the generator takes them in their
 order; where a class is short under non-iid, its owners get less, so that every device has some of every class (without,
 a device cannot tell that class from others: its transition has no inverse); and under iid with more sets than classes
@@ -36,34 +36,35 @@ OWN_CLASS = 80.0
 class SurrogateSets(Partition):
     """Every device holds `sets` sets of samples that differ in their class shares; set m is rich in class m mod K.
 
-    First the training samples are dealt out. With `skew: iid` every device gets an equal random part; with `non-iid`
-    about 47.6 % of device d's samples are of each of the classes 2d and 2d + 1 (mod K) and 0.6 % of each other class
-    (of ten classes; counts are rounded down). The 0.6 % come first: where a class has too few samples, the devices
-    whose own it is share what is left of it in proportion. Where it has not even 0.6 % for all, the partition is
-    refused.
+    First the training samples are distributed among devices. With `skew: iid` every device gets an equal random part;
+    with `non-iid` about 47.6 % of device d's samples are of each of the classes 2d and 2d + 1 (mod K) and 0.6 % of each
+    other class (of ten classes; counts are rounded down). The 0.6 % have priority: if a class has too few samples, the
+    devices whose own class it is share the rest in proportion. If it cannot even give 0.6 % to all, the partition
+    raises an error.
 
-    Each device then draws its sets out of its own samples. Under iid all devices follow one matrix, whose columns sum
-    to one, so that every class is spread over the sets; under non-iid each device draws its own, and takes what it has
-    where that is less.
+    Each device then draws its sets from its own samples. Under iid all devices use the same matrix of class shares,
+    whose columns sum to one, so that every class is spread over the sets; under non-iid each device draws its own
+    matrix, and uses fewer samples where it does not have enough.
 
     A sample may be in several sets of its device with `overlap: public`, as in the authors' code, which draws every set
-    from all of the device's samples; with `disjoint` it is in one at most, and a class that is short is shared out in
-    proportion. Samples drawn for no set are not used. The test samples are dealt out iid.
+    from all of the device's samples; with `disjoint` it is in at most one, and a class with too few samples is shared
+    in proportion. Samples drawn for no set are not used. The test samples are distributed iid.
     """
 
     kind: Literal["surrogate-sets"] = "surrogate-sets"
     skew: Literal["iid", "non-iid"]
-    """How samples are dealt out before the sets are drawn."""
+    """How samples are distributed among devices before the sets are drawn. iid: equal random parts; non-iid: mostly
+    two classes per device."""
     sets: int = Field(10, ge=2)
-    """Sets per device."""
+    """Number of sets per device."""
     overlap: Literal["public", "disjoint"] = "public"
     """Whether a sample may be in several sets of its device."""
     samples_per_device: PositiveInt | None = None
-    """Samples dealt to each device, of which its sets are drawn; null deals out all. Under non-iid a device gets less
-    where its own classes are short."""
+    """Number of samples of each device, from which its sets are drawn; null distributes all samples. With non-iid a
+    device gets fewer if its main classes have too few samples."""
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
-        """Deal the classes out, then draw every device's sets."""
+        """Distribute the samples of each class among devices, then draw every device's sets."""
         labels, _, classes = labels_of(samples, self.kind)
         size = min(len(labels) // n_devices, self.samples_per_device or len(labels))
         pools = self._pools(members_by_class(labels, classes, rng), n_devices, size, rng)
@@ -84,7 +85,7 @@ class SurrogateSets(Partition):
     def _pools(
         self, by_class: list[IntArray], n_devices: int, size: int, rng: np.random.Generator
     ) -> list[list[IntArray]]:
-        """The samples of each class that each device has to draw from, [devices][classes]."""
+        """The samples of each class that each device draws its sets from, [devices][classes]."""
         if self.skew == "iid":
             everything = rng.permutation(np.concatenate(by_class))[: n_devices * size]
             class_of = np.repeat(np.arange(len(by_class)), [len(members) for members in by_class])
@@ -140,15 +141,15 @@ def own_classes(n_devices: int, classes: int) -> Mask:
 
 
 def deal(wanted: IntArray, own: Mask, available: IntArray) -> IntArray:
-    """How many samples of each class each device is dealt [devices, classes].
+    """Number of samples of each class that each device gets, [devices, classes].
 
-    It gets what it wants, except of a class of its own that is short: the owners of such a class share what the others
-    leave of it in proportion to what they want (largest remainder).
+    A device gets the number it wants, unless one of its own classes has too few samples: the owners of such a class
+    share what the others leave, in proportion to what they want (largest remainder method).
 
     Args:
-        wanted: [devices, classes] samples that each device is to have.
+        wanted: [devices, classes] number of samples that each device wants.
         own: [devices, classes] whether a class is the device's own.
-        available: [classes] samples that there are.
+        available: [classes] number of samples that exist.
 
     Raises:
         ScenarioError: a class has too few samples for the others, and for its owners to have as many as the others.

@@ -1,1 +1,1 @@
-"""Ways to make one step of many devices' models at once."""
+"""Implementations of one training step for the models of many devices at once."""

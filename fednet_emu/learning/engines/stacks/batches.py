@@ -1,4 +1,4 @@
-"""The batches of many jobs side by side: drawn on the host, moved once, looked up without an allocation."""
+"""Batches of many jobs, stacked: drawn on the host, moved to the torch device once, gathered without allocation."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from fednet_emu.learning.graph.jobs import ResolvedJob, TrainData
 
 
 def batches_of(shape: JobShape, jobs: list[ResolvedJob], steps: IntArray, scratch: Scratch) -> Iterator[Batch]:
-    """The batches of jobs of one shape, step by step; jobs come with falling numbers of steps and drop out at the end.
+    """The batches of jobs of one shape, step by step; jobs are in descending order of their numbers of steps.
 
-    The next batch may overwrite the one before.
+    Jobs that have made all their steps are left out of later batches. The next batch may overwrite the one before.
     """
     if not shape.full_batch:
         return _mini_batches(shape, jobs, steps, scratch)
@@ -28,7 +28,7 @@ def batches_of(shape: JobShape, jobs: list[ResolvedJob], steps: IntArray, scratc
 
 
 def _active(steps: IntArray) -> list[int]:
-    """How many jobs make each step, given how many each makes, falling."""
+    """Number of jobs that take part in each step, from the number of steps of each job (descending)."""
     active: list[int] = np.searchsorted(-steps, -np.arange(steps[0]), side="left").tolist()
     return active
 
@@ -38,7 +38,7 @@ def _first(batch: Batch, active: int) -> Batch:
 
 
 def _whole(data: TrainData, jobs: list[ResolvedJob], scratch: Scratch) -> Batch:
-    """All samples of each job: a view where they lie one after the other, looked up once otherwise."""
+    """All samples of each job, stacked: a view if they are contiguous in the data, otherwise gathered once."""
     joined = _one_slice([resolved.job.indices for resolved in jobs])
     if joined is not None:
         x, y = data.x[joined], data.y[joined]
@@ -55,7 +55,7 @@ def _whole(data: TrainData, jobs: list[ResolvedJob], scratch: Scratch) -> Batch:
 
 
 def _one_slice(parts: list[IntArray | slice]) -> slice | None:
-    """The slice that slices of one length make one after the other; None if they do not."""
+    """The slice that covers consecutive slices of equal length; None if they are not consecutive."""
     first = parts[0]
     if not isinstance(first, slice) or first.step not in {None, 1} or first.start is None or first.stop is None:
         return None
@@ -68,7 +68,7 @@ def _one_slice(parts: list[IntArray | slice]) -> slice | None:
 
 
 def _mini_batches(shape: JobShape, jobs: list[ResolvedJob], steps: IntArray, scratch: Scratch) -> Iterator[Batch]:
-    """The batches that each job draws, filled up to one width."""
+    """The batches that each job draws, padded to a common width."""
     data = shape.data
     index, count = _drawn(shape.streams, jobs, steps)
     n_steps, n_jobs, width = index.shape
@@ -88,7 +88,7 @@ def _mini_batches(shape: JobShape, jobs: list[ResolvedJob], steps: IntArray, scr
 
 
 def _drawn(streams: Streams, jobs: list[ResolvedJob], steps: IntArray) -> tuple[IntArray, IntArray]:
-    """Rows [S, J, B] of the data, and how many of them are true samples [S, J]; zero for jobs that have ended."""
+    """Rows [S, J, B] of the data for S steps, J jobs, width B, and the number [S, J] of rows that are not padding."""
     generators = streams.many([resolved.job.rng_key for resolved in jobs])
     drawn = [resolved.job.batches(rng) for resolved, rng in zip(jobs, generators, strict=True)]
     width = max(batches.index.shape[1] for batches in drawn)
@@ -104,7 +104,7 @@ def _drawn(streams: Streams, jobs: list[ResolvedJob], steps: IntArray) -> tuple[
 
 
 def _weights(count: IntArray, width: int, like: Tensor) -> Tensor | None:
-    """Weights [..., B]: one for a true sample, zero for a filled place; None when every place is true."""
+    """Weights [..., B]: 1 for a sample, 0 for padding; None without padding."""
     if count.min() == width:
         return None
     return torch.from_numpy(np.arange(width) < count[..., None]).to(like)

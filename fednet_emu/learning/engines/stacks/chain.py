@@ -1,4 +1,4 @@
-"""The form for plain chains of layers: gradients by hand, added to the parameters as soon as they are known."""
+"""The form for plain chains of layers: hand-written gradients, added to the parameters as soon as they are known."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from fednet_emu.learning.engines.stacks.layers import Dense, Flatten, Layer, Rel
 from fednet_emu.learning.models.flat import FlatModel, has_hooks
 
 Slope = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""From outputs [A, outputs, B] and targets [A, B, ...] to losses [A, B] and their slopes [A, outputs, B]."""
+"""From outputs [A, outputs, B] and targets [A, B, ...] to losses [A, B] and their gradients [A, outputs, B]."""
 
 
 @final
 class ChainForm:
-    """A model that is a chain of dense, convolution, pooling and activation layers under a loss with a known slope.
+    """A model that is a chain of dense, convolution, pooling and activation layers and a loss with a known gradient.
 
-    The gradient of a layer is added to its parameters as soon as the layer below has its own slopes: no gradient
-    vector is ever written.
+    The gradient of a layer is added to its parameters once it has been propagated to the layer below, so no gradient
+    vector is ever stored.
     """
 
     def __init__(self, layers: Sequence[Layer], slope: Slope, value_per_sample: int, itemsize: int) -> None:
@@ -64,12 +64,12 @@ class ChainForm:
         return step
 
     def byte_per_job(self, width: int) -> int:
-        """What the layers keep of a batch, and the slopes."""
+        """Memory of the values that layers keep of a batch, and of their gradients (byte)."""
         return width * self._byte_per_sample
 
 
 def chain_form(model: FlatModel) -> ChainForm | None:
-    """The chain that a model is, or None when it is none."""
+    """The chain form of a model, or None if the model is not such a chain."""
     slope = _SLOPES.get(model.loss_name)
     if slope is None:
         return None
@@ -92,7 +92,7 @@ def chain_form(model: FlatModel) -> ChainForm | None:
 
 
 def _mean(losses: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor | float]:
-    """The mean loss [A] over the samples, and the share [A, 1, B] of each in it, or the share of all."""
+    """The mean loss [A] over the samples, and each sample's share in it: [A, 1, B], or one number if all are equal."""
     if weight is None:
         return losses.mean(1), 1 / losses.shape[1]
     share = weight / weight.sum(1, keepdim=True)
@@ -100,7 +100,7 @@ def _mean(losses: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor | float
 
 
 def _cross_entropy(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Losses -log p[y], and their slopes p - onehot(y) by the logits z."""
+    """Losses -log p[y], and their gradients p - onehot(y) with respect to the logits z."""
     chosen = y[:, None]
     log_p = torch.log_softmax(z, 1)
     losses = log_p.gather(1, chosen)[:, 0].neg()
@@ -109,7 +109,7 @@ def _cross_entropy(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _squared_error(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Losses |z - y|^2, and their slopes 2 (z - y)."""
+    """Losses |z - y|^2, and their gradients 2 (z - y)."""
     error = z - y.reshape(z.shape[0], z.shape[2], z.shape[1]).transpose(1, 2)
     return error.square().sum(1), error.mul_(2)
 
@@ -157,4 +157,4 @@ _LAYERS: Mapping[type[nn.Module], Callable[[Any, Tensor], Layer | None]] = {
     nn.Conv2d: _convolution,
     nn.MaxPool2d: _max_pool,
 }
-"""Layers by the type of PyTorch's; None for settings that have no form here."""
+"""Constructors of layers by PyTorch type; they return None for unsupported settings."""

@@ -1,7 +1,7 @@
-"""Layers of many models at once, differentiated by hand: convolution as one product per model, and pooling.
+"""Layers of many models at once, with hand-written gradients: convolution as one matrix product per model, and pooling.
 
-Activations are [A, channels, B, height, width]. A convolution writes out every patch once; the products that follow
-are what a GPU does best, where convolutions in many groups are slow.
+Activations are [A, channels, B, height, width]. A convolution first copies every patch; the matrix products that
+follow are fast on a GPU, where grouped convolutions with many groups are slow.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Convolution:
 
     @property
     def size(self) -> int:
-        """Weights [outputs, inputs, kernel height, kernel width] and biases [outputs]."""
+        """Number of parameters: weights [outputs, inputs, kernel height, kernel width] and biases [outputs]."""
         return self.outputs * (self._patch + self.has_bias)
 
     @property
@@ -57,7 +57,7 @@ class Convolution:
         return y.view(len(x), self.outputs, *windows.shape[2:5]), patches
 
     def backward(self, own: Parameters, kept: Tensor, d: Tensor) -> Tensor:
-        """The slopes of all patches, each added to where it was taken from."""
+        """The gradient of the input: the gradients of all patches, added at the positions they were copied from."""
         n_jobs, _, n_samples, height, width = d.shape
         slopes = torch.bmm(own[0].transpose(1, 2), d.reshape(n_jobs, self.outputs, -1))
         slopes = slopes.view(n_jobs, self.inputs, *self.kernel, n_samples, height, width)
@@ -72,7 +72,7 @@ class Convolution:
         return padded[..., down : down + tall, right : right + wide]
 
     def learn(self, own: Parameters, kept: Tensor, d: Tensor) -> None:
-        """W + d patches' and b + the sum of d over samples and places."""
+        """Add d patches' to the weights, and the sum of d over samples and positions to the biases, in place."""
         weight, *bias = own
         d = d.reshape(len(d), self.outputs, -1)
         weight.baddbmm_(d, kept.transpose(1, 2))
@@ -83,7 +83,7 @@ class Convolution:
 @final
 @dataclass(frozen=True, slots=True)
 class MaxPool:
-    """The maximum of every window; neither padded nor dilated."""
+    """Max pooling without padding or dilation."""
 
     kernel: Pair
     stride: Pair
@@ -94,13 +94,13 @@ class MaxPool:
         return ()
 
     def forward(self, own: Parameters, x: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """The maxima; kept are the input and where in it the maxima are."""
+        """The maxima, and for the backward pass the input and the indices of the maxima."""
         flat = x.reshape(-1, *x.shape[2:])
         y, places = max_pool2d(flat, self.kernel, self.stride, return_indices=True)
         return y.view(*x.shape[:2], *y.shape[1:]), (flat, places)
 
     def backward(self, own: Parameters, kept: tuple[Tensor, Tensor], d: Tensor) -> Tensor:
-        """The slopes where the maxima are, zero elsewhere."""
+        """The gradient of the input: that of the output at the maxima, zero elsewhere."""
         flat, places = kept
         shape = (d.shape[0], d.shape[1], *flat.shape[1:])
         d = d.reshape(places.shape)

@@ -1,4 +1,4 @@
-"""What a way of stepping many models at once is, and the way that works for every model: `vmap`."""
+"""The interface of a training step for many models at once, and the form for every batchable model: `vmap`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fednet_emu.learning.models.flat import FlatModel
 
 
 class Batch(NamedTuple):
-    """One step of A jobs: x [A, B, ...], y [A, B, ...] and weights [A, B], None when no batch is ragged."""
+    """One step of A jobs: x [A, B, ...], y [A, B, ...] and sample weights [A, B], None without padding."""
 
     x: Tensor
     y: Tensor
@@ -26,23 +26,23 @@ Step = Callable[[Batch, Tensor], Tensor]
 
 
 class Form(Protocol):
-    """A way to make one step of many jobs of one model."""
+    """An implementation of one training step for many jobs of one model."""
 
     def on(self, w: Tensor) -> Step:
         """The step on the parameters w [A, P], whose rows are contiguous."""
         ...
 
     def byte_per_job(self, width: int) -> int:
-        """Memory that a step takes for each job with batches of so many samples, beside its parameters."""
+        """Memory of a step per job (byte), without its parameters, for batches of `width` samples."""
         ...
 
 
 @final
 class VmapForm:
-    """Any batchable model: PyTorch's own gradient, vectorised over the jobs.
+    """The form for any batchable model: PyTorch's own gradient, vectorised over the jobs.
 
-    It has a copy of the model to itself: PyTorch puts the parameters of a call into the module while the call runs, and
-    forms run side by side in threads.
+    It uses its own copy of the model, because PyTorch puts the parameters of a call into the module during the call,
+    and forms run in parallel threads.
     """
 
     def __init__(self, model: FlatModel) -> None:
@@ -54,7 +54,7 @@ class VmapForm:
 
     @cached_property
     def works(self) -> bool:
-        """Whether PyTorch can vectorise the model; to ask makes it load 80 MB, in seconds."""
+        """Whether PyTorch can vectorise the model; the first check loads 80 MB, which takes seconds."""
         return self._model.vectorises()
 
     def on(self, w: Tensor) -> Step:
@@ -69,6 +69,6 @@ class VmapForm:
         return step
 
     def byte_per_job(self, width: int) -> int:
-        """Two gradients, which exist while one is put together, and twice the activations of a batch."""
+        """Memory of two gradients, which exist at the same time, and twice the activations of a batch (byte)."""
         model = self._model
         return 2 * model.size * model.dtype.itemsize + 2 * width * model.activation_byte_per_sample

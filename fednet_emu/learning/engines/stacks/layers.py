@@ -1,7 +1,7 @@
-"""Layers of many models at once, differentiated by hand: the dense ones.
+"""Dense layers of many models at once, with hand-written gradients.
 
-Activations are [A, features, B], samples last, because a product with few outputs is then the fastest on a CPU, and
-because gradients of weights come out in the order in which weights are kept.
+Activations are [A, features, B], samples last, because matrix products with few outputs are then fastest on a CPU,
+and because gradients of weights have the same memory layout as the weights.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from torch import Tensor
 from fednet_emu.learning.engines.stacks.products import add_product, product
 
 Parameters = tuple[Tensor, ...]
-"""A layer's parameters of A models, in the shapes in which they are used; views, made once for all steps."""
+"""A layer's parameters in A models, as views in the shapes in which they are used, made once for all steps."""
 
 
 class Layer(Protocol):
-    """A layer of A models. `x` is its input, `d` the slope of its output, and `own` are its `parameters`."""
+    """A layer of A models: `x` is its input, `d` the gradient of its output, `own` its `parameters`."""
 
     @property
     def size(self) -> int:
@@ -32,15 +32,15 @@ class Layer(Protocol):
         ...
 
     def forward(self, own: Parameters, x: Tensor) -> tuple[Tensor, Any]:
-        """The output, and what `backward` and `learn` need to see again; x is left alone."""
+        """The output, and the values that `backward` and `learn` need; x is not modified."""
         ...
 
     def backward(self, own: Parameters, kept: Any, d: Tensor) -> Tensor:
-        """The slope of the input."""
+        """The gradient with respect to the input."""
         ...
 
     def learn(self, own: Parameters, kept: Any, d: Tensor) -> None:
-        """Adds the slope of the parameters to them, in place."""
+        """Add the gradient of the parameters to them, in place."""
         ...
 
 
@@ -55,7 +55,7 @@ class Dense:
 
     @property
     def size(self) -> int:
-        """Weights [outputs, inputs] and biases [outputs]."""
+        """Number of parameters: weights [outputs, inputs] and biases [outputs]."""
         return self.outputs * (self.inputs + self.has_bias)
 
     def parameters(self, w: Tensor) -> Parameters:
@@ -72,14 +72,14 @@ class Dense:
         return (y.add_(*bias) if bias else y), x
 
     def backward(self, own: Parameters, kept: Tensor, d: Tensor) -> Tensor:
-        """W' d, laid out as the output of the layer below, so that both are walked through side by side."""
+        """W' d, in the memory layout of the output of the layer below, so that both are read in the same order."""
         weight = own[0]
         if self.inputs <= d.shape[2]:
             return product(weight.transpose(1, 2), d)
         return product(d.transpose(1, 2), weight).transpose(1, 2)
 
     def learn(self, own: Parameters, kept: Tensor, d: Tensor) -> None:
-        """W + d x' and b + the sum of d over the samples."""
+        """Add the gradient in place: d x' to the weights W, and the sum of d over the samples to the biases b."""
         weight, *bias = own
         add_product(weight, d, kept.transpose(1, 2))
         for b in bias:
@@ -87,7 +87,7 @@ class Dense:
 
 
 def matrices(w: Tensor, outputs: int, inputs: int) -> Parameters:
-    """Views of w [A, P] as matrices [A, outputs, inputs], and as columns [A, outputs, 1] if w has more behind them."""
+    """Views of w [A, P] as matrices [A, outputs, inputs], and of any further entries as columns [A, outputs, 1]."""
     weight, bias = w[:, : outputs * inputs], w[:, outputs * inputs :]
     shaped = weight.view(len(w), outputs, inputs)
     return (shaped, bias[:, :, None]) if bias.shape[1] else (shaped,)
@@ -96,7 +96,7 @@ def matrices(w: Tensor, outputs: int, inputs: int) -> Parameters:
 @final
 @dataclass(frozen=True, slots=True)
 class Relu:
-    """The positive part."""
+    """The activation max(0, x)."""
 
     size = 0
 
@@ -120,7 +120,7 @@ class Relu:
 @final
 @dataclass(frozen=True, slots=True)
 class Flatten:
-    """From [A, channels, B, ...] to [A, features, B]; what is flat already stays as it is.
+    """Flattens [A, channels, B, ...] to [A, features, B]; flat inputs are unchanged.
 
     Attributes:
         shape: [channels, ...] of one sample.
@@ -138,7 +138,7 @@ class Flatten:
         return x.movedim(2, -1).reshape(len(x), math.prod(self.shape), x.shape[2]), x
 
     def backward(self, own: Parameters, kept: Tensor, d: Tensor) -> Tensor:
-        """The same in the old shape."""
+        """The gradient d in the shape of the input."""
         return d.reshape(len(d), *self.shape, d.shape[2]).movedim(-1, 2)
 
     def learn(self, own: Parameters, kept: Tensor, d: Tensor) -> None:

@@ -1,8 +1,8 @@
 """Products of many small matrices at once, by the library that is faster for their size.
 
-PyTorch's own reach half the speed of a core where a side of the matrices is as short as a number of classes; OpenBLAS,
-which comes with NumPy, has kernels for small matrices that reach nearly all of it. For larger ones they are equal.
-Which library is taken depends on the sizes alone, so that a run can be repeated bit by bit.
+PyTorch reaches half the peak speed of a core when one side of the matrices is short, such as the number of classes;
+OpenBLAS, which comes with NumPy, has kernels for small matrices that reach nearly all of it. For larger ones they are
+equal. The choice depends on the sizes only, so that runs are bit-identical.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 _SMALL = 10**6
-"""Multiplications in one product up to which OpenBLAS has kernels of their own."""
+"""Largest number of multiplications in one product for which OpenBLAS has special kernels."""
 
 _OF_NUMPY = (torch.float32, torch.float64)
 
@@ -32,7 +32,7 @@ def add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
 
 def _by_openblas(a: Tensor, b: Tensor) -> Tensor:
     y = a.new_empty(len(a), a.shape[1], b.shape[2])
-    with np.errstate(all="ignore"):  # what is not finite is found at the end of the job
+    with np.errstate(all="ignore"):  # values that are not finite are detected at the end of the job
         np.matmul(a.numpy(), b.numpy(), out=y.numpy())
     return y
 
