@@ -69,6 +69,7 @@ class Retry(Event):
         event.callbacks.append(then)
 
     def _ended(self, event: Event) -> None:
+        self._then = _nothing  # no cycle is left for the garbage collector
         if not event._ok:
             event.defused = True
             self.fail(cast("Exception", event._value))
@@ -99,3 +100,7 @@ class Retry(Event):
     def describe(self) -> str:
         """Say what it waits for."""
         return describe(self._waits_for)
+
+
+def _nothing(_event: Event) -> None:
+    """Stand for what was waited for, once it has come."""
