@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from simpy.events import NORMAL, URGENT
 
 from fednet_emu import errors
-from fednet_emu.errors import DataError, Deadlock, FednetError, ScenarioError
+from fednet_emu.errors import DataError, Deadlock, Diverged, FednetError, ScenarioError
 from fednet_emu.kernel.all_of import gather
 from fednet_emu.kernel.clock import COLLECT, NS_PER_S, SETTLE, Clock, to_ns
 from fednet_emu.kernel.inbox import Inbox
@@ -192,6 +192,7 @@ ERRORS = [
     FednetError("text"),
     ScenarioError("seed: is required"),
     ScenarioError("seed: is required", "sed: no such setting"),
+    Diverged("dev-3, round 12: loss is nan after step 4"),
     DataError("a.npz", "not found", "fetch it"),
     Deadlock(1.5, "server waits for dev-3"),
 ]

@@ -205,17 +205,18 @@ def test_the_current_folder_is_never_imported_from_by_itself(python, tmp_path):
 
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("folder", ["", "."])
-def test_the_guard_holds_for_shadows_and_for_networks_by_path(folder, tmp_path, monkeypatch):
+def test_the_guard_holds_for_shadows_and_for_networks_by_path(folder, tmp_path):
     """At a prompt the current folder comes first: what it hides is not imported from it, nor is a model's `path`."""
     (tmp_path / "nets.py").write_text("raise SystemExit('code of nets ran')\n", encoding="utf-8")
     (tmp_path / "colorsys.py").write_text("raise SystemExit('code of a shadow ran')\n", encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(folder)
-    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        patch.syspath_prepend(folder)
+        patch.delitem(sys.modules, "colorsys", raising=False)
 
-    for path in ("nets:Net", "colorsys:Net"):
-        with pytest.raises(ScenarioError, match=f"model.path: {path[:-4]} lies in the current folder"):
-            UserModule(path=path).build((2,), 2)
+        for path in ("nets:Net", "colorsys:Net"):
+            with pytest.raises(ScenarioError, match=f"model.path: {path[:-4]} lies in the current folder"):
+                UserModule(path=path).build((2,), 2)
 
 
 def test_the_manifest_names_plug_ins_with_their_versions(fednet, tmp_path):

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from math import ceil
 
-from .script import NEVER_NS, NOTHING, ONE, Burst, Cancel, Draw, Gain, Leg, Row, Script, Send, World
+from .script import NEVER_NS, NOTHING, ONE, Burst, Cancel, Draw, Gain, Leg, Row, Script, Send, World, as_double
 
 NS_PER_S = 10**9
 
@@ -155,7 +155,7 @@ class Emulator:
         self.deal_out()
         for burst in self.air:
             for leg in burst.legs:
-                clear = self.own(burst, leg)
+                clear = as_double(self.own(burst, leg))
                 hopeless = clear < self.world.threshold or not law.bps(clear, world.hertz * burst.share)
                 leg.dead = world.coherence_ns is None and hopeless
         if world.slot_ns and self.now_ns % world.slot_ns:
@@ -196,7 +196,7 @@ class Emulator:
         deaf = together and any(other.radio == leg.radio and other.power for other in others)
         if world.access == "noma":
             return self.decode(burst, leg, noise)
-        sinr = self.own(burst, leg) / noise
+        sinr = as_double(self.own(burst, leg) / noise)
         return sinr, bool(burst.power) and not deaf and sinr >= self.world.threshold
 
     def decode(self, burst: Burst, leg: Leg, noise: Fraction) -> tuple[Fraction, bool]:
@@ -206,7 +206,7 @@ class Emulator:
         below, decoded = noise + sum(heard.values()), True
         for radio in sorted(heard, key=heard.__getitem__, reverse=True):
             below -= heard[radio]
-            sinr = heard[radio] / below
+            sinr = as_double(heard[radio] / below)
             decoded &= sinr >= self.world.threshold
             if radio == burst.radio:
                 break

@@ -79,6 +79,11 @@ class Law:
         return [part / sum(parts.values()) for part in parts.values()]
 
 
+def as_double(sinr: Fraction) -> Fraction:
+    """An SINR as it is held against thresholds: the nearest double."""
+    return Fraction(float(sinr))
+
+
 def ratio(level_db: float | None) -> float:
     """A level in dB as a ratio; 0 for none."""
     return 0.0 if level_db is None else 10.0 ** (level_db / 10.0)
