@@ -116,7 +116,7 @@ class Medium:
             transfer.power_part = power_part
         self._requests.append(transfer)
         self._ledger.offered_bit[self.kind] += size_bit
-        if self._turns.left > 0:  # a full medium processes its requests when a place becomes free
+        if self._turns.left > 0 or self.rules.cells > 1:  # one full cell looks at its requests when a place gets free
             self._settle_at(self.clock.now)
         return transfer
 

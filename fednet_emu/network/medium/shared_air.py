@@ -75,7 +75,8 @@ class SharedAir:
         on_air, ended = self._on_air, []
         if now_ns >= self._first_until_ns and len(on_air):
             (over,) = (on_air.leg["until_ns"] <= now_ns).nonzero()
-            ended = self._take_off(over)
+            if len(over):
+                ended = self._take_off(over)
             self._first_until_ns = int(on_air.leg["until_ns"].min(initial=FOREVER_NS))
         if len(on_air):
             (through,) = on_air.of_bursts(np.logical_and, self._done()).nonzero()
