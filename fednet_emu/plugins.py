@@ -132,7 +132,8 @@ def _deliberate_folders() -> Iterator[str]:
     """Yield `sys.path` without the current folder, unless PYTHONPATH names it or the running script lies in it."""
     current = Path.cwd()
     asked = {Path(folder).resolve() for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder}
-    runs_a_script = getattr(sys.modules.get("__main__"), "__spec__", None) is None
+    main = sys.modules.get("__main__")
+    runs_a_script = getattr(main, "__spec__", None) is None and hasattr(main, "__file__")
     for folder in sys.path:
         is_current = folder in ("", os.curdir) or Path(folder) == current
         if not is_current or current in asked or (folder and runs_a_script):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fednet_emu.errors import FednetError
 from fednet_emu.scenario.search import STUDIES, names
 from fednet_emu.study.cells import load_study
 from fednet_emu.study.reproduce import fitting_studies
@@ -47,4 +48,5 @@ def test_reproduction_takes_what_fits() -> None:
     assert "quickstart_access" in hour
     assert costs == sorted(costs)
     assert sum(costs) <= 60
-    assert fitting_studies(0.4) == {}
+    with pytest.raises(FednetError, match=r"no study of the library fits, got 0\.4"):
+        fitting_studies(0.4)

