@@ -171,8 +171,9 @@ class Medium:
 
     def _enqueue(self) -> None:
         requests, self._requests = self._requests, []
-        if self.rules.cells > 1:
+        if len(requests) > 1:
             requests.sort(key=_canonical)
+        if self.rules.cells > 1:
             for transfer in requests:
                 self._serve(transfer)
         if len(requests) == 1:
@@ -181,7 +182,6 @@ class Medium:
         if self.rules.learn is not None:
             ends = np.array([(transfer.sender, transfer.receiver) for transfer in requests], np.int64)
             self.rules.learn(ends[:, 0], ends[:, 1])
-        requests.sort(key=_canonical)
         if not self.rules.multicast:
             for transfer in requests:
                 self._turns.add([transfer])
