@@ -10,12 +10,14 @@ from fednet_emu.radio.rate_law import RateLaw
 
 _LOWEST_SINR, _HIGHEST_SINR, _GRID = 1e-6, 1e14, 8192
 _HALVINGS = 60
+_TIE = 1 - 1e-12
 
 
 def best_of_each_block(signal: Array, mean: Array, first_leg: IntArray) -> IntArray:
     """Return for each block [blocks] the burst with the best gain relative to its own mean; the first in a tie.
 
-    The gain of a broadcast is the smallest of its receivers' relative gains.
+    The gain of a broadcast is the smallest of its receivers' relative gains. Gains that differ by rounding alone tie:
+    those of two bursts on one link that moved between their starts are the same fading over different means.
 
     Args:
         signal: [legs, blocks] SNR (linear) of each leg in each block.
@@ -23,7 +25,8 @@ def best_of_each_block(signal: Array, mean: Array, first_leg: IntArray) -> IntAr
         first_leg: [bursts] index of the first leg of each burst.
     """
     relative = np.divide(signal, mean[:, None], out=np.zeros_like(signal), where=mean[:, None] > 0)
-    winner: IntArray = np.minimum.reduceat(relative, first_leg, axis=0).argmax(axis=0)
+    gain = np.minimum.reduceat(relative, first_leg, axis=0)
+    winner: IntArray = (gain >= gain.max(axis=0) * _TIE).argmax(axis=0)
     return winner
 
 

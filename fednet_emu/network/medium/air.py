@@ -23,7 +23,6 @@ _MANY_LEGS = 16
 class Air(Protocol):
     """The transmissions of one band that are under way."""
 
-    @property
     def next_end_ns(self) -> int:
         """Time in ns of the next `advance` if nothing changes, usually an end; `FOREVER_NS` when the air is empty."""
 
@@ -53,7 +52,6 @@ class SeparateAir:
         self._ends: list[tuple[int, int, Burst]] = []
         self._started = 0
 
-    @property
     def next_end_ns(self) -> int:
         """The earliest end."""
         return self._ends[0][0] if self._ends else FOREVER_NS

@@ -68,6 +68,7 @@ class Medium:
         self._fades = not rules.band.constant
         self._turns = turns_of(rules)
         self._clustered = rules.band.access.clustered
+        self._several_cells = rules.cells > 1
         self._requests: list[Transfer] = []
         self._on_air: dict[Transfer, Burst] = {}
         self._came: list[Event] = []
@@ -116,7 +117,7 @@ class Medium:
             transfer.power_part = power_part
         self._requests.append(transfer)
         self._ledger.offered_bit[self.kind] += size_bit
-        if self._turns.left > 0 or self.rules.cells > 1:  # one full cell looks at its requests when a place gets free
+        if self._turns.left > 0 or self._several_cells:  # one full cell looks at its requests when a place gets free
             self._settle_at(self.clock.now)
         return transfer
 
@@ -160,9 +161,8 @@ class Medium:
             self._end(burst, now_ns)
         if self._requests:
             self._enqueue()
-        for burst in self._turns.ready():
-            self._start(burst, now_ns)
-        next_ns = self._air.next_end_ns
+        self._turns.start_ready(self._start)
+        next_ns = self._air.next_end_ns()
         if next_ns < FOREVER_NS:
             self._due_ns, self._timer = next_ns, self.clock.call_at(next_ns, self._settle)
         if self._came:
@@ -173,7 +173,7 @@ class Medium:
         requests, self._requests = self._requests, []
         if len(requests) > 1:
             requests.sort(key=_canonical)
-        if self.rules.cells > 1:
+        if self._several_cells:
             for transfer in requests:
                 self._serve(transfer)
         if len(requests) == 1:
@@ -206,36 +206,32 @@ class Medium:
 
     def _release(self, transfer: Transfer) -> None:
         """Note that a transfer has ended, so that it no longer keeps its device in the cell."""
-        if self.rules.cells > 1:
-            self._under_way[max(transfer.sender, transfer.receiver)].pop(transfer, None)
+        self._under_way[max(transfer.sender, transfer.receiver)].pop(transfer, None)
 
-    def _start(self, burst: Burst, now_ns: int) -> None:
-        """Put a burst on the air, without the transfers one of whose ends is away."""
-        latest_ns, always, looks_up, fades = (
-            now_ns + self._timeout_ns,
-            self._presence.always,
-            self._looks_up,
-            self._fades,
-        )
-        links, on_air, some_are_gone = self.rules.links, self._on_air, False
+    def _start(self, burst: Burst) -> bool:
+        """Put a burst on the air, without the transfers one of whose ends is away; False if none is left."""
+        now_ns: int = self.clock.now
+        latest_ns, always, on_air, some_are_gone = now_ns + self._timeout_ns, self._presence.always, self._on_air, False
         for transfer in burst:
             transfer.until_ns = latest_ns
             if transfer.cancelled or not (always or self._is_there(transfer, now_ns)):
                 some_are_gone = True
                 continue
             transfer.started_ns = now_ns
-            if looks_up:
+            if self._looks_up:
+                links = self.rules.links
                 transfer.snr = links.snr(transfer.sender, transfer.receiver) * transfer.power_part
-                if fades:
+                if self._fades:
                     transfer.fading_key = links.fading_key(transfer.sender, transfer.receiver)
             on_air[transfer] = burst
         if some_are_gone:
             burst[:] = [transfer for transfer in burst if transfer.started_ns == now_ns]
             if not burst:
-                return
+                return False
         first = burst[0]
         self._air.start(burst, now_ns)
         first.drawn_w = self._draw_of(first) if self._powers_differ or first.power_part != 1.0 else self.rules.drawn_w
+        return True
 
     def _draw_of(self, transfer: Transfer) -> float:
         """Power in W that a sender draws from its battery at the transmit power it uses."""
@@ -262,7 +258,8 @@ class Medium:
         self._turns.give_back(burst)
         for transfer in burst:
             del self._on_air[transfer]
-            self._release(transfer)
+            if self._several_cells:
+                self._release(transfer)
             if transfer.cancelled:
                 transfer.lost = transfer.cancelled
                 continue
@@ -316,7 +313,8 @@ class Medium:
         ))  # fmt: skip
 
     def _record_unsent(self, transfer: Transfer, reason: str) -> None:
-        self._release(transfer)
+        if self._several_cells:
+            self._release(transfer)
         now_ns, code = self.clock.now, CODE[reason]
         ends = (self.kind, transfer.sender, transfer.receiver, 1, transfer.size_bit, transfer.number)
         self._ledger.transfers.append((*ends, transfer.requested_ns, NEVER_NS, now_ns, 0.0, 0, code, 0.0, 0.0))

@@ -84,7 +84,6 @@ class SharedAir:
                 ended += self._take_off(on_air.legs_of(through))
         return ended
 
-    @property
     def next_end_ns(self) -> int:
         """Plan the rates from now on, and return the time of the next end or the end of the plan."""
         if self._new:

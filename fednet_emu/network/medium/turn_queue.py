@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 
 from fednet_emu.network.medium.transfer import Burst, Transfer
@@ -51,27 +51,28 @@ class TurnQueue:
         for entries in [*self._unblocked.values(), *self._blocked.values()]:
             yield from (leg for _, burst in entries for leg in burst)
 
-    def ready(self) -> Iterator[Burst]:
-        """Iterate over the bursts that may start now, and mark their places as used.
+    def start_ready(self, start: Callable[[Burst], bool]) -> None:
+        """Start the bursts that may start now, and mark their places as used.
 
-        To keep a burst from starting, the caller removes all its legs before asking for the next burst. Only cells that
-        have changed since the last call are examined, in the order of their numbers.
+        Only cells that have changed since the last call are examined, in the order of their numbers.
+
+        Args:
+            start: puts a burst on the air; False if nobody was there and its place stays free.
         """
         changed, self._changed = self._changed, set()
         if self._exclusive:
-            yield from self._ready_by_request(changed)
+            self._start_by_request(changed, start)
             return
         for cell in sorted(changed) if len(changed) > 1 else changed:
-            queue, free = self._queues[cell], self._free
-            while queue and free[cell]:
-                burst = queue.popleft()
-                yield burst
-                if burst:
-                    free[cell] -= 1
+            queue, free = self._queues[cell], self._free[cell]
+            while queue and free:
+                if start(queue.popleft()):
+                    free -= 1
                     self.left -= 1
+            self._free[cell] = free
 
-    def _ready_by_request(self, changed: set[int]) -> Iterator[Burst]:
-        """Iterate over the bursts of these cells whose ends are all free, ordered by request across all cells."""
+    def _start_by_request(self, changed: set[int], start: Callable[[Burst], bool]) -> None:
+        """Start the bursts of these cells whose ends are all free, ordered by request across all cells."""
         first = [(self._unblocked[cell][0][0], cell) for cell in changed if self._unblocked[cell]]
         heapify(first)
         while first:
@@ -82,12 +83,10 @@ class TurnQueue:
             busy = self._engaged.intersection(_ends(burst))
             if busy:
                 self._blocked.setdefault(min(busy), []).append((order, burst))
-            else:
-                yield burst
-                if burst:
-                    self._free[cell] -= 1
-                    self.left -= 1
-                    self._engaged |= _ends(burst)
+            elif start(burst):
+                self._free[cell] -= 1
+                self.left -= 1
+                self._engaged |= _ends(burst)
             if self._unblocked[cell]:
                 heappush(first, (self._unblocked[cell][0][0], cell))
 

@@ -133,3 +133,12 @@ def test_a_broadcast_competes_with_its_worst_receiver():
     signal = np.array([[6.0, 4.0], [10.0, 20.0], [2.0, 1.0]])
 
     assert best_of_each_block(signal, np.array([2.0, 10.0, 1.0]), np.array([0, 2])).tolist() == [1, 0]
+
+
+def test_gains_that_differ_by_rounding_alone_tie():
+    """Two bursts on one link whose device moved in between: the same fading over means of 10 and 3."""
+    fading = np.random.default_rng(0).exponential(size=1000)
+    mean = np.array([10.0, 3.0])
+    signal = mean[:, None] * fading
+
+    assert not best_of_each_block(signal, mean, np.array([0, 1])).any()
