@@ -88,11 +88,11 @@ class BandWalker:
 
     def __init__(self, band: Band) -> None:
         self._band = band
+        self._alone, self._outage_sinr = band.alone, band.outage_sinr
 
     def walk(self, burst: Burst, start_ns: int) -> int:
         """Follow each leg until it is delivered, reaches its timeout, or one of its ends leaves."""
-        band, last_ns = self._band, start_ns
-        alone, outage_sinr = band.alone, band.outage_sinr
+        alone, outage_sinr, last_ns = self._alone, self._outage_sinr, start_ns
         for leg in burst if len(burst) < _MANY_LEGS else self._decisive(burst, start_ns):
             end_ns, leg.air_bit, lowest_sinr = alone(leg.snr, leg.fading_key, leg.size_bit, start_ns, leg.until_ns)
             if lowest_sinr < outage_sinr:
@@ -105,7 +105,7 @@ class BandWalker:
 
     def _decisive(self, burst: Burst, start_ns: int) -> Burst:
         """Select the legs that may be lost or end last and so need the exact walk; all others are set as delivered."""
-        size_bit, outage_sinr = burst[0].size_bit, self._band.outage_sinr
+        size_bit, outage_sinr = burst[0].size_bit, self._outage_sinr
         snr = np.array([leg.snr for leg in burst])
         keys = np.array([leg.fading_key for leg in burst], np.uint64)
         soon = self._band.soon_through(snr, keys, size_bit, start_ns)
