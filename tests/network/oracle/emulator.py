@@ -143,8 +143,7 @@ class Emulator:
             for leg in burst.legs:
                 if flow_s and not leg.is_done(self.now_ns):
                     leg.outage |= law.loses and leg.carries and leg.sinr < law.lowest
-                    left_bit = leg.left_bit - leg.bps * flow_s
-                    leg.left_bit = max(left_bit, NOTHING)
+                    leg.left_bit = max(leg.left_bit - leg.bps * flow_s, NOTHING)
         self.now_ns = until_ns
 
     def rate(self) -> None:
