@@ -1,4 +1,4 @@
-"""Claims about transmitters that disturb each other: closed forms, an independent integration, and throughput laws."""
+"""Claims about transmitters that disturb each other: closed forms and throughput laws."""
 
 import math
 
@@ -20,7 +20,6 @@ from fednet_emu.records.ledger import SERVER, Ledger
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
 MBIT = 1_000_000
 SNR = [0.3, 1.0, 4.0, 10.0, 30.0, 100.0]
-COHERENCE_S = 0.05
 ARRIVAL = st.tuples(st.integers(0, 400).map(lambda ms: ms / 1000), st.integers(0, 5), st.integers(1, 200_000))
 SCHEMES = [
     Tdma(),
@@ -123,67 +122,6 @@ def test_a_sender_does_not_disturb_itself(cell):
         deliveries = cell(access, CAPACITY, snr=[3.0]).play((0.0, 0, MBIT), (0.0, 0, MBIT))
 
         assert [delivery.ended_s for delivery in deliveries] == pytest.approx([1.0, 1.0], abs=2e-9)
-
-
-# ---- an independent integration --------------------------------------------------------------------------------------
-
-
-def shared_rates(signal):
-    """Rates of senders [who, ...] of these powers when everybody is noise."""
-    return {who: capacity_bps(power / (1 + sum(signal.values()) - power)) for who, power in signal.items()}
-
-
-def noma_rates(signal):
-    """Rates with cancellation, strongest first."""
-    rates, left = {}, sum(signal.values())
-    for who in sorted(signal, key=lambda one: -signal[one]):
-        left -= signal[who]
-        rates[who] = capacity_bps(signal[who] / (1 + left))
-    return rates
-
-
-def fluid_ends_s(requests, gain_of, rates_of):
-    """Ends of uplinks in seconds: step to the next arrival, block or end, in floats, with no shortcuts."""
-    waiting = sorted(range(len(requests)), key=lambda index: requests[index][:2])
-    left_bit, ends_s, now_s, block = {}, {}, 0.0, 0
-    while len(ends_s) < len(requests):
-        while waiting and requests[waiting[0]][0] <= now_s + 1e-12:
-            left_bit[waiting[0]] = requests[waiting[0]][2]
-            waiting.pop(0)
-        senders = [requests[index][1] for index in left_bit]
-        sender_bps = rates_of({k: SNR[k] * gain_of(block, k) for k in dict.fromkeys(senders)})
-        rates = {index: sender_bps[requests[index][1]] / senders.count(requests[index][1]) for index in left_bit}
-        steps_s = [(block + 1) * COHERENCE_S - now_s, *(left_bit[index] / rates[index] for index in left_bit)]
-        if waiting:
-            steps_s.append(max(requests[waiting[0]][0] - now_s, 0.0))
-        step_s = min(steps_s)
-        now_s += step_s
-        block += step_s == steps_s[0]
-        for index in list(left_bit):
-            left_bit[index] -= rates[index] * step_s
-            if left_bit[index] <= 1e-6:
-                del left_bit[index]
-                ends_s[index] = now_s
-    return [ends_s[index] for index in range(len(requests))]
-
-
-@settings(max_examples=25, deadline=None)
-@given(
-    requests=st.lists(ARRIVAL, min_size=1, max_size=8),
-    scheme=st.sampled_from([(Shared(), shared_rates), (Noma(), noma_rates)]),
-)
-def test_interference_is_the_integral_of_the_rates(cell, gain_of, requests, scheme):
-    """Arrivals, ends and fading blocks in any pattern: every end agrees with the independent loop to 20 ns."""
-    access, rates_of = scheme
-    fading = Rayleigh(coherence_s=COHERENCE_S)
-    deliveries = cell(access, CAPACITY, fading, snr=SNR).play(*requests)
-
-    ends_s = fluid_ends_s(requests, lambda block, device: gain_of(fading, device, block), rates_of)
-    # simultaneous requests of one device have no order between them: compare their ends as a set
-    pairs = zip(requests, deliveries, ends_s, strict=True)
-    both = [((*one[:2], got.ended_s), (*one[:2], end_s)) for one, got, end_s in pairs]
-    got, expected = sorted(one for one, _ in both), sorted(other for _, other in both)
-    assert [one[2] for one in got] == pytest.approx([one[2] for one in expected], abs=20e-9)
 
 
 # ---- laws for every scheme -------------------------------------------------------------------------------------------
