@@ -14,31 +14,16 @@ from fednet_emu.radio.interference import successive_cancellation, sum_of_others
 from fednet_emu.units import db_to_linear
 
 
-class Shared(Access):
-    """All transmissions use the whole band at once, and each receiver hears the other senders as noise.
-
-    Bursts of one sender share its band and power equally and do not interfere with each other. A device cannot receive
-    while it sends (half duplex), so two devices that send to each other make no progress until one reaches its timeout.
-    Ignored here: spreading gain, several antennas, any interference cancellation.
-    """
-
-    kind: Literal["shared"] = "shared"
-
-    max_senders: int | None = Field(default=None, gt=0)
-    """Largest number of bursts of one cell on the air at once, null for no limit; further bursts wait their turn."""
+class WholeBand(Access):
+    """All transmissions use the whole band at once."""
 
     threshold_db: float | None = None
     """SINR in dB below which a block carries nothing, beside the rate law's own limit; null for no threshold."""
 
     @property
-    def capacity(self) -> int | None:
-        """The limit `max_senders`."""
-        return self.max_senders
-
-    @property
     def threshold(self) -> float:
         """`threshold_db` as a linear ratio."""
-        return _ratio(self.threshold_db)
+        return 0.0 if self.threshold_db is None else db_to_linear(self.threshold_db)
 
     def share(self, active: int) -> float:
         """The whole band."""
@@ -55,7 +40,30 @@ class Shared(Access):
         return Allocation(sinr, _own_parts(inputs), own, carries)
 
 
-class Noma(Access):
+class UpTo(WholeBand):
+    """The whole band for a limited number of senders."""
+
+    max_senders: int | None = Field(default=None, gt=0)
+    """Largest number of bursts of one cell on the air at once, null for no limit; further bursts wait their turn."""
+
+    @property
+    def capacity(self) -> int | None:
+        """The limit `max_senders`."""
+        return self.max_senders
+
+
+class Shared(UpTo):
+    """All transmissions use the whole band at once, and each receiver hears the other senders as noise.
+
+    Bursts of one sender share its band and power equally and do not interfere with each other. A device cannot receive
+    while it sends (half duplex), so two devices that send to each other make no progress until one reaches its timeout.
+    Ignored here: spreading gain, several antennas, any interference cancellation.
+    """
+
+    kind: Literal["shared"] = "shared"
+
+
+class Noma(UpTo):
     """Uplink non-orthogonal access with successive interference cancellation: the strongest is decoded first.
 
     Interference to a sender is all weaker senders, and of the stronger ones the part that cancellation leaves. With
@@ -68,28 +76,8 @@ class Noma(Access):
 
     kind: Literal["noma"] = "noma"
 
-    threshold_db: float | None = None
-    """SINR in dB below which a transmission cannot be decoded; null if every transmission can be decoded."""
-
     residual: float = Field(default=0.0, ge=0, le=1)
     """Share of a decoded signal's power that remains as interference after cancellation: 0 is perfect cancellation."""
-
-    max_senders: int | None = Field(default=None, gt=0)
-    """Largest number of bursts of one cell on the air at once, null for no limit; further bursts wait their turn."""
-
-    @property
-    def capacity(self) -> int | None:
-        """The limit `max_senders`."""
-        return self.max_senders
-
-    @property
-    def threshold(self) -> float:
-        """`threshold_db` as a linear ratio."""
-        return _ratio(self.threshold_db)
-
-    def share(self, active: int) -> float:
-        """The whole band."""
-        return 1.0
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
         """SINR of each sender when it is decoded, at the single receiver of the cell."""
@@ -179,10 +167,6 @@ class SlottedAloha(Access):
         if active.deaf is not None:
             carries &= (active.deaf @ on == 0)[active.receiver]
         return Allocation(sinr, _own_parts(inputs), own, carries)
-
-
-def _ratio(threshold_db: float | None) -> float:
-    return 0.0 if threshold_db is None else db_to_linear(threshold_db)
 
 
 def _own_parts(inputs: RateInputs) -> Array | float:

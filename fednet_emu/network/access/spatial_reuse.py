@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from fednet_emu.arrays import Array
-from fednet_emu.network.access.base import Access, Allocation, RateInputs
-from fednet_emu.network.access.contention import Shared
-from fednet_emu.units import db_to_linear
+from fednet_emu.network.access.contention import WholeBand
 
 
-class SpatialReuse(Access):
+class SpatialReuse(WholeBand):
     """All clusters use the whole band at the same time, with turns inside each cluster; other senders count as noise.
 
     `turns: cluster` lets one device of a cluster send at a time, in the order of requests. `turns: coloured` lets
@@ -31,9 +28,6 @@ class SpatialReuse(Access):
     interference: bool = True
     """Whether simultaneous transmissions interfere; false assumes that they do not reach each other's receivers."""
 
-    threshold_db: float | None = None
-    """SINR in dB below which a block carries nothing, beside the rate law's own limit; null for no threshold."""
-
     @property
     def capacity(self) -> int | None:
         """One per cluster, or no limit other than the colouring."""
@@ -48,19 +42,3 @@ class SpatialReuse(Access):
     def disturbed(self) -> bool:
         """True if `interference` is."""
         return self.interference
-
-    @property
-    def threshold(self) -> float:
-        """`threshold_db` as a linear ratio."""
-        return 0.0 if self.threshold_db is None else db_to_linear(self.threshold_db)
-
-    def share(self, active: int) -> float:
-        """The whole band."""
-        return 1.0
-
-    def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """SINR with all other senders as noise, on the whole band."""
-        return _SHARED.allocate(inputs, power)
-
-
-_SHARED = Shared()
