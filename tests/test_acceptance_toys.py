@@ -55,7 +55,7 @@ class Asynchronous:
             arrived = yield inbox.collect(at_least=self.active, including=overdue)
             idle = [k for k, _ in arrived]
             part = len(idle) / fed.n_devices
-            w = fed.defer(average, w, [w_k for _, w_k in arrived], [k.n_samples for k in idle], part)
+            w = fed.accumulate(average, [w_k for _, w_k in arrived], w, [k.n_samples for k in idle], part)
             for k in idle:
                 fed.ledger.record("staleness", step=t, worker=k.index, staleness=t - given[k])
             fed.end_of_round(w, invited=self.active, arrived=len(arrived))

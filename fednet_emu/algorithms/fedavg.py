@@ -17,7 +17,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fednet_emu.algorithms.local_sgd import LocalSgd
-from fednet_emu.federation import Deferred, Device, Federation, Process
+from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Process
 
 
 class FedAvg(LocalSgd):
@@ -40,7 +40,7 @@ class FedAvg(LocalSgd):
             arrived = [(k, reply.payload) for k, reply in zip(cohort, replies, strict=True) if not reply.lost]
             if arrived:
                 weights = [k.n_samples if self.weighting == "samples" else 1 for k, _ in arrived]
-                w = fed.defer(average, w, [w_k for _, w_k in arrived], weights, self.server_lr)
+                w = fed.accumulate(average, [w_k for _, w_k in arrived], w, weights, self.server_lr)
             fed.end_of_round(w, invited=len(cohort), arrived=len(arrived))
 
     def client(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
@@ -52,12 +52,12 @@ class FedAvg(LocalSgd):
         return (yield fed.retry(lambda: fed.uplink(k, trained.params), attempts=1 + self.retries, pause_s=0))
 
 
-def average(w: Tensor, arrived: Sequence[Tensor], weights: Sequence[float], server_lr: float) -> Tensor:
-    """Move w [P] by server_lr times the weighted mean of the differences arrived - w.
+def average(w: Tensor, weights: Sequence[float], server_lr: float = 1.0) -> Accumulation:
+    """Move w [P] by server_lr times the weighted mean of the differences to it of the models that come one by one.
 
-    Summing differences instead of models leaves w bit-identical when all arrived models equal w.
+    Summing differences instead of models leaves w bit-identical when all models equal w.
     """
     update, total = torch.zeros_like(w), sum(weights)
-    for w_k, weight in zip(arrived, weights, strict=True):
-        update.add_(w_k - w, alpha=weight / total)
+    for weight in weights:
+        update.add_((yield) - w, alpha=weight / total)
     return w + server_lr * update

@@ -9,6 +9,7 @@ from fednet_emu.federation.retry import Retry
 from fednet_emu.kernel.clock import Process
 from fednet_emu.kernel.inbox import Inbox
 from fednet_emu.kernel.streams import Streams
+from fednet_emu.learning.graph.accumulation import Accumulation, accumulated
 from fednet_emu.learning.graph.augment import AnyAugmentation
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.graph import Trained
@@ -18,6 +19,7 @@ from fednet_emu.network.medium.transfer import Delivery
 from fednet_emu.network.topology import Digraph
 
 __all__ = [
+    "Accumulation",
     "Adam",
     "AnyAugmentation",
     "AnyOptimizer",
@@ -37,4 +39,5 @@ __all__ = [
     "TrainData",
     "Trained",
     "Work",
+    "accumulated",
 ]

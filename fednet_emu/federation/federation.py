@@ -24,6 +24,7 @@ from fednet_emu.kernel.all_of import AllOf, gather
 from fednet_emu.kernel.clock import NS_PER_S, Clock, Process, Sleep, rare_garbage_collection
 from fednet_emu.kernel.inbox import Inbox
 from fednet_emu.kernel.streams import Streams
+from fednet_emu.learning.graph.accumulation import Accumulation
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
@@ -266,6 +267,17 @@ class Federation:
     def defer(self, function: Callable[..., Any], *args: Any, size: int | None = None) -> Deferred:
         """The result of a cheap pure function of deferred values; `size` scalars, that of the first one by default."""
         return self.graph.call(function, *args, size=size)
+
+    def accumulate(
+        self, function: Callable[..., Accumulation], parts: Sequence[Deferred], *args: Any, size: int | None = None
+    ) -> Deferred:
+        """The result of a sum that gets its parts one by one, so that the models of a round need not fit in memory.
+
+        `function(*args)` is a generator: each `(yield)` is the value of the next part, and what it returns is the
+        result. Otherwise as `defer`; but the parts are given away, and nothing but further sums, made at once, may use
+        them.
+        """
+        return self.graph.accumulate(function, parts, *args, size=size)
 
     def read(self, value: Deferred, nominal: Any = None) -> Any:
         """Return the computed value of a deferred value.

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from fednet_emu.algorithms.fedavg import FedAvg, average
+from fednet_emu.federation import accumulated
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.records.verify import verify
@@ -55,7 +56,7 @@ def test_the_average_by_hand(weights: list[float], server_lr: float, expected: l
     """From (0, 2), the mean of (1, 6) and (3, 2), weighted, and a part of the way there."""
     w, arrived = torch.tensor([0.0, 2.0]), [torch.tensor([1.0, 6.0]), torch.tensor([3.0, 2.0])]
 
-    assert average(w, arrived, weights, server_lr).tolist() == expected
+    assert accumulated(average(w, weights, server_lr), arrived).tolist() == expected
 
 
 @settings(max_examples=30, deadline=None)
@@ -64,14 +65,14 @@ def test_equal_models_are_left_bit_for_bit(weights: list[int], server_lr: float,
     """When nobody has moved, the average is the model itself, whatever the weights."""
     w = torch.randn(20, generator=torch.Generator().manual_seed(seed))
 
-    assert torch.equal(average(w, [w.clone() for _ in weights], weights, server_lr), w)
+    assert torch.equal(accumulated(average(w, weights, server_lr), [w.clone() for _ in weights]), w)
 
 
 def test_the_average_leaves_its_inputs_alone() -> None:
     """Models that others may still hold are not written to."""
     w, other = torch.zeros(3), torch.ones(3)
 
-    average(w, [other], [1.0], 1.0)
+    accumulated(average(w, [1.0]), [other])
 
     assert (w.sum(), other.sum()) == (0, 3)
 

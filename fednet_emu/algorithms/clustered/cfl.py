@@ -22,7 +22,7 @@ from fednet_emu.algorithms.clustered.clusters import record_clusters
 from fednet_emu.algorithms.fedavg import average
 from fednet_emu.algorithms.local_sgd import LocalSgd
 from fednet_emu.arrays import Mask
-from fednet_emu.federation import Deferred, Device, Federation, Process
+from fednet_emu.federation import Deferred, Device, Federation, Process, accumulated
 
 Cluster = tuple[int, ...]
 """A cluster: the numbers of its devices, in ascending order."""
@@ -79,9 +79,9 @@ class Cfl(LocalSgd):
         if not came:
             return [(cluster, w)]
         params, weights = [arrived[k] for k in came], [k.n_samples for k in came]
-        new = fed.defer(average, w, params, weights, 1.0)
         if len(came) < len(cluster) or len(cluster) < 2:
-            return [(cluster, new)]
+            return [(cluster, fed.accumulate(average, params, w, weights))]
+        new = fed.defer(mean_of, w, params, weights)  # all at once, since they are compared with each other
         mean, longest = fed.read(fed.defer(lengths, w, params, weights, size=2), (np.inf, 0.0))
         now = {"round": fed.round + 1, "simulated_s": fed.now_s}
         fed.ledger.record("updates", **now, first=cluster[0], members=len(cluster), mean=mean, longest=longest)
@@ -92,9 +92,15 @@ class Cfl(LocalSgd):
         return [(part, new) for part in parts]
 
 
+def mean_of(w: Tensor, arrived: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
+    """The weighted mean of models [P], as FedAvg moves w to it."""
+    mean: Tensor = accumulated(average(w, weights), arrived)
+    return mean
+
+
 def lengths(w: Tensor, arrived: Sequence[Tensor], weights: Sequence[float]) -> tuple[float, float]:
     """The norm of the weighted mean of the updates arrived - w (vectors [P]), and the largest norm of one update."""
-    return float((average(w, arrived, weights, 1.0) - w).norm()), max(float((w_k - w).norm()) for w_k in arrived)
+    return float((mean_of(w, arrived, weights) - w).norm()), max(float((w_k - w).norm()) for w_k in arrived)
 
 
 def halves(w: Tensor, arrived: Sequence[Tensor]) -> Mask:

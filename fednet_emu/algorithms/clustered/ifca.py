@@ -18,9 +18,8 @@ from pydantic import Field
 from torch import Tensor
 
 from fednet_emu.algorithms.clustered.clusters import record_clusters
-from fednet_emu.algorithms.fedavg import average
 from fednet_emu.algorithms.local_sgd import LocalSgd
-from fednet_emu.federation import Deferred, Device, Federation, Process, Shared, Work
+from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Process, Shared, Work
 from fednet_emu.learning.models.evaluate import score_samples
 from fednet_emu.learning.models.flat import FlatModel
 
@@ -45,7 +44,8 @@ class Ifca(LocalSgd):
             replies = yield fed.gather((self.client(fed, k, message, t) for k in cohort), self.deadline_s)
             arrived = [reply.payload for reply in replies if not reply.lost]
             if arrived:
-                models = tuple(fed.defer(averaged, w_j, j, arrived) for j, w_j in enumerate(models))
+                chosen, trained = zip(*arrived, strict=True)
+                models = tuple(fed.accumulate(averaged, trained, w_j, j, chosen) for j, w_j in enumerate(models))
             choices = [self.choice(fed, k, models) for k in fed.devices()]
             own = [fed.defer(picked, choice, models, size=w.size) for choice in choices]
             fed.end_of_round(own, invited=len(cohort), arrived=len(arrived))
@@ -82,10 +82,14 @@ def picked(choice: int, vectors: Sequence[Tensor]) -> Tensor:
     return vectors[choice]
 
 
-def averaged(w: Tensor, number: int, arrived: Sequence[tuple[int, Tensor]]) -> Tensor:
-    """The mean of the received models [P] with this number; w itself when there are none."""
-    chosen = [w_k for choice, w_k in arrived if choice == number]
-    return average(w, chosen, [1] * len(chosen), 1.0) if chosen else w
+def averaged(w: Tensor, number: int, choices: Sequence[int]) -> Accumulation:
+    """The mean of those of the received models [P] that have this number among the choices; w itself without any."""
+    update, share = torch.zeros_like(w), 1 / max(choices.count(number), 1)
+    for choice in choices:
+        w_k = yield
+        if choice == number:
+            update.add_(w_k - w, alpha=share)
+    return w + update if number in choices else w
 
 
 def shuffled(model: FlatModel, w: Tensor, rng: np.random.Generator) -> Tensor:

@@ -27,7 +27,7 @@ from fednet_emu.algorithms.cyclic.structures import AnyGroupStructure
 from fednet_emu.algorithms.cyclic.theory import Theory
 from fednet_emu.arrays import IntArray
 from fednet_emu.errors import ScenarioError
-from fednet_emu.federation import Deferred, Federation, Process, SgdPlan
+from fednet_emu.federation import Accumulation, Deferred, Federation, Process, SgdPlan
 
 
 class Member(NamedTuple):
@@ -145,7 +145,8 @@ class CyclicFedAvg(RoundBased):
             if theory is not None and len(arrived) < len(turn.members):
                 theory.holds = False
             if arrived:
-                w = fed.defer(server_step, w, arrived, self.server_lr(turn.groups, len(arrived)))
+                rho = self.server_lr(turn.groups, len(arrived))
+                w = fed.accumulate(server_step, arrived, w, len(arrived), rho)
             self._record_turn(fed, turn, started_s)
             fed.end_of_round(w, invited=len(turn.members), arrived=len(arrived))
 
@@ -251,14 +252,14 @@ def part_of_the_way(w: Tensor, trained: Tensor, factor: float) -> Tensor:
     return w + factor * (trained - w)
 
 
-def server_step(w: Tensor, arrived: Sequence[Tensor], rho: float) -> Tensor:
-    """The model w [P] moved by rho times the sum of the differences arrived - w.
+def server_step(w: Tensor, arrived: int, rho: float) -> Accumulation:
+    """The model w [P] moved by rho times the sum of the differences to it of the models that come one by one.
 
-    Summing differences instead of models leaves w bit-identical when all arrived models equal w.
+    Summing differences instead of models leaves w bit-identical when all models equal w.
     """
     moved = w
-    for w_m in arrived:
-        moved = moved + rho * (w_m - w)
+    for _ in range(arrived):
+        moved = moved + rho * ((yield) - w)
     return moved
 
 

@@ -81,7 +81,7 @@ class Colrel(RoundBased):
             done = [Relayed((), 0, 0) if isinstance(cluster, Delivery) else cluster for cluster in ended]
             uploads = [update for cluster in done for update in cluster.uploads]
             if uploads:
-                x = fed.defer(stepped, x, uploads, [1.0 / len(devices)] * len(uploads))
+                x = fed.accumulate(stepped, uploads, x, [1.0 / len(devices)] * len(uploads))
             fed.ledger.record(
                 "relaying",
                 round=t + 1,

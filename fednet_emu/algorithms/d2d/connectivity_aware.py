@@ -78,7 +78,7 @@ class ConnectivityAware(RoundBased):
             done = [NOTHING if isinstance(cluster, Delivery) else cluster for cluster in ended]
             uploads = [update for cluster in done for _, update in cluster.uploads]
             if uploads:
-                x = fed.defer(stepped, x, uploads, weights(self.normalisation, m, graph.sizes, done))
+                x = fed.accumulate(stepped, uploads, x, weights(self.normalisation, m, graph.sizes, done))
             heard = edges_of(graph, done)
             phi = theory.factors(heard)
             psi = phi if self.psi == "exact" else theory.guarded(theory.Degrees.of(heard), self.psi)

@@ -16,7 +16,7 @@ from simpy.events import Event
 from torch import Tensor
 
 from fednet_emu.arrays import Array
-from fednet_emu.federation import Deferred, Device, Digraph, Federation, Process, Retry, SgdPlan
+from fednet_emu.federation import Accumulation, Deferred, Device, Digraph, Federation, Process, Retry, SgdPlan
 
 INTEGER_BIT = 32
 """Size of a device number or a degree in control messages (bit)."""
@@ -199,11 +199,11 @@ def mixed_update(x: Tensor, models: Sequence[Tensor], shares: Array) -> Tensor:
     return torch.as_tensor(shares, dtype=x.dtype, device=x.device) @ (torch.stack(list(models)) - x)
 
 
-def stepped(x: Tensor, updates: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
-    """The model x plus the weighted sum of the updates, all [P]; without updates x is returned bit-identical."""
+def stepped(x: Tensor, weights: Sequence[float]) -> Accumulation:
+    """The model x plus the weighted sum of the updates that come one by one, all [P]; x itself without any."""
     total = torch.zeros_like(x)
-    for update, weight in zip(updates, weights, strict=True):
-        total.add_(update, alpha=weight)
+    for weight in weights:
+        total.add_((yield), alpha=weight)
     return x + total
 
 

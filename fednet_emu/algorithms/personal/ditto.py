@@ -35,7 +35,7 @@ class Ditto(LocalSgd):
             replies = yield fed.gather((self.client(fed, k, w, own, t) for k in cohort), self.deadline_s)
             arrived = [(k, reply.payload) for k, reply in zip(cohort, replies, strict=True) if not reply.lost]
             if arrived:
-                w = fed.defer(average, w, [w_k for _, w_k in arrived], [k.n_samples for k, _ in arrived], 1.0)
+                w = fed.accumulate(average, [w_k for _, w_k in arrived], w, [k.n_samples for k, _ in arrived])
             fed.end_of_round(list(own), invited=len(cohort), arrived=len(arrived))
 
     def client(self, fed: Federation, k: Device, w: Deferred, own: list[Deferred], t: int) -> Process:

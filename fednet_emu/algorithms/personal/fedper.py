@@ -33,7 +33,7 @@ class FedPer(LocalSgd):
             replies = yield fed.gather((self.client(fed, k, base, own, layers, t) for k in cohort), self.deadline_s)
             arrived = [(k, reply.payload) for k, reply in zip(cohort, replies, strict=True) if not reply.lost]
             if arrived:
-                base = fed.defer(average, base, [b_k for _, b_k in arrived], [k.n_samples for k, _ in arrived], 1.0)
+                base = fed.accumulate(average, [b_k for _, b_k in arrived], base, [k.n_samples for k, _ in arrived])
             whole = [fed.defer(layers.put, mine, base) for mine in own]
             fed.end_of_round(whole, invited=len(cohort), arrived=len(arrived))
 

@@ -38,7 +38,7 @@ class FedRep(LocalSgd):
             replies = yield fed.gather((self.client(fed, k, body, own, layers, t) for k in cohort), self.deadline_s)
             arrived = [reply.payload for reply in replies if not reply.lost]
             if arrived:
-                body = fed.defer(average, body, arrived, [1] * len(arrived), 1.0)
+                body = fed.accumulate(average, arrived, body, [1] * len(arrived))
             whole = [fed.defer(layers.put, mine, body) for mine in own]
             fed.end_of_round(whole, invited=len(cohort), arrived=len(arrived))
 

@@ -21,7 +21,7 @@ from fednet_emu.algorithms.base import RoundBased
 from fednet_emu.algorithms.retry import ROUND_S, Patience
 from fednet_emu.algorithms.robust.simplex import project
 from fednet_emu.arrays import Array
-from fednet_emu.federation import Deferred, Device, Federation, Process, SgdPlan
+from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Process, SgdPlan
 
 
 class Afl(RoundBased):
@@ -52,7 +52,7 @@ class Afl(RoundBased):
             arrived = {place[k.index]: reply.payload for k, reply in told if not reply.lost}
             places = list(arrived)
             if places:
-                w = fed.defer(weighted_step, w, [w_j for w_j, _ in arrived.values()], weights, places)
+                w = fed.accumulate(weighted_step, [w_j for w_j, _ in arrived.values()], w, weights, places)
                 weights = fed.defer(climbed, weights, places, [loss for _, loss in arrived.values()], self.lr_weights)
                 mean = fed.defer(running_mean, mean, w, t) if self.averaged else w
             fed.end_of_round(mean, invited=len(present), arrived=len(places))
@@ -68,11 +68,11 @@ class Afl(RoundBased):
         return (yield fed.retry(lambda: fed.uplink(k, report), patience_s=self.patience_s, to_the_gone=False))
 
 
-def weighted_step(w: Tensor, models: Sequence[Tensor], weights: Array, places: Sequence[int]) -> Tensor:
-    """The model w + sum_j weights_j (w_j - w) [P], over the workers with the indices `places`."""
+def weighted_step(w: Tensor, weights: Array, places: Sequence[int]) -> Accumulation:
+    """The model w + sum_j weights_j (w_j - w) [P], over the models w_j of the workers with the indices `places`."""
     update = torch.zeros_like(w)
-    for w_j, place in zip(models, places, strict=True):
-        update.add_(w_j - w, alpha=float(weights[place]))
+    for place in places:
+        update.add_((yield) - w, alpha=float(weights[place]))
     return w + update
 
 

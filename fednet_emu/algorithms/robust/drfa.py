@@ -86,8 +86,8 @@ class Drfa(RoundBased):
             arrived = [(reply.payload, int(c)) for reply, c in zip(replies, times, strict=True) if not reply.lost]
             if arrived:
                 counts = [c for _, c in arrived]
-                snapshot = fed.defer(average, w, [early for (_, early), _ in arrived], counts, 1.0)
-                w = fed.defer(average, w, [late for (late, _), _ in arrived], counts, 1.0)
+                snapshot = fed.accumulate(average, [early for (_, early), _ in arrived], w, counts)
+                w = fed.accumulate(average, [late for (late, _), _ in arrived], w, counts)
                 asked = [int(j) for j in np.sort(rng.choice(there, m, replace=False))]
                 told = yield fed.gather((self.tell(fed, devices[j], snapshot, t) for j in asked), self.deadline_s)
                 losses = {j: reply.payload for j, reply in zip(asked, told, strict=True) if not reply.lost}

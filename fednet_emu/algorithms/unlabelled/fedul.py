@@ -108,7 +108,7 @@ class FedUL(RoundBased):
             replies = yield fed.gather(clients, self.deadline_s)
             arrived = [reply.payload for reply in replies if not reply.lost]
             if arrived:
-                f = fed.defer(average, f, arrived, [1.0] * len(arrived), self.alpha_g)
+                f = fed.accumulate(average, arrived, f, [1.0] * len(arrived), self.alpha_g)
             supervised = None
             if method == "M1":
                 supervised = yield self.supervise(fed, f, t)

@@ -13,7 +13,7 @@ from fednet_emu.learning.engines.serial import SerialEngine
 from fednet_emu.learning.engines.spread import SpreadEngine
 from fednet_emu.learning.engines.stacks.chain import chain_form
 from fednet_emu.learning.engines.stacks.form import VmapForm
-from fednet_emu.learning.graph.engine import Engine, TrainResult
+from fednet_emu.learning.graph.engine import Engine, Take, at
 from fednet_emu.learning.graph.grouping import JobShape, group_by_shape
 from fednet_emu.learning.graph.jobs import ResolvedJob
 from fednet_emu.learning.models.flat import FlatModel
@@ -129,17 +129,14 @@ class AutoEngine:
         self._engines: dict[str, Engine] = {}
         self._trials: dict[_Case, _Trial] = {}
 
-    def run(self, jobs: Sequence[ResolvedJob]) -> list[TrainResult]:
-        """Train the jobs; returns their results in the same order.
+    def run(self, jobs: Sequence[ResolvedJob], take: Take) -> None:
+        """Train the jobs; each result is handed over as soon as it is known.
 
         Raises:
             Diverged: a loss or a parameter stopped being finite; the text names the job and the step.
         """
-        results: dict[int, TrainResult] = {}
         for shape, places in group_by_shape(jobs).items():
-            group = [jobs[place] for place in places]
-            results.update(zip(places, self._run_group(shape, group), strict=True))
-        return [results[place] for place in range(len(jobs))]
+            self._run_group(shape, [jobs[place] for place in places], at(places, take))
 
     @property
     def choices(self) -> list[Choice]:
@@ -150,7 +147,7 @@ class AutoEngine:
             if trial.is_over and not trial.is_vain
         ]
 
-    def _run_group(self, shape: JobShape, group: list[ResolvedJob]) -> list[TrainResult]:
+    def _run_group(self, shape: JobShape, group: list[ResolvedJob], take: Take) -> None:
         terms = (shape.linear, shape.anchor)
         on_cpu = shape.model.device.type == "cpu"
         jobs = 1 << ((min(len(group), _TRIAL_JOBS) if on_cpu else len(group)) - 1).bit_length()
@@ -158,24 +155,25 @@ class AutoEngine:
         trial = self._trials.get(case)
         if trial is None:
             trial = self._trials[case] = _Trial(self._suited(case, shape))
-        results: list[TrainResult] = []
-        while not trial.is_over and len(results) < len(group):
+        done = 0
+        while not trial.is_over and done < len(group):
             name = trial.next_engine()
             one_by_one = name.startswith("serial") and on_cpu
-            part = group[len(results) :]
+            part = group[done:]
             if on_cpu and len(group) >= 2 * _TRIAL_JOBS:  # a GPU needs all of them to be fully used
                 part = part[: _TRIAL_ALONE if one_by_one else _TRIAL_JOBS]
             start_s = time.perf_counter()
-            results += self._engine(name).run(part)
+            self._engine(name).run(part, at(range(done, len(group)), take))
             host_s = time.perf_counter() - start_s
             sizes = [(resolved.job.plan, resolved.job.n_samples) for resolved in part]
             samples = sum(plan.n_samples_processed(count) for plan, count in sizes)
             steps = sum(plan.n_steps(count) for plan, count in sizes)
             trial.note(name, host_s / samples, says_enough=one_by_one and steps >= _SURE_STEPS)
+            done += len(part)
             if trial.is_over:
                 self._let_go()
-        rest = group[len(results) :]
-        return results + self._engine(trial.next_engine()).run(rest) if rest else results
+        if done < len(group):
+            self._engine(trial.next_engine()).run(group[done:], at(range(done, len(group)), take))
 
     def _let_go(self) -> None:
         """Drop the engines that are no longer needed, to free their models and buffers."""
@@ -198,7 +196,10 @@ class AutoEngine:
         engine = self._engines.get(name)
         if engine is None:
             kind, _, threads = name.partition(" in ")
-            engine = self._engines[name] = SpreadEngine(_KINDS[kind], self._threads if threads else 1)
+            together = kind != "serial"
+            engine = self._engines[name] = SpreadEngine(
+                _KINDS[kind], self._threads if threads else 1, together=together
+            )
         return engine
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple, final
 
 import numpy as np
@@ -14,7 +15,7 @@ from fednet_emu.learning.engines.stacks.batches import batches_of
 from fednet_emu.learning.engines.stacks.chain import chain_form
 from fednet_emu.learning.engines.stacks.form import Form, VmapForm
 from fednet_emu.learning.engines.stacks.scratch import Scratch
-from fednet_emu.learning.graph.engine import TrainResult, checked_result
+from fednet_emu.learning.graph.engine import Take, TrainResult, at, checked_result
 from fednet_emu.learning.graph.grouping import JobShape, group_by_shape
 from fednet_emu.learning.graph.jobs import ResolvedJob
 from fednet_emu.learning.models.flat import FlatModel
@@ -49,31 +50,31 @@ class BatchedEngine:
         self._serial = SerialEngine()
         self._scratch = Scratch()
 
-    def run(self, jobs: Sequence[ResolvedJob]) -> list[TrainResult]:
-        """Train the jobs; returns their results in the same order.
+    def run(self, jobs: Sequence[ResolvedJob], take: Take) -> None:
+        """Train the jobs; the results of a stack are handed over one by one when it is done.
 
         Raises:
             Diverged: a loss or a parameter stopped being finite; the text names the job and the step.
         """
-        results: dict[int, TrainResult] = {}
         for shape, places in group_by_shape(jobs).items():
             form = self._form_of(shape.model) if shape.batchable else None
             if form is None:
-                results.update(zip(places, self._serial.run([jobs[place] for place in places]), strict=True))
+                self._serial.run([jobs[place] for place in places], at(places, take))
                 continue
             for part in self._cut(form, shape, places, jobs):
                 members = [jobs[place] for place in part]
                 one_by_one = isinstance(form, VmapForm) and (len(part) == 1 or not form.works)
-                done = self._serial.run(members) if one_by_one else self._run_stack(form, shape, members)
-                results.update(zip(part, done, strict=True))
-        return [results[place] for place in range(len(jobs))]
+                run = self._serial.run if one_by_one else partial(self._run_stack, form, shape)
+                run(members, at(part, take))
 
-    def _run_stack(self, form: Form, shape: JobShape, jobs: list[ResolvedJob]) -> list[TrainResult]:
+    def _run_stack(self, form: Form, shape: JobShape, jobs: list[ResolvedJob], take: Take) -> None:
         try:
-            return _run_stack(form, shape, jobs, self._scratch)
+            w, losses = _trained_stack(form, shape, jobs, self._scratch)
         except Exception as error:
             error.add_note(f"in {len(jobs)} training jobs run together, the first of them {jobs[0].job.label}")
             raise
+        for place, loss in enumerate(losses):
+            take(place, TrainResult(w[place].clone(), loss))
 
     def _form_of(self, model: FlatModel) -> Form:
         if model not in self._forms:
@@ -114,8 +115,14 @@ def _byte_per_job(form: Form, shape: JobShape) -> int:
     return vectors * shape.model.size * shape.model.dtype.itemsize + batch + form.byte_per_job(shape.width)
 
 
-def _run_stack(form: Form, shape: JobShape, jobs: list[ResolvedJob], scratch: Scratch) -> list[TrainResult]:
-    """Train jobs of one shape, ordered by descending number of steps, as one stack."""
+def _trained_stack(
+    form: Form, shape: JobShape, jobs: list[ResolvedJob], scratch: Scratch
+) -> tuple[Tensor, list[float]]:
+    """Train jobs of one shape, ordered by descending number of steps, as one stack.
+
+    Returns:
+        The parameters [J, P], in scratch memory, and the mean losses of the jobs.
+    """
     w = _stack([resolved.params for resolved in jobs], scratch)
     terms = _Terms.stack(jobs, w, scratch)
     steps = np.array([_n_steps(resolved) for resolved in jobs])
@@ -132,7 +139,7 @@ def _run_stack(form: Form, shape: JobShape, jobs: list[ResolvedJob], scratch: Sc
             own.sub_(pull)
         if before is not None and terms.mask is not None:
             own.copy_(before.lerp_(own, terms.mask[:active]))
-    return _results(jobs, steps, losses, w)
+    return w, _mean_losses(jobs, steps, losses, w)
 
 
 def _stack(vectors: list[Tensor], scratch: Scratch) -> Tensor:
@@ -190,11 +197,15 @@ class _Terms(NamedTuple):
         return pull if linear is None else pull.add_(linear)
 
 
-def _results(jobs: list[ResolvedJob], steps: np.ndarray, losses: Tensor, w: Tensor) -> list[TrainResult]:
-    """The results of a stack, given the losses [S, J] (zero where a job has ended) and the parameters [J, P]."""
+def _mean_losses(jobs: list[ResolvedJob], steps: np.ndarray, losses: Tensor, w: Tensor) -> list[float]:
+    """The mean loss of each job, from the losses [S, J] (zero where a job has ended) and the parameters w [J, P].
+
+    Raises:
+        Diverged: a loss or a parameter is not finite.
+    """
     total = losses.sum(0, dtype=torch.float64)
     *totals, finite = torch.cat([total, (total.sum() + w.sum())[None]]).tolist()
     if not np.isfinite(finite):
         for place, resolved in enumerate(jobs):
             checked_result(resolved.job, losses[: steps[place], place], w[place])
-    return [TrainResult(own.clone(), mean) for own, mean in zip(w, (totals / steps).tolist(), strict=True)]
+    return [float(mean) for mean in totals / steps]

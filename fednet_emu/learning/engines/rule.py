@@ -9,7 +9,7 @@ from fednet_emu.learning.engines.batched import BatchedEngine, best_form, jobs_p
 from fednet_emu.learning.engines.serial import SerialEngine
 from fednet_emu.learning.engines.spread import SpreadEngine
 from fednet_emu.learning.engines.stacks.form import Form, VmapForm
-from fednet_emu.learning.graph.engine import Engine, TrainResult
+from fednet_emu.learning.graph.engine import Engine, Take, at
 from fednet_emu.learning.graph.grouping import JobShape, group_by_shape
 from fednet_emu.learning.graph.jobs import ResolvedJob
 from fednet_emu.learning.models.flat import FlatModel
@@ -77,18 +77,16 @@ class RuleEngine:
         """The choices made so far, as text, in the order in which shapes appeared."""
         return list(self._chosen)
 
-    def run(self, jobs: Sequence[ResolvedJob]) -> list[TrainResult]:
-        """Train the jobs; returns their results in the same order.
+    def run(self, jobs: Sequence[ResolvedJob], take: Take) -> None:
+        """Train the jobs; each result is handed over as soon as it is known.
 
         Raises:
-            ScenarioError: a loss or a parameter stopped being finite; the text names the job and the step.
+            Diverged: a loss or a parameter stopped being finite; the text names the job and the step.
         """
-        results: dict[int, TrainResult] = {}
         for shape, places in group_by_shape(jobs).items():
             way = choose(self.case(shape, len(places)), self._threads)
             self._note(way, shape)
-            results.update(zip(places, self._engine(way).run([jobs[place] for place in places]), strict=True))
-        return [results[place] for place in range(len(jobs))]
+            self._engine(way).run([jobs[place] for place in places], at(places, take))
 
     def case(self, shape: JobShape, jobs: int) -> Case:
         """The inputs of the rule for a number of jobs of one shape."""
@@ -102,9 +100,9 @@ class RuleEngine:
     def _engine(self, way: Way) -> Engine:
         engine = self._engines.get(way)
         if engine is None:
-            engine = self._engines[way] = SpreadEngine(
-                SerialEngine if way == "serial" else BatchedEngine, self._threads
-            )
+            together = way == "batched"
+            make = BatchedEngine if together else SerialEngine
+            engine = self._engines[way] = SpreadEngine(make, self._threads, together=together)
         return engine
 
     def _note(self, way: Way, shape: JobShape) -> None:

@@ -8,7 +8,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from fednet_emu.learning.graph.engine import TrainResult, checked_result
+from fednet_emu.learning.graph.engine import Take, TrainResult, checked_result
 from fednet_emu.learning.graph.jobs import ResolvedJob, TrainJob
 from fednet_emu.learning.models.flat import FlatModel, Live
 from fednet_emu.learning.models.torch_seed import torch_seed
@@ -25,24 +25,23 @@ class SerialEngine:
     def __init__(self) -> None:
         self._live: dict[FlatModel, Live] = {}
 
-    def run(self, jobs: Sequence[ResolvedJob]) -> list[TrainResult]:
-        """Train the jobs; returns their results in the same order.
+    def run(self, jobs: Sequence[ResolvedJob], take: Take) -> None:
+        """Train the jobs; each result is handed over as soon as it is known.
 
         Raises:
             Diverged: a loss or a parameter stopped being finite; the text names the job and the step.
         """
-        results = []
-        for resolved in jobs:
-            try:
-                results.append(self._run_one(resolved))
-            except Exception as error:
-                error.add_note(f"in training job {resolved.job.label}")
-                raise
-        for live in self._live.values():
-            live.let_go()
-        return results
+        for place, resolved in enumerate(jobs):
+            take(place, self._run_one(resolved))
 
     def _run_one(self, resolved: ResolvedJob) -> TrainResult:
+        try:
+            return self._trained(resolved)
+        except Exception as error:
+            error.add_note(f"in training job {resolved.job.label}")
+            raise
+
+    def _trained(self, resolved: ResolvedJob) -> TrainResult:
         model = resolved.job.model
         live = self._live.get(model)
         if live is None:
@@ -54,7 +53,8 @@ class SerialEngine:
                 losses = _descend(live, resolved)
         else:
             losses = _descend(live, resolved)
-        return checked_result(resolved.job, torch.stack(losses), live.vector)
+        trained = live.let_go()
+        return checked_result(resolved.job, torch.stack(losses), trained)
 
 
 def _descend(live: Live, resolved: ResolvedJob) -> list[Tensor]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from itertools import pairwise
+from operator import itemgetter
+from queue import SimpleQueue
 from typing import final
 
 import numpy as np
 import torch
 from threadpoolctl import ThreadpoolController
 
-from fednet_emu.learning.graph.engine import Engine, TrainResult
+from fednet_emu.learning.graph.engine import Engine, Take, TrainResult, at
 from fednet_emu.learning.graph.jobs import ResolvedJob
 from fednet_emu.learning.models.flat import FlatModel
 
@@ -27,36 +31,82 @@ class SpreadEngine:
     Args:
         make: makes the engine of one thread.
         threads: number of threads.
+        together: whether such an engine trains jobs together, so that each thread is given one large share of them.
+            Otherwise a thread that is free takes the next job, so that results come in about the order of the jobs.
     """
 
-    def __init__(self, make: Callable[[], Engine], threads: int) -> None:
+    def __init__(self, make: Callable[[], Engine], threads: int, *, together: bool) -> None:
         self._engines = [make() for _ in range(threads)]
+        self._together = together
         self._pool = ThreadPoolExecutor(threads, "train", torch.set_num_threads, (1,))
         self._blas = ThreadpoolController().select(user_api="blas")
 
-    def run(self, jobs: Sequence[ResolvedJob]) -> list[TrainResult]:
-        """Train the jobs; returns their results in the same order.
+    def run(self, jobs: Sequence[ResolvedJob], take: Take) -> None:
+        """Train the jobs; each result is handed over in the caller's thread as soon as it is known.
 
         Raises:
             Diverged: a loss or a parameter stopped being finite; the text names the job and the step.
         """
-        shares = min(len(self._engines), len(jobs))
+        threads = min(len(self._engines), len(jobs))
         with self._blas.limit(limits=1):
-            if shares < 2 or any(map(_stays, dict.fromkeys(resolved.job.model for resolved in jobs))):
-                return self._engines[0].run(jobs)
-            return self._run_side_by_side(jobs, shares)
+            if threads < 2 or any(map(_stays, dict.fromkeys(resolved.job.model for resolved in jobs))):
+                self._engines[0].run(jobs, take)
+            else:
+                self._run_side_by_side(jobs, threads, take)
 
-    def _run_side_by_side(self, jobs: Sequence[ResolvedJob], shares: int) -> list[TrainResult]:
-        dealt = _dealt(jobs, shares)
-        under_way = [
-            self._pool.submit(engine.run, [jobs[place] for place in share])
-            for engine, share in zip(self._engines, dealt, strict=False)
-        ]
-        wait(under_way)  # also after an error: an engine must not be used by two threads at once
-        results: dict[int, TrainResult] = {}
-        for share, done in zip(dealt, under_way, strict=True):
-            results.update(zip(share, done.result(), strict=True))
-        return [results[place] for place in range(len(jobs))]
+    def _run_side_by_side(self, jobs: Sequence[ResolvedJob], threads: int, take: Take) -> None:
+        shares = _dealt(jobs, threads) if self._together else [[place] for place in range(len(jobs))]
+        crew = _Crew(jobs, deque(shares))
+        under_way = [self._pool.submit(crew.work, engine) for engine in self._engines[:threads]]
+        try:
+            ended = 0
+            while ended < threads:
+                ended += _hand_over(crew.ready.get(), take)
+        finally:
+            crew.shares.clear()
+            wait(under_way)  # also after an error: an engine must not be used by two threads at once
+        if crew.failed:
+            raise min(crew.failed, key=itemgetter(0))[1]
+
+
+class _Crew:
+    """What the threads of a wavefront share.
+
+    Attributes:
+        shares: places of the jobs in each share that no thread has taken yet.
+        ready: results on their way to the caller; None from each thread that has ended.
+        failed: shares that failed, with their errors; the first share is the same whichever thread is faster.
+    """
+
+    def __init__(self, jobs: Sequence[ResolvedJob], shares: deque[list[int]]) -> None:
+        self._jobs, self.shares = jobs, shares
+        self.ready: SimpleQueue[tuple[int, TrainResult] | None] = SimpleQueue()
+        self.failed: list[tuple[list[int], Exception]] = []
+
+    def work(self, engine: Engine) -> None:
+        """Run shares in this thread until none is left, or one has failed."""
+        with suppress(IndexError):
+            while True:
+                self._run(engine, self.shares.popleft())
+        self.ready.put(None)
+
+    def _run(self, engine: Engine, share: list[int]) -> None:
+        try:
+            engine.run([self._jobs[place] for place in share], at(share, self._take))
+        except Exception as error:
+            self.failed.append((share, error))
+            self.shares.clear()
+
+    def _take(self, place: int, result: TrainResult) -> None:
+        self.ready.put((place, result))
+
+
+def _hand_over(found: tuple[int, TrainResult] | None, take: Take) -> bool:
+    """Hand over a result; True if it is the end of a thread instead. Nothing keeps the result when this returns."""
+    if found is None:
+        return True
+    take(*found)
+    return False
 
 
 def _dealt(jobs: Sequence[ResolvedJob], shares: int) -> list[list[int]]:

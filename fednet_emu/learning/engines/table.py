@@ -19,7 +19,7 @@ def serial_engine(_threads: int = 1) -> SerialEngine:
 
 def batched_engine(threads: int = 1) -> Engine:
     """Stacks of jobs, in parallel threads."""
-    return SpreadEngine(BatchedEngine, threads)
+    return SpreadEngine(BatchedEngine, threads, together=True)
 
 
 ENGINES: Mapping[str, Callable[[int], Engine]] = {

@@ -23,17 +23,19 @@ class Deferred:
     """A value that is computed only when it is read: made by a `Graph`, immutable once known.
 
     A Deferred keeps its inputs alive, but not its results: a result without references is never computed. If the value
-    is a tensor and is modified in place, the next read raises an error.
+    is a tensor and is modified in place, the next read raises an error. One that is given to an accumulation is of use
+    to accumulations only, and has its value until the last of these has added it, whoever still refers to it.
 
     Attributes:
         number: order of creation within its graph; the same in every run of a scenario, with or without training.
         size: number of scalars it carries, known before its value.
     """
 
-    __slots__ = ("__weakref__", "_missing", "_value", "_version", "_waiters", "_work", "number", "size")
+    __slots__ = ("__weakref__", "_given", "_missing", "_value", "_version", "_waiters", "_work", "number", "size")
 
     # Private attributes belong to the Graph: `_work` makes the value, `_missing` counts the inputs not known yet, and
-    # `_waiters` are weak references to the results that wait for this one.
+    # `_waiters` are weak references to the results that wait for this one. `_given` counts the accumulations that have
+    # not added this one yet, and one more if something else needs it; None if it was given to none.
     def __init__(self, number: int, size: int, work: Any = None) -> None:
         self.number = number
         self.size = size
@@ -42,6 +44,7 @@ class Deferred:
         self._work = work
         self._missing = 0
         self._waiters: list[ref[Deferred]] | None = None
+        self._given: int | None = None
 
     @property
     def done(self) -> bool:
@@ -68,5 +71,45 @@ class Deferred:
         self._version = value._version if isinstance(value, Tensor) and not value.is_inference() else None
         self._work = None
 
+    def give(self) -> None:
+        """Promise the value to an accumulation, and to nothing but accumulations from now on."""
+        if self._given is None:
+            awaited = any(me() is not None for me in self._waiters or ())
+            self._given = int(self.done or awaited)
+        self._given += 1
+
+    def let_go(self) -> None:
+        """Note that an accumulation has added the value; after the last of them it is released."""
+        assert self._given is not None
+        self._given -= 1
+        if self._given == 0:
+            self._value, self._version, self._work = PENDING, None, None
+
     def __repr__(self) -> str:
         return f"Deferred(number={self.number}, size={self.size}, {'done' if self.done else 'pending'})"
+
+
+def deferreds_in(items: tuple[Any, ...] | list[Any]) -> list[Deferred]:
+    """The Deferreds among the items, in nested tuples and lists too."""
+    found: list[Deferred] = []
+    for item in items:
+        if type(item) is Deferred:
+            found.append(item)
+        elif isinstance(item, (tuple, list)):
+            found += deferreds_in(item)
+    return found
+
+
+def values_of(items: tuple[Any, ...] | list[Any]) -> list[Any]:
+    """The items with values in the place of Deferreds, in nested tuples and lists too."""
+    return [
+        item.value if type(item) is Deferred else _nested(item) if isinstance(item, (tuple, list)) else item
+        for item in items
+    ]
+
+
+def _nested(items: tuple[Any, ...] | list[Any]) -> Any:
+    values = values_of(items)
+    if isinstance(items, list):
+        return values
+    return type(items)(*values) if hasattr(items, "_fields") else tuple(values)

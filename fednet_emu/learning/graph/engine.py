@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 import torch
@@ -19,19 +19,41 @@ class TrainResult(NamedTuple):
     loss: float
 
 
+Take = Callable[[int, TrainResult], None]
+"""Takes the result of a job, with the job's place among all; it is always called in the thread that runs the jobs."""
+
+
 class Engine(Protocol):
     """Runs training jobs that do not depend on each other.
 
     Up to float rounding, a result depends only on its own job, not on the other jobs, their order or their number.
     """
 
-    def run(self, jobs: Sequence[ResolvedJob]) -> list[TrainResult]:
-        """Train the jobs; returns their results in the same order.
+    def run(self, jobs: Sequence[ResolvedJob], take: Take) -> None:
+        """Train the jobs; each result is handed over as soon as it is known, in any order, and not kept.
+
+        Results that are known before an error are handed over all the same.
 
         Raises:
             Diverged: a loss or a parameter stopped being finite; the text names the job and the step.
         """
         ...
+
+
+def at(places: Sequence[int], take: Take) -> Take:
+    """Hands over the results of some of the jobs, whose places among all of them are given."""
+
+    def take_at(place: int, result: TrainResult) -> None:
+        take(places[place], result)
+
+    return take_at
+
+
+def results_of(engine: Engine, jobs: Sequence[ResolvedJob]) -> list[TrainResult]:
+    """All results of an engine, in the order of the jobs."""
+    results: dict[int, TrainResult] = {}
+    engine.run(jobs, results.__setitem__)
+    return [results[place] for place in range(len(jobs))]
 
 
 def checked_result(job: TrainJob, losses: Tensor, params: Tensor) -> TrainResult:

@@ -17,8 +17,9 @@ from weakref import ref
 from torch import Tensor
 
 from fednet_emu.errors import ScenarioError
-from fednet_emu.learning.graph.deferred import PENDING, Deferred
-from fednet_emu.learning.graph.engine import Engine
+from fednet_emu.learning.graph.accumulation import Accumulate, Accumulation
+from fednet_emu.learning.graph.deferred import PENDING, Deferred, deferreds_in, values_of
+from fednet_emu.learning.graph.engine import Engine, TrainResult
 from fednet_emu.learning.graph.host_time import HostTime
 from fednet_emu.learning.graph.jobs import TrainJob
 
@@ -61,7 +62,7 @@ class _Call(NamedTuple):
 class _Pick(NamedTuple):
     """A part of one value, extracted as soon as the value is known."""
 
-    getter: Callable[[Any], Any]
+    function: Callable[[Any], Any]
     args: Sequence[Any]
 
 
@@ -100,7 +101,10 @@ class Graph:
         self._restored = Snapshot(0, {})
 
     def snapshot(self) -> Snapshot:
-        """All values that are known now and still referenced."""
+        """All values that are known now and still referenced; accumulations that have begun are finished first."""
+        for node in self._reachable():
+            if isinstance(node._work, Accumulate) and node._work.has_begun:
+                self._compute(node)
         return Snapshot(self._created, {node.number: node._value for node in self._reachable() if node.done})
 
     def _reachable(self) -> list[Deferred]:
@@ -140,13 +144,47 @@ class Graph:
         Raises:
             ValueError: there is neither a size nor a Deferred argument.
         """
-        inputs = _deferreds(args)
+        inputs = deferreds_in(args)
         if size is None and not inputs:
             raise ValueError(f"call: size is unknown, got {function} without a Deferred argument; give size")
         picks = type(function) in _GETTERS and len(args) == 1 and type(args[0]) is Deferred
         work = _Pick(function, args) if picks else _Call(function, args)
         node = self._node(inputs[0].size if size is None else size, work, inputs)
         self._bound()
+        return node
+
+    def accumulate(
+        self,
+        function: Callable[..., Accumulation],
+        parts: Sequence[Deferred],
+        *args: Any,
+        size: int | None = None,
+    ) -> Deferred:
+        """The result of a generator function, which is sent the values of the parts one by one, in their order.
+
+        A part is added as soon as it and those before it are known. The parts are given away: nothing but accumulations
+        may be made of them from now on, one directly after the other. So a part can be released as soon as it was
+        added, though a list or a message may still hold it; but not if something made before waits for it as well.
+
+        Args:
+            function: called with `args`; each `(yield)` is the next part, and what it returns is the result.
+            parts: what is added up.
+            args: as for `call`.
+            size: number of scalars in the result; None takes the size of the first Deferred argument or part.
+
+        Raises:
+            ValueError: there is neither a size nor a Deferred.
+        """
+        inputs = deferreds_in(args)
+        if size is None:
+            if not inputs and not parts:
+                raise ValueError(f"accumulate: size is unknown, got {function} without a Deferred; give size")
+            size = (inputs or parts)[0].size
+        node = self._node(size, Accumulate(function, args, parts), inputs)
+        for part in parts:
+            part.give()
+            if node.done:  # restored: the part was added in the earlier run
+                part.let_go()
         return node
 
     def train(self, job: TrainJob) -> Trained:
@@ -173,12 +211,16 @@ class Graph:
         Raises:
             ScenarioError: the graph is timing-only, or training diverges.
         """
+        _check_not_given(deferred)
+        self._compute(deferred)
+        return deferred.value
+
+    def _compute(self, deferred: Deferred) -> None:
         if not deferred.done:
             with self.host.part("deferred functions"):
                 while not deferred.done:
                     if not self._advance():
                         raise self._unreadable(deferred)
-        return deferred.value
 
     def flush(self) -> None:
         """Compute all pending values that are still referenced."""
@@ -187,7 +229,10 @@ class Graph:
                 pass
         self._pending_byte = 0
 
-    def _node(self, size: int, work: _Call | _Pick | TrainJob, inputs: list[Deferred]) -> Deferred:
+    def _node(self, size: int, work: _Call | _Pick | Accumulate | TrainJob, inputs: list[Deferred]) -> Deferred:
+        for item in inputs:
+            if item._given is not None:
+                _check_not_given(item)
         self._created = number = self._created + 1
         if self.engine is None:
             return Deferred(number, size)
@@ -211,6 +256,11 @@ class Graph:
         self._pending_byte += size * _BYTE_PER_SCALAR + _BYTE_PER_NODE
         return node
 
+    def _wait(self, node: Deferred, item: Deferred) -> None:
+        """Let a node wait for one value."""
+        node._missing = 1
+        item._waiters = [*(item._waiters or ()), ref(node)]
+
     def _make_ready(self, node: Deferred, me: ref[Deferred]) -> None:
         if isinstance(node._work, TrainJob):
             self._ready_jobs.append(me)
@@ -226,36 +276,58 @@ class Graph:
 
     def _advance(self) -> bool:
         """Run the first ready call, or all ready jobs if no call is ready; False if nothing is ready."""
+        return self._run_call() or self._run_wavefront()
+
+    def _run_call(self) -> bool:
+        """Run the first ready call; False if there is none."""
         while self._ready_calls:
             node = self._ready_calls[0][1]()
-            if node is not None:
-                value = self._evaluate(node)
+            if node is None or node._work is None:
                 heappop(self._ready_calls)
-                self._settle(node, value)
-                return True
+                continue
+            value = self._evaluate(node)
             heappop(self._ready_calls)
-        return self._run_wavefront()
+            if value is PENDING:
+                self._wait(node, node._work.waits_for)
+            else:
+                self._settle(node, value)
+            return True
+        return False
 
     def _evaluate(self, node: Deferred) -> Any:
-        function, args = node._work
+        """The value of a node whose inputs are known, or `PENDING` while an accumulation waits for its next part."""
+        work = node._work
         try:
-            return function(*_values(args))
+            return work.advance() if type(work) is Accumulate else work.function(*values_of(work.args))
         except Exception as error:
-            error.add_note(f"in call {getattr(function, '__qualname__', function)!s} (deferred {node.number})")
+            name = getattr(work.function, "__qualname__", work.function)
+            error.add_note(f"in call {name!s} (deferred {node.number})")
             raise
 
     def _run_wavefront(self) -> bool:
+        """Run the ready jobs, and what becomes ready by each of them except further jobs; False if there are none."""
         nodes = sorted((node for me in self._ready_jobs if (node := me()) is not None), key=lambda node: node.number)
         self._ready_jobs = [ref(node) for node in nodes]
         if not nodes or self.engine is None:
             return False
-        with self.host.part("training"):
-            results = self.engine.run([node._work.resolve() for node in nodes])
+        jobs = [node._work.resolve() for node in nodes]
+        waiting, nodes = dict(enumerate(nodes)), []
         self._ready_jobs = []
+
+        def take(place: int, result: TrainResult) -> None:
+            self._settle(waiting.pop(place), result)
+            self.statistics.jobs += 1
+            if self._ready_calls:
+                with self.host.part("deferred functions"):
+                    while self._run_call():
+                        pass
+
+        try:
+            with self.host.part("training"):
+                self.engine.run(jobs, take)
+        finally:
+            self._ready_jobs += [ref(node) for node in waiting.values()]
         self.statistics.wavefronts += 1
-        self.statistics.jobs += len(nodes)
-        for node, result in zip(nodes, results, strict=True):
-            self._settle(node, result)
         return True
 
     def _settle(self, node: Deferred, value: Any) -> None:
@@ -268,14 +340,14 @@ class Graph:
             waiters, node._waiters = node._waiters, None
             for me in waiters or ():
                 waiter = me()
-                if waiter is None:
+                if waiter is None or waiter._work is None:
                     continue
                 waiter._missing -= 1
                 if waiter._missing:
                     continue
                 if type(waiter._work) is _Pick:
                     try:
-                        known.append((waiter, waiter._work.getter(value)))
+                        known.append((waiter, waiter._work.function(value)))
                         continue
                     except Exception:
                         pass
@@ -290,28 +362,12 @@ class Graph:
         return RuntimeError(f"{deferred!r} is not of this graph; read it where it was made")
 
 
+def _check_not_given(deferred: Deferred) -> None:
+    if deferred._given is not None:
+        raise RuntimeError(
+            f"deferred {deferred.number}: was given to an accumulation, got another use of it; "
+            "make what else needs it before that, or call a function of a list of all parts instead"
+        )
+
+
 _new = tuple.__new__  # the constructor of a named tuple takes twice as long
-
-
-def _deferreds(items: tuple[Any, ...] | list[Any]) -> list[Deferred]:
-    found: list[Deferred] = []
-    for item in items:
-        if type(item) is Deferred:
-            found.append(item)
-        elif isinstance(item, (tuple, list)):
-            found += _deferreds(item)
-    return found
-
-
-def _values(items: tuple[Any, ...] | list[Any]) -> list[Any]:
-    return [
-        item.value if type(item) is Deferred else _nested(item) if isinstance(item, (tuple, list)) else item
-        for item in items
-    ]
-
-
-def _nested(items: tuple[Any, ...] | list[Any]) -> Any:
-    values = _values(items)
-    if isinstance(items, list):
-        return values
-    return type(items)(*values) if hasattr(items, "_fields") else tuple(values)

@@ -61,11 +61,13 @@ class Live:
         for counter in self.counters:
             counter.zero_()
 
-    def let_go(self) -> None:
-        """Release the vector until the next start, so that its memory can be freed."""
-        self.vector = self.weights = self.vector.new_empty(0)
+    def let_go(self) -> Tensor:
+        """Give up the vector, which is returned, until the next start, so that its memory can be freed."""
+        vector, self.vector = self.vector, self.vector.new_empty(0)
+        self.weights = self.vector
         for part in (*self.parameters, *self.statistics):
             part.data = self.vector
+        return vector
 
 
 @final

@@ -8,6 +8,7 @@ import torch
 
 from fednet_emu.algorithms.clustered.cfl import halves, lengths
 from fednet_emu.algorithms.clustered.ifca import averaged, best, shuffled
+from fednet_emu.federation import accumulated
 from fednet_emu.federation.federation import Federation
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.testing import run_small, small_federation, small_scenario
@@ -151,9 +152,11 @@ def test_a_device_chooses_the_model_that_fits() -> None:
 def test_each_model_is_the_mean_of_those_who_chose_it() -> None:
     """Two of three chose number 1; number 0 has one, and number 2 stays what it was."""
     w = torch.tensor([1.0])
-    arrived = [(1, torch.tensor([2.0])), (0, torch.tensor([7.0])), (1, torch.tensor([4.0]))]
+    choices, models = (1, 0, 1), [torch.tensor([2.0]), torch.tensor([7.0]), torch.tensor([4.0])]
 
-    assert [averaged(w, j, arrived).tolist() for j in range(3)] == [[7.0], [3.0], [1.0]]
+    means = [accumulated(averaged(w, j, choices), models) for j in range(3)]
+
+    assert [mean.tolist() for mean in means] == [[7.0], [3.0], [1.0]]
 
 
 def test_other_models_start_as_shuffles() -> None:

@@ -12,7 +12,7 @@ from simpy.events import Event
 from fednet_emu.algorithms.robust.afl import climbed, running_mean, weighted_step
 from fednet_emu.algorithms.robust.drfa import moved
 from fednet_emu.errors import Deadlock
-from fednet_emu.federation import Federation, Process
+from fednet_emu.federation import Federation, Process, accumulated
 from fednet_emu.network.medium.transfer import Delivery
 from fednet_emu.testing import run_small, small_federation, small_scenario
 
@@ -32,8 +32,8 @@ def test_the_weighted_step_by_hand() -> None:
     """From 1, models 2 and 5 with weights 0.25 and 0.75 end at 4.25; without the first at 4."""
     w, models, weights = torch.ones(1), [torch.tensor([2.0]), torch.tensor([5.0])], np.array([0.25, 0.75])
 
-    assert weighted_step(w, models, weights, [0, 1]).tolist() == [4.25]
-    assert weighted_step(w, models[1:], weights, [1]).tolist() == [4.0]
+    assert accumulated(weighted_step(w, weights, [0, 1]), models).tolist() == [4.25]
+    assert accumulated(weighted_step(w, weights, [1]), models[1:]).tolist() == [4.0]
 
 
 def test_the_running_mean_is_the_mean() -> None:

@@ -5,6 +5,7 @@ from torch import nn
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.engines.auto import AutoEngine, _Trial
 from fednet_emu.learning.engines.serial import SerialEngine
+from fednet_emu.learning.graph.engine import results_of
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
 from fednet_emu.learning.models.flat import FlatModel
@@ -73,9 +74,9 @@ def test_lone_jobs_of_other_models_are_not_measured():
     engine, graph = AutoEngine(), Graph(None)
     plan, w = SgdPlan(lr=0.1, steps=1), graph.constant(model.initial())
     job = TrainJob(model, DATA, slice(0, 10), w, plan, Streams(0), (), "dev-0").resolve()
-    results = [engine.run([job])[0].params for _ in range(6)]
+    results = [results_of(engine, [job])[0].params for _ in range(6)]
 
-    assert all(torch.equal(found, SerialEngine().run([job])[0].params) for found in results)
+    assert all(torch.equal(found, results_of(SerialEngine(), [job])[0].params) for found in results)
     assert engine.choices == []
 
 
@@ -96,7 +97,7 @@ def test_stacks_of_one_job_are_not_tried():
     plan, w, streams = SgdPlan(lr=0.1, steps=1), graph.constant(model.initial()), Streams(0)
     jobs = [TrainJob(model, DATA, slice(i, i + 10), w, plan, streams, (), "dev").resolve() for i in range(4)]
     for _ in range(4):
-        engine.run(jobs)
+        results_of(engine, jobs)
 
     assert set(engine.choices[0].seconds) == {"serial", "serial in threads"}
 
@@ -107,7 +108,7 @@ def test_one_very_large_wavefront_is_enough_for_a_trial():
     w, plan = graph.constant(MODEL.initial()), SgdPlan(lr=0.1, steps=1)
     jobs = [TrainJob(MODEL, DATA, slice(i % 40, i % 40 + 10), w, plan, streams, (), "dev") for i in range(1000)]
     resolved = [job.resolve() for job in jobs]
-    found, expected = engine.run(resolved), SerialEngine().run(resolved)
+    found, expected = results_of(engine, resolved), results_of(SerialEngine(), resolved)
 
     assert len(engine.choices) == 1
     assert all(torch.allclose(a.params, b.params, rtol=1e-5, atol=1e-6) for a, b in zip(found, expected, strict=True))

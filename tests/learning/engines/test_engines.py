@@ -10,6 +10,7 @@ from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.engines.batched import BatchedEngine
 from fednet_emu.learning.engines.serial import SerialEngine
 from fednet_emu.learning.engines.table import ENGINES
+from fednet_emu.learning.graph.engine import results_of
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
 from fednet_emu.learning.models.flat import FlatModel
@@ -221,9 +222,9 @@ def test_jobs_do_not_notice_each_other(engine):
     w = graph.constant(model.initial())
     wavefront = [job.resolve() for job in jobs(graph, w, model, data, PLANS["epochs"])]
 
-    together = engine().run(wavefront)
-    reverse = engine().run(wavefront[::-1])[::-1]
-    alone = [engine().run([one])[0] for one in wavefront]
+    together = results_of(engine(), wavefront)
+    reverse = results_of(engine(), wavefront[::-1])[::-1]
+    alone = [results_of(engine(), [one])[0] for one in wavefront]
 
     for a, b, c in zip(together, reverse, alone, strict=True):
         assert relative_error(b.params, a.params) < 1e-6
@@ -242,8 +243,8 @@ def test_jobs_may_differ_in_everything(engine):
         wavefront += jobs(graph, w, model, data, SgdPlan(lr=0.02, batch_size=8, steps=2), prox=0.1)
     wavefront = [job.resolve() for job in wavefront]
 
-    found = engine().run(wavefront)
-    expected = SerialEngine().run(wavefront)
+    found = results_of(engine(), wavefront)
+    expected = results_of(SerialEngine(), wavefront)
 
     assert all(relative_error(a.params, b.params) < 1e-5 for a, b in zip(found, expected, strict=True))
     assert [a.loss for a in found] == pytest.approx([b.loss for b in expected], rel=1e-5)
@@ -274,7 +275,7 @@ def test_jobs_of_one_stack_keep_their_own_numbers():
         terms = {"scale": 2.0 - i / 3, "prox": 0.1 * (4 - i), "anchor": anchor}
         wavefront.append(jobs(graph, w, model, data, plan, **terms)[0].resolve())
 
-    found, expected = BatchedEngine().run(wavefront), SerialEngine().run(wavefront)
+    found, expected = results_of(BatchedEngine(), wavefront), results_of(SerialEngine(), wavefront)
 
     assert all(relative_error(a.params, b.params) < 1e-6 for a, b in zip(found, expected, strict=True))
 
@@ -287,10 +288,10 @@ def test_filling_up_uses_the_devices_own_samples(batch_sizes):
     w = graph.constant(model.initial())
     plans = [SgdPlan(lr=0.1, batch_size=size, epochs=2) for size in batch_sizes]
     wavefront = [jobs(graph, w, model, data, plan)[place].resolve() for plan, place in zip(plans, (3, 4), strict=True)]
-    expected = SerialEngine().run(wavefront)
+    expected = results_of(SerialEngine(), wavefront)
     data.x[: OFFSETS[3]] = torch.nan
 
-    found = BatchedEngine().run(wavefront)
+    found = results_of(BatchedEngine(), wavefront)
 
     assert all(relative_error(a.params, b.params) < 1e-6 for a, b in zip(found, expected, strict=True))
 
@@ -312,7 +313,7 @@ def test_results_own_their_memory(engine):
     model, data = classifier()
     graph = Graph(engine())
     w = graph.constant(model.initial())
-    results = engine().run([job.resolve() for job in jobs(graph, w, model, data, PLANS["steps"])])
+    results = results_of(engine(), [job.resolve() for job in jobs(graph, w, model, data, PLANS["steps"])])
 
     assert all(one.params.untyped_storage().nbytes() == 4 * model.size for one in results)
 
@@ -383,11 +384,11 @@ def test_dropout_is_seeded_by_the_job(engine):
     other = [job.resolve() for job in jobs(graph, w, model, data, PLANS["epochs"], key=1)]
     before = torch.get_rng_state()
 
-    together = engine().run(wavefront)
-    last_alone = engine().run(wavefront[-1:])[0]
+    together = results_of(engine(), wavefront)
+    last_alone = results_of(engine(), wavefront[-1:])[0]
 
     assert torch.equal(together[-1].params, last_alone.params)
-    assert not torch.equal(together[-1].params, engine().run(other)[-1].params)
+    assert not torch.equal(together[-1].params, results_of(engine(), other)[-1].params)
     assert torch.equal(torch.get_rng_state(), before)
 
 

@@ -12,6 +12,7 @@ from fednet_emu.learning.engines.batched import BatchedEngine
 from fednet_emu.learning.engines.serial import SerialEngine
 from fednet_emu.learning.engines.stacks.chain import chain_form
 from fednet_emu.learning.engines.stacks.form import Batch, VmapForm
+from fednet_emu.learning.graph.engine import results_of
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
 from fednet_emu.learning.models.flat import FlatModel
@@ -179,7 +180,8 @@ def test_engines_agree_on_every_device(name, plan, form, device):
         TrainJob(model, data, slice(a, b), w, plan, streams, (a,), f"dev at {a}").resolve()
         for a, b in itertools.pairwise(offsets)
     ]
-    for found, expected in zip(BatchedEngine(form=form).run(jobs), SerialEngine().run(jobs), strict=True):
+    together, alone = results_of(BatchedEngine(form=form), jobs), results_of(SerialEngine(), jobs)
+    for found, expected in zip(together, alone, strict=True):
         assert float((found.params - expected.params).norm() / expected.params.norm()) < 1e-5
         assert found.loss == pytest.approx(expected.loss, rel=1e-5)
 
@@ -207,10 +209,10 @@ def test_full_batches_of_neighbours_are_views_whatever_the_order_of_jobs():
         TrainJob(model, data, slice(5 * k, 5 * k + 5), w, plan, streams, (k,), f"dev-{k}").resolve()
         for k in (3, 8, 0, 5, 9, 1, 7, 2, 6, 4)
     ]
-    found = BatchedEngine(form=lambda model: Spy(chain_form(model))).run(jobs)
+    found = results_of(BatchedEngine(form=lambda model: Spy(chain_form(model))), jobs)
 
     assert seen == [(data.x.data_ptr(), 10)]
     assert all(
         torch.allclose(a.params, b.params, rtol=1e-5, atol=1e-7)
-        for a, b in zip(found, SerialEngine().run(jobs), strict=True)
+        for a, b in zip(found, results_of(SerialEngine(), jobs), strict=True)
     )

@@ -8,6 +8,7 @@ from threadpoolctl import ThreadpoolController
 
 from fednet_emu.learning.engines.spread import SpreadEngine
 from fednet_emu.learning.engines.stacks.products import add_product, product
+from fednet_emu.learning.graph.engine import results_of
 
 SIZES = st.integers(1, 40)
 
@@ -56,12 +57,12 @@ def test_blas_has_one_thread_while_jobs_run():
     seen = []
 
     class Looking:
-        def run(self, jobs):
+        def run(self, jobs, take):
             seen.append({library["num_threads"] for library in blas.info()})
-            return list(jobs)
+            take(0, jobs[0])
 
     with blas.limit(limits=2):
-        assert SpreadEngine(Looking, 1).run(["a job"]) == ["a job"]
+        assert results_of(SpreadEngine(Looking, 1, together=True), ["a job"]) == ["a job"]
         after = {library["num_threads"] for library in blas.info()}
 
     assert seen == [{1}]

@@ -13,6 +13,7 @@ from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.engines.batched import BatchedEngine
 from fednet_emu.learning.engines.rule import STACK_PAYS, Case, RuleEngine, choose
 from fednet_emu.learning.engines.serial import SerialEngine
+from fednet_emu.learning.graph.engine import results_of
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.grouping import shape_of
 from fednet_emu.learning.graph.jobs import ResolvedJob, SgdPlan, TrainData, TrainJob
@@ -102,9 +103,9 @@ def test_jobs_run_on_what_was_chosen_for_their_shape() -> None:
     jobs = [job(models[name % 2], plan, name=name) for name in range(6)]
     engine = RuleEngine()
 
-    found = [result.params for result in engine.run(jobs)]
-    dense = [result.params for result in BatchedEngine().run(jobs[::2])]
-    other = [result.params for result in SerialEngine().run(jobs[1::2])]
+    found = [result.params for result in results_of(engine, jobs)]
+    dense = [result.params for result in results_of(BatchedEngine(), jobs[::2])]
+    other = [result.params for result in results_of(SerialEngine(), jobs[1::2])]
 
     assert all(torch.equal(a, b) for a, b in zip(found[::2] + found[1::2], dense + other, strict=True))
     assert [choice.split(",")[0] for choice in engine.choices] == ["engine batched", "engine serial"]

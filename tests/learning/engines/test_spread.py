@@ -2,6 +2,7 @@
 
 import itertools
 import threading
+import time
 from functools import partial
 
 import numpy as np
@@ -16,6 +17,7 @@ from fednet_emu.learning.engines.serial import SerialEngine
 from fednet_emu.learning.engines.spread import SpreadEngine
 from fednet_emu.learning.engines.stacks.form import VmapForm
 from fednet_emu.learning.engines.stacks.scratch import Scratch
+from fednet_emu.learning.graph.engine import results_of
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
 from fednet_emu.learning.models.flat import FlatModel
@@ -33,10 +35,10 @@ class Noting:
     def __init__(self, notes):
         self._notes, self._engine = notes, SerialEngine()
 
-    def run(self, jobs):
+    def run(self, jobs, take):
         """As the serial engine."""
         self._notes.append((threading.current_thread().name, len(jobs)))
-        return self._engine.run(jobs)
+        self._engine.run(jobs, take)
 
 
 def wavefront(module=None, lr=0.1):
@@ -59,13 +61,18 @@ def wavefront(module=None, lr=0.1):
     ]
 
 
-def test_every_thread_gets_its_share_and_results_keep_their_order():
-    """Six jobs in two threads are three and three, and each result is bit for bit the serial engine's."""
+@pytest.mark.parametrize(("together", "shares"), [(True, [3, 3]), (False, [1] * 6)])
+def test_jobs_are_dealt_in_shares_and_results_keep_their_places(together, shares):
+    """Six jobs are two shares of three for engines that train jobs together, otherwise six shares, taken one by one.
+
+    Each result is bit for bit the serial engine's.
+    """
     notes = []
     jobs = wavefront()
-    found, expected = SpreadEngine(lambda: Noting(notes), 2).run(jobs), SerialEngine().run(jobs)
+    found = results_of(SpreadEngine(lambda: Noting(notes), 2, together=together), jobs)
+    expected = results_of(SerialEngine(), jobs)
 
-    assert [count for _, count in notes] == [3, 3]
+    assert [count for _, count in notes] == shares
     assert all(name.startswith("train") for name, _ in notes)
     assert all(torch.equal(a.params, b.params) and a.loss == b.loss for a, b in zip(found, expected, strict=True))
 
@@ -74,7 +81,7 @@ def test_every_thread_gets_its_share_and_results_keep_their_order():
 def test_lone_jobs_and_dropout_stay_in_the_callers_thread(jobs):
     """One job has nothing to run beside, and all threads share PyTorch's random numbers."""
     notes = []
-    SpreadEngine(lambda: Noting(notes), 2).run(jobs)
+    results_of(SpreadEngine(lambda: Noting(notes), 2, together=True), jobs)
 
     assert notes == [(threading.current_thread().name, len(jobs))]
 
@@ -98,13 +105,15 @@ class Watched(nn.Linear):
         return other
 
 
-@pytest.mark.parametrize("make", [SerialEngine, partial(BatchedEngine, form=VmapForm)], ids=["serial", "vmap"])
-def test_no_module_is_run_by_two_threads(make):
+@pytest.mark.parametrize(
+    ("make", "together"), [(SerialEngine, False), (partial(BatchedEngine, form=VmapForm), True)], ids=["serial", "vmap"]
+)
+def test_no_module_is_run_by_two_threads(make, together):
     """PyTorch puts the parameters of a call into the module, so each thread needs a module of its own."""
     seen = []
     jobs = wavefront(Watched(seen))
     seen.clear()
-    SpreadEngine(make, 2).run(jobs)
+    results_of(SpreadEngine(make, 2, together=together), jobs)
     threads = {}
     for module, thread in seen:
         threads.setdefault(id(module), set()).add(thread)
@@ -117,13 +126,53 @@ def test_an_error_in_a_thread_is_the_callers():
     module = seeded_module(lambda: nn.Linear(8, 3), 5)
 
     with pytest.raises(ScenarioError, match=r"dev-\d: training diverges"):
-        SpreadEngine(SerialEngine, 3).run(wavefront(module, lr=1e38))
+        results_of(SpreadEngine(SerialEngine, 3, together=False), wavefront(module, lr=1e38))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_of_several_errors_the_first_jobs_is_told(seed):
+    """Which thread is faster changes neither the error nor what is handed over before the job that fails."""
+    rng = np.random.default_rng(seed)
+
+    class Failing:
+        def run(self, jobs, take):
+            (job,) = jobs
+            time.sleep(float(rng.random()) * 1e-3)
+            if job.job.label in {"dev-2", "dev-3", "dev-4"}:
+                raise ScenarioError(job.job.label)
+            take(0, job.job.label)
+
+    found = {}
+    with pytest.raises(ScenarioError, match="dev-2"):
+        SpreadEngine(Failing, 3, together=False).run(wavefront(), found.__setitem__)
+
+    assert {0: "dev-0", 1: "dev-1"}.items() <= found.items()
+    assert not {2, 3, 4} & set(found)
+
+
+def test_results_come_in_turn_in_the_callers_thread():
+    """A thread that is free takes the next job: of two threads none is ever more than two results ahead."""
+    order = []
+
+    def take(place, _result):
+        order.append(place)
+        assert threading.current_thread() is threading.main_thread()
+
+    class Even:
+        def run(self, jobs, take):
+            time.sleep(5e-3)
+            take(0, jobs[0])
+
+    SpreadEngine(Even, 2, together=False).run(wavefront(), take)
+
+    assert sorted(order) == list(range(6))
+    assert all(abs(place - turn) <= 1 for turn, place in enumerate(order))
 
 
 def test_the_number_of_threads_of_the_caller_is_left_alone():
     """One thread per operation is the rule in the pool only."""
     before = torch.get_num_threads()
-    SpreadEngine(SerialEngine, 2).run(wavefront())
+    results_of(SpreadEngine(SerialEngine, 2, together=False), wavefront())
 
     assert torch.get_num_threads() == before
 
@@ -146,11 +195,11 @@ def test_neighbours_in_the_data_go_to_one_thread():
     """Whatever their order, each thread gets jobs of equal work whose samples lie one after the other."""
 
     class Rows(Noting):
-        def run(self, jobs):
+        def run(self, jobs, take):
             self._notes.append(sorted(job.job.first_row for job in jobs))
-            return self._engine.run(jobs)
+            self._engine.run(jobs, take)
 
     notes, jobs = [], wavefront()
-    SpreadEngine(lambda: Rows(notes), 2).run([jobs[place] for place in (4, 0, 5, 2, 1, 3)])
+    results_of(SpreadEngine(lambda: Rows(notes), 2, together=True), [jobs[place] for place in (4, 0, 5, 2, 1, 3)])
 
     assert sorted(notes) == [[0, 5, 20], [30, 38, 50]]

@@ -1,0 +1,87 @@
+"""Accumulation: functions that are given their inputs one by one, so that a sum of models never holds all of them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Any, final
+
+from fednet_emu.learning.graph.deferred import PENDING, Deferred, values_of
+
+Accumulation = Generator[None, Any, Any]
+"""A sum under way: each `(yield)` is the next part, and what is returned is the result. A name for a part keeps it in
+memory until the next one comes: `total.add_((yield))` does without."""
+
+
+def accumulated(accumulation: Accumulation, parts: Iterable[Any]) -> Any:
+    """The result of an accumulation over known parts.
+
+    Raises:
+        ValueError: it asks for more parts than there are, or for fewer.
+    """
+    running = _Running(accumulation)
+    for part in parts:
+        running.add(part)
+    return running.result()
+
+
+class _Running:
+    """An accumulation and its result, once there is one."""
+
+    def __init__(self, accumulation: Accumulation) -> None:
+        if not isinstance(accumulation, Generator):
+            raise TypeError(f"accumulate: not a generator, got {accumulation!r}; ask for each part with `yield`")
+        self._accumulation = accumulation
+        self._added, self._over, self._result = -1, False, None
+        self.add(None)  # up to the first `yield`
+
+    def add(self, part: Any) -> None:
+        """Pass the next part on."""
+        if self._over:
+            raise ValueError(f"accumulate: over after {self._added} parts, got another; make one `yield` for each")
+        self._over = True  # after an error, too
+        try:
+            self._accumulation.send(part)
+            self._over = False
+        except StopIteration as end:
+            self._result = end.value
+        self._added += 1
+
+    def result(self) -> Any:
+        """What was returned after the last part."""
+        if not self._over:
+            raise ValueError(f"accumulate: asks for more, got all {self._added} parts; make one `yield` for each")
+        return self._result
+
+
+@final
+class Accumulate:
+    """The work of a Deferred that accumulates: parts are added in their order, each as soon as it may be."""
+
+    def __init__(self, function: Callable[..., Accumulation], args: tuple[Any, ...], parts: Sequence[Deferred]) -> None:
+        self.function, self._args, self._parts = function, args, deque(parts)
+        self._running: _Running | None = None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether parts have been added, and maybe released."""
+        return self._running is not None
+
+    @property
+    def waits_for(self) -> Deferred:
+        """The part that comes next."""
+        return self._parts[0]
+
+    def advance(self) -> Any:
+        """Add the parts that are known by now; the result, or `PENDING` while a part is missing."""
+        while self._parts:
+            if not self._parts[0].done:
+                return PENDING
+            self._run().add(self._parts[0].value)
+            self._parts.popleft().let_go()
+        return self._run().result()
+
+    def _run(self) -> _Running:
+        if self._running is None:
+            self._running = _Running(self.function(*values_of(self._args)))
+        return self._running
