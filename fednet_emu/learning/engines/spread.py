@@ -56,20 +56,20 @@ class SpreadEngine:
 
     def _run_side_by_side(self, jobs: Sequence[ResolvedJob], threads: int, take: Take) -> None:
         shares = _dealt(jobs, threads) if self._together else [[place] for place in range(len(jobs))]
-        crew = _Crew(jobs, deque(shares))
-        under_way = [self._pool.submit(crew.work, engine) for engine in self._engines[:threads]]
+        wavefront = _Wavefront(jobs, deque(shares))
+        under_way = [self._pool.submit(wavefront.work, engine) for engine in self._engines[:threads]]
         try:
             ended = 0
             while ended < threads:
-                ended += _hand_over(crew.ready.get(), take)
+                ended += _hand_over(wavefront.ready.get(), take)
         finally:
-            crew.shares.clear()
+            wavefront.shares.clear()
             wait(under_way)  # also after an error: an engine must not be used by two threads at once
-        if crew.failed:
-            raise min(crew.failed, key=itemgetter(0))[1]
+        if wavefront.failed:
+            raise min(wavefront.failed, key=itemgetter(0))[1]
 
 
-class _Crew:
+class _Wavefront:
     """What the threads of a wavefront share.
 
     Attributes:
