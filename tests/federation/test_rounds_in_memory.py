@@ -1,0 +1,82 @@
+"""How many trained models of a round are in memory at once, and what a checkpoint saves of a round."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from fednet_emu.federation.federation import Federation
+from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.learning.graph.engine import TrainResult
+from fednet_emu.testing import small_federation, small_scenario
+
+SGD = "lr: 0.1, local_steps: 2, batch_size: 8"
+ROUNDS = {
+    "afl": "{kind: afl, lr: 0.2, lr_weights: 0.1, batch_size: null}",
+    "cfl": f"{{kind: cfl, cohort: 11, {SGD}, stationary: 1.0, split: 0.1}}",
+    "cyclic-fedavg": "{kind: cyclic-fedavg, lr: 0.1, local_steps: 2, batch_size: 8, "
+    "structure: {kind: scenario-2, groups: 1}}",
+    "fedavg": f"{{kind: fedavg, cohort: 12, {SGD}}}",
+    "ifca": f"{{kind: ifca, cohort: 12, {SGD}, clusters: 2}}",
+}
+"""Rounds in which twelve devices train, or eleven, and keep nothing."""
+
+TWELVE = ("devices.count=12", "data.n_samples=240", "stop.rounds=4")
+
+
+class Watch:
+    """Counts how many results of an engine are alive at once."""
+
+    def __init__(self, fed: Federation) -> None:
+        self.most = 0
+        self._seen: list[weakref.ref[Tensor]] = []
+        engine: Any = fed.graph.engine
+        run = engine.run
+        engine.run = lambda jobs, take: run(jobs, lambda place, result: take(place, self._noted(result)))
+
+    def _noted(self, result: TrainResult) -> TrainResult:
+        self._seen = [weakref.ref(result.params), *(seen for seen in self._seen if seen() is not None)]
+        self.most = max(self.most, len(self._seen))
+        return result
+
+
+@pytest.mark.parametrize("every_rounds", [1, 1000])
+@pytest.mark.parametrize("name", ROUNDS)
+def test_a_round_never_holds_all_its_models(name: str, every_rounds: int) -> None:
+    """Of twelve trained models at most two are in memory, whether a round is evaluated or the whole run at its end."""
+    settings = (*TWELVE, f"algorithm={ROUNDS[name]}", f"evaluation.every_rounds={every_rounds}")
+    fed = small_federation(*settings)
+    watch = Watch(fed)
+    fed.run(small_scenario(*settings).algorithm)
+
+    assert fed.graph.statistics.jobs >= 4 * 11
+    assert watch.most <= 2
+
+
+@pytest.mark.parametrize("name", ROUNDS)
+def test_a_resumed_run_trains_nothing_again(name: str) -> None:
+    """A checkpoint has no model that was added to a sum, and the run that goes on from it does not miss them."""
+    settings = (*TWELVE, f"algorithm={ROUNDS[name]}", "network.uplink.loss={kind: random, probability: 0.2}")
+    algorithm = small_scenario(*settings).algorithm
+    whole, cut, resumed = (small_federation(*settings) for _ in range(3))
+
+    def interrupt(fed: Federation) -> None:
+        if fed.round == 2:
+            raise KeyboardInterrupt
+
+    cut.observers.append(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        cut.run(algorithm)
+    checkpoint = cut.checkpoint()
+    resumed.resume(checkpoint)
+    expected, found = whole.run(algorithm), resumed.run(algorithm)
+
+    known = checkpoint.snapshot.values.values()
+    assert len({value.data_ptr() for value in known if isinstance(value, Tensor) and len(value) == 10}) <= 5
+    assert cut.graph.statistics.jobs + resumed.graph.statistics.jobs == whole.graph.statistics.jobs
+    pairs = zip(*([w] if isinstance(w, Deferred) else w for w in (expected, found)), strict=True)
+    assert all(torch.equal(whole.read(a), resumed.read(b)) for a, b in pairs)
