@@ -52,9 +52,7 @@ def trace_run(
 def _window(run: RunView, from_s: float | None, until_s: float | None, devices: Iterable[int] | None) -> Window:
     begin_s, end_s = from_s or 0.0, np.inf if until_s is None else until_s
     if not 0 <= begin_s < end_s:
-        raise FednetError(
-            f"until_s: the trace must end after it begins, got {begin_s:g} to {end_s:g} s; give a later end"
-        )
+        raise FednetError(f"until_s: must be after the begin at {begin_s:g} s, got {end_s:g} s; give a later end")
     simulated_s = run.summary["simulated_s"]
     if begin_s > simulated_s:
         raise FednetError(f"from_s: the run ends at {simulated_s:g} s, got {begin_s:g} s; give an earlier time")
@@ -79,8 +77,7 @@ def _shown(bar: Bar, end_ns: float) -> Show:
         nonlocal shown_s
         if time.monotonic() - shown_s >= bar.every_s:
             shown_s = time.monotonic()
-            bar.show(
-                f"t = {format_seconds(now_ns / 1e9)}  {slices} slices", min(now_ns / end_ns, 1.0) if end_ns else 1.0
-            )
+            done = min(now_ns / end_ns, 1.0) if end_ns else 1.0
+            bar.show(f"t = {format_seconds(now_ns / 1e9)}  {slices} slices", done)
 
     return show

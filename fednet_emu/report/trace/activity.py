@@ -53,16 +53,18 @@ class Activity:
             sent: what was on the air, of type `SENT`.
             receivers: the receivers of those transmissions that have several, by the number of the transfer.
         """
-        rows = rows[np.lexsort((rows["ended_ns"], rows["rank"], rows["started_ns"], rows["device"]))]
         medium = track_number(ON_AIR, sent["cell"] * len(KINDS) + sent["kind"])
-        by_time = np.lexsort((sent["ended_ns"], sent["started_ns"], medium))
-        sent, medium = sent[by_time], medium[by_time]
-        started_ns, ended_ns = (np.append(rows[name], sent[name]) for name in ("started_ns", "ended_ns"))
-        rank = np.append(rows["rank"], np.ones(len(sent), np.int64))
-        place = np.empty(len(started_ns), np.int64)
-        place[np.lexsort((ended_ns, rank, started_ns))] = 3 * np.arange(len(started_ns))
-        own, air = place[: len(rows)], place[len(rows) :]
-        batches = [*self._of_devices(rows, own), *self._of_media(sent, medium, air, receivers)]
+        track = np.append(track_number(DEVICE, rows["device"]), medium)
+        sequence = np.argsort(np.append(_moment(rows), _moment(sent)), kind="stable")
+        place = np.empty(len(sequence), np.int64)
+        place[sequence] = 3 * np.arange(len(sequence))
+        by_track = sequence[np.argsort(track[sequence], kind="stable")]
+        own, air = by_track[by_track < len(rows)], by_track[by_track >= len(rows)]
+        done, on_air = rows[own], sent[air - len(rows)]
+        batches = [
+            *self._of_devices(done, track[own], place[own]),
+            *self._of_media(on_air, track[air], place[air], receivers),
+        ]
         self._file.write(interleaved([order for order, _ in batches], [batch for _, batch in batches]))
 
     def finish(self) -> None:
@@ -70,10 +72,9 @@ class Activity:
         track, ended_ns = self._turns.open()
         self._file.write(packets.ends().filled(ended_ns, track).tobytes())
 
-    def _of_devices(self, rows: Rows, place: IntArray) -> Iterator[Batch]:
+    def _of_devices(self, rows: Rows, track: IntArray, place: IntArray) -> Iterator[Batch]:
         """What devices did, in turns: the END of a turn is before what follows, its BEGIN before what is in it."""
         device, started_ns, ended_ns = rows["device"], rows["started_ns"], rows["ended_ns"]
-        track = track_number(DEVICE, device)
         own = track_number(DEVICE, device, self._lanes.of(track, started_ns, ended_ns))
         self._tracks.describe(own)
         begins, earlier_ns = self._turns.begin(track, started_ns, ended_ns)
@@ -105,6 +106,11 @@ class Activity:
             told = (some["started_ns"], on, some["name"], some["transfer"], *flows.T, some["ended_ns"], on)
             yield place[chosen], packets.slices(("transfer",), flows.shape[1]).filled(*told)
         self.slices += len(sent)
+
+
+def _moment(rows: Rows) -> IntArray:
+    """Numbers in the order of which slices come in the file: by their starts, then by their ranks (0 to 2)."""
+    return np.asarray(rows["started_ns"] << 2 | rows["rank"], np.int64)
 
 
 def _told(form: int, rows: Rows, track: IntArray) -> Bytes:

@@ -85,6 +85,8 @@ def write_scores(run: RunView, file: BinaryIO, tracks: Tracks, from_ns: int, unt
     table = run.table("evaluations")
     at_ns = nanoseconds(table["simulated_s"])
     for place, name in enumerate(SCORES):
+        if name not in table:
+            continue  # a run of an older version
         score = table[name].to_numpy(np.float64)
         shown = np.isfinite(score) & (at_ns >= from_ns) & (at_ns <= until_ns)
         if shown.any():

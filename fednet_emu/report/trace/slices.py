@@ -37,6 +37,7 @@ to it and from it. Of slices that start at the same time a flow goes to that of 
 SENT = np.dtype([
     ("cell", np.int64), ("kind", np.int64), ("started_ns", np.int64), ("ended_ns", np.int64), ("name", np.int64),
     ("transfer", np.int64), ("sender", np.int64), ("receiver", np.int64), ("device", np.int64),
+    ("rank", np.int64),
 ])  # fmt: skip
 """A slice of a medium; `device` is that at the other end of the server, SEVERAL for a broadcast, or the sender."""
 
@@ -63,7 +64,7 @@ def medium_slices(part: Part, cell: IntArray) -> Rows:
     rows = np.empty(int(chosen.sum()), SENT)
     other = np.asarray(np.where(sent["kind"] == DOWNLINK, sent["receiver"], sent["sender"]), np.int64)
     name = np.where(other == SEVERAL, BROADCAST, device_name(other))
-    columns = {**sent, "cell": cell, "name": name, "device": other}
+    columns = {**sent, "cell": cell, "name": name, "device": other, "rank": np.ones(len(cell), np.int64)}
     for column in SENT.names or ():
         rows[column] = columns[column][chosen]
     return rows

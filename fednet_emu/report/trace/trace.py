@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -86,7 +87,8 @@ def write_trace(
     except OSError as error:
         raise DataError(str(path), f"cannot be written ({error.strerror})", "choose another --out") from error
     finally:
-        unfinished.unlink(missing_ok=True)
+        with suppress(OSError):
+            unfinished.unlink()
     return slices
 
 

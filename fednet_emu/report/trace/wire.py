@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Bytes = NDArray[np.uint8]
+BLOCK = 1 << 11
+"""Messages that are encoded at a time, so that they stay in the processor's cache."""
 VARINT, FIXED64, LENGTH = 0, 1, 2
 """Wire types: how the value of a field is encoded."""
 
@@ -97,6 +99,12 @@ class Form:
             Encoded messages, [messages, size].
         """
         rows = np.empty((len(values[0]), self.size), np.uint8)
+        for first in range(0, len(rows), BLOCK):
+            block = slice(first, first + BLOCK)
+            self._fill(rows[block], [value[block] for value in values])
+        return rows
+
+    def _fill(self, rows: Bytes, values: Sequence[Any]) -> None:
         rows[:] = self._constant
         for (place, blank), value in zip(self._blanks, values, strict=True):
             if blank.fixed:
@@ -107,7 +115,6 @@ class Form:
                 rows[:, byte] = rest.astype(np.uint8) | 0x80
                 rest = rest >> 7
             rows[:, place + blank.width - 1] = rest
-        return rows
 
 
 def interleaved(order: Sequence[NDArray[Any]], rows: Sequence[Bytes]) -> bytes:
@@ -117,17 +124,10 @@ def interleaved(order: Sequence[NDArray[Any]], rows: Sequence[Bytes]) -> bytes:
         order: for each batch, a number for each message; the result is in ascending order of them.
         rows: the batches, each [messages, size].
     """
-    sizes = np.concatenate([np.full(len(batch), batch.shape[1]) for batch in rows])
-    sequence = np.argsort(np.concatenate(order), kind="stable")
-    places = np.empty(len(sizes), np.int64)
-    ends = np.cumsum(sizes[sequence])
-    places[sequence] = ends - sizes[sequence]
-    joined = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
-    first = 0
+    messages: list[bytes] = []
     for batch in rows:
-        joined[places[first : first + len(batch), None] + np.arange(batch.shape[1])] = batch
-        first += len(batch)
-    return joined.tobytes()
+        messages.extend(batch.view(f"V{batch.shape[1]}").ravel().tolist())
+    return b"".join([messages[place] for place in np.argsort(np.concatenate(order)).tolist()])
 
 
 def _width(part: Part) -> int:

@@ -81,7 +81,8 @@ class RunView:
         import pyarrow.parquet as pq
 
         path = self._path(name)
-        with _reading(path), pq.ParquetFile(path) as file:
+        # without these options the compressed columns of up to 2^20 rows would be in memory at once
+        with _reading(path), pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 16) as file:
             missing = ", ".join(sorted(set(columns) - set(file.schema_arrow.names)))
             if missing:
                 raise ValueError(f"no column {missing}")
