@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -173,6 +173,41 @@ class Run:
     def figures(self, *, until_s: float | None = None) -> dict[str, Figure]:
         """Draw all figures that the run has data for, by name."""
         return figures([self], until_s=until_s)
+
+    def trace(
+        self,
+        path: str | Path,
+        *,
+        from_s: float | None = None,
+        until_s: float | None = None,
+        devices: Iterable[int] | None = None,
+        progress: bool | None = None,
+    ) -> Path:
+        """Write the run as a trace for Perfetto, a timeline to zoom into and to search; it opens in ui.perfetto.dev.
+
+        There is one process per cell, with a track for each device, on which downlinks, computing, waiting and uplinks
+        are nested in the turns of the device; tracks and counters of the medium; rounds, scores and energy; and flows
+        from the broadcast of a model over the training with it to the average. Devices are shown in the cell that
+        serves them at the start. Slices that overlap the window are written whole, and counters count all devices.
+
+        Args:
+            path: the file; the usual ending is `.pftrace`.
+            from_s: the begin of the window in simulated seconds; None for the begin of the run.
+            until_s: its end; None for the end of the run.
+            devices: the devices whose slices are written; None for all.
+            progress: whether to show progress; None shows it only in a terminal or a notebook.
+
+        Returns:
+            The file.
+
+        Raises:
+            FednetError: there is no such device, or the window is empty.
+            DataError: a table of the run is missing or unreadable, or the file cannot be written.
+        """
+        from fednet_emu.api.tracing import trace_run
+
+        window: dict[str, Any] = {"from_s": from_s, "until_s": until_s, "devices": devices}
+        return trace_run(self.view, lambda: self.scenario, Path(path), **window, progress=progress)
 
     def __repr__(self) -> str:
         summary = self.view.summary

@@ -1,4 +1,4 @@
-"""The commands: run, sweep, compare, plot, reproduce, check, channels, schema."""
+"""The commands: run, sweep, compare, plot, trace, reproduce, check, channels, schema."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 from fednet_emu import __version__
 from fednet_emu.cli import studies
-from fednet_emu.cli.options import OUTPUT, DataDir, Overrides, TimingOnly
+from fednet_emu.cli.options import OUTPUT, DataDir, Devices, Overrides, TimingOnly, device_numbers
 from fednet_emu.cli.outcome import ERRORS, MISTAKE, outcome
 
 app = typer.Typer(
@@ -159,6 +159,28 @@ def plot(
 
             for path in save_animations([open_run(run) for run in runs], folder):
                 OUTPUT.out(str(path))
+
+
+@app.command()
+def trace(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    out: Annotated[Path | None, typer.Option("--out", help="The trace. [default: RUN/run.pftrace]")] = None,
+    from_s: Annotated[float | None, typer.Option("--from", min=0, help="Begin in simulated seconds.")] = None,
+    until_s: Annotated[float | None, typer.Option("--until", min=0, help="End in simulated seconds.")] = None,
+    devices: Devices = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+) -> None:
+    """Write a run as a trace for Perfetto: open it in ui.perfetto.dev, zoom in, search, follow a model."""
+    with outcome():
+        if studies.is_one_study([run]):
+            ERRORS.print(f"{run}: is the folder of a study, got no single run; give the folder of one of its runs")
+            raise typer.Exit(MISTAKE)
+        from fednet_emu.api.run import Run
+
+        window = {"from_s": from_s, "until_s": until_s}
+        chosen = None if devices is None else device_numbers(devices)
+        path = Run.opened(run).trace(out or run / "run.pftrace", **window, devices=chosen, progress=not quiet)
+        OUTPUT.out(str(path))
 
 
 @app.command()

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from fednet_emu.arrays import IntArray
 from fednet_emu.data import data_folder
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
@@ -27,7 +28,7 @@ from fednet_emu.learning.models.torch_seed import seeded_module
 from fednet_emu.network.availability import Presence
 from fednet_emu.network.mobility import StillPaths
 from fednet_emu.network.network import Network
-from fednet_emu.records.ledger import Ledger
+from fednet_emu.records.ledger import SERVER, Ledger
 from fednet_emu.scenario.model import Problem, Scenario, Training
 from fednet_emu.units import linear_to_db
 
@@ -130,10 +131,7 @@ def unreachable(scenario: Scenario) -> Iterator[Problem]:
     Yields:
         The key path of the setting to change, and what is wrong.
     """
-    clock, ledger, streams, devices = Clock(), Ledger(), Streams(scenario.seed), scenario.devices
-    presence = Presence(devices.availability, 0, devices.count)
-    placed = StillPaths(devices.placement.positions_m(devices.count, streams("placement")))
-    network = Network(clock, ledger, streams, presence, scenario.channel, placed, scenario.network, recorded=False)
+    network = _network_at_start(scenario)
     law, fading = scenario.channel.rate, scenario.channel.fading
     margin = 1.0 if math.isinf(fading.coherence_s) else _FADING_MARGIN
     for kind, links in (("uplink", network.up_links), ("downlink", network.down_links)):
@@ -147,6 +145,20 @@ def unreachable(scenario: Scenario) -> Iterator[Problem]:
                 f"{'a rate' if rate else 'a threshold'} that needs {linear_to_db(needed):.1f} dB; lower the threshold "
                 "or the distances, or raise the power",
             )
+
+
+def serving_cells(scenario: Scenario) -> IntArray:
+    """Number of the cell that serves each device at its initial position, [devices]."""
+    links = _network_at_start(scenario).up_links
+    return np.array([-1 - min(links.radios(device, SERVER)) for device in range(scenario.devices.count)], np.int64)
+
+
+def _network_at_start(scenario: Scenario) -> Network:
+    """The network with all devices at their initial positions, which no data are read for."""
+    streams, devices = Streams(scenario.seed), scenario.devices
+    presence = Presence(devices.availability, 0, devices.count)
+    placed = StillPaths(devices.placement.positions_m(devices.count, streams("placement")))
+    return Network(Clock(), Ledger(), streams, presence, scenario.channel, placed, scenario.network, recorded=False)
 
 
 def available_cores() -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,13 +59,41 @@ class RunView:
         """
         if self.folder is None:
             return self._from_memory(name, columns)
-        path = self.folder / f"{name}.parquet"
+        path = self._path(name)
+        with _reading(path):
+            return pd.read_parquet(path, columns=list(columns) if columns is not None else None)
+
+    def batches(self, name: str, columns: Sequence[str], rows: int) -> Iterator[pd.DataFrame]:
+        """Read a table in parts, so that a long run needs no more memory than a short one.
+
+        Args:
+            name: the table's name.
+            columns: the columns to read, in this order.
+            rows: the largest number of rows of a part.
+
+        Raises:
+            DataError: as for `table`.
+        """
+        if self.folder is None:
+            whole = self._from_memory(name, columns)
+            yield from (whole.iloc[first : first + rows] for first in range(0, len(whole), rows))
+            return
+        import pyarrow.parquet as pq
+
+        path = self._path(name)
+        # without these options the compressed columns of up to 2^20 rows would be in memory at once
+        with _reading(path), pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 16) as file:
+            missing = ", ".join(sorted(set(columns) - set(file.schema_arrow.names)))
+            if missing:
+                raise ValueError(f"no column {missing}")
+            for batch in file.iter_batches(rows, columns=list(columns)):
+                yield batch.select(list(columns)).to_pandas()
+
+    def _path(self, name: str) -> Path:
+        path = (self.folder or Path()) / f"{name}.parquet"
         if not path.is_file():
             raise DataError(str(path), "no such table in this run folder", UNFINISHED)
-        try:
-            return pd.read_parquet(path, columns=list(columns) if columns is not None else None)
-        except (OSError, ValueError) as error:  # pyarrow's errors derive from these two
-            raise DataError(str(path), f"not a readable table, got {_one_line(error)!r}", DAMAGED) from error
+        return path
 
     def _from_memory(self, name: str, columns: Sequence[str] | None) -> pd.DataFrame:
         tables = self.in_memory()
@@ -99,6 +128,14 @@ def distinct_labels(runs: Sequence[RunView]) -> list[str]:
         if len(set(completed)) > len(set(labels)):
             labels = completed
     return labels
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:  # pyarrow's errors derive from these two
+        raise DataError(str(path), f"not a readable table, got {_one_line(error)!r}", DAMAGED) from error
 
 
 def _read(path: Path, parse: Any) -> Any:

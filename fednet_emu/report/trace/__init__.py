@@ -1,0 +1,1 @@
+"""Write a run as a trace for Perfetto: timelines of all devices that can be zoomed and searched."""
