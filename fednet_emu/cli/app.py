@@ -63,7 +63,7 @@ def run(
         import fednet_emu as fe
         from fednet_emu.errors import Diverged
         from fednet_emu.report.views.summary import profile_rows, summary_rows
-        from fednet_emu.scenario.run import APPROXIMATE
+        from fednet_emu.scenario.recorded import APPROXIMATE
 
         changes = _all_overrides(overrides, seed, engine)
         checked = fe.check(scenario, settings=changes)

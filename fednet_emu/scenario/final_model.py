@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,10 @@ def save_model(model: FinalModel, folder: RunFolder) -> None:
     """Save a global model in a run folder, as tensors without code; models of each device would take too much space."""
     if not model.own:
         content = {"state": model.states[0], "input_shape": list(model.input_shape), "outputs": model.outputs}
-        folder.write_bytes(NAME, lambda part: torch.save(content, part))
+        file = BytesIO()
+        torch.save(content, file)
+        folder.announce([NAME])
+        folder.write_bytes(NAME, file.getvalue())
 
 
 def load_model(folder: Path) -> FinalModel:

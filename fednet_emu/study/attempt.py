@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fednet_emu.errors import FednetError
-from fednet_emu.records.store import FINISHED, RunFolder
+from fednet_emu.records.manifest import FINISHED
+from fednet_emu.records.store import RunFolder
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.run import run_scenario
 from fednet_emu.study.model import Limits

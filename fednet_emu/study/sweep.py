@@ -15,7 +15,9 @@ from statistics import fmean
 from filelock import FileLock, Timeout
 
 from fednet_emu.errors import DataError
-from fednet_emu.records.store import FINISHED, RunFolder, write_json, write_text
+from fednet_emu.records.files import write_json, write_text
+from fednet_emu.records.manifest import FINISHED
+from fednet_emu.records.store import RunFolder
 from fednet_emu.study.attempt import CellJob, Outcome
 from fednet_emu.study.cells import Cell, LoadedStudy
 from fednet_emu.study.local import News

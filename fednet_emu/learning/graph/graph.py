@@ -66,10 +66,21 @@ class _Pick(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """Known values of a graph by the number of their Deferred, and how many Deferreds it had created."""
+    """What a graph knows: enough for a repeated run to go on as the first one would have.
+
+    Attributes:
+        created: how many Deferreds it had created.
+        values: known values by the number of their Deferred.
+        wavefronts: how many wavefronts had run.
+        jobs: how many jobs were in them.
+        pending_byte: memory that pending results were counted with.
+    """
 
     created: int
     values: dict[int, Any]
+    wavefronts: int = 0
+    jobs: int = 0
+    pending_byte: int = 0
 
 
 @final
@@ -84,6 +95,10 @@ class Graph:
             once. Results without references count until the next such flush, so it may come early; it never changes a
             value.
         host: measures the host time of training and of the deferred functions; None makes a new one.
+
+    Attributes:
+        statistics: counts of what was trained.
+        computing: whether a computation is under way, or was cut off: a snapshot would hold a part of it.
     """
 
     def __init__(self, engine: Engine | None, pending_limit_byte: int = 2**30, host: HostTime | None = None) -> None:
@@ -98,10 +113,16 @@ class Graph:
         self._made: list[ref[Deferred]] = []  # includes nodes without references until the next clean-up
         self._look_at = _FEW
         self._restored = Snapshot(0, {})
+        self.computing = False
 
     def snapshot(self) -> Snapshot:
-        """All values that are known now and still referenced."""
-        return Snapshot(self._created, {node.number: node._value for node in self._reachable() if node.done})
+        """All values that are known now and still referenced, and what has been counted so far."""
+        values = {node.number: node._value for node in self._reachable() if node.done}
+        return Snapshot(self._created, values, self.statistics.wavefronts, self.statistics.jobs, self._pending_byte)
+
+    def known_byte(self) -> int:
+        """Memory in bytes of all values that are known now and still referenced."""
+        return sum(node.size * _BYTE_PER_SCALAR for node in self._reachable() if node.done)
 
     def _reachable(self) -> list[Deferred]:
         nodes = [node for me in self._made if (node := me()) is not None]
@@ -114,7 +135,9 @@ class Graph:
 
         Nothing may be read until this run has created as many Deferreds as the earlier one had (`caught_up`).
         """
-        self._restored = Snapshot(snapshot.created, dict(snapshot.values))
+        self._restored = snapshot._replace(values=dict(snapshot.values))
+        self.statistics = GraphStatistics(snapshot.wavefronts, snapshot.jobs)
+        self._pending_byte = snapshot.pending_byte
 
     @property
     def caught_up(self) -> bool:
@@ -174,17 +197,21 @@ class Graph:
             ScenarioError: the graph is timing-only, or training diverges.
         """
         if not deferred.done:
+            self.computing = True
             with self.host.part("deferred functions"):
                 while not deferred.done:
                     if not self._advance():
                         raise self._unreadable(deferred)
+            self.computing = False
         return deferred.value
 
     def flush(self) -> None:
         """Compute all pending values that are still referenced."""
+        self.computing = True
         with self.host.part("deferred functions"):
             while self._advance():
                 pass
+        self.computing = False
         self._pending_byte = 0
 
     def _node(self, size: int, work: _Call | _Pick | TrainJob, inputs: list[Deferred]) -> Deferred:
@@ -208,7 +235,8 @@ class Graph:
         node._missing = missing
         if not missing:
             self._make_ready(node, me)
-        self._pending_byte += size * _BYTE_PER_SCALAR + _BYTE_PER_NODE
+        if number > self._restored.created:  # the earlier run has counted the others
+            self._pending_byte += size * _BYTE_PER_SCALAR + _BYTE_PER_NODE
         return node
 
     def _make_ready(self, node: Deferred, me: ref[Deferred]) -> None:
