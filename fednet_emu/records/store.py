@@ -164,12 +164,22 @@ class RunFolder:
 
     def settle(self) -> None:
         """Delete what a finished run no longer needs, and let it replace the run that it should."""
-        with told(self.path, "tidied"):
-            (self.path / CHECKPOINT).unlink(missing_ok=True)
-            _remove_parts(self.path)
+        tidy(self.path)
         if self.path != self._home:
             _move_up(self._home)
             self.path = self._home
+
+
+def tidy(path: Path) -> None:
+    """Delete what a finished run no longer needs.
+
+    Raises:
+        DataError: the folder cannot be changed.
+    """
+    with told(path, "tidied"):
+        (path / CHECKPOINT).unlink(missing_ok=True)
+        for part in path.glob(f".*{PART}"):
+            part.unlink(missing_ok=True)
 
 
 def locked(path: Path, what: str) -> FileLock:
@@ -220,16 +230,15 @@ def _move_up(home: Path) -> None:
     if new is None or new["status"] not in FINISHED:
         return
     with told(home, "replaced"):
-        (staged / CHECKPOINT).unlink(missing_ok=True)
+        tidy(staged)
         for name in (*new["files"], LOG_FILE):
             if (staged / name).is_file():
                 (staged / name).replace(home / name)
         for name, content in (old or {"files": {}})["files"].items():
             if name not in new["files"]:
                 _remove_own(home / name, content)
-        (home / CHECKPOINT).unlink(missing_ok=True)
+        tidy(home)
         (staged / MANIFEST).replace(home / MANIFEST)
-        _remove_parts(staged)
         with suppress(OSError):  # somebody has put a file there
             staged.rmdir()
 
@@ -238,8 +247,3 @@ def _remove_own(path: Path, content: str | None) -> None:
     """Delete a file of a run, unless its content has been changed since."""
     if path.is_file() and (content is None or checksum(path) == content):
         path.unlink()
-
-
-def _remove_parts(path: Path) -> None:
-    for part in path.glob(f".*{PART}"):
-        part.unlink(missing_ok=True)

@@ -17,6 +17,8 @@ from fednet_emu.report.views.targets import Measure, first_reached, with_total_b
 from fednet_emu.study.cells import Cell
 from fednet_emu.study.model import Target
 
+TABLES = ("study.parquet", "cells.parquet")
+"""The tables that figures and comparisons read; the host times beside them differ from sweep to sweep."""
 TOTALS = ("rounds", "simulated_s", "uplink_bit", "downlink_bit", "sidelink_bit", "energy_j")
 
 

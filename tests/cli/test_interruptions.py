@@ -51,7 +51,7 @@ def running(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + LIMIT_S
-        while not (folder / "checkpoint.pt").exists() and time.monotonic() < deadline:
+        while not (folder / "checkpoint.bin").exists() and time.monotonic() < deadline:
             time.sleep(0.02)
         yield process
     finally:
@@ -134,7 +134,7 @@ def test_damaged_checkpoint_is_left_aside(tmp_path: Path) -> None:
     resolved = CliRunner().invoke(app, ["check", "quickstart", *short[:2]]).stdout
     (folder / "scenario.yaml").write_text(resolved)
     for damage in (b"garbage\n", b""):
-        (folder / "checkpoint.pt").write_bytes(damage)
+        (folder / "checkpoint.bin").write_bytes(damage)
         manifest = json.loads((folder / "manifest.json").read_text())
         (folder / "manifest.json").write_text(json.dumps({**manifest, "status": "running"}))
 

@@ -13,9 +13,12 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from fednet_emu.errors import DataError
+from fednet_emu.records.manifest import MANIFEST, require_sound
 
 UNFINISHED = "finish or repeat the run that writes it"
-DAMAGED = "repeat the run, or restore the file from a copy"
+DAMAGED = "restore it from a copy, or run it again with --force"
+NEEDED = ("seed", "status", "simulated_s", "uplink_bit", "downlink_bit", "sidelink_bit")
+"""Entries of a summary without which nothing can be compared."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,7 @@ class RunView:
         path = self.folder / f"{name}.parquet"
         if not path.is_file():
             raise DataError(str(path), "no such table in this run folder", UNFINISHED)
+        require_sound(self.folder, [path.name], DAMAGED)
         try:
             return pd.read_parquet(path, columns=list(columns) if columns is not None else None)
         except (OSError, ValueError) as error:  # pyarrow's errors derive from these two
@@ -81,8 +85,13 @@ def open_run(path: Path, label: str | None = None) -> RunView:
     """
     if not path.is_dir():
         raise DataError(str(path), "no such run folder", "give the folder that `fednet run` wrote")
+    if (path / MANIFEST).exists():
+        _mapping(path / MANIFEST, _read(path / MANIFEST, json.loads))
     summary = _mapping(path / "summary.json", _read(path / "summary.json", json.loads))
     scenario = _mapping(path / "scenario.yaml", _read(path / "scenario.yaml", _load_yaml))
+    lacking = [name for name in NEEDED if name not in summary]
+    if lacking:
+        raise DataError(str(path / "summary.json"), f"has no entry '{lacking[0]}'", DAMAGED)
     return RunView(label or str(summary.get("name") or path.resolve().name), summary, scenario, path)
 
 
@@ -104,9 +113,10 @@ def distinct_labels(runs: Sequence[RunView]) -> list[str]:
 def _read(path: Path, parse: Any) -> Any:
     if not path.is_file():
         raise DataError(str(path), "no such file in this run folder", UNFINISHED)
+    require_sound(path.parent, [path.name], DAMAGED)
     try:
         return parse(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, YAMLError) as error:
+    except (OSError, ValueError, YAMLError, RecursionError) as error:
         raise DataError(str(path), f"unreadable, got {_one_line(error)!r}", DAMAGED) from error
 
 
