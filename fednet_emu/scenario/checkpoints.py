@@ -110,23 +110,23 @@ class Saver:
     """Observer that saves checkpoints at the ends of rounds.
 
     At least `every_s` seconds of host time lie between two of them, and so many that writing them takes no more than
-    the part `COST` of the host time, as measured at the last one. Host time decides when a checkpoint is written, but
-    never what is simulated.
+    the part `COST` of the run's host time, if the next one takes as long as the last one did. Host time decides when a
+    checkpoint is written, but never what is simulated.
     """
 
     def __init__(self, folder: RunFolder, every_s: float | None, belongs: Mapping[str, Any]) -> None:
         self._folder, self._every_s, self._belongs = folder, every_s, belongs
-        self._saved = time.monotonic()
-        self._took_s = 0.0
+        self._began = self._saved = time.monotonic()
+        self._took_s = self._spent_s = 0.0
 
     def __call__(self, fed: Federation) -> None:
         """Save a checkpoint if the last one is old enough."""
         if self._every_s is None:
             return
-        age_s = time.monotonic() - self._saved
-        if age_s >= max(self._every_s, self._took_s / COST):
-            first_s = 0.0 if self._took_s else fed.graph.known_byte() / SLOWEST_BYTE_PER_S
-            if age_s >= first_s / COST:
+        now = time.monotonic()
+        if now - self._saved >= self._every_s:
+            next_s = self._took_s or fed.graph.known_byte() / SLOWEST_BYTE_PER_S
+            if self._spent_s + next_s <= COST * (now - self._began):
                 self.save(fed)
 
     def save(self, fed: Federation) -> None:
@@ -149,6 +149,7 @@ class Saver:
                 self._every_s = None
         self._saved = time.monotonic()
         self._took_s = self._saved - started
+        self._spent_s += self._took_s
 
     def write(self, checkpoint: Checkpoint) -> None:
         """Write a checkpoint atomically: the file is either complete or unchanged."""
