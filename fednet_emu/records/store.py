@@ -160,7 +160,12 @@ class RunFolder:
             with told(self.path, "tidied"):
                 for name in self._files.keys() - self._written:
                     _remove_own(self.path / name, self._files.pop(name))
-        self.write_manifest(status, **facts)
+        try:
+            self.write_manifest(status, **facts)
+        except DataError:
+            with suppress(OSError):
+                _mark_failed(self.path / MANIFEST)
+            raise
 
     def settle(self) -> None:
         """Delete what a finished run no longer needs, and let it replace the run that it should."""
@@ -168,6 +173,16 @@ class RunFolder:
         if self.path != self._home:
             _move_up(self._home)
             self.path = self._home
+
+
+def _mark_failed(manifest: Path) -> None:
+    """Change the status in a manifest where there is no room for a new one: as many bytes, in the same place."""
+    before, after = b'"status": "running",', b'"status": "failed", '
+    place = manifest.read_bytes().find(before)
+    if place >= 0:
+        with manifest.open("r+b") as file:
+            file.seek(place)
+            file.write(after)
 
 
 def tidy(path: Path) -> None:

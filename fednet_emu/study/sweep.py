@@ -178,7 +178,7 @@ def _tables(out: Path) -> dict[str, str]:
     """The checksums of the tables that an earlier sweep has written, as it has noted them."""
     try:
         return dict(json.loads((out / STUDY).read_text(encoding="utf-8"))["files"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return {}
 
 
@@ -202,7 +202,7 @@ def _describe(loaded: LoadedStudy, out: Path, tables: Mapping[str, str]) -> None
 @contextmanager
 def _locked(out: Path) -> Iterator[None]:
     """The folder of a study, to which nobody else writes; it is let go when this process ends, however it ends."""
-    if not (out / STUDY).is_file():
+    if not any((out / name).is_file() for name in (STUDY, *TABLES)):
         require_free(out, "the folder of a study")
     lock = locked(out, "sweep")
     try:

@@ -17,6 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fednet_emu.cli.app import app
+from fednet_emu.records.manifest import fingerprint
 
 LONG = [
     "--set",
@@ -132,11 +133,12 @@ def test_damaged_checkpoint_is_left_aside(tmp_path: Path) -> None:
     with running(folder):
         pass
     resolved = CliRunner().invoke(app, ["check", "quickstart", *short[:2]]).stdout
-    (folder / "scenario.yaml").write_text(resolved)
     for damage in (b"garbage\n", b""):
         (folder / "checkpoint.bin").write_bytes(damage)
         manifest = json.loads((folder / "manifest.json").read_text())
-        (folder / "manifest.json").write_text(json.dumps({**manifest, "status": "running"}))
+        (folder / "manifest.json").write_text(
+            json.dumps({**manifest, "status": "running", "scenario": fingerprint(resolved)})
+        )
 
         assert CliRunner().invoke(app, ["run", "quickstart", "--out", str(folder), *short]).exit_code == 0
 

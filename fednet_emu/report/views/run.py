@@ -15,10 +15,8 @@ from ruamel.yaml.error import YAMLError
 from fednet_emu.errors import DataError
 from fednet_emu.records.manifest import MANIFEST, require_sound
 
-UNFINISHED = "finish or repeat the run that writes it"
+UNFINISHED = "finish the run that writes it, or run it again with --force"
 DAMAGED = "restore it from a copy, or run it again with --force"
-NEEDED = ("seed", "status", "simulated_s", "uplink_bit", "downlink_bit", "sidelink_bit")
-"""Entries of a summary without which nothing can be compared."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +87,6 @@ def open_run(path: Path, label: str | None = None) -> RunView:
         _mapping(path / MANIFEST, _read(path / MANIFEST, json.loads))
     summary = _mapping(path / "summary.json", _read(path / "summary.json", json.loads))
     scenario = _mapping(path / "scenario.yaml", _read(path / "scenario.yaml", _load_yaml))
-    lacking = [name for name in NEEDED if name not in summary]
-    if lacking:
-        raise DataError(str(path / "summary.json"), f"has no entry '{lacking[0]}'", DAMAGED)
     return RunView(label or str(summary.get("name") or path.resolve().name), summary, scenario, path)
 
 

@@ -15,11 +15,13 @@ from fednet_emu.errors import DataError, FednetError, did_you_mean
 from fednet_emu.records.files import flaw
 from fednet_emu.records.manifest import read_manifest
 from fednet_emu.report.views.cycles import SERIES_COLUMNS
-from fednet_emu.report.views.run import RunView
+from fednet_emu.report.views.run import DAMAGED, RunView
 from fednet_emu.report.views.targets import TO_TARGET, first_reached, with_total_bits
 
 DESCRIPTION = "study.json"
 UNFINISHED = "run the sweep that writes it again, which mends it"
+NEEDED = ("seed", "status", "uplink_bit", "downlink_bit", "sidelink_bit")
+"""Entries of a run's summary without which it cannot be compared."""
 SPENT = {"time": "simulated_s", "bits": "total_bit", "energy": "energy_j", "rounds": "round"}
 """Names of costs, and their columns in the evaluations, in simulated seconds, bits, joules and rounds."""
 
@@ -129,7 +131,7 @@ def level_text(level: Any) -> str:
 
 def is_study(folder: Path) -> bool:
     """Return whether a folder holds a study."""
-    return (folder / DESCRIPTION).is_file()
+    return any((folder / name).exists() for name in (DESCRIPTION, "study.parquet"))
 
 
 def is_one_study(folders: Sequence[Path]) -> bool:
@@ -210,6 +212,10 @@ def study_of_run(run: RunView) -> StudyView:
     Raises:
         DataError: its evaluations are missing or unreadable.
     """
+    lacking = [name for name in NEEDED if name not in run.summary]
+    if lacking:
+        where = run.label if run.folder is None else str(run.folder / "summary.json")
+        raise DataError(where, f"has no entry '{lacking[0]}'", DAMAGED)
     evaluations = with_total_bits(run.table("evaluations")).assign(cell=run.label, seed=run.summary["seed"])
     totals = {name: value for name, value in run.summary.items() if not isinstance(value, list | dict | str)}
     total_bit = sum(run.summary[f"{kind}_bit"] for kind in ("uplink", "downlink", "sidelink"))
