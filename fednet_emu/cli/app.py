@@ -49,21 +49,25 @@ def run(
     engine: Annotated[Engine | None, typer.Option("--engine", help="How training is run on this host.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no table.")] = False,
     profile: Annotated[bool, typer.Option("--profile", help="Also say where the host's time went.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite a finished run.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace a run, when the new one has ended.")] = False,
     plots: Annotated[bool, typer.Option("--plots/--no-plots", help="Draw the figures of the run.")] = True,
 ) -> None:
     """Run a scenario; leave tables, figures and a summary in a run folder."""
     folder = out
 
     def interrupted() -> str:
-        kept = folder is not None and (folder / "summary.json").exists()
-        return f"interrupted; what was measured so far is in {folder}" if kept else "interrupted before it began"
+        from fednet_emu.records.store import RunFolder
+
+        latest = RunFolder.latest(folder) if folder is not None else None
+        if latest is None or RunFolder.status(latest) != "interrupted":
+            return "interrupted before it began"
+        return f"interrupted; what was measured so far is in {latest}, the same command goes on from there"
 
     with outcome(interrupted):
         import fednet_emu as fe
         from fednet_emu.errors import Diverged
         from fednet_emu.report.views.summary import profile_rows, summary_rows
-        from fednet_emu.scenario.run import APPROXIMATE
+        from fednet_emu.scenario.recorded import APPROXIMATE
 
         changes = _all_overrides(overrides, seed, engine)
         checked = fe.check(scenario, settings=changes)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import shlex
 import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 import typer
 from rich.console import Console
@@ -15,6 +17,9 @@ from rich.console import Console
 from fednet_emu.errors import FednetError
 
 ERRORS = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+
+NO_ROOM = {errno.ENOSPC, errno.EFBIG, errno.EROFS, errno.EDQUOT}
+"""Errors of the operating system that the user can mend wherever they occur."""
 
 MISTAKE, INTERRUPTED, BUG, FAILED = 2, 130, 1, 1
 
@@ -39,10 +44,20 @@ def outcome(interrupted: Callable[[], str] = lambda: "interrupted") -> Iterator[
         raise
     except BrokenPipeError:
         raise typer.Exit(BUG) from None
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            _bug()
+        where = f"{error.filename}: " if error.filename else ""
+        ERRORS.print(f"{where}cannot be written ({error.strerror}); make room there, or choose another place")
+        raise typer.Exit(MISTAKE) from None
     except Exception:
-        ERRORS.print(traceback.format_exc())
-        ERRORS.print(f"this is a bug in fednet_emu; replay: {shlex.join(['fednet', *sys.argv[1:]])}")
-        raise typer.Exit(BUG) from None
+        _bug()
+
+
+def _bug() -> NoReturn:
+    ERRORS.print(traceback.format_exc())
+    ERRORS.print(f"this is a bug in fednet_emu; replay: {shlex.join(['fednet', *sys.argv[1:]])}")
+    raise typer.Exit(BUG) from None
 
 
 @contextmanager

@@ -45,7 +45,7 @@ def sweep(
 ) -> None:
     """Run the cells of a study that are not finished; leave its tables in a folder."""
     with outcome(lambda: "interrupted; the same command goes on from here"):
-        from fednet_emu.scenario.run import APPROXIMATE
+        from fednet_emu.scenario.recorded import APPROXIMATE
         from fednet_emu.study.cells import load_study
 
         loaded = load_study(study, overrides or [], timing_only=timing_only)

@@ -1,40 +1,45 @@
-"""The run folder: written atomically, never overwritten by mistake; an interrupted run is recognised by its status."""
+"""The run folder: nothing in it is lost or overwritten by mistake, whenever the process that writes it is killed.
+
+The manifest claims the folder before anything else is written, names the files of the run, and says how far it is; it
+changes last. A run goes on in its folder until it ends. A run that replaces another one (`--force`) is written into the
+sub-folder `unfinished` and moved when it has ended; a move that was cut off is completed by the next run.
+"""
 
 from __future__ import annotations
 
-import json
-import math
-import os
-import platform
-import shutil
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
-from importlib.metadata import version
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
 from fednet_emu.errors import DataError
+from fednet_emu.records.files import PART, checksum, told, write_atomically, write_json, write_table, write_text
+from fednet_emu.records.manifest import FINISHED, MANIFEST, fingerprint, new_manifest, read_manifest
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MANIFEST = "manifest.json"
 SCENARIO = "scenario.yaml"
+LOG_FILE = "log.txt"
+CHECKPOINT = "checkpoint.bin"
 LOCK = ".lock"
-STATUSES = ("running", "done", "diverged", "interrupted", "failed")
-FINISHED = ("done", "diverged")
-"""Statuses of finished runs, which are not resumed."""
-PACKAGES = ("fednet-emu", "torch", "numpy", "scipy", "simpy", "pandas", "pyarrow")
+STAGED = "unfinished"
+"""The sub-folder of a run that replaces another one when it has ended."""
 
 
 class RunFolder:
-    """The folder of one run; `manifest.json` holds its status: running, done, diverged, interrupted or failed."""
+    """The folder of one run; `manifest.json` holds its status: running, done, diverged, interrupted or failed.
 
-    def __init__(self, path: Path, lock: FileLock) -> None:
-        self.path = path
-        self._lock = lock
+    Attributes:
+        path: where the run writes its files.
+    """
+
+    def __init__(self, home: Path, path: Path, lock: FileLock, facts: Mapping[str, Any]) -> None:
+        self.path, self._home, self._lock, self._facts = path, home, lock, dict(facts)
+        self._files: dict[str, str | None] = dict((read_manifest(path) or {"files": {}})["files"])
+        self._written: set[str] = set()
 
     @staticmethod
     def check(path: Path, scenario_text: str, *, timing_only: bool = False, force: bool = False) -> None:
@@ -44,142 +49,216 @@ class RunFolder:
             DataError: the folder holds something other than a run, or, without `force`, a finished run or an unfinished
                 run of another scenario.
         """
-        manifest = _manifest(path / MANIFEST)
+        manifest = read_manifest(path)
         if manifest is None:
-            if path.exists() and (not path.is_dir() or any(child.name != LOCK for child in path.iterdir())):
-                raise DataError(str(path), "exists and is not a run folder", "choose another --out")
+            require_free(path, "a run folder")
             return
-        remedy = "pass --force to overwrite it, or choose another --out"
-        if manifest["status"] in FINISHED and not force:
+        remedy = "pass --force to replace it, or choose another --out"
+        if force:
+            if read_manifest(path / STAGED) is None:
+                require_free(path / STAGED, "a run folder")
+        elif manifest["status"] in FINISHED:
             raise DataError(str(path), "holds a finished run", remedy)
-        same = bool(manifest.get("timing_only")) == timing_only and _text(path / SCENARIO) == scenario_text
-        if not same and not force:
+        elif manifest.get("timing_only") != timing_only or manifest.get("scenario") != fingerprint(scenario_text):
             raise DataError(str(path), "holds an unfinished run of another scenario", remedy)
 
     @classmethod
     def create(cls, path: Path, scenario_text: str, *, force: bool = False, **facts: Any) -> RunFolder:
-        """Create and lock the folder of a new run; the files of an unfinished run are replaced.
+        """Create and lock the folder of a run, or take over that of an unfinished run of the same scenario.
 
         Args:
             path: the folder.
             scenario_text: the resolved scenario.
-            force: whether to overwrite runs that `check` would otherwise refuse.
-            facts: entries of the manifest: name, seed, timing_only.
+            force: whether to replace a run that `check` would otherwise refuse, once the new one has ended.
+            facts: entries of the manifest: name, seed, timing_only, and what the run depends on.
 
         Raises:
             DataError: as for `check`, or another process writes to the folder, or it cannot be created.
         """
         path, timing_only = path.resolve(), bool(facts.get("timing_only"))
         cls.check(path, scenario_text, timing_only=timing_only, force=force)
-        lock = FileLock(path / LOCK)
+        lock = locked(path, "run")
         try:
-            path.mkdir(parents=True, exist_ok=True)
-            lock.acquire(timeout=0)
-        except Timeout:
-            raise DataError(str(path), "is being written by another run", "choose another --out") from None
-        except OSError as error:
-            raise DataError(str(path), f"cannot be made ({error.strerror})", "choose another --out") from None
-        folder = cls(path, lock)
-        try:
+            _move_up(path)
             cls.check(path, scenario_text, timing_only=timing_only, force=force)  # again, now that the folder is locked
-        except DataError:
-            folder.release()
+            where = path / STAGED if force and read_manifest(path) is not None else path
+            with told(where, "made"):
+                where.mkdir(exist_ok=True)
+            facts = {**facts, "timing_only": timing_only, "scenario": fingerprint(scenario_text)}
+            folder = cls(path, where, lock, facts)
+            folder.write_manifest("running")
+            folder.write_text(SCENARIO, scenario_text)
+        except BaseException:
+            unlock(path, lock)
             raise
-        folder._clear()
-        folder.write_manifest("running", **facts)
-        folder.write_text(SCENARIO, scenario_text)
         return folder
 
     @staticmethod
     def status(path: Path) -> str | None:
         """Status of the run in a folder, one of STATUSES; None if there is no run."""
-        manifest = _manifest(path / MANIFEST)
+        manifest = read_manifest(path)
         return None if manifest is None else str(manifest["status"])
 
-    def _clear(self) -> None:
-        for child in self.path.iterdir():
-            if child.is_dir() and not child.is_symlink():
-                shutil.rmtree(child)
-            elif child.name != LOCK:
-                child.unlink()
+    @staticmethod
+    def latest(path: Path) -> Path:
+        """The folder with the latest run: `path`, or its sub-folder with a run that has not replaced the other yet."""
+        return path / STAGED if read_manifest(path / STAGED) is not None else path
 
     def release(self) -> None:
         """Unlock the folder for other processes; this also happens when the process ends."""
-        self._lock.release()
-        (self.path / LOCK).unlink(missing_ok=True)
+        unlock(self._home, self._lock)
+
+    # ---- files -------------------------------------------------------------------------------------------------------
+
+    def announce(self, names: Iterable[str]) -> None:
+        """Note in the manifest which files are about to be written, so that it is known later whose they are."""
+        self._files.update(dict.fromkeys(names))
+        self.write_manifest("running")
 
     def write_text(self, name: str, text: str) -> None:
         """Write a text file at once or not at all."""
         write_text(self.path / name, text)
+        self._note(name)
 
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:
         """Write a JSON file at once or not at all; what is not a number is null."""
         write_json(self.path / name, content)
+        self._note(name)
 
     def write_table(self, name: str, table: pd.DataFrame) -> None:
         """Write a Parquet table at once or not at all."""
         write_table(self.path / f"{name}.parquet", table)
+        self._note(f"{name}.parquet")
 
-    def write_bytes(self, name: str, write: Callable[[Path], Any]) -> None:
-        """Write a file atomically; `write` is called with the path to write to."""
-        _atomically(self.path / name, write)
+    def write_bytes(self, name: str, content: bytes) -> None:
+        """Write a file at once or not at all."""
+        write_atomically(self.path / name, lambda file: file.write(content))
+        self._note(name)
+
+    def write_checkpoint(self, data: bytes) -> None:
+        """Write the checkpoint at once or not at all; it is deleted when the run is finished."""
+        write_atomically(self.path / CHECKPOINT, lambda file: file.write(data))
+
+    def _note(self, name: str) -> None:
+        with told(self.path / name, "read"):
+            self._files[name] = checksum(self.path / name)
+        self._written.add(name)
+
+    # ---- how far it is -----------------------------------------------------------------------------------------------
 
     def write_manifest(self, status: str, **facts: Any) -> None:
-        """Write `manifest.json` with the status of the run, package versions, the host and further facts."""
-        host = {"system": platform.platform(), "python": platform.python_version(), "cores": os.cpu_count()}
-        versions = {package: version(package) for package in PACKAGES}
-        written = datetime.now(UTC).isoformat(timespec="seconds")
-        self.write_json(MANIFEST, {"status": status, **facts, "written": written, "versions": versions, "host": host})
+        """Write `manifest.json` with the status of the run, its files, package versions, the host and further facts."""
+        write_json(self.path / MANIFEST, new_manifest(status, self._files, **self._facts, **facts))
+
+    def end(self, status: str, **facts: Any) -> None:
+        """Note how the run has ended.
+
+        Of a finished run, files of an earlier attempt that it has not written again are deleted. Files that no attempt
+        has noted as its own stay.
+        """
+        if status in FINISHED:
+            with told(self.path, "tidied"):
+                for name in self._files.keys() - self._written:
+                    _remove_own(self.path / name, self._files.pop(name))
+        try:
+            self.write_manifest(status, **facts)
+        except DataError:
+            with suppress(OSError):
+                _mark_failed(self.path / MANIFEST)
+            raise
+
+    def settle(self) -> None:
+        """Delete what a finished run no longer needs, and let it replace the run that it should."""
+        tidy(self.path)
+        if self.path != self._home:
+            _move_up(self._home)
+            self.path = self._home
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a text file at once or not at all."""
-    _atomically(path, lambda part: part.write_text(text, encoding="utf-8"))
+def _mark_failed(manifest: Path) -> None:
+    """Change the status in a manifest where there is no room for a new one: as many bytes, in the same place."""
+    before, after = b'"status": "running",', b'"status": "failed", '
+    place = manifest.read_bytes().find(before)
+    if place >= 0:
+        with manifest.open("r+b") as file:
+            file.seek(place)
+            file.write(after)
 
 
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON file at once or not at all; what is not a number is null."""
-    write_text(path, json.dumps(_finite(content), indent=2, allow_nan=False) + "\n")
+def tidy(path: Path) -> None:
+    """Delete what a finished run no longer needs.
+
+    Raises:
+        DataError: the folder cannot be changed.
+    """
+    with told(path, "tidied"):
+        (path / CHECKPOINT).unlink(missing_ok=True)
+        for part in path.glob(f".*{PART}"):
+            part.unlink(missing_ok=True)
 
 
-def write_table(path: Path, table: pd.DataFrame) -> None:
-    """Write a Parquet table at once or not at all."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+def locked(path: Path, what: str) -> FileLock:
+    """Create a folder and lock it against other processes.
 
-    arrow = pa.Table.from_pandas(table, preserve_index=False)
-    _atomically(path, lambda part: pq.write_table(arrow, part, compression="zstd"))
-
-
-def _manifest(path: Path) -> dict[str, Any] | None:
-    """Read the manifest of a run; None if it is not one of this package, which must not be overwritten."""
+    Raises:
+        DataError: another process has locked it, or it cannot be created.
+    """
+    lock = FileLock(path / LOCK)
     try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        ours = PACKAGES[0] in content["versions"] and content["status"] in STATUSES
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
-    return content if ours else None
+        path.mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise DataError(
+            str(path), f"is being written by another {what}", "wait for it, or choose another --out"
+        ) from None
+    except OSError as error:
+        raise DataError(str(path), f"cannot be made ({error.strerror})", "choose another --out") from None
+    return lock
 
 
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, ValueError):
-        return None
+def unlock(path: Path, lock: FileLock) -> None:
+    """Unlock a folder; the file of the lock goes first, while nobody else can hold it."""
+    if lock.is_locked:
+        with suppress(OSError):
+            (path / LOCK).unlink(missing_ok=True)
+        lock.release()
 
 
-def _finite(content: Any) -> Any:
-    if isinstance(content, Mapping):
-        return {key: _finite(value) for key, value in content.items()}
-    if isinstance(content, list | tuple):
-        return [_finite(value) for value in content]
-    return None if isinstance(content, float) and not math.isfinite(content) else content
+def require_free(path: Path, kind: str) -> None:
+    """Check that nothing is at a path but an empty folder, or the traces of a process that was killed when it began.
+
+    Raises:
+        DataError: somebody else's files are there.
+    """
+    if path.exists() and (not path.is_dir() or any(not _is_trace(child.name) for child in path.iterdir())):
+        raise DataError(str(path), f"exists and is not {kind}", "choose another --out")
 
 
-def _atomically(path: Path, write: Callable[[Path], Any]) -> None:
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        write(part)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+def _is_trace(name: str) -> bool:
+    return name == LOCK or name.endswith(PART)
+
+
+def _move_up(home: Path) -> None:
+    """Let a finished run in the sub-folder replace the run around it; one that was cut off while doing so goes on."""
+    staged = home / STAGED
+    new, old = read_manifest(staged), read_manifest(home)
+    if new is None or new["status"] not in FINISHED:
+        return
+    with told(home, "replaced"):
+        tidy(staged)
+        for name in (*new["files"], LOG_FILE):
+            if (staged / name).is_file():
+                (staged / name).replace(home / name)
+        for name, content in (old or {"files": {}})["files"].items():
+            if name not in new["files"]:
+                _remove_own(home / name, content)
+        tidy(home)
+        (staged / MANIFEST).replace(home / MANIFEST)
+        with suppress(OSError):  # somebody has put a file there
+            staged.rmdir()
+
+
+def _remove_own(path: Path, content: str | None) -> None:
+    """Delete a file of a run, unless its content has been changed since."""
+    if path.is_file() and (content is None or checksum(path) == content):
+        path.unlink()

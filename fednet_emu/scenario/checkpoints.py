@@ -1,73 +1,157 @@
-"""Checkpoints in the run folder, from which an interrupted or killed run continues when it is started again."""
+"""Checkpoints in the run folder, from which an interrupted or killed run continues when it is started again.
+
+The file is one line of text, `fednet_emu checkpoint`, the version of the format and a hash of all that follows; then a
+safetensors file whose tensor `content` is JSON: what the checkpoint belongs to, and the values. It holds no code.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import time
+from collections.abc import Mapping
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import safetensors.torch
 import torch
 
-from fednet_emu import __version__
 from fednet_emu.federation.federation import Federation
 from fednet_emu.federation.readings import Checkpoint
 from fednet_emu.learning.graph.graph import Snapshot
-from fednet_emu.records.store import RunFolder
+from fednet_emu.records.store import CHECKPOINT, RunFolder
+from fednet_emu.scenario.plain import NotPlain, Reader, Writer
 
-NAME = "checkpoint.pt"
 LOG = logging.getLogger("fednet_emu")
 
+MAGIC = b"fednet_emu checkpoint"
+FORMAT = b"1"
+CONTENT = "content"
+COST = 1 / 64
+"""Largest part of the host time that checkpoints may take."""
+SLOWEST_BYTE_PER_S = 100e6
+"""How fast a checkpoint is taken to be written before one has been written."""
 
-def load_checkpoint(folder: Path) -> Checkpoint | None:
+
+class Refused(ValueError):  # noqa: N818  (what happens to the checkpoint)
+    """A checkpoint cannot be used; the text says why."""
+
+
+def to_bytes(checkpoint: Checkpoint, belongs: Mapping[str, Any]) -> bytes:
+    """Return the content of a checkpoint file.
+
+    Args:
+        checkpoint: what to save.
+        belongs: names of what the checkpoint depends on, with their versions or hashes, as JSON holds them.
+
+    Raises:
+        NotPlain: a value cannot be saved without code.
+    """
+    writer, snapshot = Writer(), checkpoint.snapshot
+    content = {
+        "belongs": belongs,
+        "counts": [snapshot.created, snapshot.wavefronts, snapshot.jobs, snapshot.pending_byte],
+        "values": [[number, writer.plain(value)] for number, value in snapshot.values.items()],
+        "readings": [writer.plain(value) for value in checkpoint.readings],
+    }
+    text = np.frombuffer(json.dumps(content).encode(), np.uint8)
+    body = safetensors.torch.save({**writer.tensors, CONTENT: torch.from_numpy(text.copy())})
+    return b"%b %b %b\n%b" % (MAGIC, FORMAT, _hash(body), body)
+
+
+def from_bytes(data: bytes, belongs: Mapping[str, Any]) -> Checkpoint:
+    """Return the checkpoint in the content of a file; the arguments are as for `to_bytes`.
+
+    Raises:
+        Refused: the content is damaged, of another format, or belongs to something else.
+    """
+    end = data.find(b"\n", 0, 200)
+    first, body = data[: max(end, 0)].split(b" "), data[end + 1 :]
+    if len(first) != 4 or b" ".join(first[:2]) != MAGIC:
+        raise Refused("is no checkpoint")
+    if first[2] != FORMAT:
+        raise Refused("is of another version")
+    if first[3] != _hash(body):
+        raise Refused("is damaged")
+    tensors = safetensors.torch.load(body)
+    content = json.loads(bytes(tensors.pop(CONTENT).numpy()))
+    for name in sorted(content["belongs"].keys() | belongs.keys()):
+        if content["belongs"].get(name) != belongs.get(name):
+            raise Refused(f"belongs to another {name}")
+    reader, (created, *counted) = Reader(tensors), content["counts"]
+    values = {number: reader.value(plain) for number, plain in content["values"]}
+    return Checkpoint(Snapshot(created, values, *counted), [reader.value(plain) for plain in content["readings"]])
+
+
+def _hash(body: bytes) -> bytes:
+    return blake2b(body, digest_size=16, person=FORMAT).hexdigest().encode()
+
+
+def load_checkpoint(folder: Path, belongs: Mapping[str, Any]) -> Checkpoint | None:
     """Read the checkpoint of an unfinished run from its folder.
 
     Returns:
-        None if the folder has no checkpoint, or one that cannot be read or comes from another version.
+        None if the folder has no checkpoint, or, with a warning, one that cannot be used.
     """
-    if not (folder / NAME).is_file():
-        return None
+    path = folder / CHECKPOINT
     try:
-        saved: dict[str, Any] = torch.load(folder / NAME, weights_only=False)
-        usable = saved["version"] == __version__
-        checkpoint = Checkpoint(Snapshot(saved["created"], dict(saved["values"])), list(saved["readings"]))
-    except Exception as error:
-        LOG.warning("%s: cannot be read (%s); the run starts anew", folder / NAME, error)
+        return from_bytes(path.read_bytes(), belongs)
+    except FileNotFoundError:
         return None
-    return checkpoint if usable else None
+    except Exception as error:
+        reason = str(error) if isinstance(error, Refused) else f"cannot be read ({' '.join(str(error).split())[:120]})"
+        LOG.warning("%s: %s; the run starts anew", path, reason)
+        return None
 
 
 class Saver:
-    """Observer that saves a checkpoint at the end of a round when `every_s` seconds of host time have passed."""
+    """Observer that saves checkpoints at the ends of rounds.
 
-    def __init__(self, folder: RunFolder, every_s: float | None) -> None:
-        self._folder = folder
-        self._every_s = every_s
-        self._saved = time.monotonic()
+    At least `every_s` seconds of host time lie between two of them, and so many that writing them takes no more than
+    the part `COST` of the run's host time, if the next one takes as long as the last one did. Host time decides when a
+    checkpoint is written, but never what is simulated.
+    """
+
+    def __init__(self, folder: RunFolder, every_s: float | None, belongs: Mapping[str, Any]) -> None:
+        self._folder, self._every_s, self._belongs = folder, every_s, belongs
+        self._began = self._saved = time.monotonic()
+        self._took_s = self._spent_s = 0.0
 
     def __call__(self, fed: Federation) -> None:
-        """Save a checkpoint if the last one is at least `every_s` seconds of host time old."""
-        if self._every_s is not None and time.monotonic() - self._saved >= self._every_s:
-            self.save(fed)
+        """Save a checkpoint if the last one is old enough."""
+        if self._every_s is None:
+            return
+        now = time.monotonic()
+        if now - self._saved >= self._every_s:
+            next_s = self._took_s or fed.graph.known_byte() / SLOWEST_BYTE_PER_S
+            if self._spent_s + next_s <= COST * (now - self._began):
+                self.save(fed)
 
     def save(self, fed: Federation) -> None:
         """Save a checkpoint now.
 
-        Nothing is saved in a timing-only run, without a checkpoint interval, or while a resumed run has not yet caught
-        up with the checkpoint that it started from.
+        Nothing is saved in a timing-only run, without a checkpoint interval, in the middle of a computation or a sum,
+        or while a resumed run has not yet caught up with the checkpoint that it started from.
+
+        Raises:
+            DataError: the checkpoint cannot be written.
         """
-        if fed.timing_only or self._every_s is None or not fed.graph.caught_up:
+        if fed.timing_only or self._every_s is None or not (fed.graph.caught_up and fed.graph.at_rest()):
             return
+        started = time.monotonic()
         with fed.graph.host.part("records"):
-            self.write(fed.checkpoint())
+            try:
+                self.write(fed.checkpoint())
+            except NotPlain as error:
+                LOG.warning("no checkpoints are saved: a value of the run is %s; use tensors and named tuples", error)
+                self._every_s = None
         self._saved = time.monotonic()
+        self._took_s = self._saved - started
+        self._spent_s += self._took_s
 
     def write(self, checkpoint: Checkpoint) -> None:
         """Write a checkpoint atomically: the file is either complete or unchanged."""
-        (created, values), readings = checkpoint
-        content = {"version": __version__, "created": created, "values": values, "readings": readings}
-        self._folder.write_bytes(NAME, lambda part: torch.save(content, part))
-
-    def discard(self) -> None:
-        """Delete the checkpoint, which a finished run no longer needs."""
-        (self._folder.path / NAME).unlink(missing_ok=True)
+        data = to_bytes(checkpoint, self._belongs)
+        self._folder.write_checkpoint(data)

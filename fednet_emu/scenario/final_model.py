@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.models.torch_seed import seeded_module
+from fednet_emu.records.manifest import require_sound
 from fednet_emu.records.store import RunFolder
 from fednet_emu.scenario.model import Scenario
 
@@ -68,7 +70,10 @@ def save_model(model: FinalModel, folder: RunFolder) -> None:
     """Save a global model in a run folder, as tensors without code; models of each device would take too much space."""
     if not model.own:
         content = {"state": model.states[0], "input_shape": list(model.input_shape), "outputs": model.outputs}
-        folder.write_bytes(NAME, lambda part: torch.save(content, part))
+        file = BytesIO()
+        torch.save(content, file)
+        folder.announce([NAME])
+        folder.write_bytes(NAME, file.getvalue())
 
 
 def load_model(folder: Path) -> FinalModel:
@@ -81,8 +86,9 @@ def load_model(folder: Path) -> FinalModel:
     if not path.is_file():
         remedy = "run the scenario by itself, with training; where each device has its own model, in memory (out=None)"
         raise DataError(str(path), "no such file, this folder keeps no model", remedy)
+    require_sound(folder, [NAME])
     try:
         saved: dict[str, Any] = torch.load(path, weights_only=True)
         return FinalModel([saved["state"]], False, tuple(saved["input_shape"]), saved["outputs"])
     except Exception as error:
-        raise DataError(str(path), f"cannot be read ({type(error).__name__})", "run it again") from error
+        raise DataError(str(path), f"cannot be read ({type(error).__name__})", "run it again with --force") from error

@@ -85,8 +85,10 @@ class Training(Component):
     threads: int | None = Field(None, gt=0, le=1024)
     """Number of processor threads. They train several jobs in parallel; a single job of a large model uses them within
     one operation. null takes all cores that the process may use."""
-    checkpoint_s: float | None = Field(60.0, gt=0)
-    """Seconds of host time between checkpoints, from which an interrupted run continues; null saves no checkpoints."""
+    checkpoint_s: float | None = Field(2.0, gt=0)
+    """Least host time between two checkpoints, in seconds; null saves none. A run that was killed continues from the
+    last one. They are written at the ends of rounds, and less often where they would take more than 1/64 of the host
+    time."""
 
 
 class Scenario(Component):

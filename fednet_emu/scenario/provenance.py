@@ -6,8 +6,9 @@ import inspect
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
+from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, distribution, packages_distributions, version
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from fednet_emu import __version__
 from fednet_emu.component import Component
 from fednet_emu.data import Read, checksum
 from fednet_emu.learning.models.user_module import UserModule
+from fednet_emu.records.manifest import fingerprint, versions
 from fednet_emu.scenario.model import Scenario
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -34,6 +36,31 @@ def provenance(scenario: Scenario, read: Read) -> dict[str, Any]:
         "plugins": {name: _origin(name) for name in sorted(set(_outside(scenario)))},
         "data": {name: checksum(path) for name, path in sorted(read.items())},
     }
+
+
+def dependencies(scenario_text: str, origin: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the learnt numbers of a run depend on: two runs with an equal value compute the same.
+
+    Args:
+        scenario_text: the resolved scenario, its seed included.
+        origin: what `provenance` returned.
+    """
+    return {
+        "scenario": fingerprint(scenario_text),
+        "version of fednet_emu": f"{__version__}, {source_hash()}",
+        "version of a package": versions(),
+        "plug-in": origin["plugins"],
+        "data file": origin["data"],
+    }
+
+
+@cache
+def source_hash() -> str:
+    """Return a hash of the source files of this package, which is known where no commit is."""
+    whole = blake2b(digest_size=16)
+    for path in sorted(_PACKAGE.rglob("*.py")):
+        whole.update(f"{path.relative_to(_PACKAGE).as_posix()} {checksum(path)}\n".encode())
+    return whole.hexdigest()
 
 
 @cache

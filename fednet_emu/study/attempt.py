@@ -18,9 +18,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fednet_emu.errors import FednetError
-from fednet_emu.records.store import FINISHED, RunFolder
+from fednet_emu.records.manifest import FINISHED
+from fednet_emu.records.store import RunFolder
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.run import run_scenario
+from fednet_emu.study.finished import finished
 from fednet_emu.study.model import Limits
 
 POLL_S = 0.05
@@ -218,12 +220,12 @@ def _run(task: CellJob, results: Connection) -> None:
 
 def attempted(task: CellJob) -> Outcome:
     """Run a cell in this process and return its outcome."""
-    if RunFolder.status(task.folder) in FINISHED:  # another process has finished it already
+    if finished(task.folder) is not None:  # another process has finished it already
         return Outcome("done")
+    damaged = RunFolder.status(task.folder) in FINISHED
+    options = {"data_dir": task.data_dir, "timing_only": task.timing_only, "force": damaged}
     try:
-        summary = run_scenario(
-            task.scenario, task.name, task.folder, data_dir=task.data_dir, timing_only=task.timing_only
-        )
+        summary = run_scenario(task.scenario, task.name, task.folder, **options)
     except FednetError as error:
         return Outcome("failed", " ".join(str(error).split()), traceback.format_exc())
     except KeyboardInterrupt:

@@ -9,7 +9,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from fednet_emu.errors import FednetError
-from fednet_emu.records.store import write_text
+from fednet_emu.records.files import write_text
 from fednet_emu.report.figures.run_figures import save
 from fednet_emu.report.views.study import StudyView
 from fednet_emu.scenario.search import STUDIES, names

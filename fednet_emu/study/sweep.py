@@ -6,20 +6,19 @@ import json
 import math
 import os
 import shlex
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 
-from filelock import FileLock, Timeout
-
-from fednet_emu.errors import DataError
-from fednet_emu.records.store import FINISHED, RunFolder, write_json, write_text
+from fednet_emu.records.files import checksum, told, write_json, write_text
+from fednet_emu.records.store import locked, require_free, tidy, unlock
 from fednet_emu.study.attempt import CellJob, Outcome
 from fednet_emu.study.cells import Cell, LoadedStudy
+from fednet_emu.study.finished import finished
 from fednet_emu.study.local import News
-from fednet_emu.study.tables import aim, write_tables
+from fednet_emu.study.tables import TABLES, aim, write_tables
 
 STUDY = "study.json"
 
@@ -97,14 +96,15 @@ def sweep(
         DataError: the folder holds something else, or another sweep writes to it.
     """
     with _locked(out):
-        _describe(loaded, out)
+        _describe(loaded, out, _tables(out))
         progress = _progress(loaded.cells, out / "cells", data_dir)
         on_news(progress)
         try:
             _run(loaded, out, run, progress, data_dir, on_news)
         finally:
-            finished = {place: progress.folder_of[place] for place in sorted(progress.done)}
-            write_tables(out, loaded.cells, finished, progress.failures, loaded.study.target)
+            folders = {place: progress.folder_of[place] for place in sorted(progress.done)}
+            write_tables(out, loaded.cells, folders, progress.failures, loaded.study.target)
+            _describe(loaded, out, {name: checksum(out / name) for name in TABLES})
     return progress
 
 
@@ -145,10 +145,12 @@ def _note(progress: Progress, place: int, outcome: Outcome | None, failures: Pat
     if outcome.status == "done":
         progress.done.add(place)
         progress.host_s.append(outcome.host_s)
-        report.unlink(missing_ok=True)
+        with told(report, "deleted"):
+            report.unlink(missing_ok=True)
     elif outcome.status == "failed":
         progress.failures[place] = outcome.reason
-        failures.mkdir(exist_ok=True)
+        with told(failures, "made"):
+            failures.mkdir(exist_ok=True)
         write_text(report, f"{cell.label}\n{outcome.reason}\nreplay: {progress.replay(place)}\n\n{outcome.details}")
 
 
@@ -156,8 +158,9 @@ def _progress(cells: Sequence[Cell], folder: Path, data_dir: Path | str | None) 
     """What earlier sweeps have left."""
     progress = Progress(cells, [_folder_of(cell, folder) for cell in cells], data_dir)
     for place, path in enumerate(progress.folder_of):
-        if RunFolder.status(path) in FINISHED:
-            summary = json.loads((path / "summary.json").read_text(encoding="utf-8"))
+        summary = finished(path)
+        if summary is not None:
+            tidy(path)
             if summary["verified"]:
                 progress.done.add(place)
                 progress.host_s.append(summary["host_s"])
@@ -171,7 +174,16 @@ def _folder_of(cell: Cell, cells: Path) -> Path:
     return next(iter(sorted(cells.glob(f"*__{cell.digest}"))), cells / cell.name)
 
 
-def _describe(loaded: LoadedStudy, out: Path) -> None:
+def _tables(out: Path) -> dict[str, str]:
+    """The checksums of the tables that an earlier sweep has written, as it has noted them."""
+    try:
+        return dict(json.loads((out / STUDY).read_text(encoding="utf-8"))["files"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return {}
+
+
+def _describe(loaded: LoadedStudy, out: Path, tables: Mapping[str, str]) -> None:
+    """Write the study's file, and what figures need of it, with the checksums of its tables."""
     study = loaded.study
     measure, level = aim(study.target) if study.target else (None, None)
     description = {
@@ -181,6 +193,7 @@ def _describe(loaded: LoadedStudy, out: Path) -> None:
         "seeds": study.all_seeds,
         "target": {measure: level} if measure else {},
         "timing_only": loaded.timing_only,
+        "files": tables,
     }
     write_json(out / STUDY, description)
     write_text(out / "study.yaml", loaded.text)
@@ -189,20 +202,10 @@ def _describe(loaded: LoadedStudy, out: Path) -> None:
 @contextmanager
 def _locked(out: Path) -> Iterator[None]:
     """The folder of a study, to which nobody else writes; it is let go when this process ends, however it ends."""
-    if out.exists() and not (
-        out.is_dir() and ((out / STUDY).is_file() or all(path.name == ".lock" for path in out.iterdir()))
-    ):
-        raise DataError(str(out), "exists and is not the folder of a study", "choose another --out")
-    lock = FileLock(out / ".lock")
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        lock.acquire(timeout=0)
-    except Timeout:
-        remedy = "wait for it, or choose another --out"
-        raise DataError(str(out), "is being written by another sweep", remedy) from None
-    except OSError as error:
-        raise DataError(str(out), f"cannot be made ({error.strerror})", "choose another --out") from None
+    if not any((out / name).is_file() for name in (STUDY, *TABLES)):
+        require_free(out, "the folder of a study")
+    lock = locked(out, "sweep")
     try:
         yield
     finally:
-        lock.release()
+        unlock(out, lock)

@@ -10,13 +10,15 @@ from typing import Any
 
 import pandas as pd
 
+from fednet_emu.records.files import write_table
 from fednet_emu.records.ledger import EVALUATIONS, SCORES
-from fednet_emu.records.store import write_table
 from fednet_emu.records.table import Table
 from fednet_emu.report.views.targets import Measure, first_reached, with_total_bits
 from fednet_emu.study.cells import Cell
 from fednet_emu.study.model import Target
 
+TABLES = ("study.parquet", "cells.parquet")
+"""The tables that figures and comparisons read; the host times beside them differ from sweep to sweep."""
 TOTALS = ("rounds", "simulated_s", "uplink_bit", "downlink_bit", "sidelink_bit", "energy_j")
 
 

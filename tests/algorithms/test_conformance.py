@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -14,6 +16,7 @@ from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.records.verify import verify
+from fednet_emu.scenario.checkpoints import from_bytes, to_bytes
 from fednet_emu.testing import run_small, small_federation, small_scenario
 
 CLUSTER = (
@@ -248,3 +251,37 @@ def test_who_is_late_is_left_out(algorithm: str) -> None:
     assert len(slow) > 0
     assert (slow["ended_s"] - slow["started_s"]).max() <= 1.0 + 1e-9
     assert not any(verify(fed.ledger, frozenset({"uplink", "downlink"})).values())
+
+
+@pytest.mark.parametrize("engine", ["serial", "batched"])
+@pytest.mark.parametrize("algorithm", ALGORITHM_SETTINGS)
+def test_it_goes_on_from_a_checkpoint_file(algorithm: str, engine: str) -> None:
+    """Cut after each of its rounds, every part resumed from the file of the one before: nothing differs in a bit."""
+    settings = settings_of(algorithm, "30 % loss", f"training.engine={engine}", "evaluation.every_rounds=2")
+    whole = run_small(*settings)
+
+    def cut(after_round: int) -> Callable[[Federation], None]:
+        def observe(fed: Federation) -> None:
+            if fed.round == after_round:
+                raise KeyboardInterrupt
+
+        return observe
+
+    data = b""
+    for after_round in range(1, whole.round + 1):
+        part = small_federation(*settings)
+        if data:
+            part.resume(from_bytes(data, {}))
+        part.observers.append(cut(after_round))
+        with pytest.raises(KeyboardInterrupt):
+            part.run(small_scenario(*settings).algorithm)
+        data = to_bytes(part.checkpoint(), {})
+    last = small_federation(*settings)
+    last.resume(from_bytes(data, {}))
+    last.run(small_scenario(*settings).algorithm)
+
+    frames, expected = last.ledger.frames(), whole.ledger.frames()
+    assert frames.keys() == expected.keys()
+    for name in frames:
+        pd.testing.assert_frame_equal(frames[name], expected[name], check_exact=True)
+    assert last.graph.statistics == whole.graph.statistics

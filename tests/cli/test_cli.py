@@ -97,7 +97,7 @@ def test_finished_run_is_not_overwritten(finished: Path) -> None:
     refused = fednet("run", "quickstart", "--out", str(finished), *QUICK)
 
     assert refused.exit_code == 2
-    assert "holds a finished run; pass --force to overwrite it" in refused.stderr
+    assert "holds a finished run; pass --force to replace it" in refused.stderr
     assert (finished / "summary.json").read_bytes() == before
 
 
@@ -190,7 +190,7 @@ def test_interrupt_keeps_what_was_measured(tmp_path: Path) -> None:
     ]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
     deadline = time.monotonic() + LIMIT_S
-    while not (folder / "checkpoint.pt").exists() and time.monotonic() < deadline:  # it is in the middle of the run
+    while not (folder / "checkpoint.bin").exists() and time.monotonic() < deadline:  # it is in the middle of the run
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=LIMIT_S)

@@ -17,6 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fednet_emu.cli.app import app
+from fednet_emu.records.manifest import fingerprint
 
 LONG = [
     "--set",
@@ -51,7 +52,7 @@ def running(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + LIMIT_S
-        while not (folder / "checkpoint.pt").exists() and time.monotonic() < deadline:
+        while not (folder / "checkpoint.bin").exists() and time.monotonic() < deadline:
             time.sleep(0.02)
         yield process
     finally:
@@ -132,11 +133,12 @@ def test_damaged_checkpoint_is_left_aside(tmp_path: Path) -> None:
     with running(folder):
         pass
     resolved = CliRunner().invoke(app, ["check", "quickstart", *short[:2]]).stdout
-    (folder / "scenario.yaml").write_text(resolved)
     for damage in (b"garbage\n", b""):
-        (folder / "checkpoint.pt").write_bytes(damage)
+        (folder / "checkpoint.bin").write_bytes(damage)
         manifest = json.loads((folder / "manifest.json").read_text())
-        (folder / "manifest.json").write_text(json.dumps({**manifest, "status": "running"}))
+        (folder / "manifest.json").write_text(
+            json.dumps({**manifest, "status": "running", "scenario": fingerprint(resolved)})
+        )
 
         assert CliRunner().invoke(app, ["run", "quickstart", "--out", str(folder), *short]).exit_code == 0
 

@@ -2,14 +2,15 @@
 
 import json
 import math
-import os
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from fednet_emu.errors import DataError
-from fednet_emu.records.store import FINISHED, LOCK, STATUSES, RunFolder
+from fednet_emu.records.files import PART
+from fednet_emu.records.manifest import FINISHED, STATUSES, read_manifest
+from fednet_emu.records.store import LOCK, STAGED, RunFolder
 
 TEXT = "title: the scenario\n"
 FRESH = ["manifest.json", "scenario.yaml"]
@@ -30,11 +31,14 @@ def check(path, text=TEXT, **kwargs):
     RunFolder.check(path, text, **kwargs)
 
 
-def run_in(path, status, **kwargs):
+def run_in(path, status, *, rewrite=True, **kwargs):
     """A folder that a run left."""
-    folder = create(path, **kwargs)
-    folder.write_text("log.txt", "old")
-    folder.write_manifest(status, seed=3, timing_only=False)
+    folder = create(path, seed=3, **kwargs)
+    if rewrite:
+        folder.write_text("old.txt", "old")
+    folder.end(status)
+    if status in FINISHED:
+        folder.settle()
     folder.release()
 
 
@@ -85,12 +89,10 @@ def test_a_failing_write_leaves_the_old_file(tmp_path, monkeypatch):
     folder.write_table("rounds", pd.DataFrame({"round": [1]}))
 
     def die(*args, **_kwargs):
-        path = next(arg for arg in args if isinstance(arg, os.PathLike))
-        with open(path, "wb") as half:
-            half.write(b"half")
+        args[-1].write(b"half")
         raise UnpluggedError
 
-    monkeypatch.setattr("pathlib.Path.write_text", die)
+    monkeypatch.setattr("os.fsync", lambda _file: (_ for _ in ()).throw(UnpluggedError))
     monkeypatch.setattr("pyarrow.parquet.write_table", die)
     with pytest.raises(UnpluggedError):
         folder.write_json("summary.json", {"rounds": 2})
@@ -119,22 +121,76 @@ def test_a_finished_run_is_kept(tmp_path):
     with pytest.raises(DataError) as caught:
         create(tmp_path / "run")
     assert str(caught.value) == (
-        f"{tmp_path / 'run'}: holds a finished run; pass --force to overwrite it, or choose another --out"
+        f"{tmp_path / 'run'}: holds a finished run; pass --force to replace it, or choose another --out"
     )
-    assert names(tmp_path / "run") == ["log.txt", *FRESH]
+    assert names(tmp_path / "run") == [FRESH[0], "old.txt", FRESH[1]]
 
-    create(tmp_path / "run", force=True)
-    assert names(tmp_path / "run") == FRESH
+    run_in(tmp_path / "run", "done", force=True, text="title: the new one\n")
+    assert names(tmp_path / "run") == [FRESH[0], "old.txt", FRESH[1]]
+    assert (tmp_path / "run" / "scenario.yaml").read_text() == "title: the new one\n"
 
 
 @pytest.mark.parametrize("status", [status for status in STATUSES if status not in FINISHED])
 def test_an_unfinished_run_is_replaced(tmp_path, status):
-    """A run that died may be started again, and nothing of it is left."""
+    """A run that died may be started again, and nothing of the first attempt is left when the second has ended."""
     run_in(tmp_path / "run", status)
     check(tmp_path / "run")
 
-    create(tmp_path / "run")
+    folder = create(tmp_path / "run")
+    assert names(tmp_path / "run") == [FRESH[0], "old.txt", FRESH[1]]
+    folder.end("done")
     assert names(tmp_path / "run") == FRESH
+
+
+def test_force_replaces_a_run_only_when_the_new_one_has_ended(tmp_path):
+    """Until then the old one is there as it was, beside files of the user; these stay, and files of the old run go."""
+    run, before = tmp_path / "run", {}
+    run_in(run, "done")
+    (run / "thesis.tex").write_text("three years of work", encoding="utf-8")
+    before = {path.name: path.read_bytes() for path in run.iterdir()}
+
+    folder = create(run, "title: another\n", force=True)
+    folder.write_text("new.txt", "new")
+    folder.end("failed")
+    assert {path.name: path.read_bytes() for path in run.iterdir() if path.is_file() and path.name != LOCK} == before
+    assert RunFolder.latest(run) == run / STAGED
+
+    folder.end("done")
+    folder.settle()
+    folder.release()
+    assert names(run) == [FRESH[0], "new.txt", FRESH[1], "thesis.tex"]
+    assert RunFolder.latest(run) == run
+
+
+def test_a_file_of_a_run_that_the_user_has_changed_is_the_users(tmp_path):
+    """What an earlier attempt wrote is deleted only as it was written."""
+    for name, text, kept in (("same", "old", False), ("changed", "a comment", True)):
+        run_in(tmp_path / name, "failed")
+        (tmp_path / name / "old.txt").write_text(text, encoding="utf-8")
+        run_in(tmp_path / name, "done", text=TEXT, rewrite=False)
+        assert ("old.txt" in names(tmp_path / name)) == kept
+
+
+def test_a_manifest_cannot_reach_out_of_its_folder(tmp_path):
+    """Names in it that lead elsewhere are left out: nothing there is deleted."""
+    run_in(tmp_path / "run", "failed")
+    (tmp_path / "thesis.tex").write_text("three years of work", encoding="utf-8")
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    manifest["files"].update({"../thesis.tex": None, str(tmp_path / "thesis.tex"): None})
+    (tmp_path / "run" / "manifest.json").write_text(json.dumps(manifest))
+
+    run_in(tmp_path / "run", "done")
+    assert (tmp_path / "thesis.tex").exists()
+    assert set(read_manifest(tmp_path / "run")["files"]) == {"old.txt", "scenario.yaml"}
+
+
+@pytest.mark.parametrize("trace", [LOCK, f".manifest.json{PART}"])
+def test_the_traces_of_a_killed_start_are_no_obstacle(tmp_path, trace):
+    """A folder with nothing but a lock, or half a file of ours, is nobody's."""
+    (tmp_path / trace).write_bytes(b"{")
+
+    run_in(tmp_path, "done")
+    assert names(tmp_path) == [FRESH[0], "old.txt", FRESH[1]]
 
 
 def test_checking_touches_nothing(tmp_path):
@@ -144,7 +200,7 @@ def test_checking_touches_nothing(tmp_path):
     check(tmp_path / "run")
 
     assert names(tmp_path) == ["run"]
-    assert names(tmp_path / "run") == ["log.txt", *FRESH]
+    assert names(tmp_path / "run") == [FRESH[0], "old.txt", FRESH[1]]
 
 
 def test_an_empty_folder_will_do(tmp_path):
@@ -193,7 +249,7 @@ def test_a_link_stands_for_its_folder(tmp_path):
     run_in(tmp_path / "run", "failed")
     (tmp_path / "link").symlink_to(tmp_path / "run")
 
-    create(tmp_path / "link")
+    run_in(tmp_path / "link", "done", rewrite=False)
     assert names(tmp_path / "run") == FRESH
     assert (tmp_path / "link").is_symlink()
 
@@ -203,7 +259,7 @@ def test_the_working_folder_will_do(tmp_path, monkeypatch):
     run_in(tmp_path / "run", "done")
     monkeypatch.chdir(tmp_path / "run")
 
-    create(Path(), force=True)
+    run_in(Path(), "done", force=True, rewrite=False)
     assert names(tmp_path / "run") == FRESH
 
 
@@ -226,6 +282,6 @@ def test_an_unfinished_run_of_another_scenario_is_kept(tmp_path, status):
         create(tmp_path / "run", "title: another\n")
     with pytest.raises(DataError, match="holds an unfinished run of another scenario; pass --force"):
         create(tmp_path / "run", timing_only=True)
-    assert names(tmp_path / "run") == ["log.txt", *FRESH]
+    assert names(tmp_path / "run") == [FRESH[0], "old.txt", FRESH[1]]
 
     create(tmp_path / "run", "title: another\n", force=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from fednet_emu.errors import DataError
 from fednet_emu.federation.federation import Federation
+from fednet_emu.learning.engines.serial import SerialEngine
+from fednet_emu.records.store import CHECKPOINT, STAGED, RunFolder
 from fednet_emu.scenario.run import run_scenario
 from fednet_emu.testing import small_federation, small_scenario
 
@@ -27,47 +28,127 @@ class Interruption:
             raise KeyboardInterrupt
 
 
+HOST = {"host_s", "host_parts"}
+"""Entries of a summary that depend on the host's speed."""
+
+
+def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The labels of the jobs that the serial engine trains from now on."""
+    labels: list[str] = []
+    run = SerialEngine.run
+    monkeypatch.setattr(
+        SerialEngine,
+        "run",
+        lambda self, jobs, take: labels.extend(job.job.label for job in jobs) or run(self, jobs, take),
+    )
+    return labels
+
+
+def without_host(summary: dict[str, object]) -> dict[str, object]:
+    """A summary without what depends on the host's speed."""
+    return {name: value for name, value in summary.items() if name not in HOST}
+
+
+def assert_same_tables(got: Path, expected: Path) -> None:
+    """All tables are equal to the byte."""
+    assert {path.name: path.read_bytes() for path in got.glob("*.parquet")} == {
+        path.name: path.read_bytes() for path in expected.glob("*.parquet")
+    }
+
+
 @pytest.mark.parametrize("after_round", [1, 3, 4, 7])
-def test_interrupted_run_goes_on(tmp_path: Path, after_round: int) -> None:
-    """The tables of a resumed run equal those of an undisturbed one, and no training is done twice."""
-    scenario = small_scenario(*CHANGES)
+def test_interrupted_run_goes_on(tmp_path: Path, after_round: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables and summary of a resumed run equal those of an undisturbed one, and no training is done twice."""
+    scenario = small_scenario(*CHANGES, "training.engine=serial")
+    labels = trained(monkeypatch)
     whole = run_scenario(scenario, "small", tmp_path / "whole")
+    once = sorted(labels)
+    labels.clear()
     with pytest.raises(KeyboardInterrupt):
         run_scenario(scenario, "small", tmp_path / "cut", on_round=Interruption(after_round))
     resumed = run_scenario(scenario, "small", tmp_path / "cut")
 
-    for table in ("transfers", "computes", "rounds", "evaluations", "receptions"):
-        expected, got = (pd.read_parquet(tmp_path / run / f"{table}.parquet") for run in ("whole", "cut"))
-        pd.testing.assert_frame_equal(got, expected)
-    assert resumed["event_digest"] == whole["event_digest"]
-    assert (after_round < 2) or resumed["wavefronts"] < whole["wavefronts"]
-    assert not (tmp_path / "cut" / "checkpoint.pt").exists()
+    assert_same_tables(tmp_path / "cut", tmp_path / "whole")
+    assert without_host(resumed) == without_host(whole)
+    assert sorted(labels) == once
+    assert not (tmp_path / "cut" / CHECKPOINT).exists()
 
 
-def test_other_scenario_starts_anew(tmp_path: Path) -> None:
-    """A checkpoint belongs to one scenario: with another learning rate nothing of it is used."""
+@pytest.mark.parametrize("limit_byte", [1, 40_000, 2**30])
+def test_wavefronts_of_a_resumed_run_are_those_of_the_whole(limit_byte: int) -> None:
+    """Also where pending work is done early because of its memory: the count of it goes on from the checkpoint."""
+    algorithm = small_scenario(*CHANGES).algorithm
+    whole, *parts = (small_federation(*CHANGES, "evaluation.every_rounds=5") for _ in range(9))
+    whole.graph._pending_limit_byte = limit_byte
+    whole.run(algorithm)
+    checkpoint = None
+    for after_round, fed in enumerate(parts, 1):
+        fed.graph._pending_limit_byte = limit_byte
+        if checkpoint is not None:
+            fed.resume(checkpoint)
+        fed.observers.append(Interruption(after_round))
+        if after_round < 8:
+            with pytest.raises(KeyboardInterrupt):
+                fed.run(algorithm)
+            checkpoint = fed.checkpoint()
+    parts[-1].observers.clear()
+    parts[-1].run(algorithm)
+
+    assert parts[-1].graph.statistics == whole.graph.statistics
+    assert parts[-1].ledger.evaluations.digest() == whole.ledger.evaluations.digest()
+
+
+def test_forced_run_starts_anew_and_goes_on_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With --force nothing of the run in the folder is used, but a forced run that was interrupted goes on."""
+    labels = trained(monkeypatch)
+    changed = small_scenario(*CHANGES, "algorithm.lr=0.01", "training.engine=serial")
+    fresh = run_scenario(changed, "small", tmp_path / "fresh")
+    once = sorted(labels)
     with pytest.raises(KeyboardInterrupt):
         run_scenario(small_scenario(*CHANGES), "small", tmp_path / "run", on_round=Interruption(4))
-    changed = small_scenario(*CHANGES, "algorithm.lr=0.01")
 
     with pytest.raises(DataError, match="holds an unfinished run of another scenario"):
         run_scenario(changed, "small", tmp_path / "run")
-    fresh, after = (run_scenario(changed, "small", tmp_path / name, force=True) for name in ("fresh", "run"))
+    labels.clear()
+    with pytest.raises(KeyboardInterrupt):
+        run_scenario(changed, "small", tmp_path / "run", force=True, on_round=Interruption(4))
+    assert RunFolder.status(tmp_path / "run") == RunFolder.status(tmp_path / "run" / STAGED) == "interrupted"
+    after = run_scenario(changed, "small", tmp_path / "run", force=True)
 
-    assert after["loss"] == fresh["loss"]
-    assert after["wavefronts"] == fresh["wavefronts"]
+    assert without_host(after) == without_host(fresh)
+    assert sorted(labels) == once
+    assert_same_tables(tmp_path / "run", tmp_path / "fresh")
+    assert not (tmp_path / "run" / STAGED).exists()
 
 
-def test_interrupted_resumption_keeps_the_checkpoint(tmp_path: Path) -> None:
+def test_interrupted_resumption_keeps_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C while the past is being replayed loses nothing."""
-    scenario = small_scenario(*CHANGES)
+    scenario = small_scenario(*CHANGES, "training.engine=serial")
     for after_round in (6, 2):
         with pytest.raises(KeyboardInterrupt):
             run_scenario(scenario, "small", tmp_path / "run", on_round=Interruption(after_round))
 
-    resumed = run_scenario(scenario, "small", tmp_path / "run")
+    labels = trained(monkeypatch)
+    run_scenario(scenario, "small", tmp_path / "run")
+    assert {label.split(", ")[1] for label in labels} == {"round 7", "round 8"}
 
-    assert resumed["wavefronts"] <= 2
+
+def test_a_run_that_is_cut_off_in_a_computation_keeps_the_checkpoint_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second Ctrl-C may come amid training: half of a wavefront is not saved, and the counts stay right."""
+    scenario = small_scenario(*CHANGES, "training.engine=serial")
+    whole = run_scenario(scenario, "small", tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        run_scenario(scenario, "small", tmp_path / "run", on_round=Interruption(4))
+    before = (tmp_path / "run" / CHECKPOINT).read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(SerialEngine, "run", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            run_scenario(scenario, "small", tmp_path / "run")
+
+    assert (tmp_path / "run" / CHECKPOINT).read_bytes() == before
+    assert without_host(run_scenario(scenario, "small", tmp_path / "run")) == without_host(whole)
 
 
 def test_values_that_steer_the_flow_are_remembered() -> None:

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from fednet_emu.errors import DataError
+from fednet_emu.records.files import checksum
 from fednet_emu.study import attempt
 from fednet_emu.study.cells import load_study
 from fednet_emu.study.local import run_locally
@@ -212,6 +213,9 @@ def test_cells_of_broken_laws_have_failed(study_file, tmp_path):
     folder = swept(path, tmp_path / "out").folder_of[0]
     summary = json.loads((folder / "summary.json").read_text())
     (folder / "summary.json").write_text(json.dumps({**summary, "verified": False, "broken_laws": {"energy": "x"}}))
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["files"]["summary.json"] = checksum(folder / "summary.json")
+    (folder / "manifest.json").write_text(json.dumps(manifest))
 
     assert "conservation laws are broken" in swept(path, tmp_path / "out").failures[0]
 
@@ -222,3 +226,23 @@ def test_processes_have_one_thread_each_and_leave_the_environment_alone(study_fi
     swept(study_file("seeds: 1\n"), tmp_path / "out")
 
     assert "OMP_NUM_THREADS" not in os.environ
+
+
+@pytest.mark.parametrize("name", ["summary.json", "evaluations.parquet", "rounds.parquet", "scenario.yaml"])
+@pytest.mark.parametrize("damage", [None, b"", b"{}", b"garbage"])
+def test_a_finished_cell_with_a_damaged_file_is_run_again(study_file, tmp_path, name, damage, caplog):
+    """The sweep names the file, repeats that cell only, and leaves the tables that it left before."""
+    path, out = study_file("seeds: 2\n"), tmp_path / "out"
+    folders = swept(path, out).folder_of
+    before = [(out / table).read_bytes() for table in ("study.parquet", "cells.parquet")]
+    others = (folders[1] / "manifest.json").stat().st_mtime_ns
+    (folders[0] / name).unlink()
+    if damage is not None:
+        (folders[0] / name).write_bytes(damage)
+    again = swept(path, out)
+
+    problem = "no such file" if damage is None else "damaged, its content is not what was written"
+    assert f"{folders[0] / name}: {problem}; the cell is run again" in caplog.messages
+    assert again.done == {0, 1}
+    assert [(out / table).read_bytes() for table in ("study.parquet", "cells.parquet")] == before
+    assert (folders[1] / "manifest.json").stat().st_mtime_ns == others

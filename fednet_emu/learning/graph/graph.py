@@ -67,10 +67,21 @@ class _Pick(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """Known values of a graph by the number of their Deferred, and how many Deferreds it had created."""
+    """What a graph knows: enough for a repeated run to go on as the first one would have.
+
+    Attributes:
+        created: how many Deferreds it had created.
+        values: known values by the number of their Deferred.
+        wavefronts: how many wavefronts had run.
+        jobs: how many jobs were in them.
+        pending_byte: memory that pending results were counted with.
+    """
 
     created: int
     values: dict[int, Any]
+    wavefronts: int = 0
+    jobs: int = 0
+    pending_byte: int = 0
 
 
 @final
@@ -85,6 +96,9 @@ class Graph:
             once. Results without references count until the next such flush, so it may come early; it never changes a
             value.
         host: measures the host time of training and of the deferred functions; None makes a new one.
+
+    Attributes:
+        statistics: counts of what was trained.
     """
 
     def __init__(self, engine: Engine | None, pending_limit_byte: int = 2**30, host: HostTime | None = None) -> None:
@@ -99,13 +113,22 @@ class Graph:
         self._made: list[ref[Deferred]] = []  # includes nodes without references until the next clean-up
         self._look_at = _FEW
         self._restored = Snapshot(0, {})
+        self._computing = False
 
     def snapshot(self) -> Snapshot:
-        """All values that are known now and still referenced; accumulations that have begun are finished first."""
-        for node in self._reachable():
-            if isinstance(node._work, Accumulate) and node._work.has_begun:
-                self._compute(node)
-        return Snapshot(self._created, {node.number: node._value for node in self._reachable() if node.done})
+        """All values that are known now and still referenced, and what has been counted so far; only `at_rest`."""
+        values = {node.number: node._value for node in self._reachable() if node.done}
+        return Snapshot(self._created, values, self.statistics.wavefronts, self.statistics.jobs, self._pending_byte)
+
+    def at_rest(self) -> bool:
+        """Whether no computation is under way or was cut off, and no accumulation has released some of its parts."""
+        return not self._computing and not any(
+            isinstance(node._work, Accumulate) and node._work.has_begun for node in self._reachable()
+        )
+
+    def known_byte(self) -> int:
+        """Memory in bytes of all values that are known now and still referenced."""
+        return sum(node.size * _BYTE_PER_SCALAR for node in self._reachable() if node.done)
 
     def _reachable(self) -> list[Deferred]:
         nodes = [node for me in self._made if (node := me()) is not None]
@@ -118,7 +141,9 @@ class Graph:
 
         Nothing may be read until this run has created as many Deferreds as the earlier one had (`caught_up`).
         """
-        self._restored = Snapshot(snapshot.created, dict(snapshot.values))
+        self._restored = snapshot._replace(values=dict(snapshot.values))
+        self.statistics = GraphStatistics(snapshot.wavefronts, snapshot.jobs)
+        self._pending_byte = snapshot.pending_byte
 
     @property
     def caught_up(self) -> bool:
@@ -217,16 +242,20 @@ class Graph:
 
     def _compute(self, deferred: Deferred) -> None:
         if not deferred.done:
+            self._computing = True
             with self.host.part("deferred functions"):
                 while not deferred.done:
                     if not self._advance():
                         raise self._unreadable(deferred)
+            self._computing = False
 
     def flush(self) -> None:
         """Compute all pending values that are still referenced."""
+        self._computing = True
         with self.host.part("deferred functions"):
             while self._advance():
                 pass
+        self._computing = False
         self._pending_byte = 0
 
     def _node(self, size: int, work: _Call | _Pick | Accumulate | TrainJob, inputs: list[Deferred]) -> Deferred:
@@ -253,7 +282,8 @@ class Graph:
         node._missing = missing
         if not missing:
             self._make_ready(node, me)
-        self._pending_byte += size * _BYTE_PER_SCALAR + _BYTE_PER_NODE
+        if number > self._restored.created:  # the earlier run has counted the others
+            self._pending_byte += size * _BYTE_PER_SCALAR + _BYTE_PER_NODE
         return node
 
     def _wait(self, node: Deferred, item: Deferred) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fednet_emu.records.store import write_text
+from fednet_emu.records.files import write_text
 from fednet_emu.report.views.statistics import mean_interval
 from fednet_emu.report.views.study import StudyView, open_study
 

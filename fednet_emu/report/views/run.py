@@ -14,9 +14,10 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from fednet_emu.errors import DataError
+from fednet_emu.records.manifest import MANIFEST, require_sound
 
-UNFINISHED = "finish or repeat the run that writes it"
-DAMAGED = "repeat the run, or restore the file from a copy"
+UNFINISHED = "finish the run that writes it, or run it again with --force"
+DAMAGED = "restore it from a copy, or run it again with --force"
 
 
 @dataclass(frozen=True)
@@ -90,9 +91,11 @@ class RunView:
                 yield batch.select(list(columns)).to_pandas()
 
     def _path(self, name: str) -> Path:
-        path = (self.folder or Path()) / f"{name}.parquet"
+        folder = self.folder or Path()
+        path = folder / f"{name}.parquet"
         if not path.is_file():
             raise DataError(str(path), "no such table in this run folder", UNFINISHED)
+        require_sound(folder, [path.name], DAMAGED)
         return path
 
     def _from_memory(self, name: str, columns: Sequence[str] | None) -> pd.DataFrame:
@@ -110,6 +113,8 @@ def open_run(path: Path, label: str | None = None) -> RunView:
     """
     if not path.is_dir():
         raise DataError(str(path), "no such run folder", "give the folder that `fednet run` wrote")
+    if (path / MANIFEST).exists():
+        _mapping(path / MANIFEST, _read(path / MANIFEST, json.loads))
     summary = _mapping(path / "summary.json", _read(path / "summary.json", json.loads))
     scenario = _mapping(path / "scenario.yaml", _read(path / "scenario.yaml", _load_yaml))
     return RunView(label or str(summary.get("name") or path.resolve().name), summary, scenario, path)
@@ -141,9 +146,10 @@ def _reading(path: Path) -> Iterator[None]:
 def _read(path: Path, parse: Any) -> Any:
     if not path.is_file():
         raise DataError(str(path), "no such file in this run folder", UNFINISHED)
+    require_sound(path.parent, [path.name], DAMAGED)
     try:
         return parse(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, YAMLError) as error:
+    except (OSError, ValueError, YAMLError, RecursionError) as error:
         raise DataError(str(path), f"unreadable, got {_one_line(error)!r}", DAMAGED) from error
 
 

@@ -12,12 +12,16 @@ from typing import Any
 import pandas as pd
 
 from fednet_emu.errors import DataError, FednetError, did_you_mean
+from fednet_emu.records.files import flaw
+from fednet_emu.records.manifest import read_manifest
 from fednet_emu.report.views.cycles import SERIES_COLUMNS
-from fednet_emu.report.views.run import RunView
+from fednet_emu.report.views.run import DAMAGED, RunView
 from fednet_emu.report.views.targets import TO_TARGET, first_reached, with_total_bits
 
 DESCRIPTION = "study.json"
-UNFINISHED = "finish the sweep that writes it"
+UNFINISHED = "run the sweep that writes it again, which mends it"
+NEEDED = ("seed", "status", "uplink_bit", "downlink_bit", "sidelink_bit")
+"""Entries of a run's summary without which it cannot be compared."""
 SPENT = {"time": "simulated_s", "bits": "total_bit", "energy": "energy_j", "rounds": "round"}
 """Names of costs, and their columns in the evaluations, in simulated seconds, bits, joules and rounds."""
 
@@ -127,7 +131,7 @@ def level_text(level: Any) -> str:
 
 def is_study(folder: Path) -> bool:
     """Return whether a folder holds a study."""
-    return (folder / DESCRIPTION).is_file()
+    return any((folder / name).exists() for name in (DESCRIPTION, "study.parquet"))
 
 
 def is_one_study(folders: Sequence[Path]) -> bool:
@@ -156,10 +160,13 @@ def open_study(folder: Path) -> StudyView:
     try:
         told = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
         axes, target, name = dict(told["axes"]), dict(told["target"]), str(told["name"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(str(folder / DESCRIPTION), f"unreadable, got '{error}'", "run the sweep again") from error
-    cells, evaluations = _table(folder, "cells"), _table(folder, "study")
-    new = [axis for axis in axes if axis not in cells or axis not in evaluations]
+    sums = told.get("files", {})
+    cells, evaluations = (
+        _table(folder / f"{name}.parquet", sums.get(f"{name}.parquet")) for name in ("cells", "study")
+    )
+    new = [name for name in (*axes, "cell", "seed") if name not in cells or name not in evaluations]
     if new:
         raise DataError(str(folder), f"its tables are older than its axis '{new[0]}'", UNFINISHED)
     done = cells["status"].isin(["done", "diverged"])
@@ -171,9 +178,10 @@ def _with_series(folder: Path, cells: pd.DataFrame) -> pd.DataFrame:
     """Add the columns of `SERIES_COLUMNS` to the table of cells; they are NaN in cells without the series."""
     for series, columns_of in SERIES_COLUMNS.items():
         known = {
-            cell: columns_of(_table(folder / "cells" / cell, series))
+            cell: columns_of(_table(path, ((read_manifest(path.parent) or {}).get("files") or {}).get(path.name)))
             for cell in cells["cell"]
-            if (folder / "cells" / cell / f"{series}.parquet").is_file()
+            for path in [folder / "cells" / cell / f"{series}.parquet"]
+            if path.is_file()
         }
         if known:
             told = pd.DataFrame.from_dict(known, orient="index")
@@ -181,10 +189,10 @@ def _with_series(folder: Path, cells: pd.DataFrame) -> pd.DataFrame:
     return cells
 
 
-def _table(folder: Path, name: str) -> pd.DataFrame:
-    path = folder / f"{name}.parquet"
-    if not path.is_file():
-        raise DataError(str(path), "no such table", UNFINISHED)
+def _table(path: Path, expected: str | None) -> pd.DataFrame:
+    problem = flaw(path, expected)
+    if problem:
+        raise DataError(str(path), problem, UNFINISHED)
     try:
         return pd.read_parquet(path)
     except (OSError, ValueError) as error:
@@ -204,6 +212,10 @@ def study_of_run(run: RunView) -> StudyView:
     Raises:
         DataError: its evaluations are missing or unreadable.
     """
+    lacking = [name for name in NEEDED if name not in run.summary]
+    if lacking:
+        where = run.label if run.folder is None else str(run.folder / "summary.json")
+        raise DataError(where, f"has no entry '{lacking[0]}'", DAMAGED)
     evaluations = with_total_bits(run.table("evaluations")).assign(cell=run.label, seed=run.summary["seed"])
     totals = {name: value for name, value in run.summary.items() if not isinstance(value, list | dict | str)}
     total_bit = sum(run.summary[f"{kind}_bit"] for kind in ("uplink", "downlink", "sidelink"))

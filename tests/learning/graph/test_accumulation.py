@@ -207,15 +207,18 @@ def two_exchanges(graph: Graph) -> tuple[Deferred, Deferred, list[Deferred]]:
     return graph.accumulate(summed, parts, w, [1.0, 1.0]), first.loss, parts
 
 
-def test_a_snapshot_finishes_what_has_begun() -> None:
-    """A sum of which one part is added and released is finished, so that a second graph trains nothing again."""
+def test_a_snapshot_waits_for_what_has_begun() -> None:
+    """A sum whose first part is added and released is nothing whole; once it ends, a second graph trains nothing."""
     engine, again = Adding(), Adding()
     first, second = Graph(engine), Graph(again)
     total, loss, held = two_exchanges(first)
+    assert first.at_rest()
     first.read(loss)
     assert engine.trained == ["dev-1", "dev-7"]
+    assert not first.at_rest()
+    first.read(total)
+    assert first.at_rest()
     second.restore(first.snapshot())
-    assert engine.trained == ["dev-1", "dev-7", "dev-2"]
 
     restored, _, held_again = two_exchanges(second)
     second.flush()

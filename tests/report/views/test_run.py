@@ -47,7 +47,8 @@ def test_a_run_that_died_is_recognised(tmp_path, write_run, missing):
     with pytest.raises(DataError) as caught:
         open_run(folder)
     assert str(caught.value) == (
-        f"{folder / missing}: no such file in this run folder; finish or repeat the run that writes it"
+        f"{folder / missing}: no such file in this run folder; "
+        "finish the run that writes it, or run it again with --force"
     )
 
 

@@ -253,7 +253,7 @@ def test_a_folder_that_is_no_study_is_told(tmp_path: Path):
     with pytest.raises(DataError, match="unreadable"):
         open_study(tmp_path)
     (tmp_path / "study.json").write_text(json.dumps({"name": "x", "axes": {}, "target": {}}))
-    with pytest.raises(DataError, match="no such table; finish the sweep"):
+    with pytest.raises(DataError, match="no such file; run the sweep that writes it again"):
         open_study(tmp_path)
 
 

@@ -1,0 +1,113 @@
+"""Files that are written at once or not at all, and checksums that show whether they are still as they were written."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager, suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from fednet_emu.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pandas as pd
+
+PART = ".fednet-part"
+"""Ending of the names of files that are being written; what is left of them after a kill may be deleted."""
+RETRY = "make room, or make the folder writable, and give the same command again"
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file atomically."""
+    write_atomically(path, lambda file: file.write(text.encode("utf-8")))
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON file atomically; what is not a number is null."""
+    write_text(path, json.dumps(_finite(content), indent=2, allow_nan=False) + "\n")
+
+
+def write_table(path: Path, table: pd.DataFrame) -> None:
+    """Write a Parquet table atomically."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    arrow = pa.Table.from_pandas(table, preserve_index=False)
+    write_atomically(path, lambda file: pq.write_table(arrow, file, compression="zstd"))
+
+
+def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
+    """Write a file under another name, wait until the disk has it, and rename it: it is complete or unchanged.
+
+    Args:
+        path: the file.
+        write: writes the content into an open file.
+
+    Raises:
+        DataError: the file cannot be written, for example because the disk is full.
+    """
+    part = path.with_name(f".{path.name}{PART}")
+    with told(path, "written"):
+        try:
+            with part.open("wb") as file:
+                write(file)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        except BaseException:
+            with suppress(OSError):
+                part.unlink()
+            raise
+
+
+@contextmanager
+def told(path: Path, what: str) -> Iterator[None]:
+    """Turn an error of the operating system inside the `with` block into one sentence about a path.
+
+    Raises:
+        DataError: it cannot be `what`: written, replaced, ...
+    """
+    try:
+        yield
+    except OSError as error:
+        raise DataError(str(path), f"cannot be {what} ({error.strerror or error})", RETRY) from error
+
+
+def checksum(path: Path) -> str:
+    """Return a hash of the content of a file, as hexadecimal text of 32 digits."""
+    with path.open("rb") as file:
+        whole = blake2b(digest_size=16)
+        while chunk := file.read(1 << 20):
+            whole.update(chunk)
+    return whole.hexdigest()
+
+
+def flaw(path: Path, expected: str | None) -> str:
+    """Return what is wrong with a file: it is missing, or its content is not what was written; empty if it is sound.
+
+    Args:
+        path: the file.
+        expected: its checksum; None if that is not known, so that the content is not looked at.
+    """
+    if not path.is_file():
+        return "no such file"
+    if expected is None:
+        return ""
+    try:
+        return "" if checksum(path) == expected else "damaged, its content is not what was written"
+    except OSError as error:
+        return f"unreadable ({error.strerror})"
+
+
+def _finite(content: Any) -> Any:
+    if isinstance(content, Mapping):
+        return {key: _finite(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content

@@ -1,0 +1,173 @@
+"""Values as tensors and JSON, and back: tensors, arrays, numbers, texts, and records and containers of them.
+
+Nothing that is read is run: no pickle, no constructor, no import. A record (named tuple or dataclass) is made of its
+fields only, and only if its class is loaded already.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+_AS_THEY_ARE = (type(None), bool, int, float, str)
+
+
+class NotPlain(TypeError):  # noqa: N818  (says what the value is)
+    """A value of a kind that cannot be written; the text says which."""
+
+
+class Writer:
+    """Turns values into JSON. Tensors go into `tensors` by name; one that occurs twice is kept once."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[str, Tensor] = {}
+        self._names: dict[int, str] = {}
+        self._memory: set[int] = set()
+        self._held: list[Any] = []  # so that no other value gets the id of one that was seen
+
+    def plain(self, value: Any) -> Any:
+        """Return what stands for a value in JSON: itself, or a list that begins with its kind.
+
+        Raises:
+            NotPlain: the value, or one inside it, is of another kind.
+        """
+        kind = type(value)
+        if kind in _AS_THEY_ARE:
+            return value
+        if kind is list or kind is tuple:
+            return [kind.__name__, *map(self.plain, value)]
+        if kind is dict:
+            return ["dict", *([self.plain(key), self.plain(its)] for key, its in value.items())]
+        if isinstance(value, Tensor):
+            return self._tensor(value)
+        if isinstance(value, np.ndarray | np.generic):
+            return self._array(value)
+        return ["record", _name(kind), *map(self.plain, _fields(value))]
+
+    def _tensor(self, value: Tensor) -> list[Any]:
+        if value.layout is not torch.strided or value.is_quantized:
+            raise NotPlain(f"a tensor of layout {value.layout}")
+        kept = value.detach()
+        strides = None if kept.is_contiguous() or 0 in kept.stride() else list(kept.stride())
+        return ["tensor", self._kept(value, lambda: kept.cpu().contiguous()), str(value.device), strides]
+
+    def _array(self, value: np.ndarray[Any, Any] | np.generic) -> list[Any]:
+        if value.dtype.kind not in "biuf" or value.dtype.itemsize > 8:
+            raise NotPlain(f"an array of type {value.dtype}")
+        form = "scalar" if isinstance(value, np.generic) else "array"
+        columns = bool(value.flags.f_contiguous and not value.flags.c_contiguous)
+        return [form, self._kept(value, lambda: torch.from_numpy(np.array(value, order="C"))), columns]
+
+    def _kept(self, value: Any, tensor: Callable[[], Tensor]) -> str:
+        if id(value) not in self._names:
+            name = self._names[id(value)] = str(len(self._names))
+            self.tensors[name] = self._unshared(tensor())
+            self._held.append(value)
+        return self._names[id(value)]
+
+    def _unshared(self, tensor: Tensor) -> Tensor:
+        """The tensor, copied where another one has the same memory, which safetensors does not write."""
+        storage = tensor.untyped_storage()
+        if storage.nbytes() != tensor.nbytes or storage.data_ptr() in self._memory:
+            return tensor.clone()
+        self._memory.add(storage.data_ptr())
+        return tensor
+
+
+class Reader:
+    """Turns JSON back into the values that a `Writer` was given; each tensor gets memory of its own."""
+
+    def __init__(self, tensors: dict[str, Tensor]) -> None:
+        self._tensors = tensors
+        self._made: dict[str, Any] = {}
+
+    def value(self, plain: Any) -> Any:
+        """Return the value that stands in JSON.
+
+        Raises:
+            ValueError: nothing of this kind was written here, or its class is not loaded.
+        """
+        if not isinstance(plain, list):
+            return plain
+        kind, *rest = plain
+        if kind in ("tensor", "array", "scalar"):
+            return self._tensor_like(kind, *rest)
+        if kind == "list":
+            return [self.value(its) for its in rest]
+        if kind == "tuple":
+            return tuple(self.value(its) for its in rest)
+        if kind == "dict":
+            return {self.value(key): self.value(its) for key, its in rest}
+        if kind == "record":
+            return _record(_class(rest[0]), [self.value(its) for its in rest[1:]])
+        raise ValueError(f"unknown kind of value, got {kind!r}")
+
+    def _tensor_like(self, kind: str, name: str, *form: Any) -> Any:
+        if name not in self._made:
+            tensor = self._tensors.pop(name)
+            self._made[name] = _on_device(tensor, *form) if kind == "tensor" else _as_array(tensor, *form)
+        return self._made[name][()] if kind == "scalar" else self._made[name]
+
+
+def _on_device(tensor: Tensor, device: str, strides: list[int] | None) -> Tensor:
+    if strides is None:
+        return tensor.to(device, copy=True)
+    return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=device).copy_(tensor)
+
+
+def _as_array(tensor: Tensor, columns: bool) -> np.ndarray[Any, Any]:
+    return np.array(tensor.numpy(), order="F" if columns else "C")
+
+
+def _name(kind: type) -> str:
+    """Return the name by which a class is found again: `module:Outer.Inner`."""
+    name = f"{kind.__module__}:{kind.__qualname__}"
+    try:
+        found = _class(name)
+    except ValueError:
+        found = None
+    if found is not kind:
+        raise NotPlain(f"a value of class {kind.__qualname__}, which is no named tuple or dataclass of a module")
+    return name
+
+
+def _class(name: str) -> type:
+    """Find a class of records by its name, among what is loaded; nothing is imported or called for it."""
+    module, _, path = name.partition(":")
+    found: Any = sys.modules.get(module)
+    for part in path.split("."):
+        found = vars(found).get(part) if isinstance(found, type) or type(found) is type(sys) else None
+    if not (isinstance(found, type) and (_is_named_tuple(found) or dataclasses.is_dataclass(found))):
+        raise ValueError(f"no such class of records is loaded, got {name!r}")
+    return found
+
+
+def _is_named_tuple(kind: type) -> bool:
+    return issubclass(kind, tuple) and isinstance(vars(kind).get("_fields"), tuple)
+
+
+def _fields(value: Any) -> Iterator[Any]:
+    if _is_named_tuple(type(value)):
+        yield from value
+        return
+    names = [field.name for field in dataclasses.fields(value)]
+    if vars(value).keys() - set(names) if hasattr(value, "__dict__") else False:
+        raise NotPlain(f"a value of class {type(value).__qualname__} with attributes that are no fields")
+    yield from (getattr(value, name) for name in names)
+
+
+def _record(kind: type, values: list[Any]) -> Any:
+    if _is_named_tuple(kind):
+        if len(values) != len(vars(kind)["_fields"]):
+            raise ValueError(f"{kind.__qualname__}: wrong number of fields, got {len(values)}")
+        return tuple.__new__(kind, values)
+    made: Any = object.__new__(kind)
+    for field, value in zip(dataclasses.fields(kind), values, strict=True):
+        object.__setattr__(made, field.name, value)
+    return made
