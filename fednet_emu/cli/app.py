@@ -62,14 +62,17 @@ def run(
     with outcome(interrupted):
         import fednet_emu as fe
         from fednet_emu.errors import Diverged
+        from fednet_emu.limits import folder_to_write
         from fednet_emu.report.views.summary import profile_rows, summary_rows
         from fednet_emu.scenario.run import APPROXIMATE
+        from fednet_emu.scenario.search import run_name
 
         changes = _all_overrides(overrides, seed, engine)
         checked = fe.check(scenario, settings=changes)
         if timing_only and checked.events_depend_on_learning:
             ERRORS.print(APPROXIMATE)
-        folder = out or Path("results") / Path(scenario).stem / f"seed-{checked.seed}"
+        default = Path("results") / run_name(Path(scenario)) / f"seed-{checked.seed}"
+        folder = default if out is None else folder_to_write(out, "--out")
         ended = fe.run(
             scenario,
             settings=changes,

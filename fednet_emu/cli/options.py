@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-OUTPUT = Console(highlight=False, soft_wrap=True)
+from fednet_emu.api.console import PlainConsole
+
+OUTPUT = PlainConsole()
 
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, e.g. algorithm.lr=0.05.")

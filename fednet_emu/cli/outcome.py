@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import typer
-from rich.console import Console
 
+from fednet_emu.api.console import PlainConsole
 from fednet_emu.errors import FednetError
 
-ERRORS = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+ERRORS = PlainConsole(stderr=True)
 
 MISTAKE, INTERRUPTED, BUG, FAILED = 2, 130, 1, 1
 
