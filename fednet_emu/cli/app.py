@@ -61,9 +61,11 @@ def run(
 
     with outcome(interrupted):
         import fednet_emu as fe
+        from fednet_emu.data import data_folder
         from fednet_emu.errors import Diverged
         from fednet_emu.limits import folder_to_write
         from fednet_emu.report.views.summary import profile_rows, summary_rows
+        from fednet_emu.scenario.cost import cost_of
         from fednet_emu.scenario.run import APPROXIMATE
         from fednet_emu.scenario.search import run_name
 
@@ -71,6 +73,8 @@ def run(
         checked = fe.check(scenario, settings=changes)
         if timing_only and checked.events_depend_on_learning:
             ERRORS.print(APPROXIMATE)
+        if not quiet:
+            ERRORS.print(str(cost_of(checked, data_folder(data_dir))))
         default = Path("results") / run_name(Path(scenario)) / f"seed-{checked.seed}"
         folder = default if out is None else folder_to_write(out, "--out")
         ended = fe.run(
@@ -106,12 +110,14 @@ def check(
     """Validate a scenario, or every cell of a study, and print it with every default filled in."""
     with outcome():
         import fednet_emu as fe
+        from fednet_emu.scenario.cost import cost_of
         from fednet_emu.scenario.document import dump
         from fednet_emu.study.cells import is_study_file, load_study
 
         changes = _all_overrides(overrides, seed, None)
         if not is_study_file(name):
-            OUTPUT.out(dump(fe.check(name, settings=changes)), end="")
+            checked = fe.check(name, settings=changes)
+            OUTPUT.out(f"{dump(checked)}# {cost_of(checked)}")
             return
         loaded = load_study(name, changes)
         OUTPUT.out(f"{dump(loaded.study)}# {loaded.extent}: all possible")
