@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -231,5 +232,6 @@ def _print_rows(rows: list[tuple[str, str]]) -> None:
 
 
 def main() -> None:
-    """Entry point of the command `fednet`."""
+    """Entry point of the command `fednet`; processes that it starts do not import from the current folder either."""
+    os.environ.setdefault("PYTHONSAFEPATH", "1")
     app()
