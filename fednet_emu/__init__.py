@@ -17,8 +17,8 @@ _IS_MAIN = sys.argv[:1] == ["-m"] and not {"fednet_emu", "-mfednet_emu"}.isdisjo
 if _IS_MAIN and not sys.flags.safe_path and os.path.dirname(__path__[0]) != os.path.abspath(sys.path[0]):
     del sys.path[0]
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from importlib import import_module  # noqa: E402
+from typing import TYPE_CHECKING, Any  # noqa: E402
 
 if TYPE_CHECKING:
     from fednet_emu.algorithms.base import Algorithm

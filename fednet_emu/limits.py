@@ -62,9 +62,9 @@ def is_file(path: Path) -> bool:
 
 
 def exists(path: Path) -> bool:
-    """Whether there is something at a path; False, not an error, for a name that no file can have."""
+    """Whether there is a file or folder at a path; devices and pipes, which may have no end, do not count."""
     try:
-        return path.exists()
+        return path.is_file() or path.is_dir()
     except (OSError, ValueError):
         return False
 
