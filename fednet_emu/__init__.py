@@ -8,8 +8,17 @@
 Names are imported on first use, so `import fednet_emu` itself is fast.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+import os
+import sys
+
+# `python -m fednet_emu` puts the current folder first, where any file may be called as a module that is imported below;
+# it stays there only if the package itself was found in it
+_IS_MAIN = sys.argv[:1] == ["-m"] and not {"fednet_emu", "-mfednet_emu"}.isdisjoint(sys.orig_argv)
+if _IS_MAIN and not sys.flags.safe_path and os.path.dirname(__path__[0]) != os.path.abspath(sys.path[0]):
+    del sys.path[0]
+
+from importlib import import_module  # noqa: E402
+from typing import TYPE_CHECKING, Any  # noqa: E402
 
 if TYPE_CHECKING:
     from fednet_emu.algorithms.base import Algorithm

@@ -10,6 +10,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from fednet_emu.errors import DataError
+from fednet_emu.limits import exists, expanded
 
 DATA_VARIABLE = "FEDNET_DATA"
 """The environment variable that names the data folder when the command does not."""
@@ -24,9 +25,18 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def data_folder(data_dir: Path | str | None) -> Path | None:
-    """Return the folder of data files: the one given, else the one that FEDNET_DATA names, else None."""
+    """Return the folder of data files: the one given, else the one that FEDNET_DATA names, else None.
+
+    Raises:
+        DataError: it begins with the `~user` of a user who does not exist.
+    """
     named = data_dir or os.environ.get(DATA_VARIABLE)
-    return Path(named) if named else None
+    if not named:
+        return None
+    folder = expanded(Path(named))
+    if folder is None:
+        raise DataError(str(named), "no such user", f"write the path of the folder for --data-dir or {DATA_VARIABLE}")
+    return folder
 
 
 def locate(name: str, data_dir: Path | None) -> Path:
@@ -38,11 +48,12 @@ def locate(name: str, data_dir: Path | None) -> Path:
         DataError: No such file or folder exists in any of these places.
     """
     folder = data_folder(data_dir)
-    candidates = [Path(name)] if folder is None else [folder / name, Path(name)]
+    wanted = expanded(Path(name)) or Path(name)
+    candidates = [wanted] if folder is None else [folder / wanted, wanted]
     if Path(name).parts[:1] == (_LIBRARY,):
         candidates += [_PACKAGE / "library" / name, _PACKAGE.parent / name]
     for path in candidates:
-        if path.exists():
+        if exists(path):
             return note(name, path)
     remedy = f"give it in full, or relative to the current folder or to that of --data-dir or {DATA_VARIABLE}"
     raise DataError(str(candidates[0]), "not found", remedy)

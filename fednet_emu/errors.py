@@ -7,7 +7,8 @@
     +-- Deadlock           the algorithm waits for something that can never come
 
 `args` are the raw positional values and the text is built in `__str__`, so that an error that is pickled on its way to
-another process reads the same there. Problems read "where: what is wrong, got value; what would be right".
+another process reads the same there. Problems read "where: what is wrong, got value; what would be right". Texts of a
+scenario can be anything, so `__str__` shows control characters escaped (`visible`).
 """
 
 from __future__ import annotations
@@ -15,9 +16,30 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+MAX_PROBLEMS = 100
+"""Number of problems that an error shows; of the others it gives the number."""
+
+
+def visible(text: str) -> str:
+    r"""Return a text in which characters that print nothing, or steer a terminal, are escapes such as `\x1b`.
+
+    A text that was escaped before is returned unchanged.
+    """
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
+def visible_lines(text: str) -> str:
+    """Return a text with the characters in its lines made visible; line breaks are kept."""
+    return "\n".join(map(visible, text.split("\n")))
+
 
 class FednetError(Exception):
     """Base of all errors that the user can fix."""
+
+    def __str__(self) -> str:
+        return visible_lines(super().__str__())
 
 
 class ScenarioError(FednetError):
@@ -29,12 +51,14 @@ class ScenarioError(FednetError):
     @property
     def problems(self) -> tuple[str, ...]:
         """The problems, one sentence each, in the order of the file."""
-        return self.args
+        return tuple(visible(str(problem)) for problem in self.args)
 
     def __str__(self) -> str:
         if len(self.args) == 1:
-            return str(self.args[0])
-        return "\n".join([f"{len(self.args)} problems in the scenario:", *(f"  {problem}" for problem in self.args)])
+            return self.problems[0]
+        shown = [f"  {problem}" for problem in self.problems[:MAX_PROBLEMS]]
+        more = [f"  and {len(self.args) - MAX_PROBLEMS} more"] if len(self.args) > MAX_PROBLEMS else []
+        return "\n".join([f"{len(self.args)} problems in the scenario:", *shown, *more])
 
 
 class Diverged(ScenarioError):  # noqa: N818  (what has happened; a run ends with it, no command fails)
@@ -49,7 +73,7 @@ class DataError(FednetError):
 
     def __str__(self) -> str:
         path, problem, remedy = self.args
-        return f"{path}: {problem}; {remedy}"
+        return visible(f"{path}: {problem}; {remedy}")
 
 
 class Deadlock(FednetError):  # noqa: N818  (the field's own word)

@@ -113,7 +113,8 @@ def _refuse_current_folder(path: str) -> None:
         ScenarioError: the module would be imported from the current folder.
     """
     top = path.partition(":")[0].partition(".")[0]
-    if top not in sys.modules and _place(top, sys.path) != _place(top, list(_deliberate_folders())):
+    here = [*sys.path, str(Path.cwd())]
+    if top not in sys.modules and _place(top, here) != _place(top, list(_deliberate_folders())):
         what = f"{top} lies in the current folder, from which nothing is imported by itself, got {path!r}"
         raise ScenarioError(f"{what}; install it, or add its folder to PYTHONPATH if you trust it")
 

@@ -26,7 +26,7 @@ LAYERS = [
     {"arrays"},
     {"elementary"},
     {"errors", "units"},
-    {"plugins"},
+    {"limits", "plugins"},
     {"component"},
     {"data"},
     {"radio", "kernel", "records"},

@@ -26,6 +26,11 @@ class Algorithm(Component):
         """
         return False
 
+    def participants(self, count: int) -> int:
+        """The largest number of devices, out of `count`, that take part in a round: the cohort, if there is one."""
+        cohort = getattr(self, "cohort", None)
+        return count if cohort is None else min(cohort, count)
+
     def demands(self) -> Iterable[tuple[str, str, int]]:
         """Settings that need a minimum number of devices, as (key, what is wrong with fewer, that minimum)."""
         return ()

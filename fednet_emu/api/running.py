@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from fednet_emu.api.run import Run
 from fednet_emu.api.run_progress import live
 from fednet_emu.api.scenarios import Network, ScenarioLike, Settings, scenario_of
+from fednet_emu.limits import folder_to_write
 from fednet_emu.scenario.run import play
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def run(
         Deadlock: the algorithm waits for an event that can never happen.
     """
     name, meant = scenario_of(scenario, settings, seed=seed, algorithm=algorithm, model=model, data=data)
-    folder = None if out is None else Path(out)
+    folder = None if out is None else folder_to_write(out, "out")
     with live(meant.stop, progress) as on_round:
         ended = play(
             meant,

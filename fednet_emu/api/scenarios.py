@@ -19,6 +19,7 @@ from fednet_emu.scenario.document import Document, apply_overrides, from_mapping
 from fednet_emu.scenario.load import checked
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.overrides import Setting
+from fednet_emu.scenario.search import run_name
 from fednet_emu.scenario.tree import Place, node_of
 
 ScenarioLike = str | Path | Mapping[str, Any] | Scenario
@@ -42,7 +43,8 @@ def named(scenario: ScenarioLike) -> tuple[str, Document]:
         settings = {key: _component(key, value) for key, value in scenario.items()}
         return str(scenario.get("title") or UNNAMED), from_mapping(settings, UNNAMED)
     if isinstance(scenario, str | Path):
-        return Path(scenario).stem, load(scenario)
+        document = load(scenario)
+        return run_name(document.path or Path(scenario)), document
     wanted = "give a name, a path, a mapping or a Scenario"
     raise FednetError(f"scenario: expected what describes one, got {type(scenario).__name__}; {wanted}")
 

@@ -13,6 +13,8 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
+from fednet_emu.api.console import PlainConsole
+
 
 class Bar(ABC):
     """A display of progress.
@@ -55,7 +57,7 @@ class Screen:
             with Live(console=self._console, transient=True, auto_refresh=False) as live:
                 yield _AsTable(live)
         else:
-            columns = TextColumn("{task.description}"), BarColumn(bar_width=24)
+            columns = TextColumn("{task.description}", markup=False), BarColumn(bar_width=24)
             with Progress(*columns, console=self._console, transient=True) as progress:
                 yield _InTerminal(progress)
 
@@ -66,7 +68,7 @@ def screen(progress: bool | None) -> Screen | None:
     Args:
         progress: whether to show progress; None shows it only in a terminal or a notebook.
     """
-    console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+    console = PlainConsole(stderr=True)
     wanted = console.is_terminal or console.is_jupyter if progress is None else progress
     return Screen(console) if wanted else None
 

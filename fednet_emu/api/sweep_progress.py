@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from rich.table import Table
 
 from fednet_emu.api.screen import screen
+from fednet_emu.errors import visible
 from fednet_emu.report.quantities import format_seconds
 from fednet_emu.study.sweep import Progress
 
@@ -71,7 +72,7 @@ def _table(progress: Progress, left_s: float) -> Table:
     whole = Table.grid()
     whole.add_row(table)
     for place in sorted(progress.running)[:MOST_NAMED]:
-        whole.add_row(f"  {progress.cells[place].label}")
+        whole.add_row(visible(f"  {progress.cells[place].label}"))
     for place, reason in sorted(progress.failures.items())[-MOST_NAMED:]:
-        whole.add_row(f"  failed: {progress.cells[place].label}: {reason}")
+        whole.add_row(visible(f"  failed: {progress.cells[place].label}: {reason}"))
     return whole

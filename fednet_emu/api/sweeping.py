@@ -14,6 +14,7 @@ from fednet_emu.api.study import Failure, Study
 from fednet_emu.api.sweep_progress import live
 from fednet_emu.component import Component
 from fednet_emu.errors import FednetError
+from fednet_emu.limits import folder_to_write
 from fednet_emu.report.views.study import open_study
 from fednet_emu.study.cells import LoadedStudy, is_study_file, load_study, make_study
 from fednet_emu.study.sweep import Runner
@@ -92,7 +93,7 @@ def swept(
     progress: bool | None = None,
 ) -> Study:
     """Run the cells of a study that are not finished, and open it."""
-    folder = Path(out) if out is not None else Path(mkdtemp(prefix="fednet-"))
+    folder = folder_to_write(out, "out") if out is not None else Path(mkdtemp(prefix="fednet-"))
     with live(progress) as show:
         ended = run_cells(loaded, folder, runner, data_dir=data_dir, on_news=show)
     failures = [

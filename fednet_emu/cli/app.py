@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -65,15 +66,22 @@ def run(
 
     with outcome(interrupted):
         import fednet_emu as fe
+        from fednet_emu.data import data_folder
         from fednet_emu.errors import Diverged
+        from fednet_emu.limits import folder_to_write
         from fednet_emu.report.views.summary import profile_rows, summary_rows
+        from fednet_emu.scenario.cost import cost_of
         from fednet_emu.scenario.recorded import APPROXIMATE
+        from fednet_emu.scenario.search import run_name
 
         changes = _all_overrides(overrides, seed, engine)
         checked = fe.check(scenario, settings=changes)
         if timing_only and checked.events_depend_on_learning:
             ERRORS.print(APPROXIMATE)
-        folder = out or Path("results") / Path(scenario).stem / f"seed-{checked.seed}"
+        if not quiet:
+            ERRORS.print(str(cost_of(checked, data_folder(data_dir))))
+        default = Path("results") / run_name(Path(scenario)) / f"seed-{checked.seed}"
+        folder = default if out is None else folder_to_write(out, "--out")
         ended = fe.run(
             scenario,
             settings=changes,
@@ -107,12 +115,14 @@ def check(
     """Validate a scenario, or every cell of a study, and print it with every default filled in."""
     with outcome():
         import fednet_emu as fe
+        from fednet_emu.scenario.cost import cost_of
         from fednet_emu.scenario.document import dump
         from fednet_emu.study.cells import is_study_file, load_study
 
         changes = _all_overrides(overrides, seed, None)
         if not is_study_file(name):
-            OUTPUT.out(dump(fe.check(name, settings=changes)), end="")
+            checked = fe.check(name, settings=changes)
+            OUTPUT.out(f"{dump(checked)}# {cost_of(checked)}")
             return
         loaded = load_study(name, changes)
         OUTPUT.out(f"{dump(loaded.study)}# {loaded.extent}: all possible")
@@ -248,5 +258,6 @@ def _print_rows(rows: list[tuple[str, str]]) -> None:
 
 
 def main() -> None:
-    """Entry point of the command `fednet`."""
+    """Entry point of the command `fednet`; processes that it starts do not import from the current folder either."""
+    os.environ.setdefault("PYTHONSAFEPATH", "1")
     app()

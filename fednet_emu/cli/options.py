@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from fednet_emu.api.console import PlainConsole
 from fednet_emu.errors import FednetError
 
-OUTPUT = Console(highlight=False, soft_wrap=True)
+OUTPUT = PlainConsole()
 
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, e.g. algorithm.lr=0.05.")

@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 import typer
-from rich.console import Console
 
+from fednet_emu.api.console import PlainConsole
 from fednet_emu.errors import FednetError
 
-ERRORS = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+ERRORS = PlainConsole(stderr=True)
 
 NO_ROOM = {errno.ENOSPC, errno.EFBIG, errno.EROFS, errno.EDQUOT}
 """Errors of the operating system that the user can mend wherever they occur."""

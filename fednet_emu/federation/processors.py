@@ -117,12 +117,13 @@ class Processors:
 
     def _begin(self, computation: Computation) -> None:
         device = computation.device
-        self._running[device] = computation
         duration_s = computation.work.flop / self.flop_per_s(device)
         if device != SERVER and not self._always_nominal:
             draw = uniform(mix(self._straggler_key, device), computation.count)
             duration_s = self._straggler.duration_s(duration_s, device, self.clock.now_s, draw)
-        computation.begin(to_ns(duration_s))
+        duration_ns = to_ns(duration_s)  # may refuse; then nothing runs on the device
+        self._running[device] = computation
+        computation.begin(duration_ns)
 
     def ended(self, event: Event) -> None:
         """Record a computation that has come to its end; the next one of the device begins."""
@@ -147,11 +148,10 @@ class Processors:
         self._next(device)
 
     def _next(self, device: int) -> None:
+        del self._running[device]
         waiting = self._waiting.get(device)
         if waiting:
             self._begin(waiting.popleft())
-        else:
-            del self._running[device]
 
     def close(self) -> None:
         """Stop everything at the end of the run."""

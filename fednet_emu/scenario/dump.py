@@ -10,6 +10,8 @@ from pydantic import BaseModel
 from ruamel.yaml import YAML
 from ruamel.yaml.representer import SafeRepresenter
 
+from fednet_emu.errors import visible_lines
+
 LINE_WIDTH = 120
 _TAG = "tag:yaml.org,2002:"
 
@@ -26,7 +28,8 @@ def dump(model: BaseModel) -> str:
     yaml.allow_unicode = True
     stream = io.StringIO()
     yaml.dump(model.model_dump(mode="json"), stream)
-    return stream.getvalue()
+    # what is not printable stands in double quotes, where YAML has the same escapes as Python
+    return visible_lines(stream.getvalue())
 
 
 class _Representer(SafeRepresenter):

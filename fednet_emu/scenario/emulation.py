@@ -21,6 +21,7 @@ from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.data.attacks import deal_poisoned
 from fednet_emu.learning.data.hold_out import hold_out
 from fednet_emu.learning.engines.table import ENGINES
+from fednet_emu.learning.graph.augment import Augmentation
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.host_time import HostTime
 from fednet_emu.learning.models.flat import FlatModel
@@ -29,7 +30,9 @@ from fednet_emu.network.availability import Presence
 from fednet_emu.network.mobility import StillPaths
 from fednet_emu.network.network import Network
 from fednet_emu.records.ledger import SERVER, Ledger
+from fednet_emu.scenario.cost import unaffordable
 from fednet_emu.scenario.model import Problem, Scenario, Training
+from fednet_emu.scenario.tree import path_text
 from fednet_emu.units import linear_to_db
 
 
@@ -52,8 +55,9 @@ def build(
         ScenarioError: parts of the scenario are incompatible.
         DataError: the data cannot be read.
     """
-    streams, clock, ledger, devices = Streams(scenario.seed), Clock(), Ledger(), scenario.devices
     folder = data_folder(data_dir)
+    _refuse(unaffordable(scenario, folder))
+    streams, clock, ledger, devices = Streams(scenario.seed), Clock(), Ledger(), scenario.devices
     task = build_task(scenario, streams, folder, timing_only)
     threads = scenario.training.threads or available_cores()
     torch.set_num_threads(1 if task.model.flop_per_sample < _SMALL_MODEL_FLOP else threads)
@@ -92,6 +96,7 @@ def build_task(scenario: Scenario, streams: Streams, data_dir: Path | None, timi
     """Load the data, split it among the devices, apply the attack and the groups' views, and build the model."""
     device, server = _torch_device(scenario.training), scenario.server
     everything = scenario.data.load(data_dir, streams("data"))
+    _refuse(unfit_augmentation(scenario, everything.input_shape))
     samples, *held = hold_out(everything, server.samples, server.validation_samples, streams("hold out"))
     count, attack, rng = scenario.devices.count, scenario.attack, streams("partition")
     if attack is None:
@@ -161,6 +166,14 @@ def _network_at_start(scenario: Scenario) -> Network:
     return Network(Clock(), Ledger(), streams, presence, scenario.channel, placed, scenario.network, recorded=False)
 
 
+def unfit_augmentation(scenario: Scenario, input_shape: tuple[int, ...]) -> Iterator[Problem]:
+    """Find an augmentation that samples of this shape do not allow; yield its key path and what is wrong."""
+    augment = getattr(scenario.algorithm, "augment", None)
+    what = augment.unfit(input_shape) if isinstance(augment, Augmentation) else None
+    if what:
+        yield ("algorithm", "augment"), what
+
+
 def available_cores() -> int:
     """Return the number of processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -184,6 +197,12 @@ def _torch_device(training: Training) -> torch.device:
     if training.device == "cuda":
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = training.tf32
     return torch.device(training.device)
+
+
+def _refuse(problems: Iterator[Problem]) -> None:
+    found = [f"{path_text(path)}: {what}" for path, what in problems]
+    if found:
+        raise ScenarioError(*found)
 
 
 def _pending_limit_byte(device: torch.device) -> int:

@@ -7,36 +7,57 @@ forms a plain text does the same: `channel: urban-micro` means `channel: {includ
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fednet_emu.errors import ScenarioError
+from fednet_emu.limits import MAX_FILE_BYTE, MAX_FILES, MAX_NESTING, MAX_VALUES
 from fednet_emu.scenario.search import Folder, locate, no_such
 from fednet_emu.scenario.tree import KeyPath, Node, file_text, merge, problem_text, show
 from fednet_emu.scenario.yaml_text import parse
 
 INCLUDE = "include"
+_TABLES = "keep large tables in files of data"
 
 ShortForms = Mapping[str, Folder]
 """Keys whose text value names a file, each with the folder in which names without a path are searched."""
 
 
-def read_tree(path: Path, problems: list[str]) -> Node | None:
+def read_tree(path: Path, problems: list[str], *, quoted: bool = True) -> Node | None:
     """Read a file into a tree without following its includes.
 
+    Args:
+        path: the file.
+        problems: the list to which its problems are appended.
+        quoted: whether problems of a file that is no scenario at all may quote it.
+
     Returns:
-        None if the file has problems, which are then appended to `problems`.
+        None if the file has problems.
     """
     source = file_text(path)
     try:
-        return parse(path.read_text(encoding="utf-8-sig"), source)
+        with path.open("rb") as stream:
+            content = stream.read(MAX_FILE_BYTE + 1)
+        if len(content) > MAX_FILE_BYTE:
+            problems.append(f"{source}  the file is too large, got more than {MAX_FILE_BYTE} bytes; {_TABLES}")
+            return None
+        return parse(content.decode("utf-8-sig"), source, quoted=quoted)
     except ScenarioError as error:
         problems.extend(error.problems)
     except UnicodeDecodeError as error:
-        problems.append(f"{source}  the file must be UTF-8 text, got byte {error.object[error.start]:#04x}")
+        got = f", got byte {error.object[error.start]:#04x}" if quoted else ""
+        problems.append(f"{source}  the file must be UTF-8 text{got}")
     except OSError as error:
         problems.append(f"{source}  the file cannot be read, got '{error.strerror}'; check its permissions")
     return None
+
+
+class Spent:
+    """How much of the limits a reader has used up: the includes followed, and the values read."""
+
+    def __init__(self) -> None:
+        self.files = 0
+        self.values = 0
 
 
 @dataclass(frozen=True)
@@ -47,21 +68,35 @@ class Reader:
         short_forms: keys whose text value names a file.
         problems: the list to which problems are appended.
         files: the chain of files whose includes led here, the innermost last.
+        spent: what was used up of the limits so far, together with the readers of the other files.
     """
 
     short_forms: ShortForms
     problems: list[str]
     files: tuple[Path, ...] = ()
+    spent: Spent = field(default_factory=Spent)
 
     def read(self, path: Path, at: KeyPath = ()) -> Node | None:
         """Return the tree of a file with its includes merged in; None if it has problems, which are collected."""
-        tree = read_tree(path, self.problems)
+        tree = read_tree(path, self.problems, quoted=not self.files)
         if tree is None:
             return None
-        return Reader(self.short_forms, self.problems, (*self.files, path)).expand(tree, at)
+        return Reader(self.short_forms, self.problems, (*self.files, path), self.spent).expand(tree, at)
 
     def expand(self, node: Node, at: KeyPath) -> Node:
-        """Return a tree with its includes merged in; `at` is its key path in the whole scenario."""
+        """Return a tree with its includes merged in; `at` is its key path in the whole scenario.
+
+        Raises:
+            ScenarioError: with its includes, the scenario exceeds a limit.
+        """
+        self.spent.values += 1
+        if self.spent.values > MAX_VALUES:
+            raise ScenarioError(
+                problem_text(node.place, at, f"the scenario holds more than {MAX_VALUES} values; {_TABLES}")
+            )
+        if len(at) > MAX_NESTING:
+            what = f"is nested deeper than {MAX_NESTING} levels; write it flatter"
+            raise ScenarioError(problem_text(node.place, at, what))
         if isinstance(node.value, list):
             return Node([self.expand(child, (*at, index)) for index, child in enumerate(node.value)], node.place)
         if isinstance(node.value, dict):
@@ -90,9 +125,14 @@ class Reader:
             what = f"expected the name of a {folder.removesuffix('s')} file, got {show(name.plain())}"
             self._complain(name, key, f"{what}; include one file")
             return None
-        path = locate(name.value, folder, self.files[-1] if self.files else None)
+        self.spent.files += 1
+        if self.spent.files > MAX_FILES:
+            what = f"the scenario follows more than {MAX_FILES} includes, got one more; write out what they share"
+            raise ScenarioError(problem_text(name.place, key, what))
+        beside = self.files[-1] if self.files else None
+        path = locate(name.value, folder, beside)
         if path is None:
-            self._complain(name, key, no_such(name.value, folder))
+            self._complain(name, key, no_such(name.value, folder, beside))
             return None
         if any(path.samefile(earlier) for earlier in self.files):
             chain = " -> ".join(file_text(file) for file in (*self.files, path))

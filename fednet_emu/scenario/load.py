@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fednet_emu.errors import ScenarioError
+from fednet_emu.scenario.cost import unaffordable
 from fednet_emu.scenario.document import Document, apply_overrides, load
-from fednet_emu.scenario.emulation import unreachable
+from fednet_emu.scenario.emulation import unfit_augmentation, unreachable
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.problems import validate
 from fednet_emu.scenario.tree import problem_text
@@ -27,13 +28,19 @@ def load_scenario(name: str | Path, overrides: Iterable[str] = ()) -> Scenario:
 
 
 def checked(document: Document) -> Scenario:
-    """Validate a document: its keys, its values, and whether the values are compatible with each other.
+    """Validate a document: its keys, its values, whether they fit into memory, and whether they go together.
 
     Raises:
         ScenarioError: lists every problem of the document with its place.
     """
     scenario = validate(Scenario, document)
-    problems = list(scenario.contradictions()) or list(unreachable(scenario))
+    extent = scenario.data.extent(None)
+    problems = (
+        list(unaffordable(scenario))
+        or list(scenario.contradictions())
+        or list(unfit_augmentation(scenario, extent.input_shape) if extent else ())
+        or list(unreachable(scenario))
+    )
     if problems:
         raise ScenarioError(*(problem_text(document.place(path), path, what) for path, what in problems))
     return scenario

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fednet_emu.errors import ScenarioError
+from fednet_emu.limits import MAX_NESTING
 from fednet_emu.scenario.includes import INCLUDE, Reader, ShortForms
-from fednet_emu.scenario.tree import KeyPath, Node, Place, merge, problem_text, show
+from fednet_emu.scenario.tree import KeyPath, Node, Place, merge, problem_text, shortened, show
 from fednet_emu.scenario.yaml_text import parse_value
 
 
@@ -39,7 +40,7 @@ class Setting:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not all(_keys(name)):
             raise ScenarioError(f"--set: expected key.path=value, got {show(text)}; for example algorithm.lr=0.05")
-        return Setting(name, parse_value(value, Place(f"--set {name}")))
+        return Setting(name, parse_value(value, Place(f"--set {shortened(name)}")))
 
 
 def overridden(root: Node, short_forms: ShortForms, overrides: Iterable[str | Setting]) -> Node:
@@ -65,7 +66,11 @@ def _keys(name: str) -> list[str]:
 
 def _applied(root: Node, short_forms: ShortForms, override: str | Setting) -> Node:
     setting = Setting.parse(override) if isinstance(override, str) else override
-    path = _resolve(root, _keys(setting.name), setting.value.place)
+    keys = _keys(setting.name)
+    if len(keys) > MAX_NESTING:
+        what = f"a key path has at most {MAX_NESTING} keys, got {len(keys)}; name a setting that exists"
+        raise ScenarioError(f"{setting.value.place}  {what}")
+    path = _resolve(root, keys, setting.value.place)
     value = setting.value
     reader = Reader(short_forms, [])
     if path[-1] == INCLUDE:
@@ -89,7 +94,7 @@ def _resolve(root: Node, keys: list[str], place: Place) -> KeyPath:
     for key in keys:
         value = node.value if node else None
         if isinstance(value, list):
-            if not (key.isdecimal() and int(key) < len(value)):
+            if not (key.isdecimal() and len(key) < 10 and int(key) < len(value)):
                 what = f"expected a position in a list of {len(value)}, got {show(key)}"
                 raise ScenarioError(problem_text(place, path, f"{what}; positions count from 0"))
             path, node = (*path, int(key)), value[int(key)]

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from fednet_emu.errors import ScenarioError
+from fednet_emu.errors import MAX_PROBLEMS, ScenarioError
 from fednet_emu.scenario.document import Document
 from fednet_emu.scenario.shapes import Spot, walk
-from fednet_emu.scenario.tree import KeyPath, problem_text
+from fednet_emu.scenario.tree import KeyPath, path_text, problem_text
 from fednet_emu.scenario.wording import Problem, is_type_error, problem_of
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -25,7 +25,7 @@ def validate(model_class: type[Model], document: Document) -> Model:
     """Return the validated model that a document describes.
 
     Raises:
-        ScenarioError: One line for each problem, in the order of the file.
+        ScenarioError: One line for each problem, in the order of the file; only the first hundred are explained.
     """
     try:
         return model_class.model_validate(document.data)
@@ -35,7 +35,8 @@ def validate(model_class: type[Model], document: Document) -> Model:
 
 
 def _sentences(model_class: type[BaseModel], document: Document, details: list[ErrorDetails]) -> list[str]:
-    found = [problem_of(model_class, document.data, spot, detail) for spot, detail in _settled(model_class, details)]
+    first, others = details[:MAX_PROBLEMS], details[MAX_PROBLEMS:]
+    found = [problem_of(model_class, document.data, spot, detail) for spot, detail in _settled(model_class, first)]
     meant = {problem.rival for problem in found}
     left = [problem for problem in found if not (problem.missing and problem.path in meant)]
     sources = list(dict.fromkeys(place.source for place in document.places.values()))
@@ -45,7 +46,7 @@ def _sentences(model_class: type[BaseModel], document: Document, details: list[E
         return not place.in_file, sources.index(place.source) if place.in_file else 0, place.line or 0
 
     sentences = [problem_text(document.place(p.written), p.path, p.what) for p in sorted(left, key=order)]
-    return list(dict.fromkeys(sentences))
+    return [*dict.fromkeys(sentences), *(f"{path_text(detail['loc'])}: is not valid either" for detail in others)]
 
 
 def _settled(model_class: type[BaseModel], details: list[ErrorDetails]) -> Iterator[tuple[Spot, ErrorDetails]]:

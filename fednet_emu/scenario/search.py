@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Literal
 
 from fednet_emu.errors import ScenarioError, did_you_mean
-from fednet_emu.scenario.tree import show
+from fednet_emu.limits import expanded, is_file, problem_of
+from fednet_emu.scenario.tree import shortened, show
 
 Folder = Literal["scenarios", "channels", "scenarios/studies"]
 
@@ -16,6 +17,9 @@ _ONE = {"scenarios": "scenario", "channels": "channel", STUDIES: "study"}
 
 SUFFIXES = (".yaml", ".yml")
 """Endings of the files that are searched; a name may be given without its ending."""
+
+MAX_NAME = 4096
+"""Length in characters beyond which a name is not even looked up."""
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -31,16 +35,17 @@ def find(name: str, folder: Folder = "scenarios", beside: Path | None = None) ->
     """
     path = locate(name, folder, beside)
     if path is None:
-        raise ScenarioError(f"{name}: {no_such(name, folder)}")
+        raise ScenarioError(f"{shortened(name)}: {no_such(name, folder, beside)}")
     return path
 
 
 def locate(name: str, folder: Folder, beside: Path | None = None) -> Path | None:
     """Like `find`, but return None for an unknown name; the file `beside` is the result only if no other file fits."""
-    start = beside.parent if beside else Path()
+    if len(name) > MAX_NAME or problem_of(name):
+        return None
     inside = name.removeprefix(f"{folder}/")
-    tries = [start / Path(name).expanduser(), *(place / inside for place in _places(folder))]
-    found = [path for attempt in tries for path in _with_suffix(attempt) if path.is_file()]
+    tries = [*_as_path(name, beside), *(place / inside for place in _places(folder))]
+    found = [path for attempt in tries for path in _with_suffix(attempt) if _is_settings(path)]
     others = [path for path in found if beside is None or not path.samefile(beside)]
     return next(iter(others or found), None)
 
@@ -60,11 +65,31 @@ def names(folder: Folder = "scenarios") -> list[str]:
     return sorted(name for name in known if not name.startswith(below))
 
 
-def no_such(name: str, folder: Folder) -> str:
+def no_such(name: str, folder: Folder, beside: Path | None = None) -> str:
     """Return the message about an unknown name: `no such channel, got 'x'; did you mean 'y'?`."""
+    if len(name) > MAX_NAME:
+        return f"no such {_ONE[folder]}, got {show(name)}; give a name or path of at most {MAX_NAME} characters"
+    if any(is_file(path) for path in _as_path(name, beside)):
+        return f"no such {_ONE[folder]}, got {show(name)}, a file of another kind; its name must end in .yaml or .yml"
     known = names(folder)
     remedy = did_you_mean(Path(name).stem, known) or (f"; known: {', '.join(known)}" if known else "; give a path")
     return f"no such {_ONE[folder]}, got {show(name)}{remedy}"
+
+
+def run_name(path: Path) -> str:
+    """Return the name of a file without its ending, which records and folders take; `..` would be another folder."""
+    return path.name if path.stem in ("", ".", "..") else path.stem
+
+
+def _as_path(name: str, beside: Path | None) -> Iterator[Path]:
+    path = expanded(Path(name))
+    if path is not None:
+        yield (beside.parent if beside else Path()) / path
+
+
+def _is_settings(path: Path) -> bool:
+    """Whether there is a file of settings at a path: its name, and that of the file it may link to, ends so."""
+    return path.suffix in SUFFIXES and is_file(path) and path.resolve().suffix in SUFFIXES
 
 
 def _places(folder: Folder) -> Iterator[Path]:

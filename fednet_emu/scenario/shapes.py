@@ -9,6 +9,7 @@ from __future__ import annotations
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import PurePath
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -81,8 +82,7 @@ class Shape:
     def settings(self) -> dict[str, Shape]:
         """The settings of a component class by name; empty for other types."""
         if isinstance(self.annotation, type) and issubclass(self.annotation, BaseModel) and self.choice is None:
-            fields = self.annotation.model_fields.items()
-            return {field.alias or name: Shape.of(field.annotation, field.metadata) for name, field in fields}
+            return _settings_of(self.annotation)
         return {}
 
     @property
@@ -146,6 +146,12 @@ class Shape:
         if high:
             return f"< {high.lt}" if isinstance(high, Lt) else f"<= {high.le}"
         return next((text for member in self.members if (text := member.range_text())), None)
+
+
+@cache
+def _settings_of(component: type[BaseModel]) -> dict[str, Shape]:
+    fields = component.model_fields.items()
+    return {field.alias or name: Shape.of(field.annotation, field.metadata) for name, field in fields}
 
 
 def _flat(metadata: Iterable[Any]) -> Iterator[Any]:

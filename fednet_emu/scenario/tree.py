@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fednet_emu.errors import ScenarioError
+from fednet_emu.limits import MAX_NESTING, problem_of
 
 KeyPath = tuple[str | int, ...]
 """The keys and list positions that lead from the top of a scenario to one value."""
@@ -63,23 +64,27 @@ class Node:
                 yield from child.walk((*path, key))
 
 
-def node_of(value: Any, place: Place) -> Node:
+def node_of(value: Any, place: Place, path: KeyPath = ()) -> Node:
     """Convert Python values to a tree whose nodes all have the same place; other objects are kept unchanged.
 
     Raises:
-        ScenarioError: a key is not text.
+        ScenarioError: a key is not text, or a value exceeds a limit.
     """
+    if len(path) > MAX_NESTING:
+        raise ScenarioError(f"{place}: is nested deeper than {MAX_NESTING} levels; write it flatter")
     if isinstance(value, Mapping):
         wrong = next((key for key in value if not isinstance(key, str)), None)
         if wrong is not None:
             raise ScenarioError(f"{place}: keys must be text, got {wrong!r}; write '{wrong}'")
-        return Node({key: node_of(part, place) for key, part in value.items()}, place)
+        return Node({key: node_of(part, place, (*path, key)) for key, part in value.items()}, place)
     if isinstance(value, list | tuple):
-        return Node([node_of(part, place) for part in value], place)
+        return Node([node_of(part, place, (*path, index)) for index, part in enumerate(value)], place)
     if isinstance(value, PurePath):
         return Node(value.as_posix(), place)
     if isinstance(value, np.ndarray | np.generic):
-        return node_of(value.tolist(), place)
+        return node_of(value.tolist(), place, path)
+    if what := problem_of(value):
+        raise ScenarioError(problem_text(place, path, what))
     return Node(value, place)
 
 
@@ -110,7 +115,7 @@ def path_text(path: KeyPath) -> str:
     """Return a key path as errors and `--set` write it, for example `groups[2].size`."""
     text = ""
     for key in path:
-        text += f"[{key}]" if isinstance(key, int) else f".{key}" if text else key
+        text += f"[{key}]" if isinstance(key, int) else f".{shortened(key)}" if text else shortened(key)
     return text
 
 
@@ -121,7 +126,11 @@ def problem_text(place: Place, path: KeyPath, what: str) -> str:
 
 def show(value: Any) -> str:
     """Return a value as error messages show it: written as in YAML, shortened to 60 characters."""
-    text = _flow(value)
+    return shortened(_flow(value))
+
+
+def shortened(text: str) -> str:
+    """Return a text, shortened to 60 characters."""
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
 
 

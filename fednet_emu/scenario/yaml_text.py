@@ -1,7 +1,8 @@
 """Parse YAML text into a tree of values and their places.
 
 The rules are those of YAML 1.2: `1e6` is a number, `on` and `12:30` are text. Dates are text too. Duplicate keys, keys
-that are not text, tags and merge keys `<<` are errors; anchors and aliases are allowed.
+that are not text, tags and merge keys `<<` are errors; anchors and aliases are allowed, as long as the text with all
+aliases written out stays within the limits of `fednet_emu.limits`.
 """
 
 from __future__ import annotations
@@ -11,34 +12,39 @@ from collections.abc import Callable
 from typing import Any
 
 from ruamel.yaml import YAML
+from ruamel.yaml.composer import Composer
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
 from fednet_emu.errors import ScenarioError
+from fednet_emu.limits import MAX_NESTING, MAX_VALUES, problem_of, too_large
 from fednet_emu.scenario.tree import KeyPath, Node, Place, problem_text, show
 
 _TAG = "tag:yaml.org,2002:"
 _SCALARS = frozenset(_TAG + name for name in ("null", "bool", "int", "float"))
 _TEXTS = frozenset(_TAG + name for name in ("str", "timestamp"))
+_DIGITS = 100
+"""Number of characters beyond which a whole number is not even read."""
 
 
-def parse(text: str, source: str) -> Node:
+def parse(text: str, source: str, *, quoted: bool = True) -> Node:
     """Parse the text of a whole file, whose top level must be a mapping.
 
     Args:
         text: The YAML text.
         source: The name of the text in error messages, usually its file.
+        quoted: Whether problems of a text that is no scenario at all may quote it.
 
     Raises:
         ScenarioError: The text is not valid YAML (only the first problem is listed), or breaks the rules above (all
             problems are listed).
     """
-    root = _compose(text, lambda line: Place(source, line))
+    root = _compose(text, lambda line: Place(source, line), quoted=quoted)
     if root is None:
         raise ScenarioError(f"{source}:1  the file is empty; a scenario is a mapping of settings, `key: value`")
     if not isinstance(root, MappingNode):
         place = Place(source, root.start_mark.line + 1)
-        kind = "a list" if isinstance(root, SequenceNode) else show(root.value)
+        kind = "a list" if isinstance(root, SequenceNode) else show(root.value) if quoted else "text"
         raise ScenarioError(f"{place}  the top of the file must be a mapping, got {kind}; write `key: value`")
     return _convert(root, lambda line: Place(source, line))
 
@@ -49,22 +55,61 @@ def parse_value(text: str, place: Place) -> Node:
     return Node(None, place) if root is None else _convert(root, lambda line: place)
 
 
-def _compose(text: str, place: Callable[[int], Place]) -> Any:
+def _compose(text: str, place: Callable[[int], Place], *, quoted: bool = True) -> Any:
     directive = re.search(r"^%YAML\s+(?!1\.2\s)(\S*)", text, re.MULTILINE)
     if directive:
         line = text.count("\n", 0, directive.start()) + 1
         raise ScenarioError(f"{place(line)}  yaml: must be version 1.2, got {directive[1]}; remove the %YAML line")
+    yaml = YAML(typ="safe", pure=True)
+    yaml.Composer = _Composer
     try:
-        return YAML(typ="safe", pure=True).compose(text)
+        return yaml.compose(text)
+    except _TooMuchError as error:
+        what, line = error.args
+        raise ScenarioError(f"{place(line)}  {what}") from None
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
         context = f" ({error.context})" if error.context else ""
-        raise ScenarioError(f"{place(line)}  yaml: {error.problem}{context}") from error
+        what = f"{error.problem}{context}"
+        raise ScenarioError(f"{place(line)}  yaml: {what if quoted else _unquoted(what)}") from error
     except YAMLError as error:
         line = text.count("\n", 0, getattr(error, "position", 0)) + 1
         reason = getattr(error, "reason", None) or str(error).splitlines()[0]
         raise ScenarioError(f"{place(line)}  yaml: {reason}") from error
+
+
+class _TooMuchError(Exception):
+    """The text exceeds a limit; the arguments say which, and in which line."""
+
+
+class _Composer(Composer):
+    """Composes the nodes of the YAML library from a text, and stops where it exceeds a limit."""
+
+    def __init__(self, loader: Any = None) -> None:
+        super().__init__(loader)
+        self.warn_double_anchors = False
+        self._inside, self._count = 0, 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """Compose one node and everything inside it."""
+        self._inside += 1
+        self._count += index is not None  # the keys of a mapping are no values
+        if self._inside > MAX_NESTING + 1 or self._count > MAX_VALUES:
+            what = _TOO_DEEP if self._inside > MAX_NESTING else _TOO_MANY
+            raise _TooMuchError(what, self.parser.peek_event().start_mark.line + 1)
+        node = super().compose_node(parent, index)
+        self._inside -= 1
+        return node
+
+
+_TOO_DEEP = f"is nested deeper than {MAX_NESTING} levels; write it flatter"
+_TOO_MANY = f"holds more than {MAX_VALUES} values, with aliases written out; keep large tables in files of data"
+
+
+def _unquoted(what: str) -> str:
+    """Return a message of the YAML library without what it quotes, except for single characters and its own words."""
+    return re.sub(r"'(<[^']*>|[^'])'|'[^']*'", lambda found: found[0] if found[1] else "'...'", what)
 
 
 def _convert(root: Any, place: Callable[[int], Place]) -> Node:
@@ -82,20 +127,35 @@ class _Converter:
         self._place = place
         self._scalars = YAML(typ="safe", pure=True).constructor
         self._open: list[int] = []
+        self._made: dict[int, tuple[Any, int]] = {}
+        self._size = 0
         self.problems: list[str] = []
 
     def node(self, node: Any, path: KeyPath, place: Place) -> Node:
         if isinstance(node, ScalarNode):
+            self._size += 1
             return Node(self._scalar(node, path, place), place)
         if id(node) in self._open:
             self._complain(place, path, "contains itself through an alias; write the value out")
             return Node(None, place)
+        if id(node) in self._made:  # an alias: its value is shared, and counted as if it were written out
+            value, size = self._made[id(node)]
+            self._grow(size, place, path)
+            return Node(value, place)
         self._open.append(id(node))
+        before = self._size
+        self._grow(1, place, path)
         value = self._mapping(node, path) if isinstance(node, MappingNode) else self._list(node, path)
+        self._made[id(node)] = value, self._size - before
         self._open.pop()
         if str(node.tag) not in (f"{_TAG}map", f"{_TAG}seq"):
             self._complain(place, path, f"yaml tags are not used here, got {_tag_text(node)}; remove the tag")
         return Node(value, place)
+
+    def _grow(self, size: int, place: Place, path: KeyPath) -> None:
+        self._size += size
+        if self._size > MAX_VALUES:
+            raise ScenarioError(problem_text(place, path, _TOO_MANY))
 
     def _mapping(self, node: MappingNode, path: KeyPath) -> dict[str, Node]:
         value: dict[str, Node] = {}
@@ -116,6 +176,8 @@ class _Converter:
     def _key(self, node: Any, path: KeyPath, place: Place) -> str | None:
         tag = str(node.tag)
         if isinstance(node, ScalarNode) and (tag in _TEXTS or tag == f"{_TAG}int"):
+            if what := problem_of(str(node.value)):
+                self._complain(place, path, f"a key {what}")
             return str(node.value)
         if tag == f"{_TAG}merge":
             self._complain(place, path, "merge keys are not used here, got '<<'; write `include: NAME`")
@@ -127,15 +189,21 @@ class _Converter:
 
     def _scalar(self, node: ScalarNode, path: KeyPath, place: Place) -> Any:
         tag = str(node.tag)
+        value: Any = str(node.value)
+        if tag == f"{_TAG}int" and len(node.value) > _DIGITS:
+            self._complain(place, path, too_large(f"one of {len(node.value)} characters"))
+            return None
         if tag in _SCALARS:
             try:
-                return self._scalars.construct_object(node)
+                value = self._scalars.construct_object(node)
             except (ValueError, KeyError):
                 self._complain(place, path, f"is no {tag.removeprefix(_TAG)}, got {show(node.value)}; remove the tag")
                 return None
-        if tag not in _TEXTS:
+        elif tag not in _TEXTS:
             self._complain(place, path, f"yaml tags are not used here, got {_tag_text(node)}; remove the tag")
-        return str(node.value)
+        if what := problem_of(value):
+            self._complain(place, path, what)
+        return value
 
     def _line(self, node: Any) -> Place:
         return self._place(node.start_mark.line + 1)

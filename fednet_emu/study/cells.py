@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from fednet_emu.errors import ScenarioError
+from fednet_emu.limits import MAX_CELLS
 from fednet_emu.scenario.document import Document, apply_overrides, dump, find, load
 from fednet_emu.scenario.includes import read_tree
 from fednet_emu.scenario.load import checked
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.overrides import Setting
 from fednet_emu.scenario.problems import validate
-from fednet_emu.scenario.search import STUDIES, locate, no_such
+from fednet_emu.scenario.search import STUDIES, locate, no_such, run_name
 from fednet_emu.scenario.tree import Node, Place, file_text, node_of, problem_text
 from fednet_emu.study.grid import Axis, Level, axes_of, option_text, settings_of
 from fednet_emu.study.model import Study
@@ -99,7 +101,7 @@ def load_study(name: str | Path, overrides: Iterable[str | Setting] = (), *, tim
     path, root, study = read_study(name)
     base = _base(root.value["base"], path)
     text = path.read_text(encoding="utf-8-sig")
-    return _with_cells(path.stem, text, base, (root, study), overrides, timing_only)
+    return _with_cells(run_name(path), text, base, (root, study), overrides, timing_only)
 
 
 def make_study(
@@ -140,6 +142,9 @@ def _with_cells(
     own = settings_of(root.value["set"]) if "set" in root.value else ()
     asked = tuple(Setting.parse(override) if isinstance(override, str) else override for override in overrides)
     _check(own, asked, axes)
+    size = math.prod(len(axis.levels) for axis in axes) * len(study.all_seeds)
+    if size > MAX_CELLS:
+        raise ScenarioError(f"grid: a study has at most {MAX_CELLS} cells, got {size}; remove levels or seeds")
     common = (*_repeatable(base), *own, *asked)
     cells = list(_cells(base, study, common, axes, timing_only))
     _refuse_twins(cells)
@@ -174,7 +179,7 @@ def _refuse_twins(cells: Iterable[Cell]) -> None:
 def _base(node: Node, study: Path) -> Document:
     path = locate(node.value, "scenarios", study)
     if path is None:
-        raise ScenarioError(problem_text(node.place, ("base",), no_such(node.value, "scenarios")))
+        raise ScenarioError(problem_text(node.place, ("base",), no_such(node.value, "scenarios", study)))
     return load(path)
 
 

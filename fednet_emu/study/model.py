@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from fednet_emu.component import Component
+from fednet_emu.limits import MAX_CELLS
 
 
 class Target(Component):
@@ -58,6 +59,8 @@ class Study(Component):
 
     @model_validator(mode="after")
     def _seeds_are_few_and_distinct(self) -> Study:
+        if isinstance(self.seeds, int) and self.seeds > MAX_CELLS:
+            raise ValueError(f"seeds: a study has at most {MAX_CELLS} cells, got {self.seeds} seeds; give fewer")
         seeds = self.all_seeds
         if not seeds or min(seeds) < 0 or len(set(seeds)) < len(seeds):
             raise ValueError(f"seeds: expected a number above 0 or different numbers from 0 on, got {self.seeds}")

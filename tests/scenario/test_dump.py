@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from fednet_emu.component import Component, Slot
+from fednet_emu.limits import LARGEST, MAX_INTEGER, problem_of
 from fednet_emu.scenario.document import dump, from_text
 from fednet_emu.scenario.dump import float_text
 from fednet_emu.scenario.problems import validate
@@ -83,7 +84,7 @@ def test_numbers_are_spelt_for_people(value: float, text: str) -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.floats(allow_nan=False))
+@given(st.floats(-LARGEST, LARGEST).filter(lambda value: problem_of(value) is None))
 def test_a_number_reads_back_as_itself(value: float) -> None:
     """The spelling loses no bit, and reads as a number."""
     read = from_text(f"x: {float_text(value)}\n").data["x"]
@@ -96,7 +97,8 @@ texts = st.text(alphabet=st.characters(codec="utf-8", exclude_categories=("Cs",)
 odd_texts = st.sampled_from(
     ["on", "1e6", "null", "", " ", "12:30", "2026-01-01", "a: b", "# c", "- d", "'", '"', "{x}"]
 )
-numbers = st.floats(allow_nan=False, allow_infinity=False)
+numbers = st.floats(-LARGEST, LARGEST).filter(lambda value: problem_of(value) is None)
+whole_numbers = st.integers(-MAX_INTEGER, MAX_INTEGER)
 fadings = st.builds(Still) | st.builds(Waves, coherence_s=numbers)
 
 
@@ -105,12 +107,12 @@ def scenarios(draw: Any) -> Scenario:
     """Any scenario."""
     return Scenario(
         name=draw(texts | odd_texts),
-        count=draw(st.integers()),
+        count=draw(whole_numbers),
         band_hz=draw(numbers),
         flag=draw(st.booleans()),
         maybe=draw(st.none() | numbers),
         fading=draw(fadings),
-        layers=draw(st.lists(st.integers(), max_size=30).map(tuple)),
+        layers=draw(st.lists(whole_numbers, max_size=30).map(tuple)),
         grid=draw(st.lists(st.tuples(numbers, numbers), max_size=3).map(tuple)),
         mix=draw(st.lists(fadings, max_size=2).map(tuple)),
         notes=draw(st.dictionaries((texts | odd_texts).filter(lambda key: key != "include"), texts, max_size=3)),

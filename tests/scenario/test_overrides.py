@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fednet_emu.errors import ScenarioError
+from fednet_emu.limits import MAX_INTEGER
 from fednet_emu.scenario.document import apply_overrides, from_text
 
 TEXT = """
@@ -132,7 +133,11 @@ names = st.lists(st.sampled_from(["a", "b", "seed2", "x"]), min_size=1, max_size
 
 
 @settings(max_examples=60, deadline=None)
-@given(names, st.integers(), st.dictionaries(st.sampled_from(["a", "x"]), st.just({"b": {"q": 1}}), max_size=2))
+@given(
+    names,
+    st.integers(-MAX_INTEGER, MAX_INTEGER),
+    st.dictionaries(st.sampled_from(["a", "x"]), st.just({"b": {"q": 1}}), max_size=2),
+)
 def test_an_override_is_read_back_at_its_path(path: list[str], value: int, start: dict[str, Any]) -> None:
     """Whatever the file says, the value stands at the path afterwards, and once more changes nothing."""
     text = "seed: 1\n" + "".join(f"{key}: {{b: {{q: 1}}}}\n" for key in start)

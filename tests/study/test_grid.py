@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.errors import ScenarioError
+from fednet_emu.limits import LARGEST, problem_of
 from fednet_emu.scenario.tree import Place
 from fednet_emu.scenario.yaml_text import parse, parse_value
 from fednet_emu.study.grid import axes_of, option_text
@@ -82,7 +83,9 @@ def test_what_is_no_axis_is_told_with_its_line(text, told):
 TEXTS = st.text(st.characters(codec="utf-8", categories=["L", "N", "P", "S", "Zs"]), max_size=8)
 """What a YAML file can hold."""
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
+    (st.none() | st.booleans() | st.integers() | st.floats(-LARGEST, LARGEST) | TEXTS).filter(
+        lambda value: problem_of(value) is None
+    ),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.from_regex(r"[a-z]{1,5}", fullmatch=True), inner),
     max_leaves=6,
 )

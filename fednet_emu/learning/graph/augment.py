@@ -18,6 +18,10 @@ from fednet_emu.component import Component, Slot
 class Augmentation(Component):
     """A random change of samples; `draw` and `apply` are separate so that all draws of a job are moved at once."""
 
+    def unfit(self, input_shape: tuple[int, ...]) -> str | None:
+        """Return why samples of this shape cannot be changed this way; None if they can."""
+        return None
+
     @abstractmethod
     def draw(self, rng: np.random.Generator, shape: tuple[int, int]) -> Tensor:
         """Random numbers [steps, width, ...] for the samples [steps, width] of a job."""
@@ -36,6 +40,12 @@ class Rotation(Augmentation):
     kind: Literal["rotation"] = "rotation"
     max_degree: float = Field(20.0, ge=0, le=180)
     """Largest angle in either direction (degrees)."""
+
+    def unfit(self, input_shape: tuple[int, ...]) -> str | None:
+        """Only images can be turned."""
+        if len(input_shape) == 3:
+            return None
+        return f"turns images [channels, height, width], got samples of shape {list(input_shape)}; leave it out"
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, int]) -> Tensor:
         """Rotation matrices [steps, width, 2, 2]."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -49,8 +51,31 @@ class Samples:
         return 1 if self.classes is None else self.classes
 
 
+class Extent(NamedTuple):
+    """What is known of samples before they are read or drawn.
+
+    Attributes:
+        input_shape: shape of one sample.
+        outputs: number of outputs of a model for them; None if unknown.
+        samples: number of training and test samples together; None if unknown.
+    """
+
+    input_shape: tuple[int, ...]
+    outputs: int | None
+    samples: int | None = None
+
+    @property
+    def byte(self) -> int:
+        """Memory of the samples: float32 inputs and one label of eight bytes each; 0 if their number is unknown."""
+        return (self.samples or 0) * (4 * math.prod(self.input_shape) + 8)
+
+
 class Dataset(Component):
     """A source of samples."""
+
+    def extent(self, data_dir: Path | None) -> Extent | None:
+        """What is known of the samples without reading or drawing them; None if nothing is."""
+        return None
 
     @abstractmethod
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:

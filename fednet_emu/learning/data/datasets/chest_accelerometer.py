@@ -14,7 +14,7 @@ from pydantic import Field
 from fednet_emu.arrays import IntArray, Mask
 from fednet_emu.data import locate
 from fednet_emu.errors import DataError
-from fednet_emu.learning.data.datasets.base import Dataset, Samples
+from fednet_emu.learning.data.datasets.base import Dataset, Extent, Samples
 
 PARTICIPANTS = 15
 ACTIVITIES = 7
@@ -46,6 +46,10 @@ class ChestAccelerometer(Dataset):
     """Share of each participant's training windows of an activity that is held out at random and evaluated on instead
     of the test windows, which are then not used at all: for choosing settings without them. 0 evaluates on the test
     windows."""
+
+    def extent(self, data_dir: Path | None) -> Extent:
+        """The shape of a window; how many there are depends on the files."""
+        return Extent((3, self.window), ACTIVITIES)
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
         """Read the files of all participants, and select the windows to evaluate on."""

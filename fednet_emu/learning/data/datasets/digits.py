@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from fednet_emu.learning.data.datasets.base import Dataset, Samples
+from fednet_emu.learning.data.datasets.base import Dataset, Extent, Samples
 
 TEST_SHARE = 0.2
 """Share of the images that is held out for testing."""
@@ -21,6 +21,10 @@ class Digits(Dataset):
     """
 
     kind: Literal["digits"] = "digits"
+
+    def extent(self, data_dir: Path | None) -> Extent:
+        """Always the same images."""
+        return Extent((1, 8, 8), 10, 1797)
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
         """Read the images out of scikit-learn; the data folder and the random stream are not used."""

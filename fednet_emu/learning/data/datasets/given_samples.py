@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import ConfigDict, field_serializer, field_validator
 from torch import Tensor
 
-from fednet_emu.learning.data.datasets.base import Dataset, Samples
+from fednet_emu.learning.data.datasets.base import Dataset, Extent, Samples
 from fednet_emu.learning.data.datasets.npz import checked_samples
 
 _ARRAYS = ("train_x", "train_y", "test_x", "test_y", "train_group", "test_group")
@@ -28,6 +28,13 @@ class GivenSamples(Dataset):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     given: Samples
+
+    def extent(self, data_dir: Path | None) -> Extent | None:
+        """The shapes of the arrays, where these are as they should be."""
+        shapes = [tuple(getattr(x, "shape", ())) for x in (self.given.train_x, self.given.test_x)]
+        if not all(shapes):
+            return None
+        return Extent(shapes[0][1:], self.given.outputs, sum(shape[0] for shape in shapes))
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
         """The checked samples; the data folder and the random stream are not used."""

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fednet_emu.data import DATA_VARIABLE, data_folder, note
 from fednet_emu.errors import DataError
-from fednet_emu.learning.data.datasets.base import Dataset, Samples
+from fednet_emu.learning.data.datasets.base import Dataset, Extent, Samples
 from fednet_emu.learning.data.datasets.fetch import fetch
 from fednet_emu.learning.data.datasets.idx import read_idx
 
@@ -78,6 +78,11 @@ class _Images(Dataset):
     """Classes to keep; they are renumbered from 0 in this order. Null keeps all ten."""
     download: bool = False
     """Whether missing files are downloaded into the data folder."""
+
+    def extent(self, data_dir: Path | None) -> Extent:
+        """The published sizes; each class is about a tenth of the images."""
+        classes = 10 if self.classes is None else len(self.classes)
+        return Extent((1, 28, 28), classes, 7000 * classes)
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
         """Read the four official files from the data folder, its folder of this kind, or FEDNET_DATA."""

@@ -13,7 +13,7 @@ from pydantic import Field, NonNegativeFloat, PositiveInt
 from torch import Tensor
 
 from fednet_emu.arrays import Array
-from fednet_emu.learning.data.datasets.base import Dataset, Samples
+from fednet_emu.learning.data.datasets.base import Dataset, Extent, Samples
 
 
 class Synthetic(Dataset):
@@ -37,9 +37,18 @@ class Synthetic(Dataset):
     separation: NonNegativeFloat = 4.0
     """Distance between the means of two classes, in standard deviations of a feature."""
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of a sample."""
+        return (self.features,) if isinstance(self.features, int) else self.features
+
+    def extent(self, data_dir: Path | None) -> Extent:
+        """The settings say it; the class means count as samples."""
+        return Extent(self.shape, self.classes, self.n_samples + self.n_test + self.classes)
+
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
         """Draw the class means, the training set and the test set, in this order."""
-        shape = (self.features,) if isinstance(self.features, int) else self.features
+        shape = self.shape
         means = _directions(self.classes, math.prod(shape), rng) * np.float32(self.separation / math.sqrt(2))
         train_x, train_y = _draw(self.n_samples, means, shape, rng)
         test_x, test_y = _draw(self.n_test, means, shape, rng)

@@ -12,7 +12,7 @@ from pydantic import NonNegativeFloat, PositiveInt, model_validator
 from torch import Tensor
 
 from fednet_emu.arrays import Array
-from fednet_emu.learning.data.datasets.base import Dataset, Samples
+from fednet_emu.learning.data.datasets.base import Dataset, Extent, Samples
 
 
 class SyntheticRegression(Dataset):
@@ -37,6 +37,10 @@ class SyntheticRegression(Dataset):
             needed = f"at least features + 1 = {self.features + 1} make the optimum unique"
             raise ValueError(f"n_samples is too small, got {self.n_samples}; {needed}")
         return self
+
+    def extent(self, data_dir: Path | None) -> Extent:
+        """The settings say it."""
+        return Extent((self.features,), 1, self.n_samples + self.n_test)
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
         """Draw the coefficients, the training set and the test set, in this order, and compute the optimum."""

@@ -1,0 +1,28 @@
+"""The console that shows text exactly as it is: what a scenario says is no markup, no emoji, and steers no terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+
+from fednet_emu.errors import visible_lines
+
+
+class PlainConsole(Console):
+    """A console that interprets nothing, breaks no lines, and shows control characters as escapes."""
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print objects as `Console` does, texts with their control characters made visible."""
+        super().print(*map(_shown, objects), **options)
+
+    def out(self, *objects: Any, **options: Any) -> None:
+        """Write objects as `Console` does, texts with their control characters made visible."""
+        super().out(*map(_shown, objects), **options)
+
+
+def _shown(what: Any) -> Any:
+    return visible_lines(what) if isinstance(what, str) else what

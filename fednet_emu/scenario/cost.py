@@ -1,0 +1,161 @@
+"""What a run will cost, told before anything large is allocated: devices, rounds, model size, events and memory.
+
+The numbers come from the settings alone. The memory of the host is read only to refuse what cannot fit into it: results
+never depend on it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from fednet_emu.errors import ScenarioError
+from fednet_emu.learning.data.datasets.base import Extent
+from fednet_emu.learning.models.given_module import GivenModule
+from fednet_emu.learning.models.torch_seed import seeded_module
+from fednet_emu.learning.models.user_module import UserModule
+from fednet_emu.scenario.model import Problem, Scenario
+
+BYTE_PER_DEVICE = 400
+"""Memory that the network keeps of each device while it is built: measured at a million devices."""
+BYTE_PER_EVENT = 100
+"""Memory of the record of a transfer or computation."""
+VECTORS = 3
+"""Vectors of the size of the model that every run holds at once: the initial model, the present one, the next one."""
+EVENTS = 3
+"""Events of a device in a round: it receives, computes and sends."""
+_CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """An estimate of what a run takes.
+
+    Attributes:
+        devices: the number of devices.
+        rounds: the largest number of rounds; None if another limit ends the run.
+        participants: the largest number of devices in a round.
+        parameters: the size of the model; None if it is known only when the data or the user's code are read.
+        data_byte: the memory of the samples; 0 if unknown.
+    """
+
+    devices: int
+    rounds: int | None
+    participants: int
+    parameters: int | None
+    data_byte: int
+
+    @property
+    def model_byte(self) -> int:
+        """Memory of one vector of the size of the model, in float32."""
+        return 4 * (self.parameters or 0)
+
+    @property
+    def events(self) -> int | None:
+        """Transfers and computations of all rounds; None without a number of rounds."""
+        return None if self.rounds is None else EVENTS * self.participants * self.rounds
+
+    @property
+    def least_byte(self) -> int:
+        """Memory without which the run cannot start: devices, samples and the model itself."""
+        return BYTE_PER_DEVICE * self.devices + self.data_byte + VECTORS * self.model_byte
+
+    @property
+    def most_byte(self) -> int:
+        """Memory when all participants of a round hold an update and all rounds are recorded."""
+        return self.least_byte + self.participants * self.model_byte + BYTE_PER_EVENT * (self.events or 0)
+
+    def __str__(self) -> str:
+        rounds = "rounds until another limit" if self.rounds is None else f"rounds up to {self.rounds:,}"
+        size = "a model of unknown size" if self.parameters is None else f"a model of {self.parameters:,} parameters"
+        events = f"{EVENTS * self.participants:,} events a round" if self.events is None else f"{self.events:,} events"
+        memory = f"{_readable(self.least_byte)} of memory, with all records {_readable(self.most_byte)}"
+        if self.least_byte == self.most_byte or self.events is None:
+            memory = f"{_readable(self.most_byte)} of memory"
+        return f"cost: devices {self.devices:,}, {rounds}, {size}, about {events}, {memory} beside the program itself"
+
+
+def cost_of(scenario: Scenario, data_dir: Path | None = None) -> Cost:
+    """Estimate what a scenario takes.
+
+    Args:
+        scenario: the scenario; it may be too large to run.
+        data_dir: the folder with data sets; of files, at most the headers are read.
+
+    Raises:
+        ScenarioError: the model cannot be built for the data, or it is too large for any machine.
+    """
+    extent, count = scenario.data.extent(data_dir), scenario.devices.count
+    return Cost(
+        devices=count,
+        rounds=scenario.stop.rounds,
+        participants=scenario.algorithm.participants(count),
+        parameters=_parameters(scenario, extent),
+        data_byte=extent.byte if extent else 0,
+    )
+
+
+def unaffordable(scenario: Scenario, data_dir: Path | None = None) -> Iterator[Problem]:
+    """Find the parts of a scenario that cannot fit into the memory of this host.
+
+    Yields:
+        The key path of the part that needs most, and what is wrong.
+    """
+    host_byte = host_memory_byte()
+    extent, count = scenario.data.extent(data_dir), scenario.devices.count
+    device_byte, data_byte = BYTE_PER_DEVICE * count, extent.byte if extent else 0
+    if device_byte > host_byte:
+        what = f"takes {_readable(device_byte)} of memory ({BYTE_PER_DEVICE} bytes a device), got {count}"
+        yield ("devices", "count"), _too_much(what, host_byte)
+    elif data_byte > host_byte:
+        what = f"takes {_readable(data_byte)} of memory, got {extent.samples if extent else 0} samples"
+        yield ("data",), _too_much(what, host_byte)
+    else:
+        cost = cost_of(scenario, data_dir)
+        if cost.least_byte > host_byte:
+            what = f"takes {_readable(cost.least_byte)} of memory with its data, got {cost.parameters} parameters"
+            yield ("model",), _too_much(what, host_byte)
+
+
+def host_memory_byte() -> float:
+    """Return the memory in bytes of the machine, or of the control group of this process; inf if unknown."""
+    limits = [math.inf]
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        limits.append(float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")))
+    for file in map(Path, _CGROUPS):
+        text = file.read_text(encoding="ascii").strip() if file.is_file() else ""
+        if text.isdecimal():
+            limits.append(float(text))
+    return min(limits)
+
+
+def _parameters(scenario: Scenario, extent: Extent | None) -> int | None:
+    """Count the parameters of a model of this package, without memory for them; None for the user's own code."""
+    model = scenario.model
+    own = type(model).__module__.startswith("fednet_emu.") and not isinstance(model, UserModule | GivenModule)
+    if extent is None or extent.outputs is None or not own:
+        return None
+    shape, outputs = extent.input_shape, extent.outputs
+    try:
+        with torch.device("meta"):
+            module = seeded_module(lambda: model.build(shape, outputs), 0)
+    except (RuntimeError, OverflowError, TypeError, ValueError) as error:
+        what = str(error).splitlines()[0]
+        raise ScenarioError(f"model: cannot be built ({what}), got {model!r}; give smaller layers") from error
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def _too_much(what: str, host_byte: float) -> str:
+    return f"{what}; this host has {_readable(host_byte)}"
+
+
+def _readable(size_byte: float) -> str:
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
+        if size_byte >= size:
+            return f"{size_byte / size:,.3g} {unit}"
+    return f"{size_byte / 1e3:.3g} kB"
