@@ -77,6 +77,7 @@ def test_a_resumed_run_trains_nothing_again(name: str) -> None:
 
     known = checkpoint.snapshot.values.values()
     assert len({value.data_ptr() for value in known if isinstance(value, Tensor) and len(value) == 10}) <= 5
-    assert cut.graph.statistics.jobs + resumed.graph.statistics.jobs == whole.graph.statistics.jobs
+    assert cut.graph.statistics.jobs < whole.graph.statistics.jobs
+    assert resumed.graph.statistics == whole.graph.statistics  # which go on from those of the checkpoint
     pairs = zip(*([w] if isinstance(w, Deferred) else w for w in (expected, found)), strict=True)
     assert all(torch.equal(whole.read(a), resumed.read(b)) for a, b in pairs)

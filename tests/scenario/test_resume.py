@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from fednet_emu.errors import DataError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.learning.engines.serial import SerialEngine
+from fednet_emu.learning.graph.engine import Take
+from fednet_emu.learning.graph.jobs import ResolvedJob
 from fednet_emu.records.store import CHECKPOINT, STAGED, RunFolder
 from fednet_emu.scenario.run import run_scenario
 from fednet_emu.testing import small_federation, small_scenario
@@ -36,11 +39,12 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The labels of the jobs that the serial engine trains from now on."""
     labels: list[str] = []
     run = SerialEngine.run
-    monkeypatch.setattr(
-        SerialEngine,
-        "run",
-        lambda self, jobs, take: labels.extend(job.job.label for job in jobs) or run(self, jobs, take),
-    )
+
+    def noted(self: SerialEngine, jobs: Sequence[ResolvedJob], take: Take) -> None:
+        labels.extend(job.job.label for job in jobs)
+        run(self, jobs, take)
+
+    monkeypatch.setattr(SerialEngine, "run", noted)
     return labels
 
 

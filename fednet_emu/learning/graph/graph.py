@@ -8,7 +8,6 @@ until nothing else is ready and then run together as one wavefront, which is as 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple, final
@@ -22,8 +21,9 @@ from fednet_emu.learning.graph.deferred import PENDING, Deferred, deferreds_in, 
 from fednet_emu.learning.graph.engine import Engine, TrainResult
 from fednet_emu.learning.graph.host_time import HostTime
 from fednet_emu.learning.graph.jobs import TrainJob
+from fednet_emu.learning.graph.snapshot import GraphStatistics, Snapshot
 
-__all__ = ["Deferred", "Graph", "GraphStatistics", "Trained"]
+__all__ = ["Deferred", "Graph", "GraphStatistics", "Snapshot", "Trained"]
 
 _PARAMS, _LOSS = attrgetter("params"), attrgetter("loss")
 _GETTERS = (attrgetter, itemgetter)
@@ -40,20 +40,6 @@ class Trained(NamedTuple):
     loss: Deferred
 
 
-@final
-@dataclass(slots=True)
-class GraphStatistics:
-    """Number of wavefronts (sets of jobs that ran together), and of the jobs in them."""
-
-    wavefronts: int = 0
-    jobs: int = 0
-
-    @property
-    def mean_wavefront(self) -> float:
-        """Jobs per wavefront; zero before the first."""
-        return self.jobs / self.wavefronts if self.wavefronts else 0.0
-
-
 class _Call(NamedTuple):
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -64,24 +50,6 @@ class _Pick(NamedTuple):
 
     function: Callable[[Any], Any]
     args: Sequence[Any]
-
-
-class Snapshot(NamedTuple):
-    """What a graph knows: enough for a repeated run to go on as the first one would have.
-
-    Attributes:
-        created: how many Deferreds it had created.
-        values: known values by the number of their Deferred.
-        wavefronts: how many wavefronts had run.
-        jobs: how many jobs were in them.
-        pending_byte: memory that pending results were counted with.
-    """
-
-    created: int
-    values: dict[int, Any]
-    wavefronts: int = 0
-    jobs: int = 0
-    pending_byte: int = 0
 
 
 @final
