@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from fednet_emu.errors import DataError
 from fednet_emu.records.ledger import TABLES
@@ -20,9 +20,19 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from torch import nn
 
+    from fednet_emu.report.figures.run_figures import Shown
     from fednet_emu.scenario.final_model import FinalModel
     from fednet_emu.scenario.model import Scenario
     from fednet_emu.scenario.run import Ended
+
+
+class Timeline(TypedDict, total=False):
+    """What a timeline shows; see `Run.plot`."""
+
+    from_s: float | None
+    until_s: float | None
+    devices: Iterable[int] | None
+    sort: str | None
 
 
 class Run:
@@ -156,23 +166,25 @@ class Run:
 
     # ---- how it looks ------------------------------------------------------------------------------------------------
 
-    def plot(self, what: str | None = None, *, against: str | None = None, until_s: float | None = None) -> Figure:
+    def plot(self, what: str | None = None, *, against: str | None = None, **timeline: Unpack[Timeline]) -> Figure:
         """Draw a measure (accuracy by default) against a cost (time by default), or the figure of a given name.
 
         Args:
             what: a measure: `accuracy`, `loss`, `worst_accuracy`, ...; or a figure: `timeline`, `round-latency`, or the
                 name of a series that the algorithm recorded.
             against: for a measure, the cost: `time`, `bits`, `energy` or `rounds`.
-            until_s: the end of the timeline, in simulated seconds.
+            timeline: what the timeline shows: `from_s` and `until_s` in simulated seconds (by default the first three
+                rounds), `devices` (by default all), and their order `sort`: `device`, `waiting`, `computing`, `busy` or
+                `lost`.
 
         Raises:
             FednetError: there is no such figure, or the run did not measure it.
         """
-        return plot(self, what=what, against=against, until_s=until_s)
+        return plot(self, what=what, against=against, **timeline)
 
-    def figures(self, *, until_s: float | None = None) -> dict[str, Figure]:
-        """Draw all figures that the run has data for, by name."""
-        return figures([self], until_s=until_s)
+    def figures(self, **timeline: Unpack[Timeline]) -> dict[str, Figure]:
+        """Draw all figures that the run has data for, by name; for the arguments see `plot`."""
+        return figures([self], **timeline)
 
     def trace(
         self,
@@ -236,7 +248,7 @@ def plot(
     what: str | None = None,
     against: str | None = None,
     labels: Sequence[str] = (),
-    until_s: float | None = None,
+    **timeline: Unpack[Timeline],
 ) -> Figure:
     """Draw one figure with several runs overlaid; see `Run.plot`.
 
@@ -245,17 +257,25 @@ def plot(
         what: the measure or figure, as for `Run.plot`.
         against: the cost, as for `Run.plot`.
         labels: one for each run in the legend; by default the names of the scenarios.
-        until_s: the end of the timeline, in simulated seconds.
+        timeline: what the timeline shows, as for `Run.plot`.
     """
     from fednet_emu.report.figures.run_figures import one_figure
 
-    return one_figure(views(runs, labels), what, against=against, until_s=until_s)
+    return one_figure(views(runs, labels), what, against=against, shown=_shown(timeline))
 
 
 def figures(
-    runs: Sequence[Run | str | Path], labels: Sequence[str] = (), *, until_s: float | None = None
+    runs: Sequence[Run | str | Path], labels: Sequence[str] = (), **timeline: Unpack[Timeline]
 ) -> dict[str, Figure]:
     """Draw all figures of several runs, overlaid, by name; the arguments are those of `plot`."""
     from fednet_emu.report.figures.run_figures import figures as drawn
 
-    return drawn(views(runs, labels), until_s=until_s)
+    return drawn(views(runs, labels), _shown(timeline))
+
+
+def _shown(timeline: Timeline) -> Shown:
+    from fednet_emu.report.figures.run_figures import Shown
+
+    devices = timeline.get("devices")
+    chosen = None if devices is None else tuple(sorted(set(devices)))
+    return Shown(timeline.get("from_s") or 0.0, timeline.get("until_s"), chosen, timeline.get("sort"))

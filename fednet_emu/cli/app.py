@@ -6,7 +6,7 @@ import json
 import os
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,9 @@ from fednet_emu import __version__
 from fednet_emu.cli import studies
 from fednet_emu.cli.options import OUTPUT, DataDir, Devices, Overrides, TimingOnly, device_numbers
 from fednet_emu.cli.outcome import ERRORS, MISTAKE, outcome
+
+if TYPE_CHECKING:
+    from fednet_emu.api.run import Timeline
 
 app = typer.Typer(
     help="Discrete-event network emulator for wireless federated learning.",
@@ -92,7 +95,7 @@ def run(
             progress=not quiet,
         )
         if plots:
-            _draw([folder], [], folder / "figures", None)
+            _draw([folder], [], folder / "figures", {})
         rows = [] if quiet else [*summary_rows(ended.summary), ("run folder", str(folder))]
         _print_rows([*rows, *(profile_rows(ended.summary) if profile else ())])
         if not ended.summary["verified"]:
@@ -140,8 +143,15 @@ def plot(
     label: Annotated[
         list[str] | None, typer.Option("--label", help="Name of a run in the legends, one per run.")
     ] = None,
+    from_s: Annotated[
+        float | None, typer.Option("--from", min=0, help="Begin of the timeline in simulated seconds.")
+    ] = None,
     until_s: Annotated[
         float | None, typer.Option("--until", min=0, help="End of the timeline in simulated seconds.")
+    ] = None,
+    devices: Devices = None,
+    sort: Annotated[
+        str | None, typer.Option("--sort", help="Rows of the timeline: device, waiting, computing, busy or lost.")
     ] = None,
     metric: studies.Metric = None,
     against: studies.Against = None,
@@ -153,8 +163,9 @@ def plot(
     """Draw runs: progress, the timeline of every device, latencies. Draw a study: means and bands over seeds."""
     with outcome():
         if studies.is_one_study(runs):
-            if label or until_s is not None or animate:
-                ERRORS.print("--label, --until and --animate are for runs, got the folder of a study; leave them out")
+            if label or animate or any(each is not None for each in (from_s, until_s, devices, sort)):
+                options = "--label, --from, --until, --devices, --sort and --animate"
+                ERRORS.print(f"{options} are for runs, got the folder of a study; leave them out")
                 raise typer.Exit(MISTAKE)
             studies.plot(runs[0], out or runs[0] / "figures", metric, against, panels)
             return
@@ -165,7 +176,9 @@ def plot(
             ERRORS.print(f"--label: one per run is needed, got {len(label)} for {len(runs)} runs")
             raise typer.Exit(MISTAKE)
         folder = out or (runs[0] / "figures" if len(runs) == 1 else Path("figures"))
-        for path in _draw(runs, label or [], folder, until_s):
+        timeline: Timeline = {"from_s": from_s, "until_s": until_s, "sort": sort}
+        timeline["devices"] = None if devices is None else device_numbers(devices)
+        for path in _draw(runs, label or [], folder, timeline):
             OUTPUT.out(str(path))
         if animate:
             from fednet_emu.report.figures.papers.series import save_animations
@@ -244,11 +257,11 @@ def _all_overrides(overrides: list[str] | None, seed: int | None, engine: Engine
     return changes
 
 
-def _draw(runs: list[Path], labels: list[str], folder: Path, until_s: float | None) -> list[Path]:
+def _draw(runs: list[Path], labels: list[str], folder: Path, timeline: Timeline) -> list[Path]:
     from fednet_emu.api.run import figures
     from fednet_emu.report.figures.run_figures import save
 
-    return save(figures(runs, labels, until_s=until_s), folder)
+    return save(figures(runs, labels, **timeline), folder)
 
 
 def _print_rows(rows: list[tuple[str, str]]) -> None:

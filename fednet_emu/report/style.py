@@ -144,13 +144,17 @@ def add_line_legend(figure: Figure, axes: Axes) -> None:
 
 
 def _legend_columns(texts: Sequence[str], handle_em: float) -> int:
-    """Return the largest number of columns that fit the width; Matplotlib fills them one after the other."""
+    """Return a number of columns that fit the width, with rows that are as equal as possible.
+
+    Matplotlib fills the columns one after the other.
+    """
     widths_in = [
         max(map(_width_in, text.splitlines())) + (handle_em + 2.0) * SMALL_PT / POINTS_PER_IN for text in texts
     ]
     for columns in range(len(texts), 1, -1):
         if sum(max(column) for column in np.array_split(widths_in, columns)) <= WIDTH_IN:
-            return columns
+            rows = math.ceil(len(texts) / columns)
+            return math.ceil(len(texts) / rows)
     return 1
 
 

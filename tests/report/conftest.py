@@ -70,7 +70,9 @@ def write_run(folder: Path, tables: dict[str, list[dict[str, Any]]], **summary: 
     for name in COLUMNS:
         frame(name, tables.get(name, [])).to_parquet(folder / f"{name}.parquet")
     (folder / "summary.json").write_text(json.dumps({"name": folder.name, "seed": 1, **summary}), encoding="utf-8")
-    (folder / "scenario.yaml").write_text("name: story\nnetwork:\n  bandwidth_hz: 1e6\n", encoding="utf-8")
+    (folder / "scenario.yaml").write_text(
+        "name: story\ndevices:\n  count: 10\nnetwork:\n  bandwidth_hz: 1e6\n", encoding="utf-8"
+    )
     (folder / "manifest.json").write_text("{}", encoding="utf-8")
     return folder
 

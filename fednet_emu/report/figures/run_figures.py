@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,7 @@ from fednet_emu.report.views.activity import (
     activity_bars,
     first_rounds_end_s,
 )
+from fednet_emu.report.views.crowd import SORTS
 from fednet_emu.report.views.run import RunView, distinct_labels
 
 RESOLUTION_DPI = 300
@@ -36,7 +38,52 @@ UNDATED = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Da
 """Metadata that is left out of each file format, so that equal figures give equal files."""
 
 
-def figures(runs: Sequence[RunView], *, until_s: float | None = None) -> dict[str, Figure]:
+@dataclass(frozen=True)
+class Shown:
+    """What a timeline shows.
+
+    Attributes:
+        from_s: its begin in simulated seconds.
+        until_s: its end, at most the end of the last run; None for the end of each run's third round, or of the run if
+            the third round ends before the begin.
+        devices: the devices that are shown; None for all.
+        sort: order of the devices, one of `SORTS`; None for the order of their numbers, or of their waiting times if
+            there are too many for a row each.
+    """
+
+    from_s: float = 0.0
+    until_s: float | None = None
+    devices: tuple[int, ...] | None = None
+    sort: str | None = None
+
+    def check(self, runs: Sequence[RunView]) -> None:
+        """Check that there is something to show.
+
+        Raises:
+            FednetError: the timeline ends before it begins, or there is no such order or device.
+        """
+        if not self.from_s >= 0:
+            raise FednetError(f"from_s: must be at least 0, got {self.from_s:g} s; leave it out to begin with the run")
+        if self.until_s is not None and not self.until_s > self.from_s:
+            raise FednetError(
+                f"until_s: the timeline must end after it starts at {self.from_s:g} s, got {self.until_s:g}; "
+                "give a later end"
+            )
+        if self.sort is not None and self.sort not in SORTS:
+            hint = did_you_mean(self.sort, SORTS) or _known(SORTS)
+            raise FednetError(f"sort: no such order of devices, got '{self.sort}'{hint}")
+        if self.devices is not None:
+            count = max((_device_count(run) for run in runs), default=0)
+            wrong = [device for device in self.devices if not 0 <= device < count]
+            if wrong or not self.devices:
+                got = wrong[0] if wrong else "no number"
+                raise FednetError(f"devices: no such device, got {got}; they are numbered 0 to {count - 1}")
+
+
+THREE_ROUNDS = Shown()
+
+
+def figures(runs: Sequence[RunView], shown: Shown = THREE_ROUNDS) -> dict[str, Figure]:
     """Draw all figures that the runs have data for, and return them by name; several runs are overlaid.
 
     These are `accuracy-time`, `accuracy-bits` and `accuracy-energy` (`loss-...` if a run was evaluated without
@@ -45,21 +92,18 @@ def figures(runs: Sequence[RunView], *, until_s: float | None = None) -> dict[st
 
     Args:
         runs: the runs; each has the same line style in all figures.
-        until_s: end of the timeline in simulated seconds, at most the end of the last run; by default the end of each
-            run's third round.
+        shown: what the timeline shows.
 
     Raises:
-        FednetError: `until_s` is not above 0.
+        FednetError: the timeline would show nothing.
         DataError: a table of a run is missing or unreadable.
     """
-    if until_s is not None and not until_s > 0:
-        raise FednetError(f"until_s: the timeline must end after it starts, got {until_s:g}; give seconds above 0")
-    if until_s is not None:
-        until_s = min(until_s, max((_last_end_s(run) for run in runs), default=0.0))
+    shown.check(runs)
     labels = distinct_labels(runs)
     evaluations = [run.table("evaluations", EVALUATION_COLUMNS) for run in runs]
     rounds = [run.table("rounds", ROUND_COLUMNS) for run in runs]
-    panels = [_panel(label, run, until_s) for label, run in zip(labels, runs, strict=True)]
+    end_s = _end_s(runs, shown)
+    panels = [_panel(label, run, shown, end_s) for label, run in zip(labels, runs, strict=True)]
     with paper_style():
         drawn = {
             **progress_figures(list(zip(labels, evaluations, strict=True))),
@@ -71,7 +115,7 @@ def figures(runs: Sequence[RunView], *, until_s: float | None = None) -> dict[st
 
 
 def one_figure(
-    runs: Sequence[RunView], what: str | None = None, *, against: str | None = None, until_s: float | None = None
+    runs: Sequence[RunView], what: str | None = None, *, against: str | None = None, shown: Shown = THREE_ROUNDS
 ) -> Figure:
     """Draw one figure of the runs: a measure against a cost, or one of `figures` by its name.
 
@@ -80,7 +124,7 @@ def one_figure(
         what: a measure: `accuracy`, `loss`, `worst_accuracy`, ...; or a figure: `timeline`, `round-latency`, or the
             name of a series. The default is the accuracy, or the loss if no accuracy was measured.
         against: for a measure, the cost: `time` (the default), `bits`, `energy` or `rounds`.
-        until_s: end of the timeline in simulated seconds.
+        shown: what the timeline shows.
 
     Raises:
         FednetError: there is no such figure, or the runs did not measure it.
@@ -89,7 +133,7 @@ def one_figure(
     measured = [name for name in METRICS if any(np.isfinite(table[name]).any() for table in tables)]
     what = what or next(iter(measured), "accuracy")
     if what not in METRICS:
-        drawn = figures(runs, until_s=until_s)
+        drawn = figures(runs, shown)
         if what not in drawn:
             known = [*METRICS, *(name for name in drawn if name.partition("-")[0] not in METRICS)]
             raise FednetError(f"plot: no such figure, got '{what}'{did_you_mean(what, known) or _known(known)}")
@@ -141,14 +185,32 @@ def save(figures: Mapping[str, Figure], folder: Path, formats: Sequence[str] = (
         raise DataError(str(folder), f"cannot be written ({error.strerror})", "choose another --out") from error
 
 
-def _panel(label: str, run: RunView, until_s: float | None) -> Panel:
+def _end_s(runs: Sequence[RunView], shown: Shown) -> float | None:
+    """The end of all timelines in simulated seconds; None for that of the third round of each run."""
+    if shown.until_s is None and shown.from_s == 0.0:
+        return None
+    last_s = max((_last_end_s(run) for run in runs), default=0.0)
+    if shown.from_s >= last_s > 0.0:
+        raise FednetError(f"from_s: the last run ends at {last_s:g} s, got {shown.from_s:g} s; give an earlier time")
+    return min(np.inf if shown.until_s is None else shown.until_s, last_s)
+
+
+def _panel(label: str, run: RunView, shown: Shown, until_s: float | None) -> Panel:
     transfers = run.table("transfers", TRANSFER_COLUMNS)
     computes = run.table("computes", COMPUTE_COLUMNS)
     rounds = run.table("rounds", ROUND_COLUMNS)
     end_s = first_rounds_end_s(rounds, transfers, computes) if until_s is None else until_s
-    bars = activity_bars(transfers, run.table("receptions", RECEPTION_COLUMNS), computes, end_s)
+    bars = activity_bars(transfers, run.table("receptions", RECEPTION_COLUMNS), computes, end_s, shown.from_s)
+    count = _device_count(run)
+    if shown.devices is not None:
+        bars, count = bars[bars["device"].isin(shown.devices)], len(set(shown.devices))
     round_ends_s = rounds["ended_s"].to_numpy(np.float64)
-    return Panel(label, bars, round_ends_s[round_ends_s <= end_s], end_s)
+    inside = (round_ends_s >= shown.from_s) & (round_ends_s <= end_s)
+    return Panel(label, bars, round_ends_s[inside], end_s, shown.from_s, count, shown.sort)
+
+
+def _device_count(run: RunView) -> int:
+    return int(run.scenario.get("devices", {}).get("count", 0))
 
 
 def _last_end_s(run: RunView) -> float:

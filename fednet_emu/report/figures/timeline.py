@@ -1,4 +1,7 @@
-"""Draw the timeline: a panel for each run, a row for each device, with coloured bars for its activities."""
+"""Draw the timeline: a panel for each run, a row for each device, with coloured bars for its activities.
+
+Of many devices, areas show the share in each state over time, and below them some devices have rows.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +32,15 @@ from fednet_emu.report.style import (
     round_ticks,
     wrapped,
 )
-from fednet_emu.report.views.activity import WAITING, busiest_devices
+from fednet_emu.report.views.activity import WAITING
+from fednet_emu.report.views.crowd import BINS, ranked, spread, state_shares
 
-MAX_ROWS, MIN_ROWS = 40, 12
+MAX_ROWS = 60
+"""Most rows of a figure; more devices than that are shown as areas, and some of them in rows."""
+SOME_ROWS, MIN_ROWS = 24, 12
+"""Rows below areas: of a figure with one panel, and of a panel at least."""
+AREA_ROWS = 12
+"""Height of areas, in rows."""
 MAX_ROUND_LINES = 20
 ROW_IN, ROW_LABEL_PT = 0.105, 6.0
 MIN_HEIGHT_ROWS = 5
@@ -78,45 +87,98 @@ class Panel:
         label: name of the run.
         bars: the activities of its devices, see `activity_bars`.
         round_ends_s: times [rounds] at which rounds ended, in simulated seconds.
-        until_s: end of the time axis, which starts at 0, in simulated seconds.
+        until_s: end of the time axis in simulated seconds.
+        from_s: its begin.
+        devices: how many devices there are, also those without bars; 0 if that is not known.
+        sort: order of the rows, one of `SORTS`; by default by number, or, if not all have a row, by the time that they
+            waited, or were busy if nobody waited.
     """
 
     label: str
     bars: pd.DataFrame
     round_ends_s: Array
     until_s: float
+    from_s: float = 0.0
+    devices: int = 0
+    sort: str | None = None
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a panel: the devices from top to bottom, whether areas are above them, and what the axis says."""
+
+    devices: list[int]
+    areas: bool
+    label: str
+
+
+def rows_of(panel: Panel, panels: int) -> Rows:
+    """Choose the rows of a panel of a figure with so many panels."""
+    everyone = ranked(panel.bars, panel.sort or "device")
+    if len(everyone) <= MAX_ROWS // panels:
+        return Rows(everyone, False, "Device" + (f", by {panel.sort}" if panel.sort else ""))
+    waited = (panel.bars["activity"] == WAITING).any()
+    sort = panel.sort or ("waiting" if waited else "busy")
+    some = spread(ranked(panel.bars, sort), max(MIN_ROWS, SOME_ROWS // panels))
+    return Rows(some, True, f"{len(some)} of {len(everyone)}, by {sort}")
 
 
 def timeline_figure(panels: Sequence[Panel]) -> Figure | None:
     """Draw what the devices of each run did over time; None if no device of any run did anything.
 
-    The panels share 40 rows equally, but each may have up to 12; they show the devices that were busy the longest.
+    The panels share 60 rows. A run with more devices has areas of the share of devices in each state, and rows for
+    devices at equal distances in their order, as a rule from the one that waited longest to the one that waited least.
     """
     panels = [panel for panel in panels if len(panel.bars)]
     if not panels:
         return None
-    limit = max(MIN_ROWS, MAX_ROWS // len(panels))
-    rows = [busiest_devices(panel.bars, limit) for panel in panels]
+    rows = [rows_of(panel, len(panels)) for panel in panels]
     titles_in = TITLE_IN * sum(wrapped(panel.label).count("\n") + 1 for panel in panels) if len(panels) > 1 else 0.0
-    heights = [max(MIN_HEIGHT_ROWS, len(devices)) for devices in rows]
-    height_in = sum(TICKS_IN + ROW_IN * height for height in heights) + titles_in + X_LABEL_IN
-    figure = new_figure(height_in)
-    grid = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)
+    heights = [height for each in rows for height in ([AREA_ROWS] if each.areas else []) + [_height(each)]]
+    figure = new_figure(sum(TICKS_IN + ROW_IN * height for height in heights) + titles_in + X_LABEL_IN)
+    grid = iter(figure.subplots(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0])
     unit = axis_unit(max(panel.until_s for panel in panels), LONG_TIMES)
-    for axes, panel, devices in zip(grid[:, 0], panels, rows, strict=True):
-        _draw(axes, panel, devices, unit)
+    for panel, chosen in zip(panels, rows, strict=True):
+        first = axes = next(grid)
+        if chosen.areas:
+            _draw_areas(first, panel, unit)
+            axes = next(grid)
+        _draw(axes, panel, chosen, unit)
         if len(panels) > 1:
-            axes.set_title(wrapped(panel.label), loc="left", pad=3.0)
-    grid[-1, 0].set_xlabel(f"Simulated time ({unit.symbol})")
+            first.set_title(wrapped(panel.label), loc="left", pad=3.0)
+    axes.set_xlabel(f"Simulated time ({unit.symbol})")
     handles = _legend_handles(panels)
     add_legend(figure, handles, [str(handle.get_label()) for handle in handles], handle_em=1.4)
     return figure
 
 
-def _draw(axes: Axes, panel: Panel, devices: list[int], unit: Unit) -> None:
-    until = panel.until_s / unit.size
+def _height(rows: Rows) -> int:
+    return max(MIN_HEIGHT_ROWS, len(rows.devices))
+
+
+def _draw_areas(axes: Axes, panel: Panel, unit: Unit) -> None:
+    """Draw the share of devices in each state as areas on top of each other, over the white of the idle ones."""
+    edges_s = np.linspace(panel.from_s, panel.until_s, BINS + 1)
+    shares = state_shares(panel.bars, max(panel.devices, panel.bars["device"].nunique()), edges_s)
+    known = [(look, shares[name]) for name, look in LOOKS.items() if name in shares]
+    # steps, each as wide as its stretch of time; who does two things at a time is counted twice, up to all devices
+    heights = [100 * np.append(share, share[-1]) for _, share in known]
+    tops = np.minimum(np.cumsum(heights, axis=0), 100.0)
+    for (look, _), low, high in zip(known, np.vstack([np.zeros((1, BINS + 1)), tops[:-1]]), tops, strict=True):
+        axes.fill_between(edges_s / unit.size, low, high, step="post", color=look.colour, linewidth=0.0)
+    axes.set_facecolor(IDLE_COLOUR)
+    axes.set(xlim=(panel.from_s / unit.size, panel.until_s / unit.size), ylim=(0.0, 100.0))
+    axes.set_yticks([0, 50, 100])
+    round_ticks(axes.xaxis)
+    finish_axes(axes)
+    axes.tick_params(axis="x", labelbottom=False)
+    axes.set_ylabel("Devices (%)")
+
+
+def _draw(axes: Axes, panel: Panel, rows: Rows, unit: Unit) -> None:
+    devices = rows.devices
     bars = panel.bars[panel.bars["device"].isin(devices)]
-    idle = pd.DataFrame({"device": devices, "started_s": 0.0, "ended_s": panel.until_s})
+    idle = pd.DataFrame({"device": devices, "started_s": panel.from_s, "ended_s": panel.until_s})
     _add_bars(axes, _boxes(idle, devices, unit), zorder=1.0, linewidths=0.0, facecolors=[IDLE_COLOUR])
     if len(panel.round_ends_s) <= MAX_ROUND_LINES:
         for end_s in panel.round_ends_s:
@@ -127,9 +189,9 @@ def _draw(axes: Axes, panel: Panel, devices: list[int], unit: Unit) -> None:
             boxes = _boxes(chosen[chosen["failed"] == failed], devices, unit, look.height)
             # the thin outline keeps a bar visible that is shorter than a pixel
             _add_bars(axes, boxes, zorder=look.layer, linewidths=0.4, **_fill(look, failed=failed))
-    _label(axes, devices, int(panel.bars["device"].nunique()))
+    _label(axes, rows)
     margin = 0.6 + max(0, MIN_HEIGHT_ROWS - len(devices)) / 2
-    axes.set(xlim=(0.0, until), ylim=(len(devices) - 1 + margin, -margin))
+    axes.set(xlim=(panel.from_s / unit.size, panel.until_s / unit.size), ylim=(len(devices) - 1 + margin, -margin))
 
 
 def _fill(look: Look, *, failed: bool) -> dict[str, Any]:
@@ -145,7 +207,8 @@ def _add_bars(axes: Axes, boxes: Array, **options: Any) -> None:
 
 def _boxes(bars: pd.DataFrame, devices: list[int], unit: Unit, height: float = 0.8) -> Array:
     """Return the corners [bars, 4, 2] of horizontal bars, centred on the rows of their devices."""
-    row = np.searchsorted(devices, bars["device"].to_numpy(np.int64))
+    order = np.argsort(devices)
+    row = order[np.searchsorted(np.asarray(devices)[order], bars["device"].to_numpy(np.int64))]
     started, ended = (bars[name].to_numpy(np.float64) / unit.size for name in ("started_s", "ended_s"))
     low, high = row - height / 2, row + height / 2
     x = np.stack([started, ended, ended, started], axis=1)
@@ -153,13 +216,13 @@ def _boxes(bars: pd.DataFrame, devices: list[int], unit: Unit, height: float = 0
     return np.stack([x, y], axis=2)
 
 
-def _label(axes: Axes, devices: list[int], active: int) -> None:
-    axes.set_yticks(range(len(devices)), [str(device) for device in devices])
+def _label(axes: Axes, rows: Rows) -> None:
+    axes.set_yticks(range(len(rows.devices)), [str(device) for device in rows.devices])
     round_ticks(axes.xaxis)
     finish_axes(axes)
     axes.tick_params(axis="y", length=0.0, labelsize=ROW_LABEL_PT)
     axes.spines["left"].set_visible(False)
-    axes.set_ylabel("Device" if len(devices) == active else f"Device ({len(devices)} of {active})")
+    axes.set_ylabel(rows.label)
 
 
 def _legend_handles(panels: Sequence[Panel]) -> list[Artist]:

@@ -17,9 +17,9 @@ ROUNDS_SHOWN = 3
 
 
 def activity_bars(
-    transfers: pd.DataFrame, receptions: pd.DataFrame, computes: pd.DataFrame, until_s: float
+    transfers: pd.DataFrame, receptions: pd.DataFrame, computes: pd.DataFrame, until_s: float, from_s: float = 0.0
 ) -> pd.DataFrame:
-    """Return the activities of all devices until `until_s` (simulated seconds), cut off at that time.
+    """Return the activities of all devices from `from_s` until `until_s` (simulated seconds), cut off at these times.
 
     A transfer gives a bar for each device that takes part. The wait for its channel gives a bar for the sender, or for
     the receivers if the server sends.
@@ -37,15 +37,8 @@ def activity_bars(
     computing = computes.assign(activity="compute", failed=computes["stopped"] != "")
     bars = pd.concat([table[list(BAR_COLUMNS)] for table in (on_air, waits, computing)], ignore_index=True)
     bars["ended_s"] = bars["ended_s"].fillna(np.inf).clip(upper=until_s)
+    bars["started_s"] = bars["started_s"].clip(lower=from_s)
     return bars[(bars["started_s"] < bars["ended_s"])].reset_index(drop=True)
-
-
-def busiest_devices(bars: pd.DataFrame, limit: int) -> list[int]:
-    """Return, in ascending order, the at most `limit` devices that computed or used the channel for longest."""
-    busy_s = (bars["ended_s"] - bars["started_s"]).where(bars["activity"] != WAITING, 0.0).groupby(bars["device"]).sum()
-    devices = busy_s.index.to_numpy(np.int64)
-    ranking = np.lexsort((devices, -busy_s.to_numpy(np.float64)))
-    return sorted(devices[ranking[:limit]].tolist())
 
 
 def first_rounds_end_s(rounds: pd.DataFrame, transfers: pd.DataFrame, computes: pd.DataFrame) -> float:

@@ -13,7 +13,7 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from fednet_emu.errors import DataError, FednetError
-from fednet_emu.report.figures.run_figures import figures, save
+from fednet_emu.report.figures.run_figures import Shown, figures, save
 from fednet_emu.report.style import line_style
 from fednet_emu.report.views.run import open_run
 
@@ -43,7 +43,7 @@ def test_an_empty_run_has_no_figures(tmp_path, write_run, make_run):
     """An empty run gives no figure, and does not disturb those of another."""
     empty = open_run(write_run(tmp_path / "empty", {}))
     assert figures([empty]) == {}
-    assert figures([empty], until_s=5.0) == {}
+    assert figures([empty], Shown(until_s=5.0)) == {}
     assert figures([]) == {}
     assert list(figures([empty, open_run(make_run("fedavg"))])) == NAMES
 
@@ -61,7 +61,7 @@ def test_the_timeline_shows_three_rounds_or_what_was_asked(make_run):
     ends_s = run.table("rounds")["ended_s"].to_numpy()
 
     def window_s(until_s):
-        return figures([run], until_s=until_s)["timeline"].axes[0].get_xlim()[1]
+        return figures([run], Shown(until_s=until_s))["timeline"].axes[0].get_xlim()[1]
 
     assert window_s(None) == pytest.approx(ends_s[2])
     assert window_s(1.5) == pytest.approx(1.5)
@@ -71,8 +71,8 @@ def test_the_timeline_shows_three_rounds_or_what_was_asked(make_run):
 @pytest.mark.parametrize("until_s", [0.0, -1.0, float("nan")])
 def test_a_window_that_ends_before_it_starts_is_refused(until_s):
     """The error says where, what, the value and what would be right."""
-    with pytest.raises(FednetError, match=rf"until_s: .* got {until_s:g}; give seconds above 0"):
-        figures([], until_s=until_s)
+    with pytest.raises(FednetError, match=rf"until_s: .* got {until_s:g}; give a later end"):
+        figures([], Shown(until_s=until_s))
 
 
 def test_nothing_is_covered_cut_off_or_too_small(long_runs):
@@ -165,3 +165,32 @@ def test_figures_need_no_display():
     """The state machine for screens, pyplot, is never loaded."""
     program = "import sys, fednet_emu.report.figures.run_figures; sys.exit('matplotlib.pyplot' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_a_timeline_of_a_part_of_the_run(make_run):
+    """Begin, end, devices and order are those that were asked for; without an end it is that of the run."""
+    run = open_run(make_run("a"))
+    last_s = run.table("rounds")["ended_s"].max()
+    part = figures([run], Shown(from_s=2.0, until_s=5.0, devices=(1, 4), sort="busy"))["timeline"].axes[0]
+    rest = figures([run], Shown(from_s=2.0))["timeline"].axes[0]
+    assert part.get_xlim() == (2.0, 5.0)
+    assert part.get_ylabel() == "Device, by busy"
+    assert {tick.get_text() for tick in part.get_yticklabels()} <= {"1", "4"}
+    assert rest.get_xlim() == (2.0, pytest.approx(last_s))
+
+
+@pytest.mark.parametrize(
+    ("shown", "problem"),
+    [
+        (Shown(from_s=3.0, until_s=2.0), "until_s: the timeline must end after it starts at 3 s, got 2"),
+        (Shown(from_s=-1.0), "from_s: must be at least 0, got -1 s; leave it out"),
+        (Shown(from_s=1e9), "from_s: the last run ends at .* s, got 1e\\+09 s; give an earlier time"),
+        (Shown(sort="bussy"), "sort: no such order of devices, got 'bussy'; did you mean 'busy'?"),
+        (Shown(devices=(1, 10)), "devices: no such device, got 10; they are numbered 0 to 9"),
+        (Shown(devices=()), "devices: no such device, got no number"),
+    ],
+)
+def test_a_timeline_that_would_show_nothing_is_refused(make_run, shown, problem):
+    """Each mistake is one sentence."""
+    with pytest.raises(FednetError, match=problem):
+        figures([open_run(make_run("a"))], shown)

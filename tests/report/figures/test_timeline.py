@@ -56,14 +56,60 @@ def test_all_panels_share_the_unit_of_time():
     assert [axes.get_xlim()[1] for axes in figure.axes] == [1.0, 20.0]
 
 
-def test_at_most_forty_rows_are_drawn_and_the_label_says_of_how_many():
-    """Of 100 devices the 40 busiest are shown, in one panel or shared by three."""
-    rows = [(device, "compute", 0.0, 1.0 + device / 100, False) for device in range(100)]
-    alone = timeline_figure([panel(rows)])
-    assert [tick.get_text() for tick in alone.axes[0].get_yticklabels()] == [str(i) for i in range(60, 100)]
-    assert alone.axes[0].get_ylabel() == "Device (40 of 100)"
+def labels(axes):
+    """The numbers of the devices in the rows of a panel, from top to bottom."""
+    return [int(tick.get_text()) for tick in axes.get_yticklabels()]
+
+
+def test_sixty_devices_have_a_row_each_in_the_order_asked_for():
+    """Sixty rows fit; sorted by waiting, the one that waited longest is on top, and its bars are in its row."""
+    rows = [(device, WAITING, 0.0, 1.0 + device / 100, False) for device in range(60)]
+    (by_number,) = timeline_figure([panel(rows)]).axes
+    (sorted_,) = timeline_figure([Panel("run", bars(rows), np.empty(0), 10.0, sort="waiting")]).axes
+    assert (labels(by_number), by_number.get_ylabel()) == (list(range(60)), "Device")
+    assert (labels(sorted_), sorted_.get_ylabel()) == (list(range(59, -1, -1)), "Device, by waiting")
+    ends = {middle: right for _, right, middle in boxes(sorted_, hatched=False)}
+    assert [ends[row] for row in sorted(ends)] == pytest.approx([1.59 - row / 100 for row in range(60)])
+
+
+def test_more_devices_are_areas_and_some_rows():
+    """Of 100 devices 24 have rows, from the one that waited longest to the last; three panels share them."""
+    rows = [(device, WAITING, 0.0, 1.0 + device / 100, False) for device in range(100)]
+    areas, some = timeline_figure([panel(rows)]).axes
+    assert areas.get_ylabel() == "Devices (%)"
+    assert some.get_ylabel() == "24 of 100, by waiting"
+    assert (labels(some)[0], labels(some)[-1], len(labels(some))) == (99, 0, 24)
+    assert labels(some) == sorted(labels(some), reverse=True)
     three = timeline_figure([panel(rows)] * 3)
-    assert [axes.get_ylabel() for axes in three.axes] == ["Device (13 of 100)"] * 3
+    assert [len(labels(axes)) for axes in three.axes[1::2]] == [12, 12, 12]
+    assert [axes.get_xlabel() for axes in three.axes] == [""] * 5 + ["Simulated time (s)"]
+
+
+def test_when_nobody_waits_many_devices_are_told_apart_by_being_busy():
+    """An order by waiting would say nothing."""
+    rows = [(device, "uplink", 0.0, 1.0 + device / 100, False) for device in range(100)]
+    assert timeline_figure([panel(rows)]).axes[1].get_ylabel() == "24 of 100, by busy"
+
+
+def test_areas_are_as_high_as_the_share_of_devices():
+    """Of 400 devices 100 have bars and compute for the first half of the window: 25 % of the height."""
+    rows = [(device, "compute", 0.0, 7.0, False) for device in range(100)]
+    figure = timeline_figure([Panel("run", bars(rows), np.empty(0), 12.0, from_s=2.0, devices=400)])
+    axes = figure.axes[0]
+    (area,) = axes.collections
+    corners = area.get_paths()[0].vertices
+    assert axes.get_xlim() == (2.0, 12.0)
+    assert axes.get_ylim() == (0.0, 100.0)
+    assert corners[corners[:, 0] < 6.9, 1].max() == pytest.approx(25.0)
+    assert corners[corners[:, 0] > 7.1, 1].max() == pytest.approx(0.0)
+
+
+def test_no_entry_of_the_legend_is_alone_in_its_row():
+    """Six entries that do not fit one row are two rows of three."""
+    rows = [(0, name, i, i + 1.0, False) for i, name in enumerate(("downlink", "compute", "uplink", WAITING))]
+    legend = timeline_figure([panel(rows, round_ends_s=[2.0])]).legends[0]
+    assert len(legend.get_texts()) == 6
+    assert legend._ncols == 3
 
 
 def test_the_legend_names_what_is_shown_and_nothing_else():

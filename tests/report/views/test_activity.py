@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fednet_emu.report.views.activity import activity_bars, busiest_devices, first_rounds_end_s
+from fednet_emu.report.views.activity import activity_bars, first_rounds_end_s
 from fednet_emu.report.views.run import open_run
 
 NEVER = np.nan
@@ -108,16 +108,14 @@ def test_airtime_in_the_window_is_kept(make_frame, rows, until_s):
     assert (on_air["ended_s"] - on_air["started_s"]).sum() == pytest.approx(expected_s, abs=1e-9)
 
 
-def test_the_busiest_devices_are_shown_in_their_own_order(make_frame):
-    """Devices are chosen by time spent working; waiting is not work, and ties go to the lower number."""
-    durations_s = {7: 3.0, 2: 1.0, 5: 2.0, 4: 2.0}
-    computes = [{"device": device, "started_s": 0.0, "ended_s": end} for device, end in durations_s.items()]
-    idle = [transfer("uplink", 9, -1, (0, 80, 80.5))]
-    bars = activity_bars(
-        make_frame("transfers", idle), make_frame("receptions", []), make_frame("computes", computes), 99
-    )
-    assert busiest_devices(bars, 2) == [4, 7]
-    assert busiest_devices(bars, 10) == [2, 4, 5, 7, 9]
+def test_a_window_cuts_bars_at_both_ends(make_frame):
+    """What ended before the begin is left out, what began before it starts there."""
+    computes = [{"device": 1, "started_s": start, "ended_s": start + 2.0} for start in (0.0, 3.0, 6.0, 9.0)]
+    empty = (make_frame("transfers", []), make_frame("receptions", []))
+
+    bars = activity_bars(*empty, make_frame("computes", computes), 7.0, 4.0)
+
+    assert list(zip(bars["started_s"], bars["ended_s"], strict=True)) == [(4.0, 5.0), (6.0, 7.0)]
 
 
 @pytest.mark.parametrize(("rounds", "end_s"), [(5, 30.0), (2, 20.0)])
