@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from fednet_emu.arrays import Array
 
@@ -99,13 +99,13 @@ def _resampled_means(values: Array, ways: np.random.Generator) -> Array:
 
 def _quantiles(means: Array, n: int, freedom: float) -> tuple[Array, Array]:
     """Return the expanded 2.5 % and 97.5 % quantiles, each [columns], of resampled means [resamples, columns]."""
-    tail = float(stats.norm.cdf(-np.sqrt(n / (n - 1)) * _student(freedom)))
+    tail = float(special.ndtr(-np.sqrt(n / (n - 1)) * _student(freedom)))
     low, high = np.quantile(means, [tail, 1 - tail], axis=0)
     return low, high
 
 
 def _student(freedom: float) -> float:
-    return float(stats.t.ppf((1 + LEVEL) / 2, freedom))
+    return float(special.stdtrit(freedom, (1 + LEVEL) / 2))
 
 
 def _variance_of_mean(values: Array) -> float:
