@@ -222,3 +222,19 @@ def test_straggler_draws_belong_to_a_device_and_its_count() -> None:
 
     assert alone == durations([1, 0, 1, 1, 0, 0])
     assert len(set(alone)) == 3
+
+
+def test_work_too_long_for_the_clock_leaves_the_processor_free() -> None:
+    """The request is refused, first or second in the queue; at the end of the run the records close as always."""
+    bench = Bench(1.0)
+    bench.compute(0, 2.0)
+    bench.compute(0, 1e18)
+
+    with pytest.raises(ScenarioError, match="too long for the clock, got 1e\\+18 s"):
+        bench.clock.run()
+    bench.processors.close()
+    with pytest.raises(ScenarioError, match="too long for the clock"):
+        bench.compute(0, 1e18)
+    bench.processors.close()
+
+    assert bench.ledger.frames()["computes"]["ended_s"].tolist() == [2.0]

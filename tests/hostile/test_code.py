@@ -1,0 +1,172 @@
+"""No code from files: nothing is imported from the current folder, and no data file is run, unpickled or unpacked."""
+
+from __future__ import annotations
+
+import ast
+import io
+import os
+import pickle
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fednet_emu
+from fednet_emu.errors import DataError
+from fednet_emu.learning.data.datasets.npz import Npz
+from fednet_emu.network.mobility.walks import load_walks
+from fednet_emu.network.traces.files import read_texts
+from fednet_emu.scenario.final_model import load_model
+
+PACKAGE = Path(fednet_emu.__file__).parent
+LIMIT_S = 600.0
+"""More than any host needs for the commands below; without it a hang would never end."""
+FORBIDDEN_MODULES = {"pickle", "_pickle", "cloudpickle", "dill", "marshal", "shelve", "joblib"}
+FORBIDDEN_CALLS = {"eval", "exec", "os.system", "os.popen", "pd.read_pickle", "pandas.read_pickle"}
+FORBIDDEN_METHODS = {"extractall", "extract", "unpack_archive"}
+NEEDED = {"torch.load": ("weights_only", True), "np.load": ("allow_pickle", False)}
+
+
+def unsafe(tree: ast.AST) -> Iterator[str]:
+    """The names of everything in a syntax tree that could run code from a file."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.partition(".")[0] in FORBIDDEN_MODULES)
+        elif isinstance(node, ast.ImportFrom) and str(node.module).partition(".")[0] in FORBIDDEN_MODULES:
+            yield str(node.module)
+        elif isinstance(node, ast.Call):
+            name = ast.unparse(node.func)
+            given = {word.arg: getattr(word.value, "value", ...) for word in node.keywords}
+            key, value = NEEDED.get(name, ("", None))
+            if name in FORBIDDEN_CALLS or name.rpartition(".")[2] in FORBIDDEN_METHODS or given.get("shell"):
+                yield name
+            elif key and given.get(key, ...) is not value:
+                yield f"{name} without {key}={value}"
+
+
+@pytest.mark.parametrize("file", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_no_module_loads_code(file: Path) -> None:
+    """`torch.load` takes weights only, `np.load` no objects; there is no pickle, no eval, no shell, no unpacking."""
+    assert list(unsafe(ast.parse(file.read_text(encoding="utf-8")))) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("import pickle", ["pickle"]),
+        ("from dill import loads", ["dill"]),
+        ("torch.load(path)", ["torch.load without weights_only=True"]),
+        ("torch.load(path, weights_only=False)", ["torch.load without weights_only=True"]),
+        ("np.load(path, allow_pickle=True)", ["np.load without allow_pickle=False"]),
+        ("archive.extractall(path)", ["archive.extractall"]),
+        ("subprocess.run(text, shell=True)", ["subprocess.run"]),
+        ("torch.load(path, weights_only=True); np.load(path, allow_pickle=False); archive.extractfile(x)", []),
+    ],
+)
+def test_the_search_finds_what_it_is_for(code: str, found: list[str]) -> None:
+    """The rule above is not empty."""
+    assert list(unsafe(ast.parse(code))) == found
+
+
+class Trap:
+    """An object whose pickle makes a file when it is loaded."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Callable[[str], None], tuple[str]]:
+        return os.mkdir, (str(self.path),)
+
+
+def armed(path: Path, sprung: Path) -> None:
+    """Write a file that every loader of ours might be given, with a pickle where there should be numbers."""
+    trap = np.empty(1, dtype=object)
+    trap[0] = Trap(sprung)
+    if path.suffix == ".npz":
+        np.savez(path, train_x=trap, train_y=trap, test_x=trap, test_y=trap, xy_m=trap, time_s=trap, allow_pickle=True)
+    elif path.suffix == ".npy":
+        np.save(path, trap, allow_pickle=True)
+    else:
+        path.write_bytes(pickle.dumps(Trap(sprung)))
+
+
+@pytest.mark.parametrize("name", ["model.pt", "x.npz", "x.npy"])
+def test_an_armed_file_does_not_go_off(name: str, tmp_path: Path) -> None:
+    """Data, walks and models that hold a pickle are refused with a sentence, and its code has not run."""
+    armed(tmp_path / name, tmp_path / "sprung")
+    loads: dict[str, Callable[[], object]] = {
+        "model.pt": lambda: load_model(tmp_path),
+        "x.npz": lambda: Npz(path=str(tmp_path / name)).load(None, np.random.default_rng(0)),
+        "x.npy": lambda: load_walks(tmp_path / name),
+    }
+
+    with pytest.raises(DataError, match="cannot be read"):
+        loads[name]()
+
+    assert not (tmp_path / "sprung").exists()
+
+
+@pytest.mark.parametrize("ending", [".tar", ".zip"])
+def test_an_archive_leaves_nothing_outside(ending: str, tmp_path: Path) -> None:
+    """Members called `../x` or `/x`, and links, are read in memory or not at all; no file appears."""
+    path, outside = tmp_path / "in" / f"a{ending}", tmp_path / "outside"
+    path.parent.mkdir()
+    names = ["../outside", str(outside), "inside"]
+    if ending == ".zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            for name in names:
+                archive.writestr(name, "1 2\n")
+    else:
+        with tarfile.open(path, "w") as archive:
+            for name in names:
+                member = tarfile.TarInfo(name)
+                member.size = 4
+                archive.addfile(member, io.BytesIO(b"1 2\n"))
+            link = tarfile.TarInfo("passwd")
+            link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+            archive.addfile(link)
+
+    read = dict(read_texts(path))
+
+    assert set(read.values()) == {"1 2\n"}
+    assert not outside.exists()
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+SHADOWED = ("typer", "torch", "numpy", "rich", "random", "json", "email", "pandas", "pydantic", "ruamel", "logging")
+STUDY = "base: quickstart\nseeds: 1\nset: {stop.rounds: 1}\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("check", "quickstart"),
+        ("run", "quickstart", "--quiet", "--no-plots", "--set", "stop.rounds=1"),
+        ("sweep", "study.yaml", "--quiet", "--timing-only"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_nothing_is_imported_from_the_current_folder(command: tuple[str, ...], tmp_path: Path) -> None:
+    """A folder of scenarios may hold a `torch.py`: it stays a file, for the command and for its processes."""
+    for name in SHADOWED:
+        (tmp_path / f"{name}.py").write_text(f"raise SystemExit('code of {name} ran')\n", encoding="utf-8")
+    (tmp_path / "study.yaml").write_text(STUDY, encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
+
+    ended = subprocess.run(
+        [sys.executable, "-m", "fednet_emu", *command],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LIMIT_S,
+    )
+
+    assert ended.returncode == 0, ended.stderr
+    assert "ran" not in ended.stdout.split() + ended.stderr.split()
