@@ -125,7 +125,8 @@ def check(
         changes = _all_overrides(overrides, seed, None)
         if not is_study_file(name):
             checked = fe.check(name, settings=changes)
-            OUTPUT.out(f"{dump(checked)}# {cost_of(checked)}")
+            OUTPUT.out(dump(checked), end="")
+            ERRORS.print(str(cost_of(checked)))
             return
         loaded = load_study(name, changes)
         OUTPUT.out(f"{dump(loaded.study)}# {loaded.extent}: all possible")

@@ -49,12 +49,18 @@ CELLS = (
 BROKEN = 'import fednet_emu as fe\nfe.run("quickstart", settings={"algorithm.lrr": 1})'
 
 
+LIMIT_S = 1200
+"""More than any host needs for a cell that does seconds of work."""
+
+
 def executed(cells, folder):
     """The notebook of these cells after a run from top to bottom."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     root = str(Path(__file__).parents[2])
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
-    client = NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(folder)}})
+    client = NotebookClient(
+        notebook, timeout=LIMIT_S, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
+    )
     client.create_kernel_manager()
     client.km.kernel_spec.argv[0] = sys.executable
     client.execute(env=environment, cwd=str(folder))

@@ -18,11 +18,13 @@ from peers.workloads import WARM_UP, Workload
 
 WORKLOAD = Workload("W1", "softmax", clients=4, samples=8, cohort=2, batch=4, steps=2, lr=0.1, rounds=2)
 PARENT = """
-import subprocess, sys, time
-held = "import time; held = b'1' * 64_000_000; print('held', flush=True); time.sleep(600)"
+import pathlib, subprocess, sys, time
+held = "import time; held = b'1' * 64_000_000; print('held', flush=True); time.sleep(3600)"
 child = subprocess.Popen([sys.executable, "-c", held], stdout=subprocess.PIPE)
 child.stdout.readline()
-time.sleep(2)
+pathlib.Path(sys.argv[1] + ".held").touch()
+while not pathlib.Path(sys.argv[1]).exists():
+    time.sleep(0.05)
 """
 
 
@@ -40,9 +42,23 @@ def test_the_warm_up_is_off_the_clock_and_picks_the_faster_number_of_threads(mon
     assert watch.round_s == pytest.approx(0.75)
 
 
-def test_memory_of_a_grandchild_counts_and_what_is_left_behind_is_ended() -> None:
-    """A process whose child holds 64 MB has a peak above that, and the child does not outlive the measurement."""
-    process = subprocess.Popen([sys.executable, "-c", PARENT], text=True)
+def test_memory_of_a_grandchild_counts_and_what_is_left_behind_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process whose child holds 64 MB has a peak above that, and the child does not outlive the measurement.
+
+    The process ends when it has been looked at since the child holds the memory, however slow the host is.
+    """
+    enough, held, look = tmp_path / "enough", tmp_path / "enough.held", memory.Tree.look
+
+    def look_and_tell(tree: memory.Tree) -> None:
+        was_held = held.exists()
+        look(tree)
+        if was_held:
+            enough.touch()
+
+    monkeypatch.setattr(memory.Tree, "look", look_and_tell)
+    process = subprocess.Popen([sys.executable, "-c", PARENT, str(enough)], text=True)
 
     tree = memory.watch(process, interval_s=0.1)
     left = [pid for pid in tree.seen if pid != process.pid]
@@ -55,9 +71,9 @@ def test_memory_of_a_grandchild_counts_and_what_is_left_behind_is_ended() -> Non
         time.sleep(0.01)
 
 
-def test_what_takes_too_long_is_ended() -> None:
-    """A process that sleeps for ten minutes is killed after the second it has."""
-    process = subprocess.Popen([sys.executable, "-c", PARENT.replace("(2)", "(600)")], text=True)
+def test_what_takes_too_long_is_ended(tmp_path: Path) -> None:
+    """A process that waits for what never comes is killed after the second it has."""
+    process = subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path / "never")], text=True)
 
     tree = memory.watch(process, interval_s=0.1, limit_s=1.0)
 

@@ -123,11 +123,11 @@ def test_the_cost_in_words(found: Cost, text: str) -> None:
 
 
 def test_check_and_run_tell_the_cost_first(tmp_path: Path) -> None:
-    """`check` adds it to the scenario as a comment; `run` says it before the run, and with --quiet not at all."""
+    """`check` says it beside the scenario, `run` before all else; with --quiet it is not said."""
     words = f"cost: devices 20, rounds up to 60, a model of {LAYERS:,} parameters, about 1,800 events"
     once = ("--set", "stop.rounds=1", "--no-plots", "--force", "--out", str(tmp_path / "run"))
 
-    assert CliRunner().invoke(app, ["check", "quickstart"]).stdout.splitlines()[-1].startswith(f"# {words}")
+    assert CliRunner().invoke(app, ["check", "quickstart"]).stderr.startswith(words)
     loud = CliRunner().invoke(app, ["run", "quickstart", *once])
     quiet = CliRunner().invoke(app, ["run", "quickstart", "--quiet", *once])
 

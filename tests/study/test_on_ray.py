@@ -22,7 +22,7 @@ def test_nothing_imports_ray_unasked():
     """Whoever does not say --ray does not wait for it, even where it is installed."""
     code = "import sys, fednet_emu.cli.app, fednet_emu.study.on_ray; sys.exit('ray' in sys.modules)"
 
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=600)  # more than any host needs
 
 
 def test_a_missing_ray_is_told_with_its_remedy(study_file, monkeypatch):
@@ -37,13 +37,16 @@ def test_a_missing_ray_is_told_with_its_remedy(study_file, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_tables_are_those_of_a_local_sweep(study_file, moods, tmp_path, monkeypatch):
-    """Good cells give tables equal to the byte; bad ones, also one that never ends, fail for the same reasons."""
+    """Good cells give tables equal to the byte; bad ones, also one that never ends, fail for the same reasons.
+
+    Three minutes are a hundred times what the good ones take.
+    """
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
-    path = study_file(moods("calm", "raises", "hangs") + "seeds: 1\nlimits: {time_s: 20, memory_mb: 2000}\n")
+    path = study_file(moods("calm", "raises", "hangs") + "seeds: 1\nlimits: {time_s: 180, memory_mb: 2000}\n")
     sweep(load_study(path), tmp_path / "local", lambda tasks: run_locally(tasks, 2))
     progress = sweep(load_study(path), tmp_path / "ray", lambda tasks: run_on_ray(tasks, None, 2))
 
-    assert progress.failures == {1: "ZeroDivisionError: no way", 2: "took longer than limits.time_s, 20 s"}
+    assert progress.failures == {1: "ZeroDivisionError: no way", 2: "took longer than limits.time_s, 180 s"}
     for name in ("study.parquet", "cells.parquet"):
         assert (tmp_path / "ray" / name).read_bytes() == (tmp_path / "local" / name).read_bytes()
 

@@ -4,7 +4,36 @@ import time
 
 import pytest
 
+from fednet_emu.learning.graph import host_time
 from fednet_emu.learning.graph.host_time import REST, HostTime
+
+
+class Watch:
+    """A clock and a processor that stand still until they are told how much time has passed."""
+
+    def __init__(self):
+        self.host_s, self.busy_s = 100.0, 7.0
+
+    def passes(self, *, busy_s=0.0, idle_s=0.0):
+        """Let this thread compute and wait."""
+        self.host_s += busy_s + idle_s
+        self.busy_s += busy_s
+
+    def perf_counter(self):
+        """Seconds since some moment."""
+        return self.host_s
+
+    def thread_time(self):
+        """Processor seconds of this thread since some moment."""
+        return self.busy_s
+
+
+@pytest.fixture
+def watch(monkeypatch):
+    """The clock that the stopwatch reads."""
+    shown = Watch()
+    monkeypatch.setattr(host_time, "time", shown)
+    return shown
 
 
 def test_the_innermost_part_counts_alone(monkeypatch):
@@ -23,29 +52,45 @@ def test_the_innermost_part_counts_alone(monkeypatch):
     assert parts == {REST: 1.0 + 16.0, "outer": 2.0 + 8.0, "inner": 4.0}
 
 
-def test_sleeping_is_waiting_and_computing_is_not():
-    """A part that sleeps has waited for nearly all its time; one that computes used the processor."""
+def test_sleeping_is_waiting_and_computing_is_not(watch):
+    """What a part spends without the processor is waiting: all of a sleep, none of a computation, half of a mixture."""
     host = HostTime()
     with host.part("asleep"):
-        time.sleep(0.05)
+        watch.passes(idle_s=5.0)
     with host.part("busy"):
-        ends = time.thread_time() + 0.05
-        while time.thread_time() < ends:
-            pass
+        watch.passes(busy_s=3.0)
+    with host.part("both"):
+        watch.passes(busy_s=1.0, idle_s=1.0)
     parts = host.parts()
 
-    assert parts["asleep"].waiting_s > 0.9 * parts["asleep"].host_s
-    assert parts["busy"].host_s - parts["busy"].waiting_s == pytest.approx(0.05, rel=0.2)
+    assert {name: tuple(spent) for name, spent in parts.items()} == {
+        REST: (0.0, 0.0),
+        "asleep": (5.0, 5.0),
+        "busy": (3.0, 0.0),
+        "both": (2.0, 1.0),
+    }
 
 
-def test_an_error_ends_its_part():
+def test_the_clocks_are_those_of_the_host():
+    """Without a clock of our own, host time is the time that passes, and busy time that of this thread."""
+    before = time.perf_counter(), time.thread_time()
+    host = HostTime()
+    with host.part("busy"):
+        sum(range(100_000))
+    spent = host.parts()["busy"]
+    after = time.perf_counter(), time.thread_time()
+
+    assert 0 < spent.host_s <= after[0] - before[0]
+    assert 0 < spent.host_s - spent.waiting_s <= after[1] - before[1] or spent.waiting_s == 0
+
+
+def test_an_error_ends_its_part(watch):
     """After an exception the time counts for the rest again."""
     host = HostTime()
     with pytest.raises(KeyError), host.part("broken"):
         raise KeyError
-    before = host.parts()["broken"]
-    time.sleep(0.01)
+    watch.passes(idle_s=2.0)
     parts = host.parts()
 
-    assert parts["broken"] == before
-    assert parts[REST].host_s >= 0.01
+    assert parts["broken"].host_s == 0.0
+    assert parts[REST].host_s == 2.0
