@@ -197,7 +197,7 @@ def test_plot_draws_a_study(swept: Path, tmp_path: Path) -> None:
     assert mixed.exit_code == 2
     assert "plot: a study is drawn by itself, got" in mixed.stderr
     assert "did you mean 'access'" in fednet("plot", str(swept), "--panels", "acces").stderr
-    assert "--label, --until and --animate are for runs" in fednet("plot", str(swept), "--until", "3").stderr
+    assert "--sort and --animate are for runs" in fednet("plot", str(swept), "--until", "3").stderr
     assert "set evaluation.per_device: true" in fednet("plot", str(swept), "--metric", "worst_accuracy").stderr
 
 
