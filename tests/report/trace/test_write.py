@@ -73,7 +73,7 @@ def test_a_damaged_table_is_named(learnt: fe.Run, write_run: Callable[..., Path]
     folder = write_run(tmp_path / "run", {}, simulated_s=1.0)
     (folder / "transfers.parquet").write_bytes(b"no table")
 
-    with pytest.raises(fe.DataError, match=r"transfers\.parquet: not a readable table, got .*; repeat the run"):
+    with pytest.raises(fe.DataError, match=r"transfers\.parquet: not a readable table, got .*; restore it from a copy"):
         fe.open(folder).trace(tmp_path / "run.pftrace")
     assert not (tmp_path / "run.pftrace").exists()
 
