@@ -13,21 +13,23 @@ from fednet_emu.arrays import IntArray
 from fednet_emu.errors import Deadlock, ScenarioError
 from fednet_emu.federation.cohort import Cohort
 from fednet_emu.federation.device import Device
+from fednet_emu.federation.learner import Learner
 from fednet_emu.federation.learning_task import LearningTask, Scores
 from fednet_emu.federation.observer import Models, Observer
 from fednet_emu.federation.payload import Shared, parcel
 from fednet_emu.federation.processors import Processors, Work
-from fednet_emu.federation.readings import Checkpoint, Readings
+from fednet_emu.federation.readings import Checkpoint
 from fednet_emu.federation.retry import PATIENCE_S, PAUSE_S, Limits, Retry, Send
+from fednet_emu.federation.rounds import Rounds
 from fednet_emu.federation.stop import Evaluation, Stop
 from fednet_emu.kernel.all_of import AllOf, gather
-from fednet_emu.kernel.clock import NS_PER_S, Clock, Process, Sleep, rare_garbage_collection
+from fednet_emu.kernel.clock import Clock, Process, Sleep, rare_garbage_collection
 from fednet_emu.kernel.inbox import Inbox
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.accumulation import Accumulation
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.graph import Graph
-from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
+from fednet_emu.learning.graph.jobs import SgdPlan, TrainData
 from fednet_emu.network.availability import Presence
 from fednet_emu.network.medium.transfer import Delivery, Transfer
 from fednet_emu.network.network import Network
@@ -35,9 +37,6 @@ from fednet_emu.network.topology import Digraph
 from fednet_emu.radio.overhead import NoOverhead, Overhead
 from fednet_emu.records.ledger import SERVER, Ledger, device_label
 from fednet_emu.records.recent_losses import recent_losses
-
-MAX_FRUITLESS_ROUNDS = 1000
-"""A run ends after this many rounds in a row in which nothing arrives, because it would never end otherwise."""
 
 
 class _Runs(Protocol):
@@ -58,9 +57,8 @@ class Federation:
         task: model and samples.
         network: uplink, downlink, sidelink.
         processors: the processors of the devices and the server.
-        round: rounds ended so far.
+        timing_only: whether nothing is trained or evaluated.
         observers: called at the end of every round; they must not change the run.
-        nominal: whether a nominal value has replaced one that a timing-only run does not compute.
     """
 
     def __init__(
@@ -83,18 +81,13 @@ class Federation:
         self.clock, self.streams, self.ledger, self.graph = clock, streams, ledger, graph
         self.task, self.network, self.processors = task, network, processors
         self.timing_only = timing_only
-        self.round = 0
         self._shared = 0
-        self.nominal = False
+        self._rounds, self._learner = Rounds(clock, ledger), Learner(graph, task, streams, timing_only=timing_only)
         self.server = Device(self, SERVER)
         self._presence, self._stop, self._evaluation = presence, stop, evaluation
         self._able = presence.only(np.flatnonzero(task.n_samples))
         self._initial_vector, self._overhead = initial_vector, overhead
         self.observers: list[Callable[[Federation], None]] = []
-        self._round_started_ns = 0
-        self._fruitless_rounds = 0
-        self._deadline_s: float | None = None
-        self._readings = Readings()
         self._observer = Observer(clock, ledger, evaluation, None if timing_only else self._score)
         if stop.only_accuracy and (timing_only or not task.model.is_classifier):
             what = "a timing-only run" if timing_only else "a regression"
@@ -212,10 +205,7 @@ class Federation:
 
     def initial_model(self) -> Deferred:
         """The model before training; it is evaluated as round 0."""
-        if self.timing_only:
-            model = self.graph.call(_never, size=self.task.model.size)
-        else:
-            model = self.graph.constant(self._initial_vector())
+        model = self._learner.initial(self._initial_vector)
         self.ledger.given.add(model.number)
         self._observer.see(model, after_round=0)
         return model
@@ -242,27 +232,8 @@ class Federation:
             terms: further terms of the local objective, as `TrainJob` has them: scale, linear, prox, anchor, l1, loss,
                 augment, mask.
         """
-        if not isinstance(params, Deferred):
-            raise TypeError(f"{device.name}: params is no value, got {params!r}; look at `lost` before using a payload")
-        mine = self.task.slice_of(device.index)
-        n_samples = mine.stop - mine.start if subset is None else len(subset)
-        flop = self.task.model.flop_per_sample * plan.n_samples_processed(n_samples)
-        if self.timing_only and n_samples:
-            trained = self.graph.untrained(self.task.model.size)
-            return Work(flop, trained, params.number, trained.params.number)
-        job = TrainJob(
-            model=self.task.model,
-            data=data or self.task.data,
-            indices=mine if subset is None else mine.start + subset,
-            params=params,
-            plan=plan,
-            streams=self.streams,
-            rng_key=("batch", device.index, *key),
-            label=f"{device.name}, round {self.round + 1}",
-            **terms,
-        )
-        trained = self.graph.train(job)
-        return Work(flop, trained, params.number, trained.params.number)
+        number = self.round + 1
+        return self._learner.train(device, params, plan, key, subset=subset, data=data, number=number, terms=terms)
 
     def defer(self, function: Callable[..., Any], *args: Any, size: int | None = None) -> Deferred:
         """The result of a cheap pure function of deferred values; `size` scalars, that of the first one by default."""
@@ -284,10 +255,12 @@ class Federation:
 
         A timing-only run does not compute it: it returns `nominal` instead and sets the attribute `nominal`.
         """
-        if self.timing_only and nominal is not None:
-            self.nominal = True
-            return nominal
-        return self._readings.take(lambda: self.graph.read(value))
+        return self._learner.read(value, nominal)
+
+    @property
+    def nominal(self) -> bool:
+        """Whether a nominal value has replaced one that a timing-only run does not compute."""
+        return self._learner.nominal
 
     # ---- flow --------------------------------------------------------------------------------------------------------
 
@@ -310,7 +283,7 @@ class Federation:
         With a deadline, those that have not ended are cancelled: what they send or compute stops there, and their
         result is a `Delivery` lost for the reason "deadline".
         """
-        self._deadline_s = deadline_s
+        self._rounds.deadline_s = deadline_s
         return gather(self.clock, processes, deadline_s, late=lambda _index: self._lost("deadline"))
 
     def all_of(self, events: Iterable[Event]) -> AllOf:
@@ -325,6 +298,11 @@ class Federation:
         """A new inbox, for algorithms that act on the first arrivals."""
         return Inbox(self.clock, device_label)
 
+    @property
+    def round(self) -> int:
+        """Rounds ended so far."""
+        return self._rounds.ended
+
     def rounds(self) -> Iterator[int]:
         """Numbers of the rounds, from 0, until a stop rule ends the run."""
         while not self._stopped():
@@ -336,24 +314,10 @@ class Federation:
         Where each device has a model of its own, give them all, in the order of the devices; each is evaluated on the
         test samples of its device.
         """
-        now_ns = self.clock.now
-        self.ledger.rounds.append((self.round + 1, self._round_started_ns, now_ns, invited, arrived))
-        self.round += 1
-        self._watch_for_standstill(fruitless=arrived == 0, took_s=(now_ns - self._round_started_ns) / NS_PER_S)
-        self._round_started_ns = now_ns
+        self._rounds.end(invited=invited, arrived=arrived)
         self._observer.see(model, after_round=self.round)
         for observer in self.observers:
             observer(self)
-
-    def _watch_for_standstill(self, *, fruitless: bool, took_s: float) -> None:
-        """Detect runs that would never end because all their transfers fail or miss their deadline."""
-        self._fruitless_rounds = self._fruitless_rounds + 1 if fruitless else 0
-        if self._fruitless_rounds < MAX_FRUITLESS_ROUNDS:
-            return
-        waits = f"{MAX_FRUITLESS_ROUNDS} rounds in a row brought nothing, the last of them in {took_s:g} s"
-        if self._deadline_s is not None:
-            waits += f"; nobody meets algorithm.deadline_s, {self._deadline_s:g} s: give more time"
-        raise Deadlock(self.clock.now_s, waits)
 
     def _stopped(self) -> bool:
         return self._stop.reached(self.round, sum(self.ledger.sent_bit), self.ledger.energy_j, self.accuracy)
@@ -371,24 +335,15 @@ class Federation:
         return self._observer.latest
 
     def _score(self, model: Models) -> Scores:
-        def compute() -> Scores:
-            what = {"per_device": self._evaluation.per_device, "train_loss": self._evaluation.train_loss}
-            if isinstance(model, Deferred):
-                return self.task.score(self.graph.read(model), **what)
-            return self.task.score_own([self.graph.read(own) for own in model], **what)
-
-        with self.graph.host.part("evaluation"):
-            scores: Scores = self._readings.take(compute)
-        return scores
+        return self._learner.score(model, self._evaluation)
 
     def checkpoint(self) -> Checkpoint:
         """Return what `resume` needs to continue from here; possible at any moment of a run."""
-        return Checkpoint(self.graph.snapshot(), list(self._readings.values))
+        return self._learner.checkpoint()
 
     def resume(self, checkpoint: Checkpoint) -> None:
         """Reuse the values in a checkpoint of the same scenario instead of computing them; call it before `run`."""
-        self.graph.restore(checkpoint.snapshot)
-        self._readings = Readings(checkpoint.readings)
+        self._learner.resume(checkpoint)
 
     def run(self, algorithm: _Runs) -> Models | None:
         """Run an algorithm until it ends or a stop rule ends it; the final model is evaluated.
@@ -412,7 +367,3 @@ class Federation:
         self._observer.stop()
         self.network.close()
         self.processors.close()
-
-
-def _never() -> Any:
-    raise AssertionError("a timing-only run computes nothing")

@@ -1,0 +1,106 @@
+"""The learning plane of a run: local training as work, values that are read, and scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, final
+
+from fednet_emu.arrays import IntArray
+from fednet_emu.federation.device import Device
+from fednet_emu.federation.learning_task import LearningTask, Scores
+from fednet_emu.federation.observer import Models
+from fednet_emu.federation.processors import Work
+from fednet_emu.federation.readings import Checkpoint, Readings
+from fednet_emu.federation.stop import Evaluation
+from fednet_emu.kernel.streams import Streams
+from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.learning.graph.graph import Graph
+from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
+
+
+@final
+class Learner:
+    """Makes the jobs of a run, and reads what becomes of them; in a timing-only run there are sizes, but no values.
+
+    Attributes:
+        nominal: whether a nominal value has replaced one that a timing-only run does not compute.
+    """
+
+    def __init__(self, graph: Graph, task: LearningTask, streams: Streams, *, timing_only: bool) -> None:
+        self._graph, self._task, self._streams, self._timing_only = graph, task, streams, timing_only
+        self._readings = Readings()
+        self.nominal = False
+
+    def initial(self, vector: Callable[[], Any]) -> Deferred:
+        """The model before training."""
+        if self._timing_only:
+            return self._graph.call(_never, size=self._task.model.size)
+        return self._graph.constant(vector())
+
+    def train(
+        self,
+        device: Device,
+        params: Deferred,
+        plan: SgdPlan,
+        key: tuple[Any, ...],
+        *,
+        subset: IntArray | None,
+        data: TrainData | None,
+        number: int,
+        terms: dict[str, Any],
+    ) -> Work:
+        """Local training of a device in the round with this number, as `Federation.train` says."""
+        if not isinstance(params, Deferred):
+            raise TypeError(f"{device.name}: params is no value, got {params!r}; look at `lost` before using a payload")
+        model, mine = self._task.model, self._task.slice_of(device.index)
+        n_samples = mine.stop - mine.start if subset is None else len(subset)
+        flop = model.flop_per_sample * plan.n_samples_processed(n_samples)
+        if self._timing_only and n_samples:
+            trained = self._graph.untrained(model.size)
+            return Work(flop, trained, params.number, trained.params.number)
+        job = TrainJob(
+            model=model,
+            data=data or self._task.data,
+            indices=mine if subset is None else mine.start + subset,
+            params=params,
+            plan=plan,
+            streams=self._streams,
+            rng_key=("batch", device.index, *key),
+            label=f"{device.name}, round {number}",
+            **terms,
+        )
+        trained = self._graph.train(job)
+        return Work(flop, trained, params.number, trained.params.number)
+
+    def read(self, value: Deferred, nominal: Any) -> Any:
+        """The computed value, or `nominal` in a timing-only run if there is one."""
+        if self._timing_only and nominal is not None:
+            self.nominal = True
+            return nominal
+        return self._readings.take(lambda: self._graph.read(value))
+
+    def score(self, model: Models, evaluation: Evaluation) -> Scores:
+        """Evaluate one model, or every device's own."""
+
+        def compute() -> Scores:
+            what = {"per_device": evaluation.per_device, "train_loss": evaluation.train_loss}
+            if isinstance(model, Deferred):
+                return self._task.score(self._graph.read(model), **what)
+            return self._task.score_own([self._graph.read(own) for own in model], **what)
+
+        with self._graph.host.part("evaluation"):
+            scores: Scores = self._readings.take(compute)
+        return scores
+
+    def checkpoint(self) -> Checkpoint:
+        """What is known now, and everything that was read."""
+        return Checkpoint(self._graph.snapshot(), list(self._readings.values))
+
+    def resume(self, checkpoint: Checkpoint) -> None:
+        """Take values from a checkpoint instead of computing them."""
+        self._graph.restore(checkpoint.snapshot)
+        self._readings = Readings(checkpoint.readings)
+
+
+def _never() -> Any:
+    raise AssertionError("a timing-only run computes nothing")

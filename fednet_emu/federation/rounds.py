@@ -1,0 +1,51 @@
+"""The count of the rounds of a run, their records, and the end of a run in which nothing ever arrives."""
+
+from __future__ import annotations
+
+from typing import final
+
+from fednet_emu.errors import Deadlock
+from fednet_emu.kernel.clock import NS_PER_S, Clock
+from fednet_emu.records.ledger import Ledger
+
+MAX_FRUITLESS_ROUNDS = 1000
+"""A run ends after this many rounds in a row in which nothing arrives, because it would never end otherwise."""
+
+
+@final
+class Rounds:
+    """Counts rounds and records each.
+
+    Attributes:
+        ended: rounds ended so far.
+        deadline_s: the deadline of the latest round, if it had one, for messages.
+    """
+
+    def __init__(self, clock: Clock, ledger: Ledger) -> None:
+        self._clock, self._ledger = clock, ledger
+        self.ended = 0
+        self.deadline_s: float | None = None
+        self._started_ns = 0
+        self._fruitless = 0
+
+    def end(self, *, invited: int, arrived: int) -> None:
+        """Record a round that ends now; the next one starts.
+
+        Raises:
+            Deadlock: nothing has arrived for too many rounds.
+        """
+        now_ns = self._clock.now
+        self._ledger.rounds.append((self.ended + 1, self._started_ns, now_ns, invited, arrived))
+        self.ended += 1
+        self._watch_for_standstill(fruitless=arrived == 0, took_s=(now_ns - self._started_ns) / NS_PER_S)
+        self._started_ns = now_ns
+
+    def _watch_for_standstill(self, *, fruitless: bool, took_s: float) -> None:
+        """Detect runs that would never end because all their transfers fail or miss their deadline."""
+        self._fruitless = self._fruitless + 1 if fruitless else 0
+        if self._fruitless < MAX_FRUITLESS_ROUNDS:
+            return
+        waits = f"{MAX_FRUITLESS_ROUNDS} rounds in a row brought nothing, the last of them in {took_s:g} s"
+        if self.deadline_s is not None:
+            waits += f"; nobody meets algorithm.deadline_s, {self.deadline_s:g} s: give more time"
+        raise Deadlock(self._clock.now_s, waits)
