@@ -49,8 +49,11 @@ def recorded(
     with _log_file(folder), graceful(fed.clock) as signals:
         _log_start(fed, scenario, facts)
         try:
-            yield summary
-            status = "done"
+            try:
+                yield summary
+                status = "done"
+            finally:  # an interrupt in here is one of the run; later ones are none at all
+                signals.ignore()
         except Diverged as error:
             status, reason = "diverged", str(error)
         except KeyboardInterrupt:
@@ -60,7 +63,6 @@ def recorded(
             LOG.info("failed at t=%.9g s: %s", fed.clock.now_s, error)
             raise
         finally:
-            signals.ignore()
             books = _Books(folder)
             if status not in FINISHED and saver is not None:
                 books.attempt(lambda: saver.save(fed))

@@ -24,13 +24,17 @@ class Signals:
         self._before: dict[signal.Signals, Any] = {}
 
     def watch(self) -> None:
-        """Install handlers: the first signal stops the run before its next event, a second one stops it immediately."""
+        """Install handlers: the first signal stops the run before its next event, a second one at once.
+
+        Further ones do nothing.
+        """
         if threading.current_thread() is threading.main_thread():
             ordinary = [number for number in SIGNALS if _is_ordinary(signal.getsignal(number))]
             self._before = {number: signal.signal(number, self._stop) for number in ordinary}
 
     def _stop(self, _number: int, _frame: Any) -> None:
         if self._clock.stopping:
+            self.ignore()  # impatience may not cut off the records
             raise KeyboardInterrupt
         self._clock.stopping = True
 

@@ -17,7 +17,11 @@ import pytest
 from typer.testing import CliRunner
 
 from fednet_emu.cli.app import app
+from fednet_emu.federation.federation import Federation
 from fednet_emu.records.manifest import fingerprint
+from fednet_emu.scenario.run import run_scenario
+from fednet_emu.scenario.signals import Signals
+from fednet_emu.testing import small_scenario
 
 LONG = [
     "--set",
@@ -102,6 +106,30 @@ def test_impatient_interrupts_leave_whole_records(tmp_path: Path) -> None:
     assert str(folder).encode() in errors
     assert json.loads((folder / "summary.json").read_text())["status"] == "interrupted"
     assert len(tables(folder)) == 4
+
+
+def test_an_interrupt_before_the_others_are_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second Ctrl-C that comes at the last moment, when the run has ended and its records begin, cuts nothing off."""
+    ignore, sent = Signals.ignore, []
+
+    def late(self: Signals) -> None:
+        if not sent:
+            sent.append(True)
+            signal.raise_signal(signal.SIGINT)
+        ignore(self)
+
+    def press(fed: Federation) -> None:
+        if fed.round == 2:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Signals, "ignore", late)
+    with pytest.raises(KeyboardInterrupt):
+        run_scenario(small_scenario("stop.rounds=5"), "small", tmp_path / "run", on_round=press)
+
+    assert sent
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["status"] == "interrupted"
+    assert len(tables(tmp_path / "run")) == 4
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_termination_is_an_interrupt(tmp_path: Path) -> None:
