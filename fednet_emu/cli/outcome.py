@@ -15,6 +15,7 @@ import typer
 
 from fednet_emu.api.console import PlainConsole
 from fednet_emu.errors import FednetError
+from fednet_emu.scenario.signals import undisturbed
 
 ERRORS = PlainConsole(stderr=True)
 
@@ -38,7 +39,8 @@ def outcome(interrupted: Callable[[], str] = lambda: "interrupted") -> Iterator[
         ERRORS.print(str(error))
         raise typer.Exit(MISTAKE) from None
     except KeyboardInterrupt:
-        ERRORS.print(interrupted())
+        with undisturbed():
+            ERRORS.print(interrupted())
         raise typer.Exit(INTERRUPTED) from None
     except typer.Exit:
         raise

@@ -63,3 +63,16 @@ def graceful(clock: Clock) -> Iterator[Signals]:
         yield signals
     finally:
         signals.restore()
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Ignore the signals inside the `with` block; only in the main thread, where Python handles them."""
+    in_main = threading.current_thread() is threading.main_thread()
+    numbers = [number for number in SIGNALS if in_main and signal.getsignal(number) is not None]
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

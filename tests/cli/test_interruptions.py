@@ -14,9 +14,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from typer import Exit
 from typer.testing import CliRunner
 
 from fednet_emu.cli.app import app
+from fednet_emu.cli.outcome import outcome
 from fednet_emu.federation.federation import Federation
 from fednet_emu.records.manifest import fingerprint
 from fednet_emu.scenario.run import run_scenario
@@ -129,6 +131,21 @@ def test_an_interrupt_before_the_others_are_ignored(tmp_path: Path, monkeypatch:
     assert sent
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["status"] == "interrupted"
     assert len(tables(tmp_path / "run")) == 4
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_where_records_are_is_said_to_the_end(capfd: pytest.CaptureFixture[str]) -> None:
+    """Ctrl-C while the message is made does not cut it off."""
+
+    def said() -> str:
+        signal.raise_signal(signal.SIGINT)
+        return "in this folder"
+
+    with pytest.raises(Exit) as ended, outcome(said):
+        raise KeyboardInterrupt
+
+    assert ended.value.exit_code == 130
+    assert "in this folder" in capfd.readouterr().err
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
