@@ -390,20 +390,3 @@ def test_dropout_is_seeded_by_the_job(engine):
     assert torch.equal(together[-1].params, last_alone.params)
     assert not torch.equal(together[-1].params, results_of(engine(), other)[-1].params)
     assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_full_batches_of_contiguous_samples_are_views():
-    """The serial engine hands the data of a slice to the model without copying it."""
-    seen = []
-
-    class Recording(nn.Linear):
-        def forward(self, x):
-            seen.append(x.untyped_storage().data_ptr())
-            return super().forward(x)
-
-    x = torch.rand(OFFSETS[-1], 4)
-    model = FlatModel(Recording(4, 1), "squared-error", (4,))
-    seen.clear()
-    train(SerialEngine(), (model, TrainData(x, torch.zeros(len(x))), PLANS["full"]))
-
-    assert set(seen) == {x.untyped_storage().data_ptr()}

@@ -182,3 +182,22 @@ def test_a_gpu_gives_the_same_model():
         vectors.append(graph.read(graph.train(last).params).cpu())
 
     assert torch.allclose(*vectors, rtol=1e-6, atol=1e-8)
+
+
+def test_full_batches_of_contiguous_samples_are_views():
+    """The serial engine hands the data of a slice to the model without copying it."""
+    seen = []
+
+    class Recording(nn.Linear):
+        def forward(self, x):
+            seen.append(x.untyped_storage().data_ptr())
+            return super().forward(x)
+
+    x, graph = torch.rand(60, 4), Graph(SerialEngine())
+    model, plan = FlatModel(Recording(4, 1), "squared-error", (4,)), SgdPlan(lr=0.1, steps=2)
+    w = graph.constant(model.initial())
+    seen.clear()
+    for rows in (slice(0, 20), slice(20, 60)):
+        graph.read(graph.train(TrainJob(model, TrainData(x, x[:, 0]), rows, w, plan, Streams(0), (), "dev")).params)
+
+    assert seen == 4 * [x.untyped_storage().data_ptr()]

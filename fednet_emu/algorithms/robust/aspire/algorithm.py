@@ -165,10 +165,10 @@ class Aspire(Algorithm):
             for j in idle:
                 last.pop(j, None)
                 last[j] = t
-                pace.replied(j, fed.clock.now_s)
+                pace.replied(j, fed.now_s)
                 fed.start(workers[j].activation(fed, message, plan, self.loss_of, self.wire, inbox, self.patience_s))
             reports = yield from self._collect(fed, inbox, pace, workers, last, t)
-            active = pace.active(fed.clock.now_s)
+            active = pace.active(fed.now_s)
             master.step(reports, self.steps(t, n))
             renews = self._renews_planes(t)
             if renews:
@@ -192,15 +192,15 @@ class Aspire(Algorithm):
         oldest = takewhile(lambda item: t - item[1] >= longest, last.items())
         overdue = {workers[j].device.index for j, _ in oldest}
         reports: list[Report] = []
-        missing = pace.active(fed.clock.now_s)
+        missing = pace.active(fed.now_s)
         while missing > 0 or overdue:
-            at_least, tick_s = self._until(missing, len(reports), pace, fed.clock.now_s)
+            at_least, tick_s = self._until(missing, len(reports), pace, fed.now_s)
             came = yield inbox.collect(at_least, including=overdue, deadline_s=tick_s)
             for report in came:
                 pace.heard(report.place, report.arrived_s)
                 overdue.discard(workers[report.place].device.index)
             reports += came
-            missing = pace.active(fed.clock.now_s) - len(reports)
+            missing = pace.active(fed.now_s) - len(reports)
         return sorted(reports, key=lambda report: report.place)
 
     def _until(self, missing: int, heard: int, pace: Pace, now_s: float) -> tuple[int, float | None]:

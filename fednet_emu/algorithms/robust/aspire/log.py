@@ -34,7 +34,7 @@ class Log:
         self._fed.ledger.record(
             "aspire",
             step=t + 1,
-            simulated_s=self._fed.clock.now_s,
+            simulated_s=self._fed.now_s,
             active=active,
             arrived=heard,
             planes=planes,
@@ -52,4 +52,4 @@ class Log:
 
     def gap(self, t: int, squared: float) -> None:
         """Record the squared stationarity gap after iteration t."""
-        self._fed.ledger.record("stationarity", step=t + 1, simulated_s=self._fed.clock.now_s, squared_gap=squared)
+        self._fed.ledger.record("stationarity", step=t + 1, simulated_s=self._fed.now_s, squared_gap=squared)

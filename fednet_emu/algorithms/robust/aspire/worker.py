@@ -97,7 +97,7 @@ class Worker:
         report = (self.w, loss)
         sent = yield fed.retry(lambda: fed.uplink(k, report), patience_s=patience_s)
         if not sent.lost:
-            inbox.put(k.index, Report(self.place, self.w, loss, fed.clock.now_s))
+            inbox.put(k.index, Report(self.place, self.w, loss, fed.now_s))
 
     def refresh(self, fed: Federation, message: Message, wire: Wire, n_workers: int, patience_s: float) -> Process:
         """Receive a new list of planes, for the next activation."""
