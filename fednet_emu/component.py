@@ -5,6 +5,7 @@ A component's fields are its YAML keys, `kind` picks its class from one plain ta
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from inspect import isabstract, isclass
@@ -23,6 +24,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError, core_schema
 
 from fednet_emu.errors import ScenarioError
+from fednet_emu.limits import MAX_DECIBEL
 from fednet_emu.plugins import imported, is_import_path, kind_of, offered, offers
 
 
@@ -37,6 +39,23 @@ class Component(BaseModel):
         if _holds_bool(value) and not _admits_bool(cls.model_fields[str(info.field_name)].annotation):
             raise PydanticCustomError("not_a_boolean", "expected a value that is not true or false")
         return value
+
+    @field_validator("*", mode="after")
+    @classmethod
+    def _no_absurd_level(cls, value: Any, info: ValidationInfo) -> Any:
+        if _DECIBEL.search(str(info.field_name)) and not _is_moderate(value):
+            raise PydanticCustomError("decibel", f"must be from -{MAX_DECIBEL:g} to {MAX_DECIBEL:g} decibels")
+        return value
+
+
+_DECIBEL = re.compile(r"_db(m|i|m_hz)?$")
+"""End of the names of settings in decibels."""
+
+
+def _is_moderate(level: Any) -> bool:
+    if isinstance(level, list | tuple):
+        return all(map(_is_moderate, level))
+    return not isinstance(level, int | float) or abs(level) <= MAX_DECIBEL
 
 
 def _holds_bool(value: Any) -> bool:

@@ -27,6 +27,9 @@ MAX_INTEGER = 2**63 - 1
 SMALLEST, LARGEST = 1e-40, 1e40
 """Smallest magnitude of a number that is not zero, and largest one: products of several such numbers stay finite."""
 
+MAX_DECIBEL = 300.0
+"""Largest magnitude of a setting in decibels: a factor of 1e30, so that sums of several stay finite."""
+
 
 def problem_of(value: Any) -> str | None:
     """Return what is wrong with a number or text as the value of a setting; None if it is within the limits.

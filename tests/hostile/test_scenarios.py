@@ -327,6 +327,22 @@ def test_extreme_sizes_times_and_rates_are_refused(key: str, number: str) -> Non
     assert f"--set {key}  " in refused("check", "quickstart", "--set", f"{key}={number}")
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        "device.tx_power_dbm",
+        "base_station.noise_figure_db",
+        "noise_density_dbm_hz",
+        "rate.gap_db",
+    ],
+)
+def test_levels_beyond_all_physics_are_refused(key: str) -> None:
+    """A level is an exponent: 300,000 dBm are more than any number can hold."""
+    told = refused("check", "quickstart", "--set", f"channel.{key}=300000")
+
+    assert f"channel.{key}: must be from -300 to 300 decibels, got 300000" in told
+
+
 def test_work_too_long_for_the_clock_is_a_mistake() -> None:
     """Within the limits, but 1e18 passes over the data: the clock refuses, and the records are closed all the same."""
     told = refused("run", "quickstart", *SHORT, "--set", "algorithm.local_epochs=1000000000000000000")
