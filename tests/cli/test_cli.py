@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -53,26 +54,13 @@ def test_run_leaves_summary_tables_and_figures(tmp_path: Path) -> None:
     }
 
 
-class Ticking:
-    """A clock by which one second passes between two looks at it; all else is the clock of the host."""
-
-    def __init__(self) -> None:
-        self._now_s = 0.0
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(time, name)
-
-    def perf_counter(self) -> float:
-        """Seconds since some moment."""
-        self._now_s += 1.0
-        return self._now_s
-
-
 def test_profile_says_where_the_time_went(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With --profile the parts are printed, and together they are all of the host time but the last few looks."""
-    clock = Ticking()
-    monkeypatch.setattr("fednet_emu.scenario.run.time", clock)
-    monkeypatch.setattr("fednet_emu.learning.graph.host_time.time", clock)
+    """With --profile the parts are printed, and together they are all of the host time but the last few looks.
+
+    One second passes between two looks at the clock.
+    """
+    seconds = itertools.count()
+    monkeypatch.setattr(time, "perf_counter", lambda: float(next(seconds)))
     folder = tmp_path / "run"
     result = fednet("run", "quickstart", "--out", str(folder), "--profile", "--quiet", *QUICK)
     summary = json.loads((folder / "summary.json").read_text())
