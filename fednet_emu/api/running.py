@@ -45,7 +45,7 @@ def run(
         data: samples that replace the scenario's data.
         data_dir: the folder with data sets; None takes it from the environment variable FEDNET_DATA.
         timing_only: whether to leave out training; time, bits and energy stay the same.
-        force: whether to overwrite a run that the folder already holds.
+        force: whether to replace a run that the folder already holds, once the new one has ended.
         progress: whether to show the progress of the run; None shows it only in a terminal or a notebook.
 
     Raises:

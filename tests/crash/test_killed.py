@@ -42,7 +42,7 @@ def test_every_story_is_told() -> None:
 @pytest.mark.parametrize("story", STORIES)
 def test_killed_before_some_operations(story: str, tmp_path: Path) -> None:
     """The same command goes on or starts anew, ends, leaves equal files to the byte, and keeps the user's."""
-    found = kills(story, tmp_path, every=16, seed=0)
+    found = kills(story, tmp_path, every=24, seed=0)
 
     assert len(found) > 1
     assert [kill for kill in found if kill["wrong"]] == []
