@@ -27,7 +27,7 @@ from fednet_emu.testing import small_scenario
 
 LONG = [
     "--set",
-    "stop.rounds=400",
+    "stop.rounds=100",
     "--set",
     "training.checkpoint_s=0.2",
     "--set",
