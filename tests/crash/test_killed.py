@@ -24,7 +24,7 @@ def kills(story: str, room: Path, every: int, seed: int) -> list[dict[str, Any]]
     told = subprocess.run(command, check=False, capture_output=True, text=True)
     assert told.returncode == 0, told.stderr
     *found, last = map(json.loads, told.stdout.splitlines())
-    assert last["operations"] >= 40
+    assert last["operations"] >= 30
     return found
 
 
@@ -54,5 +54,5 @@ def test_killed_before_each_operation(story: str, tmp_path: Path) -> None:
     """The same for each operation in turn; every other time, the second attempt is killed as well."""
     found = kills(story, tmp_path, every=1, seed=1)
 
-    assert len(found) >= 40
+    assert len(found) >= 30
     assert [kill for kill in found if kill["wrong"]] == []
