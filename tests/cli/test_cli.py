@@ -303,8 +303,7 @@ def test_usage_error_is_exit_code_2() -> None:
     assert fednet("run", "quickstart", "--engine", "warp").exit_code == 2
 
 
-@pytest.mark.parametrize("hash_seed", ["0", "1"])
-def test_digest_does_not_depend_on_the_hash_seed(finished: Path, tmp_path: Path, hash_seed: str) -> None:
+def test_digest_does_not_depend_on_the_hash_seed(finished: Path, tmp_path: Path) -> None:
     """PYTHONHASHSEED changes no event."""
     command = [
         sys.executable,
@@ -317,7 +316,7 @@ def test_digest_does_not_depend_on_the_hash_seed(finished: Path, tmp_path: Path,
         "--quiet",
         *QUICK,
     ]
-    subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": hash_seed}, timeout=LIMIT_S)
+    subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": "1"}, timeout=LIMIT_S)
 
     digests = [json.loads((path / "summary.json").read_text())["event_digest"] for path in (finished, tmp_path / "run")]
     assert digests[0] == digests[1]
