@@ -18,6 +18,7 @@ from torch.nn.functional import cross_entropy
 
 from fednet_emu.errors import ScenarioError, did_you_mean
 from fednet_emu.learning.models.flops import FlopCount
+from fednet_emu.learning.models.torch_seed import torch_seed
 
 PerSampleLoss = Callable[[Tensor, Tensor], Tensor]
 """Outputs [B, ...] and targets [B, ...] to losses [B]."""
@@ -304,8 +305,11 @@ class FlatModel:
     @staticmethod
     @contextmanager
     def _trial(module: nn.Module) -> Iterator[nn.Module]:
-        """A copy on the CPU for trial calls, which change neither the module nor torch's generators."""
-        with torch.random.fork_rng(devices=[]):
+        """A copy on the CPU for trial calls, which change neither the module nor torch's generators.
+
+        Other threads that draw wait meanwhile, or their numbers would be disturbed and taken for the module's own.
+        """
+        with torch_seed(0):
             yield copy.deepcopy(module).cpu()
 
 
