@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all test-ray lint format docs imports bench bench-peers reproduce clean
+.PHONY: help install demo test test-all test-ray lint format docs imports swarm bench bench-peers reproduce clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -56,6 +56,9 @@ docs: $(VENV)/.documenting  ## Build the documentation site in docs/_build/html,
 
 imports: $(VENV)/.developing  ## Draw who imports whom into CONTRIBUTING.md
 	$(BIN)/python tools/draw_imports.py
+
+swarm: $(VENV)/.developing  ## Play random scenarios and check laws that hold for all; SEEDS=1000, FIRST=0
+	$(BIN)/python -m tests.swarm --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0)
 
 bench: $(VENV)/.developing  ## Measure the speed of the time plane and of training
 	$(BIN)/python -m pytest -q -s benchmarks

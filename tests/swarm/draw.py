@@ -1,0 +1,150 @@
+"""Draw a whole scenario from a seed: every slot and setting is found through the annotations of the components."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from fednet_emu.component import Slot
+from fednet_emu.errors import FednetError
+from fednet_emu.scenario.model import Scenario
+from fednet_emu.scenario.shapes import Shape
+from tests.swarm.plays import played, scenario_of
+from tests.swarm.recipes import EITHER, ELSEWHERE, NEEDS, OPTIONAL, RARE, RECIPES
+
+Settings = dict[str, Any]
+Picks = dict[str, str]
+"""The kind that was drawn for each slot, by the key path of the slot."""
+
+MOST_ATTEMPTS = 2000
+MOST_FLOP = 1e8
+"""Training of a scenario that a swarm plays five times; a redraw is cheaper."""
+FIRST = ("algorithm", "devices", "data")
+"""Parts that are drawn first, because others are drawn to suit them."""
+FIXED = {"title": "", "seed": None, "training": None, "include": None}
+"""Settings of the whole scenario that are not drawn from their annotation."""
+
+
+@dataclass
+class Drawn:
+    """A drawn scenario.
+
+    Attributes:
+        settings: what a scenario file would hold.
+        picks: the kind in each slot.
+        refused: how many draws before it the scenario layer refused, by the setting that it named first.
+    """
+
+    settings: Settings
+    picks: Picks
+    refused: Counter[str] = field(default_factory=Counter)
+
+
+def drawn(seed: int) -> Drawn:
+    """Return the first scenario of a seed that the scenario layer accepts.
+
+    Raises:
+        LookupError: none of many draws is accepted.
+    """
+    refused: Counter[str] = Counter()
+    for attempt in range(MOST_ATTEMPTS):
+        draw = _Draw(Random(f"swarm {seed} {attempt}"))
+        settings = draw.scenario(seed)
+        reason = refusal(settings)
+        if not reason:
+            return Drawn(settings, draw.picks, refused)
+        refused[reason] += 1
+    raise LookupError(f"seed {seed}: {MOST_ATTEMPTS} draws were refused, got {refused.most_common(5)}")
+
+
+def refusal(settings: Settings) -> str:
+    """The setting for which a scenario is refused, or that it is too much work; empty if it can be judged.
+
+    It is played without training, since some parts are refused only when they are built or used.
+    """
+    try:
+        play = played(scenario_of(settings), timing_only=True)
+    except FednetError as error:
+        return str(error.args[0]).removeprefix("drawn").split(":")[0].strip()
+    except Exception:
+        return ""  # this is what the swarm looks for: the judge will see it again
+    return "too much work" if play.ledger.computes.column("flop").sum() > MOST_FLOP else ""
+
+
+def kinds_of(slot: Slot) -> list[str]:
+    """The kinds of a slot that can be drawn, those of the emulator only."""
+    return [kind for kind in slot.table if (slot.name, kind) not in ELSEWHERE]
+
+
+class _Draw:
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+        self.picks: Picks = {}
+        self.count = rng.choice((1, 2, 3, 4, 5, 8))
+        self.needs: Settings = {}
+
+    def scenario(self, seed: int) -> Settings:
+        shapes = Shape(Scenario).settings
+        order = [*FIRST, *(name for name in shapes if name not in FIRST and name not in FIXED)]
+        settings: Settings = {"seed": seed, "training": {"engine": "serial", "threads": 1}}
+        for name in order:
+            required = Scenario.model_fields[name].is_required()
+            if required or self._wanted(name, name):
+                settings[name] = self._value(shapes[name], name, "", "")
+            if name == "algorithm":
+                self.needs = NEEDS.get(self.picks["algorithm"], {})
+        settings["stop"].setdefault("rounds", self.rng.randint(1, 4))
+        return settings
+
+    def _wanted(self, path: str, name: str) -> bool:
+        required_inside = any(need == path or need.startswith(f"{path}.") for need in self.needs)
+        return required_inside or self.rng.random() < (OPTIONAL / 3 if name in RARE else OPTIONAL)
+
+    def _value(self, shape: Shape, path: str, slot: str, kind: str, default: Any = None) -> Any:
+        """Draw a value; `slot` and `kind` are those of the component that the setting belongs to."""
+        if shape.choice is not None:
+            return self._component(shape.choice, path)
+        if shape.settings:
+            return self._mapping(shape.annotation, path, slot, kind)
+        need, name = self.needs.get(path), path.rpartition(".")[2]
+        if need is not None and not isinstance(need, bool):
+            return need
+        if path == "devices.count":
+            return self.count
+        recipe = next(
+            (RECIPES[key] for key in (f"{slot}.{kind}.{name}", f"{slot}.{name}", name) if key in RECIPES), None
+        )
+        return recipe(self.rng, self.count) if recipe else self._plain(shape, default)
+
+    def _plain(self, shape: Shape, default: Any) -> Any:
+        """A value for a setting without a recipe."""
+        if shape.literals:
+            return self.rng.choice(shape.literals)
+        if shape.annotation is bool:
+            return self.rng.random() < 0.5
+        return default * self.rng.choice((0.5, 1.0)) if isinstance(default, float) else default
+
+    def _component(self, slot: Slot, path: str) -> Settings:
+        need = self.needs.get(path)
+        kind = need if isinstance(need, str) else self.rng.choice(kinds_of(slot))
+        self.picks[path] = kind
+        return {"kind": kind, **self._mapping(slot.table[kind], path, slot.name, kind)}
+
+    def _mapping(self, component: Any, path: str, slot: str, kind: str) -> Settings:
+        settings: Settings = {}
+        shapes = Shape(component).settings
+        unwanted = self.rng.choice(EITHER) if shapes.keys() >= set(EITHER) else ""
+        for name, shape in shapes.items():
+            info, inner = component.model_fields[name], f"{path}.{name}"
+            default = info.get_default(call_default_factory=True)
+            slotted = shape.choice is not None and default is not None
+            always = info.is_required() or f"{slot}.{kind}.{name}" in RECIPES or (unwanted and name in EITHER)
+            wanted = always or (slotted and self.rng.random() < 0.6) or self._wanted(inner, name)
+            if name in ("kind", unwanted) or not wanted:
+                continue
+            value = self._value(shape, inner, slot, kind, default)
+            if value is not None or info.is_required():
+                settings[name] = value
+        return settings

@@ -1,0 +1,131 @@
+"""Play a drawn scenario once, and keep what its books and its end say."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from fednet_emu.errors import Deadlock, Diverged
+from fednet_emu.federation.federation import Federation
+from fednet_emu.records.ledger import Ledger
+from fednet_emu.scenario.checkpoints import from_bytes, to_bytes
+from fednet_emu.scenario.document import from_mapping
+from fednet_emu.scenario.emulation import build
+from fednet_emu.scenario.load import checked
+from fednet_emu.scenario.model import Scenario
+from fednet_emu.scenario.recorded import _laws
+
+LONGEST_S = 120
+"""Host time after which a run, which takes milliseconds, is taken to hang."""
+
+
+class Hangs(Exception):  # noqa: N818  (what it does)
+    """A run takes minutes; nothing else in the verdicts depends on the speed of the host."""
+
+
+@dataclass(frozen=True)
+class Play:
+    """One run of a scenario.
+
+    Attributes:
+        ended: `done`, `diverged` or `deadlock`.
+        why: the text of the deadlock.
+        events: the digest of the event log.
+        books: a digest of all tables and series, to the last bit.
+        ledger: the records.
+        rounds: rounds that have ended.
+        statistics: what was computed, and in how many wavefronts.
+        broken: the conservation laws that do not hold, with what breaks them.
+    """
+
+    ended: str
+    why: str
+    events: str
+    books: str
+    ledger: Ledger
+    rounds: int
+    statistics: Any
+    broken: dict[str, str]
+
+
+def scenario_of(settings: dict[str, Any], **changes: Any) -> Scenario:
+    """Check settings, with some of the keys of `training` changed.
+
+    Raises:
+        ScenarioError: they are refused.
+    """
+    training = {**settings.get("training", {}), **changes}
+    return checked(from_mapping({**settings, "training": training}, "drawn"))
+
+
+def played(scenario: Scenario, *, timing_only: bool = False) -> Play:
+    """Play a scenario to its end.
+
+    Raises:
+        FednetError: the scenario is refused while it is built or run.
+    """
+    return _end(build(scenario, timing_only=timing_only), scenario)
+
+
+def resumed(scenario: Scenario, after_round: int) -> Play:
+    """Play a scenario to the end of a round, save a checkpoint as a file has it, and play to the end from there."""
+    first, again = build(scenario), build(scenario)
+    first.observers.append(_cut(after_round))
+    try:
+        with in_time():
+            first.run(scenario.algorithm)
+    except KeyboardInterrupt:
+        again.resume(from_bytes(to_bytes(first.checkpoint(), {}), {}))
+    return _end(again, scenario)
+
+
+def _end(fed: Federation, scenario: Scenario) -> Play:
+    ended, why = "done", ""
+    try:
+        with in_time():
+            fed.run(scenario.algorithm)
+    except Diverged:
+        ended = "diverged"
+    except Deadlock as deadlock:
+        ended, why = "deadlock", str(deadlock)
+    fed.close()
+    broken = {law: text for law, text in _laws(fed.ledger, scenario).items() if text}
+    books = books_of(fed.ledger)
+    return Play(ended, why, fed.ledger.event_digest(), books, fed.ledger, fed.round, fed.graph.statistics, broken)
+
+
+def books_of(ledger: Ledger) -> str:
+    """Digest of everything that is written of a run: all columns of all tables, and the series."""
+    whole = blake2b(digest_size=16)
+    for name, frame in sorted(ledger.frames().items()):
+        whole.update(name.encode())
+        whole.update(frame.to_csv(float_format="%.17g").encode())
+    return whole.hexdigest()
+
+
+def _cut(after_round: int) -> Callable[[Federation], None]:
+    def observe(fed: Federation) -> None:
+        if fed.round == after_round:
+            raise KeyboardInterrupt
+
+    return observe
+
+
+@contextmanager
+def in_time() -> Iterator[None]:
+    """Raise `Hangs` inside the block after `LONGEST_S`."""
+
+    def late(*_: Any) -> None:
+        raise Hangs(f"it takes more than {LONGEST_S} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(LONGEST_S)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,220 @@
+"""Values for the settings of a drawn scenario: small, so that a run takes milliseconds, but of every sort.
+
+A setting is found by `slot.kind.name` (it is then always given), else by `slot.name`, else by its name; one without a
+recipe keeps its default, or half of it. `kind` and `slot` are those of the component around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+Recipe = Callable[[Random, int], Any]
+"""Draws a value, given the random numbers of the scenario and the number of devices."""
+
+TRACES = str(Path(__file__).parents[2] / "channels" / "traces")
+
+ELSEWHERE = {
+    ("mobility", "trace"),
+    ("speed", "flash"),
+    ("trace", "flash"),
+    ("trace", "irish-5g"),
+    ("trace", "lumos-5g"),
+    ("trace", "mahimahi"),
+    ("trace", "pensieve"),
+    ("edges", "contacts"),
+    ("dataset", "chest-accelerometer"),
+    ("dataset", "fashion-mnist"),
+    ("dataset", "mnist"),
+    ("dataset", "npz"),
+    ("model", "module"),
+}
+"""Kinds that are not drawn: they read recordings that are not in the repository, or code of the user."""
+
+EITHER = ("local_steps", "local_epochs")
+"""Two settings of which an algorithm needs one, where it has both."""
+
+OPTIONAL = 0.25
+"""How often a setting that may be left out is given."""
+RARE = {"groups", "attack", "region", "trace", "augment", "accuracy", "simulated_s", "bits", "energy_j", "every_s"}
+"""Settings that are given once in twelve."""
+
+
+def among(*values: Any) -> Recipe:
+    """One of these values."""
+    return lambda rng, count: rng.choice(values)
+
+
+def between(low: float, high: float) -> Recipe:
+    """A number to three digits, uniform."""
+    return lambda rng, count: float(f"{rng.uniform(low, high):.3g}")
+
+
+def spread(low: float, high: float) -> Recipe:
+    """A number to three digits, uniform on a logarithmic scale."""
+    return lambda rng, count: float(f"{low * (high / low) ** rng.random():.3g}")
+
+
+def each(recipe: Recipe) -> Recipe:
+    """A list with one value for each device."""
+    return lambda rng, count: [recipe(rng, count) for _ in range(count)]
+
+
+def device(rng: Random, count: int) -> int:
+    """The number of a device."""
+    return rng.randrange(count)
+
+
+def up_to_all(rng: Random, count: int) -> int:
+    """A number of devices."""
+    return rng.randint(1, count)
+
+
+def some(rng: Random, count: int) -> list[int]:
+    """A few devices, at least one."""
+    return sorted(rng.sample(range(count), rng.randint(1, count)))
+
+
+def point(rng: Random, count: int) -> list[float]:
+    """A place in metres, around the base station."""
+    return [round(rng.uniform(-150, 150), 1), round(rng.uniform(-150, 150), 1)]
+
+
+def halves(rng: Random, count: int) -> list[list[int]]:
+    """All devices in two sets, one of which may be empty for a single device."""
+    devices = rng.sample(range(count), count)
+    return [devices[: (count + 1) // 2], devices[(count + 1) // 2 :]]
+
+
+def windows(rng: Random, count: int) -> dict[str, list[list[float]]]:
+    """Up to three windows for some devices."""
+    found = {}
+    for index in some(rng, count):
+        edges = sorted({round(rng.uniform(0, 20), 3) for _ in range(2 * rng.randint(1, 3))})
+        found[str(index)] = [list(pair) for pair in zip(edges[::2], edges[1::2], strict=False)]
+    return found
+
+
+RECIPES: dict[str, Recipe] = {
+    "accuracy": between(0.1, 0.9),
+    "active_w": between(0, 5),
+    "algorithm.active": up_to_all,
+    "amplifier_efficiency": between(0.1, 1),
+    "alpha": spread(0.05, 5),
+    "args": among({}),
+    "batch_size": among(None, 1, 8, 16),
+    "bandwidth_hz": among(1e5, 1e6, 5e6, 2e7, 2e7, 1e8),
+    "bits": spread(1e4, 1e7),
+    "bit_rate_bps": spread(1e4, 1e7),
+    "block_symbols": among(100, 1000),
+    "budget": between(0, 2),
+    "carrier_hz": among(7e8, 2e9, 3.5e9, 5.9e9, 2.8e10),
+    "coherence_s": spread(0.01, 10),
+    "cohort": up_to_all,
+    "count": among(1, 2),
+    "deadline_s": spread(0.1, 100),
+    "degree": among(1, 2, 3),
+    "device": device,
+    "devices": some,
+    "distance": between(0.1, 2),
+    "energy_j": spread(0.01, 10),
+    "error_rate": between(0.01, 0.4),
+    "every_s": spread(0.1, 10),
+    "exponent": between(2, 4),
+    "factor": spread(2, 1000),
+    "features": among(1, 9, 20),
+    "flop_per_s": spread(1e5, 1e9),
+    "from_s": between(0, 5),
+    "groups": among(1, 2),
+    "hall": among("SL", "DL", "SH", "DH", "HH"),
+    "header_bit": among(0, 320, 4000),
+    "height_m": between(1, 25),
+    "high_loss_share": between(0, 1),
+    "hidden": among([4], [8], [8, 4], [1]),
+    "inter_site_distance_m": between(100, 500),
+    "k_db": between(-10, 15),
+    "local_epochs": among(1, 2),
+    "local_steps": among(1, 2, 5),
+    "lr": among(0, 0.01, 0.1, 0.5),
+    "lr_weights": among(0, 0.02, 0.2),
+    "m": between(0.5, 5),
+    "malicious": among(1, [0]),
+    "mean_factor": spread(0.1, 10),
+    "median_flop_per_s": spread(1e5, 1e9),
+    "min_sinr_db": between(-10, 10),
+    "noise_figure_db": between(0, 9),
+    "noise_density_dbm_hz": between(-180, -165),
+    "off_s": spread(0.1, 10),
+    "on_s": spread(1, 30),
+    "phi_max": between(0, 1),
+    "probability": between(0, 0.9),
+    "radius_m": between(30, 200),
+    "reach_m": between(20, 300),
+    "retries": among(0, 1, 3),
+    "rings": among(1, 1, 2),
+    "rounds": among(1, 2, 3, 4),
+    "sets": halves,
+    "sigma": between(0, 2),
+    "sigma_db": between(0, 10),
+    "simulated_s": spread(1, 1000),
+    "slot_s": spread(0.01, 1),
+    "target_dbm": between(-110, -60),
+    "target_sinr_db": between(-5, 20),
+    "timeout_s": spread(0.5, 100),
+    "to_s": between(6, 60),
+    "tx_power_dbm": between(15, 40),
+    "width_m": between(50, 300),
+    "length_m": between(50, 300),
+    "xy_m": each(point),
+    "mobility.alpha": between(0, 0.99),
+    "cells.xy_m": lambda rng, count: [[0, 0], *(point(rng, count) for _ in range(rng.randint(0, 2)))],
+    "speed.list.flop_per_s": each(spread(1e5, 1e9)),
+    "windows.devices": windows,
+    "availability.devices": windows,
+    "straggler.log-normal.sigma": between(0, 3),
+    "straggler.pareto.alpha": between(1.05, 3),
+    "structure.list.groups": halves,
+    "trace.csv.path": among(TRACES),
+    "dataset.n_samples": among(120, 300),
+    "dataset.n_test": among(20, 60),
+    "dataset.classes": among(2, 3, 10),
+    "model.digit-model.channels": among([2, 2, 2]),
+    "model.digit-model.units": among([8, 4], [2, 8]),
+    "model.mlp.dropout": among([]),
+    "uncertainty.bounds": among([1.0]),
+    "uncertainty.matrix": lambda rng, count: [[1.0] * count],
+    "partition.per_device": among(1, 5, 30),
+    "partition.samples_per_device": among(20, 60),
+    "partition.skew": among("iid", "non-iid"),
+    "partition.sets": among(2, 3),
+    "algorithm.max_delay": among(1, 3, 10),
+    "algorithm.n_clusters": up_to_all,
+    "algorithm.clusters": among(1, 2, 3),
+    "algorithm.slot_s": spread(0.01, 10),
+    "algorithm.stationary": spread(0.01, 10),
+    "algorithm.split": spread(0.01, 10),
+    "algorithm.alpha": between(0, 2),
+    "algorithm.dual_lr": between(0, 0.1),
+    "algorithm.head_epochs": among(1, 2),
+    "algorithm.max_planes": among(2, 5, 20),
+    "algorithm.plane_every": among(1, 2, 10),
+    "algorithm.private": among([-1], [], ["*.bias"]),
+    "algorithm.pull": between(0, 1),
+    "algorithm.survey": among(1, 10),
+    "algorithm.uplink_arrives": among(0.5, 1.0),
+}
+
+NEEDS: dict[str, dict[str, Any]] = {
+    "aspire": {"algorithm.uncertainty": True},
+    "colrel": {"network.sidelink": True, "network.sidelink.topology": True},
+    "connectivity-aware": {"network.sidelink": True, "network.sidelink.topology": True},
+    "fedul": {
+        "partition": "surrogate-sets",
+        "server.samples": 40,
+        "server.validation_samples": 40,
+        "server.flop_per_s": 1e7,
+    },
+}
+"""What an algorithm cannot do without: a kind, a value, or True for a part that may else be left out."""
