@@ -9,6 +9,7 @@ from typing import Any
 
 from fednet_emu.component import Slot
 from fednet_emu.errors import FednetError
+from fednet_emu.records.ledger import Ledger
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.shapes import Shape
 from tests.swarm.plays import played, scenario_of
@@ -35,11 +36,13 @@ class Drawn:
         settings: what a scenario file would hold.
         picks: the kind in each slot.
         refused: how many draws before it the scenario layer refused, by the setting that it named first.
+        ledger: the records of a run without training; None if it broke down.
     """
 
     settings: Settings
     picks: Picks
-    refused: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str]
+    ledger: Ledger | None = field(default=None, compare=False)
 
 
 def drawn(seed: int) -> Drawn:
@@ -52,25 +55,26 @@ def drawn(seed: int) -> Drawn:
     for attempt in range(MOST_ATTEMPTS):
         draw = _Draw(Random(f"swarm {seed} {attempt}"))
         settings = draw.scenario(seed)
-        reason = refusal(settings)
+        reason, ledger = refusal(settings)
         if not reason:
-            return Drawn(settings, draw.picks, refused)
+            return Drawn(settings, draw.picks, refused, ledger)
         refused[reason] += 1
     raise LookupError(f"seed {seed}: {MOST_ATTEMPTS} draws were refused, got {refused.most_common(5)}")
 
 
-def refusal(settings: Settings) -> str:
+def refusal(settings: Settings) -> tuple[str, Ledger | None]:
     """The setting for which a scenario is refused, or that it is too much work; empty if it can be judged.
 
-    It is played without training, since some parts are refused only when they are built or used.
+    It is played without training, since some parts are refused only when they are built or used. The second result
+    is the ledger of that run, None if it was refused or broke down.
     """
     try:
-        play = played(scenario_of(settings), timing_only=True)
+        ledger = played(scenario_of(settings), timing_only=True).ledger
     except FednetError as error:
-        return str(error.args[0]).removeprefix("drawn").split(":")[0].strip()
+        return str(error.args[0]).removeprefix("drawn").split(":")[0].strip(), None
     except Exception:
-        return ""  # this is what the swarm looks for: the judge will see it again
-    return "too much work" if play.ledger.computes.column("flop").sum() > MOST_FLOP else ""
+        return "", None  # this is what the swarm looks for: the judge will see it again
+    return "too much work" if ledger.computes.column("flop").sum() > MOST_FLOP else "", ledger
 
 
 def kinds_of(slot: Slot) -> list[str]:

@@ -18,6 +18,7 @@ class Report:
         self.seeds = self.events = 0
         self.failures: Counter[str] = Counter()
         self.known: Counter[str] = Counter()
+        self.faults: Counter[str] = Counter()
         self.ended: Counter[str] = Counter()
         self.checked: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
@@ -30,6 +31,7 @@ class Report:
         self.events += trial.events
         self.ended[trial.ended] += 1
         self.failures.update(failure.law for failure in trial.failures)
+        self.faults[trial.fault or "none"] += 1
         self.known.update(trial.known)
         self.checked.update(trial.checked)
         self.refused.update(trial.refused)
@@ -45,6 +47,7 @@ class Report:
             [
                 f"swarm: {self.seeds} seeds in {took_s:.0f} s ({per_hour:.0f} an hour), {self.events} events",
                 f"ended: {_counts(self.ended)}",
+                f"faults: {_counts(self.faults)}",
                 f"laws checked: {_counts(self.checked)}",
                 f"laws broken: {_counts(self.failures) or 'none'}",
                 f"known faults: {_counts(self.known) or 'none'}",

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from random import Random
+from typing import Any
+
 import pytest
 
 from fednet_emu.scenario.document import from_text
 from fednet_emu.testing import SMALL
 from tests.swarm.draw import drawn
-from tests.swarm.judge import LAWS, judged
+from tests.swarm.faults import FAULTS
+from tests.swarm.judge import LAWS, Case, judged
 from tests.swarm.pairs import pairs_of, places, possible
+from tests.swarm.plays import played, scenario_of
 from tests.swarm.shrink import shrunk, told
 from tests.swarm.trial import tried
 
-FEW = range(10)
+FEW = range(1, 10)
+
+
+def small() -> dict[str, Any]:
+    """The settings of the small federation."""
+    return {**from_text(SMALL).data, "seed": 7}
 
 
 @pytest.mark.parametrize("seed", FEW)
@@ -44,13 +55,34 @@ def test_a_broken_law_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch) -
     """With a law that no scenario with header bits keeps, the header stays, and what may go is gone."""
     monkeypatch.setitem(LAWS, "bare", lambda case: "seen" if case.scenario.network.overhead.wire_bit(1) > 1 else "")
     header = {"overhead": {"kind": "header", "header_bit": 8}}
-    settings = {**from_text(SMALL).data, "seed": 7, "network": {**header, "movement_s": 2.0}}
+    settings = {**small(), "network": {**header, "movement_s": 2.0}}
     (failure,) = judged(settings, "bare").failures
-    small = shrunk(settings, failure.law)
+    least = shrunk(settings, failure.law)
 
-    assert small["network"] == header
-    assert small["seed"] == 0
-    assert small["stop"] == {"rounds": 1}
-    assert "title" not in small
-    assert "partition" in small
-    assert "--seeds 1 --first 7" in told(7, failure, small)
+    assert least["network"] == header
+    assert least["seed"] == 0
+    assert least["stop"] == {"rounds": 1}
+    assert "title" not in least
+    assert "partition" in least
+    assert "--seeds 1 --first 7" in told(7, failure, least)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_disturbs_the_run(fault: str) -> None:
+    """In some of a few draws what happens differs from what happened without it; a device may leave unnoticed."""
+    calm = played(scenario_of(small()), timing_only=True)
+    drawn_faults = [FAULTS[fault](small(), calm.ledger, Random(f"{fault} {number}")) for number in range(6)]
+    events = [played(scenario_of(each), timing_only=True).events for each in drawn_faults if each is not None]
+
+    assert len(events) == 6
+    assert set(events) != {calm.events}
+
+
+@pytest.mark.parametrize("law", ["the same seed", "timing-only", "engines and threads", "resumed"])
+def test_a_law_of_agreement_can_fail(law: str) -> None:
+    """A run with other events than the plain one is noticed."""
+    scenario = scenario_of(small())
+    whole = played(scenario)
+
+    assert LAWS[law](Case(small(), scenario, whole, Random(0))) == ""
+    assert "events" in str(LAWS[law](Case(small(), scenario, replace(whole, events="other"), Random(0))))

@@ -1,12 +1,17 @@
-"""The trial of one seed: a scenario is drawn, and judged."""
+"""The trial of one seed: a scenario is drawn, disturbed and judged."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from random import Random
 
 from tests.swarm.draw import Picks, Settings, drawn
+from tests.swarm.faults import faulted
 from tests.swarm.judge import Failure, judged
+
+FAULTY = 0.7
+"""Share of the scenarios that get a fault."""
 
 
 @dataclass(frozen=True)
@@ -15,6 +20,7 @@ class Trial:
 
     Attributes:
         settings: the scenario.
+        fault: what was put into it; empty for none.
         picks: the kind in each slot.
         refused: draws before it that were refused, by the setting.
         failures: laws that do not hold.
@@ -25,6 +31,7 @@ class Trial:
     """
 
     settings: Settings
+    fault: str
     picks: Picks
     refused: Counter[str]
     failures: list[Failure]
@@ -35,10 +42,13 @@ class Trial:
 
 
 def tried(seed: int) -> Trial:
-    """Draw the scenario of a seed and judge it."""
-    draw = drawn(seed)
-    found, ended, events = judged(draw.settings), "broke down", 0
+    """Draw the scenario of a seed, put a fault into most of them, and judge it."""
+    draw, rng = drawn(seed), Random(f"fault {seed}")
+    settings, fault = draw.settings, ""
+    if draw.ledger is not None and rng.random() < FAULTY:
+        settings, fault = faulted(settings, draw.ledger, rng)
+    found, ended, events = judged(settings), "broke down", 0
     if found.whole is not None:
         ledger = found.whole.ledger
         ended, events = found.whole.ended, len(ledger.transfers) + len(ledger.computes)
-    return Trial(draw.settings, draw.picks, draw.refused, found.failures, found.known, found.checked, ended, events)
+    return Trial(settings, fault, draw.picks, draw.refused, found.failures, found.known, found.checked, ended, events)
