@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2b
 from typing import Any
 
@@ -35,21 +36,33 @@ class Play:
         ended: `done`, `diverged` or `deadlock`.
         why: the text of the deadlock.
         events: the digest of the event log.
-        books: a digest of all tables and series, to the last bit.
         ledger: the records.
         rounds: rounds that have ended.
         statistics: what was computed, and in how many wavefronts.
-        broken: the conservation laws that do not hold, with what breaks them.
+        scenario: what was played.
     """
 
     ended: str
     why: str
     events: str
-    books: str
     ledger: Ledger
     rounds: int
     statistics: Any
-    broken: dict[str, str]
+    scenario: Scenario
+
+    @cached_property
+    def books(self) -> str:
+        """Digest of everything that is written of a run: all columns of all tables, to the last bit, and the series."""
+        whole = blake2b(digest_size=16)
+        for name, frame in sorted(self.ledger.frames().items()):
+            whole.update(name.encode())
+            whole.update(frame.to_csv(float_format="%.17g").encode())
+        return whole.hexdigest()
+
+    @cached_property
+    def broken(self) -> dict[str, str]:
+        """The conservation laws that do not hold, with what breaks them."""
+        return {law: text for law, text in _laws(self.ledger, self.scenario).items() if text}
 
 
 def scenario_of(settings: dict[str, Any], **changes: Any) -> Scenario:
@@ -93,18 +106,7 @@ def _end(fed: Federation, scenario: Scenario) -> Play:
     except Deadlock as deadlock:
         ended, why = "deadlock", str(deadlock)
     fed.close()
-    broken = {law: text for law, text in _laws(fed.ledger, scenario).items() if text}
-    books = books_of(fed.ledger)
-    return Play(ended, why, fed.ledger.event_digest(), books, fed.ledger, fed.round, fed.graph.statistics, broken)
-
-
-def books_of(ledger: Ledger) -> str:
-    """Digest of everything that is written of a run: all columns of all tables, and the series."""
-    whole = blake2b(digest_size=16)
-    for name, frame in sorted(ledger.frames().items()):
-        whole.update(name.encode())
-        whole.update(frame.to_csv(float_format="%.17g").encode())
-    return whole.hexdigest()
+    return Play(ended, why, fed.ledger.event_digest(), fed.ledger, fed.round, fed.graph.statistics, scenario)
 
 
 def _cut(after_round: int) -> Callable[[Federation], None]:

@@ -18,7 +18,7 @@ from tests.swarm.plays import played, scenario_of
 from tests.swarm.shrink import shrunk, told
 from tests.swarm.trial import tried
 
-FEW = range(1, 10)
+FEW = range(1, 9)
 
 
 def small() -> dict[str, Any]:
