@@ -18,7 +18,8 @@ from tests.swarm.plays import played, scenario_of
 from tests.swarm.shrink import shrunk, told
 from tests.swarm.trial import tried
 
-FEW = range(1, 9)
+FEW = (1, 2, 4, 5, 6, 8, 9, 10)
+"""Seeds whose scenarios take less than a second."""
 
 
 def small() -> dict[str, Any]:
