@@ -10,6 +10,7 @@ from fednet_emu.api.run_progress import live
 from fednet_emu.api.scenarios import Network, ScenarioLike, Settings, scenario_of
 from fednet_emu.limits import folder_to_write
 from fednet_emu.scenario.run import play
+from fednet_emu.scenario.side_effects import none_left_behind
 
 if TYPE_CHECKING:
     from fednet_emu.algorithms.base import Algorithm
@@ -53,7 +54,8 @@ def run(
         DataError: data are missing, or the folder cannot be used.
         Deadlock: the algorithm waits for an event that can never happen.
     """
-    name, meant = scenario_of(scenario, settings, seed=seed, algorithm=algorithm, model=model, data=data)
+    with none_left_behind():  # reading a scenario loads libraries, too
+        name, meant = scenario_of(scenario, settings, seed=seed, algorithm=algorithm, model=model, data=data)
     folder = None if out is None else folder_to_write(out, "out")
     with live(meant.stop, progress) as on_round:
         ended = play(
