@@ -7,10 +7,10 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager, suppress
-from hashlib import blake2b
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from fednet_emu.data import checksum
 from fednet_emu.errors import DataError
 
 if TYPE_CHECKING:
@@ -77,15 +77,6 @@ def told(path: Path, what: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise DataError(str(path), f"cannot be {what} ({error.strerror or error})", RETRY) from error
-
-
-def checksum(path: Path) -> str:
-    """Return a hash of the content of a file, as hexadecimal text of 32 digits."""
-    with path.open("rb") as file:
-        whole = blake2b(digest_size=16)
-        while chunk := file.read(1 << 20):
-            whole.update(chunk)
-    return whole.hexdigest()
 
 
 def flaw(path: Path, expected: str | None) -> str:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
+from fednet_emu.data import checksum
 from fednet_emu.errors import DataError
-from fednet_emu.records.files import PART, checksum, told, write_atomically, write_json, write_table, write_text
+from fednet_emu.records.files import PART, told, write_atomically, write_json, write_table, write_text
 from fednet_emu.records.manifest import FINISHED, MANIFEST, fingerprint, new_manifest, read_manifest
 
 if TYPE_CHECKING:

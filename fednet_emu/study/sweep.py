@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 
-from fednet_emu.records.files import checksum, told, write_json, write_text
+from fednet_emu.data import checksum
+from fednet_emu.records.files import told, write_json, write_text
 from fednet_emu.records.store import locked, require_free, tidy, unlock
 from fednet_emu.study.attempt import CellJob, Outcome
 from fednet_emu.study.cells import Cell, LoadedStudy

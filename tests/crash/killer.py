@@ -24,9 +24,9 @@ from typing import Any
 
 import sklearn.datasets  # noqa: F401  (imported once, before the children are forked)
 
+from fednet_emu.data import checksum
 from fednet_emu.errors import DataError
 from fednet_emu.federation.federation import Federation
-from fednet_emu.records.files import checksum
 from fednet_emu.records.manifest import FINISHED, read_manifest
 from fednet_emu.scenario import checkpoints
 from fednet_emu.scenario.document import from_text

@@ -8,9 +8,9 @@ from typing import BinaryIO
 import numpy as np
 
 from fednet_emu.arrays import IntArray
-from fednet_emu.records.ledger import KINDS, SEVERAL
+from fednet_emu.records.ledger import KINDS, NEVER_NS, SEVERAL
 from fednet_emu.report.trace import packets
-from fednet_emu.report.trace.lanes import NEVER, Lanes, Turns
+from fednet_emu.report.trace.lanes import Lanes, Turns
 from fednet_emu.report.trace.names import DEVICE, ON_AIR, heard_flow, sent_flow, track_number
 from fednet_emu.report.trace.slices import COMPUTING, SIDELINK, UPLINK, WAITING, Rows
 from fednet_emu.report.trace.slices import ON_AIR as TRANSFER
@@ -78,7 +78,7 @@ class Activity:
         own = track_number(DEVICE, device, self._lanes.of(track, started_ns, ended_ns))
         self._tracks.describe(own)
         begins, earlier_ns = self._turns.begin(track, started_ns, ended_ns)
-        ends = begins & (earlier_ns > NEVER)
+        ends = begins & (earlier_ns > NEVER_NS)
         name = self._named(started_ns[begins])
         yield place[ends] - 2, packets.ends().filled(earlier_ns[ends], track[ends])
         yield place[begins] - 1, packets.begins().filled(started_ns[begins], track[begins], name)

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fednet_emu.arrays import Array, IntArray
-from fednet_emu.records.ledger import KINDS
-from fednet_emu.report.trace.feed import NEVER, Part
+from fednet_emu.records.ledger import KINDS, NEVER_NS
+from fednet_emu.report.trace.feed import Part
 
 SENDERS, QUEUE, BITS = range(3)
 """Counters of each cell and kind of link; transfers on the air, transfers that wait for it, bits on the air so far."""
@@ -44,7 +44,7 @@ def steps(part: Part, cell: IntArray) -> NDArray[np.void]:
     sent, made = part.transfers, part.computes
     senders, queue, bits = (counter_number(what, cell, sent["kind"]) for what in range(len(TITLES)))
     started_ns, ended_ns = sent["started_ns"], sent["ended_ns"]
-    on_air, one = started_ns != NEVER, np.ones(len(cell))
+    on_air, one = started_ns != NEVER_NS, np.ones(len(cell))
     from_queue_ns = np.where(on_air, started_ns, ended_ns)
     changes = [
         (sent["requested_ns"], queue, one),

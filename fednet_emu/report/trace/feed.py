@@ -9,13 +9,11 @@ import numpy as np
 import pandas as pd
 
 from fednet_emu.arrays import IntArray
-from fednet_emu.records.ledger import KINDS, REASONS, SEVERAL
+from fednet_emu.records.ledger import KINDS, NEVER_NS, REASONS, SEVERAL
 from fednet_emu.report.views.run import RunView
 
 PART_ROWS = 1 << 14
 """Rows of a table that are read at once."""
-NEVER = -1
-"""The time in ns of what did not happen."""
 
 TRANSFERS = ("transfer", "kind", "sender", "receiver", "receivers", "size_bit", "payload", "requested_s", "started_s",
              "ended_s", "air_bit", "lost", "energy_j", "receive_j")  # fmt: skip
@@ -71,12 +69,12 @@ def longest_ns(run: RunView) -> int:
 
 
 def nanoseconds(times_s: Any) -> IntArray:
-    """Times in ns as the clock counted them, from times in seconds; NaN becomes NEVER.
+    """Times in ns as the clock counted them, from times in seconds; NaN becomes NEVER_NS.
 
     Exact up to 2^51 ns, 26 days; beyond that a float64 of seconds holds no single nanoseconds.
     """
     times_ns = np.rint(np.asarray(times_s, np.float64) * 1e9)
-    return np.where(np.isnan(times_ns), NEVER, times_ns).astype(np.int64)
+    return np.where(np.isnan(times_ns), NEVER_NS, times_ns).astype(np.int64)
 
 
 class _Table:

@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fednet_emu.arrays import IntArray, Mask
-
-NEVER = -1
+from fednet_emu.records.ledger import NEVER_NS
 
 
 class Reach:
@@ -19,7 +18,7 @@ class Reach:
         self.until_ns: dict[int, int] = {}
 
     def before(self, track: IntArray, ended_ns: IntArray) -> IntArray:
-        """The latest end of all earlier slices on the same track, in ns; NEVER if there was none.
+        """The latest end of all earlier slices on the same track, in ns; NEVER_NS if there was none.
 
         Args:
             track: number of the track, [slices]; the slices of a track are together.
@@ -30,7 +29,7 @@ class Reach:
         opening = np.append(True, track[1:] != track[:-1])
         first = np.flatnonzero(opening)
         names = track[first].tolist()
-        known = np.array([self.until_ns.get(name, NEVER) for name in names], np.int64)
+        known = np.array([self.until_ns.get(name, NEVER_NS) for name in names], np.int64)
         reached = ended_ns.copy()
         reached[first] = np.maximum(reached[first], known)
         # ranks of times instead of times, one range of numbers per track, so that a single running maximum serves all
@@ -39,7 +38,7 @@ class Reach:
         reached = times[np.maximum.accumulate(rank + shift) - shift]
         last = np.append(first[1:], len(track)) - 1
         self.until_ns.update(zip(names, reached[last].tolist(), strict=True))
-        earlier = np.append(NEVER, reached[:-1])
+        earlier = np.append(NEVER_NS, reached[:-1])
         earlier[first] = known
         return earlier
 
@@ -77,7 +76,7 @@ class Lanes:
         for name in crowded.tolist():
             rows = slice(*np.searchsorted(track, (name, name + 1)).tolist())
             until_ns = int(earlier_ns[rows.start])
-            packed = self._packed.setdefault(name, _Packed([(until_ns, 0)] if until_ns > NEVER else [], []))
+            packed = self._packed.setdefault(name, _Packed([(until_ns, 0)] if until_ns > NEVER_NS else [], []))
             heapify(packed.busy)
             spans = zip(started_ns[rows].tolist(), ended_ns[rows].tolist(), strict=True)
             lane[rows] = [packed.take(*span) for span in spans]
@@ -93,7 +92,7 @@ class Turns:
         self._reach, self._cuts_ns = Reach(), cuts_ns
 
     def begin(self, track: IntArray, started_ns: IntArray, ended_ns: IntArray) -> tuple[Mask, IntArray]:
-        """Whether a turn begins with each slice, and when the turn before it ended, in ns; NEVER if there was none.
+        """Whether a turn begins with each slice, and when the turn before it ended, in ns; NEVER_NS if there was none.
 
         Slices come in the order of their tracks, on each in the order of starts, over all calls.
         """

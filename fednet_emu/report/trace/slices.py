@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fednet_emu.arrays import IntArray, Mask
-from fednet_emu.records.ledger import CODE, KINDS, SERVER, SEVERAL
-from fednet_emu.report.trace.feed import NEVER, Columns, Part
+from fednet_emu.records.ledger import CODE, KINDS, NEVER_NS, SERVER, SEVERAL
+from fednet_emu.report.trace.feed import Columns, Part
 from fednet_emu.report.trace.names import (
     BROADCAST,
     compute_name,
@@ -60,7 +60,7 @@ def medium_slices(part: Part, cell: IntArray) -> Rows:
         cell: cell of each transfer.
     """
     sent = part.transfers
-    chosen = sent["started_ns"] != NEVER
+    chosen = sent["started_ns"] != NEVER_NS
     rows = np.empty(int(chosen.sum()), SENT)
     other = np.asarray(np.where(sent["kind"] == DOWNLINK, sent["receiver"], sent["sender"]), np.int64)
     name = np.where(other == SEVERAL, BROADCAST, device_name(other))
@@ -96,7 +96,7 @@ def _legs(sent: Columns, heard: Columns) -> tuple[IntArray, IntArray, Mask, IntA
 
 
 def _on_air(sent: Columns, place: IntArray, device: IntArray, receives: Mask, lost: IntArray) -> Rows:
-    keep = sent["started_ns"][place] != NEVER
+    keep = sent["started_ns"][place] != NEVER_NS
     place, device, receives, lost = place[keep], device[keep], receives[keep], lost[keep]
     transfer, payload = sent["transfer"][place], sent["payload"][place]
     rows = _rows(device, sent["started_ns"][place], sent["ended_ns"][place], ON_AIR, transfer)
@@ -117,7 +117,7 @@ def _on_air(sent: Columns, place: IntArray, device: IntArray, receives: Mask, lo
 
 def _waiting(sent: Columns, place: IntArray, device: IntArray, receives: Mask, lost: IntArray) -> Rows:
     """Waits for the channel: those of the sender, or of the receivers if the server sends."""
-    never = sent["started_ns"] == NEVER
+    never = sent["started_ns"] == NEVER_NS
     until_ns = np.where(never, sent["ended_ns"], sent["started_ns"])
     keep = (receives == (sent["sender"][place] == SERVER)) & (until_ns > sent["requested_ns"])[place]
     place = place[keep]

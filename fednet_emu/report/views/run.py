@@ -14,10 +14,9 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from fednet_emu.errors import DataError
-from fednet_emu.records.manifest import MANIFEST, require_sound
+from fednet_emu.records.manifest import AGAIN, MANIFEST, require_sound
 
 UNFINISHED = "finish the run that writes it, or run it again with --force"
-DAMAGED = "restore it from a copy, or run it again with --force"
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ class RunView:
         path = folder / f"{name}.parquet"
         if not path.is_file():
             raise DataError(str(path), "no such table in this run folder", UNFINISHED)
-        require_sound(folder, [path.name], DAMAGED)
+        require_sound(folder, [path.name])
         return path
 
     def _from_memory(self, name: str, columns: Sequence[str] | None) -> pd.DataFrame:
@@ -140,17 +139,17 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:  # pyarrow's errors derive from these two
-        raise DataError(str(path), f"not a readable table, got {_one_line(error)!r}", DAMAGED) from error
+        raise DataError(str(path), f"not a readable table, got {_one_line(error)!r}", AGAIN) from error
 
 
 def _read(path: Path, parse: Any) -> Any:
     if not path.is_file():
         raise DataError(str(path), "no such file in this run folder", UNFINISHED)
-    require_sound(path.parent, [path.name], DAMAGED)
+    require_sound(path.parent, [path.name])
     try:
         return parse(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, YAMLError, RecursionError) as error:
-        raise DataError(str(path), f"unreadable, got {_one_line(error)!r}", DAMAGED) from error
+        raise DataError(str(path), f"unreadable, got {_one_line(error)!r}", AGAIN) from error
 
 
 def _load_yaml(text: str) -> Any:
@@ -159,7 +158,7 @@ def _load_yaml(text: str) -> Any:
 
 def _mapping(path: Path, content: Any) -> dict[str, Any]:
     if not isinstance(content, dict):
-        raise DataError(str(path), f"expected a mapping of names to values, got {type(content).__name__}", DAMAGED)
+        raise DataError(str(path), f"expected a mapping of names to values, got {type(content).__name__}", AGAIN)
     return content
 
 

@@ -13,9 +13,9 @@ import pandas as pd
 
 from fednet_emu.errors import DataError, FednetError, did_you_mean
 from fednet_emu.records.files import flaw
-from fednet_emu.records.manifest import read_manifest
+from fednet_emu.records.manifest import AGAIN, read_manifest
 from fednet_emu.report.views.cycles import SERIES_COLUMNS
-from fednet_emu.report.views.run import DAMAGED, RunView
+from fednet_emu.report.views.run import RunView
 from fednet_emu.report.views.targets import TO_TARGET, first_reached, with_total_bits
 
 DESCRIPTION = "study.json"
@@ -215,7 +215,7 @@ def study_of_run(run: RunView) -> StudyView:
     lacking = [name for name in NEEDED if name not in run.summary]
     if lacking:
         where = run.label if run.folder is None else str(run.folder / "summary.json")
-        raise DataError(where, f"has no entry '{lacking[0]}'", DAMAGED)
+        raise DataError(where, f"has no entry '{lacking[0]}'", AGAIN)
     evaluations = with_total_bits(run.table("evaluations")).assign(cell=run.label, seed=run.summary["seed"])
     totals = {name: value for name, value in run.summary.items() if not isinstance(value, list | dict | str)}
     total_bit = sum(run.summary[f"{kind}_bit"] for kind in ("uplink", "downlink", "sidelink"))

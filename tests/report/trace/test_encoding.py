@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import DebugAnnotation, TracePacket, TrackDescriptor
 
-from fednet_emu.report.trace.lanes import NEVER, Lanes, Turns
+from fednet_emu.records.ledger import NEVER_NS
+from fednet_emu.report.trace.lanes import Lanes, Turns
 from fednet_emu.report.trace.names import DEVICE, track_number, track_parts
 from fednet_emu.report.trace.wire import Form, blank_fixed, blank_number, interleaved, message, nested, varint
 
@@ -94,7 +95,7 @@ def test_turns_are_the_unions_of_touching_slices(
         begun += list(zip(batch, begins.tolist(), earlier_ns.tolist(), strict=True))
 
     for place, ((track, start, _), begins, earlier_ns) in enumerate(begun):
-        before = max((end for (on, _, end), _, _ in begun[:place] if on == track), default=NEVER)
+        before = max((end for (on, _, end), _, _ in begun[:place] if on == track), default=NEVER_NS)
         assert earlier_ns == before
         assert begins == (start > before or (start == before and start in cuts))
 
