@@ -48,6 +48,7 @@ class RunningProcess(simpy.events.Process):
         except StopIteration as end:
             self._end(end.value, ok=True)
         except simpy.Interrupt as cancelled:
+            cancelled.__traceback__ = None  # it would keep this frame, and all that the generator held, in a cycle
             self._end(cancelled.cause, ok=True)
         except AttributeError as error:
             self._end(_explained(self.name, event, error), ok=False)

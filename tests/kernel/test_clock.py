@@ -3,6 +3,7 @@
 import gc
 import math
 import pickle
+import weakref
 from fractions import Fraction
 
 import pytest
@@ -12,7 +13,7 @@ from simpy.events import NORMAL, URGENT
 
 from fednet_emu import errors
 from fednet_emu.errors import DataError, Deadlock, Diverged, FednetError, ScenarioError
-from fednet_emu.kernel.all_of import gather
+from fednet_emu.kernel.all_of import cancel, gather
 from fednet_emu.kernel.clock import COLLECT, NS_PER_S, SETTLE, Clock, to_ns
 from fednet_emu.kernel.inbox import Inbox
 
@@ -283,3 +284,25 @@ def test_a_time_limit_does_not_hide_a_deadlock():
 
     with pytest.raises(Deadlock, match="server waits for 1 arrivals in the inbox"):
         clock.run_process(server(), until_s=100.0)
+
+
+def test_what_a_cancelled_process_held_is_free_at_once():
+    """Without waiting for Python's garbage collector: what is computed must not depend on when that comes."""
+
+    class Model:
+        pass
+
+    def train(clock):
+        model = Model()
+        held.append(weakref.ref(model))
+        yield clock.sleep(1.0)
+
+    clock, held = Clock(), []
+    trains = [clock.process(train(clock))]
+    gc.disable()
+    try:
+        clock.call_at(5, lambda _event: cancel(trains.pop(), None))
+        clock.run()
+        assert held[0]() is None
+    finally:
+        gc.enable()
