@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, final
 
 from fednet_emu.arrays import IntArray
+from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.device import Device
 from fednet_emu.federation.learning_task import LearningTask, Scores
 from fednet_emu.federation.observer import Models
@@ -29,6 +30,7 @@ class Learner:
     def __init__(self, graph: Graph, task: LearningTask, streams: Streams, *, timing_only: bool) -> None:
         self._graph, self._task, self._streams, self._timing_only = graph, task, streams, timing_only
         self._readings = Readings()
+        self._plans: set[SgdPlan] = set()
         self.nominal = False
 
     def initial(self, vector: Callable[[], Any]) -> Deferred:
@@ -54,6 +56,8 @@ class Learner:
             raise TypeError(f"{device.name}: params is no value, got {params!r}; look at `lost` before using a payload")
         model, mine = self._task.model, self._task.slice_of(device.index)
         n_samples = mine.stop - mine.start if subset is None else len(subset)
+        if n_samples and model.least_batch > 1:
+            self._check_batches(plan, {device.name: n_samples}, everybody=subset is None)
         flop = model.flop_per_sample * plan.n_samples_processed(n_samples)
         if self._timing_only and n_samples:
             trained = self._graph.untrained(model.size)
@@ -71,6 +75,21 @@ class Learner:
         )
         trained = self._graph.train(job)
         return Work(flop, trained, params.number, trained.params.number)
+
+    def _check_batches(self, plan: SgdPlan, n_samples: dict[str, int], *, everybody: bool) -> None:
+        """Raise an error for batches that the model cannot train on; a new plan for all devices is checked for all."""
+        if everybody and plan not in self._plans:
+            self._plans.add(plan)
+            n_samples |= {f"dev-{device}": count for device, count in enumerate(self._task.n_samples.tolist()) if count}
+        least = self._task.model.least_batch
+        small = [name for name, count in n_samples.items() if plan.least_batch(count) < least]
+        if small:
+            more = f" and {len(small) - _NAMED} more" if len(small) > _NAMED else ""
+            raise ScenarioError(
+                f"algorithm.batch_size: the model has batch norm, so a batch must have {least} samples or more, "
+                f"got {plan.batch_size}, with which batches of 1 remain for {', '.join(small[:_NAMED])}{more}; "
+                "choose another batch_size or partition, or a model without batch norm"
+            )
 
     def read(self, value: Deferred, nominal: Any) -> Any:
         """The computed value, or `nominal` in a timing-only run if there is one."""
@@ -100,6 +119,10 @@ class Learner:
         """Take values from a checkpoint instead of computing them."""
         self._graph.restore(checkpoint.snapshot)
         self._readings = Readings(checkpoint.readings)
+
+
+_NAMED = 3
+"""Devices that an error names; of the others it gives the number."""
 
 
 def _never() -> Any:

@@ -393,3 +393,26 @@ def test_cycles_are_looked_for_rarely_until_the_final_model_is_evaluated() -> No
     assert seen
     assert all(rarely[0] > 100 * before[0] for rarely in seen)
     assert gc.get_threshold() == before
+
+
+@pytest.mark.parametrize("timing_only", [False, True])
+def test_batches_of_one_are_refused_where_the_model_has_batch_norm(timing_only):
+    """Before any device trains, with or without training, all devices with such a batch are named."""
+    settings = ("devices.count=5", "data=digits", "model=digit-model", "algorithm.batch_size=2")
+    fed = small_federation(*settings, timing_only=timing_only)
+    odd = [f"dev-{device}" for device, n in enumerate(fed.task.n_samples) if n % 2]
+    algorithm = small_scenario(*settings, "algorithm.local_epochs=1", "algorithm.local_steps=null").algorithm
+    assert len(odd) > 0
+
+    with pytest.raises(ScenarioError, match=rf"got 2, with which batches of 1 remain for {', '.join(odd[:3])}"):
+        fed.run(algorithm)
+    assert len(fed.ledger.computes) == 0
+
+
+def test_batches_of_one_that_are_never_reached_are_allowed():
+    """With one step of two samples the odd one at the end of an epoch is not used."""
+    fed = small_federation("data=digits", "model=digit-model", "devices.count=5", timing_only=True)
+
+    fed.run(small_scenario("algorithm.batch_size=2", "algorithm.cohort=5", "devices.count=5").algorithm)
+
+    assert len(fed.ledger.computes) == 15

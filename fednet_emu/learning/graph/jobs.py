@@ -76,6 +76,12 @@ class SgdPlan:
             return self.steps
         return (self.epochs or 0) * self.steps_per_epoch(n_samples)
 
+    def least_batch(self, n_samples: int) -> int:
+        """Number of samples in the smallest batch of a device with `n_samples` samples."""
+        width, per_epoch = self.batch_width(n_samples), self.steps_per_epoch(n_samples)
+        reaches_the_last = self.n_steps(n_samples) >= per_epoch
+        return n_samples - (per_epoch - 1) * width if reaches_the_last and not self.drop_last else width
+
     def n_samples_processed(self, n_samples: int) -> int:
         """Number of samples processed in all steps together, repetitions included."""
         if n_samples == 0:

@@ -166,11 +166,12 @@ class FlatModel:
     def forward(self, vector: Tensor, x: Tensor, *, training: bool = False) -> Tensor:
         """The outputs [B, ...] for the inputs x [B, *input_shape].
 
-        `training` switches dropout, and batch norm by batch statistics, on; the statistics in the vector do not change.
+        `training` switches dropout, and batch norm by batch statistics, on; the statistics in the vector do not change,
+        and no gradient reaches them.
         """
         tensors = self.unflatten(vector)
-        if training:
-            tensors.update({name: tensors[name].clone() for name in self._statistics})
+        for name in self._statistics:
+            tensors[name] = tensors[name].detach().clone() if training else tensors[name].detach()
         outputs: Tensor = functional_call(self._module if training else self._eval_module, tensors, (x,))
         return outputs
 
@@ -214,6 +215,11 @@ class FlatModel:
             except (RuntimeError, ValueError, TypeError):
                 return False
             return True
+
+    @cached_property
+    def least_batch(self) -> int:
+        """Samples that a batch must have in training: 2 where one has no statistics, as in batch norm, else 1."""
+        return 1 if self._passes(self._ramp(1)) else 2
 
     @cached_property
     def flop_per_sample(self) -> float:
@@ -288,6 +294,14 @@ class FlatModel:
                 f"model: outputs are not one score per class, got shape {tuple(outputs.shape)}; "
                 f"cross-entropy needs [batch, classes]"
             )
+
+    def _passes(self, x: Tensor) -> bool:
+        with self._trial(self._module) as module, torch.no_grad():
+            try:
+                module(x)
+            except (RuntimeError, ValueError):
+                return False
+            return True
 
     def _mixes_samples(self) -> bool:
         """Whether a sample's output depends on other samples in the batch, as with batch normalisation."""

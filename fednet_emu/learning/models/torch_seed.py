@@ -1,7 +1,8 @@
 """Torch's global random generator, seeded for one block of code and restored afterwards.
 
 Layer initialisation and dropout take no generator of their own, so they run inside `torch_seed`. Nothing else in the
-package calls `torch.manual_seed`.
+package seeds torch. Without a GPU `torch.manual_seed` would take milliseconds: for each kind of absent device it notes,
+with a stack trace, that it is to be seeded once it is there.
 """
 
 from __future__ import annotations
@@ -20,8 +21,11 @@ _ALONE = threading.RLock()
 @contextmanager
 def torch_seed(seed: int) -> Iterator[None]:
     """Random operations inside the block are a function of `seed`; those outside are not affected."""
-    with _ALONE, torch.random.fork_rng(devices=list(range(torch.cuda.device_count()))):
-        torch.manual_seed(seed)
+    gpus = list(range(torch.cuda.device_count()))
+    with _ALONE, torch.random.fork_rng(devices=gpus):
+        torch.default_generator.manual_seed(seed)
+        if gpus:
+            torch.cuda.manual_seed_all(seed)
         yield
 
 

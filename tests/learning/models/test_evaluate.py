@@ -106,3 +106,15 @@ def test_gradient_norm_of_a_line():
 
     assert found == pytest.approx(np.hypot(14, 6))
     assert not vector.requires_grad
+
+
+def test_gradient_norm_holds_running_statistics_constant():
+    """A line behind batch norm: with mean 1, variance 4 and weight 2, the output for x is x - 1, up to epsilon."""
+    norm, line = nn.BatchNorm1d(1, affine=False, eps=1e-12), nn.Linear(1, 1, bias=False)
+    model = FlatModel(nn.Sequential(norm, line), "squared-error", (1,))
+    vector = torch.tensor([2.0, 1.0, 4.0])  # weight, mean, variance
+
+    found = gradient_norm(model, vector, torch.tensor([[3.0], [5.0]]), torch.tensor([0.0, 0.0]))
+
+    residual, normalised = [2.0, 4.0], [1.0, 2.0]
+    assert found == pytest.approx(sum(2 * r * x for r, x in zip(residual, normalised, strict=True)) / 2)

@@ -362,3 +362,12 @@ def test_modules_that_may_care_about_the_layout_get_the_plain_one():
     for last in (Viewing(), nn.Sequential(nn.Dropout(), nn.Flatten())):
         model = FlatModel(nn.Sequential(nn.Conv2d(1, 2, 3), last, nn.Linear(32, 2)), "cross-entropy", (1, 6, 6))
         assert model.laid_out(x) is x
+
+
+def test_batch_norm_needs_two_samples_in_training():
+    """One sample has no variance; with several values per channel, as in an image, one sample is enough."""
+    flat = FlatModel(nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)), "cross-entropy", (3,))
+    image = FlatModel(nn.Sequential(nn.BatchNorm2d(1), nn.Flatten(), nn.Linear(4, 2)), "cross-entropy", (1, 2, 2))
+    plain = FlatModel(nn.Linear(3, 2), "cross-entropy", (3,))
+
+    assert (flat.least_batch, image.least_batch, plain.least_batch) == (2, 1, 1)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from fednet_emu.learning.data.datasets.base import Dataset, Extent, Samples
 
@@ -28,16 +30,18 @@ class Digits(Dataset):
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
         """Read the images out of scikit-learn; the data folder and the random stream are not used."""
-        from sklearn.datasets import load_digits
-        from sklearn.model_selection import train_test_split
+        train_x, train_y, test_x, test_y = (torch.from_numpy(part.copy()) for part in _split())
+        return Samples(train_x, train_y, test_x, test_y, classes=10)
 
-        pixels, labels = load_digits(return_X_y=True)
-        images = (pixels / 16.0).astype(np.float32).reshape(-1, 1, 8, 8)
-        train, test = train_test_split(np.arange(len(labels)), test_size=TEST_SHARE, stratify=labels, random_state=0)
-        return Samples(
-            train_x=torch.from_numpy(images[train]),
-            train_y=torch.from_numpy(labels[train].astype(np.int64)),
-            test_x=torch.from_numpy(images[test]),
-            test_y=torch.from_numpy(labels[test].astype(np.int64)),
-            classes=10,
-        )
+
+@cache
+def _split() -> tuple[NDArray[Any], ...]:
+    """Images and labels for training, then for testing; kept, since scikit-learn parses them from text."""
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
+
+    pixels, labels = load_digits(return_X_y=True)
+    images = (pixels / 16.0).astype(np.float32).reshape(-1, 1, 8, 8)
+    labels = labels.astype(np.int64)
+    train, test = train_test_split(np.arange(len(labels)), test_size=TEST_SHARE, stratify=labels, random_state=0)
+    return images[train], labels[train], images[test], labels[test]
