@@ -133,9 +133,11 @@ class CyclicFedAvg(RoundBased):
         w, theory = fed.initial_model(), None
         for r, turn in zip(fed.rounds(), self.turns(fed), strict=False):
             yield fed.cohort(1, r)  # wait until at least one device is present
-            if self.bounds and turn.group == 0 and not fed.timing_only:
-                theory = theory or self._theory(fed, turn.groups)
-                theory.record(fed, w, turn.cycle)
+            if self.bounds and turn.group == 0:
+                self._check_covered(turn.groups)
+                if not fed.timing_only:
+                    theory = theory or self._theory(fed, turn.groups)
+                    theory.record(fed, w, turn.cycle)
             started_s = fed.now_s
             slot = None if self.slot_s is None else fed.sleep(self.slot_s)
             replies = yield fed.gather((self.client(fed, member, w, r) for member in turn.members), self._patience_s)
@@ -183,15 +185,17 @@ class CyclicFedAvg(RoundBased):
             ended_s=fed.now_s,
         )
 
-    def _theory(self, fed: Federation, groups: Sequence[Sequence[Member]]) -> Theory:
+    def _check_covered(self, groups: Sequence[Sequence[Member]]) -> None:
         sizes = {len(group) for group in groups}
         if self.agg == "mean" and len(sizes) > 1:
             raise ScenarioError(
                 f"algorithm.bounds: a mean is covered for groups of one size only, got sizes {sorted(sizes)}; "
                 "choose agg: const or sum"
             )
+
+    def _theory(self, fed: Federation, groups: Sequence[Sequence[Member]]) -> Theory:
         parts = [[(member.device, member.samples) for member in group] for group in groups]
-        return Theory(fed, parts, self.l2, self.lr * self.server_lr(groups, min(sizes)))
+        return Theory(fed, parts, self.l2, self.lr * self.server_lr(groups, min(map(len, groups))))
 
     @property
     def _patience_s(self) -> float | None:

@@ -242,8 +242,9 @@ def test_one_measure_of_local_work():
         CyclicFedAvg(structure=STRUCTURES[1], lr=0.1, local_steps=2, local_epochs=1)
     with pytest.raises(ValueError, match=r"bounds hold for one full-batch step .* got batch_size=4"):
         CyclicFedAvg(structure=STRUCTURES[1], lr=0.1, batch_size=4, bounds=True)
-    with pytest.raises(ScenarioError, match=r"groups of one size only, got sizes \[2, 3\]"):
-        run_small(CYCLIC.format("scenario-2", "bounds: true, l2: 0.1"))
+    for timing_only in (False, True):
+        with pytest.raises(ScenarioError, match=r"groups of one size only, got sizes \[2, 3\]"):
+            run_small(CYCLIC.format("scenario-2", "bounds: true, l2: 0.1"), timing_only=timing_only)
 
 
 def test_scenarios_of_the_file_and_of_python_are_one():
