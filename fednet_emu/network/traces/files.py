@@ -8,27 +8,32 @@ import lzma
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 
 from fednet_emu.arrays import Array
 from fednet_emu.errors import DataError
+from fednet_emu.limits import MAX_RECORDING_BYTE
 
 _BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, RuntimeError)
 _AGAIN = "fetch the file again"
+_UNPACKS: Mapping[str, Callable[[IO[bytes]], AbstractContextManager[Any]]] = {".gz": gzip.open, ".xz": lzma.open}
 
 
 def read_bytes(path: Path) -> bytes:
     """The content of a file, unpacked when its name ends in .gz or .xz.
 
     Raises:
-        DataError: It cannot be read or unpacked.
+        DataError: It cannot be read or unpacked, or is too large.
     """
     try:
-        return _unpacked(path.name, path.read_bytes())
+        with path.open("rb") as stream:
+            return _Reader(path).read(path.name, stream)
     except _BROKEN as error:
         raise DataError(str(path), f"cannot be read ({error})", _AGAIN) from error
 
@@ -43,7 +48,7 @@ def read_texts(path: Path, select: str = "*") -> Iterator[tuple[str, str]]:
         select: Pattern of the names inside, with / between folders; `*` matches any characters, / too.
 
     Raises:
-        DataError: Something cannot be read, is no text in UTF-8, or nothing is selected.
+        DataError: Something cannot be read, is no text in UTF-8 or too large, or nothing is selected.
     """
     found = False
     for name, content in _contents(path, select):
@@ -77,33 +82,73 @@ def read_columns(where: str, text: str, columns: int) -> Array:
     return np.ascontiguousarray(table.T)
 
 
+def check_size(path: Path, size_byte: int) -> None:
+    """Check what a file or archive holds against the limit: a few kilobytes may unpack to any size.
+
+    Raises:
+        DataError: It is too much.
+    """
+    if size_byte > MAX_RECORDING_BYTE:
+        problem = f"holds more than {MAX_RECORDING_BYTE / 2**30:g} GiB when unpacked"
+        raise DataError(str(path), problem, "keep only the recordings that the scenario uses")
+
+
+class _Reader:
+    """Reads what one file or archive holds, up to the limit for all of it.
+
+    Args:
+        path: The file or archive, for the error.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._read_byte = path, 0
+
+    def read(self, name: str, stream: IO[bytes]) -> bytes:
+        """Read a stream to its end, unpacked when its name ends in .gz or .xz."""
+        unpacks = _UNPACKS.get(name[-3:], nullcontext)
+        with unpacks(stream) as unpacked:
+            content: bytes = unpacked.read(MAX_RECORDING_BYTE - self._read_byte + 1)
+        self._read_byte += len(content)
+        check_size(self._path, self._read_byte)
+        return content
+
+
 def _contents(path: Path, select: str) -> Iterator[tuple[str, bytes]]:
+    reader = _Reader(path)
     try:
         if path.is_dir():
             names = sorted(file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file())
             for name in _selected(names, select):
-                yield name, _unpacked(name, (path / name).read_bytes())
+                with (path / name).open("rb") as stream:
+                    yield name, reader.read(name, stream)
         elif path.name.endswith(".zip"):
             with zipfile.ZipFile(path) as archive:
                 for name in _selected(sorted(archive.namelist()), select):
-                    yield name, _unpacked(name, archive.read(name))
+                    with archive.open(name) as stream:
+                        yield name, reader.read(name, stream)
         elif path.name.endswith((".tar", ".tar.gz", ".tgz", ".tar.xz")):
-            yield from _tar_contents(path, select)
+            yield from _tar_contents(path, select, reader)
         else:
-            yield path.name, _unpacked(path.name, path.read_bytes())
+            with path.open("rb") as stream:
+                yield path.name, reader.read(path.name, stream)
     except _BROKEN as error:
         raise DataError(str(path), f"cannot be read ({error})", _AGAIN) from error
 
 
-def _tar_contents(path: Path, select: str) -> Iterator[tuple[str, bytes]]:
+def _tar_contents(path: Path, select: str, reader: _Reader) -> Iterator[tuple[str, bytes]]:
     with tarfile.open(path) as archive:
-        members = {member.name: member for member in archive if member.isfile()}
+        members, whole_byte = {}, 0
+        for member in archive:
+            whole_byte += member.size
+            check_size(path, whole_byte)  # before the next member is looked for, which unpacks this one
+            if member.isfile():
+                members[member.name] = member
         wanted = set(_selected(list(members), select))
         # in the order of the archive: a compressed one cannot be read out of order without starting again
         contents = {}
         for name, member in members.items():
             if name in wanted and (stream := archive.extractfile(member)) is not None:
-                contents[name] = _unpacked(name, stream.read())
+                contents[name] = reader.read(name, stream)
     yield from sorted(contents.items())
 
 
@@ -117,11 +162,3 @@ def _selected(names: list[str], select: str) -> list[str]:
         and not name.startswith("__MACOSX/")
         and not name.rpartition("/")[2].startswith(".")
     ]
-
-
-def _unpacked(name: str, content: bytes) -> bytes:
-    if name.endswith(".gz"):
-        return gzip.decompress(content)
-    if name.endswith(".xz"):
-        return lzma.decompress(content)
-    return content

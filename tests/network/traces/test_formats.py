@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import lzma
 import os
 import tarfile
 import zipfile
@@ -12,6 +13,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from fednet_emu.errors import DataError
+from fednet_emu.network.mobility.walks import load_walks
 from fednet_emu.network.traces import (
     RATE_TRACES,
     AnyRateTraces,
@@ -20,6 +22,7 @@ from fednet_emu.network.traces import (
     Lumos5gTraces,
     MahimahiTraces,
     PensieveTraces,
+    files,
 )
 from fednet_emu.network.traces.files import read_texts
 
@@ -224,6 +227,47 @@ def test_archives_that_cannot_be_read_are_refused(tmp_path):
         CsvTraces(path=str(tmp_path), select="*.nothing").load()
     with pytest.raises(DataError, match=r"absent\.csv: not found; give it in full"):
         CsvTraces(path="absent.csv").load(tmp_path)
+
+
+def pack_nothing(path, size_byte):
+    """Write a file or archive of zeros that is small until it is unpacked."""
+    zeros = bytes(size_byte)
+    match path.suffixes:
+        case [*_, ".tar", ".xz"]:
+            with tarfile.open(path, "w:xz") as archive:
+                member = tarfile.TarInfo("t.csv")
+                member.size = size_byte
+                archive.addfile(member, io.BytesIO(zeros))
+        case [*_, ".gz"]:
+            path.write_bytes(gzip.compress(zeros))
+        case [*_, ".xz"]:
+            path.write_bytes(lzma.compress(zeros))
+        case [".zip"]:
+            with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+                archive.writestr("one.csv", zeros[: size_byte // 2])
+                archive.writestr("two.csv", zeros[: size_byte - size_byte // 2])
+
+
+@pytest.mark.parametrize("name", ["a.csv.gz", "a.csv.xz", "a.zip", "a.tar.xz"])
+def test_what_unpacks_to_too_much_is_refused(tmp_path, monkeypatch, name):
+    """All that an archive holds counts, and one byte decides."""
+    monkeypatch.setattr(files, "MAX_RECORDING_BYTE", 100_000)
+    pack_nothing(tmp_path / name, 100_000)
+    assert sum(len(text) for _, text in read_texts(tmp_path / name)) == 100_000
+
+    pack_nothing(tmp_path / name, 100_001)
+    assert (tmp_path / name).stat().st_size < 2000
+    with pytest.raises(DataError, match=f"{name}: holds more than"):
+        list(read_texts(tmp_path / name))
+
+
+def test_walks_that_unpack_to_too_much_are_refused(tmp_path, monkeypatch):
+    """Of an .npz file the declared sizes are added up before anything is unpacked."""
+    np.savez_compressed(tmp_path / "w.npz", walk=np.zeros((10_000, 3)))
+    monkeypatch.setattr(files, "MAX_RECORDING_BYTE", 200_000)
+
+    with pytest.raises(DataError, match=r"w\.npz: holds more than"):
+        load_walks(tmp_path / "w.npz")
 
 
 def test_the_environment_names_the_data_folder(tmp_path, monkeypatch):
