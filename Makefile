@@ -57,8 +57,8 @@ docs: $(VENV)/.documenting  ## Build the documentation site in docs/_build/html,
 imports: $(VENV)/.developing  ## Draw who imports whom into CONTRIBUTING.md
 	$(BIN)/python tools/draw_imports.py
 
-swarm: $(VENV)/.developing  ## Play random scenarios and check laws that hold for all; SEEDS=1000, FIRST=0
-	$(BIN)/python -m tests.swarm --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0)
+swarm: $(VENV)/.developing  ## Play random scenarios and check laws that hold for all; SEEDS=1000, FIRST=0, WORKERS=2, KEEP=file
+	$(BIN)/python -m tests.swarm --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0) --workers $(or $(WORKERS),2) $(if $(KEEP),--keep $(KEEP))
 
 bench: $(VENV)/.developing  ## Measure the speed of the time plane and of training
 	$(BIN)/python -m pytest -q -s benchmarks

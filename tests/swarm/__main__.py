@@ -3,29 +3,49 @@
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import sys
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 
 from tests.swarm.report import Report
 from tests.swarm.shrink import shrunk, told
-from tests.swarm.trial import tried
+from tests.swarm.trial import Trial, tried
+
+KEEP_EVERY = 50
 
 
 def main() -> int:
-    """Try the seeds one after the other, print each failure with its smallest scenario, and report."""
+    """Try the seeds, print each failure with its smallest scenario, and report."""
     parser = argparse.ArgumentParser(prog="python -m tests.swarm", description=__doc__)
     parser.add_argument("--seeds", type=int, default=100, help="how many")
     parser.add_argument("--first", type=int, default=0, help="the first one; the others follow")
+    parser.add_argument("--workers", type=int, default=1, help="processes; what is found does not depend on it")
+    parser.add_argument("--keep", type=Path, help="file of the sums, with which a stopped swarm goes on")
     parser.add_argument("--no-shrink", action="store_true", help="print failing scenarios as they were drawn")
     options = parser.parse_args()
-    report = Report()
-    for seed in range(options.first, options.first + options.seeds):
-        trial = tried(seed)
-        report.add(trial)
+    report = Report.read(options.keep) if options.keep else Report()
+    seeds = range(options.first + report.seeds, options.first + options.seeds)
+    for seed, trial in zip(seeds, _trials(seeds, options.workers), strict=True):
+        report.add(seed, trial)
         for failure in trial.failures:
             small = trial.settings if options.no_shrink else shrunk(trial.settings, failure.law)
             print(told(seed, failure, small), flush=True)
+        if options.keep and (report.seeds % KEEP_EVERY == 0 or seed == seeds[-1]):
+            report.write(options.keep)
+            print(f"{report.seeds} of {options.seeds} seeds, {report.failures.total()} failures", file=sys.stderr)
     print(report)
     return 1 if report.failures else 0
+
+
+def _trials(seeds: range, workers: int) -> Iterator[Trial]:
+    """The trials of the seeds, in their order."""
+    if workers == 1:
+        yield from map(tried, seeds)
+        return
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+        yield from pool.map(tried, seeds, chunksize=4)
 
 
 if __name__ == "__main__":

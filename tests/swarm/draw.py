@@ -20,7 +20,7 @@ Picks = dict[str, str]
 """The kind that was drawn for each slot, by the key path of the slot."""
 
 MOST_ATTEMPTS = 2000
-MOST_FLOP = 1e8
+MOST_FLOP = 3e7
 """Training of a scenario that a swarm plays five times; a redraw is cheaper."""
 FIRST = ("algorithm", "devices", "data")
 """Parts that are drawn first, because others are drawn to suit them."""

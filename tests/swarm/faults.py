@@ -11,7 +11,9 @@ import numpy as np
 
 from fednet_emu.algorithms import ALGORITHMS
 from fednet_emu.records.ledger import Ledger
+from fednet_emu.scenario.emulation import serving_cells
 from tests.swarm.draw import Settings, refusal
+from tests.swarm.plays import scenario_of
 
 Fault = Callable[[Settings, Ledger, Random], Settings | None]
 """Changes settings, given the records of a run without the fault; None where there is nothing to disturb."""
@@ -33,6 +35,50 @@ def leaves_at_the_end(settings: Settings, ledger: Ledger, rng: Random) -> Settin
 def silence(settings: Settings, ledger: Ledger, rng: Random) -> Settings | None:
     """All devices go away in the middle of a transfer, for a while: a burst of losses."""
     return _away(settings, ledger, rng, rng.uniform(0.01, 0.99), everybody=True)
+
+
+def cell_silent(settings: Settings, ledger: Ledger, rng: Random) -> Settings | None:
+    """All devices that one of several cells serves at the start are gone for a while."""
+    scenario = scenario_of(settings)
+    ended_ns = ledger.transfers.column("ended_ns")
+    if scenario.network.cells.count == 1 or not len(ended_ns):
+        return None
+    serving = serving_cells(scenario)
+    silent = np.flatnonzero(serving == rng.choice(serving.tolist())).tolist()
+    at_s = float(rng.uniform(0, 1) * ended_ns.max()) / 1e9
+    windows = [[0.0, at_s], [at_s + rng.choice([0.01, 10.0]), NEVER_S]]
+    away = {"kind": "windows", "devices": {str(device): windows for device in silent}}
+    return _changed(settings, ("devices", "availability"), away)
+
+
+def bursts(settings: Settings, ledger: Ledger, rng: Random) -> Settings | None:
+    """A device comes and goes a dozen times, about as fast as its messages take."""
+    column = ledger.transfers.column
+    took_ns = (column("ended_ns") - column("started_ns"))[column("started_ns") >= 0]
+    if not took_ns.sum():
+        return None
+    mean_s, now_s, edges = float(took_ns.mean()) / 1e9, 0.0, [0.0]
+    for _ in range(24):
+        now_s += rng.expovariate(1.0) * mean_s + 1e-9
+        edges.append(now_s)
+    windows = [list(pair) for pair in zip(edges[::2], [*edges[1::2], NEVER_S], strict=True)]
+    away = {"kind": "windows", "devices": {str(rng.randrange(settings["devices"]["count"])): windows}}
+    return _changed(settings, ("devices", "availability"), away)
+
+
+def ties(settings: Settings, ledger: Ledger, rng: Random) -> Settings | None:
+    """All devices are at one place, compute at one speed, and have a round number of bits per second: much ties."""
+    place = {"kind": "list", "xy_m": [[30.0, 40.0] for _ in range(settings["devices"]["count"])]}
+    settings = _changed(settings, ("devices", "placement"), place)
+    settings = _changed(settings, ("devices", "speed"), {"kind": "fixed", "flop_per_s": 1e6})
+    return _changed(settings, ("channel", "rate"), {"kind": "fixed", "bit_rate_bps": 1e6})
+
+
+def not_a_number(settings: Settings, ledger: Ledger, rng: Random) -> Settings | None:
+    """Steps so large that updates are infinite, or no numbers at all."""
+    if "lr" not in settings["algorithm"]:
+        return None
+    return _changed(settings, ("algorithm", "lr"), rng.choice([1e12, 1e30]))
 
 
 def _away(settings: Settings, ledger: Ledger, rng: Random, share: float, *, everybody: bool) -> Settings | None:
@@ -87,6 +133,10 @@ FAULTS: dict[str, Fault] = {
     "a thousand times slower": straggler,
     "a deadline": deadline,
     "half is lost": losses,
+    "a cell goes silent": cell_silent,
+    "comes and goes": bursts,
+    "ties": ties,
+    "not a number": not_a_number,
 }
 
 

@@ -5,13 +5,22 @@ from __future__ import annotations
 import traceback
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
+import torch
+from hypothesis import HealthCheck, given, seed
+from hypothesis import settings as hypothesis_settings
+
 from fednet_emu.errors import FednetError
 from fednet_emu.network.availability import Always
+from fednet_emu.records.ledger import TABLES
 from fednet_emu.scenario.model import Scenario
+from tests.network.oracle.script import Script, World
+from tests.network.oracle.test_second_emulator import assert_same_books
+from tests.network.oracle.worlds import plays
+from tests.swarm.killed import killed_and_resumed
 from tests.swarm.metamorphic import METAMORPHIC
 from tests.swarm.plays import Play, played, resumed, scenario_of
 
@@ -29,13 +38,6 @@ class Failure:
 
     law: str
     text: str
-
-
-KNOWN = {
-    "Expected more than 1 value per channel when training": "a batch of one sample for a model with batch norm",
-    "The function 'native_batch_norm' is not differentiable": "frank-wolfe-clustering of a model with batch norm",
-}
-"""Faults that were found and wait to be mended, by a part of what was seen; they are counted, and fail no swarm."""
 
 
 @dataclass
@@ -101,6 +103,33 @@ def resumes(case: Case) -> str | None:
     return differ and f"cut after round {after_round}: {differ}"
 
 
+def killed(case: Case) -> str | None:
+    """A run that is killed at a random event, and started again in its folder, writes the same books."""
+    if case.whole.ended != "done" or torch.cuda.is_initialized():
+        return None
+    ledger = case.whole.ledger
+    row = case.rng.randint(1, sum(len(getattr(ledger, name)) for name in TABLES))
+    again = killed_and_resumed(scenario_of(case.settings, checkpoint_s=1e-9), row)
+    books = replace(case.whole, ledger=again).books
+    return "" if books == case.whole.books else f"killed at row {row}: books {case.whole.books} and {books}"
+
+
+def second_emulator(case: Case) -> str | None:
+    """A world and a script of its own, drawn by the seed: the medium keeps the books of the second emulator."""
+
+    @seed(case.settings["seed"])
+    @hypothesis_settings(max_examples=3, database=None, deadline=None, suppress_health_check=[*HealthCheck])
+    @given(plays())
+    def both(play: tuple[World, Script]) -> None:
+        assert_same_books(*play)
+
+    try:
+        both()
+    except AssertionError as error:
+        return "\n".join([str(error), *getattr(error, "__notes__", [])])
+    return ""
+
+
 def _differ(one: Play, other: Play, *names: str) -> str:
     seen = [(name, getattr(one, name), getattr(other, name)) for name in names]
     return "; ".join(f"{name} {before} and {after}" for name, before, after in seen if before != after)
@@ -125,6 +154,8 @@ LAWS: dict[str, Law] = {
     "timing-only": timing_only,
     "engines and threads": engines,
     "resumed": resumes,
+    "killed": killed,
+    "the second emulator": second_emulator,
     **{name: _of_settings(law) for name, law in METAMORPHIC.items()},
 }
 
@@ -135,19 +166,28 @@ class Verdict:
 
     Attributes:
         failures: laws that do not hold.
-        known: faults that wait to be mended.
         checked: how often each law was applied.
         whole: the plain run; None if the scenario was refused or broke down.
     """
 
     failures: list[Failure] = field(default_factory=list)
-    known: Counter[str] = field(default_factory=Counter)
     checked: Counter[str] = field(default_factory=Counter)
     whole: Play | None = None
 
 
-def judged(settings: Settings, only: str = "") -> Verdict:
-    """Judge a scenario by every law, or by one.
+FREE = ("conservation", "no deadlock without a loss")
+"""Laws that need no further run."""
+LAWS_PER_SEED = 3
+"""How many laws a scenario is judged by: each costs a run or more, and another scenario finds more than another law."""
+
+
+def laws_for(number: int) -> list[str]:
+    """The laws for the scenario of this seed: those that cost nothing, and a random choice of the others."""
+    return [*FREE, *Random(f"laws {number}").sample([law for law in LAWS if law not in FREE], LAWS_PER_SEED)]
+
+
+def judged(settings: Settings, *laws: str) -> Verdict:
+    """Judge a scenario by these laws, by default by those for its seed.
 
     Raises:
         FednetError: the scenario is refused before or while it is played for the first time.
@@ -157,24 +197,14 @@ def judged(settings: Settings, only: str = "") -> Verdict:
     try:
         scenario = scenario_of(settings)
         verdict.whole = played(scenario)
-        for law, holds in LAWS.items():
-            if only in ("", law):
-                seen = holds(Case(settings, scenario, verdict.whole, rng))
-                verdict.checked[law] += seen is not None
-                if seen:
-                    verdict.failures.append(Failure(law, seen))
+        for law in laws or laws_for(settings["seed"]):
+            seen = LAWS[law](Case(settings, scenario, verdict.whole, rng))
+            verdict.checked[law] += seen is not None
+            if seen:
+                verdict.failures.append(Failure(law, seen))
     except Exception as error:
         if isinstance(error, FednetError) and verdict.whole is None:
             raise
         where = "".join(traceback.format_exception(error)[-4:])
         verdict.failures.append(Failure(f"{law}: {type(error).__name__}", f"{error}\n{where}"))
-    return _without_known(verdict)
-
-
-def _without_known(verdict: Verdict) -> Verdict:
-    for failure in list(verdict.failures):
-        for part, fault in KNOWN.items():
-            if part in failure.text:
-                verdict.failures.remove(failure)
-                verdict.known[fault] += 1
     return verdict

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+from random import Random
 from typing import Any
 
 import numpy as np
 
+from fednet_emu.arrays import Array
 from fednet_emu.federation.federation import Federation
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.scenario.emulation import build
@@ -35,7 +37,8 @@ def half_the_bandwidth(settings: Settings) -> str | None:
     """With half the bandwidth no transfer of a fixed request over TDMA ends earlier.
 
     The requests are one upload of each device at the start. It is a law where rates fall with the bandwidth at every
-    instant (Shannon's rate without a floor, full power, no other cells) and nobody leaves before its turn comes.
+    instant (Shannon's rate without a floor, full power, no other cells), whenever a transfer begins (nobody moves or
+    leaves).
     """
     shannon = {"kind": "shannon", "min_efficiency_bps_hz": 0}
     plain = {
@@ -46,23 +49,24 @@ def half_the_bandwidth(settings: Settings) -> str | None:
         "network.cells": "single",
         "network.power_control": "none",
         "devices.availability": "always",
+        "devices.mobility": "static",
     }
     half = {**plain, "channel.bandwidth_hz": settings["channel"]["bandwidth_hz"] / 2}
-    whole_ns, half_ns = (_uploads_ns(scenario_of(with_values(settings, values))) for values in (plain, half))
+    sizes_bit = [SIZE_BIT] * settings["devices"]["count"]
+    whole_ns, half_ns = (_uploads(scenario_of(with_values(settings, values)), sizes_bit)[1] for values in (plain, half))
     early = np.flatnonzero(half_ns < whole_ns * (1 - SLACK) - len(whole_ns))
     return "".join(f"dev-{d} at {half_ns[d]} ns instead of {whole_ns[d]} ns; " for d in early)
 
 
-def _uploads_ns(scenario: Scenario) -> Any:
-    """When the upload of each device ends, delivered or lost, if all are asked for at the start."""
+def _uploads(scenario: Scenario, sizes_bit: list[int]) -> tuple[Array, Array]:
+    """When the upload of each device begins and ends (ns), delivered or lost, if all are asked for at the start."""
     fed = build(scenario, timing_only=True)
-    sent = [fed.network.uplink.send(device, SERVER, None, -1, SIZE_BIT) for device in range(fed.n_devices)]
+    sent = [fed.network.uplink.send(device, SERVER, None, -1, size_bit) for device, size_bit in enumerate(sizes_bit)]
     fed.clock.run_process(_all(fed, sent))
     fed.close()
     column = fed.ledger.transfers.column
-    ended_ns = np.empty(fed.n_devices)
-    ended_ns[column("sender")] = column("ended_ns")
-    return ended_ns
+    order = np.argsort(column("sender"))
+    return column("started_ns")[order].astype(float), column("ended_ns")[order].astype(float)
 
 
 def _all(fed: Federation, events: list[Any]) -> Any:
@@ -124,7 +128,89 @@ def one_more_device(settings: Settings) -> str | None:
     return f"other speeds of {faster}, other links of {moved}" if faster or moved else ""
 
 
+def twice_the_time(settings: Settings) -> str | None:
+    """With every time doubled and every rate halved, all happens in the same order, after twice the time.
+
+    Rates and speeds are such that each duration is a whole number of nanoseconds, devices are there always or in given
+    windows, energy, which doubles too, stops nothing, and nothing is lost: algorithms pause before they try again.
+    """
+    deadline_s = settings["algorithm"].get("deadline_s")
+    plain = {
+        "stop": {"rounds": settings["stop"].get("rounds", 2)},
+        **({} if deadline_s is None else {"algorithm.deadline_s": max(round(deadline_s, 6), 1e-6)}),
+        "channel.rate": {"kind": "fixed", "bit_rate_bps": 1e6},
+        "channel.long_transfers": "walk",
+        "devices.speed": {"kind": "fixed", "flop_per_s": 1e6},
+        "devices.straggler": "none",
+    }
+    scenario = scenario_of(with_values(settings, plain))
+    if scenario.devices.availability.kind not in ("always", "windows") or scenario.devices.mobility.kind != "static":
+        return None
+    slow = scenario_of(_slower(scenario.model_dump(mode="json", by_alias=True)))
+    one, two = played(scenario, timing_only=True), played(slow, timing_only=True)
+    if one.ledger.transfers.column("lost").any() or one.ledger.receptions.column("lost").any():
+        return None
+    times = [_times(play) for play in (one, two)]
+    return "" if [2 * time_ns for time_ns in times[0]] == times[1] else f"{times[0]} and {times[1]}"
+
+
+def _slower(value: Any, name: str = "") -> Any:
+    """Settings with every time doubled and every rate halved, by the units in their names; windows are by device."""
+    if isinstance(value, dict):
+        return {key: _slower(inner, "windows_s" if key.isdigit() else key) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_slower(inner, name) for inner in value]
+    if isinstance(value, float | int) and not isinstance(value, bool):
+        if name.endswith(("_bps", "_per_s")):
+            return value / 2
+        if name.endswith("_s") and name != "checkpoint_s":
+            return value * 2
+    return value
+
+
+def _times(play: Play) -> list[int]:
+    """Every start and end (ns) in the books of a run."""
+    return [
+        time_ns
+        for table in (play.ledger.transfers, play.ledger.computes, play.ledger.rounds)
+        for name in ("started_ns", "ended_ns")
+        for time_ns in table.column(name).tolist()
+        if time_ns >= 0
+    ]
+
+
+def renumbered(settings: Settings) -> str | None:
+    """Devices in another order: their uploads take the same times, each where nothing is drawn for a number."""
+    count = settings["devices"]["count"]
+    access = scenario_of(settings).network.uplink.access.kind
+    if count == 1 or access not in ("tdma", "ofdma", "noma", "shared"):
+        return None
+    rng = Random(f"order {settings['seed']}")
+    places = [[rng.uniform(10, 100), rng.uniform(10, 100)] for _ in range(count)]
+    plain = {
+        "channel.shadowing": "none",
+        "channel.fading": "none",
+        "channel.path_loss": {"kind": "log-distance", "exponent": 3},
+        "channel.rate": {"kind": "shannon", "min_efficiency_bps_hz": 0},
+        "channel.numerology_khz": None,
+        "network.uplink": {"access": access},
+        "network.cells": "single",
+        "devices.availability": "always",
+        "devices.mobility": "static",
+    }
+    took_ns = []
+    for devices in (range(count), range(count)[::-1]):
+        there = {"kind": "list", "xy_m": [places[device] for device in devices]}
+        scenario = scenario_of(with_values(settings, {**plain, "devices.placement": there}))
+        started_ns, ended_ns = _uploads(scenario, [SIZE_BIT * (1 + device) for device in devices])
+        took_ns.append(np.sort(ended_ns - started_ns))
+    same = np.allclose(*took_ns, rtol=SLACK, atol=count)
+    return "" if same else f"{took_ns[0]} ns, and in the opposite order {took_ns[1]} ns"
+
+
 METAMORPHIC = {
+    "twice the time": twice_the_time,
+    "renumbered": renumbered,
     "half the bandwidth": half_the_bandwidth,
     "a later deadline": a_later_deadline,
     "no foresight": no_foresight,

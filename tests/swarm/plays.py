@@ -8,18 +8,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from fednet_emu.errors import Deadlock, Diverged
 from fednet_emu.federation.federation import Federation
+from fednet_emu.federation.learning_task import LearningTask
+from fednet_emu.kernel.streams import Streams
 from fednet_emu.records.ledger import Ledger
+from fednet_emu.scenario import emulation
 from fednet_emu.scenario.checkpoints import from_bytes, to_bytes
 from fednet_emu.scenario.document import from_mapping
-from fednet_emu.scenario.emulation import build
+from fednet_emu.scenario.emulation import build, build_task
 from fednet_emu.scenario.load import checked
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.recorded import _laws
 
+LEARNT = {"data", "partition", "server", "attack", "groups", "model", "training"}
+"""Parts of a scenario that its learning task depends on, with its seed and the number of devices."""
 LONGEST_S = 120
 """Host time after which a run, which takes milliseconds, is taken to hang."""
 
@@ -63,6 +70,22 @@ class Play:
     def broken(self) -> dict[str, str]:
         """The conservation laws that do not hold, with what breaks them."""
         return {law: text for law, text in _laws(self.ledger, self.scenario).items() if text}
+
+
+@contextmanager
+def tasks_kept() -> Iterator[None]:
+    """Inside the block, runs of the same devices, data and model share one learning task; nothing may change it."""
+    kept: dict[str, LearningTask] = {}
+
+    def once(scenario: Scenario, streams: Streams, data_dir: Path | None, timing_only: bool) -> LearningTask:
+        parts = scenario.model_dump_json(include=LEARNT)
+        key = f"{timing_only} {scenario.seed} {scenario.devices.count} {parts}"
+        if key not in kept:
+            kept[key] = build_task(scenario, streams, data_dir, timing_only)
+        return kept[key]
+
+    with patch.object(emulation, "build_task", once):
+        yield
 
 
 def scenario_of(settings: dict[str, Any], **changes: Any) -> Scenario:

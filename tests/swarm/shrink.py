@@ -10,9 +10,10 @@ import yaml
 
 from fednet_emu.errors import FednetError
 from tests.swarm.draw import Settings
-from tests.swarm.judge import LAWS, Failure, judged
+from tests.swarm.judge import FREE, LAWS, Failure, judged
 
 MOST_TRIES = 100
+MOST_TEXT = 3000
 SIMPLEST = {"count": 1, "rounds": 1, "seed": 0}
 """Numbers that a smaller scenario may have."""
 Path = tuple[str, ...]
@@ -54,9 +55,10 @@ def _paths(settings: Any, path: Path = ()) -> Iterator[Path]:
 
 
 def _breaks(settings: Settings, law: str) -> bool:
-    only = law.split(": ", maxsplit=1)[0]
+    broken = law.split(": ", maxsplit=1)[0]
+    laws = (broken,) if broken in LAWS else FREE
     try:
-        return any(failure.law == law for failure in judged(settings, only if only in LAWS else "").failures)
+        return any(failure.law == law for failure in judged(settings, *laws).failures)
     except FednetError:
         return False
 
@@ -64,7 +66,7 @@ def _breaks(settings: Settings, law: str) -> bool:
 def told(seed: int, failure: Failure, settings: Settings) -> str:
     """The text about a failure: the law, what was seen, the command that replays it, and the scenario."""
     return (
-        f"seed {seed} breaks the law: {failure.law}\n{failure.text.rstrip()}\n"
+        f"seed {seed} breaks the law: {failure.law}\n{failure.text.rstrip()[:MOST_TEXT]}\n"
         f"again: python -m tests.swarm --seeds 1 --first {seed}\n"
         f"--- scenario\n{yaml.safe_dump(settings, sort_keys=False, default_flow_style=None, width=118)}---"
     )

@@ -6,13 +6,18 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 
+from fednet_emu.records.ledger import Ledger
 from fednet_emu.scenario.document import from_text
-from fednet_emu.testing import SMALL
+from fednet_emu.testing import SMALL, small_scenario
+from tests.swarm import metamorphic
 from tests.swarm.draw import drawn
 from tests.swarm.faults import FAULTS
 from tests.swarm.judge import LAWS, Case, judged
+from tests.swarm.killed import killed_and_resumed
+from tests.swarm.metamorphic import METAMORPHIC
 from tests.swarm.pairs import pairs_of, places, possible
 from tests.swarm.plays import played, scenario_of
 from tests.swarm.shrink import shrunk, told
@@ -20,6 +25,15 @@ from tests.swarm.trial import tried
 
 FEW = (1, 2, 4, 5, 6, 8, 9, 10)
 """Seeds whose scenarios take less than a second."""
+
+
+CHANNEL = {
+    "carrier_hz": 3.5e9,
+    "bandwidth_hz": 1e6,
+    "path_loss": {"kind": "log-distance", "exponent": 3},
+    "device": {"tx_power_dbm": 20, "noise_figure_db": 5, "height_m": 1.5},
+    "base_station": {"tx_power_dbm": 30, "noise_figure_db": 5, "height_m": 10},
+}
 
 
 def small() -> dict[str, Any]:
@@ -70,13 +84,14 @@ def test_a_broken_law_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_disturbs_the_run(fault: str) -> None:
-    """In some of a few draws what happens differs from what happened without it; a device may leave unnoticed."""
-    calm = played(scenario_of(small()), timing_only=True)
-    drawn_faults = [FAULTS[fault](small(), calm.ledger, Random(f"{fault} {number}")) for number in range(6)]
-    events = [played(scenario_of(each), timing_only=True).events for each in drawn_faults if each is not None]
+    """In some of a few draws what is written differs from what was without it; a device may leave unnoticed."""
+    settings = {**small(), "channel": CHANNEL, "network": {"cells": {"kind": "list", "xy_m": [[0, 0], [50, 0]]}}}
+    calm = played(scenario_of(settings))
+    drawn_faults = [FAULTS[fault](settings, calm.ledger, Random(f"{fault} {number}")) for number in range(6)]
+    found = [played(scenario_of(each)) for each in drawn_faults if each is not None]
 
-    assert len(events) == 6
-    assert set(events) != {calm.events}
+    assert len(found) == 6
+    assert {play.books for play in found} != {calm.books}
 
 
 @pytest.mark.parametrize("law", ["the same seed", "timing-only", "engines and threads", "resumed"])
@@ -87,3 +102,47 @@ def test_a_law_of_agreement_can_fail(law: str) -> None:
 
     assert LAWS[law](Case(small(), scenario, whole, Random(0))) == ""
     assert "events" in str(LAWS[law](Case(small(), scenario, replace(whole, events="other"), Random(0))))
+
+
+def test_a_run_that_is_killed_elsewhere_is_noticed() -> None:
+    """Other books than those of the plain run break the law, and a row that never comes is an error."""
+    scenario = scenario_of(small())
+    whole = played(scenario)
+    other = played(scenario_of({**small(), "seed": 8}))
+
+    assert LAWS["killed"](Case(small(), scenario, whole, Random(0))) == ""
+    assert "books" in str(LAWS["killed"](Case(small(), scenario, other, Random(0))))
+    with pytest.raises(RuntimeError, match="ended by itself"):
+        killed_and_resumed(scenario, 10**6)
+
+
+BREAKERS = {
+    "twice the time": ("_times", lambda play: [play.events]),
+    "renumbered": ("_uploads", lambda scenario, sizes_bit: (np.zeros(1), np.array([1e6 * np.arange(4) @ sizes_bit]))),
+    "half the bandwidth": ("_uploads", lambda scenario, sizes_bit: (None, np.array([scenario.channel.bandwidth_hz]))),
+    "a later deadline": ("played", lambda scenario, **_: Invited(-scenario.algorithm.deadline_s)),
+    "no foresight": ("_before", lambda play, end_ns: [play.rounds]),
+    "one more device": ("scenario_of", lambda settings: small_scenario(f"seed={settings['devices']['count']}")),
+}
+"""For each metamorphic law a part of it, and what in its place breaks the law."""
+
+
+class Invited:
+    """A play in whose first round so many arrived."""
+
+    rounds = 1
+
+    def __init__(self, arrived: float) -> None:
+        self.ledger = Ledger()
+        self.ledger.rounds.append((1, 0, 1, 100, 100 + int(1000 * arrived)))
+
+
+@pytest.mark.parametrize("law", METAMORPHIC)
+def test_a_metamorphic_law_can_fail(law: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The law holds for the small federation, and not where the emulator does otherwise."""
+    settings = {**small(), "channel": CHANNEL}
+    settings["algorithm"]["deadline_s"] = 0.1
+
+    assert METAMORPHIC[law](settings) == ""
+    monkeypatch.setattr(metamorphic, *BREAKERS[law])
+    assert METAMORPHIC[law](settings)

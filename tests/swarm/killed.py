@@ -1,0 +1,52 @@
+"""A run that is killed at a random row of its records, in a process of its own, and started again in its folder."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from fednet_emu.errors import Deadlock
+from fednet_emu.records.ledger import Ledger
+from fednet_emu.records.table import Table
+from fednet_emu.scenario.model import Scenario
+from fednet_emu.scenario.run import play
+
+
+def killed_and_resumed(scenario: Scenario, rows: int) -> Ledger:
+    """Kill a run (SIGKILL) as it writes its row number `rows`, give the same command again, and return its records.
+
+    The run must end as `done`, and nothing in this process may have started threads that a fork would lose.
+
+    Raises:
+        RuntimeError: the run ended in another way than by the kill.
+    """
+    with TemporaryDirectory() as folder:
+        out = Path(folder) / "run"
+        child = os.fork()
+        if not child:
+            _run_until_killed(scenario, out, rows)
+        _, status = os.waitpid(child, 0)
+        if os.waitstatus_to_exitcode(status) != -signal.SIGKILL:
+            raise RuntimeError(f"the run that was to be killed ended by itself, with status {status}")
+        return play(scenario, "drawn", out).ledger
+
+
+def _run_until_killed(scenario: Scenario, out: Path, rows: int) -> None:
+    left, append = rows, Table.append
+
+    def count(table: Table, row: tuple[object, ...]) -> None:
+        nonlocal left
+        left -= 1
+        if left <= 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        append(table, row)
+
+    try:
+        Table.append = count  # type: ignore[method-assign]
+        with suppress(Deadlock):
+            play(scenario, "drawn", out)
+    finally:
+        os._exit(0)
