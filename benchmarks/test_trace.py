@@ -47,7 +47,7 @@ def write_run(folder: Path, rounds: int) -> Path:
     transfers["transfer"] = np.arange(len(transfers))
     transfers["kind"] = pd.Categorical.from_codes(transfers["kind"], list(KINDS))
     transfers["lost"] = pd.Categorical.from_codes(np.zeros(len(transfers), int), list(REASONS))
-    transfers = transfers.assign(size_bit=10**5, air_bit=1e5, energy_j=1e-3, receive_j=0.0)
+    transfers = transfers.assign(size_bit=10**5, air_bit=1e5, energy_j=1e-3, receive_j=0.0, cell=0)
     heard = transfers["transfer"][transfers["receiver"] == SEVERAL].to_numpy().repeat(DEVICES)
     receptions = pd.DataFrame({"transfer": heard, "receiver": np.tile(np.arange(DEVICES), rounds)})
     receptions["lost"] = pd.Categorical.from_codes(np.zeros(len(receptions), int), list(REASONS))

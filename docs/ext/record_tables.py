@@ -45,6 +45,7 @@ MEANINGS = {
     "lost": "empty, or the reason of the loss, see [reasons](#reasons-of-loss)",
     "energy_j": "drawn by the transmitter: (power / amplifier efficiency + circuit power) x time on the air",
     "receive_j": "drawn by the receiving devices: `receive_w` x time on the air, for each of them",
+    "cell": "in which it is sent, from 0; of a sidelink the cluster",
     "device": "who",
     "flop": "work done",
     "input": "number of the value that the computation starts from",

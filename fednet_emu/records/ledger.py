@@ -53,6 +53,7 @@ TRANSFERS = {
     "lost": _reason,
     "energy_j": _measure,
     "receive_j": _measure,
+    "cell": Column(np.int32, digest=False),
 }
 RECEPTIONS = {"transfer": _number, "receiver": _device, "lost": _reason}
 COMPUTES = {

@@ -24,6 +24,7 @@ TRANSFER = {
     "lost": CODE[""],
     "energy_j": 0.5,
     "receive_j": 0.0,
+    "cell": 0,
 }
 UNMEASURED = dict.fromkeys(("worst_train_loss", "attack_success"), float("nan"))
 COMPUTE = {

@@ -14,7 +14,7 @@ def test_tables_are_in_seconds_and_words(rows, make_ledger):
     assert list(frames) == list(TABLES)
     assert list(transfers) == [
         *("transfer", "kind", "sender", "receiver", "receivers", "size_bit", "payload", "requested_s", "started_s"),
-        *("ended_s", "air_bit", "delivered_bit", "lost_bit", "lost", "energy_j", "receive_j"),
+        *("ended_s", "air_bit", "delivered_bit", "lost_bit", "lost", "energy_j", "receive_j", "cell"),
     ]
     assert transfers["kind"].tolist() == ["downlink", "uplink", "uplink", "uplink"]
     assert transfers["ended_s"].tolist() == [2.0, 4.0, 5.0, 5.0]

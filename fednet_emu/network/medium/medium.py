@@ -309,7 +309,7 @@ class Medium:
         ledger.energy_j += energy_j + receive_j
         ledger.transfers.append((
             self.kind, first.sender, receiver, count, size_bit, first.number, requested_ns, started_ns, now_ns,
-            air_bit, size_bit * arrived, CODE[lost], energy_j, receive_j,
+            air_bit, size_bit * arrived, CODE[lost], energy_j, receive_j, first.cell,
         ))  # fmt: skip
 
     def _record_unsent(self, transfer: Transfer, reason: str) -> None:
@@ -317,7 +317,8 @@ class Medium:
             self._release(transfer)
         now_ns, code = self.clock.now, CODE[reason]
         ends = (self.kind, transfer.sender, transfer.receiver, 1, transfer.size_bit, transfer.number)
-        self._ledger.transfers.append((*ends, transfer.requested_ns, NEVER_NS, now_ns, 0.0, 0, code, 0.0, 0.0))
+        row = (*ends, transfer.requested_ns, NEVER_NS, now_ns, 0.0, 0, code, 0.0, 0.0, transfer.cell)
+        self._ledger.transfers.append(row)
 
 
 def air_of(rules: Rules) -> tuple[Air, bool]:

@@ -16,7 +16,7 @@ from fednet_emu.errors import DataError
 from fednet_emu.kernel.streams import Streams, mixes, uniforms
 from fednet_emu.network.mobility.base import Mobility
 from fednet_emu.network.mobility.regions import Region
-from fednet_emu.network.traces.files import read_bytes
+from fednet_emu.network.traces.files import check_size, read_bytes
 
 _HOW = "write it with np.savez(path, walk_1=..., walk_2=...) from arrays [n, 3] of t_s, x_m, y_m"
 _DRAWS = np.arange(2)[:, None]
@@ -101,7 +101,11 @@ def load_walks(path: Path) -> list[Array]:
         DataError: The file is missing, is not in this form, or the times of a walk do not increase.
     """
     try:
-        file = np.load(io.BytesIO(read_bytes(path)), allow_pickle=False)
+        content = read_bytes(path)
+        if zipfile.is_zipfile(io.BytesIO(content)):
+            with zipfile.ZipFile(io.BytesIO(content)) as archive:
+                check_size(path, sum(member.file_size for member in archive.infolist()))
+        file = np.load(io.BytesIO(content), allow_pickle=False)
         named = {name: file[name] for name in file.files} if isinstance(file, np.lib.npyio.NpzFile) else {}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(str(path), f"cannot be read as an .npz file of numbers ({error})", _HOW) from error

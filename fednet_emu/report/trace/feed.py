@@ -16,7 +16,7 @@ PART_ROWS = 1 << 14
 """Rows of a table that are read at once."""
 
 TRANSFERS = ("transfer", "kind", "sender", "receiver", "receivers", "size_bit", "payload", "requested_s", "started_s",
-             "ended_s", "air_bit", "lost", "energy_j", "receive_j")  # fmt: skip
+             "ended_s", "air_bit", "lost", "energy_j", "receive_j", "cell")  # fmt: skip
 RECEPTIONS = ("transfer", "receiver", "lost")
 COMPUTES = ("device", "started_s", "ended_s", "flop", "energy_j", "input", "result", "stopped")
 SPANS = {"transfers": ("requested_s", "ended_s"), "computes": ("started_s", "ended_s")}

@@ -70,16 +70,6 @@ def medium_slices(part: Part, cell: IntArray) -> Rows:
     return rows
 
 
-def first_receivers(part: Part) -> IntArray:
-    """The receiver of each transfer, [transfers]; of those with several, the first."""
-    sent, heard = part.transfers, part.receptions
-    receiver = np.array(sent["receiver"])
-    several = np.flatnonzero(receiver == SEVERAL)
-    first = np.searchsorted(heard["transfer"], sent["transfer"][several])
-    receiver[several] = heard["receiver"][first]
-    return receiver
-
-
 def _legs(sent: Columns, heard: Columns) -> tuple[IntArray, IntArray, Mask, IntArray]:
     """Who takes part in which transfer: place in `sent`, device, whether it receives, why it missed it (0: it did not).
 

@@ -21,7 +21,7 @@ from fednet_emu.report.trace.feed import Part, longest_ns, parts
 from fednet_emu.report.trace.held import Held
 from fednet_emu.report.trace.names import COUNTER, fixed_names, track_number
 from fednet_emu.report.trace.rounds import Rounds, write_scores
-from fednet_emu.report.trace.slices import DOWNLINK, ROW, SENT, Rows, device_slices, first_receivers, medium_slices
+from fednet_emu.report.trace.slices import ROW, SENT, SIDELINK, Rows, device_slices, medium_slices
 from fednet_emu.report.trace.tracks import Tracks
 from fednet_emu.report.views.run import RunView
 
@@ -126,7 +126,7 @@ class _Trace:
 
     def _take(self, part: Part) -> None:
         sent, heard, window = part.transfers, part.receptions, self._window
-        cell = self._tracks.cells(np.where(sent["kind"] == DOWNLINK, first_receivers(part), sent["sender"]))
+        cell = np.where(sent["kind"] == SIDELINK, self._tracks.cells(sent["sender"]), sent["cell"])
         self._steps.add(steps(part, cell))
         self._rounds.arrive(sent, window.has(sent["sender"]))
         self._rounds.write_averages(self._file, part.until_ns, *self._inside)

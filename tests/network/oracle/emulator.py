@@ -125,7 +125,8 @@ class Emulator:
             energy_j = (world.full_w * self.senders[burst.radio][1] + world.circuit_w) * burst.spent_s
         air_bit = max(burst.send.size_bit - leg.left_bit for leg in legs)
         fates = tuple((leg.receiver, leg.fate) for leg in legs)
-        self.rows.append(Row(burst.line, burst.started_ns, self.now_ns, air_bit, energy_j, fates))
+        cell = burst.send.cluster if self.world.access == "reuse" else burst.cell
+        self.rows.append(Row(burst.line, burst.started_ns, self.now_ns, air_bit, energy_j, fates, cell))
 
     def next_ns(self) -> list[float]:
         """When something may change next."""

@@ -193,12 +193,12 @@ def rows_of(ledger: Ledger) -> list[Row]:
     several: dict[int, list[tuple[int, str]]] = {}
     for row, receiver, lost in zip(*map(ledger.receptions.column, ("transfer", "receiver", "lost")), strict=True):
         several.setdefault(int(row), []).append((int(receiver), REASONS[lost]))
-    names = ("payload", "started_ns", "ended_ns", "air_bit", "energy_j", "receiver", "lost")
+    names = ("payload", "started_ns", "ended_ns", "air_bit", "energy_j", "receiver", "lost", "cell")
     rows = []
     for row, values in enumerate(zip(*(column(name).tolist() for name in names), strict=True)):
-        number, started_ns, ended_ns, air_bit, energy_j, receiver, lost = values
+        number, started_ns, ended_ns, air_bit, energy_j, receiver, lost, cell = values
         fates = several.get(row, [(receiver, REASONS[lost])])
-        rows.append(Row(number, started_ns, ended_ns, Fraction(air_bit), Fraction(energy_j), tuple(fates)))
+        rows.append(Row(number, started_ns, ended_ns, Fraction(air_bit), Fraction(energy_j), tuple(fates), cell))
     return rows
 
 

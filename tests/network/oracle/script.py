@@ -131,7 +131,10 @@ class World:
 
 
 class Row(NamedTuple):
-    """Books: one burst, or one leg that never was on the air; `fates` says what became of each receiver."""
+    """Books: one burst, or one leg that never was on the air; `fates` says what became of each receiver.
+
+    `cell` is the cluster where clusters send at the same time.
+    """
 
     line: int
     started_ns: int
@@ -139,6 +142,7 @@ class Row(NamedTuple):
     air_bit: Fraction
     energy_j: Fraction
     fates: tuple[tuple[int, str], ...]
+    cell: int
 
 
 @dataclass(eq=False)

@@ -18,6 +18,7 @@ from fednet_emu.report.trace import feed
 from fednet_emu.scenario.run import play
 
 Trace = Any
+FAST = {"kind": "random-direction", "min_speed_m_s": 100, "max_speed_m_s": 200, "mean_leg_s": 5}
 STORIES: dict[str, tuple[str, int, dict[str, Any]]] = {
     "turns with losses": ("quickstart", 4, {"network.uplink.loss": {"kind": "random", "probability": 0.2}}),
     "together": ("quickstart", 4, {"network.uplink.access": "ofdma", "network.downlink.mode": "unicast"}),
@@ -25,6 +26,7 @@ STORIES: dict[str, tuple[str, int, dict[str, Any]]] = {
     "asynchronous": ("aspire_digits", 30, {}),
     "sidelinks": ("d2d_clusters", 3, {}),
     "cells": ("interference_cells", 3, {}),
+    "moving": ("interference_cells", 6, {"devices.mobility": FAST}),
 }
 """Names of scenarios, rounds and settings."""
 
@@ -111,14 +113,15 @@ def test_every_row_of_the_ledger_is_a_slice_to_the_nanosecond(
 
 
 def test_media_carry_every_transmission_once(story: str, tmp_path: Path, read_trace: Callable[[Path], Trace]) -> None:
-    """What was on the air is on the track of its kind of link, in the cell of the device, to the nanosecond."""
+    """What was on the air is on the track of its kind of link, in the cell where it was sent, to the nanosecond."""
     run, ledger = played(story)
 
     trace = read_trace(run.trace(tmp_path / "run.pftrace"))
 
-    on_air = {(kind, one.told["transfer"], one.started_ns, one.ended_ns)
+    on_air = {(one.track[0], kind, one.told["transfer"], one.started_ns, one.ended_ns)
               for kind in KINDS for one in trace.on("medium", kind)}  # fmt: skip
-    sent = {(KINDS[row["kind"]], row["row"], row["started_ns"], row["ended_ns"])
+    sent = {(f"cell {row['cell'] * (KINDS[row['kind']] != 'sidelink')}", KINDS[row["kind"]], row["row"],
+             row["started_ns"], row["ended_ns"])
             for row in rows(ledger, "transfers") if row["started_ns"] >= 0}  # fmt: skip
     assert on_air == sent
 
