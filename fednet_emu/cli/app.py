@@ -12,7 +12,20 @@ import typer
 
 from fednet_emu import __version__
 from fednet_emu.cli import studies
-from fednet_emu.cli.options import OUTPUT, DataDir, Devices, Overrides, TimingOnly, device_numbers
+from fednet_emu.cli.options import (
+    OUTPUT,
+    Csv,
+    DataDir,
+    Devices,
+    Formats,
+    Latex,
+    Overrides,
+    Page,
+    Size,
+    TimingOnly,
+    Title,
+    device_numbers,
+)
 from fednet_emu.cli.outcome import ERRORS, MISTAKE, outcome
 
 if TYPE_CHECKING:
@@ -95,7 +108,7 @@ def run(
             progress=not quiet,
         )
         if plots:
-            _draw([folder], [], folder / "figures", {})
+            _draw([folder], [], folder / "figures", {}, Page())
         rows = [] if quiet else [*summary_rows(ended.summary), ("run folder", str(folder))]
         _print_rows([*rows, *(profile_rows(ended.summary) if profile else ())])
         if not ended.summary["verified"]:
@@ -157,18 +170,24 @@ def plot(
     metric: studies.Metric = None,
     against: studies.Against = None,
     panels: studies.Panels = None,
+    title: Title = None,
+    size: Size = None,
+    picture: Formats = None,
+    csv: Csv = False,
+    latex: Latex = False,
     animate: Annotated[
         bool, typer.Option("--animate", help="Also animate what an algorithm recorded over time, e.g. its graph.")
     ] = False,
 ) -> None:
     """Draw runs: progress, the timeline of every device, latencies. Draw a study: means and bands over seeds."""
+    page = Page(picture, size, title, csv, latex)
     with outcome():
         if studies.is_one_study(runs):
             if label or animate or any(each is not None for each in (from_s, until_s, devices, sort)):
                 options = "--label, --from, --until, --devices, --sort and --animate"
                 ERRORS.print(f"{options} are for runs, got the folder of a study; leave them out")
                 raise typer.Exit(MISTAKE)
-            studies.plot(runs[0], out or runs[0] / "figures", metric, against, panels)
+            studies.plot(runs[0], out or runs[0] / "figures", metric, against, panels, page)
             return
         if metric or against or panels:
             ERRORS.print("--metric, --against and --panels are for studies, got run folders; leave them out")
@@ -179,7 +198,7 @@ def plot(
         folder = out or (runs[0] / "figures" if len(runs) == 1 else Path("figures"))
         timeline: Timeline = {"from_s": from_s, "until_s": until_s, "sort": sort}
         timeline["devices"] = None if devices is None else device_numbers(devices)
-        for path in _draw(runs, label or [], folder, timeline):
+        for path in _draw(runs, label or [], folder, timeline, page):
             OUTPUT.out(str(path))
         if animate:
             from fednet_emu.report.figures.papers.series import save_animations
@@ -258,11 +277,10 @@ def _all_overrides(overrides: list[str] | None, seed: int | None, engine: Engine
     return changes
 
 
-def _draw(runs: list[Path], labels: list[str], folder: Path, timeline: Timeline) -> list[Path]:
+def _draw(runs: list[Path], labels: list[str], folder: Path, timeline: Timeline, page: Page) -> list[Path]:
     from fednet_emu.api.run import figures
-    from fednet_emu.report.figures.run_figures import save
 
-    return save(figures(runs, labels, **timeline), folder)
+    return page.write(figures(runs, labels, **timeline), folder)
 
 
 def _print_rows(rows: list[tuple[str, str]]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fednet_emu.cli.options import OUTPUT, DataDir, Overrides, TimingOnly
+from fednet_emu.cli.options import OUTPUT, DataDir, Overrides, Page, TimingOnly
 from fednet_emu.cli.outcome import ERRORS, FAILED, MISTAKE, outcome
 
 if TYPE_CHECKING:
@@ -131,15 +131,16 @@ def is_one_study(folders: list[Path]) -> bool:
     return is_one_study(folders)
 
 
-def plot(folder: Path, out: Path, metric: str | None, against: str | None, panels: list[str] | None) -> None:
+def plot(
+    folder: Path, out: Path, metric: str | None, against: str | None, panels: list[str] | None, page: Page
+) -> None:
     """Draw the figures of a study, and say which cells are not in them."""
-    from fednet_emu.report.figures.run_figures import save
     from fednet_emu.report.figures.study_figures import study_figures
     from fednet_emu.report.views.study import open_study
 
     view = open_study(folder)
     _tell_unfinished(view, "drawn")
-    for path in save(study_figures(view, metric=metric, against=against, panels=panels), out):
+    for path in page.write(study_figures(view, metric=metric, against=against, panels=panels), out):
         OUTPUT.out(str(path))
 
 

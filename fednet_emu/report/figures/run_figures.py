@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from fednet_emu.errors import DataError, FednetError, did_you_mean
+from fednet_emu.records.files import write_text
 from fednet_emu.report.figures.curves import (
     EVALUATION_COLUMNS,
     ROUND_COLUMNS,
@@ -19,6 +23,7 @@ from fednet_emu.report.figures.curves import (
     progress_figure,
     progress_figures,
 )
+from fednet_emu.report.figures.page import csv_text, latex_text, numbers_of
 from fednet_emu.report.figures.papers.series import SERIES_FIGURES, series_figures
 from fednet_emu.report.figures.study_curves import METRICS, STUDY_COSTS
 from fednet_emu.report.figures.timeline import Panel, timeline_figure
@@ -34,8 +39,10 @@ from fednet_emu.report.views.crowd import SORTS
 from fednet_emu.report.views.run import RunView, distinct_labels
 
 RESOLUTION_DPI = 300
-UNDATED = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
+UNDATED = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}, "pgf": {}}
 """Metadata that is left out of each file format, so that equal figures give equal files."""
+TEX = ("lualatex", "xelatex", "pdflatex")
+"""Programs one of which PGF files need, to measure text; the first that is there is used."""
 
 
 @dataclass(frozen=True)
@@ -155,34 +162,57 @@ def _known(names: Iterable[str]) -> str:
     return f"; choose from {', '.join(names) or 'none'}"
 
 
-def save(figures: Mapping[str, Figure], folder: Path, formats: Sequence[str] = ("png", "pdf")) -> list[Path]:
+def save(
+    figures: Mapping[str, Figure],
+    folder: Path,
+    formats: Sequence[str] = ("png",),
+    *,
+    csv: bool = False,
+    latex: bool = False,
+) -> list[Path]:
     """Write each figure as `<name>.<format>`; files are written atomically, and equal figures give equal files.
 
     Args:
         figures: figures by name, as `figures()` returns them.
         folder: the folder for the files; created if it does not exist.
-        formats: any of `png` (300 dpi), `pdf` and `svg`; the last two contain text as text, not as shapes.
+        formats: any of `png` (300 dpi), `pdf`, `svg` and `pgf`; all but the first contain text as text, not as shapes.
+        csv: whether to write the numbers behind each figure as `<name>.csv`, too.
+        latex: whether to write them as a LaTeX table, `<name>.tex`.
 
     Returns:
         The files written.
 
     Raises:
-        FednetError: there is no such format.
+        FednetError: there is no such format, or PGF is asked for where there is no LaTeX.
         DataError: the folder cannot be written.
     """
+    settings = _settings(formats)
+    texts = [(ending, text) for ending, text, wanted in (("csv", csv_text, csv), ("tex", latex_text, latex)) if wanted]
+    written = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with paper_style(), rc_context(settings):
+            for name, figure in figures.items():
+                written += [_save_one(figure, folder / f"{name}.{picture}", picture) for picture in formats]
+                for ending, text in texts:
+                    write_text(folder / f"{name}.{ending}", text(numbers_of(figure)))
+                    written.append(folder / f"{name}.{ending}")
+    except OSError as error:
+        raise DataError(str(folder), f"cannot be written ({error.strerror})", "choose another --out") from error
+    return written
+
+
+def _settings(formats: Sequence[str]) -> dict[str, Any]:
+    """Check the formats, and return the settings that they need."""
     for picture in formats:
         if picture not in UNDATED:
             raise FednetError(f"formats: no such picture format, got {picture!r}; choose from {', '.join(UNDATED)}")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with paper_style():
-            return [
-                _save_one(figure, folder / f"{name}.{picture}", picture)
-                for name, figure in figures.items()
-                for picture in formats
-            ]
-    except OSError as error:
-        raise DataError(str(folder), f"cannot be written ({error.strerror})", "choose another --out") from error
+    if "pgf" not in formats:
+        return {}
+    found = [program for program in TEX if shutil.which(program)]
+    if not found:
+        raise FednetError(f"formats: pgf needs LaTeX to measure text, got no {', '.join(TEX)}; install it, or take svg")
+    return {"pgf.texsystem": found[0]}
 
 
 def _end_s(runs: Sequence[RunView], shown: Shown) -> float | None:
