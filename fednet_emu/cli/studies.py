@@ -42,8 +42,9 @@ def sweep(
     data_dir: DataDir = None,
     timing_only: TimingOnly = False,
     quiet: Quiet = False,
+    plots: Annotated[bool, typer.Option("--plots/--no-plots", help="Draw the figures of the study.")] = True,
 ) -> None:
-    """Run the cells of a study that are not finished; leave its tables in a folder."""
+    """Run the cells of a study that are not finished; leave its tables, figures and a CSV in a folder."""
     with outcome(lambda: "interrupted; the same command goes on from here"):
         from fednet_emu.scenario.recorded import APPROXIMATE
         from fednet_emu.study.cells import load_study
@@ -51,8 +52,13 @@ def sweep(
         loaded = load_study(study, overrides or [], timing_only=timing_only)
         if timing_only and any(cell.scenario.events_depend_on_learning for cell in loaded.cells):
             ERRORS.print(APPROXIMATE)
-        cluster = ray_address or ray
-        if not _swept(loaded, out or Path("results") / loaded.name, workers, cluster, data_dir, quiet):
+        cluster, folder = ray_address or ray, out or Path("results") / loaded.name
+        done = _swept(loaded, folder, workers, cluster, data_dir, quiet)
+        if plots:
+            for path in _drawn(folder, Page()):
+                if not quiet:
+                    OUTPUT.out(str(path))
+        if not done:
             raise typer.Exit(FAILED)
 
 
@@ -142,6 +148,19 @@ def plot(
     _tell_unfinished(view, "drawn")
     for path in page.write(study_figures(view, metric=metric, against=against, panels=panels), out):
         OUTPUT.out(str(path))
+
+
+def _drawn(folder: Path, page: Page) -> list[Path]:
+    """Write `cells.csv`, one row for each finished cell, and all figures of a study, and return the files."""
+    from fednet_emu.report.figures.study_figures import study_figures
+    from fednet_emu.report.views.study import open_study
+    from fednet_emu.study.reproduce import write_cells
+
+    view = open_study(folder)
+    written = [write_cells(view, folder)] if len(view.cells) else []
+    if len(view.evaluations):
+        written += page.write(study_figures(view), folder / "figures")
+    return written
 
 
 def _tell_unfinished(view: StudyView, use: str) -> None:

@@ -40,7 +40,11 @@ BLUE, VERMILLION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 ORANGE, SKY_BLUE, YELLOW, BLACK = "#E69F00", "#56B4E9", "#F0E442", "#000000"
 """The palette of Okabe and Ito (2008), Color Universal Design; yellow is too light for lines on white."""
 
-_LINE_COLOURS = (BLUE, VERMILLION, GREEN, BLACK, PURPLE, ORANGE, SKY_BLUE)
+TARGET_LINE: dict[str, Any] = {"color": "0.35", "linewidth": 0.7, "linestyle": (0, (2, 2)), "zorder": 1.5}
+"""Look of the line at the level that runs are meant to reach."""
+
+BROWN, GREY = "#7A4B14", "#8C8C8C"
+LINE_COLOURS = (BLUE, VERMILLION, GREEN, BLACK, PURPLE, ORANGE, SKY_BLUE, BROWN, GREY)
 _LEGEND_PADS: dict[str, float] = {"borderaxespad": 0.3, "borderpad": 0.1, "handletextpad": 0.6, "columnspacing": 1.2}
 _DASHES = ("-", (0, (4, 1.5)), (0, (5, 1.2, 1, 1.2)), (0, (1, 1)), (0, (6, 1, 1, 1, 1, 1)))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
@@ -127,9 +131,9 @@ def add_grid(axes: Axes) -> None:
 
 
 def line_style(index: int) -> dict[str, Any]:
-    """Return colour, dashes and marker of run number `index`; their periods 7, 5 and 8 give 280 different styles."""
+    """Return colour, dashes and marker of run number `index`; their periods 9, 5 and 8 give 360 different styles."""
     return {
-        "color": _LINE_COLOURS[index % len(_LINE_COLOURS)],
+        "color": LINE_COLOURS[index % len(LINE_COLOURS)],
         "linestyle": _DASHES[index % len(_DASHES)],
         "marker": _MARKERS[index % len(_MARKERS)],
         "markeredgewidth": 0.0,

@@ -42,7 +42,12 @@ def fitting_studies(minutes: float) -> dict[str, float]:
 def write_reference(view: StudyView, figures: Mapping[str, Figure], folder: Path) -> list[Path]:
     """Write `cells.csv`, one row for each run, and the figures; nothing in them depends on the host's speed."""
     kept = {name: figure for name, figure in figures.items() if not name.endswith(LEFT_OUT)}
+    return [write_cells(view, folder), *save(kept, folder, ["png"])]
+
+
+def write_cells(view: StudyView, folder: Path) -> Path:
+    """Write `cells.csv`, one row for each finished run of a study, and return it."""
     folder.mkdir(parents=True, exist_ok=True)
-    table = view.cells.drop(columns=["cell", "status", "reason"]).dropna(axis="columns", how="all")
+    table = view.cells.drop(columns=["cell", "status", "reason"], errors="ignore").dropna(axis="columns", how="all")
     write_text(folder / "cells.csv", table.to_csv(index=False, float_format=f"%.{DIGITS}g", lineterminator="\n"))
-    return [folder / "cells.csv", *save(kept, folder, ["png"])]
+    return folder / "cells.csv"

@@ -118,7 +118,7 @@ def done(out: Path) -> dict[Path, int]:
 def test_a_killed_sweep_goes_on(study: Path, swept: Path, tmp_path: Path, kill: signal.Signals) -> None:
     """However a sweep dies, the same command runs only what is missing; the tables are as if it had not."""
     out = tmp_path / "out"
-    options = ["sweep", str(study), "--out", str(out), "--workers", "1", str(int(kill))]
+    options = ["sweep", str(study), "--out", str(out), "--workers", "1", "--no-plots", str(int(kill))]
     command = [sys.executable, "-c", KILL_AFTER_TWO_CELLS, *options]
     process = subprocess.run(command, check=False, capture_output=True, timeout=LIMIT_S)
     before = done(out)
@@ -189,8 +189,8 @@ def test_plot_draws_a_study(swept: Path, tmp_path: Path) -> None:
     assert everything.exit_code == 0, everything.output
     names = {path.stem for path in (tmp_path / "all").iterdir()}
     costs = {f"accuracy-{cost}" for cost in ("time", "bits", "energy", "rounds")}
-    assert names == costs | {"time-to-target", "bits-to-target", "energy-to-target", "pareto"}
-    assert {path.name for path in (tmp_path / "one").iterdir()} == {"loss-bits.png", "loss-bits.pdf"}
+    assert names - {"differences"} == costs | {"time-to-target", "bits-to-target", "energy-to-target", "pareto"}
+    assert {path.name for path in (tmp_path / "one").iterdir()} == {"loss-bits.png"}
     assert one.exit_code == 0
     cell = str(next((swept / "cells").iterdir()))
     mixed = fednet("plot", cell, str(swept))
@@ -199,6 +199,33 @@ def test_plot_draws_a_study(swept: Path, tmp_path: Path) -> None:
     assert "did you mean 'access'" in fednet("plot", str(swept), "--panels", "acces").stderr
     assert "--sort and --animate are for runs" in fednet("plot", str(swept), "--until", "3").stderr
     assert "set evaluation.per_device: true" in fednet("plot", str(swept), "--metric", "worst_accuracy").stderr
+
+
+def test_figures_are_written_as_asked_for(swept: Path, tmp_path: Path) -> None:
+    """Two formats, the numbers as CSV and LaTeX; an unknown format or size is a mistake, and nothing is written."""
+    one = ["plot", str(swept), "--metric", "loss", "--against", "bits", "--out"]
+    asked = ["--format", "svg", "--format", "pdf", "--csv", "--latex", "--title", "Loss", "--size", "two-column"]
+    result = fednet(*one, str(tmp_path / "one"), *asked)
+    wrong = [fednet(*one, str(tmp_path / "no"), *option) for option in (["--format", "gif"], ["--size", "wide"])]
+
+    assert result.exit_code == 0, result.output
+    assert {path.name for path in (tmp_path / "one").iterdir()} == {
+        f"loss-bits.{end}" for end in ("svg", "pdf", "csv", "tex")
+    }
+    assert "Loss" in (tmp_path / "one/loss-bits.svg").read_text(encoding="utf-8")
+    assert set(pd.read_csv(tmp_path / "one/loss-bits.csv")["access"]) == {"tdma", "ofdma"}
+    assert [each.exit_code for each in wrong] == [2, 2]
+    assert "no such picture format, got 'gif'; choose from png, pdf, svg, pgf" in wrong[0].stderr
+    assert "size: no such width of a figure, got 'wide'; choose from one-column, two-column" in wrong[1].stderr
+    assert not (tmp_path / "no").exists()
+
+
+def test_a_sweep_ends_with_figures_and_a_table(swept: Path) -> None:
+    """`cells.csv` has the rows of the study, and the figures are beside it."""
+    table, cells = pd.read_csv(swept / "cells.csv"), pd.read_parquet(swept / "cells.parquet")
+
+    assert table["accuracy"].to_numpy() == pytest.approx(cells["accuracy"].to_numpy(), rel=1e-5)
+    assert {"accuracy-time.png", "time-to-target.png", "pareto.png"} <= {p.name for p in (swept / "figures").iterdir()}
 
 
 def test_compare_says_whether_it_is_more_than_noise(swept: Path) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ class StudyView:
         cells: one row for each finished cell, in the order of the study: levels, totals, the costs of reaching the
             target, and the columns of `SERIES_COLUMNS`.
         unfinished: labels of the cells that are not finished.
+        data_sets: for each finished cell the settings of its data, as text; equal texts are equal data.
     """
 
     name: str
@@ -46,6 +48,7 @@ class StudyView:
     evaluations: pd.DataFrame
     cells: pd.DataFrame
     unfinished: Sequence[str]
+    data_sets: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def diverged(self) -> list[str]:
@@ -171,7 +174,16 @@ def open_study(folder: Path) -> StudyView:
         raise DataError(str(folder), f"its tables are older than its axis '{new[0]}'", UNFINISHED)
     done = cells["status"].isin(["done", "diverged"])
     finished = _with_series(folder, cells[done].reset_index(drop=True))
-    return StudyView(name, axes, target, evaluations, finished, list(cells["cell"][~done]))
+    data_sets = {str(cell): _data_of(folder / "cells" / str(cell)) for cell in finished["cell"]}
+    return StudyView(name, axes, target, evaluations, finished, list(cells["cell"][~done]), data_sets)
+
+
+def _data_of(cell: Path) -> str:
+    """The part of a run's scenario.yaml that describes its data, as text; nothing if it is not there."""
+    path = cell / "scenario.yaml"
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    found = re.search(r"^data:.*\n(?:[ \t].*\n)*", text, re.MULTILINE)
+    return found[0] if found else ""
 
 
 def _with_series(folder: Path, cells: pd.DataFrame) -> pd.DataFrame:
