@@ -123,7 +123,7 @@ def reproduce(
             done = _swept(loaded, folder, workers, False, data_dir, quiet)
             if done:
                 view = open_study(folder)
-                for path in write_reference(view, study_figures(view), out / name):
+                for path in write_reference(view, study_figures(view), out / name, loaded.study.figures):
                     OUTPUT.out(str(path))
             whole = whole and done
         if not whole:

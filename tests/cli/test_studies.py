@@ -103,7 +103,7 @@ def test_schema_of_studies() -> None:
     """`fednet schema --study` prints the keys of a study file."""
     keys = json.loads(fednet("schema", "--study").stdout)["properties"]
 
-    assert list(keys) == ["title", "base", "set", "grid", "seeds", "target", "limits", "minutes"]
+    assert list(keys) == ["title", "base", "set", "grid", "seeds", "target", "limits", "minutes", "figures"]
 
 
 def done(out: Path) -> dict[Path, int]:
@@ -257,7 +257,7 @@ def test_compare_says_whether_it_is_more_than_noise(swept: Path) -> None:
 def test_reproduce_refreshes_the_reference(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Studies that fit are swept, and leave a small table and pictures; nothing is left to do the second time."""
     monkeypatch.chdir(tmp_path)
-    cheap = f"{STUDY.replace('seeds: 3', 'seeds: 1')}minutes: 0.1\n".replace(
+    cheap = f"{STUDY.replace('seeds: 3', 'seeds: 1')}minutes: 0.1\nfigures: [accuracy-time, pareto]\n".replace(
         "base: small", f"base: {study.parent / 'small'}"
     )
     (tmp_path / "scenarios/studies").mkdir(parents=True)
@@ -271,4 +271,5 @@ def test_reproduce_refreshes_the_reference(study: Path, tmp_path: Path, monkeypa
     assert [result.exit_code for result in results] == [0, 0], results[0].output
     table = pd.read_csv(tmp_path / "reference/cheap/cells.csv")
     assert table["access"].tolist() == ["tdma", "ofdma"]
-    assert {"accuracy-time.png", "pareto.png"} <= {path.name for path in (tmp_path / "reference/cheap").iterdir()}
+    names = {path.name for path in (tmp_path / "reference/cheap").iterdir()}
+    assert names == {"cells.csv", "accuracy-time.png", "pareto.png"}

@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 
 from fednet_emu.arrays import Array
 from fednet_emu.report.figures.intervals import draw_interval, interval_entry
-from fednet_emu.report.figures.study_curves import Layout, Levels, levels_text, rows_of
+from fednet_emu.report.figures.study_curves import Layout, Levels, levels_text, name_rows, rows_of
 from fednet_emu.report.quantities import BITS, ENERGIES, LONG_TIMES, Unit, axis_unit
 from fednet_emu.report.style import (
     BLUE,
@@ -24,7 +24,6 @@ from fednet_emu.report.style import (
     line_style,
     new_figure,
     round_ticks,
-    wrapped,
 )
 from fednet_emu.report.views.statistics import mean_interval
 from fednet_emu.report.views.study import StudyView, target_text
@@ -36,6 +35,8 @@ NEEDED = {
     "energy_to_target_j": ("Energy", ENERGIES),
 }
 CROSS: dict[str, Any] = {"marker": "x", "markersize": 3.2, "markeredgewidth": 0.9, "color": VERMILLION, "linestyle": ""}
+ROOM, FAILED_ROOM = 1.1, 1.5
+"""Length of the axis, as a multiple of that of the longest bar, without failures and with their words and crosses."""
 MOST_CROSSES, CROSS_SHARE = 5, 0.028
 """Most failures with a cross each; and the distance of crosses as a part of the width of the axes."""
 
@@ -67,12 +68,14 @@ def bar_figure(view: StudyView, column: str, layout: Layout) -> Figure | None:
         for panel in panels
     ]
     cut = [_draw(axes, panel, layout, values) for axes, panel, values in zip(grid, panels, needed, strict=True)]
-    most = _widest(needed)
-    grid[0].set_xlim(0.0, most * 1.2)
-    failures = [_cross(axes, values, most * 1.2) for axes, values in zip(grid, needed, strict=True)]
+    failed = any(np.isnan(values).any() for panel in needed for values in panel)
+    right = _widest(needed) * (FAILED_ROOM if failed else ROOM)
+    grid[0].set_xlim(0.0, right)
+    for axes, values in zip(grid, needed, strict=True):
+        _cross(axes, values, right)
     grid[-1].set_xlabel(f"{title} to {target_text(view.target)} ({unit.symbol})")
     handles = [interval_entry(cut=any(cut))] if any(len(v) > 1 for values in needed for v in values) else []
-    if any(failures):
+    if failed:
         handles.append(Line2D([], [], **CROSS, label="run that never got there"))
     add_legend(figure, handles, [str(handle.get_label()) for handle in handles], handle_em=1.6)
     figure.numbers = pd.DataFrame(
@@ -121,9 +124,7 @@ def _draw(axes: Axes, panel: Levels, layout: Layout, needed: list[Array]) -> boo
                 va="center",
                 fontsize=SMALL_PT - 1,
             )
-    names = [wrapped(levels_text(line, names=False)) or "all" for line in layout.lines]
-    axes.set_yticks(range(len(layout.lines)), names)
-    axes.set_ylim(len(layout.lines) - 0.4, -0.6)
+    name_rows(axes, layout.lines)
     if panel:
         axes.set_title(levels_text(panel, names=True), loc="left", pad=2.0)
     round_ticks(axes.xaxis)
@@ -132,17 +133,14 @@ def _draw(axes: Axes, panel: Levels, layout: Layout, needed: list[Array]) -> boo
     return cut
 
 
-def _cross(axes: Axes, needed: list[Array], right: float) -> bool:
-    """Draw a cross at the right for each run that never reached the target, and return whether there is one."""
-    some = False
+def _cross(axes: Axes, needed: list[Array], right: float) -> None:
+    """Draw a cross at the right for each run that never reached the target."""
     for index, values in enumerate(needed):
         failed = int(np.isnan(values).sum())
         shown = failed if failed <= MOST_CROSSES else 1
         if failed:
             places = right * (1.0 - CROSS_SHARE * (0.5 + np.arange(shown)))
             axes.plot(places, np.full(shown, index), **CROSS, clip_on=False, label=f"{failed} failed")
-            some = True
         if failed > MOST_CROSSES:
             place = (right * (1.0 - 2 * CROSS_SHARE), index)
             axes.annotate(f"{failed}", place, va="center", ha="right", fontsize=SMALL_PT - 1, color=VERMILLION)
-    return some

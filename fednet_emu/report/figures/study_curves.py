@@ -31,6 +31,7 @@ from fednet_emu.report.style import (
     line_style,
     new_figure,
     round_ticks,
+    wrapped,
 )
 from fednet_emu.report.views.statistics import mean_intervals
 from fednet_emu.report.views.study import StudyView, level_text
@@ -123,6 +124,19 @@ def plain_text(levels: Levels) -> str:
     """Return levels as text, with the names of their axes where they are numbers, which say nothing without."""
     said = {name: isinstance(level, int | float) for name, level in levels.items()}
     return ", ".join(levels_text({name: levels[name]}, names=said[name]) for name in levels)
+
+
+def name_rows(axes: Axes, lines: Sequence[Levels]) -> None:
+    """Name the rows of a chart after settings; a lone axis of numbers is named beside the rows instead of in each."""
+    alone = {name for levels in lines for name in levels}
+    numbers = all(isinstance(level, int | float) for levels in lines for level in levels.values())
+    if len(alone) == 1 and numbers and len(lines) > 1:
+        axes.set_ylabel(".".join(alone.pop().split(".")[-2:]))
+        names = [levels_text(levels, names=False) for levels in lines]
+    else:
+        names = [wrapped(plain_text(levels)) or "all" for levels in lines]
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.4, -0.6)
 
 
 def _level_text(name: str, level: Any) -> str:

@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 
 from fednet_emu.arrays import Array
 from fednet_emu.report.figures.intervals import draw_interval, interval_entry
-from fednet_emu.report.figures.study_curves import METRICS, Layout, Levels, levels_text, rows_of
+from fednet_emu.report.figures.study_curves import METRICS, Layout, Levels, levels_text, name_rows, plain_text, rows_of
 from fednet_emu.report.style import (
     LINE_COLOURS,
     add_grid,
@@ -52,7 +52,7 @@ def difference_figure(view: StudyView, metric: str, layout: Layout) -> Figure | 
     grid = figure.subplots(len(panels), 1, squeeze=False, sharex=True)[:, 0]
     for axes, panel, differences in zip(grid, panels, found, strict=True):
         _draw(axes, panel, layout.lines, differences)
-    base = levels_text(layout.lines[0], names=False)
+    base = plain_text(layout.lines[0])
     grid[-1].set_xlabel(wrapped(f"{METRICS[metric]} at the end, minus that of {base}"))
     dot = Line2D([], [], marker=".", markersize=3, color="0.4", alpha=0.6, linestyle="", label="seed")
     mean = Line2D([], [], marker="D", markersize=3, color="0.4", linestyle="", markeredgewidth=0.0, label="mean")
@@ -84,9 +84,7 @@ def _draw(axes: Axes, panel: Levels, lines: list[Levels] | tuple[Levels, ...], d
         axes.plot(values, np.full(len(values), row), ".", color=colour, alpha=0.5, markersize=3, label="seeds")
         draw_interval(axes, interval, row)
         axes.plot(interval.mean, row, "D", color=colour, markersize=3, markeredgewidth=0.0, zorder=4, label="mean")
-    names = [wrapped(levels_text(line, names=False)) for line in lines[1:]]
-    axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(len(names) - 0.4, -0.6)
+    name_rows(axes, lines[1:])
     if panel:
         axes.set_title(levels_text(panel, names=True), loc="left", pad=2.0)
     round_ticks(axes.xaxis)

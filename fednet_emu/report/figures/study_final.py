@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from fednet_emu.report.figures.intervals import draw_interval, interval_entry
-from fednet_emu.report.figures.study_curves import Levels, combinations, levels_text, rows_of
+from fednet_emu.report.figures.study_curves import Levels, combinations, name_rows, rows_of
 from fednet_emu.report.style import (
     BLUE,
     LINE_COLOURS,
@@ -21,7 +21,6 @@ from fednet_emu.report.style import (
     line_style,
     new_figure,
     round_ticks,
-    wrapped,
 )
 from fednet_emu.report.views.statistics import mean_interval
 from fednet_emu.report.views.study import StudyView
@@ -50,9 +49,7 @@ def final_figure(view: StudyView) -> Figure | None:
     figure = new_figure(FRAME_IN + ROW_IN * len(lines))
     panels = figure.subplots(1, len(measured), squeeze=False, sharey=True)[0]
     cut = [_draw(axes, view, name, lines) for name, axes in zip(measured, panels, strict=True)]
-    axes = figure.axes[0]
-    axes.set_yticks(range(len(lines)), [wrapped(levels_text(line, names=False)) or "all" for line in lines])
-    axes.set_ylim(len(lines) - 0.4, -0.6)
+    name_rows(panels[0], lines)
     run = Line2D([], [], marker=".", markersize=3, color="0.4", alpha=0.6, linestyle="", label="run")
     mean = Line2D([], [], marker="D", markersize=3, color="0.4", linestyle="", markeredgewidth=0.0, label="mean")
     handles = [run, mean, interval_entry(cut=any(cut))]

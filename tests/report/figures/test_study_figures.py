@@ -8,11 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from fednet_emu.report.figures.page import numbers_of
 from fednet_emu.report.figures.study_bars import bar_figure
-from fednet_emu.report.figures.study_curves import Layout, band, levels_text, plain_text
+from fednet_emu.report.figures.study_curves import Layout, band, levels_text, name_rows, plain_text
 from fednet_emu.report.figures.study_differences import difference_figure
 from fednet_emu.report.figures.study_figures import study_figures
 from fednet_emu.report.figures.study_pareto import pareto_figure
@@ -138,6 +139,18 @@ def test_numbers_are_named_with_enough_of_their_key(levels, text):
 def test_a_legend_names_the_axes_of_numbers():
     """A text speaks for itself, a number does not."""
     assert plain_text({"access": "tdma", "devices.count": 10}) == "tdma, devices.count = 10"
+
+
+def test_rows_of_numbers_say_what_they_are():
+    """Levels of one numeric axis are numbers, and the axis names them; texts need no name."""
+    numbers, texts = Figure().subplots(), Figure().subplots()
+    name_rows(numbers, [{"algorithm.uncertainty.budget": level} for level in (0, 0.25)])
+    name_rows(texts, [{"access": "tdma", "devices.count": 10}, {"access": "ofdma", "devices.count": 10}])
+
+    assert [tick.get_text() for tick in numbers.get_yticklabels()] == ["0", "0.25"]
+    assert numbers.get_ylabel() == "uncertainty.budget"
+    assert next(tick.get_text() for tick in texts.get_yticklabels()) == "tdma, devices.count = 10"
+    assert texts.get_ylabel() == ""
 
 
 def bars_of(figure) -> dict[float, float]:

@@ -63,7 +63,8 @@ def connectivity_figure(tables: Labelled) -> Figure:
     entries: list[tuple[Artist, str]] = list(zip(above.get_lines(), [label for label, _ in tables], strict=True))
     colour = "0.3" if len(tables) > 1 else above.get_lines()[0].get_color()
     looks = (("measured", {"color": colour, "linewidth": 1.2}), ("bound", {"color": colour, **BOUND}), ("limit", LIMIT))
-    explained = [(Line2D([], [], **look), f"factor: {name}") for name, look in looks]
+    bounded = any(rows["psi"].notna().any() for _, rows in tables)
+    explained = [(Line2D([], [], **look), f"factor: {name}") for name, look in looks if bounded or name != "bound"]
     add_legend(figure, *zip(*(entries if len(tables) > 1 else []), *explained, strict=True))
     return figure
 
