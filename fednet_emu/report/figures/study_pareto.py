@@ -18,6 +18,8 @@ from fednet_emu.report.style import SMALL_PT, add_grid, add_legend, finish_axes,
 from fednet_emu.report.views.study import StudyView
 
 HEIGHT_IN = 1.75
+LEARNT = 0.1
+"""Part of the way from an untrained model to the best one after which something has been learnt."""
 DOMINATED = {"color": "0.8", "marker": "o", "markersize": 1.5, "linestyle": "none", "markeredgewidth": 0.0}
 
 
@@ -73,7 +75,8 @@ def pareto_figure(view: StudyView) -> Figure | None:
     """Draw accuracy against time, bits and energy for all evaluated rounds, and mark the Pareto front of each panel.
 
     A point is on the front of its panel if no other is as accurate for less. Settings with different data have rows of
-    their own, and models that are no better than an untrained one are not on a front.
+    their own. Models that have not come a tenth of the way from an untrained one to the best have learnt nothing: they
+    cost little, and are not on a front.
 
     Returns:
         None if no accuracy was measured.
@@ -143,8 +146,9 @@ def _common(view: StudyView, settings: Sequence[Levels]) -> str:
 
 
 def _front(points: pd.DataFrame, column: str) -> Mask:
-    """Mask of the points on the front of accuracy against a cost; untrained models never are."""
-    learnt = ~(points["accuracy"] <= points["untrained"]).to_numpy()
+    """Mask of the points on the front of accuracy against a cost, among those that have learnt something."""
+    gained = points["accuracy"] - points["untrained"]
+    learnt = (gained > LEARNT * gained.max()).to_numpy()
     mask = np.zeros(len(points), bool)
     mask[learnt] = on_front(points.loc[learnt, [column, "accuracy"]].to_numpy(np.float64) * [1.0, -1.0])
     return mask
