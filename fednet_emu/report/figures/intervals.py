@@ -37,7 +37,11 @@ def draw_interval(
     style = {**LOOK, **look}
     axes.plot([low, high], [row, row], **style, zorder=3, label="95 % interval")
     for end, cut, arrow in ((low, low > interval.low, "<"), (high, high < interval.high, ">")):
-        marker = {"marker": arrow if cut else "|", "markersize": ARROW, "markeredgewidth": 0.0 if cut else 0.8}
+        marker: dict[str, Any] = {
+            "marker": arrow if cut else "|",
+            "markersize": ARROW,
+            "markeredgewidth": 0.0 if cut else 0.8,
+        }
         axes.plot(end, row, **style, **marker, zorder=3, clip_on=False, label="cut" if cut else "end")
     return low > interval.low or high < interval.high
 

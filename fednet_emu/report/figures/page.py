@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
 
 from fednet_emu.errors import FednetError, did_you_mean
 from fednet_emu.report.style import POINTS_PER_IN, SIZES, PaperFigure, add_legend, paper_style, wrapped
@@ -115,6 +116,6 @@ def _set_title(figure: Figure, title: str) -> None:
     lines = title.count("\n") + 1
     figure.set_figheight(figure.get_figheight() + (lines * 1.2 + 0.4) * TITLE_PT / POINTS_PER_IN)
     if figure.legends:
-        figure.legends[0].set_title(title, prop={"size": TITLE_PT})
+        figure.legends[0].set_title(title, prop=FontProperties(size=TITLE_PT))
     else:
         figure.suptitle(title, fontsize=TITLE_PT)

@@ -192,7 +192,7 @@ def save(
     written = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with paper_style(), rc_context(settings):
+        with paper_style(), rc_context(settings):  # type: ignore[arg-type]
             for name, figure in figures.items():
                 written += [_save_one(figure, folder / f"{name}.{picture}", picture) for picture in formats]
                 for ending, text in texts:
@@ -268,8 +268,8 @@ def _panel(label: str, run: RunView, its: _Recorded, shown: Shown, end_s: float)
 
 def _target(runs: Sequence[RunView]) -> float | None:
     """The accuracy that ends the runs, if it is the same in all that have one."""
-    ends = {(run.scenario.get("stop") or {}).get("accuracy") for run in runs} - {None}
-    return float(ends.pop()) if len(ends) == 1 else None
+    ends = {float(stop["accuracy"]) for run in runs if (stop := run.scenario.get("stop") or {}).get("accuracy")}
+    return ends.pop() if len(ends) == 1 else None
 
 
 def _device_count(run: RunView) -> int:

@@ -212,10 +212,10 @@ def _add_legend(
     if any((its.left < its.left[0]).any() for its in bands):
         entries.append((Line2D([], [], color="0.3", **CARRIED), "after the end of a run"))
     if any(_falls(its) for its in bands):
-        digit = {"linestyle": "", "marker": "$3$", "markersize": 4, "markeredgewidth": 0.0}
+        digit: dict[str, Any] = {"linestyle": "", "marker": "$3$", "markersize": 4, "markeredgewidth": 0.0}
         entries.append((Line2D([], [], color="0.3", **digit), "runs that go on"))
     if entries:
-        add_legend(figure, *zip(*entries, strict=True))
+        add_legend(figure, [handle for handle, _ in entries], [name for _, name in entries])
 
 
 def step_values(cost: Array, score: Array, grid: Array) -> Array:
@@ -336,7 +336,7 @@ def _number_falls(axes: Axes, bands: Sequence[tuple[str, Band]]) -> None:
             where = axes.transAxes.inverted().transform(axes.transData.transform(spot))
             if all((np.abs(where - other) > APART).any() for other in taken) and 0 <= where[1] <= 1:
                 taken.append(where)
-                about = {"fontsize": SMALL_PT - 1, "ha": "center", "va": "bottom", "color": colour}
+                about: dict[str, Any] = {"fontsize": SMALL_PT - 1, "ha": "center", "va": "bottom", "color": colour}
                 axes.annotate(f"{its.left[place]}", tuple(spot), (0, 1.5), textcoords="offset points", **about)
 
 
@@ -361,7 +361,12 @@ def _finish_panels(drawn: Sequence[Drawn], target: float | None) -> None:
         _number_falls(axes, [(its.colour, its.band) for its in drawn if its.axes is axes])
         bands = [its.band for its in drawn if its.axes is axes]
         if len(bands) > 1 and _apart(bands) <= COINCIDE * float(np.ptp(axes.get_ylim())):
-            text = {"transform": axes.transAxes, "ha": "right", "va": "bottom", "fontsize": SMALL_PT - 1}
+            text: dict[str, Any] = {
+                "transform": axes.transAxes,
+                "ha": "right",
+                "va": "bottom",
+                "fontsize": SMALL_PT - 1,
+            }
             axes.text(0.98, 0.04, "lines coincide", **text)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -76,7 +78,7 @@ def _differences(cells: pd.DataFrame, metric: str, panel: Levels, base: Levels, 
     return (second - first).dropna().to_numpy(np.float64)
 
 
-def _draw(axes: Axes, panel: Levels, lines: list[Levels] | tuple[Levels, ...], differences: list[Array]) -> None:
+def _draw(axes: Axes, panel: Levels, lines: Sequence[Levels], differences: list[Array]) -> None:
     axes.axvline(0.0, color="0.35", linewidth=0.7, label="no difference")
     for row, values in enumerate(differences):
         colour = line_style(row + 1)["color"] if len(lines) <= len(LINE_COLOURS) else "0.3"

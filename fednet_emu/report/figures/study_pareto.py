@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,13 @@ from fednet_emu.report.views.study import StudyView
 HEIGHT_IN = 1.75
 LEARNT = 0.1
 """Part of the way from an untrained model to the best one after which something has been learnt."""
-DOMINATED = {"color": "0.8", "marker": "o", "markersize": 1.5, "linestyle": "none", "markeredgewidth": 0.0}
+DOMINATED: dict[str, Any] = {
+    "color": "0.8",
+    "marker": "o",
+    "markersize": 1.5,
+    "linestyle": "none",
+    "markeredgewidth": 0.0,
+}
 
 
 class Spent(NamedTuple):

@@ -62,10 +62,15 @@ def connectivity_figure(tables: Labelled) -> Figure:
         finish_axes(axes)
     entries: list[tuple[Artist, str]] = list(zip(above.get_lines(), [label for label, _ in tables], strict=True))
     colour = "0.3" if len(tables) > 1 else above.get_lines()[0].get_color()
-    looks = (("measured", {"color": colour, "linewidth": 1.2}), ("bound", {"color": colour, **BOUND}), ("limit", LIMIT))
+    looks: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("measured", {"color": colour, "linewidth": 1.2}),
+        ("bound", {"color": colour, **BOUND}),
+        ("limit", LIMIT),
+    )
     bounded = any(rows["psi"].notna().any() for _, rows in tables)
     explained = [(Line2D([], [], **look), f"factor: {name}") for name, look in looks if bounded or name != "bound"]
-    add_legend(figure, *zip(*(entries if len(tables) > 1 else []), *explained, strict=True))
+    known = [*(entries if len(tables) > 1 else []), *explained]
+    add_legend(figure, [handle for handle, _ in known], [name for _, name in known])
     return figure
 
 
@@ -127,8 +132,10 @@ def draw_round(axes: Axes, rows: pd.DataFrame, number: int) -> None:
         both = [(places[j], places[i]) for j, i in sorted(edges - single) if j < i]
         axes.add_collection(LineCollection(both, colors=[colour], linewidths=LINK_PT, zorder=1))
         for j, i in sorted(single):
-            look = {"arrowstyle": "-|>", "mutation_scale": 5, "linewidth": ARROW_PT, "color": colour}
-            axes.add_patch(FancyArrowPatch(places[j], places[i], shrinkA=1.5, shrinkB=1.5, zorder=1.5, **look))
+            look: dict[str, Any] = {"arrowstyle": "-|>", "mutation_scale": 5, "linewidth": ARROW_PT, "color": colour}
+            axes.add_patch(
+                FancyArrowPatch(tuple(places[j]), tuple(places[i]), shrinkA=1.5, shrinkB=1.5, zorder=1.5, **look)
+            )
         xy = np.array([places[k] for k in row["devices"]])
         uploads = np.isin(row["devices"], row["sampled"])
         for chosen, face in ((uploads, colour), (~uploads, "white")):
@@ -149,7 +156,13 @@ def draw_round(axes: Axes, rows: pd.DataFrame, number: int) -> None:
 
 def _entries() -> tuple[list[Artist], list[str]]:
     """The legend of pictures of clusters."""
-    dot = {"linestyle": "", "marker": "o", "markersize": 3, "markeredgewidth": 0.6, "markeredgecolor": "0.3"}
+    dot: dict[str, Any] = {
+        "linestyle": "",
+        "marker": "o",
+        "markersize": 3,
+        "markeredgewidth": 0.6,
+        "markeredgecolor": "0.3",
+    }
     known: list[tuple[Artist, str]] = [
         (Line2D([], [], markerfacecolor="0.3", **dot), "uploads"),
         (Line2D([], [], markerfacecolor="white", **dot), "does not"),
