@@ -143,6 +143,8 @@ def twice_the_time(settings: Settings) -> str | None:
         "devices.speed": {"kind": "fixed", "flop_per_s": 1e6},
         "devices.straggler": "none",
     }
+    if settings.get("network", {}).get("sidelink", {}).get("channel"):
+        plain |= {f"network.sidelink.{key}": plain[key] for key in ("channel.rate", "channel.long_transfers")}
     scenario = scenario_of(with_values(settings, plain))
     if scenario.devices.availability.kind not in ("always", "windows") or scenario.devices.mobility.kind != "static":
         return None
