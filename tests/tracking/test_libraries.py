@@ -10,6 +10,14 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+import fednet_emu as fe
+from fednet_emu.errors import FednetError
+from fednet_emu.federation.federation import Federation
+from fednet_emu.scenario.run import play
+from fednet_emu.testing import small_scenario
+from fednet_emu.tracking.table import trackers_of
+from fednet_emu.tracking.tracking import flat
 from tests.tracking.read_back import (
     Points,
     mlflow_points,
@@ -19,14 +27,6 @@ from tests.tracking.read_back import (
     wandb_points,
     wandb_records,
 )
-
-import fednet_emu as fe
-from fednet_emu.errors import FednetError
-from fednet_emu.federation.federation import Federation
-from fednet_emu.scenario.run import play
-from fednet_emu.testing import small_scenario
-from fednet_emu.tracking.table import trackers_of
-from fednet_emu.tracking.tracking import flat
 
 READ = {"tensorboard": tensorboard_points, "mlflow": mlflow_points, "wandb": wandb_points}
 MODULES = {"tensorboard": "tensorboard", "mlflow": "mlflow", "wandb": "wandb"}
@@ -134,7 +134,7 @@ def test_what_is_there_after_a_kill_is_told_once(name: str, tmp_path: Path):
         "name, out, *settings = sys.argv[1:]\n"
         "play(small_scenario(*settings), 'small', Path(out), on_round=kill, track=trackers_of(name))\n"
     )
-    killed = subprocess.run([sys.executable, "-c", code, name, tmp_path / "run", *SETTINGS], timeout=600)
+    killed = subprocess.run([sys.executable, "-c", code, name, tmp_path / "run", *SETTINGS], check=False, timeout=600)
     assert killed.returncode == -9
     play(small_scenario(*SETTINGS), "small", tmp_path / "run", track=trackers_of(name))
 
