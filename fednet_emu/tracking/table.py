@@ -28,7 +28,9 @@ def trackers_of(chosen: str | Tracker | Iterable[str | Tracker]) -> list[Tracker
     Raises:
         FednetError: there is no such tracker, its library is missing, or an object is none.
     """
-    several = [chosen] if isinstance(chosen, str) or hasattr(chosen, "start") else list(chosen)
+    if not isinstance(chosen, Iterable) and not hasattr(chosen, "start"):
+        raise FednetError(f"track: expected a tracker or several, got {chosen!r}; see docs/trackers.md")
+    several: list[Any] = [chosen] if isinstance(chosen, str) or hasattr(chosen, "start") else list(chosen)
     twice = [name for name in several if isinstance(name, str) and several.count(name) > 1]
     if twice:
         raise FednetError(f"track: each tracker once, got '{twice[0]}' {several.count(twice[0])} times; leave one")

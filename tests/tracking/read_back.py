@@ -28,18 +28,17 @@ def tensorboard_points(run: Path) -> Points:
     }
 
 
-def mlflow_run(store: Path) -> tuple[Any, Any]:
-    """MLflow's client for the database in a folder, and the one run in it."""
+def mlflow_runs(store: Path, uri: str | None = None) -> tuple[Any, list[Any]]:
+    """MLflow's client for the database in a folder, or for a store; and all runs in it."""
     from mlflow.tracking import MlflowClient
 
-    client = MlflowClient(tracking_uri=f"sqlite:///{store / 'mlruns' / 'mlflow.db'}")
-    (run,) = client.search_runs([each.experiment_id for each in client.search_experiments()])
-    return client, run
+    client = MlflowClient(tracking_uri=uri or f"sqlite:///{store / 'mlruns' / 'mlflow.db'}")
+    return client, list(client.search_runs([each.experiment_id for each in client.search_experiments()]))
 
 
-def mlflow_points(store: Path) -> Points:
-    """The history of every metric; its timestamp is simulated time."""
-    client, run = mlflow_run(store)
+def mlflow_points(store: Path, uri: str | None = None) -> Points:
+    """The history of every metric of the one run; its timestamp is simulated time."""
+    client, (run,) = mlflow_runs(store, uri)
     histories = {name: client.get_metric_history(run.info.run_id, name) for name in run.data.metrics}
     return {
         name: sorted((point.step, point.timestamp / 1e3, point.value) for point in points)

@@ -21,7 +21,7 @@ from fednet_emu.tracking.tracking import flat
 from tests.tracking.read_back import (
     Points,
     mlflow_points,
-    mlflow_run,
+    mlflow_runs,
     tensorboard_events,
     tensorboard_points,
     wandb_points,
@@ -196,7 +196,7 @@ def test_tensorboard_shows_the_run_that_has_replaced_another(tmp_path: Path):
 def test_mlflow_has_settings_files_and_the_status(tmp_path: Path):
     """Settings are parameters, the run folder is the artifacts, a crash is a failure."""
     run = fe.run(small_scenario(*SETTINGS), out=tmp_path / "run", seed=3, track="mlflow")
-    client, told = mlflow_run(tmp_path / "run")
+    client, (told,) = mlflow_runs(tmp_path / "run")
 
     settings = flat(run.scenario.model_dump(mode="json"))
     assert told.data.params == {
@@ -210,7 +210,7 @@ def test_mlflow_has_settings_files_and_the_status(tmp_path: Path):
     kept = client.download_artifacts(told.info.run_id, "evaluations.parquet", str(tmp_path))
     assert Path(kept).read_bytes() == (tmp_path / "run" / "evaluations.parquet").read_bytes()
     crashed("mlflow", tmp_path / "crash")
-    _, told = mlflow_run(tmp_path / "crash")
+    _, (told,) = mlflow_runs(tmp_path / "crash")
     assert (told.info.status, told.data.tags["fednet_emu.reason"]) == ("FAILED", "ZeroDivisionError: no way")
 
 
@@ -223,6 +223,40 @@ def test_mlflow_uses_the_store_that_is_configured(tmp_path: Path, monkeypatch: p
     run = fe.run(small_scenario(*SETTINGS), track="mlflow")
 
     assert_told(mlflow_points(tmp_path), run)
+
+
+@needs("mlflow")
+def test_mlflow_is_told_once_even_where_the_store_takes_duplicates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A database ignores a point that it has; MLflow's store of files does not, so none is sent twice."""
+    uri = (tmp_path / "files").as_uri()
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    scenario, out = small_scenario(*SETTINGS), tmp_path / "run"
+
+    def interrupt(fed: Federation) -> None:
+        if fed.round == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        play(scenario, "small", out, on_round=interrupt, track=trackers_of("mlflow"))
+    play(scenario, "small", out, track=trackers_of("mlflow"))
+
+    assert_told(mlflow_points(out, uri), fe.open(out))
+
+
+@needs("mlflow")
+@needs("wandb")
+def test_cells_of_a_study_are_runs_of_one_experiment(tmp_path: Path):
+    """Cells that run at the same time share one database of MLflow, and one folder of W&B."""
+    track, out = ["mlflow", "wandb"], tmp_path / "study"
+    study = fe.sweep(small_scenario("stop.rounds=2"), seeds=3, out=out, workers=2, track=track)
+
+    _, runs = mlflow_runs(out)
+    assert not study.failures
+    assert {run.info.status for run in runs} == {"FINISHED"}
+    assert len({run.info.experiment_id for run in runs}) == 1
+    assert sorted(run.data.tags["fednet_emu.seed"] for run in runs) == ["0", "1", "2"]
+    assert len(list((out / "wandb").glob("offline-run-*/run-*.wandb"))) == 3
 
 
 @needs("wandb")
