@@ -74,7 +74,7 @@ def assert_equal(got: pd.DataFrame, expected: pd.DataFrame) -> None:
 def test_every_evaluation_and_round_is_heard_once_with_its_costs():
     """What a tracker hears are the run's own tables, among them evaluations between the rounds."""
     diary = Diary()
-    run = fe.run(small_scenario(*CLASSES, "stop.rounds=5", "evaluation.every_s=0.001"), track=diary)
+    run = fe.run(small_scenario(*CLASSES, "stop.rounds=5", "evaluation.every_s=0.2"), track=diary)
 
     evaluations, rounds = run.evaluations, run.rounds
     scores = ["loss", "accuracy", "worst_accuracy", "std_accuracy"]
@@ -105,7 +105,7 @@ def test_start_and_end_say_what_was_run_and_what_came_of_it(tmp_path):
 
 def test_a_run_is_the_same_with_and_without_trackers(tmp_path):
     """Neither the digest nor a table differs."""
-    scenario = small_scenario("stop.rounds=4", "evaluation.every_s=0.002")
+    scenario = small_scenario("stop.rounds=4", "evaluation.every_s=0.2")
     fe.run(scenario, out=tmp_path / "with", track=Diary())
     fe.run(scenario, out=tmp_path / "without")
 

@@ -30,7 +30,7 @@ from tests.tracking.read_back import (
 
 READ = {"tensorboard": tensorboard_points, "mlflow": mlflow_points, "wandb": wandb_points}
 MODULES = {"tensorboard": "tensorboard", "mlflow": "mlflow", "wandb": "wandb"}
-SETTINGS = ("data=digits", "evaluation.per_device=true", "evaluation.every_s=0.002", "stop.rounds=6")
+SETTINGS = ("data=digits", "evaluation.per_device=true", "evaluation.every_s=0.2", "stop.rounds=6")
 SINGLE = 1e-6
 """TensorBoard keeps values with single precision."""
 
