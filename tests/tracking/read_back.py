@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,12 @@ def wandb_records(store: Path) -> list[Any]:
     from wandb.proto.wandb_internal_pb2 import Record
 
     (path,) = (store / "wandb").glob("offline-run-*/run-*.wandb")
-    return [Record.FromString(content) for content in _contents(path.read_bytes())]
+    for _ in range(300):  # W&B's own process writes the end of the file a moment after the run has ended
+        records = [Record.FromString(content) for content in _contents(path.read_bytes())]
+        if any(record.WhichOneof("record_type") == "exit" for record in records):
+            break
+        time.sleep(0.1)
+    return records
 
 
 def _contents(data: bytes, block: int = 1 << 15) -> Iterator[bytes]:

@@ -34,7 +34,7 @@ SETTINGS = ("data=digits", "evaluation.per_device=true", "evaluation.every_s=0.2
 SINGLE = 1e-6
 """TensorBoard keeps values with single precision."""
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = pytest.mark.filterwarnings("ignore", "error:track")  # the libraries have their own; ours are failures
 
 
 def needs(name: str):
