@@ -24,6 +24,7 @@ from fednet_emu.cli.options import (
     Size,
     TimingOnly,
     Title,
+    Track,
     device_numbers,
 )
 from fednet_emu.cli.outcome import ERRORS, MISTAKE, outcome
@@ -68,6 +69,7 @@ def run(
     profile: Annotated[bool, typer.Option("--profile", help="Also say where the host's time went.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a run, when the new one has ended.")] = False,
     plots: Annotated[bool, typer.Option("--plots/--no-plots", help="Draw the figures of the run.")] = True,
+    track: Track = None,
 ) -> None:
     """Run a scenario; leave tables, figures and a summary in a run folder."""
     folder = out
@@ -105,6 +107,7 @@ def run(
             data_dir=data_dir,
             timing_only=timing_only,
             force=force,
+            track=track or (),
             progress=not quiet,
         )
         if plots:

@@ -33,6 +33,10 @@ Title = Annotated[str | None, typer.Option("--title", help="A title above each f
 Csv = Annotated[bool, typer.Option("--csv", help="Also write the numbers behind each figure.")]
 Latex = Annotated[bool, typer.Option("--latex", help="Also write them as LaTeX tables.")]
 TimingOnly = Annotated[bool, typer.Option("--timing-only", help="Time, bits and energy without training.")]
+Track = Annotated[
+    list[str] | None,
+    typer.Option("--track", metavar="NAME", help="Also tell tensorboard, mlflow or wandb; may be repeated."),
+]
 
 
 def device_numbers(text: str) -> list[int]:
