@@ -1,0 +1,72 @@
+"use strict";
+// The map: devices and stations in metres, with what their links carry, over time.
+
+const MOST_ON_MAP = 3000;
+
+const runMap = (told) => {
+  const { scene } = told, section = fednet.section("map", "Map");
+  if (!scene.times_s) {
+    section.append(fednet.element("p", { text: `Where devices were is not known: ${scene.missing}` }));
+    return null;
+  }
+  const count = told.devices, instants = scene.times_s.length, every = Math.ceil(count / MOST_ON_MAP);
+  const shown = Array.from({ length: Math.ceil(count / every) }, (_, place) => place * every);
+  const state = { step: 0, by: "uplink_bps", links: false, playing: 0 };
+  const MEASURES = {
+    uplink_bps: ["Uplink rate alone in the band", units.rate, "log"], downlink_bps: ["Downlink rate alone in the band", units.rate, "log"],
+    snr_db: ["Mean SNR of the uplink", units.decibel, "linear"], cell: ["Cell", String, "cell"],
+    speed_flop_per_s: ["Computing speed", (value) => `${units.digits(value / 1e9)} GFLOP/s`, "log"], lost_s: ["Time lost", units.seconds, "linear"],
+  };
+  const moving = (name) => name in scene;
+  const value = (name, device) => (moving(name) ? scene[name][state.step * count + device] : told.device[name][device]);
+  const offered = Object.entries(MEASURES).filter(([name]) => moving(name) || told.device[name]);
+  const span = (values) => { let low = Infinity, high = -Infinity; for (const each of values) if (Number.isFinite(each)) { low = Math.min(low, each); high = Math.max(high, each); } return [low, high]; };
+  const reach = (axis, place) => { const [low, high] = span([...span(scene[axis]).map((cm) => cm / 100), ...scene.stations.map((xy) => xy[place])]); return [low, Math.max(high, low + 1)]; };
+  const bounds = [reach("x_cm", 0), reach("y_cm", 1)].map(([low, high]) => [low - 0.06 * (high - low), high + 0.06 * (high - low)]);
+  const at = (device) => [scene.x_cm[state.step * count + device] / 100, scene.y_cm[state.step * count + device] / 100];
+
+  function colours() {
+    const [title, show, scale] = MEASURES[state.by], values = shown.map((device) => value(state.by, device));
+    if (scale === "cell") return { marker: { color: values.map((cell) => fednet.lineColour(cell)) } };
+    const all = span(moving(state.by) ? scene[state.by] : told.device[state.by]), log = scale === "log" && all[1] > 0;
+    const low = log ? Math.max(all[0], all[1] / 1e6) : all[0], of = (number) => (log ? Math.log10(Math.max(number, low)) : number);
+    const marks = Array.from({ length: 5 }, (_, k) => of(low) + (k / 4) * (of(all[1]) - of(low)));
+    return { marker: {
+      color: values.map(of), cmin: of(low), cmax: of(all[1]) + (all[1] === low ? 1 : 0), colorscale: "Viridis", reversescale: false,
+      colorbar: { title: { text: title, side: "right" }, thickness: 14, tickvals: marks, ticktext: marks.map((mark) => show(log ? 10 ** mark : mark)), outlinewidth: 0 },
+    } };
+  }
+
+  function links() {
+    const x = [], y = [];
+    if (state.links) for (const device of shown) { const [a, b] = at(device), station = scene.stations[value("cell", device)]; x.push(a, station[0], null); y.push(b, station[1], null); }
+    return { x, y, mode: "lines", line: { color: fednet.colour("line"), width: 1 }, hoverinfo: "skip", showlegend: false };
+  }
+
+  const figure = fednet.figure(section, "Map of devices and stations", () => {
+    const places = shown.map(at), [title, show] = MEASURES[state.by];
+    const text = shown.map((device) => `device ${device}<br>${title}: ${show(value(state.by, device))}<br>uplink ${units.rate(value("uplink_bps", device))}, downlink ${units.rate(value("downlink_bps", device))}<br>mean SNR ${units.decibel(value("snr_db", device))}, cell ${value("cell", device)}`);
+    const look = colours();
+    return {
+      data: [links(),
+        { x: places.map(([x]) => x), y: places.map(([, y]) => y), text, hovertemplate: "%{text}<extra></extra>", mode: "markers", name: "devices", ...look,
+          marker: { size: count > 300 ? 6 : 9, line: { width: 0.5, color: fednet.colour("back") }, ...look.marker } },
+        { x: scene.stations.map(([x]) => x), y: scene.stations.map(([, y]) => y), text: scene.stations.map((_, cell) => `station of cell ${cell}`), hovertemplate: "%{text}<extra></extra>",
+          mode: "markers", name: "stations", marker: { symbol: "triangle-up", size: 15, color: fednet.colour("text"), line: { width: 1.5, color: fednet.colour("back") } } }],
+      layout: { showlegend: true, xaxis: { title: "East in m", range: bounds[0], constrain: "domain" }, yaxis: { title: "North in m", range: bounds[1], scaleanchor: "x", constrain: "domain" } },
+    };
+  }, 560);
+  const time = fednet.slider("Time", [0, Math.max(instants - 1, 1), 1], (step) => { state.step = step; figure.redraw(); }, (step) => units.seconds(scene.times_s[step] ?? 0));
+  function move(step) { time.box.value = step; time.box.dispatchEvent(new Event("input")); }
+  const play = fednet.button("Play", () => {
+    clearInterval(state.playing);
+    play.textContent = state.playing ? "Play" : "Stop";
+    state.playing = state.playing ? 0 : setInterval(() => move((state.step + 1) % instants), 200);
+  });
+  const notes = [instants > 1 ? null : "Nobody moves.", every > 1 ? `One of ${every} devices is drawn.` : null].filter(Boolean).join(" ");
+  section.insertBefore(fednet.controls(
+    fednet.select("Colour by", offered.map(([name, [title]]) => [name, title]), (name) => { state.by = name; figure.redraw(); }),
+    fednet.checkbox("links to stations", (on) => { state.links = on; figure.redraw(); }), ...(instants > 1 ? [time, play] : []),
+    notes ? fednet.element("span", { class: "faint", text: notes }) : null), figure.element);
+  return { ...figure, state };
+};
