@@ -237,7 +237,9 @@ class Network:
         """The network as it is at a time in s, whatever the clock says."""
         up, down = self._cell_links(at_s)
         cell = np.array([-1 - min(up.radios(device, SERVER)) for device in self._everybody.tolist()], np.int64)
-        rates = (self._all_bps(medium.rules, links, at_s) for medium, links in ((self.uplink, up), (self.downlink, down)))
+        rates = (
+            self._all_bps(medium.rules, links, at_s) for medium, links in ((self.uplink, up), (self.downlink, down))
+        )
         return Picture(self._paths.positions_m(self._everybody, at_s), cell, up.mean_snr, *rates)
 
     def _all_bps(self, rules: Rules, links: CellLinks | StationLinks, at_s: float) -> Array:

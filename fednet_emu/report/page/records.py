@@ -101,8 +101,18 @@ class Records:
 
     @cached_property
     def lost_s(self) -> Array:
-        """Seconds of each device in transfers that were lost and computations that were stopped, [devices]."""
-        failed = self.bars[self.bars["failed"] & (self.bars["device"] >= 0)]
+        """Seconds of each device in transfers that were lost and computations that were stopped, [devices].
+
+        What the end of the run cut off does not count.
+        """
+        sent, heard, made = self.transfers, self.receptions, self.computes
+        sent = sent.assign(lost=sent["lost"].astype(str).replace("end", ""))
+        heard = heard.assign(lost=heard["lost"].astype(str).replace("end", ""))
+        made = made.assign(stopped=made["stopped"].astype(str).replace("end", ""))
+        if not (sent["lost"] != "").any() and not (heard["lost"] != "").any() and not (made["stopped"] != "").any():
+            return np.zeros(self.devices)
+        bars = activity_bars(sent, heard, made, self.simulated_s)
+        failed = bars[bars["failed"] & (bars["device"] >= 0)]
         return self.per_device(failed["device"], failed["ended_s"] - failed["started_s"])
 
     @cached_property

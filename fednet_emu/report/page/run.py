@@ -54,7 +54,7 @@ def run_document(run: RunView, scenario_text: str, scene: SceneLike | None, miss
     return {
         "name": run.label,
         "words": words(records),
-        "facts": summary_rows(run.summary),
+        "facts": _facts(run),
         "versions": _versions(run),
         "scenario": scenario_text,
         "devices": records.devices,
@@ -62,7 +62,9 @@ def run_document(run: RunView, scenario_text: str, scene: SceneLike | None, miss
         "kinds": KINDS,
         "reasons": REASONS,
         "curves": {
-            "scores": [name for name in SCORES if name in records.evaluations and records.evaluations[name].notna().any()],
+            "scores": [
+                name for name in SCORES if name in records.evaluations and records.evaluations[name].notna().any()
+            ],
             "values": _columns(records.evaluations),
         },
         "rounds": _columns(records.rounds),
@@ -83,6 +85,12 @@ def run_document(run: RunView, scenario_text: str, scene: SceneLike | None, miss
         "losses": _losses(records.transfers),
         "tables": _tables(run),
     }
+
+
+def _facts(run: RunView) -> list[tuple[str, str]]:
+    """The rows of the summary, with the whole digest, which can then be copied."""
+    digest = str(run.summary.get("event_digest", ""))
+    return [(title, digest if title == "event digest" else value) for title, value in summary_rows(run.summary)]
 
 
 def _single(numbers: Array) -> Array:

@@ -45,7 +45,14 @@ def histogram(values: Array) -> dict[str, Any] | None:
         edges[0], edges[-1] = low, high
     counts = np.histogram(known, edges)[0]
     quantiles = dict(zip(("p5", "median", "p95"), np.quantile(known, [0.05, 0.5, 0.95]).tolist(), strict=True))
-    return {"edges": edges, "counts": counts, "log": log, "number": len(known), "mean": float(known.mean()), **quantiles}
+    return {
+        "edges": edges,
+        "counts": counts,
+        "log": log,
+        "number": len(known),
+        "mean": float(known.mean()),
+        **quantiles,
+    }
 
 
 def _staleness(records: Records) -> dict[str, Any] | None:

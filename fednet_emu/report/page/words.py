@@ -38,20 +38,29 @@ def _costs(records: Records) -> str:
     longest = max((name for name in parts if name != "idle"), key=lambda name: parts[name])
     bits = {kind: float(summary[f"{kind}_bit"]) for kind in ("uplink", "downlink", "sidelink")}
     most = max(bits, key=lambda kind: bits[kind])
-    spent = [f"devices were idle for {parts['idle'] / total_s:.0%} of the time" if total_s else ""]
+    told = "Nothing happened"
     if total_s and parts[longest] > 0:
-        spent.append(f"spent {parts[longest] / total_s:.0%} {DOING[longest]}, which took most of the rest")
+        told = (
+            f"Of the devices' time {parts[longest] / total_s:.0%} went into {DOING[longest]}, {_most(parts, total_s)}"
+        )
     if bits[most] > 0:
         share = bits[most] / sum(bits.values())
-        spent.append(f"and {format_bits(sum(bits.values()))} were on the air, {share:.0%} of them on the {most}")
+        told += f"; {format_bits(sum(bits.values()))} were on the air, {share:.0%} of them on the {most}"
     energies = {name: float(joules.sum()) for name, joules in records.energy_j.items()}
     cause = max(energies, key=lambda name: energies[name])
-    energy = ""
     if energies[cause] > 0:
         own_j = sum(energies.values())
-        energy = f", while {energies[cause] / own_j:.0%} of the devices' {format_energy(own_j)} went into {_cause(cause)}"
-    told = ", ".join(filter(None, spent)) + energy
-    return f"{told[:1].upper()}{told[1:]}."
+        told += f"; of the {format_energy(own_j)} that devices spent, {energies[cause] / own_j:.0%} went into {_cause(cause)}"
+    return f"{told}."
+
+
+def _most(parts: dict[str, float], total_s: float) -> str:
+    idle = parts["idle"] / total_s
+    return (
+        "more than into anything else, and they were never idle"
+        if idle < 0.005
+        else f"more than into anything else, while {idle:.0%} of it was idle"
+    )
 
 
 def _cause(cause: str) -> str:

@@ -35,8 +35,8 @@ function deviceBars(section, label, parts, unit, total = "sum") {
       })),
       layout: {
         barmode: "stack", bargap: groups.length > 60 ? 0 : 0.15,
-        xaxis: { title: single ? "Device" : `Devices, ${groups[0].length} in each bar`, ...deviceTicks(groups, single) },
-        yaxis: { title: state.share ? "Share in %" : `${single ? "" : "Mean "}${label} in ${axis.symbol}` },
+        xaxis: { title: single ? "Device" : `Devices in this order, ${groups[0].length} in each bar`, ...deviceTicks(groups, single) },
+        yaxis: { title: state.share ? "Share in %" : `${single ? label : `Mean ${label.toLowerCase()}`} in ${axis.symbol}` },
       },
     };
   });
@@ -47,10 +47,10 @@ function deviceBars(section, label, parts, unit, total = "sum") {
   return figure;
 }
 
-/** Marks of an axis of groups: some of the devices' numbers. */
-function deviceTicks(groups, single) {
-  const every = Math.ceil(groups.length / 20), places = groups.map((_, place) => place).filter((place) => place % every === 0);
-  return { tickmode: "array", tickvals: places, ticktext: places.map((place) => `${groups[place][0]}${single ? "" : " …"}`), tickangle: 0, showgrid: false };
+/** Marks of an axis of groups: some of the devices' numbers, or their places if a group is of several. */
+function deviceTicks(groups, single, most = 20) {
+  const every = Math.ceil(groups.length / most), places = groups.map((_, place) => place).filter((place) => place % every === 0);
+  return { tickmode: "array", tickvals: places, ticktext: places.map((place) => (single ? groups[place][0] : place * groups[0].length)), tickangle: 0, showgrid: false };
 }
 
 const runTime = (told) => {
@@ -90,8 +90,8 @@ const runFairness = (told) => {
     const mean = (values) => groups.map((group) => group.reduce((all, device) => all + values[device], 0) / group.length);
     const hover = { text: groups.map((group) => `device ${group[0]}`), textposition: "none" };
     const data = [{ type: "bar", name: what, x: groups.map((_, k) => k), y: mean(took), marker: { color: fednet.colour("busy") }, ...hover, hovertemplate: "%{text}: %{y:.4g}<extra></extra>" }];
-    if (took === delivered) data.push({ type: "bar", name: "uplinks lost", x: groups.map((_, k) => k), y: mean(uplinks.map((value, device) => value - delivered[device])), marker: { color: fednet.colour("lost") }, ...hover, hovertemplate: "%{text}: %{y:.4g} lost<extra></extra>" });
-    return { data, layout: { barmode: "stack", bargap: groups.length > 60 ? 0 : 0.15, showlegend: true, xaxis: { title: "Devices, most active first", ...deviceTicks(groups, single) }, yaxis: { title: "Number", rangemode: "tozero" } } };
+    if (took === delivered) data.push({ type: "bar", name: "not delivered", x: groups.map((_, k) => k), y: mean(uplinks.map((value, device) => value - delivered[device])), marker: { color: fednet.colour("lost") }, ...hover, hovertemplate: "%{text}: %{y:.4g} not delivered<extra></extra>" });
+    return { data, layout: { barmode: "stack", bargap: groups.length > 60 ? 0 : 0.15, showlegend: true, xaxis: { title: `Devices, most active first${single ? "" : `, ${groups[0].length} in each bar`}`, ...deviceTicks(groups, single, 10) }, yaxis: { title: "Number", rangemode: "tozero" } } };
   });
   fednet.figure(curve, "Lorenz curve", () => {
     const rising = Array.from(took).sort((a, b) => a - b), x = [0], y = [0];

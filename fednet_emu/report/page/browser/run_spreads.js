@@ -8,13 +8,13 @@ function spreadFigure(parent, title, told, kind, show, colour) {
   box.append(fednet.element("h3", { text: title }), fednet.element("p", { class: "faint",
     text: `${units.count(told.number)} in all: median ${show(told.median)}, mean ${show(told.mean)}, 5 to 95 %: ${show(told.p5)} to ${show(told.p95)}` }));
   return fednet.figure(box, title, () => {
-    const unit = units.axis(told.edges.at(-1), kind), edges = Array.from(told.edges, (edge) => edge / unit.size);
+    const unit = units.axis(told.log ? told.median : told.edges.at(-1), kind), edges = Array.from(told.edges, (edge) => edge / unit.size);
     const counts = Array.from(told.counts), all = counts.reduce((sum, value) => sum + value, 0);
     const x = [], y = [];
     counts.forEach((number, bin) => { x.push(edges[bin], edges[bin + 1]); y.push((100 * number) / all, (100 * number) / all); });
     return {
       data: [{ x, y, mode: "lines", fill: "tozeroy", line: { width: 1.5, color: fednet.colour(colour) }, hovertemplate: `around %{x:.3g} ${unit.symbol}: %{y:.3g} %<extra></extra>` }],
-      layout: { showlegend: false, xaxis: { title: `${title.split(":")[0]} in ${unit.symbol}`, type: told.log ? "log" : "linear", ...(told.log ? { dtick: 1 } : {}) }, yaxis: { title: "Share in %", rangemode: "tozero" } },
+      layout: { showlegend: false, xaxis: { title: `${title.split(":")[0]} in ${unit.symbol}`, type: told.log ? "log" : "linear", ...(told.log ? { tickformat: "~g", ...(told.edges.at(-1) / told.edges[0] < 200 ? { dtick: "D2" } : { dtick: 1 }) } : {}) }, yaxis: { title: "Share in %", rangemode: "tozero" } },
     };
   }, 260);
 }

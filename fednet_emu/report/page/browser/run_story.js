@@ -3,7 +3,7 @@
 
 const runStory = (told) => {
   const section = fednet.section("story", "What happened");
-  const rows = (entries) => fednet.element("div", { class: "scroll" }, fednet.element("table", {}, fednet.element("tbody", {},
+  const rows = (entries) => fednet.element("div", { class: "scroll", style: "max-width:720px; max-height:none" }, fednet.element("table", {}, fednet.element("tbody", {},
     ...entries.map(([what, value]) => fednet.element("tr", {}, fednet.element("th", { scope: "row", text: what }), fednet.element("td", { text: value, style: "white-space:normal" }))))));
   section.append(...told.words.map((sentence) => fednet.element("p", { class: "story", text: sentence })), rows(told.facts));
 };

@@ -3,7 +3,7 @@
 
 const runTables = (told) => {
   const section = fednet.section("tables", "Tables", "Sort by a column, filter, save as CSV. Times are simulated seconds; the server is device -1, several receivers are -2.");
-  const unitOf = (name) => [[/_s$/, units.seconds], [/_bit$/, units.bits], [/_j$/, units.energy], [/_bps$/, units.rate], [/_m$/, units.length], [/_db$/, units.decibel]].find(([ending]) => ending.test(name))?.[1];
+  const unitOf = (name) => [[/flop_per_s$/, (value) => `${units.digits(value / 1e9)} GFLOP/s`], [/_s$/, units.seconds], [/_bit$/, units.bits], [/_j$/, units.energy], [/_bps$/, units.rate], [/_m$/, units.length], [/_db$/, units.decibel]].find(([ending]) => ending.test(name))?.[1];
   const plain = (value) => (typeof value === "number" && !Number.isInteger(value) ? units.digits(value) : String(value));
   const TIMES = /^(requested|started|ended|simulated|arrived|sent|got)_s$/;
   const column = (key, values) => ({ key, title: key, values, show: TIMES.test(key) ? (value) => `${Number(value.toFixed(6))} s` : unitOf(key) ?? plain });

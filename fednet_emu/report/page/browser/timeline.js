@@ -4,10 +4,10 @@
 /** Add the timeline of a run to a page; returns its state and what can be done with it. */
 const timeline = (told) => {
   const section = fednet.section("timeline", "Timeline",
-    "One row per device. Where bars are narrower than a point, their colours mix by their shares of the time.");
+    "One row per device. Where bars are narrower than a point, their colours mix by their shares of the time; rare ones are made visible.");
   const { transfers: sent, computes: made, devices, quantum_s } = told.timeline;
-  const bars = timelineBars.build(told.timeline, told.devices), total = Math.max(told.simulated_s, 1e-9);
-  const GUTTER = 64, AXIS = 22, OVERVIEW = 72, ROWS_AT_FIRST = 1000;
+  const bars = timelineBars.build(told.timeline, told.devices, told.reasons.indexOf("end")), total = Math.max(told.simulated_s, 1e-9);
+  const GUTTER = 76, AXIS = 22, OVERVIEW = 72, ROWS_AT_FIRST = 1000;
   const view = { from: 0, until: total, first: 0, count: bars.rows };
   const orders = timelineOrders(told, devices);
   let order = orders.device.rows, pending = false;

@@ -10,13 +10,15 @@ const timelineBars = (() => {
 
   /**
    * All bars, those of each row together and in the order of their begins. As in `views/activity.py`, a transfer gives a bar
-   * to each device that takes part, and the wait for the air to its sender, or to its receivers if the server sends.
+   * to each device that takes part, and the wait for the air to its sender, or to its receivers if the server sends. What the end
+   * of the run cut off has not failed; `end` is the code of this reason.
    *
    * Arrays with one entry per bar: `activity`, `failed`, `started` and `ended` in seconds, `source`: the place of its transfer,
    * or -1 - that of its computation. `first[row]` to `first[row + 1]` are the bars of a row, the device `devices[row]`.
-   * `reach` is the latest end of a row's bars up to this one.
+   * `reach` is the latest end of a row's bars up to this one, `last` that of all.
    */
-  function build({ quantum_s, devices, transfers: sent, receptions, computes: made }, total) {
+  function build({ quantum_s, devices, transfers: sent, receptions, computes: made }, total, end) {
+    const failure = (code) => code > 0 && code !== end;
     const rowOf = new Int32Array(total).fill(-1);
     devices.forEach((device, row) => { rowOf[device] = row; });
     const most = 3 * sent.number.length + 2 * receptions.transfer.length + made.device.length;
@@ -31,19 +33,19 @@ const timelineBars = (() => {
     }
     function parts(i, device, waits, bad) {
       const requested = sent.requested[i], air = requested + sent.waited[i], never = sent.took[i] < 0;
-      if (waits) add(device, WAITING, requested, air, never, i);
+      if (waits) add(device, WAITING, requested, air, never && failure(sent.lost[i]), i);
       if (!never) add(device, sent.kind[i], air, air + sent.took[i], bad, i);
     }
     for (let i = 0; i < sent.number.length; i++) {
-      if (sent.sender[i] >= 0) parts(i, sent.sender[i], true, sent.lost[i] > 0);
-      if (sent.receiver[i] >= 0) parts(i, sent.receiver[i], sent.sender[i] < 0, sent.lost[i] > 0);
+      if (sent.sender[i] >= 0) parts(i, sent.sender[i], true, failure(sent.lost[i]));
+      if (sent.receiver[i] >= 0) parts(i, sent.receiver[i], sent.sender[i] < 0, failure(sent.lost[i]));
     }
     for (let k = 0; k < receptions.transfer.length; k++) {
       const i = receptions.transfer[k];
-      if (sent.receiver[i] === SEVERAL) parts(i, receptions.receiver[k], sent.sender[i] < 0, receptions.lost[k] > 0);
+      if (sent.receiver[i] === SEVERAL) parts(i, receptions.receiver[k], sent.sender[i] < 0, failure(receptions.lost[k]));
     }
     for (let k = 0; k < made.device.length; k++) {
-      add(made.device[k], COMPUTE, made.started[k], made.started[k] + made.took[k], made.stopped[k] > 0, -1 - k);
+      add(made.device[k], COMPUTE, made.started[k], made.started[k] + made.took[k], failure(made.stopped[k]), -1 - k);
     }
     return ordered({ count, rows: devices.length, row, activity, failed, started, ended, source });
   }
@@ -63,7 +65,7 @@ const timelineBars = (() => {
       for (let i = first[r] + 1; i < first[r + 1]; i++) reach[i] = Math.max(reach[i], reach[i - 1]);
     }
     return {
-      count: loose.count, rows: loose.rows, first, reach, ended, started: sorted(loose.started),
+      count: loose.count, rows: loose.rows, last: reach.reduce((last, end) => Math.max(last, end), 1e-9), first, reach, ended, started: sorted(loose.started),
       activity: sorted(loose.activity), failed: sorted(loose.failed), source: sorted(loose.source),
     };
   }

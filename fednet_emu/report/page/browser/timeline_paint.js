@@ -3,6 +3,7 @@
 
 const timelinePaint = (() => {
   const KINDS = timelineBars.COLOURS.length;
+  const SPARSE = 0.5, VISIBLE = 0.35;  // with fewer bars than this per point, even the shortest have this part of its colour
 
   /** Add the shares of time of a row's activities to columns; `sums` is [columns x activities]. */
   function accumulate(bars, row, from, until, columns, sums) {
@@ -28,13 +29,17 @@ const timelinePaint = (() => {
     return { kinds: timelineBars.COLOURS.map((name) => parts(fednet.colour(name))), idle: parts(fednet.colour("idle")) };
   }
 
-  /** Colours of one line of points from the sums of `rows` rows, into `line`, [columns x 4]. */
-  function mix(sums, rows, columns, colours, line) {
+  /**
+   * Colours of one line of points from the sums of `rows` rows, into `line`, [columns x 4]. All activities but waiting that
+   * have a part of a point have at least `floor` of its colour.
+   */
+  function mix(sums, rows, columns, colours, line, floor) {
     for (let column = 0; column < columns; column++) {
       let red = 0, green = 0, blue = 0, whole = 0;
       for (let kind = 0; kind < KINDS; kind++) {
-        const share = sums[column * KINDS + kind] / rows;
+        let share = sums[column * KINDS + kind] / rows;
         if (share === 0) continue;
+        if (share < floor && kind !== timelineBars.WAITING) share = floor;
         const [r, g, b] = colours.kinds[kind];
         red += share * r; green += share * g; blue += share * b; whole += share;
       }
@@ -50,12 +55,13 @@ const timelinePaint = (() => {
   function picture(bars, order, { from, until, first, count }, columns, lines) {
     const image = new ImageData(columns, lines), colours = palette();
     const sums = new Float32Array(columns * KINDS), line = new Uint8ClampedArray(columns * 4);
-    const places = Math.min(lines, count);
+    const places = Math.min(lines, count), here = (bars.count / bars.rows) * ((until - from) / bars.last);
+    const floor = here / columns < SPARSE && count <= 2 * lines ? VISIBLE : 0;
     for (let place = 0; place < places; place++) {
       const begin = first + Math.floor((place * count) / places), end = first + Math.floor(((place + 1) * count) / places);
       sums.fill(0);
       for (let k = begin; k < end; k++) accumulate(bars, order[k], from, until, columns, sums);
-      mix(sums, end - begin, columns, colours, line);
+      mix(sums, end - begin, columns, colours, line, floor);
       const top = Math.floor((place * lines) / places), bottom = Math.floor(((place + 1) * lines) / places);
       const gap = bottom - top >= 4 ? 1 : 0;
       for (let y = top; y < bottom - gap; y++) image.data.set(line, y * columns * 4);
