@@ -117,8 +117,14 @@ Pair = tuple[CellLinks | StationLinks, CellLinks | StationLinks]
 
 
 class Picture(NamedTuple):
-    """The network at an instant: coordinates [devices, 2] in m, the cell of each device [devices], and its links to the
-    server alone in the band: mean SNR (linear) and rates in bit/s, [devices], as recorded or at the mean SNR.
+    """The network at an instant, with an entry per device in each array.
+
+    Attributes:
+        xy_m: coordinates in m, [devices, 2].
+        cell: the cell that serves it.
+        up_snr: mean SNR (linear) of its uplink alone in the band.
+        up_bps: rate of its uplink alone in the band in bit/s, as recorded or at the mean SNR.
+        down_bps: the same for its downlink.
     """
 
     xy_m: Array
@@ -237,10 +243,8 @@ class Network:
         """The network as it is at a time in s, whatever the clock says."""
         up, down = self._cell_links(at_s)
         cell = np.array([-1 - min(up.radios(device, SERVER)) for device in self._everybody.tolist()], np.int64)
-        rates = (
-            self._all_bps(medium.rules, links, at_s) for medium, links in ((self.uplink, up), (self.downlink, down))
-        )
-        return Picture(self._paths.positions_m(self._everybody, at_s), cell, up.mean_snr, *rates)
+        up_bps, down_bps = self._all_bps(self.uplink.rules, up, at_s), self._all_bps(self.downlink.rules, down, at_s)
+        return Picture(self._paths.positions_m(self._everybody, at_s), cell, up.mean_snr, up_bps, down_bps)
 
     def _all_bps(self, rules: Rules, links: CellLinks | StationLinks, at_s: float) -> Array:
         """Rates in bit/s [devices] of links to the server, each alone in the band."""

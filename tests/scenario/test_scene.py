@@ -21,12 +21,9 @@ def test_a_still_network_is_seen_once():
 
     assert seen.times_s.tolist() == [0.0]
     np.testing.assert_array_equal(np.stack([seen.x_m[0], seen.y_m[0]], axis=1), fed.network.positions_m())
-    assert seen.uplink_bps[0].tolist() == pytest.approx(
-        [fed.network.expected_uplink_bps(i) for i in range(fed.n_devices)]
-    )
-    assert seen.downlink_bps[0].tolist() == pytest.approx(
-        [fed.network.expected_downlink_bps(i) for i in range(fed.n_devices)]
-    )
+    for link in ("uplink", "downlink"):
+        alone = getattr(fed.network, f"expected_{link}_bps")
+        assert getattr(seen, f"{link}_bps")[0].tolist() == pytest.approx([alone(i) for i in range(fed.n_devices)])
     assert seen.stations_m.tolist() == [[0.0, 0.0]]
     assert set(seen.cell[0].tolist()) == {0}
 

@@ -26,8 +26,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from fednet_emu import __version__
 from fednet_emu.records.files import write_text
+from fednet_emu.records.manifest import PACKAGES, versions
 from fednet_emu.report.page.packing import Packer
 
 CORE = ("units.js", "core.js", "figure.js", "table.js")
@@ -46,7 +46,7 @@ def page(title: str, document: Mapping[str, Any], scripts: Sequence[str]) -> str
     content = json.dumps(packer.plain(document), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     parts = {
         "title": html.escape(title),
-        "version": html.escape(__version__),
+        "version": html.escape(versions()[PACKAGES[0]]),
         "style": browser_file("style.css"),
         "plotly": _plotly(),
         "arrays": packer.block(),

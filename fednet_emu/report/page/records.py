@@ -65,7 +65,7 @@ class Records:
     def transfers(self) -> pd.DataFrame:
         """All transfers, each with an end; those of runs before cells were recorded are in cell 0."""
         whole = self.run.table("transfers")
-        whole = whole.assign(cell=whole["cell"] if "cell" in whole else 0)
+        whole = whole.assign(cell=whole.get("cell", 0))
         return whole[list(TRANSFERS)].assign(ended_s=whole["ended_s"].fillna(self.simulated_s))
 
     @cached_property

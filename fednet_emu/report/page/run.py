@@ -62,9 +62,7 @@ def run_document(run: RunView, scenario_text: str, scene: SceneLike | None, miss
         "kinds": KINDS,
         "reasons": REASONS,
         "curves": {
-            "scores": [
-                name for name in SCORES if name in records.evaluations and records.evaluations[name].notna().any()
-            ],
+            "scores": [name for name in SCORES if records.evaluations.get(name, pd.Series()).notna().any()],
             "values": _columns(records.evaluations),
         },
         "rounds": _columns(records.rounds),
@@ -103,7 +101,7 @@ def _columns(table: pd.DataFrame) -> dict[str, Any]:
 
 def _column(values: pd.Series[Any]) -> Any:
     if isinstance(values.dtype, pd.CategoricalDtype) or values.dtype.kind not in "biuf":
-        return [None if value is None or value is np.nan else str(value) for value in values.tolist()]
+        return [None if unknown else str(value) for value, unknown in zip(values, values.isna(), strict=True)]
     return values
 
 
@@ -155,7 +153,8 @@ def _losses(transfers: pd.DataFrame) -> list[dict[str, Any]]:
     bits = transfers["delivered_bit"] + transfers["lost_bit"]
     groups = transfers.assign(bit=bits).groupby(["kind", "lost"], observed=True)
     counts = groups.agg(count=("bit", "size"), bit=("bit", "sum"), lost_bit=("lost_bit", "sum")).reset_index()
-    return [dict(row) for row in counts.sort_values("count", ascending=False).to_dict("records")]
+    rows = counts.sort_values("count", ascending=False).to_dict("records")
+    return [{str(name): value for name, value in row.items()} for row in rows]
 
 
 def _tables(run: RunView) -> dict[str, Any]:

@@ -97,7 +97,7 @@ def _of(records: Records, devices: IntArray) -> tuple[pd.DataFrame, pd.DataFrame
 
 
 def _among(column: pd.Series[int], devices: IntArray) -> Mask:
-    return np.isin(column.to_numpy(), devices)
+    return np.asarray(np.isin(column.to_numpy(), devices))
 
 
 def _until_s(sent: pd.DataFrame, heard: pd.DataFrame, made: pd.DataFrame) -> float:
@@ -110,7 +110,7 @@ def _until_s(sent: pd.DataFrame, heard: pd.DataFrame, made: pd.DataFrame) -> flo
 
 
 def _whole(times_s: pd.Series[float], unit_s: float) -> IntArray:
-    return np.rint(times_s.to_numpy(np.float64) / unit_s).astype(np.int64)
+    return np.asarray(np.rint(times_s.to_numpy(np.float64) / unit_s), np.int64)
 
 
 def _codes(words: pd.Series[str], of: tuple[str, ...]) -> IntArray:

@@ -21,8 +21,8 @@ def words(records: Records) -> list[str]:
 
 def _length(records: Records) -> str:
     summary = records.run.summary
-    with_rounds = f"{counted(int(summary['rounds']), 'round')} with " if summary["rounds"] else ""
-    first = f"{with_rounds}{counted(records.devices, 'device')} took {format_seconds(records.simulated_s)} of simulated time"
+    who = f"{counted(int(summary['rounds']), 'round')} with " if summary["rounds"] else ""
+    first = f"{who}{counted(records.devices, 'device')} took {format_seconds(records.simulated_s)} of simulated time"
     accuracy, loss = summary.get("accuracy"), summary.get("loss")
     if summary.get("timing_only"):
         return f"{first}; nothing was trained, as the run was for timing only."
@@ -40,9 +40,9 @@ def _costs(records: Records) -> str:
     most = max(bits, key=lambda kind: bits[kind])
     told = "Nothing happened"
     if total_s and parts[longest] > 0:
-        told = (
-            f"Of the devices' time {parts[longest] / total_s:.0%} went into {DOING[longest]}, {_most(parts, total_s)}"
-        )
+        idle = parts["idle"] / total_s
+        rest = "they were hardly ever idle" if idle < 0.005 else f"{idle:.0%} of it was idle"
+        told = f"Of the devices' time, most went into {DOING[longest]}, {parts[longest] / total_s:.0%}, and {rest}"
     if bits[most] > 0:
         share = bits[most] / sum(bits.values())
         told += f"; {format_bits(sum(bits.values()))} were on the air, {share:.0%} of them on the {most}"
@@ -50,21 +50,12 @@ def _costs(records: Records) -> str:
     cause = max(energies, key=lambda name: energies[name])
     if energies[cause] > 0:
         own_j = sum(energies.values())
-        told += f"; of the {format_energy(own_j)} that devices spent, {energies[cause] / own_j:.0%} went into {_cause(cause)}"
+        told += f"; devices spent {format_energy(own_j)}, {energies[cause] / own_j:.0%} of it on {_cause(cause)}"
     return f"{told}."
 
 
-def _most(parts: dict[str, float], total_s: float) -> str:
-    idle = parts["idle"] / total_s
-    return (
-        "more than into anything else, and they were never idle"
-        if idle < 0.005
-        else f"more than into anything else, while {idle:.0%} of it was idle"
-    )
-
-
 def _cause(cause: str) -> str:
-    return cause if cause.endswith("ing") else f"sending on the {cause}"
+    return cause if cause.endswith("ing") else f"sending over the {cause}"
 
 
 def turn_s(records: Records) -> Array:
@@ -78,7 +69,7 @@ def turn_s(records: Records) -> Array:
     sent = records.transfers
     ups = records.per_device(sent["sender"][sent["kind"] == "uplink"])
     turns = np.where(turns > 0, turns, ups)
-    return np.divide(busy_s, turns, out=np.full(records.devices, np.nan), where=turns > 0)
+    return np.asarray(np.divide(busy_s, turns, out=np.full(records.devices, np.nan), where=turns > 0))
 
 
 def _slowest(records: Records) -> str:
@@ -93,6 +84,6 @@ def _slowest(records: Records) -> str:
     most = max(own, key=lambda name: own[name])
     ratio = turns_s[slowest] / np.median(known)
     return (
-        f"Slowest was device {slowest}: one turn took it {format_seconds(turns_s[slowest])} on average, {ratio:.3g} times "
-        f"the median, {own[most] / sum(own.values()):.0%} of it {DOING[most]}."
+        f"Slowest was device {slowest}: one turn took it {format_seconds(turns_s[slowest])} on average, "
+        f"{ratio:.3g} times the median, {own[most] / sum(own.values()):.0%} of it {DOING[most]}."
     )

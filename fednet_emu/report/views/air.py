@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from fednet_emu.arrays import Array
+from fednet_emu.arrays import Array, Mask
 from fednet_emu.report.views.crowd import time_before
 
 MOST_NUMBERS = 120_000
@@ -45,7 +45,8 @@ def air_use(transfers: pd.DataFrame, simulated_s: float) -> tuple[Array, list[Us
     bins = min(max(MOST_NUMBERS // max(2 * bands.ngroups, 1), FEWEST_BINS), MOST_BINS)
     edges_s = np.linspace(0.0, max(simulated_s, 1e-9), bins + 1)
     uses = []
-    for (kind, cell), part in bands:
+    for key, part in bands:
+        kind, cell = np.asarray(key, object).tolist()
         ended_s = part["ended_s"].fillna(simulated_s).to_numpy(np.float64)
         one, several = _senders(part["started_s"].to_numpy(np.float64), ended_s, edges_s)
         uses.append(Use(str(kind), int(cell), one, several))
@@ -60,7 +61,7 @@ def _senders(started_s: Array, ended_s: Array, edges_s: Array) -> tuple[Array, A
     at_s, count = at_s[order], np.cumsum(step[order])
     begins_s, ends_s, count = at_s[:-1], at_s[1:], count[:-1]
 
-    def share(chosen: Array) -> Array:
+    def share(chosen: Mask) -> Array:
         covered = np.diff(time_before(begins_s[chosen], edges_s) - time_before(ends_s[chosen], edges_s))
         return np.asarray(np.clip(covered / np.diff(edges_s), 0.0, 1.0))
 

@@ -43,7 +43,7 @@ def time_before(instants_s: Array, edges_s: Array) -> Array:
 
 
 def _before(instants_s: pd.Series[float], edges_s: Array) -> Array:
-    return time_before(instants_s.to_numpy(np.float64), edges_s)
+    return time_before(np.asarray(instants_s, np.float64), edges_s)
 
 
 def _waiting_s(bars: pd.DataFrame) -> pd.Series[float]:
