@@ -27,7 +27,10 @@ SCRIPTS = (
 )  # fmt: skip
 MOST_TABLE_ROWS = 100_000
 """Most rows of a table that is on the page only to be read and saved; of a longer one the first are there."""
-DISTURBING = {"shared": "disturbing each other", "noma": "decoded one after the other", "aloha": "colliding"}
+DISTURBING = {
+    "shared": "disturbing each other", "noma": "decoded one after the other", "slotted-aloha": "colliding",
+    "spatial-reuse": "apart from each other",
+}  # fmt: skip
 """What several senders at once mean in access schemes in which they do not share the band in peace."""
 
 

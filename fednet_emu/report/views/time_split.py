@@ -24,11 +24,12 @@ def time_split(bars: pd.DataFrame, devices: int, simulated_s: float) -> dict[str
     rank = bars["activity"].map({name: place for place, name in enumerate(SPENT)}).to_numpy(np.int64)
     device = bars["device"].to_numpy(np.int64)
     edges = _Edges(device, bars["started_s"].to_numpy(np.float64), bars["ended_s"].to_numpy(np.float64))
-    busy, spent = np.zeros(len(edges.took_s), np.bool_), {}
+    spent: dict[str, Array] = {}
+    busy = np.zeros(len(edges.took_s), np.bool_)
     for place, name in enumerate(SPENT[:-1]):
         now = edges.covered(rank == place) & ~busy
         busy |= now
-        spent[name] = np.bincount(edges.device[now], edges.took_s[now], minlength=devices)
+        spent[name] = np.bincount(edges.device[now], edges.took_s[now], minlength=devices).astype(np.float64)
     return {**spent, "idle": np.maximum(simulated_s - sum(spent.values()), 0.0)}
 
 

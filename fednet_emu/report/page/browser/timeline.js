@@ -21,6 +21,7 @@ const timeline = (told) => {
     "aria-label": "Timeline. Plus and minus zoom in time, arrows move, with shift plus and minus change how many rows are shown, 0 shows all.",
   });
   const status = fednet.element("p", { class: "faint", role: "status" });
+  const found = fednet.element("p", { role: "status" });
   const tip = fednet.element("div", { class: "tip", hidden: true });
   const number = fednet.element("input", { type: "number", min: "0", style: "width: 9em", "aria-label": "Number of a transfer" });
 
@@ -136,12 +137,11 @@ const timeline = (told) => {
     const place = sent.number.indexOf(wanted);
     const row = [sent.sender[place], sent.receiver[place]].map((device) => order.indexOf(devices.indexOf(device))).find((found) => found >= 0)
       ?? order.findIndex((each) => timelineBars.within(bars, each, 0, total).some((bar) => bars.source[bar] === place));
-    if (place < 0) { status.textContent = `There is no transfer ${wanted} here.`; return false; }
+    found.textContent = place < 0 ? `There is no transfer ${wanted} here.` : `${describeTransfer(place).replaceAll("\n", "; ")}.`;
+    if (place < 0) return false;
     const from = sent.requested[place] * quantum_s, took = (sent.waited[place] + Math.max(sent.took[place], 0)) * quantum_s;
     const count = Math.min(12, bars.rows);
     show(from - 0.5 * took, from + 1.5 * took, row - count / 2, count);
-    paint();
-    status.textContent += ` ${describeTransfer(place).replaceAll("\n", "; ")}.`;
     return true;
   }
 
@@ -238,7 +238,7 @@ const timeline = (told) => {
     fednet.controls(sorts, fednet.button("Zoom in", () => zoom(0.5)), fednet.button("Zoom out", () => zoom(2)),
       fednet.button("Fewer rows", () => zoomRows(0.5)), fednet.button("More rows", () => zoomRows(2)), fednet.button("All", everything),
       fednet.element("label", {}, fednet.element("span", { text: "Transfer" }), number), fednet.button("Go to it", () => goTo(Number(number.value)))),
-    legend, overview, canvas, status,
+    legend, overview, canvas, status, found,
     fednet.element("p", { class: "faint", text: "Drag to move; click into it, then turn the wheel to zoom (with shift: rows). Keys: + and - zoom, arrows move, page up and down change the number of rows, 0 shows all." }), tip);
   if (bars.rows > ROWS_AT_FIRST) show(0, total, 0, ROWS_AT_FIRST);
   new ResizeObserver(refresh).observe(canvas);
