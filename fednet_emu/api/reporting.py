@@ -1,4 +1,4 @@
-"""Make pages of HTML that show results: what of is decided here, by what the folders hold."""
+"""Make pages of HTML that show results; what a page shows is decided here, by what the folders hold."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fednet_emu.errors import FednetError
+from fednet_emu.records.files import told
 from fednet_emu.records.store import SCENARIO
 from fednet_emu.report.page.run import write_run_page
 from fednet_emu.report.views.run import RunView
@@ -50,6 +51,8 @@ def report_run(run: RunView, scenario: Callable[[], Scenario], path: Path | None
         if run.folder is None:
             raise FednetError("path: is required for a run in memory, got none; say where the page should go")
         path = run.folder / PAGE
+    with told(path.parent, "made"):
+        path.parent.mkdir(parents=True, exist_ok=True)
     seen, missing = _scene(run, scenario)
     return write_run_page(run, path, _text(run, scenario), seen, missing)
 

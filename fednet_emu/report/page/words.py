@@ -41,8 +41,8 @@ def _costs(records: Records) -> str:
     told = "Nothing happened"
     if total_s and parts[longest] > 0:
         idle = parts["idle"] / total_s
-        rest = "they were hardly ever idle" if idle < 0.005 else f"{idle:.0%} of it was idle"
-        told = f"Of the devices' time, most went into {DOING[longest]}, {parts[longest] / total_s:.0%}, and {rest}"
+        share = parts[longest] / total_s
+        told = f"Devices were idle for {idle:.0%} of their time and spent {share:.0%}, the most, {DOING[longest]}"
     if bits[most] > 0:
         share = bits[most] / sum(bits.values())
         told += f"; {format_bits(sum(bits.values()))} were on the air, {share:.0%} of them on the {most}"

@@ -80,7 +80,7 @@ const runFairness = (told) => {
   const sum = took.reduce((all, value) => all + value, 0), squares = took.reduce((all, value) => all + value * value, 0);
   const index = squares > 0 ? (sum * sum) / (count * squares) : NaN, none = took.filter((value) => value === 0).length;
   const section = fednet.section("fairness", "Participation and fairness",
-    `Jain's index of ${what} is ${units.digits(index)}: 1 if all devices take part equally, ${units.digits(1 / count)} if one does alone. ${none} of ${units.count(count)} devices had none.`);
+    `Jain's index of ${what} is ${units.digits(index)}: 1 if all devices take part equally, ${units.digits(1 / count)} if one does alone. ${none ? `${none} of ${units.count(count)} devices had none.` : "Every device had at least one."}`);
   const columns = fednet.element("div", { class: "columns" }), bars = fednet.element("div"), curve = fednet.element("div");
   section.append(columns);
   columns.append(bars, curve);
@@ -90,7 +90,7 @@ const runFairness = (told) => {
     const mean = (values) => groups.map((group) => group.reduce((all, device) => all + values[device], 0) / group.length);
     const hover = { text: groups.map((group) => `device ${group[0]}`), textposition: "none" };
     const data = [{ type: "bar", name: what, x: groups.map((_, k) => k), y: mean(took), marker: { color: fednet.colour("busy") }, ...hover, hovertemplate: "%{text}: %{y:.4g}<extra></extra>" }];
-    if (took === delivered) data.push({ type: "bar", name: "not delivered", x: groups.map((_, k) => k), y: mean(uplinks.map((value, device) => value - delivered[device])), marker: { color: fednet.colour("lost") }, ...hover, hovertemplate: "%{text}: %{y:.4g} not delivered<extra></extra>" });
+    if (took === delivered && uplinks.some((value, device) => value > delivered[device])) data.push({ type: "bar", name: "not delivered", x: groups.map((_, k) => k), y: mean(uplinks.map((value, device) => value - delivered[device])), marker: { color: fednet.colour("lost") }, ...hover, hovertemplate: "%{text}: %{y:.4g} not delivered<extra></extra>" });
     return { data, layout: { barmode: "stack", bargap: groups.length > 60 ? 0 : 0.15, showlegend: true, xaxis: { title: `Devices, most active first${single ? "" : `, ${groups[0].length} in each bar`}`, ...deviceTicks(groups, single, 10) }, yaxis: { title: "Number", rangemode: "tozero" } } };
   });
   fednet.figure(curve, "Lorenz curve", () => {

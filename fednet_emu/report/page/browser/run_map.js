@@ -30,12 +30,16 @@ const runMap = (told) => {
 
   function colours() {
     const [title, show, scale] = MEASURES[state.by], values = shown.map((device) => value(state.by, device));
+    equal.textContent = "";
     if (scale === "cell") return { marker: { color: values.map((cell) => fednet.lineColour(cell)) } };
-    const all = span(moving(state.by) ? scene[state.by] : told.device[state.by]), log = scale === "log" && all[1] > 0;
+    const all = span(moving(state.by) ? scene[state.by] : told.device[state.by]);
+    equal.textContent = all[0] === all[1] ? `All the same: ${show(all[0])}.` : "";
+    if (!(all[1] > all[0])) return { marker: { color: fednet.colour("accent") } };
+    const log = scale === "log" && all[1] > 0;
     const low = log ? Math.max(all[0], all[1] / 1e6) : all[0], of = (number) => (log ? Math.log10(Math.max(number, low)) : number);
     const marks = Array.from({ length: 5 }, (_, k) => of(low) + (k / 4) * (of(all[1]) - of(low)));
     return { marker: {
-      color: values.map(of), cmin: of(low), cmax: of(all[1]) + (all[1] === low ? 1 : 0), colorscale: "Viridis", reversescale: false,
+      color: values.map(of), cmin: of(low), cmax: of(all[1]), colorscale: "Viridis", reversescale: false,
       colorbar: { title: { text: title, side: "right" }, thickness: 14, tickvals: marks, ticktext: marks.map((mark) => show(log ? 10 ** mark : mark)), outlinewidth: 0 },
     } };
   }
@@ -72,7 +76,7 @@ const runMap = (told) => {
     return lines.map(({ x, y }, kind) => ({ x, y, mode: "lines", name: told.kinds[kind], line: { color: fednet.colour(told.kinds[kind]), width: 1.5 }, hoverinfo: "skip", showlegend: x.length > 0 }));
   }
 
-  const status = fednet.element("span", { class: "faint", role: "status" });
+  const status = fednet.element("span", { class: "faint", role: "status" }), equal = fednet.element("span", { class: "faint" });
   const figure = fednet.figure(section, "Map of devices and stations", () => {
     const places = shown.map(at), [title, show] = MEASURES[state.by];
     const text = shown.map((device) => `device ${device}<br>${title}: ${show(value(state.by, device))}<br>uplink ${units.rate(value("uplink_bps", device))}, downlink ${units.rate(value("downlink_bps", device))}<br>mean SNR ${units.decibel(value("snr_db", device))}, cell ${value("cell", device)}`);
@@ -97,7 +101,7 @@ const runMap = (told) => {
   const notes = [moves ? null : "Nobody moves.", every > 1 ? `One of ${every} devices is drawn.` : null].filter(Boolean).join(" ");
   section.insertBefore(fednet.controls(
     fednet.select("Colour by", offered.map(([name, [title]]) => [name, title]), (name) => { state.by = name; figure.redraw(); }),
-    fednet.checkbox("links to stations", (on) => { state.links = on; figure.redraw(); }), fednet.checkbox("transfers under way", (on) => { state.sending = on; figure.redraw(); }, state.sending), time, play, status,
+    fednet.checkbox("links to stations", (on) => { state.links = on; figure.redraw(); }), fednet.checkbox("transfers under way", (on) => { state.sending = on; figure.redraw(); }, state.sending), time, play, status, equal,
     notes ? fednet.element("span", { class: "faint", text: notes }) : null), figure.element);
   return { ...figure, state };
 };

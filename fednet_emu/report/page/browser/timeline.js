@@ -60,7 +60,7 @@ const timeline = (told) => {
   const clock = (seconds) => `${Number(seconds.toFixed(Math.max(0, Math.min(9, 3 - Math.floor(Math.log10(view.until - view.from))))))} s`;
 
   function labels(pen, tall) {
-    const each = tall / view.count, every = Math.max(1, Math.ceil(15 / each));
+    const each = tall / view.count, every = Math.max(1, Math.ceil(19 / each));
     pen.textAlign = "right";
     for (let k = 0; k < view.count; k += every) pen.fillText(`${devices[order[view.first + k]]}`, GUTTER - 8, Math.max((k + 0.5) * each, 7));
     pen.save();
