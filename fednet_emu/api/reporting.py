@@ -10,8 +10,9 @@ from fednet_emu.errors import FednetError
 from fednet_emu.records.files import told
 from fednet_emu.records.store import SCENARIO
 from fednet_emu.report.page.run import write_run_page
-from fednet_emu.report.views.run import RunView
+from fednet_emu.report.views.run import RunView, open_run
 from fednet_emu.report.views.study import is_study
+from fednet_emu.scenario.load import load_scenario
 from fednet_emu.scenario.scene import Scene, scene
 
 if TYPE_CHECKING:
@@ -31,11 +32,11 @@ def report(paths: Sequence[str | Path], out: str | Path | None = None) -> Path:
         FednetError: the folders are not of a kind that there is a page for.
         DataError: a folder holds no run, a table is missing or unreadable, or the file cannot be written.
     """
-    from fednet_emu.api.run import Run
-
     folders = [Path(path) for path in paths]
     if len(folders) == 1 and not is_study(folders[0]):
-        return Run.opened(folders[0]).report(out)
+        (folder,) = folders
+        path = None if out is None else Path(out)
+        return report_run(open_run(folder), lambda: load_scenario(str(folder / SCENARIO)), path)
     raise FednetError(f"report: a page shows one run, got {', '.join(map(str, folders))}; give the folder of one run")
 
 
