@@ -276,3 +276,40 @@ def test_everything_can_be_reached_with_the_keyboard(shown):
     )
     assert len(reachable) > 40
     assert min(reachable) >= 0
+
+
+def test_the_pointer_moves_zooms_and_asks(shown):
+    """Dragging moves the window, the wheel zooms once the timeline has the focus, and hovering tells what is there."""
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.actions.wheel_input import ScrollOrigin
+
+    canvas = shown.js("fednet.run.timeline.show(0, 1, 0, 20); return fednet.run.timeline.canvas")
+    shown.js("arguments[0].scrollIntoView({ block: 'center' })", canvas)
+    view = "return fednet.run.timeline.view"
+    before = shown.js(view)
+    ActionChains(shown.driver).drag_and_drop_by_offset(canvas, -200, 0).perform()
+    moved = shown.js(view)
+    assert moved["from"] == pytest.approx(
+        200 / (shown.js("return fednet.run.timeline.canvas.clientWidth") - 76), rel=0.02
+    )
+    assert moved["until"] - moved["from"] == pytest.approx(before["until"] - before["from"])
+
+    assert shown.js("return document.activeElement === fednet.run.timeline.canvas")
+    ActionChains(shown.driver).scroll_from_origin(ScrollOrigin.from_element(canvas), 0, -300).perform()
+    zoomed = shown.js(view)
+    assert zoomed["until"] - zoomed["from"] == pytest.approx(0.8 * (moved["until"] - moved["from"]))
+
+    code = """const t = fednet.run.timeline, v = t.view, c = t.canvas, box = c.getBoundingClientRect();
+        const row = t.order().indexOf(arguments[0]);
+        const x = 76 + (arguments[1] - v.from) / (v.until - v.from) * (c.clientWidth - 76) - c.clientWidth / 2;
+        return [Math.round(x), Math.round((row + 0.5) / v.count * (c.clientHeight - 22) - c.clientHeight / 2)]"""
+    made = shown.js(
+        "return [fednet.document.timeline.computes.device[0], fednet.document.timeline.computes.started[0]]"
+    )
+    took = shown.js("return fednet.document.timeline.computes.took[0]")
+    shown.js("fednet.run.timeline.show(arguments[0] * 1e-9, arguments[1] * 1e-9)", made[1] - took, made[1] + 2 * took)
+    x, y = shown.js(code, made[0], (made[1] + took / 2) * 1e-9)
+    ActionChains(shown.driver).move_to_element_with_offset(canvas, x, y).perform()
+    assert f"Computation of device {made[0]}" in shown.js("return document.querySelector('.tip').textContent")
+    assert not shown.js("return document.querySelector('.tip').hidden")
+    press(shown, "timeline", "All")

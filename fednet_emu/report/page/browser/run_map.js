@@ -47,7 +47,7 @@ const runMap = (told) => {
   function links() {
     const x = [], y = [];
     if (state.links) for (const device of shown) { const [a, b] = at(device), station = scene.stations[value("cell", device)]; x.push(a, station[0], null); y.push(b, station[1], null); }
-    return { x, y, mode: "lines", line: { color: fednet.colour("line"), width: 1 }, hoverinfo: "skip", showlegend: false };
+    return { x, y, mode: "lines", line: { color: fednet.colour("faint"), width: 0.7 }, hoverinfo: "skip", showlegend: false };
   }
 
   /** The transfers that are on the air within half a step of this instant, one line for each receiver, by kind. */

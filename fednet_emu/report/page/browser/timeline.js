@@ -4,7 +4,7 @@
 /** Add the timeline of a run to a page; returns its state and what can be done with it. */
 const timeline = (told) => {
   const section = fednet.section("timeline", "Timeline",
-    "One row per device. Where bars are narrower than a point, their colours mix by their shares of the time; rare ones are made visible.");
+    "One row per device. Where bars are narrower than a point, their colours mix by their shares of the time; rare ones are made visible. Of things at the same time, the transfer hides computing and waiting.");
   const { transfers: sent, computes: made, devices, quantum_s } = told.timeline;
   const bars = timelineBars.build(told.timeline, told.devices, told.reasons.indexOf("end")), total = Math.max(told.simulated_s, 1e-9);
   const GUTTER = 76, AXIS = 22, OVERVIEW = 72, ROWS_AT_FIRST = 1000;
@@ -92,7 +92,7 @@ const timeline = (told) => {
       let sum = 0;
       for (let kind = 0; kind < timelinePaint.KINDS; kind++) sum += known.sums[column * timelinePaint.KINDS + kind];
       let y = tall;
-      for (const kind of [timelineBars.LOST, timelineBars.UPLINK, timelineBars.DOWNLINK, timelineBars.SIDELINK, timelineBars.COMPUTE, timelineBars.WAITING]) {
+      for (const kind of timelinePaint.ORDER) {
         const share = (known.sums[column * timelinePaint.KINDS + kind] / Math.max(sum, 1)) * tall;
         if (share <= 0) continue;
         y -= share;
@@ -139,9 +139,10 @@ const timeline = (told) => {
       ?? order.findIndex((each) => timelineBars.within(bars, each, 0, total).some((bar) => bars.source[bar] === place));
     found.textContent = place < 0 ? `There is no transfer ${wanted} here.` : `${describeTransfer(place).replaceAll("\n", "; ")}.`;
     if (place < 0) return false;
-    const from = sent.requested[place] * quantum_s, took = (sent.waited[place] + Math.max(sent.took[place], 0)) * quantum_s;
+    const never = sent.took[place] < 0, from = (sent.requested[place] + (never ? 0 : sent.waited[place])) * quantum_s;
+    const took = (never ? sent.waited[place] : sent.took[place]) * quantum_s;
     const count = Math.min(12, bars.rows);
-    show(from - 0.5 * took, from + 1.5 * took, row - count / 2, count);
+    show(from - 1.5 * took, from + 2.5 * took, row - count / 2, count);
     return true;
   }
 

@@ -3,6 +3,7 @@
 
 const timelinePaint = (() => {
   const KINDS = timelineBars.COLOURS.length;
+  const ORDER = [timelineBars.LOST, timelineBars.UPLINK, timelineBars.DOWNLINK, timelineBars.SIDELINK, timelineBars.COMPUTE, timelineBars.WAITING];
   const SPARSE = 0.5, VISIBLE = 0.35;  // with fewer bars than this per point, even the shortest have this part of its colour
 
   /** Add the shares of time of a row's activities to columns; `sums` is [columns x activities]. */
@@ -19,6 +20,24 @@ const timelinePaint = (() => {
       sums[column * KINDS + kind] += column + 1 - begin;
       for (column++; column < final; column++) sums[column * KINDS + kind] += 1;
       sums[final * KINDS + kind] += end - final;
+    }
+  }
+
+  /**
+   * Add what one row did to the sums of its line. Of things at the same time the first of ORDER hides the others, as far as
+   * shares of a point can tell, so that waiting beside a transfer is not seen.
+   */
+  function addRow(bars, row, from, until, columns, own, sums) {
+    own.fill(0);
+    accumulate(bars, row, from, until, columns, own);
+    for (let base = 0; base < own.length; base += KINDS) {
+      let left = 1;
+      for (const kind of ORDER) {
+        if (own[base + kind] === 0) continue;
+        const share = Math.min(own[base + kind], left);
+        sums[base + kind] += share;
+        left -= share;
+      }
     }
   }
 
@@ -54,13 +73,13 @@ const timelinePaint = (() => {
   /** A picture of rows `order[first]` to `order[first + count - 1]` from one time to another. */
   function picture(bars, order, { from, until, first, count }, columns, lines) {
     const image = new ImageData(columns, lines), colours = palette();
-    const sums = new Float32Array(columns * KINDS), line = new Uint8ClampedArray(columns * 4);
+    const sums = new Float32Array(columns * KINDS), own = new Float32Array(columns * KINDS), line = new Uint8ClampedArray(columns * 4);
     const places = Math.min(lines, count), here = (bars.count / bars.rows) * ((until - from) / bars.last);
     const floor = here / columns < SPARSE && count <= 2 * lines ? VISIBLE : 0;
     for (let place = 0; place < places; place++) {
       const begin = first + Math.floor((place * count) / places), end = first + Math.floor(((place + 1) * count) / places);
       sums.fill(0);
-      for (let k = begin; k < end; k++) accumulate(bars, order[k], from, until, columns, sums);
+      for (let k = begin; k < end; k++) addRow(bars, order[k], from, until, columns, own, sums);
       mix(sums, end - begin, columns, colours, line, floor);
       const top = Math.floor((place * lines) / places), bottom = Math.floor(((place + 1) * lines) / places);
       const gap = bottom - top >= 4 ? 1 : 0;
@@ -71,8 +90,8 @@ const timelinePaint = (() => {
 
   /** Shares of all devices in each activity over the whole run, [columns x activities]. */
   function shares(bars, until, columns) {
-    const sums = new Float32Array(columns * KINDS);
-    for (let row = 0; row < bars.rows; row++) accumulate(bars, row, 0, until, columns, sums);
+    const sums = new Float32Array(columns * KINDS), own = new Float32Array(columns * KINDS);
+    for (let row = 0; row < bars.rows; row++) addRow(bars, row, 0, until, columns, own, sums);
     return sums.map((sum) => sum / Math.max(bars.rows, 1));
   }
 
@@ -85,5 +104,5 @@ const timelinePaint = (() => {
     return { found, step };
   }
 
-  return { picture, shares, ticks, KINDS };
+  return { picture, shares, ticks, KINDS, ORDER };
 })();
