@@ -18,13 +18,14 @@ fednet.page((told) => {
 TIMES = np.array([3, 5, 1_000_000_000_007])
 
 
-@pytest.fixture
-def shown(browser, tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def shown(browser, tmp_path_factory):
     """A page with a table and a figure."""
-    read = document.browser_file
-    monkeypatch.setattr(document, "browser_file", lambda name: SCRIPT if name == "some.js" else read(name))
+    read, folder = document.browser_file, tmp_path_factory.mktemp("frame")
     told = {"names": ["b", "a", "c, d"], "sizes": np.array([1e6, np.nan, 2.5e3]), "times": TIMES}
-    return browser.open(document.write_page(tmp_path / "page.html", "Some page", told, ["some.js"]))
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr(document, "browser_file", lambda name: SCRIPT if name == "some.js" else read(name))
+        return browser.open(document.write_page(folder / "page.html", "Some page", told, ["some.js"]))
 
 
 def names(shown):

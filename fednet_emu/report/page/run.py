@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fednet_emu.arrays import Array
-from fednet_emu.records.ledger import KINDS, REASONS, SCORES, TABLES
+from fednet_emu.records.ledger import KINDS, REASONS, SCORES, SEVERAL, TABLES
 from fednet_emu.records.manifest import read_manifest, versions
 from fednet_emu.report.page.document import write_page
 from fednet_emu.report.page.records import Records, SceneLike
@@ -83,7 +83,7 @@ def run_document(run: RunView, scenario_text: str, scene: SceneLike | None, miss
         },
         "scene": {"missing": missing} if scene is None else _scene(scene),
         "spreads": spreads(records),
-        "losses": _losses(records.transfers),
+        "losses": _losses(records),
         "tables": _tables(run),
     }
 
@@ -151,13 +151,23 @@ def _several(scenario: Mapping[str, Any], kind: str) -> str:
     return DISTURBING.get(access.get("kind", "") if isinstance(access, Mapping) else "", "sharing the band")
 
 
-def _losses(transfers: pd.DataFrame) -> list[dict[str, Any]]:
-    """Transfers of each kind by reason of loss, most frequent first; the empty reason is that of what arrived."""
-    bits = transfers["delivered_bit"] + transfers["lost_bit"]
-    groups = transfers.assign(bit=bits).groupby(["kind", "lost"], observed=True)
-    counts = groups.agg(count=("bit", "size"), bit=("bit", "sum"), lost_bit=("lost_bit", "sum")).reset_index()
-    rows = counts.sort_values("count", ascending=False).to_dict("records")
-    return [{str(name): value for name, value in row.items()} for row in rows]
+def _losses(records: Records) -> list[dict[str, Any]]:
+    """Deliveries of each kind by reason of loss, most frequent first; the empty reason is that of what arrived.
+
+    A transfer to several devices is one delivery for each of them.
+    """
+    sent = records.transfers
+    heard = records.receptions[records.receptions["receiver"] >= 0]
+    heard = heard.merge(sent[["transfer", "kind", "size_bit"]], on="transfer")
+    alone = sent[sent["receiver"] != SEVERAL]
+    columns = ["kind", "lost", "size_bit"]
+    each = pd.concat([part[columns].astype({"kind": str, "lost": str}) for part in (alone, heard)])
+    counts = each.groupby(["kind", "lost"])["size_bit"].agg(["size", "sum"]).reset_index()
+    counts = counts.sort_values("size", ascending=False)
+    return [
+        {"kind": kind, "lost": lost, "count": int(count), "bit": float(bit)}
+        for kind, lost, count, bit in counts.itertuples(index=False, name=None)
+    ]
 
 
 def _tables(run: RunView) -> dict[str, Any]:

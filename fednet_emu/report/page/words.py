@@ -42,7 +42,7 @@ def _costs(records: Records) -> str:
     if total_s and parts[longest] > 0:
         idle = parts["idle"] / total_s
         share = parts[longest] / total_s
-        told = f"Devices were idle for {idle:.0%} of their time and spent {share:.0%}, the most, {DOING[longest]}"
+        told = f"Devices were idle for {idle:.0%} of their time and else mostly {DOING[longest]}, {share:.0%} of it"
     if bits[most] > 0:
         share = bits[most] / sum(bits.values())
         told += f"; {format_bits(sum(bits.values()))} were on the air, {share:.0%} of them on the {most}"

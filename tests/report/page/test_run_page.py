@@ -84,7 +84,10 @@ def test_losses_and_participation_are_counted(run, told):
 
     assert len(lost) > 0
     assert sum(row["count"] for row in told["losses"] if row["lost"] == "erased") == len(lost)
-    assert sum(row["count"] for row in told["losses"]) == len(run.transfers)
+    broadcasts = run.transfers["receiver"] == -2
+    assert sum(row["count"] for row in told["losses"]) == (~broadcasts).sum() + len(run.receptions)
+    bits = run.transfers["delivered_bit"] + run.transfers["lost_bit"]
+    assert sum(row["bit"] for row in told["losses"]) == bits.sum()
     np.testing.assert_array_equal(
         told["device"]["delivered"], np.bincount(ups["sender"][ups["lost"] == ""], minlength=20)
     )

@@ -79,8 +79,9 @@ const runFairness = (told) => {
   const took = uplinks.some((value) => value > 0) ? delivered : computations, what = took === delivered ? "uplinks delivered" : "computations";
   const sum = took.reduce((all, value) => all + value, 0), squares = took.reduce((all, value) => all + value * value, 0);
   const index = squares > 0 ? (sum * sum) / (count * squares) : NaN, none = took.filter((value) => value === 0).length;
-  const section = fednet.section("fairness", "Participation and fairness",
+  const section = fednet.section("fairness", "Participation and fairness", !(sum > 0) ? "No device computed or delivered anything." :
     `Jain's index of ${what} is ${units.digits(index)}: 1 if all devices take part equally, ${units.digits(1 / count)} if one does alone. ${none ? `${none} of ${units.count(count)} devices had none.` : "Every device had at least one."}`);
+  if (!(sum > 0)) return null;
   const columns = fednet.element("div", { class: "columns" }), bars = fednet.element("div"), curve = fednet.element("div");
   section.append(columns);
   columns.append(bars, curve);

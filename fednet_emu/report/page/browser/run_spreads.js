@@ -43,24 +43,23 @@ const runSpreads = (told) => {
 const runLosses = (told) => {
   const lost = told.losses.filter((row) => row.lost), sum = (rows) => rows.reduce((all, row) => all + row.count, 0);
   const missed = sum(lost), all = sum(told.losses);
-  const section = fednet.section("losses", "Losses", missed ? `${units.count(missed)} of ${units.count(all)} transfers (${units.share(missed / all)}) were lost.` :
-    all ? `None of the ${units.count(all)} transfers was lost.` : "Nothing was sent.");
+  const section = fednet.section("losses", "Losses", missed ? `${units.count(missed)} of ${units.count(all)} deliveries (${units.share(missed / all)}) were lost; a broadcast is one for each receiver.` :
+    all ? `None of the ${units.count(all)} deliveries was lost; a broadcast is one for each receiver.` : "Nothing was sent.");
   const MEANING = { erased: "random loss", outage: "SINR below the threshold", unreachable: "no rate on the link", away: "the device was away when it was its turn",
     left: "the device left in the middle", timeout: "too long on the air", deadline: "the algorithm stopped waiting", end: "the run ended" };
   if (!all) return null;
-  const figure = missed ? fednet.figure(section, "Lost transfers by reason", () => {
+  const figure = missed ? fednet.figure(section, "Lost deliveries by reason", () => {
     const reasons = [...new Set(lost.map((row) => row.lost))], kinds = [...new Set(lost.map((row) => row.kind))];
     return {
       data: kinds.map((kind) => ({ type: "bar", orientation: "h", name: kind, y: reasons, x: reasons.map((reason) => sum(lost.filter((row) => row.lost === reason && row.kind === kind))), marker: { color: fednet.colour(kind) }, hovertemplate: `%{y}: %{x} on the ${kind}<extra></extra>` })),
-      layout: { barmode: "stack", showlegend: true, xaxis: { title: "Transfers lost" }, yaxis: { autorange: "reversed" } },
+      layout: { barmode: "stack", showlegend: true, xaxis: { title: "Deliveries lost" }, yaxis: { autorange: "reversed" } },
     };
   }, 140 + 26 * new Set(lost.map((row) => row.lost)).size) : null;
   fednet.table(section, "losses", [
     { key: "kind", title: "Link", values: told.losses.map((row) => row.kind) }, { key: "reason", title: "Outcome", values: told.losses.map((row) => row.lost || "delivered") },
     { key: "meaning", title: "Meaning", values: told.losses.map((row) => MEANING[row.lost] ?? "") },
-    { key: "transfers", title: "Transfers", values: told.losses.map((row) => row.count), show: units.count },
-    { key: "bit", title: "Bits to receive", values: told.losses.map((row) => row.bit), show: units.bits },
-    { key: "lost_bit", title: "Of these not received", values: told.losses.map((row) => row.lost_bit), show: units.bits },
+    { key: "deliveries", title: "Deliveries", values: told.losses.map((row) => row.count), show: units.count },
+    { key: "bit", title: "Bits", values: told.losses.map((row) => row.bit), show: units.bits },
   ]);
   return figure;
 };
