@@ -6,7 +6,8 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all test-browser test-ray lint format docs imports swarm bench bench-peers reproduce clean
+.PHONY: help install demo test test-all test-browser test-ray test-trackers lint format docs imports swarm bench bench-peers \
+	reproduce clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -45,6 +46,10 @@ test-browser: $(VENV)/.developing  ## Look at report pages in a headless Chromiu
 test-ray: $(VENV)/.developing  ## Run the tests of sweeps on Ray, which this installs (as the extra `ray` does)
 	$(PIP) --editable '.[ray]'
 	$(BIN)/python -m pytest -q tests/study/test_on_ray.py
+
+test-trackers: $(VENV)/.developing  ## Run the tests of trackers, whose libraries this installs (as their extras do)
+	$(PIP) --editable '.[tensorboard,mlflow,wandb]'
+	$(BIN)/python -m pytest -q tests/tracking
 
 lint: $(VENV)/.developing  ## Check style, formatting, types and who imports whom
 	$(BIN)/ruff check .

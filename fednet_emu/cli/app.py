@@ -12,7 +12,7 @@ import typer
 
 from fednet_emu import __version__
 from fednet_emu.cli import studies
-from fednet_emu.cli.options import OUTPUT, DataDir, Devices, Overrides, TimingOnly, device_numbers
+from fednet_emu.cli.options import OUTPUT, DataDir, Devices, Overrides, TimingOnly, Track, device_numbers
 from fednet_emu.cli.outcome import ERRORS, MISTAKE, outcome
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def run(
     profile: Annotated[bool, typer.Option("--profile", help="Also say where the host's time went.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a run, when the new one has ended.")] = False,
     plots: Annotated[bool, typer.Option("--plots/--no-plots", help="Draw the figures of the run.")] = True,
+    track: Track = None,
 ) -> None:
     """Run a scenario; leave tables, figures and a summary in a run folder."""
     folder = out
@@ -92,6 +93,7 @@ def run(
             data_dir=data_dir,
             timing_only=timing_only,
             force=force,
+            track=track or (),
             progress=not quiet,
         )
         if plots:

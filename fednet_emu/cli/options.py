@@ -20,6 +20,10 @@ Devices = Annotated[
     str | None, typer.Option("--devices", metavar="LIST", help="Only these devices, e.g. 0,3,10-19. [default: all]")
 ]
 TimingOnly = Annotated[bool, typer.Option("--timing-only", help="Time, bits and energy without training.")]
+Track = Annotated[
+    list[str] | None,
+    typer.Option("--track", metavar="NAME", help="Also tell tensorboard, mlflow or wandb; may be repeated."),
+]
 
 
 def device_numbers(text: str) -> list[int]:

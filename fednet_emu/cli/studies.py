@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fednet_emu.cli.options import OUTPUT, DataDir, Overrides, TimingOnly
+from fednet_emu.cli.options import OUTPUT, DataDir, Overrides, TimingOnly, Track
 from fednet_emu.cli.outcome import ERRORS, FAILED, MISTAKE, outcome
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def sweep(
     overrides: Overrides = None,
     data_dir: DataDir = None,
     timing_only: TimingOnly = False,
+    track: Track = None,
     quiet: Quiet = False,
 ) -> None:
     """Run the cells of a study that are not finished; leave its tables in a folder."""
@@ -52,7 +53,7 @@ def sweep(
         if timing_only and any(cell.scenario.events_depend_on_learning for cell in loaded.cells):
             ERRORS.print(APPROXIMATE)
         cluster = ray_address or ray
-        if not _swept(loaded, out or Path("results") / loaded.name, workers, cluster, data_dir, quiet):
+        if not _swept(loaded, out or Path("results") / loaded.name, workers, cluster, data_dir, quiet, track):
             raise typer.Exit(FAILED)
 
 
@@ -152,13 +153,20 @@ def _tell_unfinished(view: StudyView, use: str) -> None:
 
 
 def _swept(
-    loaded: LoadedStudy, folder: Path, workers: int | None, ray: bool | str, data_dir: Path | None, quiet: bool
+    loaded: LoadedStudy,
+    folder: Path,
+    workers: int | None,
+    ray: bool | str,
+    data_dir: Path | None,
+    quiet: bool,
+    track: list[str] | None = None,
 ) -> bool:
     """Sweep a study, show how it goes, and say whether all cells are done."""
     from fednet_emu.api.sweeping import runner_of, swept
     from fednet_emu.report.quantities import counted
 
-    study = swept(loaded, folder, runner_of(loaded, workers, ray), data_dir=data_dir, progress=not quiet)
+    runner = runner_of(loaded, workers, ray)
+    study = swept(loaded, folder, runner, data_dir=data_dir, track=track or (), progress=not quiet)
     if not quiet:
         OUTPUT.out(f"{len(study.view.cells)} of {counted(len(loaded.cells), 'cell')} done; tables in {folder}")
     for failure in study.failures:

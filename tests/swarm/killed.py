@@ -7,6 +7,10 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
+from unittest.mock import patch
+
+from numpy.typing import NDArray
 
 from fednet_emu.errors import Deadlock
 from fednet_emu.records.ledger import Ledger
@@ -35,18 +39,28 @@ def killed_and_resumed(scenario: Scenario, rows: int) -> Ledger:
 
 
 def _run_until_killed(scenario: Scenario, out: Path, rows: int) -> None:
-    left, append = rows, Table.append
+    left, append, extend = rows, Table.append, Table.extend
 
-    def count(table: Table, row: tuple[object, ...]) -> None:
+    def count(rows: int) -> None:
         nonlocal left
-        left -= 1
+        left -= rows
         if left <= 0:
             os.kill(os.getpid(), signal.SIGKILL)
+
+    def append_counted(table: Table, row: tuple[object, ...]) -> None:
+        count(1)
         append(table, row)
 
+    def extend_counted(table: Table, **columns: NDArray[Any]) -> None:
+        count(len(next(iter(columns.values()))))
+        extend(table, **columns)
+
     try:
-        Table.append = count  # type: ignore[method-assign]
-        with suppress(Deadlock):
+        with (
+            suppress(Deadlock),
+            patch.object(Table, "append", append_counted),
+            patch.object(Table, "extend", extend_counted),
+        ):
             play(scenario, "drawn", out)
     finally:
         os._exit(0)
