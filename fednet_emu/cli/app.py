@@ -234,6 +234,18 @@ def trace(
 
 
 @app.command()
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="A run folder.")],
+    out: Annotated[Path | None, typer.Option("--out", help="The page. [default: RUN/report.html]")] = None,
+) -> None:
+    """Write a page that shows a run in any browser, without a network: timeline, curves, map, energy, tables."""
+    with outcome():
+        from fednet_emu.api.reporting import report as written
+
+        OUTPUT.out(str(written(runs, out)))
+
+
+@app.command()
 def channels(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[CHANNEL]...", help="Channel files; all by default.")
