@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ class StudyView:
         cells: one row for each finished cell, in the order of the study: levels, totals, the costs of reaching the
             target, and the columns of `SERIES_COLUMNS`.
         unfinished: labels of the cells that are not finished.
+        missing: one row for each of them, with its levels, `seed`, `status` and `reason`.
     """
 
     name: str
@@ -46,6 +47,7 @@ class StudyView:
     evaluations: pd.DataFrame
     cells: pd.DataFrame
     unfinished: Sequence[str]
+    missing: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def diverged(self) -> list[str]:
@@ -171,7 +173,8 @@ def open_study(folder: Path) -> StudyView:
         raise DataError(str(folder), f"its tables are older than its axis '{new[0]}'", UNFINISHED)
     done = cells["status"].isin(["done", "diverged"])
     finished = _with_series(folder, cells[done].reset_index(drop=True))
-    return StudyView(name, axes, target, evaluations, finished, list(cells["cell"][~done]))
+    missing = cells[~done].reset_index(drop=True)
+    return StudyView(name, axes, target, evaluations, finished, list(missing["cell"]), missing)
 
 
 def _with_series(folder: Path, cells: pd.DataFrame) -> pd.DataFrame:

@@ -1,0 +1,135 @@
+"""The page of a study as a document of plain values and arrays, which the browser draws."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fednet_emu.report.figures.study_curves import STUDY_COSTS
+from fednet_emu.report.page.bands import curves, measured_metrics
+from fednet_emu.report.page.columns import columns_of
+from fednet_emu.report.page.differences import ALL_PAIRS, MOST, compared_axes, differences
+from fednet_emu.report.page.fronts import pareto
+from fednet_emu.report.page.needed import costs_to_target
+from fednet_emu.report.page.settings import Setting, settings_of
+from fednet_emu.report.quantities import counted, format_bits, format_energy, format_seconds
+from fednet_emu.report.views.statistics import mean_interval
+from fednet_emu.report.views.study import StudyView, level_text, target_text
+
+MEANS = ("accuracy", "loss", "simulated_s", "total_bit", "energy_j")
+"""Columns of the cells whose means over seeds stand in the table of settings."""
+
+
+def study_document(view: StudyView, folder: Path) -> dict[str, Any]:
+    """Return what the page of a study shows; values in seconds, bits and joules, what is unknown as NaN.
+
+    Args:
+        view: the study.
+        folder: its folder.
+
+    Raises:
+        DataError: the scenario of a finished cell is missing or unreadable.
+    """
+    settings = settings_of(view, folder)
+    needed = list(costs_to_target(settings)) if view.target else []
+    return {
+        "name": view.name,
+        "axes": [{"name": name, "levels": [level_text(level) for level in view.axes[name]]} for name in view.axes],
+        "target": target_text(view.target),
+        "words": words(view, settings),
+        "settings": [
+            {
+                "label": setting.label,
+                "levels": {name: level_text(level) for name, level in setting.levels.items()},
+                "data_set": setting.data_set,
+            }
+            for setting in settings
+        ],
+        "cells": columns_of(cells_table(view)),
+        "means": means_columns(settings, needed),
+        "metrics": measured_metrics(view),
+        "costs": {name: cost.title for name, cost in STUDY_COSTS.items()},
+        "curves": list(curves(view, settings)),
+        "needed": needed,
+        "differences": list(differences(view)),
+        "left_out": left_out(view),
+        "pareto": pareto(view, settings),
+    }
+
+
+def cells_table(view: StudyView) -> pd.DataFrame:
+    """Return one row for each cell, finished or not, without the columns that nobody has."""
+    rows = pd.concat([view.cells, view.missing], ignore_index=True) if len(view.missing) else view.cells
+    told = [name for name in ("reason",) if name in rows and (rows[name].fillna("") != "").any()]
+    table = rows.drop(columns="reason", errors="ignore").dropna(axis="columns", how="all")
+    table = table.assign(**{name: rows[name].fillna("") for name in told})
+    first = [*view.axes, "seed", "status", *told]
+    return table[[*first, *table.columns.difference([*first, "cell"], sort=False), "cell"]]
+
+
+def means_columns(settings: Sequence[Setting], needed: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the columns of the table of settings: the number of runs, and means over seeds with their intervals."""
+    table: dict[str, list[Any]] = {"Setting": [setting.label for setting in settings]}
+    table["Runs"] = [float(len(setting.cells)) for setting in settings]
+    for name in MEANS:
+        found = [mean_interval(setting.cells[name].dropna().to_numpy()) for setting in settings]
+        table |= {name: [its.mean for its in found], f"{name} low": [its.low for its in found]}
+        table[f"{name} high"] = [its.high for its in found]
+    if needed:
+        table["Reached"] = [float(its["reached"]) for its in needed]
+        for column in needed[0]["costs"]:
+            table[column] = [its["costs"][column]["mean"] for its in needed]
+        table["Failures"] = [its["failures"] for its in needed]
+    return columns_of(pd.DataFrame(table).dropna(axis="columns", how="all"))
+
+
+def words(view: StudyView, settings: Sequence[Setting]) -> list[str]:
+    """Return what the study is and what came out, in a few sentences."""
+    axes = " x ".join(f"{len(levels)} {name}" for name, levels in view.axes.items())
+    seeds = len({*view.cells["seed"], *view.missing.get("seed", ())})
+    size = f"{counted(len(settings), 'setting')}{f' ({axes})' if axes else ''} with {counted(seeds, 'seed')}"
+    told = [f"{size}: {counted(len(view.cells), 'run')} finished, {len(view.missing)} not."]
+    if view.diverged:
+        told.append(f"{counted(len(view.diverged), 'run')} diverged and counts as not reaching a target.")
+    for name, column, show in (
+        ("soonest", "time_to_target_s", format_seconds),
+        ("with the fewest bits", "bits_to_target", format_bits),
+        ("with the least energy", "energy_to_target_j", format_energy),
+    ):
+        best = _best(settings, column) if view.target else None
+        if best is not None:
+            setting, mean = best
+            told.append(f"{setting.label} reaches {target_text(view.target)} {name}, after {show(mean)} on average.")
+    if view.target:
+        whole = [s for s in settings if s.of and len(s.cells["time_to_target_s"].dropna()) == s.of]
+        never = [s for s in settings if not len(s.cells["time_to_target_s"].dropna())]
+        told.append(
+            f"Of {counted(len(settings), 'setting')}, {len(whole)} reached {target_text(view.target)} on every seed, "
+            f"{len(never)} on none."
+        )
+    return told
+
+
+def left_out(view: StudyView) -> str:
+    """Say which comparisons the page leaves out; empty if none."""
+    told = []
+    if any(len(levels) > ALL_PAIRS for levels in view.axes.values()):
+        told.append(f"of more than {ALL_PAIRS} levels, each is compared with the first and the next")
+    known = compared_axes(view)
+    large = [name for name, levels in view.axes.items() if len(levels) > 1 and name not in known]
+    if large:
+        told.append(f"{', '.join(large)}: more than {MOST} comparisons; `fednet compare` makes them one by one")
+    return "; ".join(told)
+
+
+def _best(settings: Sequence[Setting], column: str) -> tuple[Setting, float] | None:
+    """The setting of the lowest mean cost among those whose every run reached the target, if any did."""
+    means = [
+        (float(setting.cells[column].mean()), place)
+        for place, setting in enumerate(settings)
+        if len(setting.cells) == setting.of and setting.cells[column].notna().all()
+    ]
+    return (settings[min(means)[1]], min(means)[0]) if means else None
