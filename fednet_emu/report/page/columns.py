@@ -35,7 +35,7 @@ def columns_of(table: pd.DataFrame, titles: Mapping[str, tuple[str, str]] = TITL
     for name in table:
         values = table[name]
         numeric = is_numeric_dtype(values) and not is_bool_dtype(values)
-        title, kind = titles.get(str(name), (str(name), "count" if numeric else "text"))
+        title, kind = titles.get(str(name), (str(name), "number" if numeric else "text"))
         told = (
             values.to_numpy(np.float64)
             if numeric

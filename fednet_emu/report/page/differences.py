@@ -56,6 +56,7 @@ def differences(view: StudyView) -> Iterator[dict[str, Any]]:
                     "b": level_text(second),
                     "where": its.where or "everywhere",
                     "quantity": its.quantity.column,
+                    "title": its.quantity.title,
                     "pairs": its.pairs,
                     "of": its.of,
                     "a_mean": its.means[0],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pandas as pd
 
 from fednet_emu.report.figures.study_curves import STUDY_COSTS
 from fednet_emu.report.page.bands import curves, measured_metrics
-from fednet_emu.report.page.columns import columns_of
+from fednet_emu.report.page.columns import TITLES, columns_of
 from fednet_emu.report.page.differences import ALL_PAIRS, MOST, compared_axes, differences
 from fednet_emu.report.page.fronts import pareto
 from fednet_emu.report.page.needed import costs_to_target
@@ -35,11 +36,12 @@ def study_document(view: StudyView, folder: Path) -> dict[str, Any]:
     """
     settings = settings_of(view, folder)
     needed = list(costs_to_target(settings)) if view.target else []
+    compared = list(differences(view))
     return {
         "name": view.name,
         "axes": [{"name": name, "levels": [level_text(level) for level in view.axes[name]]} for name in view.axes],
         "target": target_text(view.target),
-        "words": words(view, settings),
+        "words": [*words(view, settings), *telling(view, compared)],
         "settings": [
             {
                 "label": setting.label,
@@ -54,7 +56,7 @@ def study_document(view: StudyView, folder: Path) -> dict[str, Any]:
         "costs": {name: cost.title for name, cost in STUDY_COSTS.items()},
         "curves": list(curves(view, settings)),
         "needed": needed,
-        "differences": list(differences(view)),
+        "differences": compared,
         "left_out": left_out(view),
         "pareto": pareto(view, settings),
     }
@@ -83,7 +85,10 @@ def means_columns(settings: Sequence[Setting], needed: Sequence[dict[str, Any]])
         for column in needed[0]["costs"]:
             table[column] = [its["costs"][column]["mean"] for its in needed]
         table["Failures"] = [its["failures"] for its in needed]
-    return columns_of(pd.DataFrame(table).dropna(axis="columns", how="all"))
+    limits = {
+        f"{name} {end}": (word, TITLES[name][1]) for name in MEANS for end, word in (("low", "from"), ("high", "to"))
+    }
+    return columns_of(pd.DataFrame(table).dropna(axis="columns", how="all"), {**TITLES, **limits})
 
 
 def words(view: StudyView, settings: Sequence[Setting]) -> list[str]:
@@ -91,26 +96,42 @@ def words(view: StudyView, settings: Sequence[Setting]) -> list[str]:
     axes = " x ".join(f"{len(levels)} {name}" for name, levels in view.axes.items())
     seeds = len({*view.cells["seed"], *view.missing.get("seed", ())})
     size = f"{counted(len(settings), 'setting')}{f' ({axes})' if axes else ''} with {counted(seeds, 'seed')}"
-    told = [f"{size}: {counted(len(view.cells), 'run')} finished, {len(view.missing)} not."]
+    lost = f", {len(view.missing)} not" if len(view.missing) else ""
+    told = [f"{size}: {counted(len(view.cells), 'run')} finished{lost}."]
     if view.diverged:
-        told.append(f"{counted(len(view.diverged), 'run')} diverged and counts as not reaching a target.")
-    for name, column, show in (
-        ("soonest", "time_to_target_s", format_seconds),
-        ("with the fewest bits", "bits_to_target", format_bits),
-        ("with the least energy", "energy_to_target_j", format_energy),
+        told.append(f"{counted(len(view.diverged), 'run')} diverged, which counts as not reaching a target.")
+    return [*told, *_about_target(view, settings)] if view.target else told
+
+
+def telling(view: StudyView, compared: Sequence[dict[str, Any]]) -> list[str]:
+    """Return for each axis the sentence about its first and last level, all together: when the target is reached."""
+    asked = "time_to_target_s" if view.target else "accuracy"
+    found = []
+    for axis, levels in view.axes.items():
+        ends = [level_text(levels[0]), level_text(levels[-1])]
+        these = [its for its in compared if its["axis"] == axis and [its["a"], its["b"]] == ends]
+        found += [its["sentence"] for its in these if its["quantity"] == asked][-1:]
+    return [f"{text[0].upper()}{text[1:]}." for text in found]
+
+
+def _about_target(view: StudyView, settings: Sequence[Setting]) -> list[str]:
+    target, told = target_text(view.target), []
+    for what, column, show in (
+        ("soonest, after", "time_to_target_s", format_seconds),
+        ("with the fewest bits,", "bits_to_target", format_bits),
+        ("with the least energy,", "energy_to_target_j", format_energy),
     ):
-        best = _best(settings, column) if view.target else None
-        if best is not None:
-            setting, mean = best
-            told.append(f"{setting.label} reaches {target_text(view.target)} {name}, after {show(mean)} on average.")
-    if view.target:
-        whole = [s for s in settings if s.of and len(s.cells["time_to_target_s"].dropna()) == s.of]
-        never = [s for s in settings if not len(s.cells["time_to_target_s"].dropna())]
-        told.append(
-            f"Of {counted(len(settings), 'setting')}, {len(whole)} reached {target_text(view.target)} on every seed, "
-            f"{len(never)} on none."
-        )
-    return told
+        least, best = _best(settings, column)
+        if best:
+            reach = "reaches" if len(best) == 1 else "reach"
+            who = " and ".join(setting.label for setting in best)
+            told.append(f"{who} {reach} {target} {what} {show(least)} on average.")
+    reached = [len(setting.cells["time_to_target_s"].dropna()) for setting in settings]
+    whole = sum(number == setting.of for number, setting in zip(reached, settings, strict=True))
+    never = reached.count(0)
+    if whole == len(settings):
+        return [*told, f"Every run reached {target}."]
+    return [*told, f"Of {counted(len(settings), 'setting')}, {whole} reached {target} on every seed, {never} on none."]
 
 
 def left_out(view: StudyView) -> str:
@@ -125,11 +146,12 @@ def left_out(view: StudyView) -> str:
     return "; ".join(told)
 
 
-def _best(settings: Sequence[Setting], column: str) -> tuple[Setting, float] | None:
-    """The setting of the lowest mean cost among those whose every run reached the target, if any did."""
+def _best(settings: Sequence[Setting], column: str) -> tuple[float, list[Setting]]:
+    """The lowest mean cost among the settings whose every run reached the target, and whose it is; NaN if nobody's."""
     means = [
-        (float(setting.cells[column].mean()), place)
-        for place, setting in enumerate(settings)
-        if len(setting.cells) == setting.of and setting.cells[column].notna().all()
+        (float(setting.cells[column].mean()), setting)
+        for setting in settings
+        if len(setting.cells[column].dropna()) == setting.of
     ]
-    return (settings[min(means)[1]], min(means)[0]) if means else None
+    least = min((mean for mean, _ in means), default=math.nan)
+    return least, [setting for mean, setting in means if mean == least]

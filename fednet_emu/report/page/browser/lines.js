@@ -1,0 +1,42 @@
+"use strict";
+// Learning curves with a choice of metric and cost, for pages that put several lines into one figure.
+
+const lines = (() => {
+  const DASHES = ["solid", "dash", "dot", "dashdot"];
+  const TITLES = { time: "Simulated time", bits: "Transmitted data", energy: "Energy", rounds: "Rounds" };
+
+  /** A score with four digits. */
+  const score = (value) => (Number.isFinite(value) ? String(Number(value.toPrecision(4))) : "unknown");
+
+  /** How values of a kind are written. */
+  const show = {
+    time: units.seconds, bits: units.bits, energy: units.energy, count: units.count, score,
+    number: (value) => String(value), text: (value) => value, rounds: (value) => units.count(value),
+  };
+
+  /** The unit of an axis of some kind that ends at `largest`, and its title. */
+  function axis(kind, largest, title = TITLES[kind]) {
+    const unit = kind in TITLES && kind !== "rounds" ? units.axis(largest, kind) : { size: 1, symbol: "" };
+    return { size: unit.size, title: unit.symbol ? `${title} (${unit.symbol})` : title };
+  }
+
+  /** The look of a line by its number: seven colours, then other dashes. */
+  const look = (place) => ({ color: fednet.lineColour(place), dash: DASHES[Math.floor(place / 7) % DASHES.length], width: 2 });
+
+  /** A colour of a line with an opacity. */
+  const faded = (place, opacity) => fednet.lineColour(place) + Math.round(255 * opacity).toString(16).padStart(2, "0");
+
+  /** The largest number of several arrays; 0 if there is none. */
+  const largest = (arrays) => arrays.reduce((most, array) => array.reduce((a, b) => (b > a ? b : a), most), 0);
+
+  /** Columns for `fednet.table` from those of Python: {name, title, kind, values}. */
+  const columns = (given) => given.map(({ name, title, kind, values }) => ({ key: name, title, values, show: show[kind] }));
+
+  /** The choice of a metric and of a cost; `state` has both, `changed()` is called on a change. */
+  const choices = (state, metrics, costs, changed) => [
+    fednet.select("Show", Object.entries(metrics), (value) => { state.metric = value; changed(); }, state.metric),
+    fednet.select("against", Object.entries(costs), (value) => { state.cost = value; changed(); }, state.cost),
+  ];
+
+  return { score, show, axis, look, faded, largest, columns, choices, TITLES };
+})();

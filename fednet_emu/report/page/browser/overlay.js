@@ -1,0 +1,44 @@
+"use strict";
+// The page of several runs: their learning curves on one axis, and their summaries side by side.
+
+fednet.page((told) => {
+  overlaidCurves(told);
+  const place = fednet.section("summaries", "Summaries", "One column for each run.");
+  const titles = Object.keys(told.summary);
+  fednet.table(place, "summaries", [
+    { key: "quantity", title: "Quantity", values: titles },
+    ...told.labels.map((label, run) => ({ key: label, title: label, values: titles.map((title) => told.summary[title][run]) })),
+  ]);
+  if (told.words.length) {
+    const words = fednet.section("differences", "Against the first run", "Of runs with the same seed, which have the same channel, data and stragglers.");
+    words.append(fednet.element("ul", {}, ...told.words.map((text) => fednet.element("li", { text }))));
+  }
+});
+
+function overlaidCurves(told) {
+  const place = fednet.section("curves", "Learning curves", "Each point is an evaluation of the global model.");
+  const state = { metric: Object.keys(told.metrics)[0], cost: "time" };
+  if (!state.metric) {
+    place.append(fednet.element("p", { text: "No run has learnt anything: there is nothing to draw." }));
+    return;
+  }
+  function draw() {
+    const known = told.curves.map(({ costs, metrics }, run) => ({ run, x: costs[state.cost], y: metrics[state.metric] })).filter(({ y }) => y && y.some(Number.isFinite));
+    const unit = lines.axis(state.cost, lines.largest(known.map(({ x }) => x)));
+    return {
+      data: known.map(({ run, x, y }) => ({
+        x: Array.from(x, (value) => value / unit.size), y: Array.from(y), name: told.labels[run], mode: x.length < 60 ? "lines+markers" : "lines",
+        line: lines.look(run), marker: { size: 5 }, hovertemplate: "%{text}<extra></extra>",
+        text: Array.from(x, (value, i) => `${told.labels[run]}<br>${told.metrics[state.metric]} ${lines.score(y[i])}<br>${lines.show[state.cost](value)}, round ${told.curves[run].costs.rounds[i]}`),
+      })),
+      layout: { xaxis: { title: unit.title, rangemode: "tozero" }, yaxis: { title: told.metrics[state.metric] }, showlegend: true },
+    };
+  }
+  const rows = () => told.curves.flatMap(({ costs, metrics }, run) => Array.from(costs.time, (_, i) =>
+    [`"${told.labels[run].replaceAll('"', '""')}"`, ...Object.keys(costs).map((name) => costs[name][i]), ...Object.keys(told.metrics).map((name) => metrics[name]?.[i] ?? "")]
+      .map((value) => (Number.isNaN(value) ? "" : value)).join(",")));
+  const csv = () => [["run", ...Object.keys(told.costs), ...Object.keys(told.metrics)].join(","), ...rows()].join("\n") + "\n";
+  place.append(fednet.controls(...lines.choices(state, told.metrics, told.costs, () => figure.redraw()),
+    fednet.button("Save as CSV", () => fednet.download("curves.csv", csv()))));
+  const figure = fednet.figure(place, "Learning curves of the runs", draw, 420);
+}
