@@ -10,7 +10,7 @@ import numpy as np
 
 from fednet_emu.errors import FednetError
 from fednet_emu.report.quantities import counted
-from fednet_emu.report.views.compare import ROUNDING, TO_TARGET, Difference, compare
+from fednet_emu.report.views.compare import EVERYWHERE, ROUNDING, TO_TARGET, Difference, compare
 from fednet_emu.report.views.study import StudyView, level_text, target_text
 
 PHRASES = {
@@ -110,6 +110,8 @@ def nobody(difference: Difference, names: tuple[str, str], target: Mapping[str, 
     if difference.quantity not in TO_TARGET:
         return f"no seed has the {difference.quantity.title} with both {' and '.join(names)}"
     never = [name for name, known in zip(names, difference.known, strict=True) if not known]
+    if difference.where == EVERYWHERE:
+        return f"no seed reaches {target_text(target)} with both {' and '.join(names)} in every place"
     if never:
         return f"{target_text(target)} is never reached with {' or '.join(never)}"
     return f"no seed reaches {target_text(target)} with both {' and '.join(names)}"

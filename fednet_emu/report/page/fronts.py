@@ -55,11 +55,15 @@ def progress(view: StudyView, setting: Setting) -> pd.DataFrame:
 
 
 def points_of(view: StudyView, settings: Sequence[Setting]) -> pd.DataFrame:
-    """Return the points of all settings: `setting` (its position), `data_set`, `round` and the columns of `WANTED`."""
+    """Return the points of the settings of which no run diverged.
+
+    Returns:
+        A table with `setting` (its position), `data_set`, `round` and the columns of `WANTED`.
+    """
     parts = [
         _thinned(progress(view, setting)).assign(setting=place, data_set=setting.data_set)
         for place, setting in enumerate(settings)
-        if len(setting.cells)
+        if setting.sound
     ]
     known = [part for part in parts if len(part)]
     columns = ["setting", "data_set", "round", *WANTED]
@@ -76,7 +80,7 @@ def ends_of(view: StudyView, settings: Sequence[Setting]) -> pd.DataFrame:
     rows = []
     for place, setting in enumerate(settings):
         cells = setting.cells
-        if len(cells) and not len(setting.missing) and cells[list(columns)].notna().all(axis=None):
+        if setting.sound and not len(setting.missing) and cells[list(columns)].notna().all(axis=None):
             means = {name: float(cells[column].mean()) for column, name in columns.items()}
             rows.append({"setting": place, "data_set": setting.data_set, "round": -1, **means, "accuracy": np.nan})
     return pd.DataFrame(rows, columns=["setting", "data_set", "round", *WANTED])

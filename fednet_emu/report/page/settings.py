@@ -33,11 +33,16 @@ class Setting:
         missing: its cells that failed or wait.
     """
 
-    levels: Levels
+    levels: dict[str, Any]
     label: str
     data_set: str
     cells: pd.DataFrame
     missing: pd.DataFrame
+
+    @property
+    def sound(self) -> bool:
+        """Whether it has finished cells, and none of them diverged."""
+        return len(self.cells) > 0 and not (self.cells["status"] == "diverged").any()
 
     @property
     def of(self) -> int:
@@ -63,7 +68,7 @@ def settings_of(view: StudyView, folder: Path) -> list[Setting]:
             found.append((levels, cells, missing))
     data = [_data(folder / "cells" / str(cells["cell"].iloc[0])) if len(cells) else {} for _, cells, _ in found]
     return [
-        Setting(levels, setting_text(levels, view.axes) or view.name, name, cells, missing)
+        Setting(dict(levels), setting_text(levels, view.axes) or view.name, name, cells, missing)
         for (levels, cells, missing), name in zip(found, data_set_names(data), strict=True)
     ]
 

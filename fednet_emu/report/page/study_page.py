@@ -41,7 +41,7 @@ def study_document(view: StudyView, folder: Path) -> dict[str, Any]:
         "name": view.name,
         "axes": [{"name": name, "levels": [level_text(level) for level in view.axes[name]]} for name in view.axes],
         "target": target_text(view.target),
-        "words": [*words(view, settings), *telling(view, compared)],
+        "words": [*words(view, settings), *telling(view, settings, compared)],
         "settings": [
             {
                 "label": setting.label,
@@ -100,14 +100,26 @@ def words(view: StudyView, settings: Sequence[Setting]) -> list[str]:
     told = [f"{size}: {counted(len(view.cells), 'run')} finished{lost}."]
     if view.diverged:
         told.append(f"{counted(len(view.diverged), 'run')} diverged, which counts as not reaching a target.")
-    return [*told, *_about_target(view, settings)] if view.target else told
+    if not view.target:
+        return told
+    sets = dict.fromkeys(setting.data_set for setting in settings if len(setting.cells))
+    for name in sets:
+        part = [setting for setting in settings if setting.data_set == name]
+        told += [f"{name}: {text}" if len(sets) > 1 else text for text in _about_target(view, part)]
+    return told
 
 
-def telling(view: StudyView, compared: Sequence[dict[str, Any]]) -> list[str]:
-    """Return for each axis the sentence about its first and last level, all together: when the target is reached."""
+def telling(view: StudyView, settings: Sequence[Setting], compared: Sequence[dict[str, Any]]) -> list[str]:
+    """Return for each axis the sentence about its first and last level, all together: when the target is reached.
+
+    Nothing is told of axes that change the data set, because scores on different data sets say nothing together.
+    """
     asked = "time_to_target_s" if view.target else "accuracy"
     found = []
     for axis, levels in view.axes.items():
+        known = {(str(its.levels | {axis: None}), its.data_set) for its in settings if len(its.cells)}
+        if len({place for place, _ in known}) < len(known):
+            continue
         ends = [level_text(levels[0]), level_text(levels[-1])]
         these = [its for its in compared if its["axis"] == axis and [its["a"], its["b"]] == ends]
         found += [its["sentence"] for its in these if its["quantity"] == asked][-1:]

@@ -231,6 +231,30 @@ def test_fronts_of_two_costs_are_about_reaching_the_target(story, document):
     assert ends["fronts"]["simulated_s:total_bit"].tolist() == [1]
 
 
+def test_settings_of_which_a_run_diverged_are_on_no_front(story):
+    """Its scores before that were good, but who takes the setting may end with nothing."""
+    view, folder = story
+    view.cells.loc[view.cells["cell"] == "ofdma-1-0", "status"] = "diverged"
+    told = study_document(view, folder)["pareto"]
+
+    assert 2.0 not in told["rounds"]["setting"]
+    assert told["ends"]["setting"].tolist() == [0]
+
+
+def test_what_is_told_first_keeps_data_sets_apart(story, document):
+    """With one data set, the ends of each axis are compared; an axis that changes the data set is not told about."""
+    view, folder = story
+    for path in (folder / "cells").glob("tdma*/scenario.yaml"):
+        path.write_text("seed: 0\ndata:\n  kind: mnist\n", encoding="utf-8")
+    apart = study_document(view, folder)["words"]
+
+    assert (
+        "No seed reaches accuracy 0.55 with both access = tdma and access = ofdma in every place." in document["words"]
+    )
+    assert not [text for text in apart if "access = " in text]
+    assert "mnist: tdma, size = 1 reaches accuracy 0.55 soonest, after 12.6 s on average." in apart
+
+
 def test_labels_cannot_be_mistaken():
     """Text stands alone unless two axes have it; numbers have the whole name of their axis."""
     axes = {"uplink": ["tdma", "none"], "loss": ["none"], "devices.count": [10]}

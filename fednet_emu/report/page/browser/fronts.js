@@ -6,7 +6,7 @@ function studyFronts(study) {
   const NAMES = Object.keys(QUANTITIES), SYMBOLS = ["circle", "square", "diamond", "triangle-up", "cross", "star"];
   const state = { x: "simulated_s", y: "accuracy", data: "" };
   const place = fednet.section("fronts", "Pareto front",
-    "What no other choice beats in both. Points are means over seeds; what is no better than the untrained model does not count, and different data sets are never weighed against each other.");
+    "What no other choice beats in both. Points are means over seeds; what is no better than the untrained model does not count, nor do settings of which a run diverged, and different data sets are never weighed against each other.");
   const told = fednet.element("p", { role: "status" }), list = fednet.element("div");
 
   /** The points of the chosen pair: {part, front, what}. */
@@ -35,7 +35,7 @@ function studyFronts(study) {
     const on = [...new Set(front.map((i) => part.setting[i]))];
     const groups = on.map((setting) => {
       const places = front.filter((i) => part.setting[i] === setting);
-      return { ...points(places), name: study.settings[setting].label, meta: "front",
+      return { ...points(places), name: lines.short(study.settings[setting].label), meta: "front",
         marker: { color: fednet.lineColour(setting), size: 9, symbol: places.map((i) => SYMBOLS[part.data_set[i] % SYMBOLS.length]) } };
     });
     told.textContent = front.length ? `On the front ${what}: ${on.map((setting) => study.settings[setting].label).join("; ")}.` : `Nothing to weigh: no setting has a point ${what}.`;
@@ -49,7 +49,7 @@ function studyFronts(study) {
     fednet.table(list, `${study.name}-front`, columns.filter(({ values }) => Array.from(values).some((value) => value !== null && !Number.isNaN(value))), { page: 10 });
     return {
       data: [{ ...points(rest), name: "beaten", meta: "beaten", marker: { color: fednet.colour("faint"), size: 5, opacity: 0.4 } }, ...groups].filter((trace) => trace.x.length),
-      layout: { xaxis: { title: x.title, rangemode: "tozero" }, yaxis: { title: y.title } },
+      layout: { xaxis: { title: x.title, rangemode: "tozero" }, yaxis: { title: y.title }, showlegend: groups.length <= 16 },
     };
   }
   const options = NAMES.map((name) => [name, QUANTITIES[name][0]]);

@@ -5,6 +5,13 @@ const lines = (() => {
   const DASHES = ["solid", "dash", "dot", "dashdot"];
   const TITLES = { time: "Simulated time", bits: "Transmitted data", energy: "Energy", rounds: "Rounds" };
 
+  /** A name that is too long for a figure, without its middle. */
+  function short(name, most = innerWidth < 900 ? 22 : 44) {
+    if (name.length <= most) return name;
+    const half = Math.floor((most - 1) / 2);
+    return `${name.slice(0, half)}…${name.slice(-half)}`;
+  }
+
   /** A score with four digits. */
   const score = (value) => (Number.isFinite(value) ? String(Number(value.toPrecision(4))) : "unknown");
 
@@ -38,5 +45,5 @@ const lines = (() => {
     fednet.select("against", Object.entries(costs), (value) => { state.cost = value; changed(); }, state.cost),
   ];
 
-  return { score, show, axis, look, faded, largest, columns, choices, TITLES };
+  return { short, score, show, axis, look, faded, largest, columns, choices, TITLES };
 })();

@@ -39,7 +39,7 @@ function studyCurves(study) {
       `<br>${lines.show[curve.cost](spent[i])}, ${runs[i]} of ${seeds} runs`);
     const part = (from, to) => ({ x: x.slice(from, to), y: Array.from(mean.slice(from, to)), text: text.slice(from, to) });
     const ending = runs.findIndex((left) => left < seeds), end = ending < 0 ? x.length : ending;
-    const common = { mode: "lines", legendgroup: label, name: label, hovertemplate: "%{text}<extra></extra>" };
+    const common = { mode: "lines", legendgroup: label, name: lines.short(label), hovertemplate: "%{text}<extra></extra>" };
     const made = [{ ...common, ...part(0, end), line, meta: "mean" }];
     if (end < x.length) made.push({ ...common, ...part(Math.max(0, end - 1)), line: { ...line, dash: "dot", width: 1.2 }, showlegend: false, meta: "rest" });
     const known = x.map((_, i) => i).filter((i) => runs[i] === seeds && Number.isFinite(low[i]));
@@ -59,10 +59,11 @@ function studyCurves(study) {
   }
   function draw() {
     const curves = shown(), unit = lines.axis(state.cost, lines.largest(curves.map((curve) => curve.spent)));
-    note.textContent = curves.length ? alike(curves) : "No run of this choice has this metric and spends this.";
+    const many = curves.length > 16 ? "Too many lines for a legend: point at one to see its name, or choose levels. " : "";
+    note.textContent = curves.length ? many + alike(curves) : "No run of this choice has this metric and spends this.";
     return {
       data: curves.flatMap((curve) => traces(curve, unit)),
-      layout: { xaxis: { title: unit.title, rangemode: "tozero" }, yaxis: { title: study.metrics[state.metric] } },
+      layout: { xaxis: { title: unit.title, rangemode: "tozero" }, yaxis: { title: study.metrics[state.metric] }, showlegend: !many },
     };
   }
   const saved = () => {
@@ -91,26 +92,26 @@ function studyNeeded(study) {
     const runs = { x: [], y: [], text: [], marker: { color: [], size: 8, opacity: 0.55 } };
     const lost = { x: [], y: [], text: [] }, means = { x: [], y: [], text: [], low: [], high: [] };
     const counts = [];
-    for (const { setting, seeds, status, reached, of, failures, costs } of study.needed) {
+    study.needed.forEach(({ setting, seeds, status, reached, of, failures, costs }, row) => {
       const { label } = study.settings[setting], { values, mean, low, high } = costs[column], late = [];
       seeds.forEach((seed, run) => {
         if (Number.isFinite(values[run])) {
-          runs.x.push(values[run] / unit.size); runs.y.push(label); runs.marker.color.push(fednet.lineColour(setting));
+          runs.x.push(values[run] / unit.size); runs.y.push(row); runs.marker.color.push(fednet.lineColour(setting));
           runs.text.push(`${label}<br>seed ${seed}: ${show(values[run])}`);
         } else late.push([seed, status[run] === "done" ? "ended without reaching it" : status[run]]);
       });
       late.forEach(([seed, why], i) => {
-        lost.x.push(strip[0] + (strip[1] - strip[0]) * (i + 1) / (late.length + 1)); lost.y.push(label);
+        lost.x.push(strip[0] + (strip[1] - strip[0]) * (i + 1) / (late.length + 1)); lost.y.push(row);
         lost.text.push(`${label}<br>seed ${seed}: ${why}`);
       });
       if (reached) {
-        means.x.push(mean / unit.size); means.y.push(label);
+        means.x.push(mean / unit.size); means.y.push(row);
         means.low.push(Number.isFinite(low) ? (mean - Math.max(low, 0)) / unit.size : 0);
         means.high.push(Number.isFinite(high) ? (high - mean) / unit.size : 0);
         means.text.push(`${label}<br>mean ${show(mean)}` + (Number.isFinite(low) ? `, 95 % ${show(Math.max(low, 0))} to ${show(high)}` : "") + `<br>${reached} of ${of} runs reached it`);
       }
-      if (failures) counts.push({ x: 1, xref: "paper", xanchor: "left", y: label, showarrow: false, text: `${reached} of ${of}`, font: { color: fednet.colour("lost") } });
-    }
+      if (failures) counts.push({ x: 1, xref: "paper", xanchor: "left", y: row, showarrow: false, text: `${reached} of ${of}`, font: { color: fednet.colour("lost") } });
+    });
     const text = { hovertemplate: "%{text}<extra></extra>", mode: "markers" };
     const data = [
       { ...text, ...runs, name: "a run" },
@@ -122,7 +123,7 @@ function studyNeeded(study) {
       data,
       layout: {
         xaxis: { title: unit.title, range: [0, lost.x.length ? strip[1] : 1.08 * most / unit.size] },
-        yaxis: { type: "category", categoryorder: "array", categoryarray: [...settings].reverse(), title: "", range: [-0.6, settings.length - 0.4] },
+        yaxis: { tickvals: settings.map((_, row) => row), ticktext: settings.map((label) => lines.short(label)), range: [settings.length - 0.4, -0.6], zeroline: false },
         margin: { l: 56, r: counts.length ? 56 : 16, t: 28, b: 44 }, annotations: counts,
         shapes: lost.x.length ? [{ type: "rect", xref: "x", yref: "paper", x0: strip[0], x1: strip[1], y0: 0, y1: 1, line: { width: 0 }, fillcolor: fednet.colour("lost"), opacity: 0.08, layer: "below" }] : [],
       },
