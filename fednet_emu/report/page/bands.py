@@ -13,12 +13,15 @@ from fednet_emu.report.page.settings import Setting
 from fednet_emu.report.views.statistics import mean_intervals
 from fednet_emu.report.views.study import StudyView
 
-POINTS = 120
-"""Points of a line."""
+POINTS, FEWEST_POINTS, ALL_POINTS = 120, 40, 40_000
+"""Most and fewest points of a line, and of all lines of a page together, if these are not too many for that."""
 
 
 class Band(NamedTuple):
-    """A line with its band: costs, mean, lower and upper limit, and how many runs are left, each [points]."""
+    """A line with its band: costs, mean, lower and upper limit, and how many runs are left, each [points].
+
+    The limits are NaN where a run has ended, because the band of another set of runs would say something else.
+    """
 
     spent: Array
     mean: Array
@@ -36,14 +39,13 @@ def band(runs: Sequence[tuple[Array, Array]], points: int = POINTS) -> Band:
     start = max(float(cost[0]) for cost, _ in runs)
     grid = np.linspace(start, max(start, float(ends.max())), points)
     values = np.stack([step_values(cost, score, grid) for cost, score in runs])
-    left = (ends[:, None] >= grid).sum(axis=0)
-    parts = np.empty((3, points))
-    for number in np.unique(left):
-        where = left == number
-        longest = np.argsort(-ends, kind="stable")[:number]
-        parts[:, where] = mean_intervals(values[np.sort(longest)][:, where])
-    mean, low, high = parts
-    return Band(grid, mean, low, high, left)
+    left = ends[:, None] >= grid
+    runs_left = left.sum(axis=0)
+    whole = runs_left == len(runs)
+    mean, low, high = np.full((3, points), np.nan)
+    mean[whole], low[whole], high[whole] = mean_intervals(values[:, whole])
+    mean[~whole] = np.where(left, values, 0.0).sum(axis=0)[~whole] / runs_left[~whole]
+    return Band(grid, mean, low, high, runs_left)
 
 
 def measured_metrics(view: StudyView) -> dict[str, str]:
@@ -53,6 +55,8 @@ def measured_metrics(view: StudyView) -> dict[str, str]:
 
 def curves(view: StudyView, settings: Sequence[Setting]) -> Iterator[dict[str, Any]]:
     """Yield the band of every metric against every cost for every setting that has both."""
+    lines = len(settings) * len(measured_metrics(view)) * len(STUDY_COSTS)
+    points = max(FEWEST_POINTS, min(POINTS, ALL_POINTS // max(1, lines)))
     for place, setting in enumerate(settings):
         rows = rows_of(view.evaluations, setting.levels)
         for metric in measured_metrics(view):
@@ -64,5 +68,5 @@ def curves(view: StudyView, settings: Sequence[Setting]) -> Iterator[dict[str, A
                 spent = [cost.of(run).to_numpy(np.float64) for run in runs]
                 scores = [run[metric].to_numpy(np.float64) for run in runs]
                 if max(float(values[-1]) for values in spent) > 0:
-                    found = band(list(zip(spent, scores, strict=True)))
+                    found = band(list(zip(spent, scores, strict=True)), points)
                     yield {"setting": place, "metric": metric, "cost": name, "seeds": len(runs), **found._asdict()}

@@ -105,7 +105,7 @@ def words(view: StudyView, settings: Sequence[Setting]) -> list[str]:
     sets = dict.fromkeys(setting.data_set for setting in settings if len(setting.cells))
     for name in sets:
         part = [setting for setting in settings if setting.data_set == name]
-        told += [f"{name}: {text}" if len(sets) > 1 else text for text in _about_target(view, part)]
+        told += [f"On {name}: {text}" if len(sets) > 1 else text for text in _about_target(view, part)]
     return told
 
 

@@ -106,7 +106,7 @@ def test_curves_are_means_of_steps(document):
     assert line["runs"][at] == line["seeds"] == 3
     assert line["spent"][-1] == pytest.approx(12.0)
     assert (line["mean"][-1], line["runs"][-1]) == (1.0, 1)
-    assert np.isnan(line["low"][-1]), "one run alone has no band"
+    assert np.isnan(line["low"][-1]), "where a run has ended there is no band"
 
 
 def test_every_metric_is_there_against_every_cost(document):
@@ -252,7 +252,7 @@ def test_what_is_told_first_keeps_data_sets_apart(story, document):
         "No seed reaches accuracy 0.55 with both access = tdma and access = ofdma in every place." in document["words"]
     )
     assert not [text for text in apart if "access = " in text]
-    assert "mnist: tdma, size = 1 reaches accuracy 0.55 soonest, after 12.6 s on average." in apart
+    assert "On mnist: tdma, size = 1 reaches accuracy 0.55 soonest, after 12.6 s on average." in apart
 
 
 def test_labels_cannot_be_mistaken():
