@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,22 @@ import numpy as np
 from fednet_emu.errors import FednetError
 from fednet_emu.report.figures.study_curves import METRICS, STUDY_COSTS
 from fednet_emu.report.page.differences import sentence
+from fednet_emu.report.page.document import write_page
 from fednet_emu.report.views.compare import compare
 from fednet_emu.report.views.run import RunView, distinct_labels
 from fednet_emu.report.views.study import NEEDED, study_of_run
 from fednet_emu.report.views.summary import summary_rows
+
+SCRIPTS = ("lines.js", "overlay.js")
+
+
+def write_overlay_page(runs: Sequence[RunView], path: Path) -> Path:
+    """Write the page of several runs to a file and return the file.
+
+    Raises:
+        DataError: the evaluations of a run are missing or unreadable, or the file cannot be written.
+    """
+    return write_page(path, ", ".join(dict.fromkeys(run.label for run in runs)), overlay_document(runs), SCRIPTS)
 
 
 def overlay_document(runs: Sequence[RunView]) -> dict[str, Any]:

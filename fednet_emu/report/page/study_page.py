@@ -13,6 +13,7 @@ from fednet_emu.report.figures.study_curves import STUDY_COSTS
 from fednet_emu.report.page.bands import curves, measured_metrics
 from fednet_emu.report.page.columns import TITLES, columns_of
 from fednet_emu.report.page.differences import ALL_PAIRS, MOST, compared_axes, differences
+from fednet_emu.report.page.document import write_page
 from fednet_emu.report.page.fronts import pareto
 from fednet_emu.report.page.needed import costs_to_target
 from fednet_emu.report.page.settings import Setting, settings_of
@@ -20,8 +21,23 @@ from fednet_emu.report.quantities import counted, format_bits, format_energy, fo
 from fednet_emu.report.views.statistics import mean_interval
 from fednet_emu.report.views.study import StudyView, level_text, target_text
 
+SCRIPTS = ("lines.js", "study.js", "fronts.js")
 MEANS = ("accuracy", "loss", "simulated_s", "total_bit", "energy_j")
 """Columns of the cells whose means over seeds stand in the table of settings."""
+
+
+def write_study_page(view: StudyView, folder: Path, path: Path) -> Path:
+    """Write the page of a study to a file and return the file.
+
+    Args:
+        view: the study.
+        folder: its folder.
+        path: the file.
+
+    Raises:
+        DataError: the scenario of a finished cell is missing or unreadable, or the file cannot be written.
+    """
+    return write_page(path, view.name, study_document(view, folder), SCRIPTS)
 
 
 def study_document(view: StudyView, folder: Path) -> dict[str, Any]:

@@ -136,8 +136,8 @@ def is_study(folder: Path) -> bool:
     return any((folder / name).exists() for name in (DESCRIPTION, "study.parquet"))
 
 
-def is_one_study(folders: Sequence[Path]) -> bool:
-    """Whether these folders are that of one study, rather than those of runs.
+def is_one_study(folders: Sequence[Path], command: str = "plot") -> bool:
+    """Whether these folders, given to a command, are that of one study, rather than those of runs.
 
     Raises:
         FednetError: there is a study among others.
@@ -145,8 +145,8 @@ def is_one_study(folders: Sequence[Path]) -> bool:
     studies = [folder for folder in folders if is_study(folder)]
     if studies and len(folders) > 1:
         raise FednetError(
-            f"plot: a study is drawn by itself, got {studies[0]} among {len(folders)} folders; give its folder alone, "
-            "or folders of runs, those of its cells for example"
+            f"{command}: a study is drawn by itself, got {studies[0]} among {len(folders)} folders; "
+            "give its folder alone, or folders of runs, those of its cells for example"
         )
     return bool(studies)
 
