@@ -96,13 +96,14 @@ def sentence(difference: Difference, names: tuple[str, str], target: Mapping[str
         return f"{its.title} is the same with {' and '.join(names)} on average{_lacking(difference, names)}"
     phrase = PHRASES[its.column].replace("{target}", target_text(target))
     words = phrase.format(its.show(abs(mean)), its.more if mean > 0 else its.less)
-    on = f"on {difference.signs[mean > 0]} of {counted(difference.pairs, 'seed')}"
-    spread, verdict = "", "one seed cannot tell that from noise"
-    if np.isfinite(difference.paired.low):
-        spread = f", 95 % {its.show(difference.paired.low)} to {its.show(difference.paired.high)}"
-        verdict = f"{'more' if difference.paired.excludes_zero else 'no more'} than noise"
-    by = f"mean {'+' if mean > 0 else ''}{its.show(mean)}{spread}"
-    return f"with {names[1]}, {words} than with {names[0]}, {on} ({by}): {verdict}{_lacking(difference, names)}"
+    text = f"with {names[1]}, {words} than with {names[0]}"
+    if not np.isfinite(difference.paired.low):
+        return f"{text} on one seed, which cannot tell that from noise{_lacking(difference, names)}"
+    on = f"on {difference.signs[mean > 0]} of {difference.pairs} seeds"
+    by = f"mean {'+' if mean > 0 else ''}{its.show(mean)}"
+    spread = f"95 % {its.show(difference.paired.low)} to {its.show(difference.paired.high)}"
+    verdict = f"{'more' if difference.paired.excludes_zero else 'no more'} than noise"
+    return f"{text}, {on} ({by}, {spread}): {verdict}{_lacking(difference, names)}"
 
 
 def nobody(difference: Difference, names: tuple[str, str], target: Mapping[str, float]) -> str:

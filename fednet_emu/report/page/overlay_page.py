@@ -7,17 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from fednet_emu.errors import FednetError
 from fednet_emu.report.figures.study_curves import METRICS, STUDY_COSTS
-from fednet_emu.report.page.differences import sentence
+from fednet_emu.report.page.columns import TITLES, columns_of
 from fednet_emu.report.page.document import write_page
-from fednet_emu.report.views.compare import compare
+from fednet_emu.report.quantities import counted
 from fednet_emu.report.views.run import RunView, distinct_labels
-from fednet_emu.report.views.study import NEEDED, study_of_run
-from fednet_emu.report.views.summary import summary_rows
 
 SCRIPTS = ("lines.js", "overlay.js")
+SHOWN = ("seed", "status", *TITLES, "event_digest")
+"""Entries of the summaries that the page shows, where a run has them."""
+TITLE_LENGTH = 60
 
 
 def write_overlay_page(runs: Sequence[RunView], path: Path) -> Path:
@@ -26,7 +27,9 @@ def write_overlay_page(runs: Sequence[RunView], path: Path) -> Path:
     Raises:
         DataError: the evaluations of a run are missing or unreadable, or the file cannot be written.
     """
-    return write_page(path, ", ".join(dict.fromkeys(run.label for run in runs)), overlay_document(runs), SCRIPTS)
+    names = ", ".join(dict.fromkeys(run.label for run in runs))
+    title = names if len(names) <= TITLE_LENGTH else counted(len(runs), "run")
+    return write_page(path, title, overlay_document(runs), SCRIPTS)
 
 
 def overlay_document(runs: Sequence[RunView]) -> dict[str, Any]:
@@ -42,10 +45,9 @@ def overlay_document(runs: Sequence[RunView]) -> dict[str, Any]:
         for name, title in METRICS.items()
         if any(np.isfinite(table.get(name, np.nan)).any() for table in tables)
     }
-    summaries = [dict(summary_rows(run.summary)) for run in runs]
+    rows = pd.DataFrame([{"Run": label, **_summary(run)} for label, run in zip(labels, runs, strict=True)])
     return {
         "labels": labels,
-        "folders": [str(run.folder or "") for run in runs],
         "metrics": metrics,
         "costs": {name: cost.title for name, cost in STUDY_COSTS.items()},
         "curves": [
@@ -55,24 +57,14 @@ def overlay_document(runs: Sequence[RunView]) -> dict[str, Any]:
             }
             for table in tables
         ],
-        "summary": {
-            title: [summary.get(title, "") for summary in summaries]
-            for title in dict.fromkeys(title for summary in summaries for title in summary)
-        },
-        "words": compared(runs, labels),
+        "summaries": columns_of(rows.dropna(axis="columns", how="all")),
     }
 
 
-def compared(runs: Sequence[RunView], labels: Sequence[str]) -> list[str]:
-    """Return how each further run differs from the first, in words; of other seeds nothing is told, nor of none."""
-    told = []
-    first, *others = runs
-    for run, label in zip(others, labels[1:], strict=True):
-        if any(name not in its.summary for its in (first, run) for name in NEEDED):
-            continue
-        try:
-            found = compare(study_of_run(first), study_of_run(run))
-        except FednetError:
-            continue
-        told += [sentence(its, (labels[0], label), {}) for its in found]
-    return [f"{text[0].upper()}{text[1:]}." for text in told]
+def _summary(run: RunView) -> dict[str, Any]:
+    kinds = [f"{kind}_bit" for kind in ("uplink", "downlink", "sidelink")]
+    total = (
+        {"total_bit": sum(run.summary[kind] for kind in kinds)} if all(kind in run.summary for kind in kinds) else {}
+    )
+    known = {name: value for name, value in {**run.summary, **total}.items() if value is not None}
+    return {name: known[name] for name in SHOWN if name in known}

@@ -3,16 +3,8 @@
 
 fednet.page((told) => {
   overlaidCurves(told);
-  const place = fednet.section("summaries", "Summaries", "One column for each run.");
-  const titles = Object.keys(told.summary);
-  fednet.table(place, "summaries", [
-    { key: "quantity", title: "Quantity", values: titles },
-    ...told.labels.map((label, run) => ({ key: label, title: label, values: titles.map((title) => told.summary[title][run]) })),
-  ]);
-  if (told.words.length) {
-    const words = fednet.section("differences", "Against the first run", "Of runs with the same seed, which have the same channel, data and stragglers.");
-    words.append(fednet.element("ul", {}, ...told.words.map((text) => fednet.element("li", { text }))));
-  }
+  const place = fednet.section("summaries", "Summaries", "One row for each run; scores are those of its last evaluation.");
+  fednet.table(place, "summaries", lines.columns(told.summaries));
 });
 
 function overlaidCurves(told) {
@@ -27,7 +19,7 @@ function overlaidCurves(told) {
     const unit = lines.axis(state.cost, lines.largest(known.map(({ x }) => x)));
     return {
       data: known.map(({ run, x, y }) => ({
-        x: Array.from(x, (value) => value / unit.size), y: Array.from(y), name: told.labels[run], mode: x.length < 60 ? "lines+markers" : "lines",
+        x: Array.from(x, (value) => value / unit.size), y: Array.from(y), name: lines.short(told.labels[run]), mode: x.length < 60 ? "lines+markers" : "lines",
         line: lines.look(run), marker: { size: 5 }, hovertemplate: "%{text}<extra></extra>",
         text: Array.from(x, (value, i) => `${told.labels[run]}<br>${told.metrics[state.metric]} ${lines.score(y[i])}<br>${lines.show[state.cost](value)}, round ${told.curves[run].costs.rounds[i]}`),
       })),
