@@ -42,7 +42,7 @@ def report(paths: Sequence[str | Path], out: str | Path | None = None) -> Path:
                 "give a folder that `fednet run` or `fednet sweep` wrote"
             )
     if is_one_study(folders, "report"):
-        return write_study_page(open_study(folders[0]), folders[0], path or folders[0] / PAGE)
+        return write_study_page(open_study(folders[0]), path or folders[0] / PAGE)
     runs = [open_run(folder) for folder in folders]
     if len(runs) > 1:
         return write_overlay_page(runs, path or Path(PAGE))

@@ -150,13 +150,13 @@ class Study:
 
         Raises:
             FednetError: the study is in a temporary folder, and no file is given.
-            DataError: the scenario of a cell is missing or unreadable, or the file cannot be written.
+            DataError: the file cannot be written.
         """
         from fednet_emu.report.page.study_page import write_study_page
 
         if path is None and self.folder is None:
             raise FednetError("path: is required for a study without a folder, got none; say where the page should go")
-        return write_study_page(self.view, self._folder, Path(path or self._folder / "report.html"))
+        return write_study_page(self.view, Path(path or self._folder / "report.html"))
 
     def __repr__(self) -> str:
         axes = ", ".join(f"{len(levels)} {name}" for name, levels in self.view.axes.items()) or "no axis"

@@ -18,9 +18,14 @@ POINTS, FEWEST_POINTS, ALL_POINTS = 120, 40, 40_000
 
 
 class Band(NamedTuple):
-    """A line with its band: costs, mean, lower and upper limit, and how many runs are left, each [points].
+    """A line with its band, all arrays [points].
 
-    The limits are NaN where a run has ended, because the band of another set of runs would say something else.
+    Attributes:
+        spent: the costs.
+        mean: the mean of all runs; those that have ended keep their last value.
+        low: lower limit of the 95 % band; NaN for a single run.
+        high: its upper limit.
+        runs: how many runs have not ended.
     """
 
     spent: Array
@@ -33,19 +38,13 @@ class Band(NamedTuple):
 def band(runs: Sequence[tuple[Array, Array]], points: int = POINTS) -> Band:
     """Return the mean and 95 % band of step functions, each given by its costs [n], ascending, and scores [n].
 
-    The line goes from the last start to the last end of a run; runs that have ended no longer count.
+    The line goes from the last start to the last end of a run.
     """
     ends = np.array([cost[-1] for cost, _ in runs])
     start = max(float(cost[0]) for cost, _ in runs)
     grid = np.linspace(start, max(start, float(ends.max())), points)
-    values = np.stack([step_values(cost, score, grid) for cost, score in runs])
-    left = ends[:, None] >= grid
-    runs_left = left.sum(axis=0)
-    whole = runs_left == len(runs)
-    mean, low, high = np.full((3, points), np.nan)
-    mean[whole], low[whole], high[whole] = mean_intervals(values[:, whole])
-    mean[~whole] = np.where(left, values, 0.0).sum(axis=0)[~whole] / runs_left[~whole]
-    return Band(grid, mean, low, high, runs_left)
+    limits = mean_intervals(np.stack([step_values(cost, score, grid) for cost, score in runs]))
+    return Band(grid, *limits, (ends[:, None] >= grid).sum(axis=0))
 
 
 def measured_metrics(view: StudyView) -> dict[str, str]:

@@ -62,9 +62,8 @@ def overlay_document(runs: Sequence[RunView]) -> dict[str, Any]:
 
 
 def _summary(run: RunView) -> dict[str, Any]:
-    kinds = [f"{kind}_bit" for kind in ("uplink", "downlink", "sidelink")]
-    total = (
-        {"total_bit": sum(run.summary[kind] for kind in kinds)} if all(kind in run.summary for kind in kinds) else {}
-    )
-    known = {name: value for name, value in {**run.summary, **total}.items() if value is not None}
+    known = {name: value for name, value in run.summary.items() if value is not None}
+    links = [f"{kind}_bit" for kind in ("uplink", "downlink", "sidelink")]
+    if all(link in known for link in links):
+        known["total_bit"] = sum(known[link] for link in links)
     return {name: known[name] for name in SHOWN if name in known}

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
-from fednet_emu.errors import DataError
-from fednet_emu.records.manifest import AGAIN
 from fednet_emu.report.figures.study_curves import Levels, combinations, rows_of
 from fednet_emu.report.views.study import StudyView, level_text
-
-_DATA = re.compile(r"^data:.*\n(?:[ -].*\n?)*", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -50,23 +43,15 @@ class Setting:
         return len(self.cells) + len(self.missing)
 
 
-def settings_of(view: StudyView, folder: Path) -> list[Setting]:
-    """Return the settings of a study of which there are cells, in its order.
-
-    Args:
-        view: the study.
-        folder: its folder, from which the data set of each setting is read.
-
-    Raises:
-        DataError: the scenario of a finished cell is missing or unreadable.
-    """
+def settings_of(view: StudyView) -> list[Setting]:
+    """Return the settings of a study of which there are cells, in its order."""
     found = []
     for levels in combinations(view, list(view.axes)):
         cells = rows_of(view.cells, levels)
         missing = rows_of(view.missing, levels) if len(view.missing) else view.missing
         if len(cells) or len(missing):
             found.append((levels, cells, missing))
-    data = [_data(folder / "cells" / str(cells["cell"].iloc[0])) if len(cells) else {} for _, cells, _ in found]
+    data = [view.data_sets.get(str(cells["cell"].iloc[0]), "") if len(cells) else "" for _, cells, _ in found]
     return [
         Setting(dict(levels), setting_text(levels, view.axes) or view.name, name, cells, missing)
         for (levels, cells, missing), name in zip(found, data_set_names(data), strict=True)
@@ -82,23 +67,18 @@ def setting_text(levels: Levels, axes: Mapping[str, Sequence[Any]]) -> str:
     )
 
 
-def data_set_names(blocks: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a name for each data set, equal if and only if they are; short if its kind alone tells them apart."""
-    kinds = Counter(kind for kind, _ in {(str(block.get("kind", "")), _detail(block)) for block in blocks})
-    names = [(str(block.get("kind", "")), _detail(block)) for block in blocks]
-    return [f"{kind} ({detail})" if kinds[kind] > 1 else kind for kind, detail in names]
+def data_set_names(blocks: Sequence[str]) -> list[str]:
+    """Return a name for each data set, equal if and only if they are: its kind, if that tells it from the others.
+
+    Args:
+        blocks: the settings of each data set, as YAML; empty where they are not known.
+    """
+    known = {block: _named(block) for block in blocks}
+    kinds = Counter(kind for kind, _ in known.values())
+    return [f"{kind} ({detail})" if kinds[kind] > 1 else kind for kind, detail in (known[block] for block in blocks)]
 
 
-def _detail(block: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key}: {value}" for key, value in block.items() if key != "kind")
-
-
-def _data(folder: Path) -> dict[str, Any]:
-    """Return the data set of a run; only its part of the scenario is parsed, because a study has many cells."""
-    path = folder / "scenario.yaml"
-    try:
-        block = _DATA.search(path.read_text(encoding="utf-8"))
-        told = YAML(typ="safe", pure=True).load(block[0])["data"] if block else {}
-    except (OSError, ValueError, YAMLError) as error:
-        raise DataError(str(path), f"unreadable, got '{' '.join(str(error).split())[:120]}'", AGAIN) from error
-    return told if isinstance(told, dict) else {"kind": told}
+def _named(block: str) -> tuple[str, str]:
+    """The kind of a data set, and its other settings."""
+    told = (YAML(typ="safe", pure=True).load(block) or {}).get("data") or {}
+    return str(told.get("kind", "")), ", ".join(f"{key}: {value}" for key, value in told.items() if key != "kind")

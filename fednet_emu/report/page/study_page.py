@@ -24,33 +24,22 @@ from fednet_emu.report.views.study import StudyView, level_text, target_text
 SCRIPTS = ("lines.js", "study.js", "fronts.js")
 MEANS = ("accuracy", "loss", "simulated_s", "total_bit", "energy_j")
 """Columns of the cells whose means over seeds stand in the table of settings."""
+MOST_NAMED = 3
+"""Most settings that share a first place and are named."""
 
 
-def write_study_page(view: StudyView, folder: Path, path: Path) -> Path:
+def write_study_page(view: StudyView, path: Path) -> Path:
     """Write the page of a study to a file and return the file.
 
-    Args:
-        view: the study.
-        folder: its folder.
-        path: the file.
-
     Raises:
-        DataError: the scenario of a finished cell is missing or unreadable, or the file cannot be written.
+        DataError: the file cannot be written.
     """
-    return write_page(path, view.name, study_document(view, folder), SCRIPTS)
+    return write_page(path, view.name, study_document(view), SCRIPTS)
 
 
-def study_document(view: StudyView, folder: Path) -> dict[str, Any]:
-    """Return what the page of a study shows; values in seconds, bits and joules, what is unknown as NaN.
-
-    Args:
-        view: the study.
-        folder: its folder.
-
-    Raises:
-        DataError: the scenario of a finished cell is missing or unreadable.
-    """
-    settings = settings_of(view, folder)
+def study_document(view: StudyView) -> dict[str, Any]:
+    """Return what the page of a study shows; values in seconds, bits and joules, what is unknown as NaN."""
+    settings = settings_of(view)
     needed = list(costs_to_target(settings)) if view.target else []
     compared = list(differences(view))
     return {
@@ -152,7 +141,9 @@ def _about_target(view: StudyView, settings: Sequence[Setting]) -> list[str]:
         least, best = _best(settings, column)
         if best:
             reach = "reaches" if len(best) == 1 else "reach"
-            who = " and ".join(setting.label for setting in best)
+            who = (
+                " and ".join(setting.label for setting in best) if len(best) <= MOST_NAMED else f"{len(best)} settings"
+            )
             told.append(f"{who} {reach} {target} {what} {show(least)} on average.")
     reached = [len(setting.cells["time_to_target_s"].dropna()) for setting in settings]
     whole = sum(number == setting.of for number, setting in zip(reached, settings, strict=True))

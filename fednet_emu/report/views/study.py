@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -38,7 +39,8 @@ class StudyView:
         cells: one row for each finished cell, in the order of the study: levels, totals, the costs of reaching the
             target, and the columns of `SERIES_COLUMNS`.
         unfinished: labels of the cells that are not finished.
-        missing: one row for each of them, with its levels, `seed`, `status` and `reason`.
+        data_sets: for each finished cell the settings of its data, as text; equal texts are equal data.
+        missing: one row for each cell that is not finished, with its levels, `seed`, `status` and `reason`.
     """
 
     name: str
@@ -47,6 +49,7 @@ class StudyView:
     evaluations: pd.DataFrame
     cells: pd.DataFrame
     unfinished: Sequence[str]
+    data_sets: Mapping[str, str] = field(default_factory=dict)
     missing: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
@@ -174,7 +177,16 @@ def open_study(folder: Path) -> StudyView:
     done = cells["status"].isin(["done", "diverged"])
     finished = _with_series(folder, cells[done].reset_index(drop=True))
     missing = cells[~done].reset_index(drop=True)
-    return StudyView(name, axes, target, evaluations, finished, list(missing["cell"]), missing)
+    data_sets = {str(cell): _data_of(folder / "cells" / str(cell)) for cell in finished["cell"]}
+    return StudyView(name, axes, target, evaluations, finished, list(missing["cell"]), data_sets, missing)
+
+
+def _data_of(cell: Path) -> str:
+    """The part of a run's scenario.yaml that describes its data, as text; nothing if it is not there."""
+    path = cell / "scenario.yaml"
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    found = re.search(r"^data:.*\n(?:[ \t].*\n)*", text, re.MULTILINE)
+    return found[0] if found else ""
 
 
 def _with_series(folder: Path, cells: pd.DataFrame) -> pd.DataFrame:

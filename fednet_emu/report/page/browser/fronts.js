@@ -3,8 +3,9 @@
 
 function studyFronts(study) {
   const QUANTITIES = { simulated_s: ["Simulated time", "time"], total_bit: ["Transmitted data", "bits"], energy_j: ["Energy", "energy"], accuracy: ["Accuracy", "score"] };
+  if (!study.pareto.rounds.setting.length) delete QUANTITIES.accuracy;
   const NAMES = Object.keys(QUANTITIES), SYMBOLS = ["circle", "square", "diamond", "triangle-up", "cross", "star"];
-  const state = { x: "simulated_s", y: "accuracy", data: "" };
+  const state = { x: "simulated_s", y: NAMES.at(-1), data: "" };
   const place = fednet.section("fronts", "Pareto front",
     "What no other choice beats in both. Points are means over seeds; what is no better than the untrained model does not count, nor do settings of which a run diverged, and different data sets are never weighed against each other.");
   const told = fednet.element("p", { role: "status" }), list = fednet.element("div");

@@ -7,7 +7,7 @@ fednet.page((study) => {
   if (study.curves.length) studyCurves(study);
   if (study.target) studyNeeded(study);
   if (study.differences.length) studyDifferences(study);
-  if (study.curves.length) studyFronts(study);
+  if (study.pareto.rounds.setting.length || study.pareto.ends.setting.length) studyFronts(study);
   const settings = fednet.section("settings", "Settings",
     "One row for each combination of levels: means over its seeds, with their 95 % intervals. Costs of reaching the target are means over the runs that did.");
   fednet.table(settings, `${study.name}-settings`, lines.columns(study.means));
@@ -25,7 +25,7 @@ const fitsLevels = (setting, chosen) => Object.entries(chosen).every(([axis, lev
 
 function studyCurves(study) {
   const place = fednet.section("curves", "Learning curves",
-    "The mean over seeds and its 95 % band. Each run keeps its last score until the next evaluation; where the first run has ended, the line goes on dotted, as the mean of those that are left, without a band.");
+    "The mean over seeds and its 95 % band. Each run keeps its last score until the next evaluation, also when it has ended; from the end of the first run on the line is dotted.");
   const state = { metric: Object.keys(study.metrics)[0], cost: "time", bands: true, levels: {} };
   const shown = () => study.curves.filter((curve) => curve.metric === state.metric && curve.cost === state.cost &&
     fitsLevels(study.settings[curve.setting], state.levels));
@@ -36,13 +36,13 @@ function studyCurves(study) {
     const x = Array.from(spent, (value) => value / unit.size), line = lines.look(curve.setting);
     const text = Array.from(mean, (value, i) => `${label}<br>${study.metrics[curve.metric]} ${lines.score(value)}` +
       (Number.isFinite(low[i]) ? ` (${lines.score(low[i])} to ${lines.score(high[i])})` : "") +
-      `<br>${lines.show[curve.cost](spent[i])}, ${runs[i]} of ${seeds} runs`);
+      `<br>${lines.show[curve.cost](spent[i])}, ${runs[i] < seeds ? `${runs[i]} of ${seeds} runs go on` : `${seeds} runs`}`);
     const part = (from, to) => ({ x: x.slice(from, to), y: Array.from(mean.slice(from, to)), text: text.slice(from, to) });
     const ending = runs.findIndex((left) => left < seeds), end = ending < 0 ? x.length : ending;
     const common = { mode: "lines", legendgroup: label, name: lines.short(label), hovertemplate: "%{text}<extra></extra>" };
     const made = [{ ...common, ...part(0, end), line, meta: "mean" }];
     if (end < x.length) made.push({ ...common, ...part(Math.max(0, end - 1)), line: { ...line, dash: "dot", width: 1.2 }, showlegend: false, meta: "rest" });
-    const known = x.map((_, i) => i).filter((i) => runs[i] === seeds && Number.isFinite(low[i]));
+    const known = x.map((_, i) => i).filter((i) => Number.isFinite(low[i]));
     if (state.bands && known.length) {
       const back = [...known].reverse();
       made.unshift({
