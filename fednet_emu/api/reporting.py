@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fednet_emu.errors import FednetError
-from fednet_emu.records.files import told
 from fednet_emu.records.store import SCENARIO
 from fednet_emu.report.page.overlay_page import write_overlay_page
 from fednet_emu.report.page.run import write_run_page
@@ -61,8 +60,6 @@ def report_run(run: RunView, scenario: Callable[[], Scenario], path: Path | None
         if run.folder is None:
             raise FednetError("path: is required for a run in memory, got none; say where the page should go")
         path = run.folder / PAGE
-    with told(path.parent, "made"):
-        path.parent.mkdir(parents=True, exist_ok=True)
     seen, missing = _scene(run, scenario)
     return write_run_page(run, path, _text(run, scenario), seen, missing)
 
