@@ -150,7 +150,7 @@ def _about_target(view: StudyView, settings: Sequence[Setting]) -> list[str]:
     never = reached.count(0)
     if whole == len(settings):
         return [*told, f"Every run reached {target}."]
-    return [*told, f"Of {counted(len(settings), 'setting')}, {whole} reached {target} on every seed, {never} on none."]
+    return [*told, f"{whole} of {counted(len(settings), 'setting')} reached {target} on every seed, {never} on none."]
 
 
 def left_out(view: StudyView) -> str:

@@ -136,7 +136,7 @@ def test_who_never_reached_the_target_is_a_failure_and_no_zero(story, document):
     expected = view.cells[(view.cells["access"] == "tdma") & (view.cells["size"] == 1)]["time_to_target_s"]
     assert first["costs"]["time_to_target_s"]["mean"] == pytest.approx(expected.mean())
     assert (first["reached"], first["failures"]) == (3, "")
-    assert "Of 4 settings, 2 reached accuracy 0.55 on every seed, 2 on none." in document["words"]
+    assert "2 of 4 settings reached accuracy 0.55 on every seed, 2 on none." in document["words"]
     assert "ofdma, size = 1 reaches accuracy 0.55 soonest, after 6.6 s on average." in document["words"]
 
 

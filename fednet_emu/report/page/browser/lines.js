@@ -6,7 +6,7 @@ const lines = (() => {
   const TITLES = { time: "Simulated time", bits: "Transmitted data", energy: "Energy", rounds: "Rounds" };
 
   /** A name that is too long for a figure, without its middle. */
-  function short(name, most = innerWidth < 900 ? 22 : 44) {
+  function short(name, most = innerWidth < 900 ? 26 : 44) {
     if (name.length <= most) return name;
     const half = Math.floor((most - 1) / 2);
     return `${name.slice(0, half)}…${name.slice(-half)}`;

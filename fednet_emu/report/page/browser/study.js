@@ -154,7 +154,8 @@ function studyDifferences(study) {
   }
   const capital = (text) => text[0].toUpperCase() + text.slice(1);
   function told() {
-    list.replaceChildren(...ofPair().filter(({ where }) => where === state.where).map(({ sentence, certain }) =>
+    const told = new Map(ofPair().filter(({ where }) => where === state.where).map(({ sentence, certain }) => [sentence, certain]));
+    list.replaceChildren(...[...told].map(([sentence, certain]) =>
       fednet.element("li", {}, fednet.element(certain ? "strong" : "span", { text: `${capital(sentence)}.` }))));
   }
   place.append(fednet.controls(fednet.select("Compare", pairs.map(([name]) => [name, name]), (value) => { state.pair = value; chosen(); }), places), list,
