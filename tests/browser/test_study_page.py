@@ -263,3 +263,15 @@ def test_runs_are_overlaid(browser, study, tmp_path):
 def test_a_page_is_small(page):
     """Plotly included."""
     assert Path(page).stat().st_size < 8e6
+
+
+def test_names_in_figures_are_short_and_distinct(shown):
+    """What all share is left out, long names lose their middle, unless two would be the same then."""
+    short = "return lines.shorten(arguments[0], 11)"
+
+    assert shown.js(short, ["s: a=1, seed=0", "s: a=2, seed=0"]) == ["a=1", "a=2"]
+    assert shown.js(short, ["a very long name", "b"]) == ["a ver… name", "b"]
+    assert shown.js(short, ["long name, one, end", "long name, two, ending"]) == ["one, end", "two, ending"]
+    alike = ["first - that - last", "first - this - last"]
+    assert shown.js(short, alike) == alike
+    assert shown.js(short, ["a", "a"]) == ["a", "a"]

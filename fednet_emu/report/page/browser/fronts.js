@@ -8,7 +8,7 @@ function studyFronts(study) {
   const state = { x: "simulated_s", y: NAMES.at(-1), data: "" };
   const place = fednet.section("fronts", "Pareto front",
     "What no other choice beats in both. Points are means over seeds; what is no better than the untrained model does not count, nor do settings of which a run diverged, and different data sets are never weighed against each other.");
-  const told = fednet.element("p", { role: "status" }), list = fednet.element("div");
+  const told = fednet.element("p", { role: "status" }), list = fednet.element("div"), names = lines.shorten(study.settings.map(({ label }) => label));
 
   /** The points of the chosen pair: {part, front, what}. */
   function chosen() {
@@ -36,7 +36,7 @@ function studyFronts(study) {
     const on = [...new Set(front.map((i) => part.setting[i]))];
     const groups = on.map((setting) => {
       const places = front.filter((i) => part.setting[i] === setting);
-      return { ...points(places), name: lines.short(study.settings[setting].label), meta: "front",
+      return { ...points(places), name: names[setting], meta: "front",
         marker: { color: fednet.lineColour(setting), size: 9, symbol: places.map((i) => SYMBOLS[part.data_set[i] % SYMBOLS.length]) } };
     });
     told.textContent = front.length ? `On the front ${what}: ${on.map((setting) => study.settings[setting].label).join("; ")}.` : `Nothing to weigh: no setting has a point ${what}.`;

@@ -5,11 +5,14 @@ const lines = (() => {
   const DASHES = ["solid", "dash", "dot", "dashdot"];
   const TITLES = { time: "Simulated time", bits: "Transmitted data", energy: "Energy", rounds: "Rounds" };
 
-  /** A name that is too long for a figure, without its middle. */
-  function short(name, most = innerWidth < 900 ? 26 : 44) {
-    if (name.length <= most) return name;
+  /** Names for a figure: without the parts that all share, and without their middle where they are too long; still distinct. */
+  function shorten(names, most = innerWidth < 900 ? 26 : 44) {
+    const parts = names.map((name) => name.split(/(?<=[,:]) /)), count = parts[0]?.length ?? 0;
+    const even = new Set(names).size > 1 && parts.every((each) => each.length === count);
+    const own = even ? parts.map((each) => each.filter((part, i) => parts.some((other) => other[i] !== part)).join(" ").replace(/[,:]$/, "")) : names;
     const half = Math.floor((most - 1) / 2);
-    return `${name.slice(0, half)}…${name.slice(-half)}`;
+    const cut = own.map((name) => (name.length <= most ? name : `${name.slice(0, half)}…${name.slice(-half)}`));
+    return [cut, own].find((each) => new Set(each).size === new Set(names).size) ?? names;
   }
 
   /** A score with four digits. */
@@ -45,5 +48,5 @@ const lines = (() => {
     fednet.select("against", Object.entries(costs), (value) => { state.cost = value; changed(); }, state.cost),
   ];
 
-  return { short, score, show, axis, look, faded, largest, columns, choices, TITLES };
+  return { shorten, score, show, axis, look, faded, largest, columns, choices, TITLES };
 })();

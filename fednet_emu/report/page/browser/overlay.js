@@ -9,7 +9,7 @@ fednet.page((told) => {
 
 function overlaidCurves(told) {
   const place = fednet.section("curves", "Learning curves", "Each point is an evaluation of the global model.");
-  const state = { metric: Object.keys(told.metrics)[0], cost: "time" };
+  const state = { metric: Object.keys(told.metrics)[0], cost: "time" }, names = lines.shorten(told.labels);
   if (!state.metric) {
     place.append(fednet.element("p", { text: "No run has learnt anything: there is nothing to draw." }));
     return;
@@ -19,7 +19,7 @@ function overlaidCurves(told) {
     const unit = lines.axis(state.cost, lines.largest(known.map(({ x }) => x)));
     return {
       data: known.map(({ run, x, y }) => ({
-        x: Array.from(x, (value) => value / unit.size), y: Array.from(y), name: lines.short(told.labels[run]), mode: x.length < 60 ? "lines+markers" : "lines",
+        x: Array.from(x, (value) => value / unit.size), y: Array.from(y), name: names[run], mode: x.length < 60 ? "lines+markers" : "lines",
         line: lines.look(run), marker: { size: 5 }, hovertemplate: "%{text}<extra></extra>",
         text: Array.from(x, (value, i) => `${told.labels[run]}<br>${told.metrics[state.metric]} ${lines.score(y[i])}<br>${lines.show[state.cost](value)}, round ${told.curves[run].costs.rounds[i]}`),
       })),

@@ -29,7 +29,7 @@ function studyCurves(study) {
   const state = { metric: Object.keys(study.metrics)[0], cost: "time", bands: true, levels: {} };
   const shown = () => study.curves.filter((curve) => curve.metric === state.metric && curve.cost === state.cost &&
     fitsLevels(study.settings[curve.setting], state.levels));
-  const note = fednet.element("p", { class: "faint", role: "status" });
+  const note = fednet.element("p", { class: "faint", role: "status" }), names = lines.shorten(study.settings.map(({ label }) => label));
 
   function traces(curve, unit) {
     const { label } = study.settings[curve.setting], { spent, mean, low, high, runs, seeds } = curve;
@@ -39,7 +39,7 @@ function studyCurves(study) {
       `<br>${lines.show[curve.cost](spent[i])}, ${runs[i] < seeds ? `${runs[i]} of ${seeds} runs go on` : `${seeds} runs`}`);
     const part = (from, to) => ({ x: x.slice(from, to), y: Array.from(mean.slice(from, to)), text: text.slice(from, to) });
     const ending = runs.findIndex((left) => left < seeds), end = ending < 0 ? x.length : ending;
-    const common = { mode: "lines", legendgroup: label, name: lines.short(label), hovertemplate: "%{text}<extra></extra>" };
+    const common = { mode: "lines", legendgroup: label, name: names[curve.setting], hovertemplate: "%{text}<extra></extra>" };
     const made = [{ ...common, ...part(0, end), line, meta: "mean" }];
     if (end < x.length) made.push({ ...common, ...part(Math.max(0, end - 1)), line: { ...line, dash: "dot", width: 1.2 }, showlegend: false, meta: "rest" });
     const known = x.map((_, i) => i).filter((i) => Number.isFinite(low[i]));
@@ -123,7 +123,7 @@ function studyNeeded(study) {
       data,
       layout: {
         xaxis: { title: unit.title, range: [0, lost.x.length ? strip[1] : 1.08 * most / unit.size] },
-        yaxis: { tickvals: settings.map((_, row) => row), ticktext: settings.map((label) => lines.short(label)), range: [settings.length - 0.4, -0.6], zeroline: false },
+        yaxis: { tickvals: settings.map((_, row) => row), ticktext: lines.shorten(settings), range: [settings.length - 0.4, -0.6], zeroline: false },
         margin: { l: 56, r: counts.length ? 56 : 16, t: 28, b: 44 }, annotations: counts,
         shapes: lost.x.length ? [{ type: "rect", xref: "x", yref: "paper", x0: strip[0], x1: strip[1], y0: 0, y1: 1, line: { width: 0 }, fillcolor: fednet.colour("lost"), opacity: 0.08, layer: "below" }] : [],
       },
