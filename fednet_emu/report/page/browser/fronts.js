@@ -37,7 +37,7 @@ function studyFronts(study) {
     const groups = on.map((setting) => {
       const places = front.filter((i) => part.setting[i] === setting);
       return { ...points(places), name: names[setting], meta: "front",
-        marker: { color: fednet.lineColour(setting), size: 9, symbol: places.map((i) => SYMBOLS[part.data_set[i] % SYMBOLS.length]) } };
+        marker: { color: lines.colour(setting), size: 9, symbol: places.map((i) => SYMBOLS[part.data_set[i] % SYMBOLS.length]) } };
     });
     told.textContent = front.length ? `On the front ${what}: ${on.map((setting) => study.settings[setting].label).join("; ")}.` : `Nothing to weigh: no setting has a point ${what}.`;
     const columns = [

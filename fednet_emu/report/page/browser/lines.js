@@ -2,7 +2,7 @@
 // Learning curves with a choice of metric and cost, for pages that put several lines into one figure.
 
 const lines = (() => {
-  const DASHES = ["solid", "dash", "dot", "dashdot"];
+  const DASHES = ["solid", "dash", "dashdot", "longdash"], ORDER = [0, 1, 2, 3, 5, 4, 6];
   const TITLES = { time: "Simulated time", bits: "Transmitted data", energy: "Energy", rounds: "Rounds" };
 
   /** Names for a figure: without the parts that all share, and without their middle where they are too long; still distinct. */
@@ -30,11 +30,14 @@ const lines = (() => {
     return { size: unit.size, title: unit.symbol ? `${title} (${unit.symbol})` : title };
   }
 
-  /** The look of a line by its number: seven colours, then other dashes. */
-  const look = (place) => ({ color: fednet.lineColour(place), dash: DASHES[Math.floor(place / 7) % DASHES.length], width: 2 });
+  /** The colour of a line by its number; those that are alike come late. */
+  const colour = (place) => fednet.lineColour(ORDER[place % ORDER.length]);
+
+  /** The look of a line by its number, in dashes by another one: by default seven colours, then other dashes. */
+  const look = (place, dash = Math.floor(place / ORDER.length)) => ({ color: colour(place), dash: DASHES[dash % DASHES.length], width: 2 });
 
   /** A colour of a line with an opacity. */
-  const faded = (place, opacity) => fednet.lineColour(place) + Math.round(255 * opacity).toString(16).padStart(2, "0");
+  const faded = (place, opacity) => colour(place) + Math.round(255 * opacity).toString(16).padStart(2, "0");
 
   /** The largest number of several arrays; 0 if there is none. */
   const largest = (arrays) => arrays.reduce((most, array) => array.reduce((a, b) => (b > a ? b : a), most), 0);
@@ -48,5 +51,5 @@ const lines = (() => {
     fednet.select("against", Object.entries(costs), (value) => { state.cost = value; changed(); }, state.cost),
   ];
 
-  return { shorten, score, show, axis, look, faded, largest, columns, choices, TITLES };
+  return { shorten, score, show, axis, colour, look, faded, largest, columns, choices, TITLES };
 })();

@@ -23,6 +23,12 @@ function levelChoices(study, state, changed) {
 
 const fitsLevels = (setting, chosen) => Object.entries(chosen).every(([axis, level]) => !level || setting.levels[axis] === level);
 
+/** Which dashes a setting has: those of its level on the first axis that varies, if there are others and dashes for all. */
+function dashOf(study, setting) {
+  const [first, ...others] = study.axes.filter(({ levels }) => levels.length > 1);
+  return others.length && first.levels.length <= 4 ? first.levels.indexOf(study.settings[setting].levels[first.name]) : undefined;
+}
+
 function studyCurves(study) {
   const place = fednet.section("curves", "Learning curves",
     "The mean over seeds and its 95 % band. Each run keeps its last score until the next evaluation, also when it has ended; from the end of the first run on the line is dotted.");
@@ -33,7 +39,7 @@ function studyCurves(study) {
 
   function traces(curve, unit) {
     const { label } = study.settings[curve.setting], { spent, mean, low, high, runs, seeds } = curve;
-    const x = Array.from(spent, (value) => value / unit.size), line = lines.look(curve.setting);
+    const x = Array.from(spent, (value) => value / unit.size), line = lines.look(curve.setting, dashOf(study, curve.setting));
     const text = Array.from(mean, (value, i) => `${label}<br>${study.metrics[curve.metric]} ${lines.score(value)}` +
       (Number.isFinite(low[i]) ? ` (${lines.score(low[i])} to ${lines.score(high[i])})` : "") +
       `<br>${lines.show[curve.cost](spent[i])}, ${runs[i] < seeds ? `${runs[i]} of ${seeds} runs go on` : `${seeds} runs`}`);
@@ -96,7 +102,7 @@ function studyNeeded(study) {
       const { label } = study.settings[setting], { values, mean, low, high } = costs[column], late = [];
       seeds.forEach((seed, run) => {
         if (Number.isFinite(values[run])) {
-          runs.x.push(values[run] / unit.size); runs.y.push(row); runs.marker.color.push(fednet.lineColour(setting));
+          runs.x.push(values[run] / unit.size); runs.y.push(row); runs.marker.color.push(lines.colour(setting));
           runs.text.push(`${label}<br>seed ${seed}: ${show(values[run])}`);
         } else late.push([seed, status[run] === "done" ? "ended without reaching it" : status[run]]);
       });
