@@ -181,6 +181,8 @@ def _swept(
 
 def _report(study: Study, folder: Path, quiet: bool) -> None:
     """Write the page of a study that was swept; its tables are there, whatever goes wrong with the page."""
+    if not quiet:
+        ERRORS.print("writing the report")
     try:
         page = study.report()
     except Exception as error:

@@ -26,7 +26,7 @@ PHRASES = {
 """What happens with B, by how much, and whether that is more or less."""
 ALL_PAIRS = 5
 """Most levels of an axis that are compared each with each; of more, each is compared with the first and the next."""
-MOST = 1500
+MOST = 300
 """Most comparisons of two levels in one place; an axis that would need more is left out, which its page says."""
 
 

@@ -1,16 +1,18 @@
 """The document of a study's page has the numbers of the tables, of `compare` and of the definitions."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from fednet_emu.report.page.bands import band
+from fednet_emu.report.page.differences import compared_axes, level_pairs
 from fednet_emu.report.page.fronts import front_of_two
 from fednet_emu.report.page.needed import failures_text
 from fednet_emu.report.page.settings import data_set_names, setting_text
-from fednet_emu.report.page.study_page import cells_table, study_document
+from fednet_emu.report.page.study_page import cells_table, left_out, study_document
 from fednet_emu.report.views.compare import compare
 from fednet_emu.report.views.statistics import mean_interval
 from fednet_emu.report.views.study import StudyView
@@ -179,6 +181,18 @@ def test_sentences_say_who_never_got_there(document):
     assert found["access=tdma", "total_bit"].startswith(
         "with size = 2, the run sends 10 Mbit more than with size = 1, "
     )
+
+
+def test_what_is_too_much_to_compare_is_left_out_and_said():
+    """Of six levels, each is compared with the first and with the next; of 30 x 20 places, none."""
+    small = StudyView("small", {"a": list(range(6))}, {}, pd.DataFrame(), pd.DataFrame({"seed": [0] * 6}), [])
+    large = replace(small, axes={"a": list(range(30)), "b": list(range(20))}, cells=pd.DataFrame({"seed": [0] * 600}))
+
+    assert level_pairs(small.axes["a"]) == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (0, 2), (0, 3), (0, 4), (0, 5)]
+    assert compared_axes(small) == ["a"]
+    assert left_out(small) == "of more than 5 levels, each is compared with the first and the next"
+    assert compared_axes(large) == []
+    assert "a, b: more than 300 comparisons; `fednet compare` makes them one by one" in left_out(large)
 
 
 def test_a_front_is_what_nothing_beats():
