@@ -235,10 +235,15 @@ def trace(
 
 @app.command()
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="A run folder.")],
-    out: Annotated[Path | None, typer.Option("--out", help="The page. [default: RUN/report.html]")] = None,
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="A run folder; several are overlaid; or the folder of a study."),
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The page. [default: report.html in the folder; of several, here]")
+    ] = None,
 ) -> None:
-    """Write a page that shows a run in any browser, without a network: timeline, curves, map, energy, tables."""
+    """Write a page that shows a run or a study in any browser, without a network: figures to zoom into, tables."""
     with outcome():
         from fednet_emu.api.reporting import report as written
 

@@ -9,8 +9,10 @@ import typer
 
 from fednet_emu.cli.options import OUTPUT, DataDir, Overrides, Page, TimingOnly, Track
 from fednet_emu.cli.outcome import ERRORS, FAILED, MISTAKE, outcome
+from fednet_emu.errors import FednetError
 
 if TYPE_CHECKING:
+    from fednet_emu.api.study import Study
     from fednet_emu.report.views.study import StudyView
     from fednet_emu.study.cells import LoadedStudy
 
@@ -189,8 +191,23 @@ def _swept(
     study = swept(loaded, folder, runner, data_dir=data_dir, track=track or (), progress=not quiet)
     if not quiet:
         OUTPUT.out(f"{len(study.view.cells)} of {counted(len(loaded.cells), 'cell')} done; tables in {folder}")
+    _report(study, folder, quiet)
     for failure in study.failures:
         ERRORS.print(f"failed: {failure.label}: {failure.reason}\n  replay: {failure.replay}")
     for cell in study.view.diverged:
         ERRORS.print(f"diverged: {cell}")
     return not study.failures
+
+
+def _report(study: Study, folder: Path, quiet: bool) -> None:
+    """Write the page of a study that was swept; its tables are there, whatever goes wrong with the page."""
+    if not quiet:
+        ERRORS.print("writing the report")
+    try:
+        page = study.report()
+    except Exception as error:
+        kind = "" if isinstance(error, FednetError | OSError) else f"{type(error).__name__}: "
+        ERRORS.print(f"no report, the tables are complete: {kind}{error}\n  again: fednet report {folder}")
+        return
+    if not quiet:
+        OUTPUT.out(f"report: {page}")

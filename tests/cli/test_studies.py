@@ -64,6 +64,7 @@ def swept(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     result = fednet("sweep", str(study), "--out", str(out), "--workers", "2")
     assert result.exit_code == 0, result.output
     assert f"6 of 6 cells done; tables in {out}" in result.stdout
+    assert f"report: {out}/report.html" in result.stdout
     assert "5 of 6 done, 1 running, 0 failed, about" in result.stderr
     return out
 
@@ -226,6 +227,42 @@ def test_a_sweep_ends_with_figures_and_a_table(swept: Path) -> None:
 
     assert table["accuracy"].to_numpy() == pytest.approx(cells["accuracy"].to_numpy(), rel=1e-5)
     assert {"accuracy-time.png", "time-to-target.png", "pareto.png"} <= {p.name for p in (swept / "figures").iterdir()}
+
+
+def test_report_is_about_what_the_folders_hold(swept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A study, a run, or several runs overlaid; a study among others, or a folder that is neither, is a mistake."""
+    monkeypatch.chdir(tmp_path)
+    cells = [str(cell) for cell in sorted((swept / "cells").iterdir())[:2]]
+
+    assert fednet("report", str(swept)).stdout.strip() == str(swept / "report.html")
+    assert fednet("report", *cells).stdout.strip() == "report.html"
+    assert fednet("report", cells[0], "--out", "run.html").stdout.strip() == "run.html"
+    contents = [
+        path.read_text(encoding="utf-8") for path in (swept / "report.html", Path("report.html"), Path("run.html"))
+    ]
+    assert ["function studyFronts" in each for each in contents] == [True, False, False]
+    assert ["function overlaidCurves" in each for each in contents] == [False, True, False]
+    mixed, foreign, nothing = fednet("report", *cells, str(swept)), fednet("report", "."), fednet("report", "nowhere")
+    assert [each.exit_code for each in (mixed, foreign, nothing)] == [2, 2, 2]
+    assert "report: a study is drawn by itself" in mixed.stderr
+    assert foreign.stderr.startswith(".: holds neither a run nor a study, got no summary.json; give a folder that")
+    assert "nowhere: no such run folder" in nothing.stderr
+
+
+def test_a_failed_report_loses_no_sweep(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tables are there, the exit code is that of the cells, and it is said what went wrong and how to go on."""
+
+    def fail(_view: object) -> None:
+        raise ValueError("no ink")
+
+    monkeypatch.setattr("fednet_emu.report.page.study_page.study_document", fail)
+    out = tmp_path / "out"
+    result = fednet("sweep", str(study), "--out", str(out), "--set", "stop.rounds=1", "--timing-only")
+
+    assert result.exit_code == 0
+    assert f"no report, the tables are complete: ValueError: no ink\n  again: fednet report {out}" in result.stderr
+    assert len(pd.read_parquet(out / "cells.parquet")) == 6
+    assert not (out / "report.html").exists()
 
 
 def test_compare_says_whether_it_is_more_than_noise(swept: Path) -> None:

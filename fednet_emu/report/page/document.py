@@ -26,7 +26,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from fednet_emu.records.files import write_text
+from fednet_emu.records.files import told, write_text
 from fednet_emu.records.manifest import PACKAGES, versions
 from fednet_emu.report.page.packing import Packer
 
@@ -61,9 +61,13 @@ def page(title: str, document: Mapping[str, Any], scripts: Sequence[str]) -> str
 def write_page(path: Path, title: str, document: Mapping[str, Any], scripts: Sequence[str]) -> Path:
     """Write a page to a file, at once or not at all, and return the file; for the arguments see `page`.
 
+    Folders on the way to the file are made.
+
     Raises:
         DataError: the file cannot be written.
     """
+    with told(path.parent, "made"):
+        path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, page(title, document, scripts))
     return path
 

@@ -68,6 +68,7 @@ def test_differences_are_paired_by_seed_and_by_place():
         assert found.pairs == 5
         assert found.paired == pytest.approx((-3.6, -3.6 - reach, -3.6 + reach), abs=1e-3)
         assert found.verdict == "B is 3.6 s sooner: more than noise"
+        assert found.signs == (5, 0), "B needs less in every pair"
     assert by["all together", "bits to target"].verdict == "the same in every pair"
 
 
