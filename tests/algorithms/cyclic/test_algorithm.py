@@ -93,6 +93,22 @@ def test_split_sums_end_at_the_optimum(scenario):
     assert distance(scenario, agg="const") < 1e-3
 
 
+@pytest.mark.parametrize("scenario", [1, 3])
+def test_a_constant_factor_is_groups_over_devices(scenario):
+    """The first group moves the model by its sum times K / M; with groups of M / K devices that is their mean."""
+    w = np.array([0.3, -0.2, 0.5, 0.1])
+    moved = {}
+    for agg in ("sum", "const", "mean"):
+        algorithm = CyclicFedAvg(structure=STRUCTURES[scenario], lr=0.01, agg=agg)
+        after, seats = one_cycle(algorithm, 1, w)
+        moved[agg] = after - w
+
+    assert moved["const"] == pytest.approx(moved["sum"] * TURNS[scenario] / M, rel=1e-12)
+    assert moved["mean"] == pytest.approx(moved["sum"] / (seats["group"] == 0).sum(), rel=1e-12)
+    if scenario == 1:
+        assert moved["const"] == pytest.approx(moved["mean"], rel=1e-12)
+
+
 @pytest.mark.parametrize("scenario", [2, 3, 4])
 def test_no_split_over_weights_who_sits_in_several_groups(scenario):
     """Without the split the same sums end at least 30 times further away; the factor 1 / c alone mends that."""
