@@ -11,7 +11,7 @@ import pytest
 
 from tests.mutants.faults import ROOT, Mutant, drawn
 from tests.mutants.journal import Journal, end_of, table
-from tests.mutants.lines import Lines, record, test_files
+from tests.mutants.lines import Coverage, test_files
 from tests.mutants.trial import Trials
 
 
@@ -40,7 +40,6 @@ def main() -> int:
 
 
 def _try(mutants: list[Mutant], journal: Journal, keep: Path) -> None:
-    record(keep / "lines.json")
     left = len(mutants)
 
     def tell(mutant: Mutant, end: dict[str, Any]) -> None:
@@ -54,7 +53,7 @@ def _try(mutants: list[Mutant], journal: Journal, keep: Path) -> None:
             print(f"{left} mutants to go", file=sys.stderr, flush=True)
 
     quiet = ["-q", "-s", "-m", "not slow", "-p", "no:cacheprovider"]
-    pytest.main([*quiet, *map(str, test_files())], plugins=[Trials(mutants, Lines(keep / "lines.json"), tell)])
+    pytest.main([*quiet, *map(str, test_files())], plugins=[Trials(mutants, Coverage(keep / "lines.json"), tell)])
 
 
 if __name__ == "__main__":

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import signal
-import subprocess
 import sys
-import time
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -18,58 +16,14 @@ import coverage
 import pytest
 
 from tests.mutants.faults import ROOT, Mutant
+from tests.mutants.forks import in_fork, passes
 
 SLOW_S = 1.0
-"""Tests that need more processor time are cut, and left out."""
+"""Tests that need more processor time are left out."""
 BUDGET_S = 4.0
 """How much processor time the tests of a mutant may need, as they were recorded."""
 FOLDERS = ("kernel", "network", "radio", "records", "learning/graph", "learning/engines", "federation", "algorithms")
 """Test folders whose tests may be chosen."""
-
-
-class Recorder:
-    """A pytest plugin that notes for each test that passes its time and the lines it runs."""
-
-    def __init__(self) -> None:
-        self.tests: dict[str, dict[str, Any]] = {}
-        self._coverage = coverage.Coverage(data_file=None, config_file=False, source_pkgs=["fednet_emu"])
-
-    def pytest_sessionstart(self) -> None:
-        """Count from the first import on, so that the tracer is there when threads start."""
-        signal.signal(signal.SIGVTALRM, _cut)
-        self._coverage.start()
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Put what is run from here to the end of the test down to the test."""
-        self._coverage.switch_context(item.nodeid)
-        return (yield)
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Note the time; a slow test is cut, and fails."""
-        begun_s = time.process_time()
-        signal.setitimer(signal.ITIMER_VIRTUAL, SLOW_S)
-        try:
-            result = yield
-        finally:
-            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        self.tests[item.nodeid] = {"seconds": round(time.process_time() - begun_s, 4), "lines": {}}
-        return result
-
-    def pytest_sessionfinish(self) -> None:
-        """Sort the lines by test."""
-        self._coverage.stop()
-        data = self._coverage.get_data()
-        for path in data.measured_files():
-            file = Path(path).relative_to(ROOT).as_posix()
-            for line, contexts in data.contexts_by_lineno(path).items():
-                for test in set(contexts) & self.tests.keys():
-                    self.tests[test]["lines"].setdefault(file, []).append(line)
-
-
-def _cut(*_: object) -> None:
-    raise TimeoutError
 
 
 def test_files() -> list[Path]:
@@ -77,40 +31,45 @@ def test_files() -> list[Path]:
     return [path for folder in FOLDERS for path in sorted((ROOT / "tests" / folder).rglob("test_*.py"))]
 
 
-def record(kept: Path) -> None:
-    """Record the test files that are new or have changed since, in a process of its own."""
-    records = json.loads(kept.read_text()) if kept.exists() else {}
-    digests = {path.relative_to(ROOT).as_posix(): _digest(path) for path in test_files()}
-    records = {file: entry for file, entry in records.items() if digests.get(file) == entry["digest"]}
-    stale = [file for file in digests if file not in records]
-    if not stale:
-        return
-    print(f"recording which lines the tests of {len(stale)} files run", file=sys.stderr)
-    part = kept.with_suffix(".part")
-    subprocess.run([sys.executable, "-m", "tests.mutants.lines", part, *stale], cwd=ROOT, check=True)
-    records |= {file: {"digest": digests[file], "tests": {}} for file in stale}
-    for test, seen in json.loads(part.read_text()).items():
-        records[test.partition("::")[0]]["tests"][test] = seen
-    part.write_text(json.dumps(records))
-    part.replace(kept)
+class Coverage:
+    """The lines that each quick test runs, kept in a file.
 
+    Args:
+        path: the file; it need not exist yet.
+    """
 
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._files: dict[str, dict[str, Any]] = json.loads(path.read_text()) if path.exists() else {}
+        self._sort()
 
-
-class Lines:
-    """What was recorded, sorted by line."""
-
-    def __init__(self, kept: Path) -> None:
+    def _sort(self) -> None:
         self.seconds: dict[str, float] = {}
         self._tests: dict[str, dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
-        for entry in json.loads(kept.read_text()).values():
+        for entry in self._files.values():
             for test, seen in entry["tests"].items():
                 self.seconds[test] = seen["seconds"]
                 for file, lines in seen["lines"].items():
                     for line in lines:
                         self._tests[file][line].append(test)
+
+    def record(self, items: Iterable[pytest.Item]) -> None:
+        """Run the tests whose files are new or have changed since, each in a fork."""
+        for path, tests in groupby(items, key=lambda item: item.path):
+            file, digest = path.relative_to(ROOT).as_posix(), hashlib.sha256(path.read_bytes()).hexdigest()
+            if self._files.get(file, {}).get("digest") != digest:
+                print(f"recording the lines that {file} runs", file=sys.stderr, flush=True)
+                self._files[file] = {"digest": digest, "tests": dict(self._recorded(tests))}
+                self._path.with_suffix(".part").write_text(json.dumps(self._files))
+                self._path.with_suffix(".part").replace(self._path)
+        self._sort()
+
+    def _recorded(self, tests: Iterable[pytest.Item]) -> Iterator[tuple[str, dict[str, Any]]]:
+        part = self._path.with_suffix(".lines")
+        for item in tests:
+            end = in_fork(lambda item=item: _ran(item, part))
+            if end.code == 0:
+                yield item.nodeid, {"seconds": end.seconds, "lines": json.loads(part.read_text())}
 
     def choice(self, mutant: Mutant) -> list[str]:
         """The tests that run the line of a mutant, or the last line before it that any test runs.
@@ -122,7 +81,7 @@ class Lines:
         i = bisect_right(lines, mutant.line)
         return list(self._within_budget(mutant, self._tests[mutant.file][lines[i - 1]])) if i else []
 
-    def _within_budget(self, mutant: Mutant, tests: Iterable[str]) -> Iterable[str]:
+    def _within_budget(self, mutant: Mutant, tests: Iterable[str]) -> Iterator[str]:
         home = f"tests/{mutant.package}/"
         variants: dict[str, int] = defaultdict(int)
         ranked: list[tuple[bool, int, float, str]] = []
@@ -137,8 +96,13 @@ class Lines:
                 yield test
 
 
-if __name__ == "__main__":
-    into, *files = sys.argv[1:]
-    recorder = Recorder()
-    pytest.main(["-q", "-m", "not slow", "-p", "no:cacheprovider", *files], plugins=[recorder])
-    Path(into).write_text(json.dumps(recorder.tests))
+def _ran(item: pytest.Item, into: Path) -> int:
+    """Run a test in this process, a fork, and write down its lines; 0 if it passes."""
+    tracer = coverage.Coverage(data_file=None, config_file=False, source_pkgs=["fednet_emu"])
+    tracer.start()
+    passed = passes(item, None, SLOW_S)
+    tracer.stop()
+    data = tracer.get_data()
+    seen = {Path(file).relative_to(ROOT).as_posix(): data.lines(file) for file in data.measured_files()}
+    into.write_text(json.dumps({file: lines for file, lines in seen.items() if lines}))
+    return 0 if passed else 1

@@ -1,5 +1,6 @@
 """Claims about the testing of tests: what is a fault, which tests meet it, and that it dies if it must."""
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -13,17 +14,18 @@ pytest.importorskip("mutmut", reason="needs the extra `mutants`")
 from tests.mutants import journal as journals
 from tests.mutants.faults import ROOT, Mutant, drawn, mutants_of, places_in
 from tests.mutants.journal import Journal, end_of, equivalent, table
-from tests.mutants.lines import Lines
+from tests.mutants.lines import Coverage
 
 TEST = "tests/kernel/test_clock.py::test_durations_round_up_to_the_nanosecond[1.1-1100000000]"
 CLOCK = "fednet_emu/kernel/clock.py"
+DIGEST = hashlib.sha256((ROOT / "tests/kernel/test_clock.py").read_bytes()).hexdigest()
 
 
 def lines_of(path, **tests):
     """Lines as if recorded: each test runs line 42 of the clock."""
     seen = {test: {"seconds": seconds, "lines": {CLOCK: [39, 42]}} for test, seconds in tests.items()}
-    path.write_text(json.dumps({"tests/kernel/test_clock.py": {"digest": "", "tests": seen}}))
-    return Lines(path)
+    path.write_text(json.dumps({"tests/kernel/test_clock.py": {"digest": DIGEST, "tests": seen}}))
+    return Coverage(path)
 
 
 def test_faults_are_in_what_functions_do():
@@ -96,12 +98,12 @@ def test_what_must_die_dies_and_the_equivalent_survives(tmp_path):
         import json, pytest
         from pathlib import Path
         from tests.mutants.faults import mutants_of
-        from tests.mutants.lines import Lines
+        from tests.mutants.lines import Coverage
         from tests.mutants.trial import Trials
 
         mutants = [mutant for mutant in mutants_of("{CLOCK}") if mutant.function == "to_ns" and mutant.line >= 41]
         ends = []
-        plugin = Trials(mutants, Lines(Path({str(tmp_path / "lines.json")!r})), lambda mutant, end: ends.append(end))
+        plugin = Trials(mutants, Coverage(Path({str(tmp_path / "lines.json")!r})), lambda mutant, end: ends.append(end))
         pytest.main(["-q", "-s", "-p", "no:cacheprovider", "tests/kernel/test_clock.py"], plugins=[plugin])
         Path({str(tmp_path / "ends.json")!r}).write_text(json.dumps(ends))
     """

@@ -1,12 +1,10 @@
-"""One fault at a time is put into a fork of a process that has all imported and collected, and tests run on it."""
+"""One fault at a time is put into a fork of the collected tests, and those that run its line are run."""
 
 from __future__ import annotations
 
 import gc
 import importlib
 import mmap
-import os
-import signal
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -14,13 +12,13 @@ from types import CodeType, FunctionType
 from typing import Any
 
 import pytest
-from _pytest.runner import runtestprotocol
 
 from tests.mutants.faults import ROOT, Mutant
-from tests.mutants.lines import Lines
+from tests.mutants.forks import in_fork, passes
+from tests.mutants.lines import Coverage
 
-CPU_S, WALL_S = 2.0, 120
-"""Limits: of a test, this much processor time and five times its own; of all tests of a mutant, by the clock."""
+PATIENCE, LEAST_S = 5.0, 2.0
+"""A test may take this many times its own processor time, and this much more, before the mutant is said to be stuck."""
 SURVIVED, KILLED, NOT_IN = 0, 1, 2
 """How the fork ends. Any other end, such as a limit on its time, kills the mutant too."""
 
@@ -59,17 +57,20 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
             yield from _codes(inner)
 
 
+Tell = Callable[[Mutant, dict[str, Any]], None]
+
+
 class Trials:
     """A pytest plugin that, instead of running what was collected, tries the mutants on it.
 
     Args:
         mutants: what is to be tried.
-        lines: which test runs which lines.
+        coverage: which test runs which lines.
         tell: is called with each mutant and what became of it.
     """
 
-    def __init__(self, mutants: Sequence[Mutant], lines: Lines, tell: Callable[[Mutant, dict[str, Any]], None]) -> None:
-        self._mutants, self._lines, self._tell = mutants, lines, tell
+    def __init__(self, mutants: Sequence[Mutant], coverage: Coverage, tell: Tell) -> None:
+        self._mutants, self._coverage, self._tell = mutants, coverage, tell
         self._functions: dict[Where, list[FunctionType]] = {}
 
     def pytest_collection(self) -> None:
@@ -81,43 +82,35 @@ class Trials:
         settings.load_profile("mutants")
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Try every mutant."""
+        """Record what the tests run, as far as that is not known, and try every mutant."""
         items = {item.nodeid: item for item in session.items}
         self._functions = live_functions({mutant.file for mutant in self._mutants})
         gc.freeze()
+        self._coverage.record(session.items)
         for mutant in self._mutants:
-            chosen = [items[test] for test in self._lines.choice(mutant) if test in items]
+            chosen = [items[test] for test in self._coverage.choice(mutant) if test in items]
             self._tell(mutant, self._tried(mutant, chosen))
         return True
 
     def _tried(self, mutant: Mutant, items: Sequence[pytest.Item]) -> dict[str, Any]:
         text = mutant.code()
-        at = mmap.mmap(-1, 4)
-        pid = os.fork()
-        if pid == 0:
-            os._exit(self._end(mutant, text, items, at))
-        _, status, usage = os.wait4(pid, 0)
-        end = os.waitstatus_to_exitcode(status)
-        by = items[int.from_bytes(at[:4], "little")].nodeid if items and end not in (SURVIVED, NOT_IN) else ""
-        verdict = {SURVIVED: "survived", KILLED: "killed", NOT_IN: "not put in"}.get(end, f"killed by signal {-end}")
         before, after = mutant.change(text)
-        spent_s = round(usage.ru_utime + usage.ru_stime, 2)
-        return {"before": before, "after": after, "verdict": verdict, "by": by, "tests": len(items), "seconds": spent_s}
+        at = mmap.mmap(-1, 4)
+        end = in_fork(lambda: self._met(mutant, text, items, at))
+        verdict = {SURVIVED: "survived", KILLED: "killed", NOT_IN: "not put in"}.get(end.code, f"killed by {-end.code}")
+        by = items[int.from_bytes(at[:4], "little")].nodeid if verdict.startswith("killed") else ""
+        seen = {"before": before, "after": after, "verdict": verdict, "by": by}
+        return {**seen, "tests": len(items), "seconds": end.seconds}
 
-    def _end(self, mutant: Mutant, text: str, items: Sequence[pytest.Item], at: mmap.mmap) -> int:
-        """Put the mutant into this process, the fork, and run the tests until one fails."""
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        os.dup2(nowhere, 1)
-        os.dup2(nowhere, 2)
+    def _met(self, mutant: Mutant, text: str, items: Sequence[pytest.Item], at: mmap.mmap) -> int:
+        """Put the mutant into this process, a fork, and run the tests until one fails."""
         try:
             if not put_in(self._functions, ROOT / mutant.file, mutant.function, text):
                 return NOT_IN
         except (SyntaxError, ValueError):
             return NOT_IN
-        signal.alarm(WALL_S)
         for i, (item, following) in enumerate(zip(items, [*items[1:], None], strict=True)):
             at[:4] = i.to_bytes(4, "little")
-            signal.setitimer(signal.ITIMER_PROF, CPU_S + 5 * self._lines.seconds[item.nodeid])
-            if any(report.failed for report in runtestprotocol(item, log=False, nextitem=following)):
+            if not passes(item, following, LEAST_S + PATIENCE * self._coverage.seconds[item.nodeid]):
                 return KILLED
         return SURVIVED
