@@ -11,7 +11,9 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 WALL_S = 120
-"""A fork that lives longer is stuck, and is ended."""
+"""A test that lasts longer by the clock is stuck, and its fork is ended."""
+BROKEN = 70
+"""Exit status of a fork that raises an exception."""
 
 
 class End(NamedTuple):
@@ -33,14 +35,17 @@ def in_fork(do: Callable[[], int]) -> End:
         nowhere = os.open(os.devnull, os.O_RDWR)
         os.dup2(nowhere, 1)
         os.dup2(nowhere, 2)
-        signal.alarm(WALL_S)
-        os._exit(do())
+        try:
+            os._exit(do())
+        except BaseException:
+            os._exit(BROKEN)
     _, status, usage = os.wait4(pid, 0)
     return End(os.waitstatus_to_exitcode(status), round(usage.ru_utime + usage.ru_stime, 3))
 
 
 def passes(item: pytest.Item, following: pytest.Item | None, cpu_s: float) -> bool:
     """Run a test, and say whether it passes; the process ends if that takes more processor time than this."""
+    signal.alarm(WALL_S)
     signal.setitimer(signal.ITIMER_PROF, cpu_s)
     reports = runtestprotocol(item, log=False, nextitem=following)
     signal.setitimer(signal.ITIMER_PROF, 0)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import mmap
 import sys
+import time
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -54,7 +57,7 @@ class Coverage:
                         self._tests[file][line].append(test)
 
     def record(self, items: Iterable[pytest.Item]) -> None:
-        """Run the tests whose files are new or have changed since, each in a fork."""
+        """Run the tests whose files are new or have changed since."""
         for path, tests in groupby(items, key=lambda item: item.path):
             file, digest = path.relative_to(ROOT).as_posix(), hashlib.sha256(path.read_bytes()).hexdigest()
             if self._files.get(file, {}).get("digest") != digest:
@@ -65,11 +68,14 @@ class Coverage:
         self._sort()
 
     def _recorded(self, tests: Iterable[pytest.Item]) -> Iterator[tuple[str, dict[str, Any]]]:
-        part = self._path.with_suffix(".lines")
-        for item in tests:
-            end = in_fork(lambda item=item: _ran(item, part))
-            if end.code == 0:
-                yield item.nodeid, {"seconds": end.seconds, "lines": json.loads(part.read_text())}
+        """What the tests of a file run, in a fork; a test that ends the fork is left out, and the next have another."""
+        left = list(tests)
+        while left:
+            part, at = self._path.with_suffix(".lines"), mmap.mmap(-1, 4)
+            part.write_text("")
+            end = in_fork(partial(_run, left, part, at))
+            yield from (json.loads(line) for line in part.read_text().splitlines())
+            left = left[int.from_bytes(at[:4], "little") + 1 :] if end.code else []
 
     def choice(self, mutant: Mutant) -> list[str]:
         """The tests that run the line of a mutant, or the last line before it that any test runs.
@@ -96,13 +102,19 @@ class Coverage:
                 yield test
 
 
-def _ran(item: pytest.Item, into: Path) -> int:
-    """Run a test in this process, a fork, and write down its lines; 0 if it passes."""
-    tracer = coverage.Coverage(data_file=None, config_file=False, source_pkgs=["fednet_emu"])
-    tracer.start()
-    passed = passes(item, None, SLOW_S)
-    tracer.stop()
-    data = tracer.get_data()
-    seen = {Path(file).relative_to(ROOT).as_posix(): data.lines(file) for file in data.measured_files()}
-    into.write_text(json.dumps({file: lines for file, lines in seen.items() if lines}))
-    return 0 if passed else 1
+def _run(items: Sequence[pytest.Item], into: Path, at: mmap.mmap) -> int:
+    """Run tests in this process, a fork, and write down the time and the lines of those that pass."""
+    for i, (item, following) in enumerate(zip(items, [*items[1:], None], strict=True)):
+        at[:4] = i.to_bytes(4, "little")
+        tracer = coverage.Coverage(data_file=None, config_file=False, include=[f"{ROOT}/fednet_emu/*"])
+        tracer.set_option("run:disable_warnings", ["no-data-collected"])
+        begun_s = time.process_time()
+        tracer.start()
+        passed = passes(item, following, SLOW_S)
+        tracer.stop()
+        if passed:
+            seconds, data = round(time.process_time() - begun_s, 4), tracer.get_data()
+            lines = {Path(file).relative_to(ROOT).as_posix(): data.lines(file) for file in data.measured_files()}
+            with into.open("a") as file:
+                file.write(json.dumps([item.nodeid, {"seconds": seconds, "lines": lines}]) + "\n")
+    return 0

@@ -57,6 +57,9 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
             yield from _codes(inner)
 
 
+LAZY = "networkx pandas pyarrow.parquet scipy.optimize scipy.sparse.csgraph scipy.spatial scipy.stats sklearn.datasets"
+"""What is otherwise imported when it is first used, and so in every fork."""
+
 Tell = Callable[[Mutant, dict[str, Any]], None]
 
 
@@ -84,6 +87,8 @@ class Trials:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Record what the tests run, as far as that is not known, and try every mutant."""
         items = {item.nodeid: item for item in session.items}
+        for name in LAZY.split():
+            importlib.import_module(name)
         self._functions = live_functions({mutant.file for mutant in self._mutants})
         gc.freeze()
         self._coverage.record(session.items)
