@@ -14,6 +14,18 @@ from tests.mutants.journal import Journal, end_of, table
 from tests.mutants.lines import Coverage, test_files
 from tests.mutants.trial import Trials
 
+ABOUT = """# Mutation testing
+
+`make mutants SEED={seed} COUNT={count}`: faults drawn by seed, spread over the packages, put in one at a time. They are
+made inside functions by the operators of mutmut. Left out are types, decorators, default values and declarations,
+docstrings and prose, raised errors and f-strings, the calls `assert_never`, `cast`, `isinstance` and `len`, and the
+argument `strict`. Each fault meets the tests that run its line, nearest and quickest first, up to 4 s of tests of at
+most 1 s. Those that no test can kill are listed, with the reason, in `tests/mutants/equivalent.toml`.
+
+{table}
+"""
+"""The report."""
+
 
 def main() -> int:
     """Draw mutants, try those that the journal does not know, name each survivor, and print the table."""
@@ -31,8 +43,7 @@ def main() -> int:
     if not options.report:
         due = "survived" if options.again else "open"
         _try([mutant for mutant in mutants if end_of(journal.entries.get(mutant.name)) == due], journal, options.keep)
-    command = f"python -m tests.mutants --seed {options.seed} --count {options.count}"
-    text = f"# Mutation testing\n\n`{command}`\n\n{table(mutants, journal)}\n"
+    text = ABOUT.format(seed=options.seed, count=options.count, table=table(mutants, journal))
     if options.report:
         options.report.write_text(text)
     print(text)
