@@ -309,7 +309,7 @@ def test_what_a_cancelled_process_held_is_free_at_once():
 
 
 def test_forgotten_timers_leave_the_queue_when_they_are_half_of_it():
-    """Of 300 timers the 151st to be cancelled takes all of those out, the 75th of the other 149 again; the rest come."""
+    """Of 300 timers the 151st to be cancelled takes those out, the 75th of the other 149 again; the rest come."""
     clock, seen = Clock(), []
     timers = {at: clock.call_at(at, lambda _event, at=at: seen.append(at)) for at in (97 * i % 300 for i in range(300))}
     length = []

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from tests.mutants.faults import ROOT, Mutant
-from tests.mutants.forks import in_fork, passes
+from tests.mutants.forks import BROKEN, in_fork, passes
 from tests.mutants.lines import Coverage
 
 PATIENCE, LEAST_S = 5.0, 2.0
 """A test may take this many times its own processor time, and this much more, before the mutant is said to be stuck."""
 SURVIVED, KILLED, NOT_IN = 0, 1, 2
-"""How the fork ends. Any other end, such as a limit on its time, kills the mutant too."""
+"""How the fork ends, unless a signal, such as that of the limit on its time, ends it: that kills the mutant too."""
 
 Where = tuple[str, str, int]
 """File, qualified name and first line: what tells functions apart."""
@@ -102,7 +102,8 @@ class Trials:
         before, after = mutant.change(text)
         at = mmap.mmap(-1, 4)
         end = in_fork(lambda: self._met(mutant, text, items, at))
-        verdict = {SURVIVED: "survived", KILLED: "killed", NOT_IN: "not put in"}.get(end.code, f"killed by {-end.code}")
+        ends = {SURVIVED: "survived", KILLED: "killed", NOT_IN: "not put in", BROKEN: "broken"}
+        verdict = ends.get(end.code, f"killed by signal {-end.code}")
         by = items[int.from_bytes(at[:4], "little")].nodeid if verdict.startswith("killed") else ""
         seen = {"before": before, "after": after, "verdict": verdict, "by": by}
         return {**seen, "tests": len(items), "seconds": end.seconds}
@@ -114,7 +115,7 @@ class Trials:
                 return NOT_IN
         except (SyntaxError, ValueError):
             return NOT_IN
-        for i, (item, following) in enumerate(zip(items, [*items[1:], None], strict=True)):
+        for i, (item, following) in enumerate(zip(items, [*items[1:], None], strict=False)):
             at[:4] = i.to_bytes(4, "little")
             if not passes(item, following, LEAST_S + PATIENCE * self._coverage.seconds[item.nodeid]):
                 return KILLED

@@ -263,6 +263,16 @@ def test_one_measure_of_local_work():
             run_small(CYCLIC.format("scenario-2", "bounds: true, l2: 0.1"), timing_only=timing_only)
 
 
+@pytest.mark.parametrize(("work", "steps"), [({}, 1), ({"local_steps": 3}, 3), ({"local_epochs": 2}, 10)])
+def test_local_work_takes_its_time(work, steps):
+    """20 samples in batches of 4: a step of 144 FLOP at 1 MFLOP/s takes 144 us, an epoch five of them."""
+    fed = small_federation("stop.rounds=1")
+    fed.run(CyclicFedAvg(structure={"kind": "list", "groups": [[0, 1]]}, lr=0.1, batch_size=4, **work))
+    computes = fed.ledger.frames()["computes"]
+
+    assert (computes["ended_s"] - computes["started_s"]).tolist() == pytest.approx([steps * 144e-6] * 2)
+
+
 def test_scenarios_of_the_file_and_of_python_are_one():
     """The YAML section is the object's fields."""
     scenario = small_scenario(CYCLIC.format("scenario-3", "data: no-split, agg: const"))
