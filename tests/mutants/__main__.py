@@ -20,7 +20,8 @@ ABOUT = """# Mutation testing
 made inside functions by the operators of mutmut. Left out are types, decorators, default values and declarations,
 docstrings and prose, raised errors and f-strings, the calls `assert_never`, `cast`, `isinstance` and `len`, and the
 argument `strict`. Each fault meets the tests that run its line, nearest and quickest first, up to 2 s of tests of at
-most 1 s. Those that no test can kill are listed, with the reason, in `tests/mutants/equivalent.toml`.
+most 1 s. Those that no test can kill are listed, with the reason, in `tests/mutants/equivalent.toml`. Tried so far:
+{tried} of {count}.
 
 {table}
 """
@@ -43,7 +44,8 @@ def main() -> int:
     if not options.report:
         due = "survived" if options.again else "open"
         _try([mutant for mutant in mutants if end_of(journal.entries.get(mutant.name)) == due], journal, options.keep)
-    text = ABOUT.format(seed=options.seed, count=options.count, table=table(mutants, journal))
+    tried = sum(mutant.name in journal.entries for mutant in mutants)
+    text = ABOUT.format(seed=options.seed, count=options.count, tried=tried, table=table(mutants, journal))
     if options.report:
         options.report.write_text(text)
     print(text)
