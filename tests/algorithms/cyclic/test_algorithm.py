@@ -228,14 +228,16 @@ def test_groups_are_formed_anew():
     assert turns["group"].tolist() == [0, 1, 2, 3] * 6
 
 
-@pytest.mark.parametrize(("data", "seats"), [("split", 1), ("no-split", 3), ("no-split-reweighted", 3)])
-def test_a_lone_sample_sits_in_every_group_unless_it_is_split(data, seats):
+@pytest.mark.parametrize(
+    ("data", "factors"), [("split", [1]), ("no-split", [1, 1, 1]), ("no-split-reweighted", [1 / 3] * 3)]
+)
+def test_a_lone_sample_sits_in_every_group_unless_it_is_split(data, factors):
     """A device with one sample and three seats uses it in all of them; split, there is only one part to use."""
     fed = small_federation("devices.count=10", "data.n_samples=10")
     algorithm = CyclicFedAvg(lr=0.1, data=data, structure={"kind": "list", "groups": [[0, 1], [0], [0]]})
     groups = algorithm.members(fed, algorithm.structure.form(fed, 0))
 
-    assert sum(member.device == 0 for group in groups for member in group) == seats
+    assert [member.factor for group in groups for member in group if member.device == 0] == factors
 
 
 def test_groups_without_samples_are_told():
