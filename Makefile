@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all test-browser test-ray test-trackers lint format docs imports swarm mutants bench \\
+.PHONY: help install demo test test-all test-browser test-ray test-trackers lint format docs imports swarm mutants bench \
 	bench-peers reproduce clean
 
 help:  ## Show this list
