@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, final
 
 from fednet_emu.arrays import IntArray
@@ -27,17 +26,18 @@ class Learner:
         nominal: whether a nominal value has replaced one that a timing-only run does not compute.
     """
 
-    def __init__(self, graph: Graph, task: LearningTask, streams: Streams, *, timing_only: bool) -> None:
-        self._graph, self._task, self._streams, self._timing_only = graph, task, streams, timing_only
+    def __init__(self, graph: Graph, task: LearningTask | None, streams: Streams, *, timing_only: bool) -> None:
+        self._graph, self._streams, self._timing_only = graph, streams, timing_only
+        if task is not None:  # else the algorithm brings its own learning, and asks for none of ours
+            self._task = task
         self._readings = Readings()
         self._plans: set[SgdPlan] = set()
         self.nominal = False
 
-    def initial(self, vector: Callable[[], Any]) -> Deferred:
+    def initial(self) -> Deferred:
         """The model before training."""
-        if self._timing_only:
-            return self._graph.call(_never, size=self._task.model.size)
-        return self._graph.constant(vector())
+        model = self._task.model
+        return self._graph.call(_never, size=model.size) if self._timing_only else self._graph.constant(model.initial())
 
     def train(
         self,
