@@ -10,6 +10,7 @@ from flwr.serverapp import Grid
 
 from fednet_emu.algorithms.flower.post import Post
 from fednet_emu.algorithms.flower.program import Program
+from fednet_emu.algorithms.flower.scores import Scores
 from fednet_emu.algorithms.flower.versions import FIRST_NODE, empty_run
 from fednet_emu.errors import Deadlock
 from fednet_emu.federation import Federation, Process
@@ -22,10 +23,15 @@ VAIN_WAITS = 1000
 
 @final
 class EmulatedGrid(Grid):  # type: ignore[misc]
-    """The nodes are the devices that are there; sending and waiting take simulated time."""
+    """The nodes are the devices that are there; sending and waiting take simulated time.
 
-    def __init__(self, fed: Federation, post: Post) -> None:
-        self._fed, self._post = fed, post
+    Attributes:
+        scores: records what clients and strategies measure.
+        program: the server app; it is given before it runs.
+    """
+
+    def __init__(self, fed: Federation, post: Post, scores: Scores) -> None:
+        self._fed, self._post, self.scores = fed, post, scores
         self.program: Program | None = None
         self._run = empty_run()
         self._vain = 0
@@ -65,6 +71,7 @@ class EmulatedGrid(Grid):  # type: ignore[misc]
         replies: list[Message] = self._wait(self._post.pull(numbers))
         if replies:
             self._vain = 0
+            self.scores.replies(replies)
         elif self._pulled_ns == self._fed.clock.now:
             self.sleep(POLL_S)
         self._pulled_ns = self._fed.clock.now
@@ -77,7 +84,9 @@ class EmulatedGrid(Grid):  # type: ignore[misc]
             self._wait_in_vain()
             return []
         self._vain = 0
-        return list(self._wait(self._post.exchange(letters, timeout)))
+        replies: list[Message] = self._wait(self._post.exchange(letters, timeout))
+        self.scores.replies(replies)
+        return replies
 
     def sleep(self, duration_s: float) -> None:
         """Let simulated time pass."""

@@ -1,7 +1,7 @@
 """Simulated time for code that asks the host: `time.sleep`, `time.time`, `time.monotonic` and `time.perf_counter`.
 
 While they are installed, these functions are stand-ins, which ask the simulated clock in a thread that is inside
-`SimulatedTime`, and the host everywhere else. Code that has kept a stand-in can go on using it.
+`simulated`, and the host everywhere else. Code that has kept a stand-in can go on using it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
+
+from fednet_emu.algorithms.flower.stand_ins import StandIn, StandIns
 
 NS_PER_S = 1_000_000_000
 
@@ -33,9 +35,19 @@ class _Here(threading.local):
 
 
 _here = _Here()
-_lock = threading.Lock()
-_installed = 0
-_replaced: list[tuple[Any, str, Any]] = []
+
+host_time_s = time.time
+"""The host's own clock, for log lines."""
+
+
+@contextmanager
+def simulated(clock: SimulatedTime) -> Iterator[None]:
+    """Let code in this block, in this thread, find simulated time."""
+    before, _here.clock = _here.clock, clock
+    try:
+        yield
+    finally:
+        _here.clock = before
 
 
 def _in_seconds(real: Callable[[], float]) -> Callable[[], float]:
@@ -67,9 +79,6 @@ def _sleeper(real: Callable[[float], None]) -> Callable[[float], None]:
     return sleep
 
 
-host_time_s = time.time
-"""The host's own clock, for log lines."""
-
 _STAND_INS: dict[Any, Any] = {
     time.sleep: _sleeper(time.sleep),
     **{real: _in_seconds(real) for real in (time.time, time.monotonic, time.perf_counter)},
@@ -77,42 +86,14 @@ _STAND_INS: dict[Any, Any] = {
 }
 
 
-@contextmanager
-def installed(package: str) -> Iterator[None]:
-    """Install the stand-ins in the module `time` and in a package's modules, which have perhaps imported them by name.
-
-    Runs may overlap; the last one to end takes them away.
-    """
-    global _installed  # noqa: PLW0603  (the module `time` is the process's own)
-    with _lock:
-        _installed += 1
-        if _installed == 1:
-            theirs = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == package]
-            for module in (time, *theirs):
-                for name, real in list(vars(module).items()):
-                    if _is_a_clock(real):
-                        _replaced.append((module, name, real))
-                        setattr(module, name, _STAND_INS[real])
-    try:
-        yield
-    finally:
-        with _lock:
-            _installed -= 1
-            if not _installed:
-                while _replaced:
-                    module, name, real = _replaced.pop()
-                    setattr(module, name, real)
+def _clocks() -> Iterator[StandIn]:
+    """The clocks in the module `time`, and in those of Flower that have imported them by name."""
+    theirs = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == "flwr"]
+    for module in (time, *theirs):
+        for name, real in list(vars(module).items()):
+            if getattr(real, "__module__", None) == "time" and callable(real) and real in _STAND_INS:
+                yield StandIn(module, name, _STAND_INS[real])
 
 
-@contextmanager
-def simulated(clock: SimulatedTime) -> Iterator[None]:
-    """Let code in this block, in this thread, find simulated time."""
-    before, _here.clock = _here.clock, clock
-    try:
-        yield
-    finally:
-        _here.clock = before
-
-
-def _is_a_clock(value: Any) -> bool:
-    return callable(value) and getattr(value, "__module__", None) == "time" and value in _STAND_INS
+CLOCKS = StandIns(_clocks)
+"""The stand-ins for the host's clocks."""

@@ -55,17 +55,16 @@ class Post:
         Raises:
             ValueError: there is no such node.
         """
-        kept: dict[int, tuple[RecordDict, bytes]] = {}
-        groups: dict[bytes, Shared] = {}
+        before = copied = mark = None
+        groups: dict[bytes | None, Shared] = {}
         made = []
         for message in messages:
             node, content = int(message.metadata.dst_node_id), message.content
             if not FIRST_NODE <= node < FIRST_NODE + self._fed.n_devices:
                 known = f"{FIRST_NODE} to {FIRST_NODE + self._fed.n_devices - 1}, as get_node_ids says"
                 raise ValueError(f"dst_node_id: there is no such node, got {node}; those are {known}")
-            if id(content) not in kept:
-                kept[id(content)] = (frozen(content), fingerprint(content))
-            copied, mark = kept[id(content)]
+            if content is not before:  # strategies give the same records to many
+                before, copied, mark = content, frozen(content), fingerprint(content)
             payload = groups.setdefault(mark, self._fed.shared(copied))
             self._sent += 1
             stamp(message, self._sent)

@@ -16,10 +16,11 @@ from fednet_emu.algorithms.flower.failures import app_code
 from fednet_emu.algorithms.flower.folder import AppFolder
 from fednet_emu.algorithms.flower.generators import Generators
 from fednet_emu.algorithms.flower.grid import EmulatedGrid
-from fednet_emu.algorithms.flower.host_clock import SimulatedTime, installed, simulated
+from fednet_emu.algorithms.flower.host_clock import CLOCKS, SimulatedTime, simulated
 from fednet_emu.algorithms.flower.loading import importable, load
 from fednet_emu.algorithms.flower.post import Post
 from fednet_emu.algorithms.flower.program import Program
+from fednet_emu.algorithms.flower.scores import STRATEGIES, Scores
 from fednet_emu.algorithms.flower.turns import Over, Turns
 from fednet_emu.algorithms.flower.versions import RUN_ID, SERVER_NODE, identity, logged
 from fednet_emu.federation import Federation, Process
@@ -34,7 +35,8 @@ def played(settings: Flower, fed: Federation) -> Process:
     config = folder.fused(settings.run_config)
     turns = Turns(fed)
     clients = Clients(fed, config, settings.work)
-    grid = EmulatedGrid(fed, Post(fed, clients, turns, settings.lost, settings.deadline_s))
+    post = Post(fed, clients, turns, settings.lost, settings.deadline_s)
+    grid = EmulatedGrid(fed, post, Scores(fed, turns))
     generators = Generators(fed.streams.key("flower server"))
     time = SimulatedTime(lambda: fed.clock.now, grid.sleep)
 
@@ -63,6 +65,7 @@ def _at_home(folder: Path) -> Iterator[None]:
     """What lasts for the whole run: the app's modules, the stand-ins for the host's clock, and Flower's log."""
     with ExitStack() as stack:
         stack.enter_context(importable(folder))
-        stack.enter_context(installed("flwr"))
+        stack.enter_context(CLOCKS.installed())
+        stack.enter_context(STRATEGIES.installed())
         stack.enter_context(logged())
         yield

@@ -36,14 +36,14 @@ def identity(node: int) -> Iterator[None]:
         yield
         return
     names = ("_task_id", "_run_id", "_node_id")
-    before = {name: getattr(known, name, None) for name in names}
+    before: dict[str, Any] = {name: getattr(known, name, None) for name in names}
     for name, value in zip(names, (1, RUN_ID, node), strict=True):
         setattr(known, name, value)
     try:
         yield
     finally:
-        for name, value in before.items():
-            setattr(known, name, value)
+        for name, its in before.items():
+            setattr(known, name, its)
 
 
 def _task_identity() -> Any:
