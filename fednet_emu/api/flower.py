@@ -18,7 +18,7 @@ WEEK_S = 604_800.0
 
 URBAN_CELL: dict[str, Any] = {
     "devices": {
-        "placement": {"kind": "disc", "radius_m": 250, "inner_radius_m": 10},
+        "placement": {"kind": "disc", "radius_m": 150, "inner_radius_m": 10},
         "speed": {"kind": "log-normal", "median_flop_per_s": 1e10, "sigma": 0.6},
     },
     "channel": "urban-micro",

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from fednet_emu.algorithms import AnyAlgorithm, brings_own_learning
-from fednet_emu.component import Component
+from fednet_emu.algorithms import ALGORITHMS, AnyAlgorithm, brings_own_learning
+from fednet_emu.component import Component, Waived
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.speeds import AnySpeeds
 from fednet_emu.federation.stop import Evaluation, Stop
@@ -101,6 +101,10 @@ class Training(Component):
 
 class Scenario(Component):
     """A scenario: the network, the data, the model, the algorithm, and when to stop."""
+
+    waived: ClassVar[Waived] = Waived(
+        LEARNING, "algorithm", tuple(kind for kind, its in ALGORITHMS.items() if its.own_learning)
+    )
 
     title: str = ""
     """A readable title; it does not affect the run."""

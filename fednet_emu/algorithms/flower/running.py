@@ -41,9 +41,10 @@ def played(settings: Flower, fed: Federation) -> Process:
     time = SimulatedTime(lambda: fed.clock.now, grid.sleep)
 
     def main() -> None:
-        with app_code("the ServerApp"):
+        with app_code("the import of its modules"):
             server_app = load(folder.path, folder.server, ServerApp, "serverapp")
             clients.app = load(folder.path, folder.client, ClientApp, "clientapp")
+        with app_code("the ServerApp"):
             server_app(grid, Context(RUN_ID, SERVER_NODE, {}, RecordDict(), dict(config)))
 
     @contextmanager
