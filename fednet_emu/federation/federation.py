@@ -58,6 +58,7 @@ class Federation:
         processors: the processors of the devices and the server.
         timing_only: whether nothing is trained or evaluated.
         observers: called at the end of every round; they must not change the run.
+        resumable: whether values given to `once` are kept for a checkpoint.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class Federation:
         self._able = presence if task is None else presence.only(np.flatnonzero(task.n_samples))
         self._overhead = overhead
         self.observers: list[Callable[[Federation], None]] = []
+        self.resumable = False
         self._observer = Observer(clock, ledger, evaluation, None if timing_only or task is None else self._score)
         if stop.only_accuracy and (timing_only or not (task is None or task.model.is_classifier)):
             what = "a timing-only run" if timing_only else "a regression"
@@ -270,6 +272,13 @@ class Federation:
         A timing-only run does not compute it: it returns `nominal` instead and sets the attribute `nominal`.
         """
         return self._learner.read(value, nominal)
+
+    def once(self, compute: Callable[[], Any]) -> Any:
+        """Return the value of a function, which an interrupted run that goes on takes from its checkpoint instead.
+
+        The value consists of numbers, texts, tensors, arrays, and tuples, lists and dictionaries of them.
+        """
+        return self._learner.once(compute, keep=self.resumable)
 
     @property
     def nominal(self) -> bool:

@@ -89,6 +89,7 @@ def play(
             folder = RunFolder.create(out, text, force=force, **facts, **origin)
             open_now.callback(folder.release)
             saver = Saver(folder, scenario.training.checkpoint_s, belongs)
+            fed.resumable = scenario.training.checkpoint_s is not None
         fed.observers.extend([observer for observer in (on_round, saver) if observer is not None])
         summary = open_now.enter_context(recorded(fed, folder, scenario, saver, facts, started))
         if folder is not None and not timing_only:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -44,6 +45,11 @@ class Flower(Algorithm):
         from fednet_emu.algorithms.flower.running import played
 
         return played(self, fed)
+
+    def files(self) -> list[Path]:
+        """The files with the app's code and configuration, in order."""
+        folder = AppFolder.read(self.app).path
+        return sorted(path for path in folder.rglob("*") if path.suffix in (".py", ".toml") and path.is_file())
 
     @property
     def events_depend_on_learning(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
@@ -12,6 +12,7 @@ from fednet_emu.algorithms.flower.failures import app_code
 from fednet_emu.algorithms.flower.folder import Config
 from fednet_emu.algorithms.flower.generators import Generators
 from fednet_emu.algorithms.flower.host_clock import SimulatedTime, simulated
+from fednet_emu.algorithms.flower.kept import content_of, plain, records, reply_of
 from fednet_emu.algorithms.flower.messages import delivered
 from fednet_emu.algorithms.flower.versions import FIRST_NODE, RUN_ID, identity
 from fednet_emu.algorithms.flower.work import FlowerWork, Toll
@@ -66,6 +67,22 @@ class Clients:
         """
         kind = str(message.metadata.message_type)
         count = self._counts[device.index, kind] = self._counts.get((device.index, kind), -1) + 1
+        live: Answer | None = None
+
+        def compute() -> Any:
+            nonlocal live
+            live = self._live(device, message, content, kind, count)
+            return (*plain(live.reply), live.flop, live.slept_s, records(self.context(device).state))
+
+        *reply, flop, slept_s, state = self._fed.once(compute)
+        if live is None:
+            self.context(device).state = content_of(state)
+            self._toll.known(device, kind, flop)
+            live = Answer(reply_of(reply, message), flop, slept_s)
+        return live
+
+    def _live(self, device: Device, message: Message, content: RecordDict, kind: str, count: int) -> Answer:
+        """Run the `ClientApp`."""
         slept_s: list[float] = []
         own = delivered(message, content)
         with ExitStack() as inside:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, final
 
 from flwr.app import Message, RecordDict
@@ -28,6 +28,7 @@ class EmulatedGrid(Grid):  # type: ignore[misc]
     Attributes:
         scores: records what clients and strategies measure.
         program: the server app; it is given before it runs.
+        together: what sends messages instead while several callers are to send at once; None otherwise.
     """
 
     def __init__(self, fed: Federation, post: Post, scores: Scores) -> None:
@@ -36,6 +37,7 @@ class EmulatedGrid(Grid):  # type: ignore[misc]
         self._run = empty_run()
         self._vain = 0
         self._pulled_ns = -1
+        self.together: Callable[[list[Message]], list[Message]] | None = None
 
     @property
     def run(self) -> Any:
@@ -79,7 +81,10 @@ class EmulatedGrid(Grid):  # type: ignore[misc]
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
         """Send messages and wait for the replies, `timeout` simulated seconds at most."""
-        letters: Sequence[Any] = self._post.letters(list(messages))
+        given = list(messages)
+        if self.together is not None:
+            return self.together(given)
+        letters: Sequence[Any] = self._post.letters(given)
         if not letters:
             self._wait_in_vain()
             return []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, final
 
@@ -74,18 +73,19 @@ class Post:
     def exchange(self, letters: Sequence[Letter], timeout_s: float | None) -> Process:
         """Send messages, wait for the replies, and return those that have come in time.
 
-        Devices that are late are cancelled. Where losses are silent, the server waits for the lost ones, too.
+        Devices that are late are cancelled. Where losses are silent, the server waits for the lost ones, too. What has
+        not come when the messages expire is an error.
         """
-        began_s, limit_s = self._fed.now_s, self._limit_s(letters, timeout_s)
+        began_s, lives_s = self._fed.now_s, max(float(letter.message.metadata.ttl) for letter in letters)
+        limit_s = min(limit for limit in (timeout_s, self._deadline_s, lives_s) if limit is not None)
         self._begin(letters)
-        results = yield self._fed.gather(
-            (self._carry(letter) for letter in letters), None if math.isinf(limit_s) else limit_s
-        )
+        results = yield self._fed.gather((self._carry(letter) for letter in letters), limit_s)
         losses = [result.lost for result in results if result.lost and result.lost != "deadline"]
         left_s = began_s + limit_s - self._fed.now_s
-        if losses and self._lost == "silence" and 0 < left_s < math.inf:
+        if losses and self._lost == "silence" and left_s > 0:
             yield self._fed.sleep(left_s)
-        return self._handed([self._reply(letter, its) for letter, its in zip(letters, results, strict=True)])
+        expired = limit_s == lives_s
+        return self._handed([self._reply(letter, its, expired) for letter, its in zip(letters, results, strict=True)])
 
     def push(self, letters: Sequence[Letter]) -> Process:
         """Send messages without waiting; return their numbers."""
@@ -111,15 +111,16 @@ class Post:
         self._turns.arrived(sum(reply.has_content() and is_training(reply) for reply in handed))
         return handed
 
-    def _limit_s(self, letters: Sequence[Letter], timeout_s: float | None) -> float:
-        lives_s = max((float(letter.message.metadata.ttl) for letter in letters), default=math.inf)
-        limits = (timeout_s, self._deadline_s, lives_s if self._lost == "silence" else None)
-        return min((limit for limit in limits if limit is not None), default=math.inf)
-
     def _carry_alone(self, letter: Letter) -> Process:
         """Carry a message whose reply the app pulls."""
-        (result,) = yield self._fed.gather([self._carry(letter)], self._deadline_s)
-        reply = self._reply(letter, result)
+        lives_s = float(letter.message.metadata.ttl)
+        limit_s = lives_s if self._deadline_s is None else min(lives_s, self._deadline_s)
+        began_s = self._fed.now_s
+        (result,) = yield self._fed.gather([self._carry(letter)], limit_s)
+        left_s = began_s + limit_s - self._fed.now_s
+        if result.lost and self._lost == "silence" and left_s > 0:
+            yield self._fed.sleep(left_s)
+        reply = self._reply(letter, result, expired=limit_s == lives_s)
         self.under_way -= 1
         if reply is not None:
             self._ready[letter.message.metadata.message_id] = reply
@@ -136,12 +137,12 @@ class Post:
             yield fed.sleep(answer.slept_s)
         return (yield fed.uplink(device, answer.reply, size_bit(answer.reply)))
 
-    def _reply(self, letter: Letter, result: Delivery) -> Message | None:
+    def _reply(self, letter: Letter, result: Delivery, expired: bool) -> Message | None:
         """What the server learns of a message: the reply, an error, or nothing."""
         if not result.lost:
             reply: Message = result.payload
             return reply
-        if self._lost == "silence" or result.lost == "deadline":
+        if not expired and (self._lost == "silence" or result.lost == "deadline"):
             return None
         name = Device(self._fed, letter.device).name
         down = result.sender == SERVER

@@ -11,6 +11,7 @@ from flwr.app import Context, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 
+from fednet_emu.algorithms.flower.classic import CLASSIC
 from fednet_emu.algorithms.flower.clients import Clients
 from fednet_emu.algorithms.flower.failures import app_code
 from fednet_emu.algorithms.flower.folder import AppFolder
@@ -68,5 +69,6 @@ def _at_home(folder: Path) -> Iterator[None]:
         stack.enter_context(importable(folder))
         stack.enter_context(CLOCKS.installed())
         stack.enter_context(STRATEGIES.installed())
+        stack.enter_context(CLASSIC.installed())
         stack.enter_context(logged())
         yield

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, final
 
-from flwr.app import Message
+from flwr.app import Message, MetricRecord
 from flwr.serverapp.strategy import Strategy
 
 from fednet_emu.algorithms.flower.stand_ins import StandIn, StandIns
@@ -42,7 +42,7 @@ class Scores:
         evaluated = []
         for reply in replies:
             if reply.has_content():
-                metrics = {key: its for record in reply.content.metric_records.values() for key, its in record.items()}
+                metrics = _metrics(reply)
                 device = int(reply.metadata.src_node_id) - FIRST_NODE
                 self._series("client_metrics", metrics, device=device, message=str(reply.metadata.message_type))
                 if str(reply.metadata.message_type).partition(".")[0] == "evaluate":
@@ -70,7 +70,7 @@ class Scores:
         loss, accuracy = found(metrics, LOSS), found(metrics, ACCURACY)
         if loss is not None or accuracy is not None:
             scores = (float("nan") if score is None else score for score in (loss, accuracy))
-            row = (self._turns.number, device, int(metrics.get(EXAMPLES, 0)), *scores)
+            row = (self._turns.number, device, int(_examples(metrics)), *scores)
             self._fed.ledger.device_evaluations.append(row)
 
     def _report(self, metrics: Metrics) -> None:
@@ -91,9 +91,21 @@ def found(metrics: Metrics, names: frozenset[str]) -> float | None:
     )
 
 
+def _metrics(reply: Message) -> dict[str, Any]:
+    """The metrics of a reply, with those that the classic interface keeps in a `ConfigRecord`."""
+    records = reply.content.items()
+    parts = [its for key, its in records if key.endswith("res.metrics") or isinstance(its, MetricRecord)]
+    return {key: value for part in parts for key, value in part.items()}
+
+
+def _examples(metrics: Metrics) -> float:
+    """The number of examples that metrics are about; 0 if they do not say."""
+    return next((float(metrics[name]) for name in EXAMPLES if name in metrics), 0.0)
+
+
 def _mean(each: Sequence[Metrics]) -> dict[str, float]:
     """The mean of metrics that all have, weighted by the number of examples where all name it."""
-    weights = [float(metrics.get(EXAMPLES, 0)) for metrics in each]
+    weights = list(map(_examples, each))
     if not all(weights):
         weights = [1.0] * len(each)
     common = [key for key, value in each[0].items() if isinstance(value, int | float)]

@@ -16,8 +16,8 @@ from fednet_emu.learning.models.flops import FlopCount
 if TYPE_CHECKING:
     from flwr.app import Message
 
-EXAMPLES = "num-examples"
-"""The metric of a reply that says how many examples it is about, as Flower's strategies want it."""
+EXAMPLES = ("num-examples", "num_examples")
+"""The metric of a reply that says how many examples it is about; the second is that of the classic interface."""
 
 
 class FlowerWork(Component):
@@ -46,6 +46,11 @@ class Toll:
             return
         with FlopCount() as counter:
             yield counter
+
+    def known(self, device: Device, kind: str, flop: float) -> None:
+        """The operations for messages of this type at a device have been counted before the run was interrupted."""
+        if self._work.flop_per_example is None:
+            self._counted.setdefault((device.index, kind), int(flop))
 
     def flop(self, device: Device, kind: str, reply: Message, counter: FlopCount | None) -> float:
         """The operations for a message of this type.
@@ -90,9 +95,10 @@ def _examples(device: Device, kind: str, reply: Any) -> float:
     if not reply.has_content():
         return 0.0
     for record in reply.content.metric_records.values():
-        if isinstance(record.get(EXAMPLES), int | float):
-            return float(record[EXAMPLES])
+        for name in EXAMPLES:
+            if isinstance(record.get(name), int | float):
+                return float(record[name])
     raise ScenarioError(
-        f"algorithm.work: the reply of {device.name} to '{kind}' has no metric '{EXAMPLES}', got flop_per_example; "
+        f"algorithm.work: the reply of {device.name} to '{kind}' has no metric '{EXAMPLES[0]}', got flop_per_example; "
         "let the app return it, or leave flop_per_example out, which lets PyTorch count"
     )
