@@ -386,10 +386,10 @@ class Federation:
         Raises:
             Deadlock: the algorithm waits for something that can never come; says who, and which transfers were lost.
         """
+        process = algorithm.run(self)
         with rare_garbage_collection():
             try:
                 self._observer.start(self._stop.simulated_s)
-                process = algorithm.run(self)
                 self.clock.run_process(process, self._stop.simulated_s)
             except Deadlock as deadlock:
                 now_s, waits = deadlock.args

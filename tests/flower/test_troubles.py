@@ -12,7 +12,7 @@ from tests.flower.conftest import CLIENT, SERVER, on_small
 pytest.importorskip("flwr", reason="flwr is not installed; make test-flower installs it")
 
 FAST = {"progress": False}
-NO_EVALUATION = {"fraction_evaluate": 0.0}
+NO_EVALUATION = {"fraction_evaluate": 0.0, "min_evaluate_nodes": 0}  # older versions need both
 LOSSY = {"network": {"uplink": {"loss": {"kind": "random", "probability": 0.4}}}}
 
 

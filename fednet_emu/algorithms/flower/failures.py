@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from greenlet import GreenletExit
+
 from fednet_emu.errors import AppFailed, FednetError
 
 _HERE = str(Path(__file__).parent)
@@ -21,9 +23,9 @@ def app_code(where: str) -> Iterator[None]:
     """
     try:
         yield
-    except FednetError:
+    except (FednetError, GreenletExit, GeneratorExit, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:  # Flower has some of its own that are no Exception
         steps = traceback.extract_tb(error.__traceback__)
         theirs = traceback.StackSummary.from_list([step for step in steps if not step.filename.startswith(_HERE)])
         text = "".join([*theirs.format(), *traceback.format_exception_only(error)])
