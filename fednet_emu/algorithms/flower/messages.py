@@ -19,7 +19,17 @@ def size_bit(message: Message) -> int:
     """
     if not message.has_content():
         return 8 * (ERROR_BYTE + len((message.error.reason or "").encode()))
-    return 8 * sum(int(record.count_bytes()) for record in message.content.values())
+    return 8 * sum(map(_byte, message.content.values()))
+
+
+def _byte(record: Any) -> int:
+    """Size of a record; an empty text or bytes, which Flower refuses to count, have the size of their name alone."""
+    try:
+        return int(record.count_bytes())
+    except ValueError:
+        empty = [name for name, value in record.items() if value in ("", b"", [])]
+        rest = type(record)({name: value for name, value in record.items() if name not in empty})
+        return int(rest.count_bytes()) + sum(len(name) for name in empty)
 
 
 def is_training(message: Message) -> bool:
