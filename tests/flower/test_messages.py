@@ -107,3 +107,42 @@ def test_a_scenario_of_an_app_reads_back(write_app, tmp_path):
 
     assert again.digest == first.digest
     assert fe.open(tmp_path / "out").summary["rounds"] == 3
+
+
+def test_an_app_as_objects_of_python(write_app, tmp_path):
+    """`fe.Flower` takes the two apps; of a scenario, network and devices are used, and its own learning is replaced."""
+    import importlib
+    import sys
+
+    import flwr.clientapp
+    import flwr.serverapp
+
+    folder = write_app()
+    sys.path.insert(0, str(folder))
+    try:
+        parts = [importlib.import_module(f"toy.{part}_app").app for part in ("server", "client")]
+    finally:
+        sys.path.remove(str(folder))
+        for name in [name for name in sys.modules if name.partition(".")[0] == "toy"]:
+            del sys.modules[name]
+    assert isinstance(parts[0], flwr.serverapp.ServerApp)
+    assert isinstance(parts[1], flwr.clientapp.ClientApp)
+    options = {"run_config": {"rounds": 2}, "work": {"flop_per_example": 1000.0}}
+    run = fe.run("quickstart", algorithm=fe.Flower(*parts, **options), out=tmp_path / "out", **FAST)
+
+    assert run.rounds.arrived.tolist() == [20, 20]
+    assert run.summary["accuracy"] == pytest.approx(0.21)
+    assert "a ServerApp" in (tmp_path / "out" / "scenario.yaml").read_text()
+
+
+def test_a_study_has_apps_beside_our_algorithms(write_app, tmp_path):
+    """Our FedAvg and an app are two values of one axis."""
+    app = {"kind": "flower", "app": str(write_app()), "work": {"flop_per_example": 1000.0}}
+    ours = {"algorithm": {"kind": "fedavg", "cohort": 4, "lr": 0.1, "batch_size": 20, "local_steps": 1}}
+    theirs = {"algorithm": app, "data": None, "partition": None, "model": None}
+    small = {"devices.count": 4, "stop.rounds": 2}
+    grid = {"method": {"ours": {**ours, **small}, "theirs": {**theirs, **small}}}
+    study = fe.sweep("quickstart", grid=grid, seeds=1, out=tmp_path / "study", workers=1, progress=False)
+
+    assert study.table.status.tolist() == ["done", "done"]
+    assert study.table.rounds.tolist() == [2, 2]

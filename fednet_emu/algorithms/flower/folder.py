@@ -54,16 +54,16 @@ class AppFolder(NamedTuple):
         if absent:
             what = f"{PROJECT} names no {' and no '.join(absent)} in [{TABLE}], got '{visible(name)}'"
             raise NoApp(f'{what}; write for example {absent[0]} = "my_app.{absent[0][:6]}_app:app" there')
-        config = dict(_flat(_table(project, "tool.flwr.app.config")))
+        config = dict(flat(_table(project, "tool.flwr.app.config")))
         return cls(path.resolve(), str(parts["serverapp"]), str(parts["clientapp"]), config, _nodes(project))
 
     def fused(self, changes: Mapping[str, Any]) -> Config:
         """Return the run configuration with some settings changed."""
-        return {**self.config, **dict(_flat(changes))}
+        return {**self.config, **dict(flat(changes))}
 
     def problems(self, changes: Mapping[str, Any]) -> Iterator[str]:
         """Say which changes of the run configuration the app does not know, or are no values of one."""
-        for key, value in _flat(changes):
+        for key, value in flat(changes):
             if key not in self.config:
                 known = did_you_mean(key, self.config) or f"; its settings are: {', '.join(self.config) or 'none'}"
                 yield f"the app has no such setting, got '{visible(key)}'{known}"
@@ -87,10 +87,11 @@ def _table(project: Mapping[str, Any], path: str) -> Mapping[str, Any]:
     return table if isinstance(table, Mapping) else {}
 
 
-def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The settings of a table, with the keys of nested tables joined by dots."""
     for key, value in table.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
+            yield from flat(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
 

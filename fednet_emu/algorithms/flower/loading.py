@@ -10,6 +10,10 @@ from importlib import import_module, invalidate_caches
 from pathlib import Path
 from typing import Any
 
+from flwr.clientapp import ClientApp
+from flwr.serverapp import ServerApp
+
+from fednet_emu.algorithms.flower.folder import AppFolder
 from fednet_emu.errors import ScenarioError
 
 LOG = logging.getLogger("fednet_emu.plugins")
@@ -32,7 +36,17 @@ def importable(folder: Path) -> Iterator[None]:
         sys.modules.update(hidden)
 
 
-def load(folder: Path, reference: str, wanted: type, setting: str) -> Any:
+def loaded(folder: AppFolder) -> tuple[ServerApp, ClientApp]:
+    """Import the two parts of an app.
+
+    Raises:
+        ScenarioError: one of them is not what it should be.
+    """
+    server = _load(folder.path, folder.server, ServerApp, "serverapp")
+    return server, _load(folder.path, folder.client, ClientApp, "clientapp")
+
+
+def _load(folder: Path, reference: str, wanted: type, setting: str) -> Any:
     """Import an object, `package.module:name`, of an app.
 
     Raises:

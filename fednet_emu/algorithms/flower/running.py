@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flwr.app import Context, RecordDict
-from flwr.clientapp import ClientApp
-from flwr.serverapp import ServerApp
 
 from fednet_emu.algorithms.flower.classic import CLASSIC
 from fednet_emu.algorithms.flower.clients import Clients
 from fednet_emu.algorithms.flower.failures import app_code
-from fednet_emu.algorithms.flower.folder import AppFolder
 from fednet_emu.algorithms.flower.generators import Generators
 from fednet_emu.algorithms.flower.grid import EmulatedGrid
 from fednet_emu.algorithms.flower.host_clock import CLOCKS, SimulatedTime, simulated
-from fednet_emu.algorithms.flower.loading import importable, load
 from fednet_emu.algorithms.flower.post import Post
 from fednet_emu.algorithms.flower.program import Program
 from fednet_emu.algorithms.flower.scores import STRATEGIES, Scores
@@ -27,13 +22,12 @@ from fednet_emu.algorithms.flower.versions import RUN_ID, SERVER_NODE, identity,
 from fednet_emu.federation import Federation, Process
 
 if TYPE_CHECKING:
-    from fednet_emu.algorithms.flower.algorithm import Flower
+    from fednet_emu.algorithms.flower.algorithm import FlowerApp
 
 
-def played(settings: Flower, fed: Federation) -> Process:
+def played(settings: FlowerApp, fed: Federation) -> Process:
     """The app as a process: it ends when the `ServerApp` returns, or when a stop rule ends the run."""
-    folder = AppFolder.read(settings.app)
-    config = folder.fused(settings.run_config)
+    config = settings.config()
     turns = Turns(fed)
     clients = Clients(fed, config, settings.work)
     post = Post(fed, clients, turns, settings.lost, settings.deadline_s)
@@ -43,8 +37,7 @@ def played(settings: Flower, fed: Federation) -> Process:
 
     def main() -> None:
         with app_code("the import of its modules"):
-            server_app = load(folder.path, folder.server, ServerApp, "serverapp")
-            clients.app = load(folder.path, folder.client, ClientApp, "clientapp")
+            server_app, clients.app = settings.load()
         with app_code("the ServerApp"):
             server_app(grid, Context(RUN_ID, SERVER_NODE, {}, RecordDict(), dict(config)))
 
@@ -54,7 +47,7 @@ def played(settings: Flower, fed: Federation) -> Process:
             yield
 
     grid.program = Program(main, inside)
-    with _at_home(folder.path):
+    with _at_home(settings):
         try:
             yield from grid.program.process()
         except Over:
@@ -63,10 +56,10 @@ def played(settings: Flower, fed: Federation) -> Process:
 
 
 @contextmanager
-def _at_home(folder: Path) -> Iterator[None]:
+def _at_home(settings: FlowerApp) -> Iterator[None]:
     """What lasts for the whole run: the app's modules, the stand-ins for the host's clock, and Flower's log."""
     with ExitStack() as stack:
-        stack.enter_context(importable(folder))
+        stack.enter_context(settings.home())
         stack.enter_context(CLOCKS.installed())
         stack.enter_context(STRATEGIES.installed())
         stack.enter_context(CLASSIC.installed())
