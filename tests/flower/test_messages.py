@@ -144,5 +144,5 @@ def test_a_study_has_apps_beside_our_algorithms(write_app, tmp_path):
     grid = {"method": {"ours": {**ours, **small}, "theirs": {**theirs, **small}}}
     study = fe.sweep("quickstart", grid=grid, seeds=1, out=tmp_path / "study", workers=1, progress=False)
 
-    assert study.table.status.tolist() == ["done", "done"]
-    assert study.table.rounds.tolist() == [2, 2]
+    assert study.cells.status.tolist() == ["done", "done"]
+    assert study.cells.rounds.tolist() == [2, 2]
