@@ -192,3 +192,25 @@ def test_a_reply_without_the_number_of_examples(write_app):
         fe.run(on_small(app), **FAST)
     with pytest.raises(AppFailed, match="num-examples"):
         fe.run(on_small(app, work={"flop_per_example": 0.0}), **FAST)
+
+
+def test_who_is_sent_the_same_twice_answers_twice(write_app):
+    """Two equal messages to one node are two broadcasts, not one; a reply that is none is an error of the app."""
+    server = """
+        from flwr.app import ConfigRecord, Message, RecordDict
+        from flwr.serverapp import ServerApp
+        app = ServerApp()
+
+        @app.main()
+        def main(grid, context):
+            content = RecordDict({"c": ConfigRecord({"a": 1, "empty": ""})})
+            replies = grid.send_and_receive([Message(content, node, "query") for node in (2, 3, 2)])
+            assert [reply.metadata.src_node_id for reply in replies] == [2, 3, 2]
+    """
+    query = "\n\n    @app.query()\n    def query(msg, context):\n        return "
+    run = fe.run(on_small(write_app(server=server, client=CLIENT + query + "reply(msg, {})")), **FAST)
+
+    assert run.verdict == "all records consistent"
+    assert sorted(run.transfers.kind) == ["downlink"] * 2 + ["uplink"] * 3
+    with pytest.raises(AppFailed, match=r"must return a flwr\.app\.Message, got None"):
+        fe.run(on_small(write_app(server=server, client=CLIENT + query + "None")), **FAST)

@@ -57,9 +57,9 @@ class FlowerApp(Algorithm):
 
     def run(self, fed: Federation) -> Process:
         """The `ServerApp`, with the devices as its nodes."""
-        from fednet_emu.algorithms.flower.running import played
+        from fednet_emu.algorithms.flower.running import App, played
 
-        return played(self, fed)
+        return played(App(self.config(), self.home(), self.load, self.work, self.lost, self.deadline_s), fed)
 
     @property
     def events_depend_on_learning(self) -> bool:

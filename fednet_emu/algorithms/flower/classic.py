@@ -173,7 +173,7 @@ def _noting_fit(fit: Callable[..., Any]) -> Callable[..., Any]:
     """The stand-in for `Server.fit`, whose strategy also tells what it evaluates itself."""
 
     def noting(self: Any, num_rounds: int, timeout: float | None) -> Any:
-        strategy = self.strategy
+        strategy, own = self.strategy, {key: its for key, its in vars(self.strategy).items() if key == "evaluate"}
         evaluate = strategy.evaluate
 
         def told(server_round: int, parameters: Any) -> Any:
@@ -187,6 +187,7 @@ def _noting_fit(fit: Callable[..., Any]) -> Callable[..., Any]:
             return fit(self, num_rounds, timeout)
         finally:
             del strategy.evaluate
+            vars(strategy).update(own)
 
     return noting
 

@@ -93,4 +93,6 @@ class Clients:
             enter(app_code(f"the ClientApp of {device.name}, message '{kind}'"))
             counter = enter(self._toll.counting(device, kind))
             reply = self.app(own, self.context(device))
+            if not isinstance(reply, Message):
+                raise TypeError(f"a ClientApp must return a flwr.app.Message, got {reply!r}")
         return Answer(reply, self._toll.flop(device, kind, reply, counter), sum(slept_s))

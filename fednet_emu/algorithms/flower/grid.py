@@ -19,6 +19,8 @@ POLL_S = 0.1
 """Simulated time that an app loses which pulls again and again in one instant, as with Flower's own in-memory Grid."""
 VAIN_WAITS = 1000
 """An app that waits so many times while nothing is under way and nobody can come has no end."""
+VAIN_WAITS_FOR_SOMEBODY = 100_000
+"""The same where devices come and go: a day, with the second that Flower's strategies wait each time."""
 
 
 @final
@@ -114,8 +116,10 @@ class EmulatedGrid(Grid):  # type: ignore[misc]
             Deadlock: nothing is under way, all devices are there, and the app has waited many times.
         """
         self._vain += 1
-        if self._vain < VAIN_WAITS or self._post.under_way or not self._fed.presence.always:
+        always = self._fed.presence.always
+        limit = VAIN_WAITS if always else VAIN_WAITS_FOR_SOMEBODY
+        if self._vain < limit or self._post.under_way:
             return
-        there = f"all {self._fed.n_devices} nodes are there, and no message is under way"
-        what = f"the app has waited {VAIN_WAITS} times, but {there}; does it ask for more nodes?"
-        raise Deadlock(self._fed.now_s, what)
+        there = f"all {self._fed.n_devices} nodes are there" if always else f"there are {self._fed.n_devices} nodes"
+        what = f"the app has waited {limit} times, but {there}, and no message is under way"
+        raise Deadlock(self._fed.now_s, f"{what}; does it ask for more nodes?")

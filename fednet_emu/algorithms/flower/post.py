@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, final
 
@@ -12,7 +13,6 @@ from fednet_emu.algorithms.flower.messages import failure, fingerprint, frozen, 
 from fednet_emu.algorithms.flower.turns import Turns
 from fednet_emu.algorithms.flower.versions import FIRST_NODE, LOST_MESSAGE, LOST_REPLY, stamp
 from fednet_emu.federation import Delivery, Device, Federation, Process, Shared, Work
-from fednet_emu.records.ledger import SERVER
 
 Lost = Literal["error", "silence"]
 
@@ -55,7 +55,8 @@ class Post:
             ValueError: there is no such node.
         """
         before = copied = mark = None
-        groups: dict[bytes | None, Shared] = {}
+        groups: dict[tuple[bytes | None, int], Shared] = {}
+        seen: Counter[tuple[bytes | None, int]] = Counter()  # who is sent the same twice gets it twice
         made = []
         for message in messages:
             node, content = int(message.metadata.dst_node_id), message.content
@@ -64,7 +65,8 @@ class Post:
                 raise ValueError(f"dst_node_id: there is no such node, got {node}; those are {known}")
             if content is not before:  # strategies give the same records to many
                 before, copied, mark = content, frozen(content), fingerprint(content)
-            payload = groups.setdefault(mark, self._fed.shared(copied))
+            seen[mark, node] += 1
+            payload = groups.setdefault((mark, seen[mark, node]), self._fed.shared(copied))
             self._sent += 1
             stamp(message, self._sent)
             made.append(Letter(message, copied, payload))
@@ -145,6 +147,6 @@ class Post:
         if not expired and (self._lost == "silence" or result.lost == "deadline"):
             return None
         name = Device(self._fed, letter.device).name
-        down = result.sender == SERVER
+        down = result.sender == self._fed.server.index
         code, what = (LOST_MESSAGE, f"message to {name}") if down else (LOST_REPLY, f"reply of {name}")
         return failure(letter.message, code, f"the {what} was lost: {result.lost}")

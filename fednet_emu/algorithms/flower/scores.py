@@ -144,6 +144,7 @@ def _telling(strategy: Any, scores: Scores) -> Iterator[None]:
         "aggregate_train": lambda result: scores.summed_up("train", result[1]),
         "aggregate_evaluate": lambda result: scores.summed_up("evaluate", result),
     }
+    own = {name: vars(strategy)[name] for name in tellers if name in vars(strategy)}
     for name, tell in tellers.items():
         setattr(strategy, name, _told(getattr(strategy, name), tell))
     before, scores.in_strategy = scores.in_strategy, True
@@ -153,6 +154,7 @@ def _telling(strategy: Any, scores: Scores) -> Iterator[None]:
         scores.in_strategy = before
         for name in tellers:
             delattr(strategy, name)
+        vars(strategy).update(own)
 
 
 def _told(function: Callable[..., Any], tell: Callable[[Any], None]) -> Callable[..., Any]:
