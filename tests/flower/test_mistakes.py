@@ -22,7 +22,7 @@ def problems_of(scenario, **settings):
     try:
         fe.check(scenario, settings=settings)
     except ScenarioError as error:
-        return [what for what in error.problems if "needs the package flwr" not in what]
+        return [what for what in error.problems if "needs the package" not in what]
     return []
 
 

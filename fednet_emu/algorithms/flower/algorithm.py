@@ -68,9 +68,11 @@ class FlowerApp(Algorithm):
 
     def contradictions(self, count: int) -> Iterator[tuple[str, str]]:
         """Flower itself may be missing."""
-        if find_spec("flwr") is None:
-            what = "needs the package flwr, which is not installed, got flower"
-            yield "kind", f"{what}; install it, for example with pip install 'fednet-emu[flower]'"
+        for package in ("flwr", "greenlet"):
+            if find_spec(package) is None:
+                what = f"needs the package {package}, which is not installed, got flower"
+                yield "kind", f"{what}; install it, for example with pip install 'fednet-emu[flower]'"
+                return
 
 
 class Flower(FlowerApp):
