@@ -14,7 +14,7 @@ from fednet_emu.errors import Deadlock, ScenarioError
 from fednet_emu.federation.cohort import Cohort
 from fednet_emu.federation.device import Device
 from fednet_emu.federation.learner import Learner
-from fednet_emu.federation.learning_task import LearningTask, Scores
+from fednet_emu.federation.learning_task import LearningTask
 from fednet_emu.federation.observer import Models, Observer
 from fednet_emu.federation.payload import Shared, parcel
 from fednet_emu.federation.processors import Processors, Work
@@ -56,6 +56,7 @@ class Federation:
         graph: deferred values.
         network: uplink, downlink, sidelink.
         processors: the processors of the devices and the server.
+        presence: when the devices are there.
         timing_only: whether nothing is trained or evaluated.
         observers: called at the end of every round; they must not change the run.
         resumable: whether values given to `once` are kept for a checkpoint.
@@ -83,12 +84,13 @@ class Federation:
         self._shared = 0
         self._rounds, self._learner = Rounds(clock, ledger), Learner(graph, task, streams, timing_only=timing_only)
         self.server = Device(self, SERVER)
-        self._presence, self._stop, self._evaluation = presence, stop, evaluation
+        self.presence, self._stop = presence, stop
         self._able = presence if task is None else presence.only(np.flatnonzero(task.n_samples))
         self._overhead = overhead
         self.observers: list[Callable[[Federation], None]] = []
         self.resumable = False
-        self._observer = Observer(clock, ledger, evaluation, None if timing_only or task is None else self._score)
+        score = None if timing_only or task is None else lambda model: self._learner.score(model, evaluation)
+        self._observer = Observer(clock, ledger, evaluation, score)
         if stop.only_accuracy and (timing_only or not (task is None or task.model.is_classifier)):
             what = "a timing-only run" if timing_only else "a regression"
             raise ScenarioError(f"stop.accuracy: cannot end {what}, got no other limit; give rounds or simulated_s")
@@ -96,14 +98,9 @@ class Federation:
     # ---- who is there ------------------------------------------------------------------------------------------------
 
     @property
-    def presence(self) -> Presence:
-        """When the devices are there."""
-        return self._presence
-
-    @property
     def n_devices(self) -> int:
         """Number of devices, there or away."""
-        return self._presence.count
+        return self.presence.count
 
     def device(self, index: int) -> Device:
         """The device with this number.
@@ -274,10 +271,7 @@ class Federation:
         return self._learner.read(value, nominal)
 
     def once(self, compute: Callable[[], Any]) -> Any:
-        """Return the value of a function, which an interrupted run that goes on takes from its checkpoint instead.
-
-        The value consists of numbers, texts, tensors, arrays, and tuples, lists and dictionaries of them.
-        """
+        """The plain value (see `scenario.plain`) of a function, or of the same call before the run was interrupted."""
         return self._learner.once(compute, keep=self.resumable)
 
     @property
@@ -368,9 +362,6 @@ class Federation:
     def latest(self) -> Models | None:
         """The latest global model, or the latest models of all devices, for observers; None before the first."""
         return self._observer.latest
-
-    def _score(self, model: Models) -> Scores:
-        return self._learner.score(model, self._evaluation)
 
     def checkpoint(self) -> Checkpoint:
         """Return what `resume` needs to continue from here; possible at any moment of a run."""
