@@ -6,10 +6,11 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all test-ray test-flower lint format docs imports swarm bench bench-peers reproduce clean
+.PHONY: help install demo test test-all test-browser test-flower test-ray test-trackers lint format docs imports swarm bench \
+	bench-peers reproduce clean
 
 help:  ## Show this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -37,6 +38,11 @@ test: $(VENV)/.developing  ## Run the tests (minutes)
 test-all: $(VENV)/.developing  ## Run all tests, the slow ones too
 	$(BIN)/python -m pytest -q --numprocesses 2
 
+test-browser: $(VENV)/.developing  ## Look at report pages in a headless Chromium, which this installs if it can
+	$(PIP) --editable '.[browser]'
+	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || tools/install_chromium.sh
+	$(BIN)/python -m pytest -q tests/browser
+
 test-ray: $(VENV)/.developing  ## Run the tests of sweeps on Ray, which this installs (as the extra `ray` does)
 	$(PIP) --editable '.[ray]'
 	$(BIN)/python -m pytest -q tests/study/test_on_ray.py
@@ -48,6 +54,10 @@ test-flower:  ## Run the tests of Flower apps, each version in an environment of
 			--constraint constraints-flower.txt flwr==$$flower --editable '.[flower]' hypothesis pytest; \
 		FLWR_TELEMETRY_ENABLED=0 $(VENV)-flower-$$flower/bin/python -m pytest -q tests/flower; \
 	done
+
+test-trackers: $(VENV)/.developing  ## Run the tests of trackers, whose libraries this installs (as their extras do)
+	$(PIP) --editable '.[tensorboard,mlflow,wandb]'
+	$(BIN)/python -m pytest -q tests/tracking
 
 lint: $(VENV)/.developing  ## Check style, formatting, types and who imports whom
 	$(BIN)/ruff check .

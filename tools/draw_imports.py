@@ -30,7 +30,7 @@ LAYERS = [
     {"component"},
     {"data"},
     {"radio", "kernel", "records"},
-    {"network", "learning"},
+    {"network", "learning", "tracking"},
     {"federation"},
     {"algorithms"},
     {"scenario", "report"},

@@ -221,6 +221,23 @@ class Run:
         window: dict[str, Any] = {"from_s": from_s, "until_s": until_s, "devices": devices}
         return trace_run(self.view, lambda: self.scenario, Path(path), **window, progress=progress)
 
+    def report(self, path: str | Path | None = None) -> Path:
+        """Write a page that shows the run: a single HTML file for any browser, which loads nothing from elsewhere.
+
+        Args:
+            path: the file; None for `report.html` in the run folder.
+
+        Returns:
+            The file.
+
+        Raises:
+            FednetError: the run is in memory, and no file is given.
+            DataError: a table of the run is missing or unreadable, or the file cannot be written.
+        """
+        from fednet_emu.api.reporting import report_run
+
+        return report_run(self.view, lambda: self.scenario, None if path is None else Path(path))
+
     def __repr__(self) -> str:
         summary = self.view.summary
         accuracy = summary.get("accuracy")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ from fednet_emu.api.scenarios import Network, ScenarioLike, Settings, scenario_o
 from fednet_emu.limits import folder_to_write
 from fednet_emu.scenario.run import play
 from fednet_emu.scenario.side_effects import none_left_behind
+from fednet_emu.tracking.table import trackers_of
+from fednet_emu.tracking.tracker import Tracker
 
 if TYPE_CHECKING:
     from fednet_emu.algorithms.base import Algorithm
@@ -29,6 +32,7 @@ def run(
     data_dir: str | Path | None = None,
     timing_only: bool = False,
     force: bool = False,
+    track: str | Tracker | Iterable[str | Tracker] = (),
     progress: bool | None = None,
 ) -> Run:
     """Run a scenario and return its results.
@@ -47,14 +51,18 @@ def run(
         data_dir: the folder with data sets; None takes it from the environment variable FEDNET_DATA.
         timing_only: whether to leave out training; time, bits and energy stay the same.
         force: whether to replace a run that the folder already holds, once the new one has ended.
+        track: `tensorboard`, `mlflow`, `wandb`, or objects with their three methods: what hears of the run while it
+            runs.
         progress: whether to show the progress of the run; None shows it only in a terminal or a notebook.
 
     Raises:
         ScenarioError: lists every problem of the scenario with its place.
+        FednetError: there is no such tracker, or its library is not installed.
         DataError: data are missing, or the folder cannot be used.
         Deadlock: the algorithm waits for an event that can never happen.
     """
     with none_left_behind():  # reading a scenario loads libraries, too
+        trackers = trackers_of(track)
         name, meant = scenario_of(scenario, settings, seed=seed, algorithm=algorithm, model=model, data=data)
     folder = None if out is None else folder_to_write(out, "out")
     with live(meant.stop, progress) as on_round:
@@ -67,5 +75,6 @@ def run(
             force=force,
             keep_model=True,
             on_round=on_round,
+            track=trackers,
         )
     return Run.ended(ended, meant, folder)

@@ -136,6 +136,28 @@ class Study:
 
         return study_figures(self.view, metric=metric, against=against, panels=panels)
 
+    def report(self, path: str | Path | None = None) -> Path:
+        """Write a page that shows the study: a single HTML file for any browser, which loads nothing from elsewhere.
+
+        It has the learning curves with bands over seeds, what reaching the target cost and who never did, the paired
+        differences in words, Pareto fronts, and the tables.
+
+        Args:
+            path: the file; None for `report.html` in the folder of the study.
+
+        Returns:
+            The file.
+
+        Raises:
+            FednetError: the study is in a temporary folder, and no file is given.
+            DataError: the file cannot be written.
+        """
+        from fednet_emu.report.page.study_page import write_study_page
+
+        if path is None and self.folder is None:
+            raise FednetError("path: is required for a study without a folder, got none; say where the page should go")
+        return write_study_page(self.view, Path(path or self._folder / "report.html"))
+
     def __repr__(self) -> str:
         axes = ", ".join(f"{len(levels)} {name}" for name, levels in self.view.axes.items()) or "no axis"
         left = f", {len(self.view.unfinished)} unfinished" if self.view.unfinished else ""

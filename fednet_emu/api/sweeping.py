@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from fednet_emu.report.views.study import open_study
 from fednet_emu.study.cells import LoadedStudy, is_study_file, load_study, make_study
 from fednet_emu.study.sweep import Runner
 from fednet_emu.study.sweep import sweep as run_cells
+from fednet_emu.tracking.table import trackers_of
 
 if TYPE_CHECKING:
     from fednet_emu.algorithms.base import Algorithm
@@ -40,6 +41,7 @@ def sweep(
     data_dir: str | Path | None = None,
     timing_only: bool = False,
     ray: bool | str = False,
+    track: str | Iterable[str] = (),
     progress: bool | None = None,
 ) -> Study:
     """Run every setting of a grid with several seeds; equal seeds meet equal channels, data and stragglers.
@@ -60,6 +62,8 @@ def sweep(
         data_dir: where data sets are.
         timing_only: whether to leave out training.
         ray: whether to run the cells on a Ray cluster that is started here, or the address of one.
+        track: `tensorboard`, `mlflow`, `wandb`, or import paths of classes with their three methods; each cell is a run
+            of its own in a tracker, in a group called like the study.
         progress: whether to show how far the sweep is; None where somebody looks, in a terminal or a notebook.
 
     Raises:
@@ -76,7 +80,7 @@ def sweep(
         told = {"base": name, "grid": grid or {}, "seeds": 5 if seeds is None else seeds, "target": target}
         told = {key: value for key, value in told.items() if value is not None}
         loaded = make_study(name, base, told, changed, timing_only=timing_only)
-    found = swept(loaded, out, runner_of(loaded, workers, ray), data_dir=data_dir, progress=progress)
+    found = swept(loaded, out, runner_of(loaded, workers, ray), data_dir=data_dir, track=track, progress=progress)
     if found.failures:
         first = found.failures[0]
         text = f"{len(found.failures)} of {len(loaded.cells)} cells failed, first {first.label}: {first.reason}"
@@ -90,12 +94,17 @@ def swept(
     runner: Runner,
     *,
     data_dir: str | Path | None = None,
+    track: str | Iterable[str] = (),
     progress: bool | None = None,
 ) -> Study:
     """Run the cells of a study that are not finished, and open it."""
+    names = (track,) if isinstance(track, str) else tuple(track)
+    if not all(isinstance(name, str) for name in names):
+        raise FednetError(f"track: a sweep takes names, got {names!r}; give an import path, package.module:Class")
+    trackers_of(names)  # what cannot be made is told before anything runs
     folder = folder_to_write(out, "out") if out is not None else Path(mkdtemp(prefix="fednet-"))
     with live(progress) as show:
-        ended = run_cells(loaded, folder, runner, data_dir=data_dir, on_news=show)
+        ended = run_cells(loaded, folder, runner, data_dir=data_dir, track=names, on_news=show)
     failures = [
         Failure(ended.cells[place].label, reason, ended.replay(place))
         for place, reason in sorted(ended.failures.items())

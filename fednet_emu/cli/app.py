@@ -12,7 +12,21 @@ import typer
 
 from fednet_emu import __version__
 from fednet_emu.cli import studies
-from fednet_emu.cli.options import OUTPUT, DataDir, Devices, Overrides, TimingOnly, device_numbers
+from fednet_emu.cli.options import (
+    OUTPUT,
+    Csv,
+    DataDir,
+    Devices,
+    Formats,
+    Latex,
+    Overrides,
+    Page,
+    Size,
+    TimingOnly,
+    Title,
+    Track,
+    device_numbers,
+)
 from fednet_emu.cli.outcome import ERRORS, MISTAKE, outcome
 
 if TYPE_CHECKING:
@@ -61,10 +75,11 @@ def run(
     profile: Profile = False,
     force: Force = False,
     plots: Plots = True,
+    track: Track = None,
 ) -> None:
     """Run a scenario; leave tables, figures and a summary in a run folder."""
     settings = _all_overrides(overrides, seed, engine)
-    _run(scenario, None, settings, out, data_dir, timing_only, quiet, profile, force, plots)
+    _run(scenario, None, settings, out, data_dir, timing_only, quiet, profile, force, plots, track)
 
 
 @app.command()
@@ -81,6 +96,7 @@ def flower(
     profile: Profile = False,
     force: Force = False,
     plots: Plots = True,
+    track: Track = None,
 ) -> None:
     """Run a Flower app on the emulated network; by default ten devices in an urban cell."""
     with outcome():
@@ -88,7 +104,7 @@ def flower(
 
         meant, name, changes = app_in(folder, scenario)
     settings = [*changes, *_all_overrides(overrides, seed, None)]
-    _run(meant, name, settings, out, None, False, quiet, profile, force, plots)
+    _run(meant, name, settings, out, None, False, quiet, profile, force, plots, track)
 
 
 def _run(
@@ -102,6 +118,7 @@ def _run(
     profile: bool,
     force: bool,
     plots: bool,
+    track: list[str] | None,
 ) -> None:
     """Run a scenario into a run folder, with progress, figures and the table of its totals."""
     folder = out
@@ -138,10 +155,11 @@ def _run(
             data_dir=data_dir,
             timing_only=timing_only,
             force=force,
+            track=track or (),
             progress=not quiet,
         )
         if plots:
-            _draw([folder], [], folder / "figures", {})
+            _draw([folder], [], folder / "figures", {}, Page())
         rows = [] if quiet else [*summary_rows(ended.summary), ("run folder", str(folder))]
         _print_rows([*rows, *(profile_rows(ended.summary) if profile else ())])
         if not ended.summary["verified"]:
@@ -203,18 +221,24 @@ def plot(
     metric: studies.Metric = None,
     against: studies.Against = None,
     panels: studies.Panels = None,
+    title: Title = None,
+    size: Size = None,
+    picture: Formats = None,
+    csv: Csv = False,
+    latex: Latex = False,
     animate: Annotated[
         bool, typer.Option("--animate", help="Also animate what an algorithm recorded over time, e.g. its graph.")
     ] = False,
 ) -> None:
     """Draw runs: progress, the timeline of every device, latencies. Draw a study: means and bands over seeds."""
+    page = Page(picture, size, title, csv, latex)
     with outcome():
         if studies.is_one_study(runs):
             if label or animate or any(each is not None for each in (from_s, until_s, devices, sort)):
                 options = "--label, --from, --until, --devices, --sort and --animate"
                 ERRORS.print(f"{options} are for runs, got the folder of a study; leave them out")
                 raise typer.Exit(MISTAKE)
-            studies.plot(runs[0], out or runs[0] / "figures", metric, against, panels)
+            studies.plot(runs[0], out or runs[0] / "figures", metric, against, panels, page)
             return
         if metric or against or panels:
             ERRORS.print("--metric, --against and --panels are for studies, got run folders; leave them out")
@@ -225,7 +249,7 @@ def plot(
         folder = out or (runs[0] / "figures" if len(runs) == 1 else Path("figures"))
         timeline: Timeline = {"from_s": from_s, "until_s": until_s, "sort": sort}
         timeline["devices"] = None if devices is None else device_numbers(devices)
-        for path in _draw(runs, label or [], folder, timeline):
+        for path in _draw(runs, label or [], folder, timeline, page):
             OUTPUT.out(str(path))
         if animate:
             from fednet_emu.report.figures.papers.series import save_animations
@@ -255,6 +279,23 @@ def trace(
         chosen = None if devices is None else device_numbers(devices)
         path = Run.opened(run).trace(out or run / "run.pftrace", **window, devices=chosen, progress=not quiet)
         OUTPUT.out(str(path))
+
+
+@app.command()
+def report(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="A run folder; several are overlaid; or the folder of a study."),
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The page. [default: report.html in the folder; of several, here]")
+    ] = None,
+) -> None:
+    """Write a page that shows a run or a study in any browser, without a network: figures to zoom into, tables."""
+    with outcome():
+        from fednet_emu.api.reporting import report as written
+
+        OUTPUT.out(str(written(runs, out)))
 
 
 @app.command()
@@ -304,11 +345,10 @@ def _all_overrides(overrides: list[str] | None, seed: int | None, engine: Engine
     return changes
 
 
-def _draw(runs: list[Path], labels: list[str], folder: Path, timeline: Timeline) -> list[Path]:
+def _draw(runs: list[Path], labels: list[str], folder: Path, timeline: Timeline, page: Page) -> list[Path]:
     from fednet_emu.api.run import figures
-    from fednet_emu.report.figures.run_figures import save
 
-    return save(figures(runs, labels, **timeline), folder)
+    return page.write(figures(runs, labels, **timeline), folder)
 
 
 def _print_rows(rows: list[tuple[str, str]]) -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from fednet_emu.api.console import PlainConsole
 from fednet_emu.errors import FednetError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from matplotlib.figure import Figure
 
 OUTPUT = PlainConsole()
 
@@ -19,7 +24,19 @@ DataDir = Annotated[Path | None, typer.Option("--data-dir", envvar="FEDNET_DATA"
 Devices = Annotated[
     str | None, typer.Option("--devices", metavar="LIST", help="Only these devices, e.g. 0,3,10-19. [default: all]")
 ]
+Formats = Annotated[
+    list[str] | None,
+    typer.Option("--format", metavar="FORMAT", help="svg, pdf, png or pgf; may be given several times. [default: png]"),
+]
+Size = Annotated[str | None, typer.Option("--size", help="Width of the figures: one-column or two-column.")]
+Title = Annotated[str | None, typer.Option("--title", help="A title above each figure.")]
+Csv = Annotated[bool, typer.Option("--csv", help="Also write the numbers behind each figure.")]
+Latex = Annotated[bool, typer.Option("--latex", help="Also write them as LaTeX tables.")]
 TimingOnly = Annotated[bool, typer.Option("--timing-only", help="Time, bits and energy without training.")]
+Track = Annotated[
+    list[str] | None,
+    typer.Option("--track", metavar="NAME", help="Also tell tensorboard, mlflow or wandb; may be repeated."),
+]
 
 
 def device_numbers(text: str) -> list[int]:
@@ -37,3 +54,22 @@ def device_numbers(text: str) -> list[int]:
             raise FednetError(f"--devices: a range must ascend, got '{item.strip()}'; give {last}-{first}")
         numbers.extend(range(int(first), int(last or first) + 1))
     return numbers
+
+
+class Page(NamedTuple):
+    """How figures are written: see the options of `plot`."""
+
+    formats: list[str] | None = None
+    size: str | None = None
+    title: str | None = None
+    csv: bool = False
+    latex: bool = False
+
+    def write(self, figures: Mapping[str, Figure], folder: Path) -> list[Path]:
+        """Write figures, and the numbers behind them, to a folder, and return the files."""
+        from fednet_emu.report.figures.page import fit_to_page
+        from fednet_emu.report.figures.run_figures import save
+
+        for figure in figures.values():
+            fit_to_page(figure, self.size, self.title)
+        return save(figures, folder, self.formats or ["png"], csv=self.csv, latex=self.latex)

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fednet_emu.cli.options import OUTPUT, DataDir, Overrides, TimingOnly
+from fednet_emu.cli.options import OUTPUT, DataDir, Overrides, Page, TimingOnly, Track
 from fednet_emu.cli.outcome import ERRORS, FAILED, MISTAKE, outcome
+from fednet_emu.errors import FednetError
 
 if TYPE_CHECKING:
+    from fednet_emu.api.study import Study
     from fednet_emu.report.views.study import StudyView
     from fednet_emu.study.cells import LoadedStudy
 
@@ -41,9 +43,11 @@ def sweep(
     overrides: Overrides = None,
     data_dir: DataDir = None,
     timing_only: TimingOnly = False,
+    track: Track = None,
     quiet: Quiet = False,
+    plots: Annotated[bool, typer.Option("--plots/--no-plots", help="Draw the figures of the study.")] = True,
 ) -> None:
-    """Run the cells of a study that are not finished; leave its tables in a folder."""
+    """Run the cells of a study that are not finished; leave its tables, figures and a CSV in a folder."""
     with outcome(lambda: "interrupted; the same command goes on from here"):
         from fednet_emu.scenario.recorded import APPROXIMATE
         from fednet_emu.study.cells import load_study
@@ -51,8 +55,13 @@ def sweep(
         loaded = load_study(study, overrides or [], timing_only=timing_only)
         if timing_only and any(cell.scenario.events_depend_on_learning for cell in loaded.cells):
             ERRORS.print(APPROXIMATE)
-        cluster = ray_address or ray
-        if not _swept(loaded, out or Path("results") / loaded.name, workers, cluster, data_dir, quiet):
+        cluster, folder = ray_address or ray, out or Path("results") / loaded.name
+        done = _swept(loaded, folder, workers, cluster, data_dir, quiet, track)
+        if plots:
+            for path in _drawn(folder, Page()):
+                if not quiet:
+                    OUTPUT.out(str(path))
+        if not done:
             raise typer.Exit(FAILED)
 
 
@@ -117,7 +126,7 @@ def reproduce(
             done = _swept(loaded, folder, workers, False, data_dir, quiet)
             if done:
                 view = open_study(folder)
-                for path in write_reference(view, study_figures(view), out / name):
+                for path in write_reference(view, study_figures(view), out / name, loaded.study.figures):
                     OUTPUT.out(str(path))
             whole = whole and done
         if not whole:
@@ -131,16 +140,30 @@ def is_one_study(folders: list[Path]) -> bool:
     return is_one_study(folders)
 
 
-def plot(folder: Path, out: Path, metric: str | None, against: str | None, panels: list[str] | None) -> None:
+def plot(
+    folder: Path, out: Path, metric: str | None, against: str | None, panels: list[str] | None, page: Page
+) -> None:
     """Draw the figures of a study, and say which cells are not in them."""
-    from fednet_emu.report.figures.run_figures import save
     from fednet_emu.report.figures.study_figures import study_figures
     from fednet_emu.report.views.study import open_study
 
     view = open_study(folder)
     _tell_unfinished(view, "drawn")
-    for path in save(study_figures(view, metric=metric, against=against, panels=panels), out):
+    for path in page.write(study_figures(view, metric=metric, against=against, panels=panels), out):
         OUTPUT.out(str(path))
+
+
+def _drawn(folder: Path, page: Page) -> list[Path]:
+    """Write `cells.csv`, one row for each finished cell, and all figures of a study, and return the files."""
+    from fednet_emu.report.figures.study_figures import study_figures
+    from fednet_emu.report.views.study import open_study
+    from fednet_emu.study.reproduce import write_cells
+
+    view = open_study(folder)
+    written = [write_cells(view, folder)] if len(view.cells) else []
+    if len(view.evaluations):
+        written += page.write(study_figures(view), folder / "figures")
+    return written
 
 
 def _tell_unfinished(view: StudyView, use: str) -> None:
@@ -152,17 +175,39 @@ def _tell_unfinished(view: StudyView, use: str) -> None:
 
 
 def _swept(
-    loaded: LoadedStudy, folder: Path, workers: int | None, ray: bool | str, data_dir: Path | None, quiet: bool
+    loaded: LoadedStudy,
+    folder: Path,
+    workers: int | None,
+    ray: bool | str,
+    data_dir: Path | None,
+    quiet: bool,
+    track: list[str] | None = None,
 ) -> bool:
     """Sweep a study, show how it goes, and say whether all cells are done."""
     from fednet_emu.api.sweeping import runner_of, swept
     from fednet_emu.report.quantities import counted
 
-    study = swept(loaded, folder, runner_of(loaded, workers, ray), data_dir=data_dir, progress=not quiet)
+    runner = runner_of(loaded, workers, ray)
+    study = swept(loaded, folder, runner, data_dir=data_dir, track=track or (), progress=not quiet)
     if not quiet:
         OUTPUT.out(f"{len(study.view.cells)} of {counted(len(loaded.cells), 'cell')} done; tables in {folder}")
+    _report(study, folder, quiet)
     for failure in study.failures:
         ERRORS.print(f"failed: {failure.label}: {failure.reason}\n  replay: {failure.replay}")
     for cell in study.view.diverged:
         ERRORS.print(f"diverged: {cell}")
     return not study.failures
+
+
+def _report(study: Study, folder: Path, quiet: bool) -> None:
+    """Write the page of a study that was swept; its tables are there, whatever goes wrong with the page."""
+    if not quiet:
+        ERRORS.print("writing the report")
+    try:
+        page = study.report()
+    except Exception as error:
+        kind = "" if isinstance(error, FednetError | OSError) else f"{type(error).__name__}: "
+        ERRORS.print(f"no report, the tables are complete: {kind}{error}\n  again: fednet report {folder}")
+        return
+    if not quiet:
+        OUTPUT.out(f"report: {page}")

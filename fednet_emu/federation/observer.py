@@ -112,7 +112,7 @@ class Observer:
         spread = (accuracies.min(), accuracies.std()) if len(accuracies) else (np.nan, np.nan)
         more = (scores.worst_train_loss, scores.attack_success)
         costs = (*ledger.sent_bit, ledger.energy_j)
-        ledger.evaluations.append((self._latest_round, self._clock.now, *costs, pooled.loss, accuracy, *spread, *more))
+        ledger.add_evaluation(self._latest_round, self._clock.now, *costs, pooled.loss, accuracy, *spread, *more)
 
     def _record_devices(self, scores: Scores) -> None:
         if scores.by_device is not None:

@@ -35,7 +35,7 @@ class Rounds:
             Deadlock: nothing has arrived for too many rounds.
         """
         now_ns = self._clock.now
-        self._ledger.rounds.append((self.ended + 1, self._started_ns, now_ns, invited, arrived))
+        self._ledger.add_round(self.ended + 1, self._started_ns, now_ns, invited, arrived)
         self.ended += 1
         self._watch_for_standstill(fruitless=arrived == 0, took_s=(now_ns - self._started_ns) / NS_PER_S)
         self._started_ns = now_ns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field, field_validator
@@ -116,6 +116,24 @@ Pair = tuple[CellLinks | StationLinks, CellLinks | StationLinks]
 """Uplinks and downlinks."""
 
 
+class Picture(NamedTuple):
+    """The network at an instant, with an entry per device in each array.
+
+    Attributes:
+        xy_m: coordinates in m, [devices, 2].
+        cell: the cell that serves it.
+        up_snr: mean SNR (linear) of its uplink alone in the band.
+        up_bps: rate of its uplink alone in the band in bit/s, as recorded or at the mean SNR.
+        down_bps: the same for its downlink.
+    """
+
+    xy_m: Array
+    cell: IntArray
+    up_snr: Array
+    up_bps: Array
+    down_bps: Array
+
+
 class Network:
     """The media of one run, and the links of its cells.
 
@@ -215,6 +233,25 @@ class Network:
             return rules.rates.rate_bps(max(sender, receiver), self._clock.now_s)
         share = rules.band.access.share(1)
         return float(rules.band.rates_bps(np.array(rules.links.snr(sender, receiver) / share), share))
+
+    @property
+    def moving(self) -> bool:
+        """Whether devices move."""
+        return self._sky.moving
+
+    def picture(self, at_s: float) -> Picture:
+        """The network as it is at a time in s, whatever the clock says."""
+        up, down = self._cell_links(at_s)
+        cell = np.array([-1 - min(up.radios(device, SERVER)) for device in self._everybody.tolist()], np.int64)
+        up_bps, down_bps = self._all_bps(self.uplink.rules, up, at_s), self._all_bps(self.downlink.rules, down, at_s)
+        return Picture(self._paths.positions_m(self._everybody, at_s), cell, up.mean_snr, up_bps, down_bps)
+
+    def _all_bps(self, rules: Rules, links: CellLinks | StationLinks, at_s: float) -> Array:
+        """Rates in bit/s [devices] of links to the server, each alone in the band."""
+        if rules.rates is not None:
+            return rules.rates.rates_bps(self._everybody, at_s)
+        share = rules.band.access.share(1)
+        return np.asarray(rules.band.rates_bps(links.mean_snr / share, share), np.float64)
 
     def digraph(self, *name: int) -> Digraph:
         """Present device-to-device graph; `name` identifies the random draw, beginning with the number of the round.

@@ -5,6 +5,7 @@ Times are integer nanoseconds here and seconds in the tables that users read. De
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -99,7 +100,12 @@ def device_label(device: int) -> str:
 
 
 class Ledger:
-    """All tables of one run, and the running totals that stop rules and progress lines read."""
+    """All tables of one run, and the running totals that stop rules and progress lines read.
+
+    Attributes:
+        listeners: each is called with the name and the columns of every row of `evaluations`, `rounds` and the series
+            of algorithms, when it is added; they must not change the run.
+    """
 
     def __init__(self) -> None:
         self.transfers = Table(TRANSFERS)
@@ -113,6 +119,7 @@ class Ledger:
         self.sent_bit = [0] * len(KINDS)
         self.offered_bit = [0] * len(KINDS)
         self.energy_j = 0.0
+        self.listeners: list[Callable[[str, Mapping[str, Any]], None]] = []
 
     def record(self, series: str, **values: Any) -> None:
         """Add a row to a series that an algorithm defines, for example `record("staleness", step=3, staleness=1)`.
@@ -123,6 +130,21 @@ class Ledger:
         if series in TABLES:
             raise ValueError(f"series: is a table of the ledger, got '{series}'; choose another name")
         self.series.setdefault(series, []).append(values)
+        self._tell(series, values)
+
+    def add_round(self, *row: Any) -> None:
+        """Add a row to the table `rounds`."""
+        self.rounds.append(row)
+        self._tell("rounds", dict(zip(ROUNDS, row, strict=True)))
+
+    def add_evaluation(self, *row: Any) -> None:
+        """Add a row to the table `evaluations`."""
+        self.evaluations.append(row)
+        self._tell("evaluations", dict(zip(EVALUATIONS, row, strict=True)))
+
+    def _tell(self, table: str, row: Mapping[str, Any]) -> None:
+        for listener in self.listeners:
+            listener(table, row)
 
     def frames(self) -> dict[str, pd.DataFrame]:
         """Return every table as a data frame by name, with the column `lost_bit` added beside `delivered_bit`."""

@@ -35,10 +35,11 @@ class RunFolder:
 
     Attributes:
         path: where the run writes its files.
+        home: where they are when it has ended.
     """
 
     def __init__(self, home: Path, path: Path, lock: FileLock, facts: Mapping[str, Any]) -> None:
-        self.path, self._home, self._lock, self._facts = path, home, lock, dict(facts)
+        self.path, self.home, self._lock, self._facts = path, home, lock, dict(facts)
         self._files: dict[str, str | None] = dict((read_manifest(path) or {"files": {}})["files"])
         self._written: set[str] = set()
 
@@ -107,7 +108,7 @@ class RunFolder:
 
     def release(self) -> None:
         """Unlock the folder for other processes; this also happens when the process ends."""
-        unlock(self._home, self._lock)
+        unlock(self.home, self._lock)
 
     # ---- files -------------------------------------------------------------------------------------------------------
 
@@ -171,9 +172,9 @@ class RunFolder:
     def settle(self) -> None:
         """Delete what a finished run no longer needs, and let it replace the run that it should."""
         tidy(self.path)
-        if self.path != self._home:
-            _move_up(self._home)
-            self.path = self._home
+        if self.path != self.home:
+            _move_up(self.home)
+            self.path = self.home
 
 
 def _mark_failed(manifest: Path) -> None:

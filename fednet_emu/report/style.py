@@ -10,7 +10,7 @@ import textwrap
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from matplotlib import style
@@ -21,8 +21,12 @@ from matplotlib.figure import Figure
 from matplotlib.textpath import TextPath
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter, NullLocator, StrMethodFormatter
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 WIDTH_IN, PAGE_WIDTH_IN = 3.5, 7.16
 """Width of one column and of both columns of a two-column paper, in inches."""
+SIZES = {"one-column": WIDTH_IN, "two-column": PAGE_WIDTH_IN}
 CURVE_HEIGHT_IN = 2.2
 SMALL_PT = 7.0
 SCREEN_DPI = 150
@@ -36,7 +40,11 @@ BLUE, VERMILLION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 ORANGE, SKY_BLUE, YELLOW, BLACK = "#E69F00", "#56B4E9", "#F0E442", "#000000"
 """The palette of Okabe and Ito (2008), Color Universal Design; yellow is too light for lines on white."""
 
-_LINE_COLOURS = (BLUE, VERMILLION, GREEN, BLACK, PURPLE, ORANGE, SKY_BLUE)
+TARGET_LINE: dict[str, Any] = {"color": "0.35", "linewidth": 0.7, "linestyle": (0, (2, 2)), "zorder": 1.5}
+"""Look of the line at the level that runs are meant to reach."""
+
+BROWN, GREY = "#7A4B14", "#8C8C8C"
+LINE_COLOURS = (BLUE, VERMILLION, GREEN, BLACK, PURPLE, ORANGE, SKY_BLUE, BROWN, GREY)
 _LEGEND_PADS: dict[str, float] = {"borderaxespad": 0.3, "borderpad": 0.1, "handletextpad": 0.6, "columnspacing": 1.2}
 _DASHES = ("-", (0, (4, 1.5)), (0, (5, 1.2, 1, 1.2)), (0, (1, 1)), (0, (6, 1, 1, 1, 1, 1)))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
@@ -57,6 +65,7 @@ _SETTINGS = {
     "pdf.fonttype": 42,
     "svg.fonttype": "none",
     "svg.hashsalt": "fednet_emu",
+    "pgf.rcfonts": False,  # the fonts of the document that includes the figure
 }
 
 
@@ -71,8 +80,25 @@ def paper_style() -> Iterator[None]:
         yield
 
 
+class Entries(NamedTuple):
+    """What a legend shows: handles, labels before they are broken into lines, width of a handle, and its height."""
+
+    handles: Sequence[Artist]
+    labels: Sequence[str]
+    handle_em: float
+    height_in: float
+
+
 class PaperFigure(Figure):
-    """A figure that a notebook displays without pyplot, with the same look as in a file."""
+    """A figure that a notebook displays without pyplot, with the same look as in a file.
+
+    Attributes:
+        numbers: what the figure shows, as a table; None if its lines say everything.
+        entries: those of its legend; None without a legend.
+    """
+
+    numbers: pd.DataFrame | None = None
+    entries: Entries | None = None
 
     def _repr_png_(self) -> bytes:
         picture = io.BytesIO()
@@ -87,7 +113,7 @@ class PaperFigure(Figure):
         return f'<img alt="figure" src="data:image/png;base64,{base64.b64encode(self._repr_png_()).decode()}">'
 
 
-def new_figure(height_in: float, width_in: float = WIDTH_IN) -> Figure:
+def new_figure(height_in: float, width_in: float = WIDTH_IN) -> PaperFigure:
     """Return an empty figure, by default one column wide, whose layout makes room for labels and legends."""
     return PaperFigure(figsize=(width_in, height_in), layout="constrained")
 
@@ -105,18 +131,18 @@ def add_grid(axes: Axes) -> None:
 
 
 def line_style(index: int) -> dict[str, Any]:
-    """Return colour, dashes and marker of run number `index`; their periods 7, 5 and 8 give 280 different styles."""
+    """Return colour, dashes and marker of run number `index`; their periods 9, 5 and 8 give 360 different styles."""
     return {
-        "color": _LINE_COLOURS[index % len(_LINE_COLOURS)],
+        "color": LINE_COLOURS[index % len(LINE_COLOURS)],
         "linestyle": _DASHES[index % len(_DASHES)],
         "marker": _MARKERS[index % len(_MARKERS)],
         "markeredgewidth": 0.0,
     }
 
 
-def wrapped(label: str) -> str:
+def wrapped(label: str, width_in: float = WIDTH_IN) -> str:
     """Return a run's label, broken into lines that fit the width of a figure, with dollar signs escaped."""
-    return "\n".join(textwrap.wrap(label, LABEL_LENGTH)).replace("$", r"\$")
+    return "\n".join(textwrap.wrap(label, round(LABEL_LENGTH * width_in / WIDTH_IN))).replace("$", r"\$")
 
 
 def add_legend(figure: Figure, handles: Sequence[Artist], labels: Sequence[str], handle_em: float = 2.6) -> None:
@@ -128,12 +154,16 @@ def add_legend(figure: Figure, handles: Sequence[Artist], labels: Sequence[str],
         labels: one for each handle; long ones are broken into lines.
         handle_em: width of the handles in font sizes.
     """
-    texts = [wrapped(label) for label in labels]
-    columns = _legend_columns(texts, handle_em)
+    width_in = figure.get_figwidth()
+    texts = [wrapped(label, width_in) for label in labels]
+    columns = _legend_columns(texts, handle_em, width_in)
     rows = math.ceil(len(texts) / columns)
     lines = sum(sorted((text.count("\n") + 1 for text in texts), reverse=True)[:rows])
-    figure.set_figheight(figure.get_figheight() + (lines * 1.2 + rows * 0.35) * SMALL_PT / POINTS_PER_IN)
+    height_in = (lines * 1.2 + rows * 0.35) * SMALL_PT / POINTS_PER_IN
+    figure.set_figheight(figure.get_figheight() + height_in)
     figure.legend(handles, texts, loc="outside upper center", ncols=columns, handlelength=handle_em, **_LEGEND_PADS)
+    if isinstance(figure, PaperFigure):
+        figure.entries = Entries(handles, labels, handle_em, height_in)
 
 
 def add_line_legend(figure: Figure, axes: Axes) -> None:
@@ -143,18 +173,19 @@ def add_line_legend(figure: Figure, axes: Axes) -> None:
         add_legend(figure, lines, [str(line.get_label()) for line in lines])
 
 
-def _legend_columns(texts: Sequence[str], handle_em: float) -> int:
+def _legend_columns(texts: Sequence[str], handle_em: float, width_in: float) -> int:
     """Return a number of columns that fit the width, with rows that are as equal as possible.
 
-    Matplotlib fills the columns one after the other.
+    Matplotlib fills the columns one after the other. Two entries are never above a third that is alone.
     """
     widths_in = [
         max(map(_width_in, text.splitlines())) + (handle_em + 2.0) * SMALL_PT / POINTS_PER_IN for text in texts
     ]
     for columns in range(len(texts), 1, -1):
-        if sum(max(column) for column in np.array_split(widths_in, columns)) <= WIDTH_IN:
+        if sum(max(column) for column in np.array_split(widths_in, columns)) <= width_in:
             rows = math.ceil(len(texts) / columns)
-            return math.ceil(len(texts) / rows)
+            even = math.ceil(len(texts) / rows)
+            return 1 if rows == 2 and len(texts) % even == 1 else even
     return 1
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +22,8 @@ from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.provenance import dependencies, provenance
 from fednet_emu.scenario.recorded import recorded
 from fednet_emu.scenario.side_effects import none_left_behind
+from fednet_emu.tracking.tracker import Tracker
+from fednet_emu.tracking.tracking import Tracking
 
 LOG = logging.getLogger("fednet_emu")
 
@@ -55,6 +57,8 @@ def play(
     force: bool = False,
     keep_model: bool = False,
     on_round: Callable[[Federation], None] | None = None,
+    track: Sequence[Tracker] = (),
+    study: tuple[str, Path] | None = None,
 ) -> Ended:
     """Run a scenario, in memory or into a folder.
 
@@ -72,6 +76,8 @@ def play(
             then the new one is in the sub-folder `unfinished`.
         keep_model: whether to return the final model, and to save a global one as `model.pt` in the folder.
         on_round: called at the end of every round.
+        track: hear of the run.
+        study: for trackers, the name and the folder of the study that the run belongs to.
     """
     started, host = time.perf_counter(), HostTime()
     facts = {"name": name, "seed": scenario.seed, "timing_only": timing_only}
@@ -90,8 +96,13 @@ def play(
             open_now.callback(folder.release)
             saver = Saver(folder, scenario.training.checkpoint_s, belongs)
             fed.resumable = scenario.training.checkpoint_s is not None
-        fed.observers.extend([observer for observer in (on_round, saver) if observer is not None])
+        tracking = Tracking(track, folder)
+        fed.observers.extend([observer for observer in (tracking.flush, on_round, saver) if observer is not None])
+        open_now.push(lambda _kind, error, _where: tracking.close(error))  # when all records are written
         summary = open_now.enter_context(recorded(fed, folder, scenario, saver, facts, started))
+        tracking.summary = summary  # filled in later
+        settings = scenario.model_dump(mode="json")
+        tracking.start(fed.ledger, fed.clock, name=name, seed=scenario.seed, settings=settings, study=study)
         if folder is not None and not timing_only:
             _resume(fed, folder, belongs)
         fed.run(scenario.algorithm)

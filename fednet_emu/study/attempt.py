@@ -24,6 +24,7 @@ from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.run import run_scenario
 from fednet_emu.study.finished import finished
 from fednet_emu.study.model import Limits
+from fednet_emu.tracking.table import trackers_of
 
 POLL_S = 0.05
 GRACE_S = 5.0
@@ -44,6 +45,8 @@ class CellJob:
         data_dir: the folder with data sets; None takes it from the environment variable FEDNET_DATA.
         timing_only: whether to leave out training.
         limits: limits of time and memory.
+        track: names of the trackers that hear of the run.
+        study: for trackers, the name and the folder of the study.
     """
 
     scenario: Scenario
@@ -52,6 +55,8 @@ class CellJob:
     data_dir: Path | None
     timing_only: bool
     limits: Limits
+    track: tuple[str, ...] = ()
+    study: tuple[str, Path] | None = None
 
 
 @dataclass(frozen=True)
@@ -223,9 +228,10 @@ def attempted(task: CellJob) -> Outcome:
     if finished(task.folder) is not None:  # another process has finished it already
         return Outcome("done")
     damaged = RunFolder.status(task.folder) in FINISHED
-    options = {"data_dir": task.data_dir, "timing_only": task.timing_only, "force": damaged}
+    options = {"data_dir": task.data_dir, "timing_only": task.timing_only, "force": damaged, "study": task.study}
     try:
-        summary = run_scenario(task.scenario, task.name, task.folder, **options)
+        track = trackers_of(task.track)
+        summary = run_scenario(task.scenario, task.name, task.folder, track=track, **options)
     except FednetError as error:
         return Outcome("failed", " ".join(str(error).split()), traceback.format_exc())
     except KeyboardInterrupt:

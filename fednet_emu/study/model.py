@@ -57,6 +57,10 @@ class Study(Component):
     """Host time in minutes that the whole study takes on two cores; null if unknown. `make reproduce` runs only studies
     that give it."""
 
+    figures: tuple[str, ...] | None = None
+    """Names of the figures that `make reproduce` keeps, those that tell the story of the study, for example
+    `bits-to-target`; null for all but those against rounds."""
+
     @model_validator(mode="after")
     def _seeds_are_few_and_distinct(self) -> Study:
         if isinstance(self.seeds, int) and self.seeds > MAX_CELLS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -39,10 +39,29 @@ def fitting_studies(minutes: float) -> dict[str, float]:
     return {name: cost for (cost, name), total in zip(known, totals, strict=True) if total <= minutes}
 
 
-def write_reference(view: StudyView, figures: Mapping[str, Figure], folder: Path) -> list[Path]:
-    """Write `cells.csv`, one row for each run, and the figures; nothing in them depends on the host's speed."""
-    kept = {name: figure for name, figure in figures.items() if not name.endswith(LEFT_OUT)}
+def write_reference(
+    view: StudyView, figures: Mapping[str, Figure], folder: Path, wanted: Sequence[str] | None = None
+) -> list[Path]:
+    """Write `cells.csv`, one row for each run, and figures; nothing in them depends on the host's speed.
+
+    Args:
+        view: the study.
+        figures: its figures by name.
+        folder: where the files go.
+        wanted: names of the figures that are written; None for all that are part of a reference.
+    """
+    kept = {name: figure for name, figure in figures.items() if is_kept(name, wanted)}
+    return [write_cells(view, folder), *save(kept, folder, ["png"])]
+
+
+def is_kept(name: str, wanted: Sequence[str] | None) -> bool:
+    """Whether a figure is one of those of a study's reference results."""
+    return not name.endswith(LEFT_OUT) if wanted is None else name in wanted
+
+
+def write_cells(view: StudyView, folder: Path) -> Path:
+    """Write `cells.csv`, one row for each finished run of a study, and return it."""
     folder.mkdir(parents=True, exist_ok=True)
-    table = view.cells.drop(columns=["cell", "status", "reason"]).dropna(axis="columns", how="all")
+    table = view.cells.drop(columns=["cell", "status", "reason"], errors="ignore").dropna(axis="columns", how="all")
     write_text(folder / "cells.csv", table.to_csv(index=False, float_format=f"%.{DIGITS}g", lineterminator="\n"))
-    return [folder / "cells.csv", *save(kept, folder, ["png"])]
+    return folder / "cells.csv"

@@ -79,6 +79,7 @@ def sweep(
     run: Runner,
     *,
     data_dir: Path | str | None = None,
+    track: tuple[str, ...] = (),
     on_news: Callable[[Progress], None] = lambda _progress: None,
 ) -> Progress:
     """Run what is missing of a study.
@@ -91,6 +92,7 @@ def sweep(
         out: the folder of the study, made when it is not there.
         run: runs the tasks.
         data_dir: where data sets are.
+        track: names of the trackers that hear of every cell that runs.
         on_news: called when a cell starts or ends.
 
     Raises:
@@ -101,7 +103,7 @@ def sweep(
         progress = _progress(loaded.cells, out / "cells", data_dir)
         on_news(progress)
         try:
-            _run(loaded, out, run, progress, data_dir, on_news)
+            _run(loaded, out, run, progress, data_dir, track, on_news)
         finally:
             folders = {place: progress.folder_of[place] for place in sorted(progress.done)}
             write_tables(out, loaded.cells, folders, progress.failures, loaded.study.target)
@@ -115,6 +117,7 @@ def _run(
     run: Runner,
     progress: Progress,
     data_dir: Path | str | None,
+    track: tuple[str, ...],
     on_news: Callable[[Progress], None],
 ) -> None:
     places = progress.left
@@ -126,6 +129,8 @@ def _run(
             Path(data_dir).resolve() if data_dir else None,
             loaded.timing_only,
             loaded.study.limits,
+            track,
+            (loaded.name, out.resolve()),
         )
         for place in places
     ]

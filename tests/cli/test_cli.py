@@ -37,7 +37,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_run_leaves_summary_tables_and_figures(tmp_path: Path) -> None:
-    """A run folder holds the resolved scenario, the summary, every table as Parquet, and figures as PNG and PDF."""
+    """A run folder holds the resolved scenario, the summary, every table as Parquet, and figures as PNG."""
     folder = tmp_path / "run"
 
     result = fednet("run", "quickstart", "--out", str(folder), *QUICK[:-1])
@@ -49,7 +49,7 @@ def test_run_leaves_summary_tables_and_figures(tmp_path: Path) -> None:
     assert summary["rounds"] == 2
     assert summary["verified"] is True
     assert len(pd.read_parquet(folder / "transfers.parquet")) == 2 * (1 + 3)
-    assert {"timeline.png", "timeline.pdf", "accuracy-time.png"} <= {
+    assert {"timeline.png", "loss-time.png", "accuracy-time.png"} <= {
         path.name for path in (folder / "figures").iterdir()
     }
 
@@ -267,7 +267,7 @@ def test_plot_overlays_runs(finished: Path, tmp_path: Path) -> None:
     )
 
     assert result.exit_code == 0, result.output
-    assert str(tmp_path / "figures" / "accuracy-time.pdf") in result.stdout
+    assert str(tmp_path / "figures" / "accuracy-time.png") in result.stdout
 
 
 def test_plot_animates_a_learned_graph(tmp_path: Path) -> None:
@@ -328,5 +328,5 @@ def test_channels_are_listed_with_their_rates(tmp_path: Path) -> None:
 
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines()[1].split()[:6] == ["ideal", "3.5", "GHz", "20", "MHz", "1"]
-    assert (tmp_path / "rate-distance.pdf").exists()
+    assert (tmp_path / "rate-distance.png").exists()
     assert fednet("channels", "urban-mikro").exit_code == 2

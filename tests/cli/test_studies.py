@@ -64,6 +64,7 @@ def swept(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     result = fednet("sweep", str(study), "--out", str(out), "--workers", "2")
     assert result.exit_code == 0, result.output
     assert f"6 of 6 cells done; tables in {out}" in result.stdout
+    assert f"report: {out}/report.html" in result.stdout
     assert "5 of 6 done, 1 running, 0 failed, about" in result.stderr
     return out
 
@@ -103,7 +104,7 @@ def test_schema_of_studies() -> None:
     """`fednet schema --study` prints the keys of a study file."""
     keys = json.loads(fednet("schema", "--study").stdout)["properties"]
 
-    assert list(keys) == ["title", "base", "set", "grid", "seeds", "target", "limits", "minutes"]
+    assert list(keys) == ["title", "base", "set", "grid", "seeds", "target", "limits", "minutes", "figures"]
 
 
 def done(out: Path) -> dict[Path, int]:
@@ -118,7 +119,7 @@ def done(out: Path) -> dict[Path, int]:
 def test_a_killed_sweep_goes_on(study: Path, swept: Path, tmp_path: Path, kill: signal.Signals) -> None:
     """However a sweep dies, the same command runs only what is missing; the tables are as if it had not."""
     out = tmp_path / "out"
-    options = ["sweep", str(study), "--out", str(out), "--workers", "1", str(int(kill))]
+    options = ["sweep", str(study), "--out", str(out), "--workers", "1", "--no-plots", str(int(kill))]
     command = [sys.executable, "-c", KILL_AFTER_TWO_CELLS, *options]
     process = subprocess.run(command, check=False, capture_output=True, timeout=LIMIT_S)
     before = done(out)
@@ -189,8 +190,8 @@ def test_plot_draws_a_study(swept: Path, tmp_path: Path) -> None:
     assert everything.exit_code == 0, everything.output
     names = {path.stem for path in (tmp_path / "all").iterdir()}
     costs = {f"accuracy-{cost}" for cost in ("time", "bits", "energy", "rounds")}
-    assert names == costs | {"time-to-target", "bits-to-target", "energy-to-target", "pareto"}
-    assert {path.name for path in (tmp_path / "one").iterdir()} == {"loss-bits.png", "loss-bits.pdf"}
+    assert names - {"differences"} == costs | {"time-to-target", "bits-to-target", "energy-to-target", "pareto"}
+    assert {path.name for path in (tmp_path / "one").iterdir()} == {"loss-bits.png"}
     assert one.exit_code == 0
     cell = str(next((swept / "cells").iterdir()))
     mixed = fednet("plot", cell, str(swept))
@@ -199,6 +200,69 @@ def test_plot_draws_a_study(swept: Path, tmp_path: Path) -> None:
     assert "did you mean 'access'" in fednet("plot", str(swept), "--panels", "acces").stderr
     assert "--sort and --animate are for runs" in fednet("plot", str(swept), "--until", "3").stderr
     assert "set evaluation.per_device: true" in fednet("plot", str(swept), "--metric", "worst_accuracy").stderr
+
+
+def test_figures_are_written_as_asked_for(swept: Path, tmp_path: Path) -> None:
+    """Two formats, the numbers as CSV and LaTeX; an unknown format or size is a mistake, and nothing is written."""
+    one = ["plot", str(swept), "--metric", "loss", "--against", "bits", "--out"]
+    asked = ["--format", "svg", "--format", "pdf", "--csv", "--latex", "--title", "Loss", "--size", "two-column"]
+    result = fednet(*one, str(tmp_path / "one"), *asked)
+    wrong = [fednet(*one, str(tmp_path / "no"), *option) for option in (["--format", "gif"], ["--size", "wide"])]
+
+    assert result.exit_code == 0, result.output
+    assert {path.name for path in (tmp_path / "one").iterdir()} == {
+        f"loss-bits.{end}" for end in ("svg", "pdf", "csv", "tex")
+    }
+    assert "Loss" in (tmp_path / "one/loss-bits.svg").read_text(encoding="utf-8")
+    assert set(pd.read_csv(tmp_path / "one/loss-bits.csv")["access"]) == {"tdma", "ofdma"}
+    assert [each.exit_code for each in wrong] == [2, 2]
+    assert "no such picture format, got 'gif'; choose from png, pdf, svg, pgf" in wrong[0].stderr
+    assert "size: no such width of a figure, got 'wide'; choose from one-column, two-column" in wrong[1].stderr
+    assert not (tmp_path / "no").exists()
+
+
+def test_a_sweep_ends_with_figures_and_a_table(swept: Path) -> None:
+    """`cells.csv` has the rows of the study, and the figures are beside it."""
+    table, cells = pd.read_csv(swept / "cells.csv"), pd.read_parquet(swept / "cells.parquet")
+
+    assert table["accuracy"].to_numpy() == pytest.approx(cells["accuracy"].to_numpy(), rel=1e-5)
+    assert {"accuracy-time.png", "time-to-target.png", "pareto.png"} <= {p.name for p in (swept / "figures").iterdir()}
+
+
+def test_report_is_about_what_the_folders_hold(swept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A study, a run, or several runs overlaid; a study among others, or a folder that is neither, is a mistake."""
+    monkeypatch.chdir(tmp_path)
+    cells = [str(cell) for cell in sorted((swept / "cells").iterdir())[:2]]
+
+    assert fednet("report", str(swept)).stdout.strip() == str(swept / "report.html")
+    assert fednet("report", *cells).stdout.strip() == "report.html"
+    assert fednet("report", cells[0], "--out", "run.html").stdout.strip() == "run.html"
+    contents = [
+        path.read_text(encoding="utf-8") for path in (swept / "report.html", Path("report.html"), Path("run.html"))
+    ]
+    assert ["function studyFronts" in each for each in contents] == [True, False, False]
+    assert ["function overlaidCurves" in each for each in contents] == [False, True, False]
+    mixed, foreign, nothing = fednet("report", *cells, str(swept)), fednet("report", "."), fednet("report", "nowhere")
+    assert [each.exit_code for each in (mixed, foreign, nothing)] == [2, 2, 2]
+    assert "report: a study is drawn by itself" in mixed.stderr
+    assert foreign.stderr.startswith(".: holds neither a run nor a study, got no summary.json; give a folder that")
+    assert "nowhere: no such run folder" in nothing.stderr
+
+
+def test_a_failed_report_loses_no_sweep(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tables are there, the exit code is that of the cells, and it is said what went wrong and how to go on."""
+
+    def fail(_view: object) -> None:
+        raise ValueError("no ink")
+
+    monkeypatch.setattr("fednet_emu.report.page.study_page.study_document", fail)
+    out = tmp_path / "out"
+    result = fednet("sweep", str(study), "--out", str(out), "--set", "stop.rounds=1", "--timing-only")
+
+    assert result.exit_code == 0
+    assert f"no report, the tables are complete: ValueError: no ink\n  again: fednet report {out}" in result.stderr
+    assert len(pd.read_parquet(out / "cells.parquet")) == 6
+    assert not (out / "report.html").exists()
 
 
 def test_compare_says_whether_it_is_more_than_noise(swept: Path) -> None:
@@ -230,7 +294,7 @@ def test_compare_says_whether_it_is_more_than_noise(swept: Path) -> None:
 def test_reproduce_refreshes_the_reference(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Studies that fit are swept, and leave a small table and pictures; nothing is left to do the second time."""
     monkeypatch.chdir(tmp_path)
-    cheap = f"{STUDY.replace('seeds: 3', 'seeds: 1')}minutes: 0.1\n".replace(
+    cheap = f"{STUDY.replace('seeds: 3', 'seeds: 1')}minutes: 0.1\nfigures: [accuracy-time, pareto]\n".replace(
         "base: small", f"base: {study.parent / 'small'}"
     )
     (tmp_path / "scenarios/studies").mkdir(parents=True)
@@ -244,4 +308,5 @@ def test_reproduce_refreshes_the_reference(study: Path, tmp_path: Path, monkeypa
     assert [result.exit_code for result in results] == [0, 0], results[0].output
     table = pd.read_csv(tmp_path / "reference/cheap/cells.csv")
     assert table["access"].tolist() == ["tdma", "ofdma"]
-    assert {"accuracy-time.png", "pareto.png"} <= {path.name for path in (tmp_path / "reference/cheap").iterdir()}
+    names = {path.name for path in (tmp_path / "reference/cheap").iterdir()}
+    assert names == {"cells.csv", "accuracy-time.png", "pareto.png"}

@@ -182,7 +182,10 @@ def _times(play: Play) -> list[int]:
 
 
 def renumbered(settings: Settings) -> str | None:
-    """Devices in another order: their uploads take the same times, each where nothing is drawn for a number."""
+    """Devices in another order: their uploads take the same times.
+
+    It is a law where nothing is drawn for a number, and no tie is decided by it, as when all are heard equally well.
+    """
     count = settings["devices"]["count"]
     access = scenario_of(settings).network.uplink.access.kind
     if count == 1 or access not in ("tdma", "ofdma", "noma", "shared"):
@@ -197,6 +200,7 @@ def renumbered(settings: Settings) -> str | None:
         "channel.numerology_khz": None,
         "network.uplink": {"access": access},
         "network.cells": "single",
+        "network.power_control": "none",
         "devices.availability": "always",
         "devices.mobility": "static",
     }

@@ -24,7 +24,7 @@ from torch import Tensor
 from fednet_emu.algorithms.base import RoundBased
 from fednet_emu.algorithms.cyclic.groups import parts_of, seats_of
 from fednet_emu.algorithms.cyclic.structures import AnyGroupStructure
-from fednet_emu.algorithms.cyclic.theory import Theory
+from fednet_emu.algorithms.cyclic.theory import Theory, check_convex
 from fednet_emu.arrays import IntArray
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import Accumulation, Deferred, Federation, Process, SgdPlan
@@ -134,7 +134,7 @@ class CyclicFedAvg(RoundBased):
         for r, turn in zip(fed.rounds(), self.turns(fed), strict=False):
             yield fed.cohort(1, r)  # wait until at least one device is present
             if self.bounds and turn.group == 0:
-                self._check_covered(turn.groups)
+                self._check_covered(fed, turn.groups)
                 if not fed.timing_only:
                     theory = theory or self._theory(fed, turn.groups)
                     theory.record(fed, w, turn.cycle)
@@ -185,7 +185,8 @@ class CyclicFedAvg(RoundBased):
             ended_s=fed.now_s,
         )
 
-    def _check_covered(self, groups: Sequence[Sequence[Member]]) -> None:
+    def _check_covered(self, fed: Federation, groups: Sequence[Sequence[Member]]) -> None:
+        check_convex(fed.task.model, self.l2)
         sizes = {len(group) for group in groups}
         if self.agg == "mean" and len(sizes) > 1:
             raise ScenarioError(

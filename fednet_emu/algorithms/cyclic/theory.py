@@ -16,11 +16,14 @@ from fednet_emu.algorithms.cyclic.bounds import Constants, RemainderBound, Share
 from fednet_emu.arrays import IntArray
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import Deferred, Federation
+from fednet_emu.learning.models.flat import FlatModel
 
 Parts = Sequence[Sequence[tuple[int, IntArray | None]]]
 """For each group, pairs (device, indices of the samples that it uses there; None for all its samples)."""
 
 _SAMPLES_AT_ONCE = 2048
+_LEAST_CONVEXITY = 1e-12
+_NOT_CONVEX = "algorithm.l2: the rate bound needs strong convexity, got 0; give a positive number"
 
 
 class State(NamedTuple):
@@ -37,6 +40,19 @@ class State(NamedTuple):
     gradient_norm: float
     largest: float
     dissimilarity: float
+
+
+def check_convex(model: FlatModel, l2: float) -> None:
+    """Refuse what the theory cannot cover whatever the samples are.
+
+    Raises:
+        ScenarioError: the model is not linear in its parameters, or is a classifier without a regulariser.
+    """
+    weight, *bias = model.pieces(model.initial())
+    if weight.ndim != 2 or weight.shape[1] != math.prod(model.input_shape) or len(bias) != 1:
+        raise ScenarioError("algorithm.bounds: the theory needs a convex model, got another; choose softmax or linear")
+    if model.is_classifier and l2 <= _LEAST_CONVEXITY:
+        raise ScenarioError(_NOT_CONVEX)
 
 
 class Theory:
@@ -56,16 +72,11 @@ class Theory:
         holds: whether every update has arrived so far; if not, the theory does not apply and the bound is infinite.
 
     Raises:
-        ScenarioError: the model is not linear in its parameters, or no strong convexity is known.
+        ScenarioError: a regression is not strongly convex with these samples and no regulariser.
     """
 
     def __init__(self, fed: Federation, parts: Parts, l2: float, lr: float) -> None:
         task = fed.task
-        weight, *bias = task.model.pieces(task.model.initial())
-        if weight.ndim != 2 or weight.shape[1] != math.prod(task.model.input_shape) or len(bias) != 1:
-            raise ScenarioError(
-                "algorithm.bounds: the theory needs a convex model, got another; choose softmax or linear"
-            )
         self._model, self._l2, self._lr, self.holds = task.model, l2, lr, True
         self._x, self._y = task.data.x.double().cpu(), task.data.y.cpu()
         if self._y.is_floating_point():
@@ -86,8 +97,8 @@ class Theory:
         self.smoothness = l2 + curvature * max(_eigenvalues([self._x[rows]])[-1] for row in cut for rows in row)
         lowest = 0.0 if task.model.is_classifier else _eigenvalues([self._x[rows] for rows in own.values()])[0]
         self.convexity = l2 + curvature * lowest
-        if self.convexity <= 1e-12:
-            raise ScenarioError("algorithm.l2: the rate bound needs strong convexity, got 0; give a positive number")
+        if self.convexity <= _LEAST_CONVEXITY:
+            raise ScenarioError(_NOT_CONVEX)
         self._largest = self._dissimilarity = self._first_gap = 0.0
         self._best = self._minimum(task.model.initial().double().cpu())
 

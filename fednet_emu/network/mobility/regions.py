@@ -34,7 +34,7 @@ class Region(Component):
 
     @abstractmethod
     def exit_s(self, xy_m: Array, velocity_m_s: Array) -> Array:
-        """Time in s [k] until a straight move from inside reaches the wall; very large or infinite at rest."""
+        """Time in s [k] until a straight move from inside reaches the wall; infinite at rest, on the wall too."""
 
     @abstractmethod
     def normal(self, xy_m: Array, velocity_m_s: Array) -> Array:
@@ -72,13 +72,15 @@ class DiscRegion(Region):
 
     def exit_s(self, xy_m: Array, velocity_m_s: Array) -> Array:
         """The later time at which |x + v t| is the radius, in the form that cancels no digits."""
-        a = np.maximum(_dot(velocity_m_s, velocity_m_s), _AT_REST_M_S)
+        square = _dot(velocity_m_s, velocity_m_s)
+        a = np.maximum(square, _AT_REST_M_S)
         b = _dot(xy_m, velocity_m_s)
         c = np.minimum(_dot(xy_m, xy_m) - self.radius_m**2, 0.0)
         root = np.sqrt(b * b - a * c)
         leaving = b > 0
-        after_s: Array = np.where(leaving, -c / np.where(leaving, b + root, 1.0), (root - b) / a)
-        return after_s
+        after_s = np.where(leaving, -c / np.where(leaving, b + root, 1.0), (root - b) / a)
+        moving_s: Array = np.where(square > _AT_REST_M_S, after_s, math.inf)
+        return moving_s
 
     def normal(self, xy_m: Array, velocity_m_s: Array) -> Array:
         """Away from the centre."""

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from fednet_emu.report.quantities import BITS, ENERGIES, LONG_TIMES, Unit, axis_unit
 from fednet_emu.report.style import (
     CURVE_HEIGHT_IN,
+    TARGET_LINE,
     add_grid,
     add_line_legend,
     finish_axes,
@@ -55,20 +56,28 @@ COSTS = {
 }
 
 
-def progress_figures(evaluations: Labelled) -> dict[str, Figure]:
-    """Draw accuracy against time, bits and energy; loss instead if a run was evaluated without accuracy.
+def progress_figures(evaluations: Labelled, target: float | None = None) -> dict[str, Figure]:
+    """Draw accuracy against time, bits and energy, and loss against time; loss alone if a run has no accuracy.
+
+    Args:
+        evaluations: the evaluations of each run.
+        target: an accuracy at which a line is drawn.
 
     Returns:
         The figures by name, without those for costs that are zero in all runs; empty if nothing was evaluated.
     """
     evaluated = [rows for _, rows in evaluations if len(rows)]
     measure = "accuracy" if all(np.isfinite(rows["accuracy"]).any() for rows in evaluated) else "loss"
-    known = [(label, rows[np.isfinite(rows[measure])]) for label, rows in evaluations]
-    return {
-        f"{measure}-{name}": progress_figure(known, measure, cost)
-        for name, cost in COSTS.items()
-        if any((cost.of(rows) > 0).any() for _, rows in known)
-    }
+    wanted = [(measure, name) for name in COSTS]
+    if measure == "accuracy" and all(np.isfinite(rows["loss"]).any() for rows in evaluated):
+        wanted.append(("loss", "time"))
+    drawn = {}
+    for what, name in wanted:
+        known, cost = [(label, rows[np.isfinite(rows[what])]) for label, rows in evaluations], COSTS[name]
+        if any((cost.of(rows) > 0).any() for _, rows in known):
+            level = target if what == "accuracy" else None
+            drawn[f"{what}-{name}"] = progress_figure(known, what, cost, target=level)
+    return drawn
 
 
 def latency_figure(rounds: Labelled) -> Figure | None:
@@ -89,14 +98,15 @@ def latency_figure(rounds: Labelled) -> Figure | None:
     return figure
 
 
-def progress_figure(curves: Labelled, measure: str, cost: Cost, title: str = "") -> Figure:
-    """Draw one measure against one cost, with a line for each run.
+def progress_figure(curves: Labelled, measure: str, cost: Cost, title: str = "", target: float | None = None) -> Figure:
+    """Draw one measure against one cost, with a line for each run; several have markers that tell them apart.
 
     Args:
         curves: the evaluations of each run.
         measure: a column of the evaluations.
         cost: the cost on the horizontal axis.
         title: name of the measure on its axis; by default made from `measure`.
+        target: a level of the measure at which a line is drawn.
     """
     unit = axis_unit(max(float(cost.of(rows).max()) for _, rows in curves if len(rows)), cost.units)
     figure = new_figure(CURVE_HEIGHT_IN)
@@ -104,8 +114,11 @@ def progress_figure(curves: Labelled, measure: str, cost: Cost, title: str = "")
     for index, (label, rows) in enumerate(curves):
         if len(rows):
             every = max(1, len(rows) // MARKERS_PER_CURVE)
-            axes.plot(cost.of(rows) / unit.size, rows[measure], label=label, markevery=every, **line_style(index))
+            style = line_style(index) if len(curves) > 1 else line_style(index) | {"marker": "none"}
+            axes.plot(cost.of(rows) / unit.size, rows[measure], label=label, markevery=every, **style)
     fit_scale(axes, "x")
+    if target is not None:
+        axes.axhline(target, label=f"target {target:g}", **TARGET_LINE)
     if measure in SHARES:
         fit_share_scale(axes)
     else:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fednet_emu.arrays import Array
 from fednet_emu.report.style import (
     CURVE_HEIGHT_IN,
+    SMALL_PT,
     add_grid,
     add_legend,
     finish_axes,
@@ -19,7 +22,9 @@ from fednet_emu.report.style import (
     paper_style,
 )
 
-MARKERS_PER_CURVE, MANY, TALL_IN = 6, 4, 3.0
+MARKERS_PER_CURVE, MANY, PANEL_IN = 6, 4, 1.75
+"""Number of markers on a curve; most curves of a panel; and the height of one of several panels, in inches."""
+REACHED_BPS = 1e6
 
 
 @dataclass(frozen=True)
@@ -40,24 +45,50 @@ class RateCurve:
 
 
 def rate_figure(curves: Mapping[str, RateCurve]) -> Figure:
-    """Draw the median rate of each environment over distance; a single one also gets its 10 % to 90 % band."""
+    """Draw the median rate of each environment over distance; a single one also gets its 10 % to 90 % band.
+
+    More than four are in panels of at most four lines, those with 1 Mbit/s farthest away in the first one. All panels
+    have the same axes, and each has a legend.
+    """
     with paper_style():
-        figure = new_figure(TALL_IN if len(curves) > MANY else CURVE_HEIGHT_IN)
-        axes = figure.add_subplot()
-        for place, (name, curve) in enumerate(curves.items()):
-            every = max(1, len(curve.distance_m) // MARKERS_PER_CURVE)
-            (line,) = axes.plot(
-                curve.distance_m, _positive(curve.median_bps), label=name, markevery=every, **line_style(place)
-            )
-            if len(curves) == 1:
-                band = (_positive(curve.low_bps), _positive(curve.high_bps))
-                axes.fill_between(curve.distance_m, *band, alpha=0.2, color=line.get_color(), linewidth=0)
-        axes.set(xlabel="Distance (m)", ylabel="Uplink rate (Mbit/s)", xscale="log", yscale="log")
-        add_grid(axes)
-        finish_axes(axes)
-        if len(curves) > 1:
-            add_legend(figure, *axes.get_legend_handles_labels())
+        if len(curves) <= MANY:
+            figure = new_figure(CURVE_HEIGHT_IN)
+            axes = figure.add_subplot()
+            _draw(axes, curves)
+            if len(curves) > 1:
+                add_legend(figure, *axes.get_legend_handles_labels())
+            return figure
+        ranked = sorted(curves, key=lambda name: -_reach_m(curves[name]))
+        count = math.ceil(len(ranked) / MANY)
+        figure = new_figure(PANEL_IN * count)
+        panels = figure.subplots(count, 1, sharex=True, sharey=True)
+        for place, axes in enumerate(panels):
+            names = ranked[place * MANY : (place + 1) * MANY]
+            _draw(axes, {name: curves[name] for name in names})
+            axes.legend(loc="lower left", fontsize=SMALL_PT, borderaxespad=0.2)
+            if axes is not panels[-1]:
+                axes.set_xlabel("")
     return figure
+
+
+def _reach_m(curve: RateCurve) -> float:
+    """The largest distance at which the median rate is a megabit per second; 0 if there is none."""
+    reached = curve.distance_m[np.nan_to_num(curve.median_bps) >= REACHED_BPS]
+    return float(reached.max()) if len(reached) else 0.0
+
+
+def _draw(axes: Axes, curves: Mapping[str, RateCurve]) -> None:
+    for place, (name, curve) in enumerate(curves.items()):
+        every = max(1, len(curve.distance_m) // MARKERS_PER_CURVE)
+        (line,) = axes.plot(
+            curve.distance_m, _positive(curve.median_bps), label=name, markevery=every, **line_style(place)
+        )
+        if len(curves) == 1:
+            band = (_positive(curve.low_bps), _positive(curve.high_bps))
+            axes.fill_between(curve.distance_m, *band, alpha=0.2, color=line.get_color(), linewidth=0)
+    axes.set(xlabel="Distance (m)", ylabel="Uplink rate (Mbit/s)", xscale="log", yscale="log")
+    add_grid(axes)
+    finish_axes(axes)
 
 
 def _positive(rate_bps: Array) -> Array:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from fednet_emu.errors import DataError, FednetError, did_you_mean
+from fednet_emu.records.files import write_text
 from fednet_emu.report.figures.curves import (
     EVALUATION_COLUMNS,
     ROUND_COLUMNS,
@@ -19,6 +23,7 @@ from fednet_emu.report.figures.curves import (
     progress_figure,
     progress_figures,
 )
+from fednet_emu.report.figures.page import csv_text, latex_text, numbers_of
 from fednet_emu.report.figures.papers.series import SERIES_FIGURES, series_figures
 from fednet_emu.report.figures.study_curves import METRICS, STUDY_COSTS
 from fednet_emu.report.figures.timeline import Panel, timeline_figure
@@ -34,8 +39,10 @@ from fednet_emu.report.views.crowd import SORTS
 from fednet_emu.report.views.run import RunView, distinct_labels
 
 RESOLUTION_DPI = 300
-UNDATED = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
+UNDATED = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}, "pgf": {}}
 """Metadata that is left out of each file format, so that equal figures give equal files."""
+TEX = ("lualatex", "xelatex", "pdflatex")
+"""Programs one of which PGF files need, to measure text; the first that is there is used."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +51,8 @@ class Shown:
 
     Attributes:
         from_s: its begin in simulated seconds.
-        until_s: its end, at most the end of the last run; None for the end of each run's third round, or of the run if
-            the third round ends before the begin.
+        until_s: its end, at most the end of the last run; None for the end of the third round, the latest of all runs,
+            or of the last run if the begin is not its start.
         devices: the devices that are shown; None for all.
         sort: order of the devices, one of `SORTS`; None for the order of their numbers, or of their waiting times if
             there are too many for a row each.
@@ -86,9 +93,10 @@ THREE_ROUNDS = Shown()
 def figures(runs: Sequence[RunView], shown: Shown = THREE_ROUNDS) -> dict[str, Figure]:
     """Draw all figures that the runs have data for, and return them by name; several runs are overlaid.
 
-    These are `accuracy-time`, `accuracy-bits` and `accuracy-energy` (`loss-...` if a run was evaluated without
-    accuracy); `round-latency`, the cumulative distribution of round lengths; `timeline`, what each device did at which
-    time; and one for each additional series that an algorithm recorded.
+    These are `accuracy-time`, `accuracy-bits`, `accuracy-energy` and `loss-time` (all of them `loss-...` if a run was
+    evaluated without accuracy), with a line at the accuracy that ends the runs, if any; `round-latency`, the cumulative
+    distribution of round lengths; `timeline`, what each device did at which time; and one for each additional series
+    that an algorithm recorded.
 
     Args:
         runs: the runs; each has the same line style in all figures.
@@ -102,11 +110,10 @@ def figures(runs: Sequence[RunView], shown: Shown = THREE_ROUNDS) -> dict[str, F
     labels = distinct_labels(runs)
     evaluations = [run.table("evaluations", EVALUATION_COLUMNS) for run in runs]
     rounds = [run.table("rounds", ROUND_COLUMNS) for run in runs]
-    end_s = _end_s(runs, shown)
-    panels = [_panel(label, run, shown, end_s) for label, run in zip(labels, runs, strict=True)]
+    panels = _panels(runs, labels, shown)
     with paper_style():
         drawn = {
-            **progress_figures(list(zip(labels, evaluations, strict=True))),
+            **progress_figures(list(zip(labels, evaluations, strict=True)), _target(runs)),
             "round-latency": latency_figure(list(zip(labels, rounds, strict=True))),
             "timeline": timeline_figure(panels),
             **series_figures(runs, labels, SERIES_FIGURES),
@@ -148,74 +155,125 @@ def one_figure(
         raise FednetError(f"plot: '{what}' was not measured, got no figure{_known(dict.fromkeys(measured))}")
     rows = [table[np.isfinite(table[what])] for table in tables]
     with paper_style():
-        return progress_figure(list(zip(distinct_labels(runs), rows, strict=True)), what, cost, METRICS[what])
+        target = _target(runs) if what == "accuracy" else None
+        return progress_figure(list(zip(distinct_labels(runs), rows, strict=True)), what, cost, METRICS[what], target)
 
 
 def _known(names: Iterable[str]) -> str:
     return f"; choose from {', '.join(names) or 'none'}"
 
 
-def save(figures: Mapping[str, Figure], folder: Path, formats: Sequence[str] = ("png", "pdf")) -> list[Path]:
+def save(
+    figures: Mapping[str, Figure],
+    folder: Path,
+    formats: Sequence[str] = ("png",),
+    *,
+    csv: bool = False,
+    latex: bool = False,
+) -> list[Path]:
     """Write each figure as `<name>.<format>`; files are written atomically, and equal figures give equal files.
 
     Args:
         figures: figures by name, as `figures()` returns them.
         folder: the folder for the files; created if it does not exist.
-        formats: any of `png` (300 dpi), `pdf` and `svg`; the last two contain text as text, not as shapes.
+        formats: any of `png` (300 dpi), `pdf`, `svg` and `pgf`; all but the first contain text as text, not as shapes.
+        csv: whether to write the numbers behind each figure as `<name>.csv`, too.
+        latex: whether to write them as a LaTeX table, `<name>.tex`.
 
     Returns:
         The files written.
 
     Raises:
-        FednetError: there is no such format.
+        FednetError: there is no such format, or PGF is asked for where there is no LaTeX.
         DataError: the folder cannot be written.
     """
+    settings = _settings(formats)
+    texts = [(ending, text) for ending, text, wanted in (("csv", csv_text, csv), ("tex", latex_text, latex)) if wanted]
+    written = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with paper_style(), rc_context(settings):  # type: ignore[arg-type]
+            for name, figure in figures.items():
+                written += [_save_one(figure, folder / f"{name}.{picture}", picture) for picture in formats]
+                for ending, text in texts:
+                    write_text(folder / f"{name}.{ending}", text(numbers_of(figure)))
+                    written.append(folder / f"{name}.{ending}")
+    except OSError as error:
+        raise DataError(str(folder), f"cannot be written ({error.strerror})", "choose another --out") from error
+    return written
+
+
+def _settings(formats: Sequence[str]) -> dict[str, Any]:
+    """Check the formats, and return the settings that they need."""
     for picture in formats:
         if picture not in UNDATED:
             raise FednetError(f"formats: no such picture format, got {picture!r}; choose from {', '.join(UNDATED)}")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with paper_style():
-            return [
-                _save_one(figure, folder / f"{name}.{picture}", picture)
-                for name, figure in figures.items()
-                for picture in formats
-            ]
-    except OSError as error:
-        raise DataError(str(folder), f"cannot be written ({error.strerror})", "choose another --out") from error
+    if "pgf" not in formats:
+        return {}
+    found = [program for program in TEX if shutil.which(program)]
+    if not found:
+        raise FednetError(f"formats: pgf needs LaTeX for its text, got no {', '.join(TEX)}; install it, or take svg")
+    return {"pgf.texsystem": found[0]}
 
 
-def _end_s(runs: Sequence[RunView], shown: Shown) -> float | None:
-    """The end of all timelines in simulated seconds; None for that of the third round of each run."""
+class _Recorded(NamedTuple):
+    """What a timeline is made of."""
+
+    transfers: pd.DataFrame
+    receptions: pd.DataFrame
+    computes: pd.DataFrame
+    rounds: pd.DataFrame
+
+    @staticmethod
+    def of(run: RunView) -> _Recorded:
+        return _Recorded(
+            run.table("transfers", TRANSFER_COLUMNS),
+            run.table("receptions", RECEPTION_COLUMNS),
+            run.table("computes", COMPUTE_COLUMNS),
+            run.table("rounds", ROUND_COLUMNS),
+        )
+
+    @property
+    def end_s(self) -> float:
+        """End of the last thing that happened, in simulated seconds; 0 if nothing has ended."""
+        ends_s = pd.concat([self.transfers["ended_s"], self.computes["ended_s"], self.rounds["ended_s"]])
+        return float(ends_s.max()) if ends_s.notna().any() else 0.0
+
+
+def _panels(runs: Sequence[RunView], labels: Sequence[str], shown: Shown) -> list[Panel]:
+    recorded = [_Recorded.of(run) for run in runs]
+    until_s = _end_s(recorded, shown)
+    return [_panel(*each, shown, until_s) for each in zip(labels, runs, recorded, strict=True)]
+
+
+def _end_s(recorded: Sequence[_Recorded], shown: Shown) -> float:
+    """The end of all timelines in simulated seconds."""
     if shown.until_s is None and shown.from_s == 0.0:
-        return None
-    last_s = max((_last_end_s(run) for run in runs), default=0.0)
+        return max((first_rounds_end_s(its.rounds, its.transfers, its.computes) for its in recorded), default=0.0)
+    last_s = max((its.end_s for its in recorded), default=0.0)
     if shown.from_s >= last_s > 0.0:
         raise FednetError(f"from_s: the last run ends at {last_s:g} s, got {shown.from_s:g} s; give an earlier time")
     return min(np.inf if shown.until_s is None else shown.until_s, last_s)
 
 
-def _panel(label: str, run: RunView, shown: Shown, until_s: float | None) -> Panel:
-    transfers = run.table("transfers", TRANSFER_COLUMNS)
-    computes = run.table("computes", COMPUTE_COLUMNS)
-    rounds = run.table("rounds", ROUND_COLUMNS)
-    end_s = first_rounds_end_s(rounds, transfers, computes) if until_s is None else until_s
-    bars = activity_bars(transfers, run.table("receptions", RECEPTION_COLUMNS), computes, end_s, shown.from_s)
+def _panel(label: str, run: RunView, its: _Recorded, shown: Shown, end_s: float) -> Panel:
+    bars = activity_bars(its.transfers, its.receptions, its.computes, end_s, shown.from_s)
     count = _device_count(run)
     if shown.devices is not None:
         bars, count = bars[bars["device"].isin(shown.devices)], len(set(shown.devices))
-    round_ends_s = rounds["ended_s"].to_numpy(np.float64)
+    round_ends_s = its.rounds["ended_s"].to_numpy(np.float64)
     inside = (round_ends_s >= shown.from_s) & (round_ends_s <= end_s)
-    return Panel(label, bars, round_ends_s[inside], end_s, shown.from_s, count, shown.sort)
+    return Panel(label, bars, round_ends_s[inside], end_s, shown.from_s, count, shown.sort, its.end_s)
+
+
+def _target(runs: Sequence[RunView]) -> float | None:
+    """The accuracy that ends the runs, if it is the same in all that have one."""
+    ends = {float(stop["accuracy"]) for run in runs if (stop := run.scenario.get("stop") or {}).get("accuracy")}
+    return ends.pop() if len(ends) == 1 else None
 
 
 def _device_count(run: RunView) -> int:
     return int(run.scenario.get("devices", {}).get("count", 0))
-
-
-def _last_end_s(run: RunView) -> float:
-    ends_s = pd.concat([run.table(name, ["ended_s"]) for name in ("transfers", "computes", "rounds")])["ended_s"]
-    return float(ends_s.max()) if ends_s.notna().any() else 0.0
 
 
 def _save_one(figure: Figure, path: Path, picture: str) -> Path:

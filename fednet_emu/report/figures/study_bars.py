@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from fednet_emu.report.figures.study_curves import Layout, Levels, levels_text, rows_of
+from fednet_emu.arrays import Array
+from fednet_emu.report.figures.intervals import draw_interval, interval_entry
+from fednet_emu.report.figures.study_curves import Layout, Levels, levels_text, name_rows, rows_of
 from fednet_emu.report.quantities import BITS, ENERGIES, LONG_TIMES, Unit, axis_unit
-from fednet_emu.report.style import SMALL_PT, finish_axes, line_style, new_figure, round_ticks, wrapped
+from fednet_emu.report.style import (
+    BLUE,
+    LINE_COLOURS,
+    SMALL_PT,
+    VERMILLION,
+    add_legend,
+    finish_axes,
+    line_style,
+    new_figure,
+    round_ticks,
+)
 from fednet_emu.report.views.statistics import mean_interval
 from fednet_emu.report.views.study import StudyView, target_text
 
@@ -20,12 +34,18 @@ NEEDED = {
     "bits_to_target": ("Data", BITS),
     "energy_to_target_j": ("Energy", ENERGIES),
 }
+CROSS: dict[str, Any] = {"marker": "x", "markersize": 3.2, "markeredgewidth": 0.9, "color": VERMILLION, "linestyle": ""}
+ROOM, FAILED_ROOM = 1.1, 1.5
+"""Length of the axis, as a multiple of that of the longest bar, without failures and with their words and crosses."""
+MOST_CROSSES, CROSS_SHARE = 5, 0.028
+"""Most failures with a cross each; and the distance of crosses as a part of the width of the axes."""
 
 
 def bar_figure(view: StudyView, column: str, layout: Layout) -> Figure | None:
     """Draw the mean cost of reaching the target, with a bar for each setting in the panels of the layout.
 
-    The mean is taken over the runs that reached the target; if not all of them did, the bar is labelled with how many.
+    The mean is taken over the runs that reached the target. Each run that did not is a cross at the right, and the bar
+    says how many did. Bars have the colours of the curves as long as there are so many colours.
 
     Args:
         view: the study.
@@ -41,43 +61,86 @@ def bar_figure(view: StudyView, column: str, layout: Layout) -> Figure | None:
     title, units = NEEDED[column]
     unit = axis_unit(float(known.max()), units)
     panels: list[Levels] = [panel for row in layout.panels for panel in row]
-    height_in = len(panels) * (PANEL_IN + BAR_IN * len(layout.lines)) + FRAME_IN
-    figure = new_figure(height_in)
+    figure = new_figure(len(panels) * (PANEL_IN + BAR_IN * len(layout.lines)) + FRAME_IN)
     grid = figure.subplots(len(panels), 1, squeeze=False, sharex=True)[:, 0]
-    for axes, panel in zip(grid, panels, strict=True):
-        _draw(axes, view, column, unit, panel, layout.lines)
+    needed = [
+        [rows_of(view.cells, {**panel, **line})[column].to_numpy(np.float64) / unit.size for line in layout.lines]
+        for panel in panels
+    ]
+    cut = [_draw(axes, panel, layout, values) for axes, panel, values in zip(grid, panels, needed, strict=True)]
+    failed = any(np.isnan(values).any() for panel in needed for values in panel)
+    right = _widest(needed) * (FAILED_ROOM if failed else ROOM)
+    grid[0].set_xlim(0.0, right)
+    for axes, values in zip(grid, needed, strict=True):
+        _cross(axes, values, right)
     grid[-1].set_xlabel(f"{title} to {target_text(view.target)} ({unit.symbol})")
-    grid[0].set_xlim(0.0, grid[0].get_xlim()[1] * 1.12)
+    handles = [interval_entry(cut=any(cut))] if any(len(v) > 1 for values in needed for v in values) else []
+    if failed:
+        handles.append(Line2D([], [], **CROSS, label="run that never got there"))
+    add_legend(figure, handles, [str(handle.get_label()) for handle in handles], handle_em=1.6)
+    figure.numbers = pd.DataFrame(
+        [
+            {**panel, **line, **_numbers(values[place], unit)}
+            for panel, values in zip(panels, needed, strict=True)
+            for place, line in enumerate(layout.lines)
+        ]
+    )
     return figure
 
 
-def _draw(axes: Axes, view: StudyView, column: str, unit: Unit, panel: Levels, lines: Sequence[Levels]) -> None:
-    for index, line in enumerate(lines):
-        needed = rows_of(view.cells, {**panel, **line})[column].to_numpy(np.float64) / unit.size
-        reached = needed[np.isfinite(needed)]
+def _numbers(needed: Array, unit: Unit) -> dict[str, Any]:
+    reached = needed[np.isfinite(needed)]
+    interval = mean_interval(reached)
+    named = {f"{name} ({unit.symbol})": value for name, value in interval._asdict().items()}
+    return {"runs": len(needed), "reached": len(reached), **named}
+
+
+def _widest(needed: list[list[Array]]) -> float:
+    """The largest end of a bar or interval."""
+    intervals = [mean_interval(values[np.isfinite(values)]) for panel in needed for values in panel]
+    return float(np.nanmax([[interval.mean, interval.high] for interval in intervals]))
+
+
+def _draw(axes: Axes, panel: Levels, layout: Layout, needed: list[Array]) -> bool:
+    """Draw the bars of a panel, and return whether an interval was cut at zero."""
+    cut = False
+    several = len(layout.lines) > len(LINE_COLOURS)
+    for index, values in enumerate(needed):
+        reached = values[np.isfinite(values)]
         interval = mean_interval(reached)
         end = 0.0
         if len(reached):
-            axes.barh(index, interval.mean, height=0.7, color=line_style(index)["color"], linewidth=0)
-            end = interval.mean
-        if np.isfinite(interval.low):
-            limits = [[interval.mean - max(interval.low, 0.0)], [interval.high - interval.mean]]
-            axes.errorbar(interval.mean, index, xerr=limits, color="0.25", linewidth=0.7, capsize=1.5, capthick=0.7)
-            end = interval.high
-        if len(reached) < len(needed) or not len(needed):
+            colour = BLUE if several else line_style(index)["color"]
+            axes.barh(index, interval.mean, height=0.7, color=colour, alpha=0.75, linewidth=0)
+            cut = draw_interval(axes, interval, index, least=0.0) or cut
+            end = np.nanmax([interval.mean, interval.high])
+        if len(reached) < len(values) or not len(values) or interval.mean == 0:
+            every = "0" if len(reached) else "no runs"
             axes.annotate(
-                f"{len(reached)} of {len(needed)} runs" if len(needed) else "no runs",
+                f"{len(reached)} of {len(values)} runs" if len(reached) < len(values) else every,
                 (end, index),
                 (3, 0),
                 textcoords="offset points",
                 va="center",
                 fontsize=SMALL_PT - 1,
             )
-    names = [wrapped(levels_text(line, names=False)) or "all" for line in lines]
-    axes.set_yticks(range(len(lines)), names)
-    axes.set_ylim(len(lines) - 0.4, -0.6)
+    name_rows(axes, layout.lines)
     if panel:
         axes.set_title(levels_text(panel, names=True), loc="left", pad=2.0)
     round_ticks(axes.xaxis)
     finish_axes(axes)
     axes.tick_params(axis="y", length=0.0)
+    return cut
+
+
+def _cross(axes: Axes, needed: list[Array], right: float) -> None:
+    """Draw a cross at the right for each run that never reached the target."""
+    for index, values in enumerate(needed):
+        failed = int(np.isnan(values).sum())
+        shown = failed if failed <= MOST_CROSSES else 1
+        if failed:
+            places = right * (1.0 - CROSS_SHARE * (0.5 + np.arange(shown)))
+            axes.plot(places, np.full(shown, index), **CROSS, clip_on=False, label=f"{failed} failed")
+        if failed > MOST_CROSSES:
+            place = (right * (1.0 - 2 * CROSS_SHARE), index)
+            axes.annotate(f"{failed}", place, va="center", ha="right", fontsize=SMALL_PT - 1, color=VERMILLION)

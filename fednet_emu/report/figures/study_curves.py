@@ -6,12 +6,15 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 from fednet_emu.arrays import Array
 from fednet_emu.errors import FednetError, did_you_mean
@@ -19,6 +22,8 @@ from fednet_emu.report.figures.curves import COSTS, Cost
 from fednet_emu.report.quantities import Unit, axis_unit
 from fednet_emu.report.style import (
     PAGE_WIDTH_IN,
+    SMALL_PT,
+    TARGET_LINE,
     WIDTH_IN,
     add_grid,
     add_legend,
@@ -26,14 +31,22 @@ from fednet_emu.report.style import (
     line_style,
     new_figure,
     round_ticks,
+    wrapped,
 )
 from fednet_emu.report.views.statistics import mean_intervals
 from fednet_emu.report.views.study import StudyView, level_text
 
 POINTS, MARKERS, SETTLED = 200, 5, 6
 """Number of points of a line; number of markers on it; and n, where the first 1/n of a line counts as its start."""
+COINCIDE, APART = 0.01, (0.09, 0.13)
+"""Largest distance of lines that coincide, as a part of the vertical axis; smallest one between numbers on lines, as
+parts of the axes."""
+CARRIED: dict[str, Any] = {"linewidth": 0.6, "alpha": 0.8, "marker": "none"}
+"""What is different of a line where the first of its runs has ended."""
+FALL: dict[str, Any] = {"linestyle": "", "marker": "|", "markersize": 3.5, "markeredgewidth": 0.7}
+"""Mark on a line where one of its runs has ended."""
 COLUMNS, PANEL_IN, LONE_PANEL_IN = 3, 1.45, 2.2
-TITLE_LENGTH, NAME_LENGTH = 22, 16
+TITLE_LENGTH = 22
 BAND_INK = 0.72
 """Sum of the opacities of all bands of a panel; a single band has at most a quarter of it."""
 STUDY_COSTS = {**COSTS, "rounds": Cost("Rounds", (Unit(1.0, ""),), lambda rows: rows["round"])}
@@ -103,22 +116,42 @@ def rows_of(table: pd.DataFrame, levels: Levels) -> pd.DataFrame:
 
 
 def levels_text(levels: Levels, *, names: bool) -> str:
-    """Return levels as text, with or without the names of their axes; long names are shortened to their last part."""
+    """Return levels as text, with or without the names of their axes; of long names the last two parts are left."""
     return ", ".join(_level_text(name, level) if names else level_text(level) for name, level in levels.items())
+
+
+def plain_text(levels: Levels) -> str:
+    """Return levels as text, with the names of their axes where they are numbers, which say nothing without."""
+    said = {name: isinstance(level, int | float) for name, level in levels.items()}
+    return ", ".join(levels_text({name: levels[name]}, names=said[name]) for name in levels)
+
+
+def name_rows(axes: Axes, lines: Sequence[Levels]) -> None:
+    """Name the rows of a chart after settings; a lone axis of numbers is named beside the rows instead of in each."""
+    alone = {name for levels in lines for name in levels}
+    numbers = all(isinstance(level, int | float) for levels in lines for level in levels.values())
+    if len(alone) == 1 and numbers and len(lines) > 1:
+        axes.set_ylabel(".".join(alone.pop().split(".")[-2:]))
+        names = [levels_text(levels, names=False) for levels in lines]
+    else:
+        names = [wrapped(plain_text(levels)) or "all" for levels in lines]
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.4, -0.6)
 
 
 def _level_text(name: str, level: Any) -> str:
     whole = f"{name} = {level_text(level)}"
-    return whole if len(whole) <= NAME_LENGTH else f"{name.rsplit('.', maxsplit=1)[-1]} = {level_text(level)}"
+    return whole if len(whole) <= TITLE_LENGTH else f"{'.'.join(name.split('.')[-2:])} = {level_text(level)}"
 
 
 def curve_figure(view: StudyView, metric: str, against: str, layout: Layout) -> Figure | None:
     """Draw a metric against a cost, with a line and its 95 % band for each setting in the panels of the layout.
 
     Runs with different seeds are evaluated at different costs, so each run is a step function that keeps its last
-    value until the next evaluation. A line ends where the first of its seeds ends. Bands are clipped to the possible
-    values of the metric, which intervals of few seeds may exceed. The range of the vertical axis ignores the first part
-    of each line, where all settings look alike.
+    value until the next evaluation, and after its end. All lines go on to the end of the longest run; where the first
+    of its runs has ended a line is thin, and says how many go on wherever that number falls. The vertical axis shows
+    possible values only, and the legend says when a band reaches beyond it; its range ignores the first part of each
+    line, where all settings look alike. Where all lines of a panel coincide, the panel says so.
 
     Args:
         view: the study.
@@ -139,27 +172,50 @@ def curve_figure(view: StudyView, metric: str, against: str, layout: Layout) -> 
     width_in = WIDTH_IN if columns <= COLUMNS else PAGE_WIDTH_IN
     figure = new_figure(LONE_PANEL_IN if alone else PANEL_IN * rows + 0.2, width_in)
     grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
-    settled: list[Array] = []
+    drawn: list[Drawn] = []
     for row, (panels, places) in enumerate(zip(layout.panels, grid, strict=True)):
         for place, axes in enumerate(places):
             if place < len(panels):
-                settled += _draw(axes, known, metric, cost, unit, panels[place], layout.lines)
+                bands = _bands(known, metric, cost, unit, {**panels[place]}, layout.lines, float(spent.max()))
+                drawn += [
+                    Drawn(axes, str(line_style(index)["color"]), panels[place], layout.lines[index], found)
+                    for index, found in bands.items()
+                ]
+                _draw(axes, bands, panels[place], len(layout.lines))
             else:
                 axes.set_axis_off()
                 grid[row - 1, place].tick_params(labelbottom=True)
-    _fit_scores(grid[0, 0], settled)
-    figure.supxlabel(f"{cost.title} ({unit.symbol})" if unit.symbol else cost.title, fontsize=8)
+    target = view.target.get(metric)
+    cut = _fit_scores(grid[0, 0], [its.band for its in drawn], metric, target)
+    _finish_panels(drawn, target)
+    label = f"{cost.title} ({unit.symbol})" if unit.symbol else cost.title
+    figure.supxlabel(label, fontsize=8)
     figure.supylabel(METRICS[metric], fontsize=8)
-    if len(layout.lines) > 1:
-        label_lines(figure, grid[0, 0], layout.lines)
+    _add_legend(figure, layout.lines, [its.band for its in drawn], target, cut=cut)
+    figure.numbers = pd.concat([its.numbers(label, metric) for its in drawn], ignore_index=True)
     return figure
 
 
-def label_lines(figure: Figure, axes: Axes, lines: Sequence[Levels]) -> None:
-    """Add a legend of the settings; numeric levels are shown with the names of their axes."""
-    handles = [axes.plot([], [], **line_style(index))[0] for index in range(len(lines))]
-    numeric = any(isinstance(level, int | float) for line in lines for level in line.values())
-    add_legend(figure, handles, [levels_text(line, names=numeric) for line in lines])
+def _add_legend(
+    figure: Figure, lines: Sequence[Levels], bands: Sequence[Band], target: float | None, *, cut: bool
+) -> None:
+    """Explain lines, bands, thin ends, numbers and the target, as far as the figure has them."""
+    entries: list[tuple[Artist, str]] = []
+    if len(lines) > 1:
+        names = [plain_text(line) for line in lines]
+        entries += [(Line2D([], [], **line_style(index)), name) for index, name in enumerate(names)]
+    if any(np.isfinite(its.low).any() for its in bands):
+        label = "95 % interval" + (", wider than the axis" if cut else "")
+        entries.append((Patch(facecolor="0.5", alpha=0.3, linewidth=0), label))
+    if target is not None:
+        entries.append((Line2D([], [], **TARGET_LINE), f"target {target:g}"))
+    if any((its.left < its.left[0]).any() for its in bands):
+        entries.append((Line2D([], [], color="0.3", **CARRIED), "after the end of a run"))
+    if any(_falls(its) for its in bands):
+        digit: dict[str, Any] = {"linestyle": "", "marker": "$3$", "markersize": 4, "markeredgewidth": 0.0}
+        entries.append((Line2D([], [], color="0.3", **digit), "runs that go on"))
+    if entries:
+        add_legend(figure, [handle for handle, _ in entries], [name for _, name in entries])
 
 
 def step_values(cost: Array, score: Array, grid: Array) -> Array:
@@ -177,51 +233,149 @@ def step_values(cost: Array, score: Array, grid: Array) -> Array:
     return np.where(last >= 0, score[np.maximum(last, 0)], np.nan)
 
 
-def band(runs: Sequence[tuple[Array, Array]]) -> tuple[Array, Array, Array, Array]:
+class Band(NamedTuple):
+    """Mean and 95 % band of several runs over a grid of costs, all arrays [points].
+
+    Attributes:
+        grid: the costs.
+        mean: the mean of all runs; those that have ended keep their last value.
+        low: lower limit of the band; NaN for a single run.
+        high: its upper limit.
+        left: how many runs have not ended.
+    """
+
+    grid: Array
+    mean: Array
+    low: Array
+    high: Array
+    left: Array
+
+
+def band(runs: Sequence[tuple[Array, Array]], end: float) -> Band:
     """Return the mean and the 95 % band of several runs, each given by its costs [n] and scores [n].
 
-    Returns:
-        Grid, mean, lower and upper limit, each [POINTS]; the grid goes from the last start to the first end of a run.
+    Args:
+        runs: the runs.
+        end: the last cost of the grid, which begins where the last run begins.
     """
-    start, end = max(float(cost[0]) for cost, _ in runs), min(float(cost[-1]) for cost, _ in runs)
-    grid = np.linspace(start, max(start, end), POINTS)
-    return grid, *mean_intervals(np.stack([step_values(cost, score, grid) for cost, score in runs]))
+    start, last = max(float(cost[0]) for cost, _ in runs), max(float(cost[-1]) for cost, _ in runs)
+    ends = [float(cost[-1]) for cost, _ in runs]
+    grid = np.unique([*np.linspace(start, max(start, last), POINTS), *(each for each in ends if each >= start), end])
+    left = (np.array(ends)[:, None] >= grid).sum(axis=0)
+    return Band(grid, *mean_intervals(np.stack([step_values(cost, score, grid) for cost, score in runs])), left)
 
 
-def _draw(
-    axes: Axes, table: pd.DataFrame, metric: str, cost: Cost, unit: Unit, panel: Levels, lines: Sequence[Levels]
-) -> list[Array]:
-    """Draw a panel, and return the values of its means and bands without the start of each line."""
-    settled: list[Array] = []
+class Drawn(NamedTuple):
+    """A line in a panel of a figure."""
+
+    axes: Axes
+    colour: str
+    panel: Levels
+    line: Levels
+    band: Band
+
+    def numbers(self, cost: str, metric: str) -> pd.DataFrame:
+        """The line as a table, one row for each point."""
+        its = self.band
+        columns = {cost: its.grid, metric: its.mean, "low": its.low, "high": its.high, "runs that go on": its.left}
+        return pd.DataFrame({**{name: [level] * len(its.grid) for name, level in ({**self.panel, **self.line}).items()},
+                             **columns})  # fmt: skip
+
+
+def _bands(
+    table: pd.DataFrame, metric: str, cost: Cost, unit: Unit, panel: Levels, lines: Sequence[Levels], most: float
+) -> dict[int, Band]:
+    """The bands of a panel by the number of their line, up to the largest cost."""
+    found = {}
     for index, line in enumerate(lines):
         rows = rows_of(table, {**panel, **line})
-        if not len(rows):
-            continue
-        runs = [
-            (cost.of(run).to_numpy(np.float64) / unit.size, run[metric].to_numpy(np.float64))
-            for _, run in rows.groupby("seed")
-        ]
-        grid, mean, low, high = band(runs)
-        low, high = (np.clip(limit, 0.0, None if metric.endswith("loss") else 1.0) for limit in (low, high))
-        style = line_style(index)
-        axes.plot(grid, mean, markevery=(index * 4, POINTS // MARKERS), **style)
-        ink = BAND_INK / max(4, len(lines))
-        axes.fill_between(grid, low, high, color=style["color"], alpha=ink, linewidth=0)
-        settled += [values[POINTS // SETTLED :] for values in (mean, low, high)]
+        if len(rows):
+            runs = [
+                (cost.of(run).to_numpy(np.float64) / unit.size, run[metric].to_numpy(np.float64))
+                for _, run in rows.groupby("seed")
+            ]
+            found[index] = band(runs, most / unit.size)
+    return found
+
+
+def _draw(axes: Axes, bands: Mapping[int, Band], panel: Levels, lines: int) -> None:
+    for index, its in bands.items():
+        style, whole = line_style(index), its.left == its.left[0]
+        every = max(1, int(whole.sum()) // MARKERS)
+        axes.plot(its.grid[whole], its.mean[whole], markevery=(min(index * 4, every // 2), every), **style)
+        after = ~whole | (np.append(~whole[1:], False))
+        if (~whole).any():
+            axes.plot(its.grid[after], its.mean[after], **style | CARRIED)
+            falls = np.flatnonzero(np.diff(its.left) < 0)
+            axes.plot(its.grid[falls], its.mean[falls], color=style["color"], **FALL)
+        ink = BAND_INK / max(4, lines)
+        axes.fill_between(its.grid, its.low, its.high, color=style["color"], alpha=ink, linewidth=0)
     if panel:
         axes.set_title(fitted(levels_text(panel, names=True)), pad=3.0)
     round_ticks(axes.xaxis, 4 if panel else 6)
     add_grid(axes)
     finish_axes(axes)
-    return settled
 
 
-def _fit_scores(axes: Axes, settled: Sequence[Array]) -> None:
-    values = np.concatenate([*settled, np.empty(0)])
+def _falls(its: Band) -> list[int]:
+    """Points at which the number of runs that go on has fallen, but not to nothing."""
+    return [int(place) + 1 for place in np.flatnonzero(np.diff(its.left) < 0) if its.left[place + 1] > 0]
+
+
+def _number_falls(axes: Axes, bands: Sequence[tuple[str, Band]]) -> None:
+    """Write how many runs go on where that number falls, as far as there is room.
+
+    Args:
+        axes: the panel, whose limits are set.
+        bands: colour and band of each line.
+    """
+    taken: list[Array] = []
+    for colour, its in bands:
+        for place in _falls(its):
+            spot = np.array([its.grid[place], its.mean[place]])
+            where = axes.transAxes.inverted().transform(axes.transData.transform(spot))
+            if all((np.abs(where - other) > APART).any() for other in taken) and 0 <= where[1] <= 1:
+                taken.append(where)
+                about: dict[str, Any] = {"fontsize": SMALL_PT - 1, "ha": "center", "va": "bottom", "color": colour}
+                axes.annotate(f"{its.left[place]}", tuple(spot), (0, 1.5), textcoords="offset points", **about)
+
+
+def _fit_scores(axes: Axes, bands: Sequence[Band], metric: str, target: float | None) -> bool:
+    """Fit the vertical axis to bands and target within what is possible; return whether a band reaches beyond that."""
+    most = np.inf if metric.endswith("loss") else 1.0
+    parts = [values[len(its.grid) // SETTLED :] for its in bands for values in (its.mean, its.low, its.high)]
+    values = np.concatenate([*parts, np.array([] if target is None else [target])])
     values = values[np.isfinite(values)]
-    if len(values) and np.ptp(values) > 0:
-        margin = 0.05 * float(np.ptp(values))
-        axes.set_ylim(float(values.min()) - margin, float(values.max()) + margin)
+    inside = np.clip(values, 0.0, most)
+    if len(values) and np.ptp(inside) > 0:
+        margin = 0.05 * float(np.ptp(inside))
+        axes.set_ylim(float(inside.min()) - margin, float(inside.max()) + margin)
+    return bool((inside != values).any())
+
+
+def _finish_panels(drawn: Sequence[Drawn], target: float | None) -> None:
+    """Draw the target in each panel, say how many runs go on, and where all lines of a panel coincide."""
+    for axes in dict.fromkeys(its.axes for its in drawn):
+        if target is not None:
+            axes.axhline(target, **TARGET_LINE)
+        _number_falls(axes, [(its.colour, its.band) for its in drawn if its.axes is axes])
+        bands = [its.band for its in drawn if its.axes is axes]
+        if len(bands) > 1 and _apart(bands) <= COINCIDE * float(np.ptp(axes.get_ylim())):
+            text: dict[str, Any] = {
+                "transform": axes.transAxes,
+                "ha": "right",
+                "va": "bottom",
+                "fontsize": SMALL_PT - 1,
+            }
+            axes.text(0.98, 0.04, "lines coincide", **text)
+
+
+def _apart(bands: Sequence[Band]) -> float:
+    """The largest distance between the means of these lines, where all have one."""
+    start, end = max(its.grid[0] for its in bands), min(its.grid[-1] for its in bands)
+    grid = np.linspace(start, end, POINTS)
+    means = np.stack([np.interp(grid, its.grid, its.mean) for its in bands])
+    return float(np.nanmax(np.ptp(means, axis=0)))
 
 
 def fitted(text: str) -> str:

@@ -11,12 +11,13 @@ from fednet_emu.errors import FednetError, did_you_mean
 from fednet_emu.report.figures.papers.study_cyclic import groups_figure
 from fednet_emu.report.figures.study_bars import bar_figure
 from fednet_emu.report.figures.study_curves import METRICS, STUDY_COSTS, Layout, curve_figure
+from fednet_emu.report.figures.study_differences import difference_figure
 from fednet_emu.report.figures.study_final import final_figure
 from fednet_emu.report.figures.study_pareto import pareto_figure
 from fednet_emu.report.style import paper_style
 from fednet_emu.report.views.study import StudyView
 
-MOST_LINES = 12
+MOST_LINES = 8
 """Most lines in one panel that can be told apart; panels with more are drawn only on request."""
 OF_DEVICES = ("worst_accuracy", "std_accuracy")
 
@@ -31,14 +32,14 @@ def study_figures(
     """Draw all figures that a study has data for, and return them by name.
 
     These are `accuracy-time`, `accuracy-bits`, `accuracy-energy` and `accuracy-rounds` (or the same for another
-    metric), `time-to-target`, `bits-to-target` and `energy-to-target`, `pareto`, `final` if devices were evaluated one
-    by one, and `cycle-groups` for cyclic participation.
+    metric), `time-to-target`, `bits-to-target` and `energy-to-target`, `differences` from the first setting, `pareto`,
+    `final` if devices were evaluated one by one, and `cycle-groups` for cyclic participation.
 
     Args:
         view: the study.
         metric: the metric to draw; by default the accuracy, or the loss if no accuracy was measured.
         against: draw only the metric against this cost; by default all figures are drawn, with the metric against all
-            four costs unless a panel would have more than 12 lines.
+            four costs unless a panel would have more than 8 lines.
         panels: the axes whose levels get a panel each, at most two; by default the second and third axis.
 
     Raises:
@@ -56,6 +57,7 @@ def study_figures(
             drawn["bits-to-target"] = bar_figure(view, "bits_to_target", layout)
             drawn["energy-to-target"] = bar_figure(view, "energy_to_target_j", layout)
         if against is None:
+            drawn["differences"] = difference_figure(view, measure, layout)
             drawn |= {"pareto": pareto_figure(view), "final": final_figure(view), "cycle-groups": groups_figure(view)}
     return {name: figure for name, figure in drawn.items() if figure is not None}
 

@@ -5,11 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from fednet_emu.report.figures.study_curves import Levels, combinations, levels_text, rows_of
-from fednet_emu.report.style import add_grid, finish_axes, line_style, new_figure, round_ticks, wrapped
+from fednet_emu.report.figures.intervals import draw_interval, interval_entry
+from fednet_emu.report.figures.study_curves import Levels, combinations, name_rows, rows_of
+from fednet_emu.report.style import (
+    BLUE,
+    LINE_COLOURS,
+    add_grid,
+    add_legend,
+    finish_axes,
+    line_style,
+    new_figure,
+    round_ticks,
+)
 from fednet_emu.report.views.statistics import mean_interval
 from fednet_emu.report.views.study import StudyView
 
@@ -25,6 +37,8 @@ OF_DEVICES = {
 def final_figure(view: StudyView) -> Figure | None:
     """Draw the final scores of every run as points, and their means with 95 % intervals, in a row for each setting.
 
+    An interval that reaches beyond the possible values, 0 to 1, ends there with an arrow head.
+
     Returns:
         None if devices were not evaluated one by one.
     """
@@ -33,25 +47,35 @@ def final_figure(view: StudyView) -> Figure | None:
         return None
     lines = combinations(view, list(view.axes))
     figure = new_figure(FRAME_IN + ROW_IN * len(lines))
-    for name, axes in zip(measured, figure.subplots(1, len(measured), squeeze=False, sharey=True)[0], strict=True):
-        _draw(axes, view, name, lines)
-    axes = figure.axes[0]
-    axes.set_yticks(range(len(lines)), [wrapped(levels_text(line, names=False)) or "all" for line in lines])
-    axes.set_ylim(len(lines) - 0.4, -0.6)
+    panels = figure.subplots(1, len(measured), squeeze=False, sharey=True)[0]
+    cut = [_draw(axes, view, name, lines) for name, axes in zip(measured, panels, strict=True)]
+    name_rows(panels[0], lines)
+    run = Line2D([], [], marker=".", markersize=3, color="0.4", alpha=0.6, linestyle="", label="run")
+    mean = Line2D([], [], marker="D", markersize=3, color="0.4", linestyle="", markeredgewidth=0.0, label="mean")
+    handles = [run, mean, interval_entry(cut=any(cut))]
+    add_legend(figure, handles, [str(handle.get_label()) for handle in handles], handle_em=1.6)
+    figure.numbers = pd.DataFrame(
+        [
+            {**line, "score": name, "runs": len(values), **mean_interval(values)._asdict()}
+            for name in measured
+            for line in lines
+            for values in [rows_of(view.cells, line)[name].dropna().to_numpy(np.float64)]
+        ]
+    )
     return figure
 
 
-def _draw(axes: Axes, view: StudyView, column: str, lines: Sequence[Levels]) -> None:
+def _draw(axes: Axes, view: StudyView, column: str, lines: Sequence[Levels]) -> bool:
+    cut = False
     for index, line in enumerate(lines):
         values = rows_of(view.cells, line)[column].dropna().to_numpy(np.float64)
-        style = line_style(index)
-        axes.plot(values, np.full(len(values), index), ".", color=style["color"], alpha=0.4, markersize=3)
+        colour = line_style(index)["color"] if len(lines) <= len(LINE_COLOURS) else BLUE
+        axes.plot(values, np.full(len(values), index), ".", color=colour, alpha=0.4, markersize=3, label="runs")
         interval = mean_interval(values)
-        axes.plot(
-            np.clip([interval.low, interval.high], 0.0, 1.0), [index, index], color="0.25", linewidth=1.2, zorder=3
-        )
-        axes.plot(interval.mean, index, marker=style["marker"], color=style["color"], markersize=3)
+        cut = draw_interval(axes, interval, index, least=0.0, most=1.0) or cut
+        axes.plot(interval.mean, index, "D", color=colour, markersize=3, markeredgewidth=0.0, zorder=4, label="mean")
     axes.set_xlabel(OF_DEVICES[column])
     round_ticks(axes.xaxis, 3)
     add_grid(axes)
     finish_axes(axes)
+    return cut

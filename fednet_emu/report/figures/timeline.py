@@ -43,7 +43,7 @@ AREA_ROWS = 12
 """Height of areas, in rows."""
 MAX_ROUND_LINES = 20
 ROW_IN, ROW_LABEL_PT = 0.105, 6.0
-MIN_HEIGHT_ROWS = 5
+MIN_HEIGHT_ROWS = 6
 """Smallest height of a panel, in rows, at which its axis label fits."""
 TICKS_IN, TITLE_IN, X_LABEL_IN = 0.2, 0.16, 0.2
 
@@ -90,6 +90,7 @@ class Panel:
         until_s: end of the time axis in simulated seconds.
         from_s: its begin.
         devices: how many devices there are, also those without bars; 0 if that is not known.
+        over_s: end of the run, after which nobody is idle any more.
         sort: order of the rows, one of `SORTS`; by default by number, or, if not all have a row, by the time that they
             waited, or were busy if nobody waited.
     """
@@ -101,6 +102,7 @@ class Panel:
     from_s: float = 0.0
     devices: int = 0
     sort: str | None = None
+    over_s: float = np.inf
 
 
 @dataclass(frozen=True)
@@ -115,19 +117,22 @@ class Rows:
 def rows_of(panel: Panel, panels: int) -> Rows:
     """Choose the rows of a panel of a figure with so many panels."""
     everyone = ranked(panel.bars, panel.sort or "device")
+    count = max(panel.devices, len(everyone))
     if len(everyone) <= MAX_ROWS // panels:
-        return Rows(everyone, False, "Device" + (f", by {panel.sort}" if panel.sort else ""))
+        idle = f"\n({len(everyone)} of {count})" if count > len(everyone) else ""
+        return Rows(everyone, False, f"Device{f', by {panel.sort}' if panel.sort else ''}{idle}")
     waited = (panel.bars["activity"] == WAITING).any()
     sort = panel.sort or ("waiting" if waited else "busy")
     some = spread(ranked(panel.bars, sort), max(MIN_ROWS, SOME_ROWS // panels))
-    return Rows(some, True, f"{len(some)} of {len(everyone)}, by {sort}")
+    return Rows(some, True, f"{len(some)} of {count}, by {sort}")
 
 
 def timeline_figure(panels: Sequence[Panel]) -> Figure | None:
     """Draw what the devices of each run did over time; None if no device of any run did anything.
 
-    The panels share 60 rows. A run with more devices has areas of the share of devices in each state, and rows for
-    devices at equal distances in their order, as a rule from the one that waited longest to the one that waited least.
+    The panels share 60 rows and the time axis of the longest. A run with more devices has areas of the share of devices
+    in each state, and rows for devices at equal distances in their order, as a rule from the one that waited longest to
+    the one that waited least. Devices that did nothing have no row; the axis then says how many of all have one.
     """
     panels = [panel for panel in panels if len(panel.bars)]
     if not panels:
@@ -137,18 +142,22 @@ def timeline_figure(panels: Sequence[Panel]) -> Figure | None:
     heights = [height for each in rows for height in ([AREA_ROWS] if each.areas else []) + [_height(each)]]
     figure = new_figure(sum(TICKS_IN + ROW_IN * height for height in heights) + titles_in + X_LABEL_IN)
     grid = iter(figure.subplots(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0])
-    unit = axis_unit(max(panel.until_s for panel in panels), LONG_TIMES)
+    begin_s, end_s = min(panel.from_s for panel in panels), max(panel.until_s for panel in panels)
+    unit = axis_unit(end_s, LONG_TIMES)
     for panel, chosen in zip(panels, rows, strict=True):
         first = axes = next(grid)
         if chosen.areas:
             _draw_areas(first, panel, unit)
             axes = next(grid)
         _draw(axes, panel, chosen, unit)
+        for one in {first, axes}:
+            one.set_xlim(begin_s / unit.size, end_s / unit.size)
         if len(panels) > 1:
             first.set_title(wrapped(panel.label), loc="left", pad=3.0)
     axes.set_xlabel(f"Simulated time ({unit.symbol})")
     handles = _legend_handles(panels)
     add_legend(figure, handles, [str(handle.get_label()) for handle in handles], handle_em=1.4)
+    figure.numbers = pd.concat([panel.bars.assign(run=panel.label) for panel in panels], ignore_index=True)
     return figure
 
 
@@ -167,7 +176,7 @@ def _draw_areas(axes: Axes, panel: Panel, unit: Unit) -> None:
     for (look, _), low, high in zip(known, np.vstack([np.zeros((1, BINS + 1)), tops[:-1]]), tops, strict=True):
         axes.fill_between(edges_s / unit.size, low, high, step="post", color=look.colour, linewidth=0.0)
     axes.set_facecolor(IDLE_COLOUR)
-    axes.set(xlim=(panel.from_s / unit.size, panel.until_s / unit.size), ylim=(0.0, 100.0))
+    axes.set_ylim(0.0, 100.0)
     axes.set_yticks([0, 50, 100])
     round_ticks(axes.xaxis)
     finish_axes(axes)
@@ -178,7 +187,8 @@ def _draw_areas(axes: Axes, panel: Panel, unit: Unit) -> None:
 def _draw(axes: Axes, panel: Panel, rows: Rows, unit: Unit) -> None:
     devices = rows.devices
     bars = panel.bars[panel.bars["device"].isin(devices)]
-    idle = pd.DataFrame({"device": devices, "started_s": panel.from_s, "ended_s": panel.until_s})
+    last_s = min(panel.until_s, panel.over_s)
+    idle = pd.DataFrame({"device": devices, "started_s": panel.from_s, "ended_s": last_s})
     _add_bars(axes, _boxes(idle, devices, unit), zorder=1.0, linewidths=0.0, facecolors=[IDLE_COLOUR])
     if len(panel.round_ends_s) <= MAX_ROUND_LINES:
         for end_s in panel.round_ends_s:
@@ -191,7 +201,7 @@ def _draw(axes: Axes, panel: Panel, rows: Rows, unit: Unit) -> None:
             _add_bars(axes, boxes, zorder=look.layer, linewidths=0.4, **_fill(look, failed=failed))
     _label(axes, rows)
     margin = 0.6 + max(0, MIN_HEIGHT_ROWS - len(devices)) / 2
-    axes.set(xlim=(panel.from_s / unit.size, panel.until_s / unit.size), ylim=(len(devices) - 1 + margin, -margin))
+    axes.set_ylim(len(devices) - 1 + margin, -margin)
 
 
 def _fill(look: Look, *, failed: bool) -> dict[str, Any]:

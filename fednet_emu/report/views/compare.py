@@ -62,6 +62,7 @@ class Difference:
         means: of A and B, over the pairs.
         paired: mean difference and 95 % interval, seed by seed.
         unpaired: the same as if the seeds had nothing in common.
+        signs: in how many pairs B has less of it than A, and in how many it has more.
     """
 
     where: str
@@ -72,6 +73,7 @@ class Difference:
     means: tuple[float, float]
     paired: Interval
     unpaired: Interval
+    signs: tuple[int, int]
 
     @property
     def is_none(self) -> bool:
@@ -193,4 +195,5 @@ def _difference(where: str, values: pd.DataFrame, quantity: Quantity) -> Differe
         means=(float(a[both].mean()), float(b[both].mean())) if both.any() else (np.nan, np.nan),
         paired=paired_difference(a[both], b[both]),
         unpaired=unpaired_difference(a[np.isfinite(a)], b[np.isfinite(b)]),
+        signs=(int((b < a)[both].sum()), int((b > a)[both].sum())),
     )

@@ -35,11 +35,15 @@ def state_shares(bars: pd.DataFrame, devices: int, edges_s: Array) -> dict[str, 
     }
 
 
-def _before(instants_s: pd.Series[float], edges_s: Array) -> Array:
+def time_before(instants_s: Array, edges_s: Array) -> Array:
     """Sum over instants of the time from an instant to each edge, 0 if it is later, [edges]."""
-    ordered = np.sort(instants_s.to_numpy(np.float64))
+    ordered = np.sort(instants_s)
     count = np.searchsorted(ordered, edges_s)
     return np.asarray(count * edges_s - np.append(0.0, np.cumsum(ordered))[count])
+
+
+def _before(instants_s: pd.Series[float], edges_s: Array) -> Array:
+    return time_before(np.asarray(instants_s, np.float64), edges_s)
 
 
 def _waiting_s(bars: pd.DataFrame) -> pd.Series[float]:

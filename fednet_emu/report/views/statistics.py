@@ -10,6 +10,7 @@ time, would always exclude zero, and plain quantiles of five normal values cover
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -53,7 +54,7 @@ def mean_intervals(values: Array) -> tuple[Array, Array, Array]:
     if n < FEWEST:
         reach = _student(n - 1) * values.std(axis=0, ddof=1) / np.sqrt(n)
         return mean, mean - reach, mean + reach
-    low, high = _quantiles(_resampled_means(values, _generator()), n, n - 1)
+    low, high = _quantiles(_first_times_drawn(n) @ values / n, n, n - 1)
     return mean, low, high
 
 
@@ -92,9 +93,20 @@ def _resampled_means(values: Array, ways: np.random.Generator) -> Array:
     They are computed from how often each value is drawn, so that no resample is stored.
     """
     n = len(values)
-    drawn = ways.integers(0, n, (RESAMPLES, n)) + n * np.arange(RESAMPLES)[:, None]
-    means: Array = np.bincount(drawn.ravel(), minlength=RESAMPLES * n).reshape(RESAMPLES, n) @ values / n
+    means: Array = _times_drawn(n, ways) @ values / n
     return means
+
+
+def _times_drawn(n: int, ways: np.random.Generator) -> Array:
+    """Return how often each of n values is in each resample, as numbers [resamples, n]."""
+    drawn = ways.integers(0, n, (RESAMPLES, n)) + n * np.arange(RESAMPLES)[:, None]
+    return np.bincount(drawn.ravel(), minlength=RESAMPLES * n).reshape(RESAMPLES, n).astype(np.float64)
+
+
+@lru_cache(maxsize=2)
+def _first_times_drawn(n: int) -> Array:
+    """The same with fresh random numbers; a study needs it for thousands of means of equally many seeds."""
+    return _times_drawn(n, _generator())
 
 
 def _quantiles(means: Array, n: int, freedom: float) -> tuple[Array, Array]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,8 @@ class StudyView:
         cells: one row for each finished cell, in the order of the study: levels, totals, the costs of reaching the
             target, and the columns of `SERIES_COLUMNS`.
         unfinished: labels of the cells that are not finished.
+        data_sets: for each finished cell the settings of its data, as text; equal texts are equal data.
+        missing: one row for each cell that is not finished, with its levels, `seed`, `status` and `reason`.
     """
 
     name: str
@@ -46,6 +49,8 @@ class StudyView:
     evaluations: pd.DataFrame
     cells: pd.DataFrame
     unfinished: Sequence[str]
+    data_sets: Mapping[str, str] = field(default_factory=dict)
+    missing: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def diverged(self) -> list[str]:
@@ -134,8 +139,8 @@ def is_study(folder: Path) -> bool:
     return any((folder / name).exists() for name in (DESCRIPTION, "study.parquet"))
 
 
-def is_one_study(folders: Sequence[Path]) -> bool:
-    """Whether these folders are that of one study, rather than those of runs.
+def is_one_study(folders: Sequence[Path], command: str = "plot") -> bool:
+    """Whether these folders, given to a command, are that of one study, rather than those of runs.
 
     Raises:
         FednetError: there is a study among others.
@@ -143,8 +148,8 @@ def is_one_study(folders: Sequence[Path]) -> bool:
     studies = [folder for folder in folders if is_study(folder)]
     if studies and len(folders) > 1:
         raise FednetError(
-            f"plot: a study is drawn by itself, got {studies[0]} among {len(folders)} folders; give its folder alone, "
-            "or folders of runs, those of its cells for example"
+            f"{command}: a study is drawn by itself, got {studies[0]} among {len(folders)} folders; "
+            "give its folder alone, or folders of runs, those of its cells for example"
         )
     return bool(studies)
 
@@ -171,7 +176,17 @@ def open_study(folder: Path) -> StudyView:
         raise DataError(str(folder), f"its tables are older than its axis '{new[0]}'", UNFINISHED)
     done = cells["status"].isin(["done", "diverged"])
     finished = _with_series(folder, cells[done].reset_index(drop=True))
-    return StudyView(name, axes, target, evaluations, finished, list(cells["cell"][~done]))
+    missing = cells[~done].reset_index(drop=True)
+    data_sets = {str(cell): _data_of(folder / "cells" / str(cell)) for cell in finished["cell"]}
+    return StudyView(name, axes, target, evaluations, finished, list(missing["cell"]), data_sets, missing)
+
+
+def _data_of(cell: Path) -> str:
+    """The part of a run's scenario.yaml that describes its data, as text; nothing if it is not there."""
+    path = cell / "scenario.yaml"
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    found = re.search(r"^data:.*\n(?:[ \t].*\n)*", text, re.MULTILINE)
+    return found[0] if found else ""
 
 
 def _with_series(folder: Path, cells: pd.DataFrame) -> pd.DataFrame:

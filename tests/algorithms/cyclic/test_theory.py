@@ -103,11 +103,12 @@ def test_the_curvature_of_a_softmax_stays_below_l():
     ],
 )
 def test_what_the_theory_does_not_cover(settings, says):
-    """Other models, and softmax without a regulariser, are refused."""
+    """Other models, and softmax without a regulariser, are refused, with training and without."""
     algorithm = "algorithm={kind: cyclic-fedavg, structure: {kind: scenario-1, groups: 2}, lr: 0.001, bounds: true}"
 
-    with pytest.raises(ScenarioError, match=says):
-        run_small(*LOGISTIC, algorithm, *settings)
+    for timing_only in (False, True):
+        with pytest.raises(ScenarioError, match=says):
+            run_small(*LOGISTIC, algorithm, *settings, timing_only=timing_only)
 
 
 @pytest.mark.parametrize(

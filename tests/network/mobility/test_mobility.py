@@ -280,6 +280,18 @@ def test_a_device_on_the_wall_walks_away_from_it():
     assert np.mean(distance < 199) > 0.9
 
 
+@pytest.mark.parametrize("xy_m", [(120.0, 160.0), (-200.0, 0.0), (0.0, 0.0)])
+def test_a_device_at_rest_never_reaches_a_wall(xy_m):
+    """At rest no wall is ever ahead, not even the one that a device stands on; a law that pauses goes on from there."""
+    here_m = np.array([xy_m])
+    half_at_rest = GaussMarkov(mean_speed_m_s=1e-3, speed_sigma_m_s=1, alpha=0, step_s=1)
+
+    for region in (DISC, BoxRegion(width_m=400, length_m=400)):
+        assert region.exit_s(here_m, np.zeros((1, 2))).tolist() == [math.inf]
+        walk = half_at_rest.paths(np.repeat(here_m, 100, axis=0), region, Streams(1)).positions_m(everybody(100), 50.0)
+        assert region.holds(walk).all()
+
+
 @pytest.mark.parametrize("region", [DISC, BOX, BoxRegion(width_m=1, length_m=1)], ids=["disc", "box", "square"])
 def test_mean_distances_agree_with_draws(region):
     """The closed forms agree with 200,000 random pairs; the unit square's is the known 0.5214."""

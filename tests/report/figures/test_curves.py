@@ -40,7 +40,10 @@ def lines(figure):
 def test_accuracy_is_drawn_against_all_three_costs(evaluations):
     """The axes carry the unit that their numbers are in: 300 s, 9 Mbit (up, down and between devices), 9 kJ."""
     figures = progress_figures([("a", evaluations(0.1, 0.5, 0.8, sidelink_bit=1e6))])
-    assert list(figures) == ["accuracy-time", "accuracy-bits", "accuracy-energy"]
+    assert list(figures) == ["accuracy-time", "accuracy-bits", "accuracy-energy", "loss-time"]
+    loss = figures.pop("loss-time")
+    assert lines(loss)["a"] == (pytest.approx([100 / 60, 200 / 60, 5.0]), pytest.approx([1.0, 0.5, 1 / 3]))
+    assert (loss.axes[0].get_xlabel(), loss.axes[0].get_ylabel()) == ("Simulated time (min)", "Loss")
     labels = [figure.axes[0].get_xlabel() for figure in figures.values()]
     assert labels == ["Simulated time (min)", "Transmitted data (Mbit)", "Energy (kJ)"]
     assert all(figure.axes[0].get_ylabel() == "Accuracy" for figure in figures.values())
@@ -81,7 +84,11 @@ def test_there_is_no_figure_without_data(evaluations, make_frame):
     assert progress_figures([("timing", evaluations())]) == {}
     assert progress_figures([]) == {}
     assert latency_figure([("a", make_frame("rounds", []))]) is None
-    assert list(progress_figures([("a", evaluations(0.5, energy_j=0.0))])) == ["accuracy-time", "accuracy-bits"]
+    assert list(progress_figures([("a", evaluations(0.5, energy_j=0.0))])) == [
+        "accuracy-time",
+        "accuracy-bits",
+        "loss-time",
+    ]
 
 
 def test_a_loss_that_spans_decades_is_logarithmic(evaluations):
@@ -108,6 +115,24 @@ def test_a_legend_appears_with_the_second_run(evaluations):
     two = progress_figures([("a", evaluations(0.5)), ("b", evaluations(0.6))])["accuracy-time"]
     assert one.legends == []
     assert [text.get_text() for text in two.legends[0].get_texts()] == ["a", "b"]
+
+
+def test_three_long_labels_are_below_each_other(evaluations):
+    """Two entries in a row and one alone below them would look like a mistake; short ones share a row."""
+    runs = [(f"{name}, with a label of some length", evaluations(0.5)) for name in "abc"]
+    long, short = (
+        progress_figures(given)["accuracy-time"].legends[0] for given in (runs, [(n[0], t) for n, t in runs])
+    )
+    assert (long._ncols, short._ncols) == (1, 3)
+
+
+def test_only_lines_that_must_be_told_apart_have_markers(evaluations):
+    """A lone line has none, of two each has its own, which the legend shows."""
+    one, two = (
+        progress_figures([(name, evaluations(0.5, 0.6)) for name in names])["accuracy-time"] for names in ("a", "ab")
+    )
+    assert [line.get_marker() for line in one.axes[0].get_lines()] == ["none"]
+    assert [handle.get_marker() for handle in two.legends[0].legend_handles] == ["o", "s"]
 
 
 def test_labels_are_text_and_nothing_else(evaluations):

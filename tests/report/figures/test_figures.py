@@ -13,11 +13,12 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from fednet_emu.errors import DataError, FednetError
+from fednet_emu.report.figures.page import numbers_of
 from fednet_emu.report.figures.run_figures import Shown, figures, save
 from fednet_emu.report.style import line_style
 from fednet_emu.report.views.run import open_run
 
-NAMES = ["accuracy-time", "accuracy-bits", "accuracy-energy", "round-latency", "timeline"]
+NAMES = ["accuracy-time", "accuracy-bits", "accuracy-energy", "loss-time", "round-latency", "timeline"]
 LONG_LABELS = (
     "cyclic participation with overlapping groups, alpha = 0.3, bandwidth 10 MHz",
     "asynchronous distributed learning with delayed gradients and truncated channel inversion",
@@ -35,7 +36,7 @@ def long_runs(make_run):
 
 
 def test_a_run_has_all_figures(make_run):
-    """A run that trained gives progress against three costs, the round latencies and the timeline."""
+    """A run that trained gives accuracy against three costs, loss, the round latencies and the timeline."""
     assert list(figures([open_run(make_run("fedavg"))])) == NAMES
 
 
@@ -194,3 +195,49 @@ def test_a_timeline_that_would_show_nothing_is_refused(make_run, shown, problem)
     """Each mistake is one sentence."""
     with pytest.raises(FednetError, match=problem):
         figures([open_run(make_run("a"))], shown)
+
+
+def test_runs_side_by_side_have_one_time_axis(make_run):
+    """Runs whose third rounds end at different times are shown up to the later one, and the rows end with each run."""
+    runs = [open_run(make_run(f"run-{seed}", rounds=rounds, seed=seed)) for seed, rounds in ((1, 3), (2, 30))]
+    ends_s = [run.table("rounds")["ended_s"].to_numpy()[2] for run in runs]
+    first, second = figures(runs)["timeline"].axes
+    idle = [axes.collections[0].get_paths()[0].vertices[:, 0].max() for axes in (first, second)]
+
+    assert ends_s[0] != pytest.approx(ends_s[1])
+    assert first.get_xlim() == second.get_xlim() == (0.0, pytest.approx(max(ends_s)))
+    assert idle == [pytest.approx(min(run.table("rounds")["ended_s"].max(), max(ends_s))) for run in runs]
+
+
+def test_devices_that_did_nothing_are_counted(make_run):
+    """Of ten devices one is invited in each of two rounds: the axis says how many of them have rows."""
+    run = open_run(make_run("few", cohort=1, rounds=2))
+    (axes,) = figures([run])["timeline"].axes
+    rows = len(axes.get_yticklabels())
+
+    assert rows < 10
+    assert axes.get_ylabel() == f"Device\n({rows} of 10)"
+
+
+def test_the_accuracy_that_ends_runs_is_a_line(make_run):
+    """A scenario with `stop.accuracy` has its level drawn, and named, in the figures of the accuracy alone."""
+    folder = make_run("a")
+    scenario = (folder / "scenario.yaml").read_text(encoding="utf-8")
+    (folder / "scenario.yaml").write_text(f"{scenario}stop: {{accuracy: 0.85}}\n", encoding="utf-8")
+    drawn = figures([open_run(folder)])
+    target = drawn["accuracy-bits"].axes[0].get_lines()[-1]
+
+    assert list(target.get_ydata()) == [0.85, 0.85]
+    assert [text.get_text() for text in drawn["accuracy-bits"].legends[0].get_texts()] == ["a", "target 0.85"]
+    assert len(drawn["loss-time"].axes[0].get_lines()) == 1
+
+
+def test_the_numbers_of_a_timeline_are_its_bars(make_run):
+    """A row for each bar of each run, in seconds."""
+    run = open_run(make_run("a"))
+    figure = figures([run])["timeline"]
+    numbers = numbers_of(figure)
+    computes = run.table("computes")
+
+    assert set(numbers["run"]) == {"a"}
+    assert (numbers["activity"] == "compute").sum() == (computes["started_s"] < figure.axes[0].get_xlim()[1]).sum()

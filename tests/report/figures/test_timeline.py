@@ -47,13 +47,13 @@ def test_bars_stand_in_the_row_of_their_device():
     assert axes.get_xlabel() == "Simulated time (s)"
 
 
-def test_all_panels_share_the_unit_of_time():
-    """Two runs have a panel each, titled, and only the lowest names the axis: the unit holds for both."""
+def test_all_panels_share_the_time_axis():
+    """Two runs have a panel each, titled, and only the lowest names the axis: unit and range hold for both."""
     short, long = (panel([(0, "compute", 0.0, end_s, False)], end_s, f"until {end_s}") for end_s in (60.0, 1200.0))
     figure = timeline_figure([short, long])
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["until 60.0", "until 1200.0"]
     assert [axes.get_xlabel() for axes in figure.axes] == ["", "Simulated time (min)"]
-    assert [axes.get_xlim()[1] for axes in figure.axes] == [1.0, 20.0]
+    assert [axes.get_xlim()[1] for axes in figure.axes] == [20.0, 20.0]
 
 
 def labels(axes):
@@ -99,6 +99,7 @@ def test_areas_are_as_high_as_the_share_of_devices():
     (area,) = axes.collections
     corners = area.get_paths()[0].vertices
     assert axes.get_xlim() == (2.0, 12.0)
+    assert figure.axes[1].get_ylabel() == "24 of 400, by busy"
     assert axes.get_ylim() == (0.0, 100.0)
     assert corners[corners[:, 0] < 6.9, 1].max() == pytest.approx(25.0)
     assert corners[corners[:, 0] > 7.1, 1].max() == pytest.approx(0.0)

@@ -17,3 +17,12 @@ def test_active_workers_and_planes_are_drawn_over_time() -> None:
     assert [line.get_ydata().tolist() for line in active.get_lines()] == [[3, 1, 3], [1, 1, 1]]
     assert planes.get_lines()[0].get_xdata().tolist() == [1.0, 2.0, 4.0]
     assert SERIES_FIGURES["aspire"] is aspire_figure
+
+
+def test_a_number_that_never_changes_has_no_panel() -> None:
+    """With one active worker throughout, only planes are drawn, and the axis says the other."""
+    table = pd.DataFrame({"simulated_s": [1.0, 2.0, 4.0], "active": [1, 1, 1], "planes": [1, 1, 2]})
+    (planes,) = aspire_figure([("EASE", table)]).axes
+
+    assert planes.get_ylabel() == "Planes"
+    assert planes.get_xlabel() == "Simulated time (s)\n(active workers: 1 throughout)"

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.collections import LineCollection
+from matplotlib.patches import FancyArrowPatch
 from PIL import Image
 
 from fednet_emu.report.figures.papers.d2d import (
@@ -16,6 +17,7 @@ from fednet_emu.report.figures.papers.d2d import (
     connectivity_figure,
     one_way,
     places_of,
+    true_places,
     write_clusters_animation,
 )
 
@@ -49,11 +51,12 @@ def rounds(*numbers: int) -> pd.DataFrame:
 
 def test_devices_stand_where_they_are_when_edges_are_short() -> None:
     """Clusters a kilometre apart keep their places; edges across everything put them on circles."""
-    near = places_of(rounds(1))
-    mixed = places_of(pd.DataFrame([cluster(1, x_m=[0.0, 900.0, 5.0]), far(1)]))
+    mixed = pd.DataFrame([cluster(1, x_m=[0.0, 2900.0, 5.0]), far(1)])
 
-    assert near[5].tolist() == [1020.0, 0.0]
-    assert max(abs(place).max() for place in mixed.values()) < 3
+    assert true_places(rounds(1))
+    assert not true_places(mixed)
+    assert places_of(rounds(1), true=True)[5].tolist() == [1020.0, 0.0]
+    assert max(abs(place).max() for place in places_of(mixed, true=False).values()) < 3
 
 
 def test_circles_keep_clusters_apart() -> None:
@@ -75,7 +78,18 @@ def test_three_rounds_are_shown() -> None:
     edges = [c for c in figure.axes[0].collections if isinstance(c, LineCollection)]
 
     assert [axes.get_title().split(",")[0] for axes in figure.axes] == ["round 1", "round 5", "round 9"]
-    assert sum(len(lines.get_segments()) for lines in edges) == 4
+    assert sum(len(lines.get_segments()) for lines in edges) == 1
+    assert sum(isinstance(patch, FancyArrowPatch) for patch in figure.axes[0].patches) == 2
+    assert {(axes.get_xlim(), axes.get_ylim()) for axes in figure.axes} == {
+        (figure.axes[0].get_xlim(), figure.axes[0].get_ylim())
+    }
+    assert [axes.get_xlabel() for axes in figure.axes] == ["x (m)"] * 3
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        "uploads",
+        "does not",
+        "both ways",
+        "one way",
+    ]
     assert len(clusters_figure([("run", rounds(1, 3))]).axes) == 2
 
 
@@ -95,4 +109,6 @@ def test_the_factor_is_drawn_with_its_bound_and_limit() -> None:
     above, below = figure.axes
 
     assert [line.get_ydata().tolist() for line in above.get_lines()] == [[70, 35]] * 2  # type: ignore[union-attr]
-    assert len(below.get_lines()) == 6
+    assert [line.get_ydata()[-1] for line in below.get_lines()] == [0.01, 0.05, 0.06] * 2  # type: ignore[index]
+    named = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert named == ["a", "b", "factor: measured", "factor: bound", "factor: limit"]

@@ -1,0 +1,163 @@
+"use strict";
+// The ground of every page: it unpacks the numbers, builds sections and controls, and switches between light and dark.
+//
+// A page's script calls `fednet.page(build)`; `build(document)` runs when the numbers are unpacked. See document.py.
+
+const fednet = (() => {
+  const builders = [], listeners = [];
+  const TYPES = { u1: Uint8Array, i2: Int16Array, i4: Int32Array, i8: BigInt64Array, f4: Float32Array, f8: Float64Array };
+
+  // ---- unpacking ----------------------------------------------------------------------------------------------------
+
+  /** The bytes that base64 of zlib stands for. */
+  async function inflate(base64) {
+    const text = atob(base64.trim());
+    const bytes = new Uint8Array(text.length);
+    for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+    return new Uint8Array(await new Response(stream).arrayBuffer());
+  }
+
+  /** One array of the block; its bytes lie in planes, and integers may be differences of neighbours. */
+  function unpack(block, [kind, offset, length, differences]) {
+    const width = Number(kind[1]), bytes = new Uint8Array(length * width);
+    for (let plane = 0; plane < width; plane++) {
+      const start = offset + plane * length;
+      for (let i = 0; i < length; i++) bytes[i * width + plane] = block[start + i];
+    }
+    const numbers = new TYPES[kind](bytes.buffer);
+    if (!differences && kind !== "i8") return numbers;
+    const whole = Float64Array.from(numbers, Number);
+    if (differences) for (let i = 1; i < length; i++) whole[i] += whole[i - 1];
+    return whole;
+  }
+
+  /** The document with every packed array in its place. */
+  function unpacked(content, block) {
+    if (Array.isArray(content)) return content.map((item) => unpacked(item, block));
+    if (content === null || typeof content !== "object") return content;
+    if (content.$array) return unpack(block, content.$array);
+    return Object.fromEntries(Object.entries(content).map(([key, value]) => [key, unpacked(value, block)]));
+  }
+
+  // ---- elements -----------------------------------------------------------------------------------------------------
+
+  /** An element; attributes that are functions listen to events, `text` is its text; null children are left out. */
+  function element(tag, attributes = {}, ...children) {
+    const made = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) {
+      if (typeof value === "function") made.addEventListener(name, value);
+      else if (name === "text") made.textContent = value;
+      else if (value !== false && value !== null && value !== undefined) made.setAttribute(name, value === true ? "" : value);
+    }
+    made.append(...children.filter((child) => child !== null && child !== undefined));
+    return made;
+  }
+
+  /** A section with a heading, listed in the contents; `told` says in a sentence what it shows. Returns the element. */
+  function section(id, title, told = "") {
+    const made = element("section", { id, "aria-labelledby": `${id}-title` },
+      element("h2", { id: `${id}-title`, text: title }), told ? element("p", { class: "faint", text: told }) : null);
+    document.getElementById("page").append(made);
+    document.getElementById("contents").append(element("a", { href: `#${id}-title`, text: title }));
+    return made;
+  }
+
+  /** A labelled choice. `options` is a list of [value, text]; `changed(value)` is called on a change. */
+  function select(label, options, changed, initial = options[0]?.[0]) {
+    const box = element("select", { change: () => changed(box.value) },
+      ...options.map(([value, text]) => element("option", { value, text })));
+    box.value = initial;
+    const made = element("label", {}, element("span", { text: label }), box);
+    made.box = box;
+    return made;
+  }
+
+  /** A labelled slider; `changed(number)` is called while it moves; `show(number)` is the text beside it. */
+  function slider(label, [least, most, step], changed, show, initial = least) {
+    const text = element("output", { text: show(initial) });
+    const box = element("input", {
+      type: "range", min: least, max: most, step, value: initial, "aria-valuetext": show(initial),
+      input: () => {
+        text.textContent = show(Number(box.value));
+        box.setAttribute("aria-valuetext", text.textContent);
+        changed(Number(box.value));
+      },
+    });
+    const made = element("label", {}, element("span", { text: label }), box, text);
+    made.box = box;
+    return made;
+  }
+
+  /** A labelled switch; `changed(on)` is called on a change. */
+  function checkbox(label, changed, initial = false) {
+    const box = element("input", { type: "checkbox", change: () => changed(box.checked) });
+    box.checked = initial;
+    const made = element("label", {}, box, element("span", { text: label }));
+    made.box = box;
+    return made;
+  }
+
+  /** A button that does something. */
+  const button = (text, pressed, attributes = {}) => element("button", { type: "button", text, click: pressed, ...attributes });
+
+  /** A row of controls. */
+  const controls = (...items) => element("div", { class: "controls" }, ...items);
+
+  /** A legend: a list of [name of a colour in style.css, or a CSS colour; text]. */
+  const legend = (entries) => element("div", { class: "legend" }, ...entries.map(([colour, text]) =>
+    element("span", {}, element("i", { style: `background:${/^[a-z]+$/.test(colour) ? `var(--${colour})` : colour}` }), text)));
+
+  // ---- colours ------------------------------------------------------------------------------------------------------
+
+  /** The colour of a name in style.css, in the present theme. */
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+
+  const dark = () => document.documentElement.dataset.theme === "dark";
+
+  /** Colours of lines by their number: Okabe and Ito's, lighter on dark ground. */
+  function lineColour(index) {
+    const light = ["#0072b2", "#d55e00", "#009e73", "#aa4d86", "#b87700", "#3a3f4a", "#3b8fc4"];
+    const bright = ["#4aa8e8", "#f08a45", "#33c79b", "#e3a0c8", "#f0b64a", "#dfe3ea", "#8fd0f7"];
+    return (dark() ? bright : light)[index % light.length];
+  }
+
+  function setTheme(name) {
+    document.documentElement.dataset.theme = name;
+    document.getElementById("theme").textContent = name === "dark" ? "Light" : "Dark";
+    document.getElementById("theme").setAttribute("aria-label", `Switch to ${name === "dark" ? "light" : "dark"} colours`);
+    listeners.forEach((listener) => listener());
+  }
+
+  /** Call a function after each change between light and dark. */
+  const onTheme = (listener) => listeners.push(listener);
+
+  // ---- start --------------------------------------------------------------------------------------------------------
+
+  /** Let a page build itself when its numbers are unpacked. */
+  const page = (build) => builders.push(build);
+
+  async function start() {
+    setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+    document.getElementById("theme").addEventListener("click", () => setTheme(dark() ? "light" : "dark"));
+    const wait = document.getElementById("wait");
+    try {
+      const text = (id) => document.getElementById(id).textContent;
+      const [block, plotly] = await Promise.all([inflate(text("arrays")), inflate(text("plotly"))]);
+      document.head.append(element("script", { text: new TextDecoder().decode(plotly) }));
+      fednet.document = unpacked(JSON.parse(text("document")), block);
+      for (const id of ["arrays", "plotly", "document"]) document.getElementById(id).remove();
+      for (const build of builders) await build(fednet.document);
+      wait.remove();
+      document.documentElement.dataset.ready = "yes";
+    } catch (error) {
+      wait.className = "problem";
+      wait.textContent = `This page could not be drawn: ${error.message}. A browser of 2023 or later is needed.`;
+      throw error;
+    }
+  }
+
+  return {
+    page, start, element, section, select, slider, checkbox, button, controls, legend, colour, lineColour, dark, onTheme,
+  };
+})();

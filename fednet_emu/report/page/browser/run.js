@@ -1,0 +1,11 @@
+"use strict";
+// The page of one run: its sections in order. What they return is kept for those who look from the console.
+
+fednet.page((told) => {
+  runStory(told);
+  fednet.run = {
+    curves: runCurves(told), timeline: timeline(told), time: runTime(told), air: runAir(told), map: runMap(told),
+    spreads: runSpreads(told), losses: runLosses(told), energy: runEnergy(told), fairness: runFairness(told), tables: runTables(told),
+  };
+  runOrigin(told);
+});

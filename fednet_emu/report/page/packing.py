@@ -1,0 +1,98 @@
+"""Pack arrays of numbers for a page: as few bytes as possible, which a browser unpacks without a library.
+
+All arrays of a page are one block of bytes, compressed with zlib and written as base64. `browser/core.js` reads it.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+ARRAY = "$array"
+"""The key of an object that stands for an array in the document: [type, offset in bytes, numbers, differences]."""
+_INTEGERS = (np.uint8, np.int16, np.int32, np.int64)
+_SAFE = 2**53
+"""Integers up to this size are exact in a browser."""
+
+
+class Packer:
+    """Collects arrays; each is replaced by a small object that says where it is in the block."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._size_byte = 0
+
+    def plain(self, content: Any) -> Any:
+        """Return content that JSON can hold: arrays are packed, numbers that are not finite become null.
+
+        Args:
+            content: mappings, sequences, texts, numbers, None, NumPy arrays and series of one dimension, of numbers,
+                truth values or texts.
+
+        Raises:
+            TypeError: something else is in it.
+        """
+        if isinstance(content, pd.Series):
+            content = content.to_numpy()
+        if isinstance(content, np.ndarray):
+            return [self.plain(item) for item in content.tolist()] if content.dtype == object else self._packed(content)
+        if isinstance(content, Mapping):
+            return {str(key): self.plain(value) for key, value in content.items()}
+        if isinstance(content, Sequence) and not isinstance(content, str | bytes):
+            return [self.plain(item) for item in content]
+        if isinstance(content, np.generic):
+            content = content.item()
+        if isinstance(content, float):
+            return content if math.isfinite(content) else None
+        if content is None or isinstance(content, str | int):
+            return content
+        raise TypeError(f"page: cannot hold {type(content).__name__}, got {content!r}; give numbers, texts or arrays")
+
+    def block(self) -> str:
+        """All arrays as base64 of compressed bytes."""
+        return base64.b64encode(zlib.compress(b"".join(self._parts), 6)).decode("ascii")
+
+    def _packed(self, numbers: NDArray[Any]) -> Mapping[str, list[Any]]:
+        if numbers.ndim != 1:
+            raise TypeError(f"page: arrays have one dimension, got {numbers.ndim}; ravel it")
+        differences = 0
+        if numbers.dtype == bool or np.issubdtype(numbers.dtype, np.integer):
+            numbers, differences = _narrow(numbers.astype(np.int64))
+        elif numbers.dtype not in (np.float32, np.float64):
+            raise TypeError(f"page: cannot hold an array of {numbers.dtype}; give numbers, or a list of texts")
+        kind = f"{numbers.dtype.kind}{numbers.dtype.itemsize}"
+        place = {ARRAY: [kind, self._size_byte, len(numbers), differences]}
+        self._add(numbers)
+        return place
+
+    def _add(self, numbers: NDArray[Any]) -> None:
+        """Add an array with its bytes in planes, first bytes first: these are alike, so they take little room."""
+        little = numbers.astype(numbers.dtype.newbyteorder("<"))
+        planes = little.view(np.uint8).reshape(-1, numbers.dtype.itemsize).T.tobytes()
+        self._parts.append(planes)
+        self._size_byte += len(planes)
+
+
+def _narrow(numbers: NDArray[np.int64]) -> tuple[NDArray[Any], int]:
+    """Integers in the smallest type that holds them, or their differences where those are smaller, and which of them.
+
+    Raises:
+        ValueError: a browser could not tell the numbers from their neighbours.
+    """
+    if not len(numbers):
+        return numbers.astype(np.uint8), 0
+    if max(abs(int(numbers.min())), abs(int(numbers.max()))) > _SAFE:
+        raise ValueError(f"page: integers are exact up to 2^53, got {numbers.min()} to {numbers.max()}; give floats")
+    steps = np.diff(numbers, prepend=np.int64(0))
+    differences = int(np.abs(steps[1:]).max(initial=0) < np.abs(numbers).max() // 8)
+    kept = steps if differences else numbers
+    low, high = int(kept.min()), int(kept.max())
+    kind = next(each for each in _INTEGERS if np.iinfo(each).min <= low and high <= np.iinfo(each).max)
+    return kept.astype(kind), differences

@@ -1,0 +1,75 @@
+"""W&B (Weights & Biases): an offline run, which `wandb sync` uploads; it is online only if WANDB_MODE says so."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, final
+
+from fednet_emu.errors import FednetError
+from fednet_emu.tracking.tracker import Costs, Outcome, RunInfo
+
+PROJECT = "fednet_emu"
+
+
+@final
+class WeightsAndBiases:
+    """Tells a run to W&B: settings as its configuration, metrics over rounds, the files of the run folder.
+
+    It is in `wandb/` of the run folder or the study's folder, in the project `fednet_emu` or that of WANDB_PROJECT, in
+    the group called like the study or the scenario. The step of W&B counts moments, because several can belong to one
+    round; the axis of all charts is the metric `round`. The offline files of a resumed run are written anew, unless
+    they have been uploaded; what is uploaded twice has the same steps, which W&B takes once.
+    """
+
+    def __init__(self) -> None:
+        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # before it is imported, or it is too late
+        self._wandb: Any = importlib.import_module("wandb")
+        self._run: Any = None
+        self._moments = 0
+
+    def start(self, run: RunInfo) -> None:
+        """Open the W&B run.
+
+        Raises:
+            FednetError: the run has no folder.
+        """
+        if run.store is None:
+            raise FednetError("track: wandb writes into the run folder, got a run without one; give it with out")
+        for earlier in (run.store / "wandb").glob(f"*run-*-{run.id}"):
+            if not any(earlier.glob("*.synced")):
+                shutil.rmtree(earlier, ignore_errors=True)
+        self._run = self._wandb.init(
+            mode=os.environ.get("WANDB_MODE") or "offline",
+            dir=str(run.store),
+            project=os.environ.get("WANDB_PROJECT") or PROJECT,
+            group=run.group,
+            name=run.name,
+            id=run.id,
+            resume="allow",
+            reinit="create_new",
+            config=dict(run.parameters),
+            settings=self._wandb.Settings(silent=True, console="off", disable_git=True, x_disable_stats=True),
+        )
+        self._run.define_metric("round")
+        self._run.define_metric("*", step_metric="round")
+
+    def log(self, metrics: Mapping[str, float], costs: Costs) -> None:
+        """Write the metrics and the costs of a moment as one row."""
+        self._run.log({"round": costs.round, **costs.metrics(), **metrics}, step=self._moments)
+        self._moments += 1
+
+    def end(self, outcome: Outcome) -> None:
+        """Write the summary and the files, and end the W&B run: with exit code 0 if the run is done."""
+        told = {f"run/{key}": value for key, value in outcome.summary.items() if isinstance(value, str | int | float)}
+        self._run.summary.update({**told, "run/status": outcome.status, "run/reason": outcome.reason})
+        into = Path(self._run.dir)
+        try:
+            for path in outcome.files:
+                shutil.copyfile(path, into / path.name)
+                self._run.save(str(into / path.name), base_path=str(into), policy="now")
+        finally:
+            self._run.finish(exit_code=0 if outcome.status == "done" else 1)

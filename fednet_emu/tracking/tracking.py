@@ -1,0 +1,145 @@
+"""The trackers of one run, from its start to its end; none of them can disturb it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fednet_emu.errors import FednetError
+from fednet_emu.kernel.clock import Clock
+from fednet_emu.records.files import told
+from fednet_emu.records.ledger import Ledger
+from fednet_emu.records.manifest import MANIFEST, read_manifest
+from fednet_emu.records.store import LOG_FILE, RunFolder
+from fednet_emu.tracking.hearing import Hearing
+from fednet_emu.tracking.table import label
+from fednet_emu.tracking.tracker import Costs, Outcome, RunInfo, Scalar, Tracker
+
+LOG = logging.getLogger("fednet_emu")
+
+NOTE = "tracking.json"
+"""The file of the run folder that holds the id by which trackers know the run."""
+
+
+class Tracking:
+    """The trackers that hear of a run.
+
+    Attributes:
+        summary: what is known of the run's end, filled in by whoever records it.
+    """
+
+    def __init__(self, trackers: Sequence[Tracker], folder: RunFolder | None) -> None:
+        self._given, self._folder = trackers, folder
+        self._started: list[Tracker] = []
+        self._hearing: Hearing | None = None
+        self.summary: Mapping[str, Any] = {}
+
+    def start(
+        self,
+        ledger: Ledger,
+        clock: Clock,
+        *,
+        name: str,
+        seed: int,
+        settings: Mapping[str, Any],
+        study: tuple[str, Path] | None = None,
+    ) -> None:
+        """Tell all trackers that the run starts, and from now on what its ledger records.
+
+        Args:
+            ledger: the records of the run, which are empty so far.
+            clock: its simulated time.
+            name: the name of the scenario.
+            seed: its seed.
+            settings: the scenario as a mapping.
+            study: the name and the folder of the study that the run belongs to.
+
+        Raises:
+            FednetError: a tracker cannot start.
+        """
+        if not self._given:
+            return
+        run_id, resumed = _identity(self._folder)
+        home = None if self._folder is None else self._folder.home
+        group, store = study or (name, home)
+        info = RunInfo(run_id, resumed, name, group, seed, flat(settings), home, store)
+        for tracker in self._given:
+            try:
+                tracker.start(info)
+            except FednetError:
+                raise
+            except Exception as error:
+                text = f"track: {label(tracker)} cannot start, got {_told(error)}; mend it, or leave it out"
+                raise FednetError(text) from error
+            self._started.append(tracker)
+        self._hearing = Hearing(ledger, clock, self._log)
+
+    def flush(self, _fed: Any = None) -> None:
+        """Tell what was measured in a round that has ended."""
+        if self._hearing is not None:
+            self._hearing.flush()
+
+    def close(self, error: BaseException | None = None) -> None:
+        """Tell how the run has ended, when all records of it are written."""
+        if self._hearing is not None:
+            self._hearing.close()
+        summary = self.summary
+        reason = str(summary.get("diverged") or ("" if error is None else _told(error)))
+        outcome = Outcome(summary.get("status", "failed"), reason, dict(summary), files_of(self._folder))
+        self._each(lambda tracker: tracker.end(outcome))
+
+    def _log(self, metrics: Mapping[str, float], costs: Costs) -> None:
+        self._each(lambda tracker: tracker.log(metrics, costs))
+
+    def _each(self, tell: Callable[[Tracker], None]) -> None:
+        for tracker in list(self._started):
+            try:
+                tell(tracker)
+            except Exception as error:
+                self._started.remove(tracker)
+                text = f"track: {label(tracker)} failed, got {_told(error)}; the run goes on without it"
+                LOG.warning("%s", text, exc_info=True)
+                warnings.warn(text, stacklevel=2)
+
+
+def flat(settings: Mapping[str, Any], before: str = "") -> dict[str, Scalar]:
+    """Return nested settings by their paths, `{"a": {"b": 1}}` as `{"a.b": 1}`; lists become JSON texts."""
+    found: dict[str, Scalar] = {}
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{before}{key}.")
+        else:
+            found[f"{before}{key}"] = value if isinstance(value, Scalar) else json.dumps(value)
+    return found
+
+
+def files_of(folder: RunFolder | None) -> tuple[Path, ...]:
+    """Return the files of a run that are there: those that its manifest names, the manifest itself, and the log."""
+    if folder is None:
+        return ()
+    names = (*(read_manifest(folder.path) or {"files": {}})["files"], MANIFEST, LOG_FILE)
+    return tuple(folder.path / name for name in names if (folder.path / name).is_file())
+
+
+def _identity(folder: RunFolder | None) -> tuple[str, bool]:
+    """Return the id of the run, and whether an attempt before this one had it; the run folder keeps it."""
+    known = None
+    if folder is not None:
+        try:
+            with told(folder.path / NOTE, "read"):
+                known = json.loads((folder.path / NOTE).read_text(encoding="utf-8"))["id"]
+        except (FednetError, ValueError, KeyError, TypeError):
+            known = None
+    name = known if isinstance(known, str) and known.isalnum() else secrets.token_hex(4)
+    if folder is not None:
+        folder.write_json(NOTE, {"id": name})
+    return name, name == known
+
+
+def _told(error: BaseException) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]

@@ -1,0 +1,65 @@
+"""Draw figures of reference results anew from their committed tables: python tools/draw_reference.py [NAME...].
+
+Reads `results/reference/NAME/cells.csv` and `scenarios/studies/NAME.yaml`, and writes those figures of the study that
+need nothing else: costs of the target, differences, final scores, cycle times. Curves and fronts need the runs
+themselves: `fednet sweep NAME`, or `make reproduce`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from fednet_emu.report.figures.papers.study_cyclic import groups_figure
+from fednet_emu.report.figures.run_figures import save
+from fednet_emu.report.figures.study_bars import NEEDED, bar_figure
+from fednet_emu.report.figures.study_curves import Layout
+from fednet_emu.report.figures.study_differences import difference_figure
+from fednet_emu.report.figures.study_final import final_figure
+from fednet_emu.report.style import paper_style
+from fednet_emu.report.views.study import StudyView
+from fednet_emu.report.views.targets import TO_TARGET
+from fednet_emu.study.cells import LoadedStudy, load_study
+from fednet_emu.study.reproduce import is_kept
+
+REFERENCE = Path(__file__).parents[1] / "results/reference"
+NAMES = dict(zip(NEEDED, ("time-to-target", "bits-to-target", "energy-to-target"), strict=True))
+
+
+def view_of(loaded: LoadedStudy, cells: pd.DataFrame) -> StudyView:
+    """A study without evaluations, from the table of its runs."""
+    axes = {axis.name: [level.columns[axis.name] for level in axis.levels] for axis in loaded.axes}
+    wanted = loaded.study.target.model_dump(exclude_none=True) if loaded.study.target else {}
+    known = cells.reindex(columns=[*cells.columns, *(name for name in TO_TARGET if name not in cells)])
+    return StudyView(loaded.name, axes, wanted, pd.DataFrame(), known.assign(status="done"), ())
+
+
+def figures_of(view: StudyView) -> Iterator[tuple[str, Figure | None]]:
+    """The figures that need only the table of runs, by name."""
+    layout = Layout.of(view, None)
+    for column, name in NAMES.items():
+        yield name, bar_figure(view, column, layout)
+    yield "differences", difference_figure(view, "accuracy", layout)
+    yield "final", final_figure(view)
+    yield "cycle-groups", groups_figure(view)
+
+
+def main(names: list[str]) -> None:
+    """Draw the figures of these studies, or of all whose tables are committed."""
+    for name in names or sorted(path.parent.name for path in REFERENCE.glob("*/cells.csv")):
+        loaded = load_study(name)
+        view = view_of(loaded, pd.read_csv(REFERENCE / name / "cells.csv"))
+        with paper_style():
+            drawn = {
+                what: figure for what, figure in figures_of(view) if figure and is_kept(what, loaded.study.figures)
+            }
+        for path in save(drawn, REFERENCE / name):
+            print(path.relative_to(REFERENCE))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
