@@ -6,8 +6,8 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all test-browser test-flower test-ray test-trackers lint format docs imports swarm bench \
-	bench-peers reproduce clean
+.PHONY: help install demo test test-all test-browser test-flower test-ray test-trackers lint format docs imports swarm \
+	mutants bench bench-peers reproduce clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -77,6 +77,10 @@ imports: $(VENV)/.developing  ## Draw who imports whom into CONTRIBUTING.md
 
 swarm: $(VENV)/.developing  ## Play random scenarios and check laws that hold for all; SEEDS=1000, FIRST=0, WORKERS=2, KEEP=file
 	$(BIN)/python -m tests.swarm --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0) --workers $(or $(WORKERS),2) $(if $(KEEP),--keep $(KEEP))
+
+mutants: $(VENV)/.developing  ## Put faults into the code one at a time and see which the tests miss; COUNT=1500, SEED=0, ONLY=kernel
+	$(PIP) --editable '.[mutants]'
+	$(BIN)/python -m tests.mutants --count $(or $(COUNT),1500) --seed $(or $(SEED),0) $(if $(ONLY),--only $(ONLY))
 
 bench: $(VENV)/.developing  ## Measure the speed of the time plane and of training
 	$(BIN)/python -m pytest -q -s benchmarks

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
 
 from fednet_emu.federation.learning_task import LearningTask
 from fednet_emu.learning.data.datasets.base import Samples
+from fednet_emu.learning.data.hold_out import Held
 from fednet_emu.learning.data.partitions.base import Partitioned
 from fednet_emu.learning.models.flat import FlatModel
 
@@ -28,3 +31,22 @@ def test_samples_are_copied_only_to_put_them_in_order(owners: list[int]) -> None
         assert task.data.y[task.slice_of(device)].tolist() == mine
         assert task.data.x[task.slice_of(device)].tolist() == x[mine].tolist()
     assert (task.data.x.data_ptr() == x.data_ptr()) == (owners == [0, 0, 1, 1])
+
+
+def test_the_validation_error_is_the_share_that_a_classifier_gets_wrong() -> None:
+    """Three of four held-out samples lie on the side of their class; a regression has no classes to get wrong."""
+    x, y = torch.tensor([[1.0], [2.0], [-1.0], [-2.0]]), torch.tensor([0, 0, 1, 0])
+    split = Partitioned.from_owners(np.array([0, 0, 0, 0]), 1)
+    sides = torch.tensor([1.0, -1.0, 0.0, 0.0])  # class 0 to the right, class 1 to the left, no bias
+
+    errors = []
+    for model, targets in (
+        (FlatModel(torch.nn.Linear(1, 2), "cross-entropy", (1,)), y),
+        (FlatModel(torch.nn.Linear(1, 1), "squared-error", (1,)), y.float()),
+    ):
+        samples, held = Samples(x, targets, x, targets, None), (Held(x[:0], targets[:0]), Held(x, targets))
+        task = LearningTask(model, samples, (split, split), torch.device("cpu"), timing_only=False, held=held)
+        errors.append(task.validation_error(sides[: len(model.initial())]))
+
+    assert errors[0] == 0.25
+    assert math.isnan(errors[1])

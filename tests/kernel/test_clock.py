@@ -306,3 +306,28 @@ def test_what_a_cancelled_process_held_is_free_at_once():
         assert held[0]() is None
     finally:
         gc.enable()
+
+
+def test_forgotten_timers_leave_the_queue_when_they_are_half_of_it():
+    """Of 300 timers the 151st to be cancelled takes those out, the 75th of the other 149 again; the rest come."""
+    clock, seen = Clock(), []
+    timers = {at: clock.call_at(at, lambda _event, at=at: seen.append(at)) for at in (97 * i % 300 for i in range(300))}
+    length = []
+    for at in range(150 + 75 + 1):
+        timers[at].cancel()
+        length.append(len(clock._queue))
+    clock.run()
+
+    assert length == [300] * 150 + [149] * 75 + [74]
+    assert seen == list(range(226, 300))
+
+
+def test_few_forgotten_timers_stay():
+    """Up to 64 of them, even if they are all that there is."""
+    clock = Clock()
+    for timer in [clock.call_at(at, print) for at in range(64)]:
+        timer.cancel()
+
+    assert len(clock._queue) == 64
+    clock.call_at(64, print).cancel()
+    assert clock._queue == []

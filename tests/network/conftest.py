@@ -1,6 +1,7 @@
 """A cell with hand-made links, on which a test plays requests and reads deliveries and rows."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,7 @@ class Cell:
         multicast: bool = False,
         timeout_s: float = 3600.0,
         drawn_w: float = 0.2,
+        receive_w: float = 0.0,
         availability: Availability | None = None,
     ) -> None:
         self.clock, self.ledger = Clock(), Ledger()
@@ -76,6 +78,7 @@ class Cell:
         self.band = Band.of(bandwidth_hz, access, law or FixedRate(bit_rate_bps=1e6), fading or NoFading())
         self.exclusive = frozenset({"uplink"} if access.capacity == 1 else ())
         rules = Rules(self.band, HandMadeLinks(snr), loss or NoLoss(), 77, drawn_w, multicast, timeout_s)
+        rules = replace(rules, receive_w=receive_w)
         presence = Presence(availability or Always(), 99, len(snr))
         self.medium = Medium(self.clock, self.ledger, presence, 0, rules)
 

@@ -72,6 +72,19 @@ def test_each_sender_pays_for_its_own_radio():
     assert energy_j["downlink"] == pytest.approx(1.0)
 
 
+def test_devices_pay_for_what_they_receive():
+    """At 0.3 W for a second: each receiver of a downlink or a sidelink, and not the base station of an uplink."""
+    radio = {"device": {**DEVICE, "receive_w": 0.3}}
+    network = wire(sidelink=Sidelink(channel=channel(**radio)), **radio)
+    network.uplink.send(0, SERVER, "x", 0, MBIT)
+    network.sidelink.send(2, 3, "z", 2, MBIT)
+    for device in (1, 3):
+        network.downlink.send(SERVER, device, "y", 1, MBIT, group=0)
+    receive_j = finish(network).set_index("kind")["receive_j"]
+
+    assert receive_j.to_dict() == pytest.approx({"uplink": 0.0, "sidelink": 0.3, "downlink": 0.6})
+
+
 def test_a_downlink_is_one_broadcast_or_as_many_as_receivers():
     """The mode decides; broadcast is the default."""
     for mode, rows_expected in (("broadcast", 1), ("unicast", 3)):

@@ -64,10 +64,11 @@ def test_indoor_points():
 
 
 def test_indoor_states_differ_in_shadowing():
-    """3 dB with line of sight, 4 dB without."""
+    """3 dB over 10 m with line of sight, 4 dB over 6 m without."""
     states = [D2dIndoor(los=los).propagate(level(20.0), 2e9, LinkDraws.typical()) for los in ("always", "never")]
 
     assert [float(state.sigma_db[0]) for state in states] == [3.0, 4.0]
+    assert [float(state.correlation_m[0]) for state in states] == [10.0, 6.0]
 
 
 def test_handsets_beyond_5_km_are_refused():

@@ -171,6 +171,14 @@ def test_a_file_of_a_run_that_the_user_has_changed_is_the_users(tmp_path):
         assert ("old.txt" in names(tmp_path / name)) == kept
 
 
+def test_a_manifest_may_name_no_files(tmp_path):
+    """That of a run that has only begun: it is ours, and has none."""
+    versions, status = {"fednet-emu": "0.1.0"}, next(iter(STATUSES))
+    (tmp_path / "manifest.json").write_text(json.dumps({"versions": versions, "status": status}))
+
+    assert read_manifest(tmp_path) == {"versions": versions, "status": status, "files": {}}
+
+
 def test_a_manifest_cannot_reach_out_of_its_folder(tmp_path):
     """Names in it that lead elsewhere are left out: nothing there is deleted."""
     run_in(tmp_path / "run", "failed")

@@ -98,6 +98,17 @@ BREACHES = [
         USED,
         "1 of 4 transfers are asked for before their payload is there, first in row 1",
     ),
+    (
+        "transfers",
+        2,
+        {"payload": 2},
+        USED,
+        "1 of 4 transfers are asked for before their payload is there, first in row 2",
+    ),
+    ("transfers", 1, {"air_bit": 100.0002}, ON_AIR, "1 of 4 transfers, first in row 1"),
+    ("transfers", 1, {"air_bit": 99.9998}, ON_AIR, "1 of 4 transfers, first in row 1"),
+    ("transfers", 3, {"air_bit": 100.0002}, ON_AIR, "1 of 4 transfers, first in row 3"),
+    ("transfers", 2, {"receive_j": 0.125}, ENERGY, "the parts are 2.125 J, the total is 2 J"),
     ("transfers", 1, {"energy_j": 0.6}, ENERGY, "the parts are 2.1 J, the total is 2 J"),
     ("computes", 1, {"energy_j": 0.3}, ENERGY, "the parts are 2.05 J, the total is 2 J"),
 ]
@@ -193,6 +204,61 @@ def test_nobody_receives_while_it_sends(rows, make_ledger):
 
     assert DUPLEX not in {law for law, text in verify(ledger, frozenset()).items() if text}
     assert "sidelink" in verify(ledger, frozenset(), frozenset({"sidelink"}))[DUPLEX]
+
+
+def test_a_part_in_a_million_is_rounding(rows, make_ledger):
+    """The bits of a fluid model may be off by less than that; what was lost on its way may have used any part."""
+    rows["transfers"][1]["air_bit"] = 100.00009
+    rows["transfers"][2]["air_bit"] = 99.99991
+    rows["transfers"][3] |= {"started_ns": 5 * S, "air_bit": 40.0}
+
+    assert broken(make_ledger(rows)) == {}
+
+
+def test_rounds_are_written_as_time_goes(rows, make_ledger):
+    """The second round ends before the first."""
+    rows["rounds"].append({**rows["rounds"][0], "ended_ns": 5 * S - 1})
+
+    assert broken(make_ledger(rows)) == {MONOTONE: "1 of 2 rounds go back in time, first in row 1"}
+
+
+def duplex(rows, make_ledger, *transfers, heard=()):
+    """What the law of half duplex says of sidelinks (sender, receiver, start, end in s) and broadcasts' receptions."""
+    columns = ("sender", "receiver", "started_ns", "ended_ns")
+    spans = [(sender, receiver, start_s * S, end_s * S) for sender, receiver, start_s, end_s in transfers]
+    table = [{**rows["transfers"][1], "kind": 2, **dict(zip(columns, span, strict=True))} for span in spans]
+    receptions = [{"transfer": row, "receiver": device, "lost": CODE["erased"]} for row, device in heard]
+    ledger = make_ledger({"transfers": table, "receptions": receptions})
+    return verify(ledger, frozenset(), frozenset({"sidelink"}))[DUPLEX]
+
+
+@pytest.mark.parametrize(
+    ("transfers", "heard"),
+    [
+        ([(0, 1, 0, 2), (1, 2, 1, 3)], []),  # it sends before what it receives has ended
+        ([(1, 2, 0, 2), (0, 1, 1, 3)], []),
+        ([(0, 1, 0, 2), (2, 1, 1, 3)], []),  # it receives twice
+        ([(0, 1, 0, 2), (0, 2, 1, 3)], []),  # it sends twice
+        ([(0, -2, 0, 2), (1, 2, 1, 3)], [(0, 1)]),  # it sends while it would hear a broadcast, though in vain
+        ([(1, 2, 0, 2), (0, -2, 1, 3)], [(1, 2)]),
+    ],
+)
+def test_half_duplex_has_its_breaches(rows, make_ledger, transfers, heard):
+    """Device 1, or another, takes part in two transmissions from second 1 to 2."""
+    assert "airtimes overlap on the sidelink" in duplex(rows, make_ledger, *transfers, heard=heard)
+
+
+@pytest.mark.parametrize(
+    "transfers",
+    [
+        [(0, 1, 0, 1), (1, 2, 1, 3)],  # one after the other
+        [(0, 1, 0, 2), (2, 3, 0, 2)],  # four devices
+        [(0, SERVER, 0, 2), (1, SERVER, 1, 3)],  # a base station is no device
+    ],
+)
+def test_half_duplex_lets_pass_what_is_right(rows, make_ledger, transfers):
+    """Nobody takes part in two transmissions at a time."""
+    assert duplex(rows, make_ledger, *transfers) == ""
 
 
 def test_every_law_has_a_breach():

@@ -93,6 +93,22 @@ def test_split_sums_end_at_the_optimum(scenario):
     assert distance(scenario, agg="const") < 1e-3
 
 
+@pytest.mark.parametrize("scenario", [1, 3])
+def test_a_constant_factor_is_groups_over_devices(scenario):
+    """The first group moves the model by its sum times K / M; with groups of M / K devices that is their mean."""
+    w = np.array([0.3, -0.2, 0.5, 0.1])
+    moved = {}
+    for agg in ("sum", "const", "mean"):
+        algorithm = CyclicFedAvg(structure=STRUCTURES[scenario], lr=0.01, agg=agg)
+        after, seats = one_cycle(algorithm, 1, w)
+        moved[agg] = after - w
+
+    assert moved["const"] == pytest.approx(moved["sum"] * TURNS[scenario] / M, rel=1e-12)
+    assert moved["mean"] == pytest.approx(moved["sum"] / (seats["group"] == 0).sum(), rel=1e-12)
+    if scenario == 1:
+        assert moved["const"] == pytest.approx(moved["mean"], rel=1e-12)
+
+
 @pytest.mark.parametrize("scenario", [2, 3, 4])
 def test_no_split_over_weights_who_sits_in_several_groups(scenario):
     """Without the split the same sums end at least 30 times further away; the factor 1 / c alone mends that."""
@@ -212,14 +228,16 @@ def test_groups_are_formed_anew():
     assert turns["group"].tolist() == [0, 1, 2, 3] * 6
 
 
-@pytest.mark.parametrize(("data", "seats"), [("split", 1), ("no-split", 3), ("no-split-reweighted", 3)])
-def test_a_lone_sample_sits_in_every_group_unless_it_is_split(data, seats):
+@pytest.mark.parametrize(
+    ("data", "factors"), [("split", [1]), ("no-split", [1, 1, 1]), ("no-split-reweighted", [1 / 3] * 3)]
+)
+def test_a_lone_sample_sits_in_every_group_unless_it_is_split(data, factors):
     """A device with one sample and three seats uses it in all of them; split, there is only one part to use."""
     fed = small_federation("devices.count=10", "data.n_samples=10")
     algorithm = CyclicFedAvg(lr=0.1, data=data, structure={"kind": "list", "groups": [[0, 1], [0], [0]]})
     groups = algorithm.members(fed, algorithm.structure.form(fed, 0))
 
-    assert sum(member.device == 0 for group in groups for member in group) == seats
+    assert [member.factor for group in groups for member in group if member.device == 0] == factors
 
 
 def test_groups_without_samples_are_told():
@@ -245,6 +263,16 @@ def test_one_measure_of_local_work():
     for timing_only in (False, True):
         with pytest.raises(ScenarioError, match=r"groups of one size only, got sizes \[2, 3\]"):
             run_small(CYCLIC.format("scenario-2", "bounds: true, l2: 0.1"), timing_only=timing_only)
+
+
+@pytest.mark.parametrize(("work", "steps"), [({}, 1), ({"local_steps": 3}, 3), ({"local_epochs": 2}, 10)])
+def test_local_work_takes_its_time(work, steps):
+    """20 samples in batches of 4: a step of 144 FLOP at 1 MFLOP/s takes 144 us, an epoch five of them."""
+    fed = small_federation("stop.rounds=1")
+    fed.run(CyclicFedAvg(structure={"kind": "list", "groups": [[0, 1]]}, lr=0.1, batch_size=4, **work))
+    computes = fed.ledger.frames()["computes"]
+
+    assert (computes["ended_s"] - computes["started_s"]).tolist() == pytest.approx([steps * 144e-6] * 2)
 
 
 def test_scenarios_of_the_file_and_of_python_are_one():

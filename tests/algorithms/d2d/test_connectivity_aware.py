@@ -283,3 +283,11 @@ def test_snapshots_name_every_device_once() -> None:
     assert [row["round"] for row in rows] == [1] * 3 + [3] * 3
     assert sorted(k for row in rows[:3] for k in row["devices"]) == list(range(12))
     assert all(len(row["x_m"]) == 4 and len(row["sender"]) == 8 for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("cohort", "demands"), [(None, []), (7, [("cohort", "samples more devices than there are", 7)])]
+)
+def test_a_first_sample_needs_its_devices(cohort, demands):
+    """A scenario with fewer devices than that is refused; all devices are never too many."""
+    assert list(ConnectivityAware.model_construct(cohort=cohort).demands()) == demands

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from fednet_emu.algorithms.unlabelled.fedul import pick
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.learning.data.datasets import Samples
@@ -223,3 +224,11 @@ def test_it_learns_the_digits_without_a_label() -> None:
 
     assert fed.accuracy is not None
     assert fed.accuracy > 0.9
+
+
+@pytest.mark.parametrize(("error", "picked"), [(0.1, 2.0), (0.2, 1.0), (0.3, 1.0), (float("nan"), 1.0)])
+def test_the_smaller_error_is_picked(error: float, picked: float) -> None:
+    """Against an error of 0.2 so far; the earlier model stays where both are equal, or where there is no error."""
+    best, f = torch.tensor([1.0]), torch.tensor([2.0])
+
+    assert pick(best, f, 0.2, error).tolist() == [picked]

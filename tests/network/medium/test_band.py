@@ -28,6 +28,12 @@ def band_of(fading, law=CAPACITY, access=None):
     return Band.of(1e6, access or Tdma(), law, fading)
 
 
+def test_a_band_keeps_the_key_of_its_draws():
+    """What random access draws is keyed by it; 0 if nothing is drawn."""
+    assert Band.of(1e6, Tdma(), CAPACITY, NoFading(), 77).access_key == 77
+    assert band_of(NoFading()).access_key == 0
+
+
 def integrate(snr, coherence_ns, size_bit, start_ns, key=KEY):
     """End (ns, exact) and lowest SINR of a transfer at Shannon capacity over 1 MHz, one block after the other."""
     now_ns, left_bit, lowest = float(start_ns), float(size_bit), math.inf

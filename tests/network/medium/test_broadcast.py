@@ -46,6 +46,19 @@ def test_a_broadcast_ends_with_its_slowest_receiver(cell, access):
     assert world.ledger.frames()["receptions"].values.tolist() == [[0, device, ""] for device in range(4)]
 
 
+@BOTH_AIRS
+def test_every_receiver_draws_power_while_it_receives(cell, access):
+    """Three receivers of a broadcast at 0.5 W draw 1.5 W until the slowest has it; its sender's draw is apart."""
+    world = cell(access, CAPACITY, snr=SNR, multicast=True, receive_w=0.5)
+    world.play(*((0.25, device, MBIT) for device in range(3)))
+
+    airtime_s = MBIT / rate_bps(1.0)
+    (row,) = world.rows.to_dict("records")
+    assert row["receive_j"] == pytest.approx(0.5 * airtime_s * 3, rel=1e-8)
+    assert row["energy_j"] == pytest.approx(0.2 * airtime_s, rel=1e-8)
+    assert world.ledger.energy_j == pytest.approx((1.5 + 0.2) * airtime_s, rel=1e-8)
+
+
 def test_unicast_sends_one_after_the_other(cell):
     """Without multicast the same payload is as many transmissions as receivers, by the number of the device."""
     world = cell(law=CAPACITY, snr=SNR)

@@ -200,6 +200,13 @@ def test_the_kl_ball_is_the_entropy_optimum(kind: str) -> None:
         assert scaled @ p == pytest.approx(lowest, abs=1e-6 if budget == 0 else 1e-7)
 
 
+def test_the_kl_ball_ends_at_its_coldest_temperature() -> None:
+    """Losses that differ by 1e-310 share the weight, though one nat is more than they can use: log(3 / 2)."""
+    p = KlBall(budget=1.0).worst_case(np.array([0.0, -1e-310, -1.0]), np.full(3, 1 / 3))
+
+    assert p == pytest.approx([0.5, 0.5, 0.0], abs=1e-6)
+
+
 def test_the_kl_ball_meets_tiny_budgets() -> None:
     """Close to the prior the worst case is q + sqrt(2 budget / var) q (f - mean): to 1e-6 of it with 1e-16 nats."""
     f, q = np.array([1.0, 2.0, 4.0]), np.array([0.2, 0.3, 0.5])
