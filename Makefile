@@ -6,8 +6,8 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all test-browser test-ray test-trackers lint format docs imports swarm mutants bench \
-	bench-peers reproduce clean
+.PHONY: help install demo test test-all test-browser test-flower test-ray test-trackers lint format docs imports swarm \
+	mutants bench bench-peers reproduce clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -46,6 +46,14 @@ test-browser: $(VENV)/.developing  ## Look at report pages in a headless Chromiu
 test-ray: $(VENV)/.developing  ## Run the tests of sweeps on Ray, which this installs (as the extra `ray` does)
 	$(PIP) --editable '.[ray]'
 	$(BIN)/python -m pytest -q tests/study/test_on_ray.py
+
+test-flower:  ## Run the tests of Flower apps, each version in an environment of its own; FLOWERS="1.21.0 1.30.0 1.41.0"
+	set -e; for flower in $(or $(FLOWERS),1.41.0); do \
+		test -x $(VENV)-flower-$$flower/bin/python || $(PYTHON) -m venv $(VENV)-flower-$$flower; \
+		$(VENV)-flower-$$flower/bin/python -m pip install --quiet --disable-pip-version-check \
+			--constraint constraints-flower.txt flwr==$$flower --editable '.[flower]' hypothesis pytest; \
+		FLWR_TELEMETRY_ENABLED=0 $(VENV)-flower-$$flower/bin/python -m pytest -q tests/flower; \
+	done
 
 test-trackers: $(VENV)/.developing  ## Run the tests of trackers, whose libraries this installs (as their extras do)
 	$(PIP) --editable '.[tensorboard,mlflow,wandb]'
@@ -86,7 +94,7 @@ reproduce: $(VENV)/.installed  ## Run the studies that fit into an hour; refresh
 	$(BIN)/fednet reproduce --minutes 60
 
 clean:  ## Remove the virtual environment, caches and runs
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-flower-* .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -rf docs/_build docs/settings docs/gallery docs/records-tables.md
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find results -mindepth 1 -maxdepth 1 ! -name reference -exec rm -rf {} +

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any  # noqa: E402
 
 if TYPE_CHECKING:
     from fednet_emu.algorithms.base import Algorithm
+    from fednet_emu.algorithms.flower.algorithm import flower as Flower  # noqa: N812
     from fednet_emu.api.comparing import Comparison
     from fednet_emu.api.library import channels, check, scenarios, schema
     from fednet_emu.api.run import Run, plot
@@ -63,6 +64,7 @@ _HOMES = {
     "Delivery": "network.medium.transfer",
     "SgdPlan": "learning.graph.jobs",
     "Process": "kernel.clock",
+    "Flower": "algorithms.flower.algorithm:flower",
     "Component": "component",
     "FednetError": "errors",
     "ScenarioError": "errors",
@@ -92,6 +94,7 @@ __all__ = [  # noqa: RUF022  (what a user meets first comes first)
     "Delivery",
     "SgdPlan",
     "Process",
+    "Flower",
     "Component",
     "FednetError",
     "ScenarioError",

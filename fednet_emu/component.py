@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from inspect import isabstract, isclass
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -68,6 +68,17 @@ def _admits_bool(annotation: Any) -> bool:
     if get_origin(annotation) is Literal:
         return any(isinstance(choice, bool) for choice in get_args(annotation))
     return any(_admits_bool(argument) for argument in get_args(annotation))
+
+
+class Waived(NamedTuple):
+    """Settings that are not required where another one, `by`, has one of these kinds.
+
+    A component whose attribute `waived` is one fills them in itself.
+    """
+
+    names: tuple[str, ...]
+    by: str
+    kinds: tuple[str, ...]
 
 
 class Slot:

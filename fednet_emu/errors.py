@@ -5,6 +5,7 @@
     |   +-- Diverged       a loss or a parameter is not finite any more: the run ends with this status
     +-- DataError          a data file or run folder is missing or corrupt
     +-- Deadlock           the algorithm waits for something that can never come
+    +-- AppFailed          code of a user's app raises (exit code 1)
 
 `args` are the raw positional values and the text is built in `__str__`, so that an error that is pickled on its way to
 another process reads the same there. Problems read "where: what is wrong, got value; what would be right". Texts of a
@@ -85,6 +86,17 @@ class Deadlock(FednetError):  # noqa: N818  (the field's own word)
     def __str__(self) -> str:
         now_s, waits = self.args
         return f"deadlock at t={now_s:.6g} s: {waits}"
+
+
+class AppFailed(FednetError):  # noqa: N818  (what has happened)
+    """Code of an app raises: the part of the app, and its traceback."""
+
+    def __init__(self, where: str, trace: str) -> None:
+        super().__init__(where, trace)
+
+    def __str__(self) -> str:
+        where, trace = self.args
+        return visible_lines(f"{trace.rstrip()}\nthe app failed: {where}")
 
 
 def did_you_mean(word: str, known: Iterable[object]) -> str:

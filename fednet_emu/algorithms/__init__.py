@@ -1,6 +1,7 @@
 """Algorithms, one paper per file, and the table of their names in scenario files."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from fednet_emu.algorithms.base import Algorithm
 from fednet_emu.algorithms.clustered.cfl import Cfl
@@ -10,6 +11,7 @@ from fednet_emu.algorithms.cyclic.algorithm import CyclicFedAvg
 from fednet_emu.algorithms.d2d.colrel import Colrel
 from fednet_emu.algorithms.d2d.connectivity_aware import ConnectivityAware
 from fednet_emu.algorithms.fedavg import FedAvg
+from fednet_emu.algorithms.flower.algorithm import Flower
 from fednet_emu.algorithms.personal.ditto import Ditto
 from fednet_emu.algorithms.personal.fedper import FedPer
 from fednet_emu.algorithms.personal.fedrep import FedRep
@@ -35,11 +37,21 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "fedper": FedPer,
     "fedrep": FedRep,
     "fedul": FedUL,
+    "flower": Flower,
     "frank-wolfe-clustering": FrankWolfeClustering,
     "ifca": Ifca,
     "individual": Individual,
     "local": LocalOnly,
 }
-AnyAlgorithm = Annotated[Algorithm, Slot("algorithm", ALGORITHMS)]
+_SLOT = Slot("algorithm", ALGORITHMS)
+AnyAlgorithm = Annotated[Algorithm, _SLOT]
 
-__all__ = ["ALGORITHMS", "AnyAlgorithm", "worst_case_weights"]
+
+def brings_own_learning(algorithm: Any) -> bool:
+    """Whether an algorithm, given as an object or as the settings of one, brings its own data and model."""
+    kind = algorithm.get("kind") if isinstance(algorithm, Mapping) else algorithm
+    found = _SLOT.get(kind) if isinstance(kind, str) else type(kind)
+    return bool(getattr(found, "own_learning", False))
+
+
+__all__ = ["ALGORITHMS", "AnyAlgorithm", "brings_own_learning", "worst_case_weights"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -13,6 +14,9 @@ from fednet_emu.federation import Federation, Process
 
 class Algorithm(Component):
     """One paper's algorithm: its hyper-parameters are the fields, its pseudo-code is `run`."""
+
+    own_learning: ClassVar[bool] = False
+    """Whether it brings its own data and model, so that a scenario gives none."""
 
     @abstractmethod
     def run(self, fed: Federation) -> Process:

@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 
 from fednet_emu.algorithms.base import Algorithm
+from fednet_emu.algorithms.flower.algorithm import GivenFlower
 from fednet_emu.component import Component
 from fednet_emu.errors import FednetError
 from fednet_emu.learning.data.datasets.base import Dataset, Samples
@@ -17,7 +18,7 @@ from fednet_emu.learning.models.base import Model
 from fednet_emu.learning.models.given_module import GivenModule
 from fednet_emu.scenario.document import Document, apply_overrides, from_mapping, load
 from fednet_emu.scenario.load import checked
-from fednet_emu.scenario.model import Scenario
+from fednet_emu.scenario.model import LEARNING, ON_OUR_DATA, Scenario
 from fednet_emu.scenario.overrides import Setting
 from fednet_emu.scenario.search import run_name
 from fednet_emu.scenario.tree import Place, node_of
@@ -29,6 +30,8 @@ Settings = Mapping[str, Any] | Iterable[str]
 Network = Model | nn.Module | Callable[..., nn.Module]
 """A model component, a PyTorch module, or a function or class that makes a module."""
 UNNAMED = "scenario"
+NOTHING = object()
+"""A setting that an algorithm with its own learning replaces."""
 
 
 def named(scenario: ScenarioLike) -> tuple[str, Document]:
@@ -69,10 +72,13 @@ def changes(
             yield Setting(str(key), node_of(_component(key, value), Place(f"settings[{str(key)!r}]")))
     else:
         yield from settings or ()
-    given = {"seed": seed, "algorithm": algorithm, "model": model, "data": data}
+    given: dict[str, Any] = {"seed": seed, "algorithm": algorithm, "model": model, "data": data}
+    if algorithm is not None and algorithm.own_learning:
+        given |= dict.fromkeys((*LEARNING, *ON_OUR_DATA), NOTHING)
     for key, value in given.items():
         if value is not None:
-            yield Setting(key, node_of(_component(key, value), Place(f"{key}=")))
+            meant = None if value is NOTHING else _component(key, value)
+            yield Setting(key, node_of(meant, Place(f"{key}=")))
 
 
 def scenario_of(scenario: ScenarioLike, settings: Settings | None = None, **given: Any) -> tuple[str, Scenario]:
@@ -103,7 +109,7 @@ def _plain(value: Any) -> Any:
     """Convert this package's components to plain settings, as in a file; components from elsewhere remain objects."""
     if isinstance(value, Component):
         theirs = not type(value).__module__.startswith("fednet_emu.")
-        if theirs or isinstance(value, GivenModule | GivenSamples):
+        if theirs or isinstance(value, GivenModule | GivenSamples | GivenFlower):
             return value
         return {name: _plain(getattr(value, name)) for name in type(value).model_fields}
     return [_plain(part) for part in value] if isinstance(value, tuple | list) else value

@@ -1,4 +1,4 @@
-"""The commands: run, sweep, compare, plot, trace, reproduce, check, channels, schema."""
+"""The commands: run, flower, sweep, compare, plot, trace, reproduce, check, channels, schema."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from fednet_emu.cli.outcome import ERRORS, MISTAKE, outcome
 
 if TYPE_CHECKING:
     from fednet_emu.api.run import Timeline
+    from fednet_emu.api.scenarios import ScenarioLike
 
 app = typer.Typer(
     help="Discrete-event network emulator for wireless federated learning.",
@@ -53,25 +54,73 @@ class Engine(StrEnum):
 ScenarioName = Annotated[
     str, typer.Argument(metavar="SCENARIO", help="A scenario file, or the name of one in scenarios/.")
 ]
+RunOut = Annotated[Path | None, typer.Option("--out", help="The run folder. [default: results/NAME/seed-N]")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress, no table.")]
+Profile = Annotated[bool, typer.Option("--profile", help="Also say where the host's time went.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace a run, when the new one has ended.")]
+Plots = Annotated[bool, typer.Option("--plots/--no-plots", help="Draw the figures of the run.")]
 Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Seed, instead of the scenario's.")]
 
 
 @app.command()
 def run(
     scenario: ScenarioName,
-    out: Annotated[Path | None, typer.Option("--out", help="The run folder. [default: results/NAME/seed-N]")] = None,
+    out: RunOut = None,
     seed: Seed = None,
     overrides: Overrides = None,
     data_dir: DataDir = None,
     timing_only: TimingOnly = False,
     engine: Annotated[Engine | None, typer.Option("--engine", help="How training is run on this host.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no table.")] = False,
-    profile: Annotated[bool, typer.Option("--profile", help="Also say where the host's time went.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace a run, when the new one has ended.")] = False,
-    plots: Annotated[bool, typer.Option("--plots/--no-plots", help="Draw the figures of the run.")] = True,
+    quiet: Quiet = False,
+    profile: Profile = False,
+    force: Force = False,
+    plots: Plots = True,
     track: Track = None,
 ) -> None:
     """Run a scenario; leave tables, figures and a summary in a run folder."""
+    settings = _all_overrides(overrides, seed, engine)
+    _run(scenario, None, settings, out, data_dir, timing_only, quiet, profile, force, plots, track)
+
+
+@app.command()
+def flower(
+    folder: Annotated[str, typer.Argument(metavar="APP", help="The folder of a Flower app.")],
+    scenario: Annotated[
+        str | None,
+        typer.Argument(metavar="[SCENARIO]", help="A scenario, whose network and devices are used. [default: a cell]"),
+    ] = None,
+    out: RunOut = None,
+    seed: Seed = None,
+    overrides: Overrides = None,
+    quiet: Quiet = False,
+    profile: Profile = False,
+    force: Force = False,
+    plots: Plots = True,
+    track: Track = None,
+) -> None:
+    """Run a Flower app on the emulated network; by default ten devices in an urban cell."""
+    with outcome():
+        from fednet_emu.api.flower import app_in
+
+        meant, name, changes = app_in(folder, scenario)
+    settings = [*changes, *_all_overrides(overrides, seed, None)]
+    _run(meant, name, settings, out, None, False, quiet, profile, force, plots, track)
+
+
+def _run(
+    scenario: ScenarioLike,
+    name: str | None,
+    changes: list[str],
+    out: Path | None,
+    data_dir: Path | None,
+    timing_only: bool,
+    quiet: bool,
+    profile: bool,
+    force: bool,
+    plots: bool,
+    track: list[str] | None,
+) -> None:
+    """Run a scenario into a run folder, with progress, figures and the table of its totals."""
     folder = out
 
     def interrupted() -> str:
@@ -92,13 +141,12 @@ def run(
         from fednet_emu.scenario.recorded import APPROXIMATE
         from fednet_emu.scenario.search import run_name
 
-        changes = _all_overrides(overrides, seed, engine)
         checked = fe.check(scenario, settings=changes)
         if timing_only and checked.events_depend_on_learning:
             ERRORS.print(APPROXIMATE)
         if not quiet:
             ERRORS.print(str(cost_of(checked, data_folder(data_dir))))
-        default = Path("results") / run_name(Path(scenario)) / f"seed-{checked.seed}"
+        default = Path("results") / (name or run_name(Path(str(scenario)))) / f"seed-{checked.seed}"
         folder = default if out is None else folder_to_write(out, "--out")
         ended = fe.run(
             scenario,

@@ -1,4 +1,4 @@
-"""Exit codes of commands: 0 done, 2 a user's mistake, 130 interrupted, 1 a bug or failed cells, with replay lines."""
+"""Exit codes of commands: 0 done, 2 a user's mistake, 130 interrupted, 1 a bug, a failed app, or failed cells."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import NoReturn
 import typer
 
 from fednet_emu.api.console import PlainConsole
-from fednet_emu.errors import FednetError
+from fednet_emu.errors import AppFailed, FednetError
 from fednet_emu.scenario.signals import undisturbed
 
 ERRORS = PlainConsole(stderr=True)
@@ -35,6 +35,9 @@ def outcome(interrupted: Callable[[], str] = lambda: "interrupted") -> Iterator[
     try:
         with _imports_told():
             yield
+    except AppFailed as error:
+        ERRORS.print(str(error))
+        raise typer.Exit(FAILED) from None
     except FednetError as error:
         ERRORS.print(str(error))
         raise typer.Exit(MISTAKE) from None

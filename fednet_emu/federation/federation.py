@@ -14,7 +14,7 @@ from fednet_emu.errors import Deadlock, ScenarioError
 from fednet_emu.federation.cohort import Cohort
 from fednet_emu.federation.device import Device
 from fednet_emu.federation.learner import Learner
-from fednet_emu.federation.learning_task import LearningTask, Scores
+from fednet_emu.federation.learning_task import LearningTask
 from fednet_emu.federation.observer import Models, Observer
 from fednet_emu.federation.payload import Shared, parcel
 from fednet_emu.federation.processors import Processors, Work
@@ -54,11 +54,12 @@ class Federation:
         streams: randomness by name.
         ledger: records.
         graph: deferred values.
-        task: model and samples.
         network: uplink, downlink, sidelink.
         processors: the processors of the devices and the server.
+        presence: when the devices are there.
         timing_only: whether nothing is trained or evaluated.
         observers: called at the end of every round; they must not change the run.
+        resumable: whether values given to `once` are kept for a checkpoint.
     """
 
     def __init__(
@@ -67,29 +68,30 @@ class Federation:
         streams: Streams,
         ledger: Ledger,
         graph: Graph,
-        task: LearningTask,
+        task: LearningTask | None,
         network: Network,
         processors: Processors,
         presence: Presence,
         stop: Stop,
         evaluation: Evaluation,
         *,
-        initial_vector: Callable[[], Any],
         timing_only: bool = False,
         overhead: Overhead = NoOverhead(),  # noqa: B008  (frozen)
     ) -> None:
         self.clock, self.streams, self.ledger, self.graph = clock, streams, ledger, graph
-        self.task, self.network, self.processors = task, network, processors
+        self._task, self.network, self.processors = task, network, processors
         self.timing_only = timing_only
         self._shared = 0
         self._rounds, self._learner = Rounds(clock, ledger), Learner(graph, task, streams, timing_only=timing_only)
         self.server = Device(self, SERVER)
-        self._presence, self._stop, self._evaluation = presence, stop, evaluation
-        self._able = presence.only(np.flatnonzero(task.n_samples))
-        self._initial_vector, self._overhead = initial_vector, overhead
+        self.presence, self._stop = presence, stop
+        self._able = presence if task is None else presence.only(np.flatnonzero(task.n_samples))
+        self._overhead = overhead
         self.observers: list[Callable[[Federation], None]] = []
-        self._observer = Observer(clock, ledger, evaluation, None if timing_only else self._score)
-        if stop.only_accuracy and (timing_only or not task.model.is_classifier):
+        self.resumable = False
+        score = None if timing_only or task is None else lambda model: self._learner.score(model, evaluation)
+        self._observer = Observer(clock, ledger, evaluation, score)
+        if stop.only_accuracy and (timing_only or not (task is None or task.model.is_classifier)):
             what = "a timing-only run" if timing_only else "a regression"
             raise ScenarioError(f"stop.accuracy: cannot end {what}, got no other limit; give rounds or simulated_s")
 
@@ -98,7 +100,7 @@ class Federation:
     @property
     def n_devices(self) -> int:
         """Number of devices, there or away."""
-        return self._presence.count
+        return self.presence.count
 
     def device(self, index: int) -> Device:
         """The device with this number.
@@ -203,9 +205,20 @@ class Federation:
 
     # ---- learning ----------------------------------------------------------------------------------------------------
 
+    @property
+    def task(self) -> LearningTask:
+        """Model and samples.
+
+        Raises:
+            RuntimeError: there are none, because the algorithm brings its own.
+        """
+        if self._task is None:
+            raise RuntimeError("task: there is none, got an algorithm that brings its own model and data; use those")
+        return self._task
+
     def initial_model(self) -> Deferred:
         """The model before training; it is evaluated as round 0."""
-        model = self._learner.initial(self._initial_vector)
+        model = self._learner.initial()
         self.ledger.given.add(model.number)
         self._observer.see(model, after_round=0)
         return model
@@ -257,6 +270,10 @@ class Federation:
         """
         return self._learner.read(value, nominal)
 
+    def once(self, compute: Callable[[], Any]) -> Any:
+        """The plain value (see `scenario.plain`) of a function, or of the same call before the run was interrupted."""
+        return self._learner.once(compute, keep=self.resumable)
+
     @property
     def nominal(self) -> bool:
         """Whether a nominal value has replaced one that a timing-only run does not compute."""
@@ -305,21 +322,33 @@ class Federation:
 
     def rounds(self) -> Iterator[int]:
         """Numbers of the rounds, from 0, until a stop rule ends the run."""
-        while not self._stopped():
+        while not self.stopped:
             yield self.round
 
-    def end_of_round(self, model: Models, *, invited: int, arrived: int) -> None:
+    def end_of_round(self, model: Models | None, *, invited: int, arrived: int) -> None:
         """Record a round (or a step of the server) that has ended with this global model; evaluate it when due.
 
         Where each device has a model of its own, give them all, in the order of the devices; each is evaluated on the
-        test samples of its device.
+        test samples of its device. An algorithm that brings its own learning gives None, and tells its scores by
+        `report`.
         """
         self._rounds.end(invited=invited, arrived=arrived)
-        self._observer.see(model, after_round=self.round)
+        if model is not None:
+            self._observer.see(model, after_round=self.round)
         for observer in self.observers:
             observer(self)
 
-    def _stopped(self) -> bool:
+    def report(self, after_round: int, *, loss: float | None, accuracy: float | None) -> None:
+        """Record scores that an algorithm with its own learning has measured itself; None is unknown."""
+        self._observer.report(after_round, loss, accuracy)
+
+    def divergence(self) -> str:
+        """Return why the last evaluation shows divergence, or an empty text if it does not."""
+        return self._observer.divergence()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a stop rule ends the run at the end of the latest round."""
         return self._stop.reached(self.round, sum(self.ledger.sent_bit), self.ledger.energy_j, self.accuracy)
 
     # ---- measuring ---------------------------------------------------------------------------------------------------
@@ -333,9 +362,6 @@ class Federation:
     def latest(self) -> Models | None:
         """The latest global model, or the latest models of all devices, for observers; None before the first."""
         return self._observer.latest
-
-    def _score(self, model: Models) -> Scores:
-        return self._learner.score(model, self._evaluation)
 
     def checkpoint(self) -> Checkpoint:
         """Return what `resume` needs to continue from here; possible at any moment of a run."""
@@ -351,13 +377,16 @@ class Federation:
         Raises:
             Deadlock: the algorithm waits for something that can never come; says who, and which transfers were lost.
         """
+        process = algorithm.run(self)
         with rare_garbage_collection():
             try:
                 self._observer.start(self._stop.simulated_s)
-                self.clock.run_process(algorithm.run(self), self._stop.simulated_s)
+                self.clock.run_process(process, self._stop.simulated_s)
             except Deadlock as deadlock:
                 now_s, waits = deadlock.args
                 raise Deadlock(now_s, waits + recent_losses(self.ledger)) from None
+            finally:
+                process.close()
             self.close()
             self._observer.evaluate()
         return self.latest

@@ -27,17 +27,18 @@ class Learner:
         nominal: whether a nominal value has replaced one that a timing-only run does not compute.
     """
 
-    def __init__(self, graph: Graph, task: LearningTask, streams: Streams, *, timing_only: bool) -> None:
-        self._graph, self._task, self._streams, self._timing_only = graph, task, streams, timing_only
+    def __init__(self, graph: Graph, task: LearningTask | None, streams: Streams, *, timing_only: bool) -> None:
+        self._graph, self._streams, self._timing_only = graph, streams, timing_only
+        if task is not None:  # else the algorithm brings its own learning, and asks for none of ours
+            self._task = task
         self._readings = Readings()
         self._plans: set[SgdPlan] = set()
         self.nominal = False
 
-    def initial(self, vector: Callable[[], Any]) -> Deferred:
+    def initial(self) -> Deferred:
         """The model before training."""
-        if self._timing_only:
-            return self._graph.call(_never, size=self._task.model.size)
-        return self._graph.constant(vector())
+        model = self._task.model
+        return self._graph.call(_never, size=model.size) if self._timing_only else self._graph.constant(model.initial())
 
     def train(
         self,
@@ -97,6 +98,10 @@ class Learner:
             self.nominal = True
             return nominal
         return self._readings.take(lambda: self._graph.read(value))
+
+    def once(self, compute: Callable[[], Any], *, keep: bool) -> Any:
+        """The value known from before, or else the one computed now, which is kept if asked."""
+        return self._readings.take(compute, keep=keep)
 
     def score(self, model: Models, evaluation: Evaluation) -> Scores:
         """Evaluate one model, or every device's own."""

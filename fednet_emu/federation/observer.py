@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -11,6 +12,7 @@ from fednet_emu.federation.learning_task import Scores
 from fednet_emu.federation.stop import Evaluation
 from fednet_emu.kernel.clock import FOREVER_NS, Clock, Timer, to_ns
 from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.learning.models.evaluate import Metrics
 from fednet_emu.records.divergence import divergence
 from fednet_emu.records.ledger import Ledger
 
@@ -37,6 +39,7 @@ class Observer:
         self.accuracy: float | None = None
         self._latest_round = 0
         self._scores: Scores | None = None  # of the latest round's model, once known
+        self._judged = True  # whether the loss is known, so that divergence shows in it
         self._recorded_ns = -1
         self._instants = 0
         self._until_ns = FOREVER_NS
@@ -58,9 +61,20 @@ class Observer:
         self._scores = scores = self._score(self.latest)
         self.accuracy = scores.pooled.accuracy
         self._record(scores)
-        if divergence(self._ledger):
+        if self.divergence():
             self.accuracy = None
         self._record_devices(scores)
+
+    def report(self, after_round: int, loss: float | None, accuracy: float | None) -> None:
+        """Record scores that the algorithm has measured itself; None is unknown."""
+        self._latest_round, self._judged, self.accuracy = after_round, loss is not None, accuracy
+        self._record(Scores(Metrics(math.nan if loss is None else loss, accuracy, 0), None))
+        if self.divergence():
+            self.accuracy = None
+
+    def divergence(self) -> str:
+        """Return why the last evaluation shows divergence; an empty text if it does not, or has no loss."""
+        return divergence(self._ledger) if self._judged else ""
 
     # ---- every so many seconds ---------------------------------------------------------------------------------------
 

@@ -27,9 +27,11 @@ class Readings:
         self.values = list(known)
         self._next = 0
 
-    def take(self, compute: Callable[[], Any]) -> Any:
-        """The next value: the one known from before, or else the one computed now."""
+    def take(self, compute: Callable[[], Any], *, keep: bool = True) -> Any:
+        """The next value: the one known from before, or else the one computed now, which is kept if asked."""
         if self._next == len(self.values):
+            if not keep:
+                return compute()
             self.values.append(compute())
         self._next += 1
         return self.values[self._next - 1]

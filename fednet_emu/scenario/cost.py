@@ -90,7 +90,7 @@ def cost_of(scenario: Scenario, data_dir: Path | None = None) -> Cost:
     Raises:
         ScenarioError: the model cannot be built for the data, or it is too large for any machine.
     """
-    extent, count = scenario.data.extent(data_dir), scenario.devices.count
+    extent, count = scenario.extent(data_dir), scenario.devices.count
     return Cost(
         devices=count,
         rounds=scenario.stop.rounds,
@@ -107,7 +107,7 @@ def unaffordable(scenario: Scenario, data_dir: Path | None = None) -> Iterator[P
         The key path of the part that needs most, and what is wrong.
     """
     host_byte = host_memory_byte()
-    extent, count = scenario.data.extent(data_dir), scenario.devices.count
+    extent, count = scenario.extent(data_dir), scenario.devices.count
     device_byte, data_byte = BYTE_PER_DEVICE * count, extent.byte if extent else 0
     if device_byte > host_byte:
         what = f"takes {_readable(device_byte)} of memory ({BYTE_PER_DEVICE} bytes a device), got {count}"
@@ -137,8 +137,9 @@ def host_memory_byte() -> float:
 def _parameters(scenario: Scenario, extent: Extent | None) -> int | None:
     """Count the parameters of a model of this package, without memory for them; None for the user's own code."""
     model = scenario.model
-    own = type(model).__module__.startswith("fednet_emu.") and not isinstance(model, UserModule | GivenModule)
-    if extent is None or extent.outputs is None or not own:
+    if extent is None or extent.outputs is None or model is None or isinstance(model, UserModule | GivenModule):
+        return None
+    if not type(model).__module__.startswith("fednet_emu."):
         return None
     shape, outputs = extent.input_shape, extent.outputs
     try:

@@ -57,10 +57,12 @@ def build(
     """
     folder = data_folder(data_dir)
     _refuse(unaffordable(scenario, folder))
+    _refuse(scenario.untimed() if timing_only else iter(()))
     streams, clock, ledger, devices = Streams(scenario.seed), Clock(), Ledger(), scenario.devices
-    task = build_task(scenario, streams, folder, timing_only)
     threads = scenario.training.threads or available_cores()
-    torch.set_num_threads(1 if task.model.flop_per_sample < _SMALL_MODEL_FLOP else threads)
+    task = None if scenario.algorithm.own_learning else build_task(scenario, streams, folder, timing_only)
+    small = scenario.training.threads is None if task is None else task.model.flop_per_sample < _SMALL_MODEL_FLOP
+    torch.set_num_threads(1 if small else threads)
     presence = Presence(devices.availability, streams.key("availability"), devices.count)
     processors = Processors(
         clock,
@@ -77,7 +79,7 @@ def build(
         ledger,
         Graph(
             None if timing_only else ENGINES[scenario.training.engine](threads),
-            _pending_limit_byte(task.model.device),
+            _pending_limit_byte(_torch_device(scenario.training) if task is None else task.model.device),
             host,
         ),
         task,
@@ -86,7 +88,6 @@ def build(
         presence,
         scenario.stop,
         scenario.evaluation,
-        initial_vector=task.model.initial,
         timing_only=timing_only,
         overhead=scenario.network.overhead,
     )
@@ -95,18 +96,19 @@ def build(
 def build_task(scenario: Scenario, streams: Streams, data_dir: Path | None, timing_only: bool) -> LearningTask:
     """Load the data, split it among the devices, apply the attack and the groups' views, and build the model."""
     device, server = _torch_device(scenario.training), scenario.server
-    everything = scenario.data.load(data_dir, streams("data"))
+    data, partition, network = scenario.learning()
+    everything = data.load(data_dir, streams("data"))
     _refuse(unfit_augmentation(scenario, everything.input_shape))
     samples, *held = hold_out(everything, server.samples, server.validation_samples, streams("hold out"))
     count, attack, rng = scenario.devices.count, scenario.attack, streams("partition")
     if attack is None:
-        splits = scenario.partition.split(samples, count, rng)
+        splits = partition.split(samples, count, rng)
     else:
-        samples, splits = deal_poisoned(attack, samples, scenario.partition, count, (rng, streams("attack")))
+        samples, splits = deal_poisoned(attack, samples, partition, count, (rng, streams("attack")))
     groups = None
     if scenario.groups is not None:
         samples, groups = scenario.groups.seen(samples, splits, streams("groups")), scenario.groups.members(count)
-    module = seeded_module(lambda: scenario.model.build(samples.input_shape, samples.outputs), streams.key("init") >> 1)
+    module = seeded_module(lambda: network.build(samples.input_shape, samples.outputs), streams.key("init") >> 1)
     loss = "squared-error" if samples.classes is None else "cross-entropy"
     model = FlatModel(module.to(device), loss, samples.input_shape)
     return LearningTask(model, samples, splits, device, timing_only, (held[0], held[1]), attack, groups)

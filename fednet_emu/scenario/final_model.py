@@ -46,7 +46,8 @@ class FinalModel:
             scenario: the scenario of the run, which says how the model is built.
         """
         key = Streams(scenario.seed).key("init") >> 1
-        found = [seeded_module(lambda: scenario.model.build(self.input_shape, self.outputs), key) for _ in self.states]
+        network = scenario.learning()[2]
+        found = [seeded_module(lambda: network.build(self.input_shape, self.outputs), key) for _ in self.states]
         for module, state in zip(found, self.states, strict=True):
             module.load_state_dict(state, strict=False)  # untrained tensors keep their initial values
         ready = [module.eval() for module in found]
@@ -55,9 +56,10 @@ class FinalModel:
 
 def final_model(fed: Federation) -> FinalModel | None:
     """Return the final model of a run; None for a timing-only run, or if the algorithm never reported a model."""
-    latest, flat = fed.latest, fed.task.model
+    latest = fed.latest
     if fed.timing_only or latest is None:
         return None
+    flat = fed.task.model
     own = not isinstance(latest, Deferred)
     vectors = [fed.graph.read(model) for model in ([latest] if isinstance(latest, Deferred) else latest)]
     states = [

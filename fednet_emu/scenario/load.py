@@ -34,7 +34,7 @@ def checked(document: Document) -> Scenario:
         ScenarioError: lists every problem of the document with its place.
     """
     scenario = validate(Scenario, document)
-    extent = scenario.data.extent(None)
+    extent = scenario.extent(None)
     problems = (
         list(unaffordable(scenario))
         or list(scenario.contradictions())

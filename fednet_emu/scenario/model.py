@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from fednet_emu.algorithms import AnyAlgorithm
-from fednet_emu.component import Component
+from fednet_emu.algorithms import ALGORITHMS, AnyAlgorithm, brings_own_learning
+from fednet_emu.component import Component, Waived
+from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.speeds import AnySpeeds
 from fednet_emu.federation.stop import Evaluation, Stop
 from fednet_emu.federation.stragglers import AnyStraggler, NoStraggler, SlowWindow
 from fednet_emu.learning.data.attacks import AnyAttack
 from fednet_emu.learning.data.datasets import AnyDataset
+from fednet_emu.learning.data.datasets.base import Dataset, Extent
 from fednet_emu.learning.data.datasets.digits import Digits
 from fednet_emu.learning.data.datasets.synthetic_regression import SyntheticRegression
 from fednet_emu.learning.data.groups import AnyGroups
 from fednet_emu.learning.data.partitions import AnyPartition
+from fednet_emu.learning.data.partitions.base import Partition
 from fednet_emu.learning.models import AnyModel
+from fednet_emu.learning.models.base import Model
 from fednet_emu.network.access.contention import Shared
 from fednet_emu.network.availability import Always, AnyAvailability, Windows
 from fednet_emu.network.mobility import AnyMobility, AnyRegion, DiscRegion, Region, Static
@@ -31,6 +36,9 @@ from fednet_emu.units import linear_to_db
 
 Problem = tuple[tuple[str, ...], str]
 """The key path of a setting, and what is wrong with it."""
+
+LEARNING, ON_OUR_DATA = ("data", "partition", "model"), ("groups", "attack")
+"""Settings that a scenario gives unless its algorithm brings its own learning, and those that then make no sense."""
 
 
 class Devices(Component):
@@ -94,6 +102,10 @@ class Training(Component):
 class Scenario(Component):
     """A scenario: the network, the data, the model, the algorithm, and when to stop."""
 
+    waived: ClassVar[Waived] = Waived(
+        LEARNING, "algorithm", tuple(kind for kind, its in ALGORITHMS.items() if its.own_learning)
+    )
+
     title: str = ""
     """A readable title; it does not affect the run."""
     seed: int = Field(0, ge=0)
@@ -102,17 +114,62 @@ class Scenario(Component):
     server: Server = Server()
     channel: Channel
     network: NetworkSettings = NetworkSettings()
-    data: AnyDataset = Digits()
-    partition: AnyPartition
+    data: AnyDataset | None = Digits()
+    partition: AnyPartition | None
+    """How the samples are split among the devices; null only where the algorithm brings its own data and model."""
     groups: AnyGroups | None = None
     """Groups of devices that see the data in different ways; null if all devices see the same data."""
-    model: AnyModel
+    model: AnyModel | None
+    """The model that is trained; null only where the algorithm brings its own."""
     algorithm: AnyAlgorithm
     attack: AnyAttack | None = None
     """The attack that malicious devices carry out; null for no attack."""
     stop: Stop
     evaluation: Evaluation = Evaluation()
     training: Training = Training()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _algorithms_may_bring_their_own(cls, given: Any) -> Any:
+        """Take data, partition and model as null where they are left out because the algorithm brings its own."""
+        if isinstance(given, Mapping) and brings_own_learning(given.get("algorithm")):
+            return {**dict.fromkeys(LEARNING), **given}
+        return given
+
+    def learning(self) -> tuple[Dataset, Partition, Model]:
+        """The data, their partition and the model.
+
+        Raises:
+            ScenarioError: one of them is null.
+        """
+        data, partition, model = self.data, self.partition, self.model
+        if data is None or partition is None or model is None:
+            raise ScenarioError(*(f"{path[0]}: {what}" for path, what in self._unlearnable()))
+        return data, partition, model
+
+    def extent(self, data_dir: Path | None) -> Extent | None:
+        """The size of the data; None if it is unknown, as it is for an algorithm that brings its own."""
+        return None if self.data is None else self.data.extent(data_dir)
+
+    def _unlearnable(self) -> Iterator[Problem]:
+        """Find what is given of data, partition and model though the algorithm brings its own, and what is missing."""
+        kind, own = getattr(self.algorithm, "kind", type(self.algorithm).__name__), self.algorithm.own_learning
+        for key in (*LEARNING, *(ON_OUR_DATA if own else ())):
+            value = getattr(self, key)
+            if own and value is not None:
+                what = f"the algorithm {kind} brings its own data and model, got {getattr(value, 'kind', value)!r}"
+                yield (key,), f"{what}; leave it out"
+            elif not own and value is None:
+                yield (key,), f"is required, the algorithm {kind} does not bring its own, got null; give one"
+        if own and (self.server.samples or self.server.validation_samples):
+            yield ("server",), f"the algorithm {kind} brings its own data, got samples of the server; leave them out"
+
+    def untimed(self) -> Iterator[Problem]:
+        """Find why there can be no timing-only run."""
+        if self.algorithm.own_learning:
+            kind = getattr(self.algorithm, "kind", type(self.algorithm).__name__)
+            what = f"the sizes and numbers of messages are known only when the clients run, got {kind}"
+            yield ("timing_only",), f"{what}; run it with training"
 
     @property
     def events_depend_on_learning(self) -> bool:
@@ -126,6 +183,7 @@ class Scenario(Component):
             The key path of a setting, and what is wrong.
         """
         count = self.devices.count
+        yield from self._unlearnable()
         yield from (
             (("algorithm", *key.split(".")), f"{what}, got {value}; must be at most devices.count, {count}")
             for key, what, value in self.algorithm.demands()

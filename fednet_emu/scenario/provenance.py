@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from fednet_emu import __version__
+from fednet_emu.algorithms.base import Algorithm
+from fednet_emu.algorithms.flower.algorithm import Flower
 from fednet_emu.component import Component
 from fednet_emu.data import Read, checksum
 from fednet_emu.learning.models.user_module import UserModule
@@ -33,7 +35,7 @@ def provenance(scenario: Scenario, read: Read) -> dict[str, Any]:
     """
     return {
         "fednet_emu": {"version": __version__, "commit": commit()},
-        "plugins": {name: _origin(name) for name in sorted(set(_outside(scenario)))},
+        "plugins": {name: _origin(name) for name in sorted(set(_outside(scenario)))} | _app(scenario.algorithm),
         "data": {name: checksum(path) for name, path in sorted(read.items())},
     }
 
@@ -98,6 +100,16 @@ def _outside(part: Any) -> Iterator[str]:
     elif isinstance(part, list | tuple):
         for its in part:
             yield from _outside(its)
+
+
+def _app(algorithm: Algorithm) -> dict[str, str]:
+    """Return the version of Flower and a hash of the app's code, if the algorithm is one."""
+    if not isinstance(algorithm, Flower):
+        return {}
+    whole = blake2b(digest_size=16)
+    for path in algorithm.files():
+        whole.update(f"{path.name} {checksum(path)}\n".encode())
+    return {f"flower app {algorithm.app}": f"flwr {version('flwr')}, files {whole.hexdigest()}"}
 
 
 def _origin(path: str) -> str:

@@ -14,7 +14,6 @@ from fednet_emu.errors import DataError, Diverged
 from fednet_emu.federation.federation import Federation
 from fednet_emu.learning.engines.auto import AutoEngine
 from fednet_emu.learning.engines.rule import RuleEngine
-from fednet_emu.records.divergence import divergence
 from fednet_emu.records.idle import idle_s
 from fednet_emu.records.ledger import KINDS, SCORES, Ledger
 from fednet_emu.records.manifest import FINISHED
@@ -71,7 +70,7 @@ def recorded(
                 books.write_tables(fed.ledger)
                 totals = _totals(fed, scenario)
             if status == "done":
-                reason = divergence(fed.ledger)
+                reason = fed.divergence()
                 status = "diverged" if reason else "done"
             summary.update(status=status, diverged=reason or None, **totals)
             parts = {part: spent._asdict() for part, spent in fed.graph.host.parts().items()}
@@ -131,7 +130,8 @@ class _Books:
 
 
 def _log_start(fed: Federation, scenario: Scenario, facts: Mapping[str, Any]) -> None:
-    LOG.info("%s, seed %d: %d devices, %d parameters", facts["name"], facts["seed"], fed.n_devices, fed.task.model.size)
+    size = "a model of its own" if scenario.algorithm.own_learning else f"{fed.task.model.size} parameters"
+    LOG.info("%s, seed %d: %d devices, %s", facts["name"], facts["seed"], fed.n_devices, size)
     if scenario.events_depend_on_learning:
         LOG.info("%s", APPROXIMATE)
 

@@ -95,6 +95,7 @@ def play(
             folder = RunFolder.create(out, text, force=force, **facts, **origin)
             open_now.callback(folder.release)
             saver = Saver(folder, scenario.training.checkpoint_s, belongs)
+            fed.resumable = scenario.training.checkpoint_s is not None
         tracking = Tracking(track, folder)
         fed.observers.extend([observer for observer in (tracking.flush, on_round, saver) if observer is not None])
         open_now.push(lambda _kind, error, _where: tracking.close(error))  # when all records are written

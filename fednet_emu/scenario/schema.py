@@ -18,7 +18,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
-from fednet_emu.component import Slot
+from fednet_emu.component import Slot, Waived
 from fednet_emu.scenario.document import SHORT_FORMS
 from fednet_emu.scenario.includes import INCLUDE
 from fednet_emu.scenario.shapes import short_default
@@ -92,7 +92,7 @@ class _Builder:
             "description": model_class.__doc__ or "",
             "properties": properties | self.extra,
             "additionalProperties": False,
-            **({"required": required} if required else {}),
+            **_required(required, getattr(model_class, "waived", None)),
         }
 
     def _setting(self, name: str, field: FieldInfo, *, partial: bool) -> Schema:
@@ -184,6 +184,19 @@ class _Builder:
                     found[name].append(bare)
         properties = {name: same[0] if len(same) == 1 else {"anyOf": same} for name, same in found.items()}
         return {"properties": properties, "additionalProperties": False}
+
+
+def _required(names: Sequence[str], waived: Waived | None) -> Schema:
+    """Require these settings; if some are waived where another setting has a certain kind, only elsewhere."""
+    if waived is None or not names:
+        return {"required": list(names)} if names else {}
+    waiving = {"type": "object", "properties": {"kind": {"enum": list(waived.kinds)}}, "required": ["kind"]}
+    always = [name for name in names if name not in waived.names]
+    return {
+        "required": always,
+        "if": {"properties": {waived.by: waiving}, "required": [waived.by]},
+        "else": {"required": [name for name in names if name in waived.names]},
+    }
 
 
 def _either(choices: list[Choice]) -> Choice:

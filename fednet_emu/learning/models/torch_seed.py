@@ -1,8 +1,9 @@
 """Torch's global random generator, seeded for one block of code and restored afterwards.
 
 Layer initialisation and dropout take no generator of their own, so they run inside `torch_seed`. Nothing else in the
-package seeds torch. Without a GPU `torch.manual_seed` would take milliseconds: for each kind of absent device it notes,
-with a stack trace, that it is to be seeded once it is there.
+package seeds torch, except for code of Flower apps (`algorithms/flower/generators.py`). Without a GPU
+`torch.manual_seed` would take milliseconds: for each kind of absent device it notes, with a stack trace, that it is to
+be seeded once it is there.
 """
 
 from __future__ import annotations

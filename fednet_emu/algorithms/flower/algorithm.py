@@ -1,0 +1,151 @@
+"""A Flower app as an algorithm.
+
+Beutel, Topal, Mathur, Qiu, Fernandez-Marques, Gao, Sani, Li, Parcollet, de Gusmão, Lane: "Flower: A Friendly Federated
+Learning Framework", 2020, https://arxiv.org/abs/2007.14390; the interface is that of https://flower.ai, 1.21 and later.
+
+The app is not changed. What it sends travels over the emulated network, its clients compute at the speed of their
+devices, and its `time.sleep` and `time.time` are simulated time.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, field_serializer
+
+from fednet_emu.algorithms.base import Algorithm
+from fednet_emu.algorithms.flower.folder import AppFolder, Config, NoApp, flat
+from fednet_emu.algorithms.flower.work import FlowerWork
+from fednet_emu.federation import Federation, Process
+
+
+class FlowerApp(Algorithm):
+    """An app of the framework Flower; data, partition and model are the app's own."""
+
+    own_learning: ClassVar[bool] = True
+    run_config: dict[str, Any] = Field(default_factory=dict)
+    """Changes of the app's run configuration, as with `flwr run --run-config`."""
+    work: FlowerWork = FlowerWork()
+    """How much a client computes for a message, from which its computing time follows."""
+    lost: Literal["error", "silence"] = "error"
+    """What the server app learns of a message or a reply that is lost. error: Flower's `Error` as the reply, at once;
+    silence: nothing, so that it waits until its timeout, or until the message expires."""
+    deadline_s: float | None = Field(None, gt=0)
+    """Longest time that the server waits for replies (simulated s), if the app itself does not give up earlier; late
+    devices are cancelled. Null leaves it to the app."""
+
+    @abstractmethod
+    def config(self) -> Config:
+        """The run configuration of the app, with the changes."""
+
+    @abstractmethod
+    def home(self) -> AbstractContextManager[None]:
+        """What the app's modules need while it runs."""
+
+    @abstractmethod
+    def load(self) -> tuple[Any, Any]:
+        """The `ServerApp` and the `ClientApp`."""
+
+    def files(self) -> list[Path]:
+        """The files with the app's code and configuration, in order."""
+        return []
+
+    def run(self, fed: Federation) -> Process:
+        """The `ServerApp`, with the devices as its nodes."""
+        from fednet_emu.algorithms.flower.running import App, played
+
+        return played(App(self.config(), self.home(), self.load, self.work, self.lost, self.deadline_s), fed)
+
+    @property
+    def events_depend_on_learning(self) -> bool:
+        """An app may decide anything by what it has learnt."""
+        return True
+
+    def contradictions(self, count: int) -> Iterator[tuple[str, str]]:
+        """Flower itself may be missing."""
+        for package in ("flwr", "greenlet"):
+            if find_spec(package) is None:
+                what = f"needs the package {package}, which is not installed, got flower"
+                yield "kind", f"{what}; install it, for example with pip install 'fednet-emu[flower]'"
+                return
+
+
+class Flower(FlowerApp):
+    """An app of the framework Flower, as its own folder describes it; data, partition and model are the app's own."""
+
+    kind: Literal["flower"] = "flower"
+    app: str = Field(min_length=1)
+    """The folder of the app, in which its `pyproject.toml` lies; a path from the current folder."""
+
+    def config(self) -> Config:
+        """The run configuration of the folder, with the changes."""
+        return AppFolder.read(self.app).fused(self.run_config)
+
+    def home(self) -> AbstractContextManager[None]:
+        """Modules are imported from the folder, anew in each run."""
+        from fednet_emu.algorithms.flower.loading import importable
+
+        return importable(AppFolder.read(self.app).path)
+
+    def load(self) -> tuple[Any, Any]:
+        """The apps that `pyproject.toml` names."""
+        from fednet_emu.algorithms.flower.loading import loaded
+
+        return loaded(AppFolder.read(self.app))
+
+    def files(self) -> list[Path]:
+        """The files with the app's code and configuration, in order."""
+        folder = AppFolder.read(self.app).path
+        return sorted(path for path in folder.rglob("*") if path.suffix in (".py", ".toml") and path.is_file())
+
+    def contradictions(self, count: int) -> Iterator[tuple[str, str]]:
+        """An app that is not there, settings that it does not know, and Flower itself if it is missing."""
+        try:
+            folder = AppFolder.read(self.app)
+        except NoApp as problem:
+            yield "app", str(problem)
+            return
+        yield from (("run_config", what) for what in folder.problems(self.run_config))
+        yield from super().contradictions(count)
+
+
+class GivenFlower(FlowerApp):
+    """An app as objects of Python; a YAML scenario cannot name it."""
+
+    server_app: Any
+    """A `flwr.serverapp.ServerApp`."""
+    client_app: Any
+    """A `flwr.clientapp.ClientApp`."""
+
+    def config(self) -> Config:
+        """The run configuration, which is given as a whole."""
+        return dict(flat(self.run_config))
+
+    def home(self) -> AbstractContextManager[None]:
+        """Nothing: the modules are there."""
+        return nullcontext()
+
+    def load(self) -> tuple[Any, Any]:
+        """The given apps."""
+        return self.server_app, self.client_app
+
+    @field_serializer("server_app", "client_app")
+    def _described(self, given: Any) -> str:
+        """Description for the records of a run, because a scenario file cannot name a Python object."""
+        return f"a {type(given).__name__}"
+
+
+def flower(server_app: Any, client_app: Any, **settings: Any) -> GivenFlower:
+    """Return a Flower app as an algorithm: `fe.run("quickstart", algorithm=fe.Flower(server_app, client_app))`.
+
+    Args:
+        server_app: a `flwr.serverapp.ServerApp`.
+        client_app: a `flwr.clientapp.ClientApp`; it trains on the device whose number is the `partition-id`.
+        settings: those of the algorithm `flower` in scenario files except `app`; `run_config` is the whole one.
+    """
+    return GivenFlower(server_app=server_app, client_app=client_app, **settings)

@@ -1,0 +1,104 @@
+"""The folder of a Flower app: what its `pyproject.toml` says. Nothing of the app or of Flower is imported."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fednet_emu.errors import did_you_mean, visible
+
+PROJECT = "pyproject.toml"
+TABLE = "tool.flwr.app.components"
+
+Config = dict[str, bool | int | float | str]
+"""A run configuration: keys of nested tables are joined by dots, as in Flower."""
+
+
+class NoApp(ValueError):  # noqa: N818  (what is wrong with the folder)
+    """A folder holds no Flower app; the text is what follows the name of the setting."""
+
+
+class AppFolder(NamedTuple):
+    """A Flower app.
+
+    Attributes:
+        path: its folder.
+        server: the `ServerApp`, as `package.module:name`.
+        client: the `ClientApp`, likewise.
+        config: the run configuration that it has by default.
+        nodes: the number of nodes that its own simulation has, if it says so.
+    """
+
+    path: Path
+    server: str
+    client: str
+    config: Config
+    nodes: int | None
+
+    @classmethod
+    def read(cls, name: str) -> AppFolder:
+        """Read what an app says about itself.
+
+        Raises:
+            NoApp: there is no app in this folder.
+        """
+        path = Path(name).expanduser()
+        remedy = f"give the folder of a Flower app, in which {PROJECT} lies"
+        if not path.is_dir():
+            raise NoApp(f"no such folder, got '{visible(name)}'; {remedy}")
+        project = _project(path / PROJECT, name, remedy)
+        parts = {part: _table(project, TABLE).get(part) for part in ("serverapp", "clientapp")}
+        absent = [part for part, its in parts.items() if not (isinstance(its, str) and its.count(":") == 1)]
+        if absent:
+            what = f"{PROJECT} names no {' and no '.join(absent)} in [{TABLE}], got '{visible(name)}'"
+            raise NoApp(f'{what}; write for example {absent[0]} = "my_app.{absent[0][:6]}_app:app" there')
+        config = dict(flat(_table(project, "tool.flwr.app.config")))
+        return cls(path.resolve(), str(parts["serverapp"]), str(parts["clientapp"]), config, _nodes(project))
+
+    def fused(self, changes: Mapping[str, Any]) -> Config:
+        """Return the run configuration with some settings changed."""
+        return {**self.config, **dict(flat(changes))}
+
+    def problems(self, changes: Mapping[str, Any]) -> Iterator[str]:
+        """Say which changes of the run configuration the app does not know, or are no values of one."""
+        for key, value in flat(changes):
+            if key not in self.config:
+                known = did_you_mean(key, self.config) or f"; its settings are: {', '.join(self.config) or 'none'}"
+                yield f"the app has no such setting, got '{visible(key)}'{known}"
+            elif not isinstance(value, bool | int | float | str):
+                yield f"{key} must be a number, a text, true or false, got {value!r}; give one of these"
+
+
+def _project(file: Path, name: str, remedy: str) -> Mapping[str, Any]:
+    if not file.is_file():
+        raise NoApp(f"has no {PROJECT}, got '{visible(name)}'; {remedy}")
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise NoApp(f"{PROJECT} cannot be read ({visible(str(error))}), got '{visible(name)}'; mend it") from error
+
+
+def _table(project: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+    table: Any = project
+    for key in path.split("."):
+        table = table.get(key, {}) if isinstance(table, Mapping) else {}
+    return table if isinstance(table, Mapping) else {}
+
+
+def flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The settings of a table, with the keys of nested tables joined by dots."""
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _nodes(project: Mapping[str, Any]) -> int | None:
+    """The number of supernodes of the app's default federation, which older templates of Flower write down."""
+    federations = _table(project, "tool.flwr.federations")
+    options = _table(federations, f"{federations.get('default')}.options")
+    nodes = options.get("num-supernodes")
+    return nodes if isinstance(nodes, int) and nodes > 0 else None

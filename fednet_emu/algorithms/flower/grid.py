@@ -1,0 +1,125 @@
+"""Flower's `Grid` on the emulated network: what a `ServerApp` sends and waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, final
+
+from flwr.app import Message, RecordDict
+from flwr.serverapp import Grid
+
+from fednet_emu.algorithms.flower.post import Post
+from fednet_emu.algorithms.flower.program import Program
+from fednet_emu.algorithms.flower.scores import Scores
+from fednet_emu.algorithms.flower.versions import FIRST_NODE, empty_run
+from fednet_emu.errors import Deadlock
+from fednet_emu.federation import Federation, Process
+
+POLL_S = 0.1
+"""Simulated time that an app loses which pulls again and again in one instant, as with Flower's own in-memory Grid."""
+VAIN_WAITS = 1000
+"""An app that waits so many times while nothing is under way and nobody can come has no end."""
+VAIN_WAITS_FOR_SOMEBODY = 100_000
+"""The same where devices come and go: a day, with the second that Flower's strategies wait each time."""
+
+
+@final
+class EmulatedGrid(Grid):  # type: ignore[misc]
+    """The nodes are the devices that are there; sending and waiting take simulated time.
+
+    Attributes:
+        scores: records what clients and strategies measure.
+        program: the server app; it is given before it runs.
+        together: what sends messages instead while several callers are to send at once; None otherwise.
+    """
+
+    def __init__(self, fed: Federation, post: Post, scores: Scores) -> None:
+        self._fed, self._post, self.scores = fed, post, scores
+        self.program: Program | None = None
+        self._run = empty_run()
+        self._vain = 0
+        self._pulled_ns = -1
+        self.together: Callable[[list[Message]], list[Message]] | None = None
+
+    @property
+    def run(self) -> Any:
+        """Flower's description of the run."""
+        return self._run
+
+    def set_run(self, run: Any) -> None:
+        """Do nothing: the grid belongs to one run."""
+
+    def create_message(
+        self,
+        content: RecordDict,
+        message_type: str,
+        dst_node_id: int,
+        group_id: str,
+        ttl: float | None = None,
+    ) -> Message:
+        """A message, as its constructor makes it."""
+        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
+
+    def get_node_ids(self) -> list[int]:
+        """The nodes whose devices are there now, in order."""
+        return [int(device) + FIRST_NODE for device in self._fed.presence.present(self._fed.clock.now)]
+
+    def push_messages(self, messages: Iterable[Message]) -> list[str]:
+        """Send messages; their replies are pulled later."""
+        self._vain = 0
+        return list(self._wait(self._post.push(self._post.letters(list(messages)))))
+
+    def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
+        """The replies to these messages that have come since."""
+        numbers = list(message_ids)
+        replies: list[Message] = self._wait(self._post.pull(numbers))
+        if replies:
+            self._vain = 0
+            self.scores.replies(replies)
+        elif self._pulled_ns == self._fed.clock.now:
+            self.sleep(POLL_S)
+        self._pulled_ns = self._fed.clock.now
+        return replies
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
+        """Send messages and wait for the replies, `timeout` simulated seconds at most."""
+        given = list(messages)
+        if self.together is not None:
+            return self.together(given)
+        letters: Sequence[Any] = self._post.letters(given)
+        if not letters:
+            self._wait_in_vain()
+            return []
+        self._vain = 0
+        replies: list[Message] = self._wait(self._post.exchange(letters, timeout))
+        self.scores.replies(replies)
+        return replies
+
+    def sleep(self, duration_s: float) -> None:
+        """Let simulated time pass."""
+        self._wait_in_vain()
+        self._wait(self._asleep(duration_s))
+
+    def _asleep(self, duration_s: float) -> Process:
+        yield self._fed.sleep(duration_s)
+
+    def _wait(self, process: Process) -> Any:
+        assert self.program is not None
+        if not self.program.is_here:
+            raise RuntimeError("grid: is used in another thread, got none of the app's own; use it in the main one")
+        return self.program.wait(process)
+
+    def _wait_in_vain(self) -> None:
+        """Notice an app that waits for what can never come, for example for more nodes than there are.
+
+        Raises:
+            Deadlock: nothing is under way, all devices are there, and the app has waited many times.
+        """
+        self._vain += 1
+        always = self._fed.presence.always
+        limit = VAIN_WAITS if always else VAIN_WAITS_FOR_SOMEBODY
+        if self._vain < limit or self._post.under_way:
+            return
+        there = f"all {self._fed.n_devices} nodes are there" if always else f"there are {self._fed.n_devices} nodes"
+        what = f"the app has waited {limit} times, but {there}, and no message is under way"
+        raise Deadlock(self._fed.now_s, f"{what}; does it ask for more nodes?")

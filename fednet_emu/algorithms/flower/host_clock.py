@@ -1,0 +1,99 @@
+"""Simulated time for code that asks the host: `time.sleep`, `time.time`, `time.monotonic` and `time.perf_counter`.
+
+While they are installed, these functions are stand-ins, which ask the simulated clock in a thread that is inside
+`simulated`, and the host everywhere else. Code that has kept a stand-in can go on using it.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from fednet_emu.algorithms.flower.stand_ins import StandIn, StandIns
+
+NS_PER_S = 1_000_000_000
+
+
+class SimulatedTime(NamedTuple):
+    """What stands for the host's clock.
+
+    Attributes:
+        now_ns: returns the simulated time in ns.
+        sleep: lets simulated time in s pass.
+    """
+
+    now_ns: Callable[[], int]
+    sleep: Callable[[float], None]
+
+
+class _Here(threading.local):
+    clock: SimulatedTime | None = None
+
+
+_here = _Here()
+
+host_time_s = time.time
+"""The host's own clock, for log lines."""
+
+
+@contextmanager
+def simulated(clock: SimulatedTime) -> Iterator[None]:
+    """Let code in this block, in this thread, find simulated time."""
+    before, _here.clock = _here.clock, clock
+    try:
+        yield
+    finally:
+        _here.clock = before
+
+
+def _in_seconds(real: Callable[[], float]) -> Callable[[], float]:
+    def stand_in() -> float:
+        clock = _here.clock
+        return real() if clock is None else clock.now_ns() / NS_PER_S
+
+    return stand_in
+
+
+def _in_ns(real: Callable[[], int]) -> Callable[[], int]:
+    def stand_in() -> int:
+        clock = _here.clock
+        return real() if clock is None else clock.now_ns()
+
+    return stand_in
+
+
+def _sleeper(real: Callable[[float], None]) -> Callable[[float], None]:
+    def sleep(seconds: float, /) -> None:
+        clock = _here.clock
+        if clock is None:
+            real(seconds)
+        elif not seconds >= 0:
+            raise ValueError("sleep length must be non-negative")
+        else:
+            clock.sleep(float(seconds))
+
+    return sleep
+
+
+_STAND_INS: dict[Any, Any] = {
+    time.sleep: _sleeper(time.sleep),
+    **{real: _in_seconds(real) for real in (time.time, time.monotonic, time.perf_counter)},
+    **{real: _in_ns(real) for real in (time.time_ns, time.monotonic_ns, time.perf_counter_ns)},
+}
+
+
+def _clocks() -> Iterator[StandIn]:
+    """The clocks in the module `time`, and in those of Flower that have imported them by name."""
+    theirs = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == "flwr"]
+    for module in (time, *theirs):
+        for name, real in list(vars(module).items()):
+            if getattr(real, "__module__", None) == "time" and callable(real) and real in _STAND_INS:
+                yield StandIn(module, name, _STAND_INS[real])
+
+
+CLOCKS = StandIns(_clocks)
+"""The stand-ins for the host's clocks."""

@@ -1,0 +1,152 @@
+"""The messages of an app as processes of simulated time: downlink, computing, uplink."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, final
+
+from flwr.app import Message, RecordDict
+
+from fednet_emu.algorithms.flower.clients import Clients
+from fednet_emu.algorithms.flower.messages import failure, fingerprint, frozen, is_training, size_bit
+from fednet_emu.algorithms.flower.turns import Turns
+from fednet_emu.algorithms.flower.versions import FIRST_NODE, LOST_MESSAGE, LOST_REPLY, stamp
+from fednet_emu.federation import Delivery, Device, Federation, Process, Shared, Work
+
+Lost = Literal["error", "silence"]
+
+
+class Letter(NamedTuple):
+    """A message on its way: what it is, its records as they were when it was sent, and what is put on the air."""
+
+    message: Message
+    content: RecordDict
+    payload: RecordDict | Shared
+
+    @property
+    def device(self) -> int:
+        """The number of the device that it is for."""
+        return int(self.message.metadata.dst_node_id) - FIRST_NODE
+
+
+@final
+class Post:
+    """Carries messages between the server and the devices.
+
+    Args:
+        fed: the federation.
+        clients: the devices' side of the app.
+        turns: the app's rounds.
+        lost: what the server learns of a message that is lost.
+        deadline_s: longest time that it waits for replies; None for no limit but the app's own.
+    """
+
+    def __init__(self, fed: Federation, clients: Clients, turns: Turns, lost: Lost, deadline_s: float | None) -> None:
+        self._fed, self._clients, self._turns, self._lost, self._deadline_s = fed, clients, turns, lost, deadline_s
+        self._sent = 0
+        self._ready: dict[str, Message] = {}
+        self.under_way = 0
+
+    def letters(self, messages: Sequence[Message]) -> list[Letter]:
+        """Number messages, and keep what they hold now; those of equal records can be one broadcast.
+
+        Raises:
+            ValueError: there is no such node.
+        """
+        before = copied = mark = None
+        groups: dict[tuple[bytes | None, int], Shared] = {}
+        seen: Counter[tuple[bytes | None, int]] = Counter()  # who is sent the same twice gets it twice
+        made = []
+        for message in messages:
+            node, content = int(message.metadata.dst_node_id), message.content
+            if not FIRST_NODE <= node < FIRST_NODE + self._fed.n_devices:
+                known = f"{FIRST_NODE} to {FIRST_NODE + self._fed.n_devices - 1}, as get_node_ids says"
+                raise ValueError(f"dst_node_id: there is no such node, got {node}; those are {known}")
+            if content is not before:  # strategies give the same records to many
+                before, copied, mark = content, frozen(content), fingerprint(content)
+            seen[mark, node] += 1
+            payload = groups.setdefault((mark, seen[mark, node]), self._fed.shared(copied))
+            self._sent += 1
+            stamp(message, self._sent)
+            made.append(Letter(message, copied, payload))
+        return made
+
+    def exchange(self, letters: Sequence[Letter], timeout_s: float | None) -> Process:
+        """Send messages, wait for the replies, and return those that have come in time.
+
+        Devices that are late are cancelled. Where losses are silent, the server waits for the lost ones, too. What has
+        not come when the messages expire is an error.
+        """
+        began_s, lives_s = self._fed.now_s, max(float(letter.message.metadata.ttl) for letter in letters)
+        limit_s = min(limit for limit in (timeout_s, self._deadline_s, lives_s) if limit is not None)
+        self._begin(letters)
+        results = yield self._fed.gather((self._carry(letter) for letter in letters), limit_s)
+        losses = [result.lost for result in results if result.lost and result.lost != "deadline"]
+        left_s = began_s + limit_s - self._fed.now_s
+        if losses and self._lost == "silence" and left_s > 0:
+            yield self._fed.sleep(left_s)
+        expired = limit_s == lives_s
+        return self._handed([self._reply(letter, its, expired) for letter, its in zip(letters, results, strict=True)])
+
+    def push(self, letters: Sequence[Letter]) -> Process:
+        """Send messages without waiting; return their numbers."""
+        self._begin(letters)
+        for letter in letters:
+            self.under_way += 1
+            self._fed.start(self._carry_alone(letter))
+        return [letter.message.metadata.message_id for letter in letters]
+        yield
+
+    def pull(self, numbers: Sequence[str]) -> Process:
+        """Return the replies to these messages that have come and were not pulled before."""
+        return self._handed([self._ready.pop(number, None) for number in numbers])
+        yield
+
+    def _begin(self, letters: Sequence[Letter]) -> None:
+        invited = sum(map(is_training, (letter.message for letter in letters)))
+        if invited:
+            self._turns.begin(invited)
+
+    def _handed(self, replies: Sequence[Message | None]) -> list[Message]:
+        handed = [reply for reply in replies if reply is not None]
+        self._turns.arrived(sum(reply.has_content() and is_training(reply) for reply in handed))
+        return handed
+
+    def _carry_alone(self, letter: Letter) -> Process:
+        """Carry a message whose reply the app pulls."""
+        lives_s = float(letter.message.metadata.ttl)
+        limit_s = lives_s if self._deadline_s is None else min(lives_s, self._deadline_s)
+        began_s = self._fed.now_s
+        (result,) = yield self._fed.gather([self._carry(letter)], limit_s)
+        left_s = began_s + limit_s - self._fed.now_s
+        if result.lost and self._lost == "silence" and left_s > 0:
+            yield self._fed.sleep(left_s)
+        reply = self._reply(letter, result, expired=limit_s == lives_s)
+        self.under_way -= 1
+        if reply is not None:
+            self._ready[letter.message.metadata.message_id] = reply
+
+    def _carry(self, letter: Letter) -> Process:
+        """Carry a message to its device, which computes its reply and sends it."""
+        fed, device, message = self._fed, self._fed.device(letter.device), letter.message
+        got: Delivery = yield fed.downlink(device, letter.payload, size_bit(message))
+        if got.lost:
+            return got
+        answer = self._clients.answer(device, message, letter.content)
+        yield device.compute(Work(answer.flop, None))
+        if answer.slept_s:
+            yield fed.sleep(answer.slept_s)
+        return (yield fed.uplink(device, answer.reply, size_bit(answer.reply)))
+
+    def _reply(self, letter: Letter, result: Delivery, expired: bool) -> Message | None:
+        """What the server learns of a message: the reply, an error, or nothing."""
+        if not result.lost:
+            reply: Message = result.payload
+            return reply
+        if not expired and (self._lost == "silence" or result.lost == "deadline"):
+            return None
+        name = Device(self._fed, letter.device).name
+        down = result.sender == self._fed.server.index
+        code, what = (LOST_MESSAGE, f"message to {name}") if down else (LOST_REPLY, f"reply of {name}")
+        return failure(letter.message, code, f"the {what} was lost: {result.lost}")

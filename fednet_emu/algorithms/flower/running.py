@@ -1,0 +1,85 @@
+"""Run a Flower app: its `ServerApp` as a program of simulated time, its `ClientApp` on the devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any, NamedTuple
+
+from flwr.app import Context, RecordDict
+
+from fednet_emu.algorithms.flower.classic import CLASSIC
+from fednet_emu.algorithms.flower.clients import Clients
+from fednet_emu.algorithms.flower.failures import app_code
+from fednet_emu.algorithms.flower.folder import Config
+from fednet_emu.algorithms.flower.generators import Generators
+from fednet_emu.algorithms.flower.grid import EmulatedGrid
+from fednet_emu.algorithms.flower.host_clock import CLOCKS, SimulatedTime, simulated
+from fednet_emu.algorithms.flower.post import Lost, Post
+from fednet_emu.algorithms.flower.program import Program
+from fednet_emu.algorithms.flower.scores import STRATEGIES, Scores
+from fednet_emu.algorithms.flower.turns import Over, Turns
+from fednet_emu.algorithms.flower.versions import RUN_ID, SERVER_NODE, identity, logged
+from fednet_emu.algorithms.flower.work import FlowerWork
+from fednet_emu.federation import Federation, Process
+
+
+class App(NamedTuple):
+    """What runs.
+
+    Attributes:
+        config: the run configuration.
+        home: what the app's modules need while it runs.
+        load: returns the `ServerApp` and the `ClientApp`.
+        work: what a client computes for a message.
+        lost: what the server learns of a message that is lost.
+        deadline_s: the longest wait for replies in s; None leaves it to the app.
+    """
+
+    config: Config
+    home: AbstractContextManager[None]
+    load: Callable[[], tuple[Any, Any]]
+    work: FlowerWork
+    lost: Lost
+    deadline_s: float | None
+
+
+def played(app: App, fed: Federation) -> Process:
+    """The app as a process: it ends when the `ServerApp` returns, or when a stop rule ends the run."""
+    config, turns = app.config, Turns(fed)
+    clients = Clients(fed, config, app.work)
+    post = Post(fed, clients, turns, app.lost, app.deadline_s)
+    grid = EmulatedGrid(fed, post, Scores(fed, turns))
+    generators = Generators(fed.streams.key("flower server"))
+    time = SimulatedTime(lambda: fed.clock.now, grid.sleep)
+
+    def main() -> None:
+        with app_code("the import of its modules"):
+            server_app, clients.app = app.load()
+        with app_code("the ServerApp"):
+            server_app(grid, Context(RUN_ID, SERVER_NODE, {}, RecordDict(), dict(config)))
+
+    @contextmanager
+    def inside() -> Iterator[None]:
+        with generators.active(), identity(SERVER_NODE), simulated(time):
+            yield
+
+    grid.program = Program(main, inside)
+    with _at_home(app.home):
+        try:
+            yield from grid.program.process()
+        except Over:
+            return
+        turns.end()
+
+
+@contextmanager
+def _at_home(home: AbstractContextManager[None]) -> Iterator[None]:
+    """What lasts for the whole run: the app's modules, the stand-ins for the host's clock, and Flower's log."""
+    with ExitStack() as stack:
+        stack.enter_context(home)
+        stack.enter_context(CLOCKS.installed())
+        stack.enter_context(STRATEGIES.installed())
+        stack.enter_context(CLASSIC.installed())
+        stack.enter_context(logged())
+        yield

@@ -1,0 +1,170 @@
+"""Metrics that clients and strategies return, as evaluations, tables of devices, and series."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, final
+
+from flwr.app import Message, MetricRecord
+from flwr.serverapp.strategy import Strategy
+
+from fednet_emu.algorithms.flower.stand_ins import StandIn, StandIns
+from fednet_emu.algorithms.flower.turns import Turns
+from fednet_emu.algorithms.flower.versions import FIRST_NODE
+from fednet_emu.algorithms.flower.work import EXAMPLES
+from fednet_emu.federation import Federation
+
+_PLACES = ("", "eval_", "test_", "val_", "valid_", "validation_", "evaluate_", "centralized_", "central_", "server_")
+ACCURACY = frozenset(f"{place}{name}" for place in _PLACES for name in ("accuracy", "acc"))
+LOSS = frozenset(f"{place}loss" for place in _PLACES)
+"""Usual names of the two scores, in lower case with underscores."""
+
+Metrics = Mapping[str, Any]
+
+
+@final
+class Scores:
+    """Records what an app measures.
+
+    Attributes:
+        in_strategy: whether a strategy of Flower is at work, which sums up the clients' metrics itself.
+    """
+
+    def __init__(self, fed: Federation, turns: Turns) -> None:
+        self._fed, self._turns = fed, turns
+        self.in_strategy = False
+        self._central = False
+
+    def replies(self, replies: Sequence[Message]) -> None:
+        """The app has got these replies of clients."""
+        evaluated = []
+        for reply in replies:
+            if reply.has_content():
+                metrics = _metrics(reply)
+                device = int(reply.metadata.src_node_id) - FIRST_NODE
+                self._series("client_metrics", metrics, device=device, message=str(reply.metadata.message_type))
+                if str(reply.metadata.message_type).partition(".")[0] == "evaluate":
+                    evaluated.append(metrics)
+                    self._of_device(device, metrics)
+        if evaluated and not self.in_strategy:
+            self._report(_mean(evaluated))
+
+    def summed_up(self, what: str, metrics: Metrics | None) -> None:
+        """The strategy has summed up what clients returned: `train` or `evaluate`; or has evaluated: `central`."""
+        if not metrics:
+            return
+        self._series("server_metrics", metrics, source=what)
+        self._central = self._central or what == "central"
+        if what == ("central" if self._central else "evaluate"):
+            self._report(metrics)
+
+    def _series(self, series: str, metrics: Metrics, **key: Any) -> None:
+        at = {"round": self._turns.number, "simulated_s": self._fed.now_s}
+        for name, value in metrics.items():
+            if isinstance(value, int | float):
+                self._fed.ledger.record(series, **at, **key, metric=name, value=float(value))
+
+    def _of_device(self, device: int, metrics: Metrics) -> None:
+        loss, accuracy = found(metrics, LOSS), found(metrics, ACCURACY)
+        if loss is not None or accuracy is not None:
+            scores = (float("nan") if score is None else score for score in (loss, accuracy))
+            row = (self._turns.number, device, int(_examples(metrics)), *scores)
+            self._fed.ledger.device_evaluations.append(row)
+
+    def _report(self, metrics: Metrics) -> None:
+        loss, accuracy = found(metrics, LOSS), found(metrics, ACCURACY)
+        if loss is not None or accuracy is not None:
+            self._fed.report(self._turns.number, loss=loss, accuracy=accuracy)
+
+
+def found(metrics: Metrics, names: frozenset[str]) -> float | None:
+    """The first metric that has one of these names, without regard to case and hyphens; None if there is none."""
+    return next(
+        (
+            float(value)
+            for key, value in metrics.items()
+            if key.lower().replace("-", "_") in names and isinstance(value, int | float)
+        ),
+        None,
+    )
+
+
+def _metrics(reply: Message) -> dict[str, Any]:
+    """The metrics of a reply, with those that the classic interface keeps in a `ConfigRecord`."""
+    records = reply.content.items()
+    parts = [its for key, its in records if key.endswith("res.metrics") or isinstance(its, MetricRecord)]
+    return {key: value for part in parts for key, value in part.items()}
+
+
+def _examples(metrics: Metrics) -> float:
+    """The number of examples that metrics are about; 0 if they do not say."""
+    return next((float(metrics[name]) for name in EXAMPLES if name in metrics), 0.0)
+
+
+def _mean(each: Sequence[Metrics]) -> dict[str, float]:
+    """The mean of metrics that all have, weighted by the number of examples where all name it."""
+    weights = list(map(_examples, each))
+    if not all(weights):
+        weights = [1.0] * len(each)
+    common = [key for key, value in each[0].items() if isinstance(value, int | float)]
+    return {
+        key: sum(w * metrics[key] for w, metrics in zip(weights, each, strict=True)) / sum(weights)
+        for key in common
+        if all(isinstance(metrics.get(key), int | float) for metrics in each)
+    }
+
+
+# ---- strategies ------------------------------------------------------------------------------------------------------
+
+
+def _observed(start: Callable[..., Any]) -> Callable[..., Any]:
+    """`Strategy.start`, which also tells the scores of the grid's run what it sums up and evaluates."""
+    signature = inspect.signature(start)
+
+    def observed_start(self: Any, grid: Any, *args: Any, **options: Any) -> Any:
+        scores = getattr(grid, "scores", None)
+        if not isinstance(scores, Scores):
+            return start(self, grid, *args, **options)
+        bound = signature.bind(self, grid, *args, **options)
+        evaluate = bound.arguments.get("evaluate_fn")
+        if evaluate is not None:
+            bound.arguments["evaluate_fn"] = _told(evaluate, lambda result: scores.summed_up("central", result))
+        with _telling(self, scores):
+            return start(*bound.args, **bound.kwargs)
+
+    return observed_start
+
+
+@contextmanager
+def _telling(strategy: Any, scores: Scores) -> Iterator[None]:
+    """Let a strategy tell what it sums up."""
+    tellers: dict[str, Callable[[Any], None]] = {
+        "aggregate_train": lambda result: scores.summed_up("train", result[1]),
+        "aggregate_evaluate": lambda result: scores.summed_up("evaluate", result),
+    }
+    own = {name: vars(strategy)[name] for name in tellers if name in vars(strategy)}
+    for name, tell in tellers.items():
+        setattr(strategy, name, _told(getattr(strategy, name), tell))
+    before, scores.in_strategy = scores.in_strategy, True
+    try:
+        yield
+    finally:
+        scores.in_strategy = before
+        for name in tellers:
+            delattr(strategy, name)
+        vars(strategy).update(own)
+
+
+def _told(function: Callable[..., Any], tell: Callable[[Any], None]) -> Callable[..., Any]:
+    def telling(*args: Any, **options: Any) -> Any:
+        result = function(*args, **options)
+        tell(result)
+        return result
+
+    return telling
+
+
+STRATEGIES = StandIns(lambda: [StandIn(Strategy, "start", _observed(Strategy.start))])
+"""The stand-in for `Strategy.start`."""

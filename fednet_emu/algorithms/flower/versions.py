@@ -1,0 +1,82 @@
+"""What differs between Flower's versions, 1.21 and later, or is not public: the one file that knows."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+from flwr.app import Message
+
+from fednet_emu.algorithms.flower.host_clock import host_time_s
+
+RUN_ID = 1
+SERVER_NODE = 1
+"""Flower's own number of the server; device k is node k + 2."""
+FIRST_NODE = 2
+LOST_MESSAGE, LOST_REPLY = 3, 4
+"""Codes of `Error`: the message, or the reply to it, is not available."""
+
+OURS = logging.getLogger("fednet_emu")
+
+
+def stamp(message: Message, number: int) -> None:
+    """Give a message that the server sends its number and its ends, as Flower's server does."""
+    message.metadata.__dict__.update(_message_id=str(number), _run_id=RUN_ID, _src_node_id=SERVER_NODE)
+
+
+@contextmanager
+def identity(node: int) -> Iterator[None]:
+    """Let messages that are made in this block come from this node (Flower 1.37 and later read it from a class)."""
+    known = _task_identity()
+    if known is None:
+        yield
+        return
+    names = ("_task_id", "_run_id", "_node_id")
+    before: dict[str, Any] = {name: getattr(known, name, None) for name in names}
+    for name, value in zip(names, (1, RUN_ID, node), strict=True):
+        setattr(known, name, value)
+    try:
+        yield
+    finally:
+        for name, its in before.items():
+            setattr(known, name, its)
+
+
+def _task_identity() -> Any:
+    module = sys.modules.get("flwr.supercore.task_identity")
+    return getattr(module, "TaskIdentity", None)
+
+
+def empty_run() -> Any:
+    """Flower's description of a run, of which an app may read the number."""
+    for place in ("flwr.supercore.run", "flwr.common.typing"):
+        try:
+            return import_module(place).Run.create_empty(RUN_ID)
+        except (ImportError, AttributeError):
+            continue
+    raise RuntimeError("flwr: no class of runs is known, got a version that is not supported; install flwr<2")
+
+
+@contextmanager
+def logged() -> Iterator[None]:
+    """Write what Flower logs to the log of the run instead of the terminal."""
+    theirs = logging.getLogger("flwr")
+    before = list(theirs.handlers), theirs.propagate
+    theirs.handlers, theirs.propagate = [_Forward()], False
+    try:
+        yield
+    finally:
+        theirs.handlers, theirs.propagate = before
+
+
+class _Forward(logging.Handler):
+    """Hands records on, with the host's time in place of the simulated one."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno >= logging.INFO and OURS.isEnabledFor(record.levelno):
+            record.created = host_time_s()
+            OURS.handle(record)

@@ -1,0 +1,148 @@
+"""What time is for an app: computing from operations, and its own clock and sleep, which are simulated."""
+
+import threading
+import time
+
+import pytest
+
+import fednet_emu as fe
+from fednet_emu.errors import ScenarioError
+from tests.flower.conftest import CLIENT, on_small
+
+pytest.importorskip("flwr", reason="flwr is not installed; make test-flower installs it")
+
+FAST = {"progress": False}
+LINEAR = """
+    import torch
+    from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+    from flwr.clientapp import ClientApp
+
+    app = ClientApp()
+
+    def reply(msg, **arrays):
+        return Message(RecordDict({"metrics": MetricRecord({"num-examples": 20}), **arrays}), reply_to=msg)
+
+    @app.train()
+    def train(msg, context):
+        model = torch.nn.Linear(10, 4)
+        for _ in range(1 + context.node_config["partition-id"]):
+            model(torch.ones(20, 10)).sum().backward()
+        return reply(msg, arrays=msg.content["arrays"])
+
+    @app.evaluate()
+    def evaluate(msg, context):
+        torch.nn.Linear(10, 4)(torch.ones(20, 10))
+        return reply(msg)
+"""
+"""Device k passes 20 samples k + 1 times forward and backward through a matrix of 10 by 4."""
+
+POLLING = """
+    import time
+    from time import sleep
+
+    import numpy as np
+    from flwr.app import Array, ArrayRecord, Message, RecordDict
+    from flwr.serverapp import ServerApp
+
+    app = ServerApp()
+
+    @app.main()
+    def main(grid, context):
+        began, w, log = time.time(), np.zeros(100, np.float32), []
+
+        def invite(nodes):
+            content = RecordDict({"arrays": ArrayRecord({"w": Array(w)})})
+            return set(grid.push_messages([Message(content, node, "train") for node in nodes]))
+
+        waiting = invite(grid.get_node_ids())
+        while len(log) < 12:
+            sleep(0.01)
+            for reply in grid.pull_messages(waiting):
+                waiting.discard(reply.metadata.reply_to_message_id)
+                w = 0.5 * w + 0.5 * reply.content["arrays"]["w"].numpy()
+                log.append((round(time.time() - began, 3), reply.metadata.src_node_id))
+                waiting |= invite([reply.metadata.src_node_id])
+        assert time.time() == time.monotonic() == time.perf_counter() == time.time_ns() / 1e9
+        print(log)
+"""
+"""Asynchronous learning: each reply is mixed in as it comes, and its device goes on with the result at once."""
+
+
+def test_operations_are_counted_once_per_device_and_message(write_app):
+    """Forward takes 2 * 20 * 10 * 4; backward, for the weights alone, as much; k + 1 times at device k."""
+    run = fe.run(on_small(write_app(client=LINEAR), work={}, run_config={"rounds": 2}), **FAST)
+
+    flop = run.computes.groupby("device").flop.apply(sorted)
+    assert [flop[k] for k in range(4)] == [[1600.0] * 2 + [3200.0 * (k + 1)] * 2 for k in range(4)]
+    assert run.computes.ended_s.max() < 1
+
+
+def test_training_in_which_nothing_is_counted_is_refused(write_app):
+    """A client of NumPy would take no time, and nobody would notice."""
+    with pytest.raises(ScenarioError, match=r"algorithm.work: PyTorch has counted no operation in the training of dev"):
+        fe.run(on_small(write_app(), work={}), **FAST)
+
+
+def test_evaluation_may_have_a_price_of_its_own(write_app):
+    """Otherwise it is a third of that of training."""
+    app = write_app()
+    price = {"flop_per_example": 300.0, "evaluate_flop_per_example": 7.0}
+    runs = [fe.run(on_small(app, work=work), **FAST) for work in ({"flop_per_example": 300.0}, price)]
+
+    assert [sorted(set(run.computes.flop)) for run in runs] == [[2000.0, 6000.0], [140.0, 6000.0]]
+
+
+def test_a_client_that_sleeps_takes_longer(write_app):
+    """Simulated seconds that a client sleeps pass before it answers, and the host does not wait."""
+    client = CLIENT.replace("w = msg.content", "import time; time.sleep(100.0)\n        w = msg.content")
+    began_s = time.monotonic()
+    run = fe.run(on_small(write_app(client=client, fraction_evaluate=0.0)), **FAST)
+
+    assert 300 < run.summary["simulated_s"] < 301
+    assert time.monotonic() - began_s < 60
+
+
+def test_a_polling_app_lives_in_simulated_time(write_app, capsys):
+    """Fast devices come more often than slow ones, each at its own moment, and a second run is equal."""
+    scenario = on_small(write_app(server=POLLING))
+    speeds = {"kind": "list", "flop_per_s": [1e6, 5e5, 2e5, 1e5]}
+    scenario["devices"] = {**scenario["devices"], "speed": speeds}
+    first, again = (fe.run(scenario, **FAST) for _ in range(2))
+    told, told_again = capsys.readouterr().out.splitlines()
+    nodes = [node for _, node in eval(told)]
+
+    assert first.digest == again.digest
+    assert told == told_again
+    assert nodes[0] == 2
+    assert [nodes.count(node) for node in (2, 3, 4, 5)] == sorted(
+        (nodes.count(node) for node in (2, 3, 4, 5)), reverse=True
+    )
+    assert nodes.count(2) > nodes.count(5) >= 1
+    assert first.rounds.invited.iloc[0] == 4
+    assert first.rounds.arrived.sum() == len(nodes)
+
+
+def test_pulling_without_a_pause_does_not_stop_time(write_app):
+    """An app that only pulls loses a tenth of a second each time, as with Flower's own grid."""
+    server = POLLING.replace("sleep(0.01)", "pass").replace("print(log)", "print(time.time())")
+    run = fe.run(on_small(write_app(server=server)), **FAST)
+
+    assert run.rounds.arrived.sum() == 12
+
+
+def test_the_hosts_clock_is_left_alone(write_app):
+    """During a run other threads see the host's time, and afterwards everybody does."""
+    real, seen = time.time, []
+    app = write_app(client=CLIENT.replace("w = msg.content", "import seeing; seeing.now()\n        w = msg.content"))
+    (app / "seeing.py").write_text(
+        "import threading, time\nTIMES = []\ndef now():\n"
+        "    thread = threading.Thread(target=lambda: TIMES.append(time.time()))\n"
+        "    thread.start(); thread.join(); assert TIMES[-1] > 1e9 > time.time()\n",
+        encoding="utf-8",
+    )
+    fe.run(on_small(app), **FAST)
+    seen.append(time.time())
+
+    assert time.time is real
+    assert seen[0] > 1e9
+    assert threading.active_count() >= 1
