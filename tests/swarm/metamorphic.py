@@ -142,6 +142,8 @@ def twice_the_time(settings: Settings) -> str | None:
         "channel.long_transfers": "walk",
         "devices.speed": {"kind": "fixed", "flop_per_s": 1e6},
         "devices.straggler": "none",
+        "network.uplink.trace": None,
+        "network.downlink.trace": None,
     }
     if settings.get("network", {}).get("sidelink", {}).get("channel"):
         plain |= {f"network.sidelink.{key}": plain[key] for key in ("channel.rate", "channel.long_transfers")}
