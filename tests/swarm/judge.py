@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 import torch
-from hypothesis import HealthCheck, given, seed
+from hypothesis import HealthCheck, Phase, given, seed
 from hypothesis import settings as hypothesis_settings
 
 from fednet_emu.errors import FednetError
@@ -118,7 +118,13 @@ def second_emulator(case: Case) -> str | None:
     """A world and a script of its own, drawn by the seed: the medium keeps the books of the second emulator."""
 
     @seed(case.settings["seed"])
-    @hypothesis_settings(max_examples=3, database=None, deadline=None, suppress_health_check=[*HealthCheck])
+    @hypothesis_settings(
+        max_examples=3,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate, Phase.shrink],  # explaining would trace every line
+        suppress_health_check=[*HealthCheck],
+    )
     @given(plays())
     def both(play: tuple[World, Script]) -> None:
         assert_same_books(*play)
