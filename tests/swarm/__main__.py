@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+from tests.swarm.judge import OF_THEIR_OWN
 from tests.swarm.report import Report
 from tests.swarm.shrink import shrunk, told
 from tests.swarm.trial import Trial, tried
@@ -30,7 +31,8 @@ def main() -> int:
     for seed, trial in zip(seeds, _trials(seeds, options.workers), strict=True):
         report.add(seed, trial)
         for failure in trial.failures:
-            small = trial.settings if options.no_shrink else shrunk(trial.settings, failure.law)
+            drawn = options.no_shrink or failure.law in OF_THEIR_OWN
+            small = trial.settings if drawn else shrunk(trial.settings, failure.law)
             print(told(seed, failure, small), flush=True)
         if options.keep and (report.seeds % KEEP_EVERY == 0 or seed == seeds[-1]):
             report.write(options.keep)

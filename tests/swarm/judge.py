@@ -166,6 +166,10 @@ LAWS: dict[str, Law] = {
 }
 
 
+OF_THEIR_OWN = ("the second emulator",)
+"""Laws that shrink worlds of their own: a smaller scenario says nothing about them."""
+
+
 @dataclass
 class Verdict:
     """What was found out about a scenario.

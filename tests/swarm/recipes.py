@@ -17,6 +17,7 @@ Recipe = Callable[[Random, int], Any]
 TRACES = str(Path(__file__).parents[2] / "channels" / "traces")
 
 ELSEWHERE = {
+    ("algorithm", "flower"),
     ("mobility", "trace"),
     ("speed", "flash"),
     ("trace", "flash"),
