@@ -409,6 +409,33 @@ def test_batches_of_one_are_refused_where_the_model_has_batch_norm(timing_only):
     assert len(fed.ledger.computes) == 0
 
 
+def test_beyond_three_devices_are_counted():
+    """Batches of one on four devices: three are named, and one more is said to be."""
+    settings = ("devices.count=4", "data=digits", "model=digit-model", "algorithm.batch_size=2")
+    fed = small_federation(*settings, timing_only=True)
+    plan = SgdPlan(lr=0.1, batch_size=2, epochs=1)
+    small = {f"dev-{device}": 3 for device in range(4)}
+
+    with pytest.raises(ScenarioError, match="remain for dev-0, dev-1, dev-2 and 1 more; "):
+        fed._learner._check_batches(plan, small, everybody=False)
+    with pytest.raises(ScenarioError, match="remain for dev-0, dev-1, dev-2; "):
+        fed._learner._check_batches(plan, dict([*small.items()][:3]), everybody=False)
+
+
+def test_a_shared_payload_and_a_model_are_two_broadcasts() -> None:
+    """Sent in one instant, the first shared payload and the first deferred value use a transmission each."""
+
+    def flow(fed: Federation) -> Process:
+        model = fed.initial_model()
+        yield fed.all_of([fed.downlink(fed.device(0), model), fed.downlink(fed.device(1), fed.shared((1.0, 2.0)))])
+        return model.number
+
+    number, fed = play(flow, "network.downlink.mode=broadcast")
+
+    assert number == 1
+    assert fed.ledger.frames()["transfers"]["receivers"].tolist() == [1, 1]
+
+
 def test_batches_of_one_that_are_never_reached_are_allowed():
     """With one step of two samples the odd one at the end of an epoch is not used."""
     fed = small_federation("data=digits", "model=digit-model", "devices.count=5", timing_only=True)

@@ -129,6 +129,14 @@ def test_two_clients_by_hand() -> None:
     assert gap(w, np.array([0.0]), np.array([0.4])) == pytest.approx(0.2)
 
 
+def test_each_multiplier_has_its_own_limit() -> None:
+    """A step of 2 along weights 1 and 1/2: (6, 8) is shortened to a length of 1, (0, 1/2) keeps its own."""
+    apart = torch.tensor([[3.0, 4.0], [0.0, 0.5]])
+    lam = ascended(torch.zeros(2, 2), np.array([1.0, 0.5]), apart, 2.0, 1.0)
+
+    torch.testing.assert_close(lam, torch.tensor([[0.6, 0.8], [0.0, 0.5]]))
+
+
 def test_a_spring_by_hand() -> None:
     """At distance 5 with lam w = 1/2, the pull has length n / 2; steps are divided by 1 + 2 lr n / (2 * 5)."""
     x = torch.tensor([[3.0, 0.0], [0.0, 4.0]])
