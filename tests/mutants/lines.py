@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
+from os.path import commonprefix
 from pathlib import Path
 from typing import Any
 
@@ -81,25 +82,32 @@ class Coverage:
         """The tests that run the line of a mutant, or the last line before it that any test runs.
 
         Nearest and quickest first, each test function with one set of parameters before any with its second, as many
-        as the budget allows.
+        as the budget allows. The nearest are in the test file of the same name, the next in the folder of that name.
         """
         lines = sorted(self._tests[mutant.file])
         i = bisect_right(lines, mutant.line)
         return list(self._within_budget(mutant, self._tests[mutant.file][lines[i - 1]])) if i else []
 
     def _within_budget(self, mutant: Mutant, tests: Iterable[str]) -> Iterator[str]:
-        home = f"tests/{mutant.package}/"
         variants: dict[str, int] = defaultdict(int)
-        ranked: list[tuple[bool, int, float, str]] = []
+        ranked: list[tuple[int, int, float, str]] = []
         for test in sorted(tests, key=lambda test: (self.seconds[test], test)):
             function = test.partition("[")[0]
-            ranked.append((not test.startswith(home), variants[function], self.seconds[test], test))
+            ranked.append((-_nearness(mutant.file, test), variants[function], self.seconds[test], test))
             variants[function] += 1
         spent_s = 0.0
         for _, _, seconds, test in sorted(ranked):
             if spent_s + seconds <= BUDGET_S:
                 spent_s += seconds
                 yield test
+
+
+def _nearness(file: str, test: str) -> int:
+    """How many folders a module and a test share, counted from the top, and much more if they share their name."""
+    *folders, name = file.removesuffix(".py").split("/")[1:]
+    *others, other = test.partition(".py::")[0].split("/")[1:]
+    shared = len(commonprefix([folders, others]))
+    return 100 if other == f"test_{name}" and shared == len(folders) else shared
 
 
 def _run(items: Sequence[pytest.Item], into: Path, at: mmap.mmap) -> int:

@@ -291,9 +291,10 @@ def test_low_loss_building_costs_less_and_spreads_less():
 
 
 def test_coated_walls_spread_more():
-    """High-loss buildings vary with 6.5 dB, draw by draw: at the 84th percentile of luck a wall loses one deviation more."""
+    """High-loss buildings vary with 6.5 dB: at the 84th percentile of luck, a wall loses one deviation more."""
     buildings = OutdoorToIndoor(indoor_share=1.0, high_loss_share=1.0)
-    entries = [buildings.enter(10e9, draws(1, penetration=luck), np.zeros(1)) for luck in (0.5, 0.8413447460685429)]
+    lucks = [draws(1, penetration=luck) for luck in (0.5, 0.8413447460685429)]
+    entries = [buildings.enter(10e9, luck, np.zeros(1)) for luck in lucks]
 
     assert entries[1].loss_db - entries[0].loss_db == pytest.approx([6.5])
 
