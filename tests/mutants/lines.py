@@ -11,8 +11,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import groupby
-from os.path import commonprefix
+from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +105,7 @@ def _nearness(file: str, test: str) -> int:
     """How many folders a module and a test share, counted from the top, and much more if they share their name."""
     *folders, name = file.removesuffix(".py").split("/")[1:]
     *others, other = test.partition(".py::")[0].split("/")[1:]
-    shared = len(commonprefix([folders, others]))
+    shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(folders, others, strict=False)))
     return 100 if other == f"test_{name}" and shared == len(folders) else shared
 
 
