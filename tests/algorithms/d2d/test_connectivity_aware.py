@@ -293,6 +293,8 @@ def test_snapshots_name_every_device_once() -> None:
     assert [row["round"] for row in rows] == [1] * 3 + [3] * 3
     assert sorted(k for row in rows[:3] for k in row["devices"]) == list(range(12))
     assert all(len(row["x_m"]) == 4 and len(row["sender"]) == 8 for row in rows)
+    assert all(set(row["sampled"]) <= set(row["devices"]) for row in rows)
+    assert [sum(len(row["sampled"]) for row in rows[k : k + 3]) for k in (0, 3)] == column(fed, "sampled")[::2]
 
 
 @pytest.mark.parametrize(
