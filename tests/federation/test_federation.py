@@ -395,24 +395,15 @@ def test_cycles_are_looked_for_rarely_until_the_final_model_is_evaluated() -> No
     assert gc.get_threshold() == before
 
 
-@pytest.mark.parametrize("timing_only", [False, True])
-def test_batches_of_one_are_refused_where_the_model_has_batch_norm(timing_only):
-    """Before any device trains, with or without training, all devices with such a batch are named."""
-    settings = ("devices.count=5", "data=digits", "model=digit-model", "algorithm.batch_size=2")
-    fed = small_federation(*settings, timing_only=timing_only)
-    odd = [f"dev-{device}" for device, n in enumerate(fed.task.n_samples) if n % 2]
-    algorithm = small_scenario(*settings, "algorithm.local_epochs=1", "algorithm.local_steps=null").algorithm
-    assert len(odd) > 0
+def test_a_shared_payload_and_a_model_are_two_broadcasts() -> None:
+    """Sent in one instant, the first shared payload and the first deferred value use a transmission each."""
 
-    with pytest.raises(ScenarioError, match=rf"got 2, with which batches of 1 remain for {', '.join(odd[:3])}"):
-        fed.run(algorithm)
-    assert len(fed.ledger.computes) == 0
+    def flow(fed: Federation) -> Process:
+        model = fed.initial_model()
+        yield fed.all_of([fed.downlink(fed.device(0), model), fed.downlink(fed.device(1), fed.shared((1.0, 2.0)))])
+        return model.number
 
+    number, fed = play(flow, "network.downlink.mode=broadcast")
 
-def test_batches_of_one_that_are_never_reached_are_allowed():
-    """With one step of two samples the odd one at the end of an epoch is not used."""
-    fed = small_federation("data=digits", "model=digit-model", "devices.count=5", timing_only=True)
-
-    fed.run(small_scenario("algorithm.batch_size=2", "algorithm.cohort=5", "devices.count=5").algorithm)
-
-    assert len(fed.ledger.computes) == 15
+    assert number == 1
+    assert fed.ledger.frames()["transfers"]["receivers"].tolist() == [1, 1]

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from fednet_emu.federation.learning_task import LearningTask
+from fednet_emu.learning.data.attacks.base import Attack
 from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.hold_out import Held
 from fednet_emu.learning.data.partitions.base import Partitioned
@@ -50,3 +51,31 @@ def test_the_validation_error_is_the_share_that_a_classifier_gets_wrong() -> Non
 
     assert errors[0] == 0.25
     assert math.isnan(errors[1])
+
+
+class Loud(Attack):
+    """Test inputs of other classes are shouted."""
+
+    def poisoned(self, x, y, samples):
+        """Nothing is poisoned here."""
+        return x, y
+
+    def trial(self, samples):
+        """Test inputs of other classes, ten times as large."""
+        return samples.test_x[samples.test_y != self.target] * 10
+
+
+def test_an_attack_succeeds_where_its_inputs_count_as_the_target() -> None:
+    """Two of three inputs of other classes lie on the side of the target; without an attack there is no share."""
+    x, y = torch.tensor([[1.0], [2.0], [-1.0], [-2.0]]), torch.tensor([1, 1, 1, 0])
+    split = Partitioned.from_owners(np.array([0, 0, 0, 0]), 1)
+    model, sides = FlatModel(torch.nn.Linear(1, 2), "cross-entropy", (1,)), torch.tensor([1.0, -1.0, 0.0, 0.0])
+    samples = Samples(x, y, x, y, 2)
+
+    shares = []
+    for attack in (Loud(target=0), None):
+        task = LearningTask(model, samples, (split, split), torch.device("cpu"), timing_only=False, attack=attack)
+        shares.append(task.score(sides, per_device=False).attack_success)
+
+    assert shares[0] == pytest.approx(2 / 3)
+    assert math.isnan(shares[1])

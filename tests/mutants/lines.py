@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import groupby
+from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,9 @@ import pytest
 from tests.mutants.faults import ROOT, Mutant
 from tests.mutants.forks import in_fork, passes
 
-SLOW_S = 1.0
+SLOW_S = 2.0
 """Tests that need more processor time are left out."""
-BUDGET_S = 2.0
+BUDGET_S = 6.0
 """How much processor time the tests of a mutant may need, as they were recorded."""
 FOLDERS = ("kernel", "network", "radio", "records", "learning/graph", "learning/engines", "federation", "algorithms")
 """Test folders whose tests may be chosen."""
@@ -81,25 +81,32 @@ class Coverage:
         """The tests that run the line of a mutant, or the last line before it that any test runs.
 
         Nearest and quickest first, each test function with one set of parameters before any with its second, as many
-        as the budget allows.
+        as the budget allows. The nearest are in the test file of the same name, the next in the folder of that name.
         """
         lines = sorted(self._tests[mutant.file])
         i = bisect_right(lines, mutant.line)
         return list(self._within_budget(mutant, self._tests[mutant.file][lines[i - 1]])) if i else []
 
     def _within_budget(self, mutant: Mutant, tests: Iterable[str]) -> Iterator[str]:
-        home = f"tests/{mutant.package}/"
         variants: dict[str, int] = defaultdict(int)
-        ranked: list[tuple[bool, int, float, str]] = []
+        ranked: list[tuple[int, int, float, str]] = []
         for test in sorted(tests, key=lambda test: (self.seconds[test], test)):
             function = test.partition("[")[0]
-            ranked.append((not test.startswith(home), variants[function], self.seconds[test], test))
+            ranked.append((-_nearness(mutant.file, test), variants[function], self.seconds[test], test))
             variants[function] += 1
         spent_s = 0.0
         for _, _, seconds, test in sorted(ranked):
             if spent_s + seconds <= BUDGET_S:
                 spent_s += seconds
                 yield test
+
+
+def _nearness(file: str, test: str) -> int:
+    """How many folders a module and a test share, counted from the top, and much more if they share their name."""
+    *folders, name = file.removesuffix(".py").split("/")[1:]
+    *others, other = test.partition(".py::")[0].split("/")[1:]
+    shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(folders, others, strict=False)))
+    return 100 if other == f"test_{name}" and shared == len(folders) else shared
 
 
 def _run(items: Sequence[pytest.Item], into: Path, at: mmap.mmap) -> int:

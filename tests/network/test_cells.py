@@ -22,7 +22,7 @@ from fednet_emu.network.mobility import StillPaths
 from fednet_emu.network.network import Downlink, Network, NetworkSettings
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.fading import NoFading, Rayleigh
-from fednet_emu.radio.power_control import FullPower
+from fednet_emu.radio.power_control import FullPower, OpenLoop
 from fednet_emu.radio.rate import Shannon
 from fednet_emu.records.ledger import SERVER, Ledger
 from fednet_emu.records.verify import verify
@@ -133,6 +133,17 @@ def test_more_stations_change_no_link_of_the_first():
     first = np.full(10, -1)
     assert many.snrs(devices, first).tolist() == alone.mean_snr.tolist() == single.mean_snr.tolist()
     assert many.fading_keys(devices, first).tolist() == alone.fading_keys(devices, first).tolist()
+
+
+def test_power_is_controlled_towards_the_own_station():
+    """20 m from its own station and 380 m from another, a device sends at the power for 20 m, in both."""
+    control = OpenLoop(target_dbm=-100.0)
+    stations_m, xy_m = np.array([[0.0, 0.0], [400.0, 0.0]]), np.array([[20.0, 0.0], [380.0, 0.0]])
+    up, down = network_links(Sky(Channel.model_validate(CHANNEL), Streams(1), control), xy_m, stations_m)
+    blocks_db, loss_db = 10 * math.log10(1e6 / 180e3), 40 + 30 * math.log10(20)
+
+    assert [up.power_w(k) for k in (0, 1)] == pytest.approx([10 ** ((-100 + blocks_db + loss_db - 30) / 10)] * 2)
+    assert down.power_w(SERVER) is None
 
 
 # ---- what cells do to each other -------------------------------------------------------------------------------------

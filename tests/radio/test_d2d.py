@@ -10,6 +10,7 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.radio.d2d import D2dIndoor, D2dOutdoor, b1_breakpoint_m, b1_los_db, b1_los_probability, b1_nlos_db
 from fednet_emu.radio.draws import LinkDraws
 from fednet_emu.radio.geometry import Hop
+from fednet_emu.radio.tr38901.office import IndoorOffice
 
 with (Path(__file__).parent / "reference" / "winnerplus_b1_d2d_formula_points.csv").open(encoding="utf-8") as _file:
     POINTS = list(csv.DictReader(_file))
@@ -69,6 +70,11 @@ def test_indoor_states_differ_in_shadowing():
 
     assert [float(state.sigma_db[0]) for state in states] == [3.0, 4.0]
     assert [float(state.correlation_m[0]) for state in states] == [10.0, 6.0]
+
+
+def test_line_of_sight_comes_and_goes_as_in_offices():
+    """Over 10 m: the report on handsets states no distance of its own."""
+    assert D2dIndoor().los_correlation_m == IndoorOffice().los_correlation_m == 10.0
 
 
 def test_handsets_beyond_5_km_are_refused():

@@ -120,6 +120,11 @@ def test_line_of_sight_picks_the_law_of_each_link():
     assert law.gain(0.1, True) == pytest.approx(gains[0, 0])
 
 
+def test_without_fading_the_gain_is_one_for_certain():
+    """It is never below 1, and always at most 1."""
+    assert NoFading().cdf(np.array([0.0, 0.999999, 1.0, 2.0])).tolist() == [0.0, 0.0, 1.0, 1.0]
+
+
 def test_rayleigh_power_has_the_exponential_distribution():
     """P(gain < 0.1) = 0.09516258 and P(gain < 1) = 0.63212056, the m = 1 row of the Nakagami table."""
     gains = Rayleigh().gains(MIDPOINTS)

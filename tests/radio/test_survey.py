@@ -37,12 +37,12 @@ def test_the_median_over_places_is_that_of_the_median_shadowing():
 
 
 def test_distances_out_of_range_have_no_rate():
-    """An office ends at 150 m."""
+    """An office ends at 150 m; what comes after in the list is nearer and has one."""
     office = channel(path_loss="3gpp-inh", shadowing="of-path-loss")
 
-    rates = uplink_rates(office, np.array([50.0, 200.0]))
+    rates = uplink_rates(office, np.array([50.0, 200.0, 100.0]))
 
-    assert rates.median_bps[0] > 0
+    assert rates.median_bps[0] > rates.median_bps[2] > 0
     assert np.isnan(rates.median_bps[1])
 
 

@@ -93,6 +93,13 @@ def test_probability_of_line_of_sight_is_that_of_the_ns3_suite(row):
     assert probability == pytest.approx([float(row["p_los"])], abs=1e-6)
 
 
+def test_an_office_changes_its_formula_at_6_5_m():
+    """At 6.5 m the far formula holds: 0.32; just below, the near one: exp(-5.3 / 4.7)."""
+    seen = inh_mixed_los_probability(np.array([6.5 - 1e-9, 6.5]))
+
+    assert seen == pytest.approx([np.exp(-5.3 / 4.7), 0.32], abs=1e-8)
+
+
 def test_rural_loss_is_that_of_mathworks():
     """The 5G Toolbox has, for RMa, h = 7 m, W = 25 m, 3.5 GHz, from (0, 0, 30) to (1000, 1000, 1.5)."""
     point = json.loads((REFERENCE / "analytic_checkpoints.json").read_text())["mathworks_nrPathLoss_RMa_LOS"]

@@ -99,6 +99,13 @@ def test_probabilities_are_probabilities_at_any_distance(road, density):
     assert np.all((seen >= 0) & (behind >= 0) & (seen + behind <= 1 + 1e-12))
 
 
+def test_shadowing_changes_faster_in_cities():
+    """Correlated over 10 m in cities and 25 m on highways."""
+    laws = [V2v(road=road).propagate(hop(50.0), 5.9e9, LinkDraws.typical()) for road in ("urban", "highway")]
+
+    assert [float(np.max(law.correlation_m)) for law in laws] == [10.0, 25.0]
+
+
 def test_a_carrier_out_of_range_is_refused():
     """Below 0.5 GHz nobody measured."""
     with pytest.raises(ScenarioError, match=r"v2v: carrier in GHz .* got 0.3"):

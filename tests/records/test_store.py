@@ -130,6 +130,15 @@ def test_a_finished_run_is_kept(tmp_path):
     assert (tmp_path / "run" / "scenario.yaml").read_text() == "title: the new one\n"
 
 
+@pytest.mark.parametrize("status", STATUSES)
+def test_a_folder_says_how_its_run_ended(tmp_path, status):
+    """The status is that of the manifest; a folder without a run has none."""
+    run_in(tmp_path / "run", status)
+
+    assert RunFolder.status(tmp_path / "run") == status
+    assert RunFolder.status(tmp_path) is None
+
+
 @pytest.mark.parametrize("status", [status for status in STATUSES if status not in FINISHED])
 def test_an_unfinished_run_is_replaced(tmp_path, status):
     """A run that died may be started again, and nothing of the first attempt is left when the second has ended."""

@@ -62,6 +62,7 @@ BREACHES = [
     ),
     ("receptions", 1, {"lost": CODE[""]}, BROADCAST, "first in row 0"),
     ("receptions", 1, {"transfer": 1}, BROADCAST, "2 of 4 transfers"),
+    ("receptions", 1, {"transfer": 4}, BROADCAST, "1 of 2 receptions are of no transfer, first in row 1"),
     ("receptions", 1, {"transfer": 17}, BROADCAST, "1 of 2 receptions are of no transfer, first in row 1"),
     (
         "transfers",

@@ -69,6 +69,13 @@ def test_the_groups_are_found(alpha: float) -> None:
     assert clusters.tolist() == [0, 1] * 4
 
 
+def test_clusters_are_recorded_every_so_many_rounds() -> None:
+    """Every third of seven rounds: at the start, after the third and the sixth."""
+    fed = run_small(*TOY, "stop.rounds=7", graph(record_every=3))
+
+    assert frame(fed, "agreement")["round"].tolist() == [0, 3, 6]
+
+
 def test_too_large_an_alpha_ties_everybody_and_the_gradients_tell() -> None:
     """At alpha = 0.1 all are one cluster, and the largest gradient stays above a fifth of what it was."""
     ties = {alpha: run_small(*TOY, graph(alpha=alpha)) for alpha in (0.01, 0.1)}

@@ -97,6 +97,13 @@ def test_local_search_is_nearly_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     assert searched.mean() <= 0.95 * exact.mean()
 
 
+def test_no_cluster_stays_empty() -> None:
+    """Two places make two clusters of four clients; the third cluster takes a client of the larger one."""
+    points = np.array([[0.0], [1.0], [1.0], [1.0]])
+
+    assert oracles._grouped(points, 0, 3).tolist() == [0, 2, 1, 1]
+
+
 # ---- the discrete problem --------------------------------------------------------------------------------------------
 
 

@@ -15,6 +15,7 @@ from fednet_emu.algorithms.clustered.frank_wolfe.updates import (
     ascended,
     components,
     differences,
+    distances,
     gap,
     matrix_of,
     moved,
@@ -129,6 +130,19 @@ def test_two_clients_by_hand() -> None:
     assert gap(w, np.array([0.0]), np.array([0.4])) == pytest.approx(0.2)
 
 
+def test_each_multiplier_has_its_own_limit() -> None:
+    """A step of 2 along weights 1 and 1/2: (6, 8) is shortened to a length of 1, (0, 1/2) keeps its own."""
+    apart = torch.tensor([[3.0, 4.0], [0.0, 0.5]])
+    lam = ascended(torch.zeros(2, 2), np.array([1.0, 0.5]), apart, 2.0, 1.0)
+
+    torch.testing.assert_close(lam, torch.tensor([[0.6, 0.8], [0.0, 0.5]]))
+
+
+def test_distances_by_hand() -> None:
+    """Differences (3, 4) and (0, -2) have lengths 5 and 2."""
+    assert distances(torch.tensor([[3.0, 4.0], [0.0, -2.0]])).tolist() == [5.0, 2.0]
+
+
 def test_a_spring_by_hand() -> None:
     """At distance 5 with lam w = 1/2, the pull has length n / 2; steps are divided by 1 + 2 lr n / (2 * 5)."""
     x = torch.tensor([[3.0, 0.0], [0.0, 4.0]])
@@ -179,7 +193,10 @@ def test_clusters_are_connected_components() -> None:
     i, j = pairs_of(5)
     w = np.array([0.9 if pair in {(0, 2), (2, 3)} else 0.5 for pair in zip(i, j, strict=True)])
 
-    assert components(w, 5).tolist() == [0, 1, 0, 0, 2]
+    found = components(w, 5)
+
+    assert found.tolist() == [0, 1, 0, 0, 2]
+    assert found.dtype == np.int64
 
 
 def test_a_lone_client_has_no_pairs() -> None:

@@ -146,6 +146,11 @@ def test_the_remainder_stays_within_its_bounds(form, seed):
     assert r**2 <= bound.v1 + bound.v2 * slope**2
 
 
+def test_the_floor_grows_with_the_square_of_the_remainder() -> None:
+    """U1 = 3, V1 = 2, L = 4, eta = 0.1: 0.01 * 9 / 2 + 4 * 0.0001 * 2."""
+    assert floor(RemainderBound(3.0, 0.0, 2.0, 0.0), Constants(4.0, 1.0, 1.0, 0.1)) == pytest.approx(0.0458)
+
+
 def test_the_rate_bound_by_hand():
     """M = 2, eta = 0.1, mu = 1, two cycles: 0.8^2 of the gap, and (1 - 0.64) of the floor over 0.2."""
     bound, constants = RemainderBound(1.0, 0.1, 2.0, 0.1), Constants(1.0, 1.0, 1.0, 0.1)

@@ -191,6 +191,13 @@ def test_normalisations_agree_where_shares_are_whole_numbers() -> None:
     assert weights("paper", 14, sizes, done) == weights("count", 14, sizes, done) == [1 / 14] * 14
 
 
+def test_stratified_uploads_share_their_clusters_weight() -> None:
+    """Clusters of 6 and 2 with two and one uploads: 6/8 is shared by two, 2/8 belongs to one."""
+    done = [ClusterRound((), [(k, None) for k in range(n)], True, {}, 0, 0) for n in (2, 1)]  # type: ignore[misc]
+
+    assert weights("stratified", 3, np.array([6, 2]), done) == pytest.approx([3 / 8, 3 / 8, 1 / 4])
+
+
 def test_the_number_sampled_follows_the_bound() -> None:
     """m(t + 1) comes from the degrees of round t, and the realised factor stays below the bound."""
     fed = clusters_of("stop.rounds=8", count=20, clusters=2, degree=9, deletion=0.05)
@@ -199,6 +206,9 @@ def test_the_number_sampled_follows_the_bound() -> None:
 
     assert m[0] == 20
     assert m[1:] == [theory.devices_needed(20, psi, 0.06) for psi in mean_psi[:-1]]
+    for factor in ("phi", "psi"):
+        mean = column(fed, f"mean_{factor}")
+        assert column(fed, factor) == pytest.approx([(20 / k - 1) * part for k, part in zip(m, mean, strict=True)])
     assert all(phi <= psi + 1e-12 for phi, psi in zip(column(fed, "phi"), column(fed, "psi"), strict=True))
     assert column(fed, "sampled") == [2 * -(-number * 10 // 20) for number in m]
 
@@ -283,6 +293,8 @@ def test_snapshots_name_every_device_once() -> None:
     assert [row["round"] for row in rows] == [1] * 3 + [3] * 3
     assert sorted(k for row in rows[:3] for k in row["devices"]) == list(range(12))
     assert all(len(row["x_m"]) == 4 and len(row["sender"]) == 8 for row in rows)
+    assert all(set(row["sampled"]) <= set(row["devices"]) for row in rows)
+    assert [sum(len(row["sampled"]) for row in rows[k : k + 3]) for k in (0, 3)] == column(fed, "sampled")[::2]
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,9 @@ TOY = (
 
 
 def algorithm(kind: str, **more: object) -> str:
-    """The setting of an algorithm with two mini-batch steps per round on all eight devices."""
-    own = "".join(f", {key}: {value}" for key, value in more.items())
-    return f"algorithm={{kind: {kind}, cohort: 8, lr: 0.05, batch_size: 10, local_steps: 2{own}}}"
+    """The setting of an algorithm with two mini-batch steps per round on all eight devices, unless changed."""
+    settings = {"cohort": 8, "lr": 0.05, "batch_size": 10, "local_steps": 2, **more}
+    return f"algorithm={{kind: {kind}, {', '.join(f'{key}: {value}' for key, value in settings.items())}}}"
 
 
 def models(*settings: str) -> tuple[Federation, list[torch.Tensor]]:
@@ -100,6 +100,24 @@ def test_clusters_are_found(setting: str) -> None:
 
     assert (last["n_clusters"], last["rand_index"]) == (2, 1.0)
     assert max(losses) < 0.01
+
+
+@pytest.mark.parametrize("kind", ["ifca", "cfl"])
+def test_clusters_are_recorded_every_so_many_rounds(kind: str) -> None:
+    """Every third of seven rounds: after the third and the sixth, with each of the eight devices once."""
+    own = {"ifca": {"clusters": 2}, "cfl": {"stationary": 1e-9, "split": 1e9}}[kind]
+    frames = run_small(*TOY, "stop.rounds=7", algorithm(kind, **own, record_every=3)).ledger.frames()
+
+    assert frames["agreement"]["round"].tolist() == [3, 6]
+    assert frames["clusters"].groupby("round")["device"].apply(list).to_dict() == {3: [*range(8)], 6: [*range(8)]}
+
+
+def test_two_who_disagree_part() -> None:
+    """A cluster of two devices is split, too; a cluster of one cannot be."""
+    thresholds = {"stationary": 1e9, "split": 1e-9, "record_every": 1}
+    fed = run_small(*TOY, "devices.count=2", "stop.rounds=2", algorithm("cfl", **thresholds, cohort=2))
+
+    assert fed.ledger.frames()["agreement"]["n_clusters"].tolist() == [2, 2]
 
 
 def test_ditto_stays_between_alone_and_global() -> None:

@@ -99,6 +99,17 @@ def test_drfa_makes_two_round_trips() -> None:
     assert fed.ledger.sent_bit[1] == 32 * (11 * trained + 6 * 3 * 10)
 
 
+def test_drfa_invites_by_the_losses_it_is_told() -> None:
+    """A large step of the weights changes who is drawn in later rounds; the first draw is the same."""
+    invited = []
+    for lr_weights in (1e-9, 5.0):
+        fed = run_small(DRFA, f"algorithm.lr_weights={lr_weights}", "algorithm.cohort=2", "stop.rounds=8")
+        invited.append(fed.ledger.frames()["computes"]["device"].tolist())
+
+    assert invited[0][:2] == invited[1][:2]
+    assert invited[0] != invited[1]
+
+
 def test_a_snapshot_costs_no_extra_step() -> None:
     """All local steps together are those of the round, wherever the snapshot is taken."""
     fed = run_small(DRFA, "stop.rounds=6", timing_only=True)

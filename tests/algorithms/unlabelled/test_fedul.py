@@ -128,6 +128,7 @@ def test_the_best_model_on_validation_is_reported() -> None:
     errors = series(fed, "validation_error")
 
     assert fed.task.validation_error(model) == min(errors) < max(errors)
+    assert series(fed, "round") == [*range(1, 9)]
     assert series(fed, "best_validation_error") == np.minimum.accumulate(errors).tolist()
     assert fed.task.score(model, per_device=False).pooled.accuracy == fed.accuracy
 

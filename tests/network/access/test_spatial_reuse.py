@@ -191,6 +191,13 @@ def test_a_device_of_two_clusters_takes_part_in_one_transmission_at_a_time(acces
     assert starts_s(deliveries) == [0.0, 1.0, 0.0] if access.turns == "coloured" else [0.0, 2.0, 0.0]
 
 
+def test_who_sends_is_not_forgotten_when_others_start() -> None:
+    """Device 4 waits for device 0, which sends in another cluster, though devices 2 and 3 have started in between."""
+    _, deliveries = play(QUIET, [(0, [1], 0), (2, [3], 1), (4, [0], 2)])
+
+    assert starts_s(deliveries) == [0.0, 0.0, 1.0]
+
+
 def test_a_multicast_says_what_it_waits_for() -> None:
     """In a deadlock the transfers are named."""
     clock = Clock()

@@ -16,6 +16,7 @@ from fednet_emu.algorithms.robust.aspire import algorithm as flow
 from fednet_emu.algorithms.robust.aspire.algorithm import Aspire
 from fednet_emu.algorithms.robust.aspire.master import Coordinator
 from fednet_emu.algorithms.robust.aspire.planes import Planes, renewed
+from fednet_emu.algorithms.robust.aspire.wire import iteration_bit
 from fednet_emu.algorithms.robust.aspire.worker import Worker
 from fednet_emu.algorithms.robust.uncertainty.cd_norm import CdNorm
 from fednet_emu.arrays import Array
@@ -238,6 +239,28 @@ def test_the_published_example_of_bits() -> None:
                     timing_only=True)  # fmt: skip
 
     assert series(fed, "aspire", "bits_paper") == [150_784]
+
+
+def test_bits_of_a_refresh_by_hand() -> None:
+    """Two heard, 5 parameters, 3 planes sent to 4 workers: 2 (2 * 5 + 1 + 3) + 16 * 3, and 2 + 4 * 3 more in fact."""
+    assert iteration_bit("paper", 2, 5, 3, 4) == (32 * 76, 32 * 90)
+    assert iteration_bit("reduced", 2, 5, 3, 4) == (32 * 76, 32 * (2 * 12 + 4))
+
+
+def test_the_gap_is_measured_every_so_many_iterations() -> None:
+    """Every third of seven iterations: after the third and the sixth, above 0 and finite."""
+    gaps = run_small(ASPIRE, "algorithm.gap_every=3", "stop.rounds=7").ledger.frames()["stationarity"]
+
+    assert gaps["step"].tolist() == [3, 6]
+    assert ((gaps["squared_gap"] > 0) & np.isfinite(gaps["squared_gap"])).all()
+
+
+@pytest.mark.parametrize(("active", "needs"), [("null", []), ("3", [3])])
+def test_a_number_of_workers_to_wait_for_needs_as_many_devices(active: str, needs: list[int]) -> None:
+    """The setting is named; waiting for all needs none in particular."""
+    demands = small_scenario(ASPIRE, f"algorithm.active={active}").algorithm.demands()
+
+    assert list(demands) == [("active", "waits for more workers than there are", n) for n in needs]
 
 
 def test_a_refresh_tells_all_workers_all_planes() -> None:

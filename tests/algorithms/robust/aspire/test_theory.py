@@ -16,6 +16,7 @@ def test_the_step_of_the_theorem_by_hand() -> None:
 def test_the_bounds_of_the_multipliers_by_hand() -> None:
     """A long delay bounds rho_1, and a large c_1 when there is none to speak of."""
     assert dual_steps(1, 2, 20, 1, 0.5, 0.5) == pytest.approx((1 / 600, 1.0))
+    assert dual_steps(2, 3, 5, 1, 0.5, 0.5) == pytest.approx((1 / (15 * 5 * 3 * 4), 2 / 3))
     assert dual_steps(1, 1, 1, 0.001, 1.5, 0.5) == pytest.approx((0.5, 1.0))
 
 

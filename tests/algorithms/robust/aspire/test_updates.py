@@ -114,6 +114,17 @@ def test_at_a_saddle_the_gap_is_zero() -> None:
     assert squared_gap(tilted, [z, z], descended, losses, phis, planes, 0.1, STEPS) == pytest.approx(1.0)
 
 
+def test_a_model_apart_from_the_global_one_opens_the_gap() -> None:
+    """W = 1, z = 0, phi = 1/2, kappa_1 = 2, no gradient: dw = 2 - 1/2, dphi = -1, dz = 1/2 - 2, squared and summed."""
+    z, w = torch.zeros(1), torch.ones(1)
+    master = Master(z, Dual(3.0, np.ones(1)), np.ones(1), np.array([3.0]), z, z)
+    phi = torch.tensor([0.5])
+
+    assert squared_gap(master, [w], [w], [3.0], [phi], np.ones((1, 1)), 0.1, STEPS) == pytest.approx(
+        1.5**2 + 1.0 + 1.5**2
+    )
+
+
 # ---- planes ----------------------------------------------------------------------------------------------------------
 
 PRIOR = np.full((1, 3), 1 / 3)

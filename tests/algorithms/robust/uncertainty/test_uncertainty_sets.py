@@ -217,6 +217,13 @@ def test_the_kl_ball_meets_tiny_budgets() -> None:
         assert worst_case_weights(KlBall(budget=budget), f, q) - q == pytest.approx(moved, rel=1e-6, abs=1e-15)
 
 
+@pytest.mark.parametrize("losses", [[], [[1.0, 2.0]], 3.0, [1.0, np.nan]])
+def test_losses_are_one_finite_number_per_device(losses: object) -> None:
+    """None, a matrix, a number alone, and what is not finite are refused."""
+    with pytest.raises(ValueError, match="losses: not one finite number per device, got "):
+        worst_case_weights(KlBall(budget=0.1), losses)  # type: ignore[arg-type]
+
+
 @every_loss
 def test_the_wasserstein_ball_is_the_transport_problem(kind: str) -> None:
     """All N^2 amounts from i to j as variables."""
