@@ -172,3 +172,27 @@ def test_the_expected_rate_of_a_fixed_link_is_its_rate() -> None:
     k = small_federation().device(0)
 
     assert k.expected_rate_bps == k.expected_downlink_rate_bps == 1e6
+
+
+def test_a_pause_of_a_second_is_waited_for() -> None:
+    """One second, then two, each from the end of an attempt of 320 us."""
+
+    def flow(fed: Federation) -> Process:
+        w = fed.initial_model()
+        return (yield fed.retry(lambda: fed.uplink(fed.device(0), w), attempts=3, pause_s=1.0, patience_s=100.0))
+
+    _, fed = play(flow, LOSSY)
+
+    assert requested_s(fed) == pytest.approx([0, 1 + MODEL_S, 3 + 2 * MODEL_S], abs=1e-12)
+
+
+def test_an_attempt_may_begin_when_patience_ends() -> None:
+    """No later than that, but then."""
+
+    def flow(fed: Federation) -> Process:
+        w = fed.initial_model()
+        return (yield fed.retry(lambda: fed.uplink(fed.device(0), w), pause_s=0.5, patience_s=MODEL_S + 0.5))
+
+    _, fed = play(flow, LOSSY)
+
+    assert requested_s(fed) == pytest.approx([0, 0.5 + MODEL_S], abs=1e-12)

@@ -147,3 +147,19 @@ def test_an_infeasible_colour_is_split():
     rivals = Rivals(np.full((3, 3), 100.0), [-1] * 3, 0.7)
 
     assert [len(group) for group in coloured_groups(rivals, range(3))] == [2, 1]
+
+
+def test_the_full_check_hears_what_cancellation_leaves():
+    """Of SNRs 100 and 4, a tenth of the stronger remains: the weaker has 4 / 11, and 4 with perfect cancellation."""
+    snr, full = np.broadcast_to(np.array([100.0, 4.0]), (2, 2)).copy(), np.ones(2)
+
+    assert Rivals(snr, [-1, -1], 2.0, residual=0.1).decoded([0, 1], full) == [True, False]
+    assert Rivals(snr, [-1, -1], 2.0, residual=0.0).decoded([0, 1], full) == [True, True]
+
+
+def test_each_further_seat_counts_once():
+    """Three devices that never disturb each other, with three seats each, all sit in all three groups."""
+    rivals = Rivals(np.diag([5.0, 6.0, 7.0]), [0, 1, 2], 1.0)
+
+    assert with_further_seats(rivals, [[0], [1], [2]], 3) == [[0, 1, 2]] * 3
+    assert with_further_seats(rivals, [[0], [1], [2]], 2) == [[0, 2], [1, 2], [0, 1]]

@@ -81,3 +81,9 @@ def test_handsets_beyond_5_km_are_refused():
     """The fit ends there."""
     with pytest.raises(ScenarioError, match=r"d2d-outdoor: distance in m .* got 5200; expected 0 to 5000"):
         D2dOutdoor().loss_db(level(5200.0), 2e9)
+
+
+def test_handsets_indoors_beyond_150_m_are_refused():
+    """The error names the distance and the range."""
+    with pytest.raises(ScenarioError, match=r"d2d-indoor: distance in m .* got 151; expected 0 to 150"):
+        D2dIndoor().loss_db(level(151.0), 2e9)

@@ -109,3 +109,11 @@ def test_every_threshold_is_named_as_a_jump():
 
     assert np.all(above > below)
     assert above[:-1] == pytest.approx(below[1:])
+
+
+@pytest.mark.parametrize("table", [1, 2, 3])
+def test_the_highest_report_names_the_highest_scheme(table):
+    """The last row of each table of CQIs has the very code rate of the last scheme, which it therefore names."""
+    ideal, coarse = NrMcs(table=table), NrMcs(table=table, feedback="cqi")
+
+    assert coarse.rate_bps(1e6, 1.0) == ideal.rate_bps(1e6, 1.0)

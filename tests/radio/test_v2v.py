@@ -25,7 +25,7 @@ def luck():
 @pytest.mark.parametrize(
     ("road", "distance_m", "expected"),
     [("urban", 0, 1.0), ("urban", 100, 0.33581), ("highway", 5, 1.0), ("highway", 100, 0.84031),
-     ("highway", 475, 0.54341), ("highway", 600, 0.415), ("highway", 1100, 0.0)],
+     ("highway", 475, 0.54341), ("highway", 475.9, 0.5391), ("highway", 600, 0.415), ("highway", 1100, 0.0)],
 )  # fmt: skip
 def test_probability_in_one_street(road, distance_m, expected):
     """1.05 exp(-0.0114 d) in cities; a parabola to 475 m and a straight line to zero on highways (Table 6.2-1)."""

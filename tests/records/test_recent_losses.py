@@ -12,3 +12,8 @@ def test_losses_are_told_if_there_are_any(rows, make_ledger):
     assert "uplink dev-" in told
     assert "(deadline)" in told
     assert recent_losses(Ledger()) == ""
+
+
+def test_what_arrived_is_no_loss(rows, make_ledger):
+    """Only transfers that have a reason are told, each in parentheses, and none is empty."""
+    assert "()" not in recent_losses(make_ledger(rows))

@@ -302,3 +302,23 @@ def test_an_unfinished_run_of_another_scenario_is_kept(tmp_path, status):
     assert names(tmp_path / "run") == [FRESH[0], "old.txt", FRESH[1]]
 
     create(tmp_path / "run", "title: another\n", force=True)
+
+
+def test_bytes_are_written_as_they_are(tmp_path):
+    """What is read is what was written, and the folder names the file."""
+    folder = create(tmp_path / "run")
+    folder.write_bytes("model.bin", b"\x00\xff")
+
+    assert (tmp_path / "run" / "model.bin").read_bytes() == b"\x00\xff"
+
+
+def test_a_run_is_not_replaced_over_what_is_no_run(tmp_path):
+    """With force the place where the new run is prepared must be free, or hold what another such run left there."""
+    run_in(tmp_path, "completed")
+    (tmp_path / STAGED).mkdir()
+    (tmp_path / STAGED / "notes.txt").write_text("mine")
+    with pytest.raises(DataError, match=f"{STAGED}: exists and is not a run folder"):
+        check(tmp_path, force=True)
+
+    (tmp_path / STAGED / "manifest.json").write_bytes((tmp_path / "manifest.json").read_bytes())
+    check(tmp_path, force=True)

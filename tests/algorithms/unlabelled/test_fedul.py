@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, Literal, cast
 
 import numpy as np
 import pytest
 import torch
 
-from fednet_emu.algorithms.unlabelled.fedul import pick
+from fednet_emu.algorithms.unlabelled.fedul import Best, better, pick, record
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.learning.data.datasets import Samples
@@ -233,3 +235,42 @@ def test_the_smaller_error_is_picked(error: float, picked: float) -> None:
     best, f = torch.tensor([1.0]), torch.tensor([2.0])
 
     assert pick(best, f, 0.2, error).tolist() == [picked]
+
+
+class Bench:
+    """Stands for a federation that computes at once: the models are their own validation errors."""
+
+    timing_only, round = False, 4
+
+    def __init__(self) -> None:
+        self.task = SimpleNamespace(n_validation=10, validation_error=lambda f: f)
+        self.rows: list[tuple[str, dict[str, float]]] = []
+        self.ledger = SimpleNamespace(record=lambda name, **row: self.rows.append((name, row)))
+
+    def defer(self, function: Callable[..., Any], *args: Any, size: int = 1) -> Any:
+        """The value itself."""
+        return function(*args)
+
+    def read(self, value: Any) -> Any:
+        """The same."""
+        return value
+
+
+def test_the_best_model_is_kept_with_its_error() -> None:
+    """Errors 0.3, 0.4, 0.2, 0.2: the first, the first, the third and the third, beside the latest."""
+    best, bench, seen = Best(cast("Any", None)), cast("Any", Bench()), []
+    for error in (0.3, 0.4, 0.2, 0.2):
+        best = better(bench, best, cast("Any", error))
+        seen.append(tuple(best))
+
+    assert seen == [(0.3, 0.3, 0.3), (0.3, 0.3, 0.4), (0.2, 0.2, 0.2), (0.2, 0.2, 0.2)]
+
+
+def test_a_row_has_the_round_its_losses_and_both_errors() -> None:
+    """The mean of the surrogate losses, the supervised loss and the errors, in the round that is about to end."""
+    bench = Bench()
+    best = Best(cast("Any", 0.2), cast("Any", 0.2), cast("Any", 0.4))
+    record(cast("Any", bench), best, cast("Any", [1.0, 2.0]), cast("Any", SimpleNamespace(loss=0.7)))
+    expected = {"round": 5, "surrogate_loss": 1.5, "supervised_loss": 0.7}
+
+    assert bench.rows == [("fedul", {**expected, "validation_error": 0.4, "best_validation_error": 0.2})]

@@ -294,3 +294,8 @@ def test_nobody_hears_while_sending(cell):
 
     assert [delivery.lost for delivery in stuck] == ["timeout", "timeout"]
     assert [delivery.lost for delivery in slotted] == ["", ""]
+
+
+def test_every_sender_of_a_slot_has_the_whole_band():
+    """However many they are."""
+    assert [SlottedAloha(slot_s=0.001).share(count) for count in (1, 2, 9)] == [1.0, 1.0, 1.0]

@@ -5,7 +5,7 @@ import pytest
 from scipy import special
 
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.network.links.link_draws import moving_draws
+from fednet_emu.network.links.link_draws import moving_draws, still_draws
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.geometry import Hop
 
@@ -46,3 +46,13 @@ def test_line_of_sight_is_correlated_over_the_distance_of_its_environment(kind):
     for part in (1.0, 1 / 3):
         there = in_sight_normals(path_loss, height_m, part * correlation_m)
         assert np.corrcoef(here, there)[0, 1] == pytest.approx(np.exp(-part), abs=0.04)
+
+
+def test_cells_see_a_device_differently_but_in_the_same_building():
+    """Line of sight and shadowing belong to the link, what surrounds the device to the device."""
+    first, second, third = (still_draws(Streams(2), 5, cell) for cell in (0, 1, 2))
+
+    for here, there in ((first, second), (second, third)):
+        assert not np.any(here.los == there.los)
+        assert not np.any(here.shadowing == there.shadowing)
+        np.testing.assert_array_equal(here.building, there.building)

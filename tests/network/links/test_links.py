@@ -114,3 +114,13 @@ def test_links_in_sight_fade_less():
     k = 10**0.9
     assert gains[up.in_sight].var() == pytest.approx((1 + 2 * k) / (1 + k) ** 2, rel=0.15)
     assert up.fading_key(7, SERVER) == int(keys[7])
+
+
+def test_every_device_has_its_own_fading_in_both_forms():
+    """One link and many are the same, the first device's included, whichever end it is."""
+    up, down = cell_links(Sky(channel(), Streams(1), FullPower()), XY_M)
+    devices, server = np.arange(3), np.full(3, SERVER)
+
+    assert [up.fading_key(k, SERVER) for k in range(3)] == up.fading_keys(devices, server).tolist()
+    assert [down.fading_key(SERVER, k) for k in range(3)] == down.fading_keys(server, devices).tolist()
+    assert len({down.fading_key(SERVER, k) for k in range(3)}) == 3

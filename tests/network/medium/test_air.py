@@ -1,11 +1,14 @@
 """Claims about the flow of bits: both forms agree. The second emulator follows many links (`tests/network/oracle`)."""
 
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fednet_emu.network.access import Ofdma, Tdma
 from fednet_emu.network.availability import Windows
+from fednet_emu.network.medium.air import SeparateAir
 from fednet_emu.radio.fading import NoFading, Rayleigh
 from fednet_emu.radio.rate import FixedRate, Shannon
 
@@ -53,3 +56,21 @@ def test_an_outage_stays_an_outage_when_patience_ends_too(cell):
         first, _ = world.play((0.0, 0, 1_000_000), (0.05, 1, 1000))
 
         assert (first.lost, first.ended_s) == ("outage", 0.1)
+
+
+class Fixed:
+    """Every burst ends at the same instant."""
+
+    def walk(self, burst, start_ns):
+        """That instant."""
+        return 500
+
+
+def test_bursts_that_end_in_one_instant_come_in_the_order_of_their_starts():
+    """First started, first told."""
+    air, bursts = SeparateAir(Fixed()), [[SimpleNamespace(power_s=0.0)] for _ in range(3)]
+    for start_ns, burst in enumerate(bursts):
+        air.start(burst, start_ns)
+
+    assert air.advance(499) == []
+    assert [id(burst) for burst in air.advance(500)] == [id(burst) for burst in bursts]

@@ -159,3 +159,18 @@ def test_walking_blocks_and_the_ergodic_rate_agree():
 
         assert ends_ns[0] > 3000 * walked.coherence_ns
         assert ends_ns[0] == pytest.approx(ends_ns[1], rel=0.02)
+
+
+@pytest.mark.parametrize("start_ns", [0, 7 * NS_PER_S])
+def test_many_links_at_once_end_when_each_alone_does(start_ns):
+    """The quick estimate is the exact end, whenever it starts."""
+    band = band_of(Rayleigh(coherence_s=1.0))
+    keys = np.array([3, 4, 5], np.uint64)
+    soon = band.soon_through(np.array([10.0, 20.0, 30.0]), keys, 1000, start_ns)
+    alone = [
+        band.alone(snr, key, 1000, start_ns, FOREVER_NS)[0]
+        for snr, key in zip((10.0, 20.0, 30.0), (3, 4, 5), strict=True)
+    ]
+
+    assert soon.is_through.all()
+    np.testing.assert_allclose(soon.end_ns - start_ns, np.array(alone) - start_ns, rtol=1e-5)
