@@ -162,4 +162,4 @@ def test_each_further_seat_counts_once():
     rivals = Rivals(np.diag([5.0, 6.0, 7.0]), [0, 1, 2], 1.0)
 
     assert with_further_seats(rivals, [[0], [1], [2]], 3) == [[0, 1, 2]] * 3
-    assert with_further_seats(rivals, [[0], [1], [2]], 2) == [[0, 2], [1, 2], [0, 1]]
+    assert with_further_seats(rivals, [[0], [1], [2]], 2) == [[0, 2], [0, 1], [1, 2]]

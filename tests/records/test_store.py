@@ -314,11 +314,12 @@ def test_bytes_are_written_as_they_are(tmp_path):
 
 def test_a_run_is_not_replaced_over_what_is_no_run(tmp_path):
     """With force the place where the new run is prepared must be free, or hold what another such run left there."""
-    run_in(tmp_path, "completed")
-    (tmp_path / STAGED).mkdir()
-    (tmp_path / STAGED / "notes.txt").write_text("mine")
+    path = tmp_path / "run"
+    run_in(path, "done")
+    (path / STAGED).mkdir()
+    (path / STAGED / "notes.txt").write_text("mine")
     with pytest.raises(DataError, match=f"{STAGED}: exists and is not a run folder"):
-        check(tmp_path, force=True)
+        check(path, force=True)
 
-    (tmp_path / STAGED / "manifest.json").write_bytes((tmp_path / "manifest.json").read_bytes())
-    check(tmp_path, force=True)
+    (path / STAGED / "manifest.json").write_bytes((path / "manifest.json").read_bytes())
+    check(path, force=True)
