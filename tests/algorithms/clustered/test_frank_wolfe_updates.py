@@ -207,3 +207,9 @@ def test_a_lone_client_has_no_pairs() -> None:
     assert rule.labels(state.weights).tolist() == [0]
     assert state.pulls.tolist() == [[0.0, 0.0]]
     assert (state.gap, state.moved) == (0.0, pytest.approx(2**0.5))
+
+
+def test_a_state_counts_its_models_pulls_and_multipliers() -> None:
+    """4 clients, 10 shared parameters: 2 x 40, and for 6 pairs 10 scalars each, or 1 each with smoothing."""
+    assert Rule(4, 1.0, 0.1, 0.1, 1.0).n_scalars(10) == 140
+    assert Rule(4, 1.0, 0.1, 0.1, 1.0, smoothing=0.5).n_scalars(10) == 86

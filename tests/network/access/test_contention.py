@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.network.access import Noma, Ofdma, Shared, SlottedAloha, Tdma
+from fednet_emu.network.access.base import Active, RateInputs
 from fednet_emu.network.availability import Always, Presence
 from fednet_emu.network.medium.band import Band
 from fednet_emu.network.medium.loss import NoLoss
@@ -299,3 +300,35 @@ def test_nobody_hears_while_sending(cell):
 def test_every_sender_of_a_slot_has_the_whole_band():
     """However many they are."""
     assert [SlottedAloha(slot_s=0.001).share(count) for count in (1, 2, 9)] == [1.0, 1.0, 1.0]
+
+
+def as_heard(rows, **changes):
+    """Two senders with one burst each to a receiver of their own, over one block, without noise from elsewhere."""
+    legs, heard = np.arange(2), np.array(rows, float)
+    deaf = changes.pop("deaf", None)
+    active = Active(legs, legs, legs, legs, np.ones(2), np.ones(2), heard, deaf, plain=False)
+    return RateInputs(active, heard[:, :, None], np.ones((2, 1)), np.zeros(1, np.int64), 1e6, CAPACITY, True, 0)
+
+
+def test_rows_of_one_receiver_are_decoded_each_for_itself():
+    """In row 0 sender 0 hears 1 as noise, 8 / (1 + 3); in row 1 sender 1 is stronger, 6 / (1 + 2)."""
+    inputs = as_heard([[8.0, 3.0], [2.0, 6.0]])
+
+    assert Noma().allocate(inputs, None).sinr[:, 0].tolist() == [2.0, 2.0]
+    assert Noma().allocate(inputs, None).carries is None
+    assert Noma(threshold_db=4.0).allocate(inputs, None).carries.tolist() == [[False], [False]]
+    assert Noma(threshold_db=2.0).allocate(inputs, None).carries.tolist() == [[True], [True]]
+
+
+def test_who_is_silent_in_a_slot_carries_nothing_even_if_its_receiver_listens():
+    """Half duplex takes from what is sent, and gives nothing to who does not send."""
+    inputs = as_heard([[8.0, 3.0], [2.0, 6.0]], deaf=np.array([[False, True], [False, False]]))
+    aloha = SlottedAloha(slot_s=1.0)
+
+    for on, carries in (
+        ((1, 0), (True, False)),
+        ((0, 1), (False, True)),
+        ((1, 1), (False, True)),
+        ((0, 0), (False,) * 2),
+    ):
+        assert aloha.allocate(inputs, np.array([on], float).T).carries[:, 0].tolist() == list(carries)

@@ -231,3 +231,12 @@ def test_bursts_of_one_sender_share_its_power(cell):
 
     assert [transfer.value.ended_s for transfer in transfers] == [1.0, 1.0]
     assert base.rows["energy_j"].tolist() == pytest.approx([0.1, 0.1])
+
+
+@pytest.mark.parametrize("start_s", [0.0, 5.0])
+def test_a_receiver_draws_power_only_during_the_transfer(cell, start_s):
+    """1 Mbit at 1 Mbit/s takes a second, and half a watt of a receiver half a joule, whenever it begins."""
+    world = cell(receive_w=0.5)
+    world.play((start_s, 0, 1_000_000))
+
+    assert world.rows["receive_j"].tolist() == pytest.approx([0.5])

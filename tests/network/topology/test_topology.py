@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.errors import DataError, ScenarioError
-from fednet_emu.kernel.streams import Streams
+from fednet_emu.kernel.streams import Streams, mixes, uniforms
 from fednet_emu.network.links.asymmetry import Asymmetry, OneWay
 from fednet_emu.network.links.links import PairLinks
 from fednet_emu.network.mobility import StillPaths
@@ -334,3 +334,12 @@ def test_devices_gather_around_the_nearest_head() -> None:
 
     assert (graph.cluster == graph.cluster[nearest]).all()
     assert len(graph.sizes) == 4
+
+
+def test_obstacles_are_drawn_from_their_own_stream() -> None:
+    """Each ordered pair has the uniform draw of its key: below the probability the direction loses 20 dB."""
+    one_way = OneWay(Asymmetry(obstacle_probability=0.4), 5, Streams(4))
+    sender, receiver = np.divmod(np.arange(25), 5)
+    draws = uniforms(mixes(Streams(4).key("asymmetry", "obstacle"), sender), receiver)
+
+    assert one_way.factors(sender, receiver) == pytest.approx(np.where(draws < 0.4, 0.01, 1.0))

@@ -20,6 +20,7 @@ from fednet_emu.algorithms.robust.uncertainty.box import Box
 from fednet_emu.algorithms.robust.uncertainty.cd_norm import CdNorm
 from fednet_emu.algorithms.robust.uncertainty.ellipsoid import Ellipsoid
 from fednet_emu.algorithms.robust.uncertainty.kl import KlBall
+from fednet_emu.algorithms.robust.uncertainty.kl import _divergence as kl_divergence
 from fednet_emu.algorithms.robust.uncertainty.polyhedron import Polyhedron
 from fednet_emu.algorithms.robust.uncertainty.wasserstein import Wasserstein
 from fednet_emu.arrays import Array
@@ -361,3 +362,13 @@ def test_a_variance_must_be_positive() -> None:
     """The text shows the value."""
     with pytest.raises(ValidationError, match=r"variances must be above 0, got \(1\.0, 0\.0\)"):
         Ellipsoid(budget=1, variance=(1, 0))
+
+
+def test_both_forms_of_the_divergence_agree_where_one_takes_over():
+    """The sum over p log(p / q), by its definition, just below and just above the temperature of 1000."""
+    prior, f = np.array([0.5, 0.3, 0.2]), np.array([0.0, -400.0, -900.0])
+    for eta in (999.0, 1001.0, 1500.0):
+        p = prior * np.exp(f / eta)
+        p /= p.sum()
+
+        assert kl_divergence(prior, f, eta) == pytest.approx(float(p @ np.log(p / prior)), rel=1e-9)
