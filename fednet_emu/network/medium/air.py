@@ -1,13 +1,13 @@
 """The transmissions of one band: their bits flow at rates that may depend on who else transmits.
 
-There are two implementations. `SeparateAir` holds bursts that do not affect each other; their end times are known when
-they start. `SharedAir`, in its own module, recomputes all rates at every change. Links with recorded rates also use
-`SeparateAir`, with a different `Walker`.
+There are two implementations. `SeparateAir` holds bursts that do not affect each other; their end times can be computed
+when they start. `SharedAir`, in its own module, recomputes all rates at every change. Links with recorded rates also
+use `SeparateAir`, with a different `Walker`.
 """
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import Protocol, final
 
 import numpy as np
@@ -18,6 +18,11 @@ from fednet_emu.network.medium.transfer import Burst, Transfer
 
 _MANY_LEGS = 16
 """From this number of legs on, NumPy arrays are faster than a loop over legs."""
+
+_AHEAD_BLOCKS = 256
+_AHEAD = 4
+"""A burst is computed ahead for this many fading blocks, then for this multiple of its time on the air: a transfer that
+is soon cancelled costs little, and one that takes long is computed at most a third more often than once."""
 
 
 class Air(Protocol):
@@ -37,10 +42,20 @@ class Air(Protocol):
 
 
 class Walker(Protocol):
-    """Computes how a link carries bits when no other transmission affects it."""
+    """Computes how a link carries bits when no other transmission affects it.
 
-    def walk(self, burst: Burst, start_ns: int) -> int:
-        """Set bits and outcome of each leg; return the end of the burst in ns, which is that of its slowest leg."""
+    Attributes:
+        ahead_ns: how far a new burst is computed at first.
+    """
+
+    ahead_ns: int
+
+    def walk(self, burst: Burst, start_ns: int, horizon_ns: int) -> int:
+        """Set bits and outcome of each leg; return the end of the burst in ns, which is that of its slowest leg.
+
+        A leg that is still on the air at `horizon_ns` may be left there: without an outcome, with fewer bits than it
+        has to carry, and with the horizon as its end.
+        """
 
 
 @final
@@ -48,38 +63,50 @@ class SeparateAir:
     """Bursts that do not affect each other: only a cancellation can change an end time."""
 
     def __init__(self, walker: Walker) -> None:
-        self._walk = walker.walk
+        self._walk, self._ahead_ns = walker.walk, walker.ahead_ns
         self._ends: list[tuple[int, int, Burst]] = []
         self._started = 0
 
     def next_end_ns(self) -> int:
-        """The earliest end."""
+        """The earliest end, or the earliest time up to which a burst has been computed."""
         return self._ends[0][0] if self._ends else FOREVER_NS
 
     def start(self, burst: Burst, now_ns: int) -> None:
         """Compute the end of each leg; the burst ends with its slowest leg."""
-        end_ns = self._walk(burst, now_ns)
-        burst[0].power_s = (end_ns - now_ns) / NS_PER_S
         self._started += 1
-        heappush(self._ends, (end_ns, self._started, burst))
+        heappush(self._ends, (self._end_ns(burst, now_ns), self._started, burst))
 
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
         """Recompute the end of the burst without this leg; if it was the last leg, the burst ends now."""
-        started_ns = leg.started_ns
         place = next(place for place, entry in enumerate(self._ends) if entry[2] is burst)
         for other in burst:
             other.lost = ""
-        end_ns = max(self._walk(burst, started_ns), now_ns)
-        burst[0].power_s = (end_ns - started_ns) / NS_PER_S
-        self._ends[place] = (end_ns, self._ends[place][1], burst)
+        self._ends[place] = (self._end_ns(burst, now_ns), self._ends[place][1], burst)
         heapify(self._ends)
 
     def advance(self, now_ns: int) -> list[Burst]:
         """Return the bursts that have ended by now; those that end in one instant are in the order of their starts."""
         ended, ends = [], self._ends
         while ends and ends[0][0] <= now_ns:
-            ended.append(heappop(ends)[2])
+            burst = ends[0][2]
+            if now_ns - burst[0].started_ns >= self._ahead_ns and _is_on_air(burst):
+                heapreplace(ends, (self._end_ns(burst, now_ns), ends[0][1], burst))
+            else:
+                ended.append(heappop(ends)[2])
         return ended
+
+    def _end_ns(self, burst: Burst, now_ns: int) -> int:
+        """End of a burst, or a later time than now up to which it was computed."""
+        started_ns = burst[0].started_ns
+        horizon_ns = started_ns + max(_AHEAD * (now_ns - started_ns), self._ahead_ns)
+        end_ns = max(self._walk(burst, started_ns, horizon_ns), now_ns)
+        burst[0].power_s = (end_ns - started_ns) / NS_PER_S
+        return end_ns
+
+
+def _is_on_air(burst: Burst) -> bool:
+    """Whether a leg has no outcome yet."""
+    return any(leg.air_bit < leg.size_bit and not leg.lost for leg in burst)
 
 
 @final
@@ -89,18 +116,22 @@ class BandWalker:
     def __init__(self, band: Band) -> None:
         self._band = band
         self._alone, self._outage_sinr = band.alone, band.outage_sinr
+        self.ahead_ns = FOREVER_NS if band.constant else _AHEAD_BLOCKS * band.coherence_ns
 
-    def walk(self, burst: Burst, start_ns: int) -> int:
-        """Follow each leg until it is delivered, reaches its timeout, or one of its ends leaves."""
+    def walk(self, burst: Burst, start_ns: int, horizon_ns: int) -> int:
+        """Follow each leg until it is delivered, reaches its timeout, one of its ends leaves, or the horizon."""
         alone, outage_sinr, last_ns = self._alone, self._outage_sinr, start_ns
         for leg in burst if len(burst) < _MANY_LEGS else self._decisive(burst, start_ns):
-            end_ns, leg.air_bit, lowest_sinr = alone(leg.snr, leg.fading_key, leg.size_bit, start_ns, leg.until_ns)
+            until_ns = leg.until_ns if leg.until_ns < horizon_ns else horizon_ns
+            end_ns, leg.air_bit, lowest_sinr = alone(leg.snr, leg.fading_key, leg.size_bit, start_ns, until_ns)
+            if end_ns > last_ns:
+                last_ns = end_ns
+            if end_ns == horizon_ns < leg.until_ns and leg.air_bit < leg.size_bit:
+                continue
             if lowest_sinr < outage_sinr:
                 leg.lost = "outage"
             elif leg.air_bit < leg.size_bit:
                 leg.lost = "unreachable" if end_ns == start_ns < leg.until_ns else leg.until_reason
-            if end_ns > last_ns:
-                last_ns = end_ns
         return last_ns
 
     def _decisive(self, burst: Burst, start_ns: int) -> Burst:

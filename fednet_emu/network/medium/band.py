@@ -151,6 +151,7 @@ class Band:
         links, blocks = (np.array([snr]), np.array([fading_key], np.uint64)), 4 * _FEW_BLOCKS
         while True:
             self.check_blocks(start_ns, now_ns)
+            blocks = min(blocks, (until_ns - now_ns) // self.coherence_ns + 1)
             edges_ns, sinr, rate_bps = self.pace(*links, now_ns, blocks)
             for edge_ns, ratio, rate in zip(edges_ns[1:].tolist(), sinr[0].tolist(), rate_bps[0].tolist(), strict=True):
                 if ratio >= self.threshold and ratio < lowest:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import final
 
+from fednet_emu.kernel.clock import FOREVER_NS
 from fednet_emu.network.medium.transfer import Burst, Transfer
 from fednet_emu.network.traces.assign import DeviceRates
 
@@ -16,11 +17,13 @@ class TraceWalker:
     rate, which already contains the interference and fading of the recording.
     """
 
+    ahead_ns = FOREVER_NS
+
     def __init__(self, rates: DeviceRates) -> None:
         self._rates = rates
 
-    def walk(self, burst: Burst, start_ns: int) -> int:
-        """Compute each leg's end from its recorded rate; return the end of the slowest in ns, which ends the burst."""
+    def walk(self, burst: Burst, start_ns: int, horizon_ns: int) -> int:
+        """Compute each leg's end from its recorded rate, whatever the horizon; return the end of the slowest in ns."""
         return max([self._walk_leg(leg, start_ns) for leg in burst])
 
     def _walk_leg(self, leg: Transfer, start_ns: int) -> int:
