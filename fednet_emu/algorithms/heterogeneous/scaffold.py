@@ -13,8 +13,8 @@ and a device whose upload does not arrive, for whatever reason, keeps its old c_
 device learns this by an acknowledgement that costs nothing. N counts the devices that have samples. Running statistics,
 as of batch norm, have no control variates and are averaged as the parameters are.
 
-Momentum is allowed in the local steps as NIID-Bench has it (Li, Diao, Chen, He, ICDE 2022, arXiv 2102.02079), though the
-paper's analysis is for plain steps: the optimizer steps along g_i alone, then y_i moves by -lr (c - c_i), which no
+Momentum is allowed in the local steps as NIID-Bench has it (Li, Diao, Chen, He, ICDE 2022, arXiv 2102.02079), though
+the paper's analysis is for plain steps: the optimizer steps along g_i alone, then y_i moves by -lr (c - c_i), which no
 momentum multiplies. Option II divides by K lr as before, so with momentum beta its c_i+ is up to 1 / (1 - beta) times a
 mean gradient. Weight decay is part of g_i. With a schedule of the step size, lr is that of the round.
 """

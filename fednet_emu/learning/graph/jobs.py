@@ -145,8 +145,8 @@ class TrainJob:
     """One device's local training along scale * grad f(w) + linear + prox * (w - anchor) + l1 * sign(w) in every step.
 
     Here f is the mean loss over the batch of the step; with scale 1 and nothing else the plan's plain step is SGD,
-    w <- w - lr * grad f(w). The steps of the optimizer are followed by -lr * drift. The result is a function of the fields and of the streams `streams(*rng_key)`,
-    `streams(*rng_key, ...)` only, not of other jobs.
+    w <- w - lr * grad f(w). The step of the optimizer is followed by one of -lr * drift. The result is a
+    function of the fields and of the streams `streams(*rng_key)`, `streams(*rng_key, ...)` only, not of other jobs.
 
     Attributes:
         model: the model and its loss.
@@ -159,8 +159,8 @@ class TrainJob:
         label: names the job in messages, such as "dev-3, round 12".
         scale: factor of the loss gradient.
         linear: gradient [size] of an added linear term, or None.
-        drift: what is added to every step after the optimizer, times -lr, [size], or None; neither momentum nor clipping
-            acts on it. With plain steps it is the same as `linear`.
+        drift: what every step adds after the optimizer, times -lr, [size], or None; neither momentum nor clipping acts
+            on it. With plain steps it is the same as `linear`.
         prox: factor of the proximal term towards the anchor.
         anchor: point [size] of the proximal term; None takes the parameters that the job starts from.
         l1: weight of the sum of the absolute values of all trainable parameters.
