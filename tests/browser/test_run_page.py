@@ -90,7 +90,7 @@ def test_the_curve_follows_its_axes(run, browser, page):
 
 
 def test_who_has_what_is_what_was_dealt(run, shown):
-    """Bubbles and bars of twenty devices, of the training and of the test samples, by number and alike ones together."""
+    """Bubbles and bars of twenty devices, of training and of test samples, by number and alike ones together."""
     had = holdings(run.scenario)
     shown.js("document.querySelector('#data').scrollIntoView()")
 

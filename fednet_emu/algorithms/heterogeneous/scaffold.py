@@ -21,7 +21,7 @@ mean gradient. Weight decay is part of g_i. With a schedule of the step size, lr
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
@@ -80,7 +80,7 @@ class Scaffold(LocalSgd):
         if got.lost:
             return got
         x, c = got.payload
-        correction = {self._term: fed.defer(torch.sub, c, c_i)}
+        correction: dict[str, Any] = {self._term: fed.defer(torch.sub, c, c_i)}
         if self.option == "I":
             at_x = yield k.compute(fed.train(k, x, self._one_gradient, t, "control"))
             trained = yield k.compute(fed.train(k, x, self.plan, t, **correction))

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -58,7 +59,7 @@ class FeatureNoise(Component):
     def _noisy(self, x: Tensor, split: Partitioned, which: str, streams: Streams) -> Tensor:
         x = x.clone()
         for device, variance in enumerate(self.variances(len(split.offsets) - 1)):
-            rows = torch.from_numpy(split.of(device)).unique()  # a sample in several sets has noise once
+            rows = torch.from_numpy(np.unique(split.of(device)))  # a sample in several sets has noise once
             x[rows] += math.sqrt(variance) * _normal((len(rows), *x.shape[1:]), device, which, streams).to(x)
         return x
 

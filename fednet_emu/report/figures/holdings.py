@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -99,7 +100,7 @@ def _bubbles(figure: Figure, axes: Axes, part: Part, map_in: float) -> None:
     axes.scatter(device, label, s=counts[label, device] * area, color=BLUE, alpha=0.85, linewidths=0)
     _name_labels(axes, len(counts))
     shown = sorted({_round_down(most), _round_down(max(1, most // 8))})
-    blob = {"linestyle": "", "marker": "o", "markeredgewidth": 0, "color": BLUE}
+    blob: dict[str, Any] = {"linestyle": "", "marker": "o", "markeredgewidth": 0, "color": BLUE}
     handles = [Line2D([], [], markersize=math.sqrt(number * area), **blob) for number in shown]
     add_legend(figure, handles, [f"{number:,} samples" for number in shown], handle_em=1.2)
 
@@ -111,7 +112,7 @@ def _shades(figure: Figure, axes: tuple[Axes, Axes], part: Part, order: IntArray
     bar = figure.colorbar(shown, ax=list(axes), fraction=0.05, pad=0.02, aspect=30)
     bar.set_label("Share of the device's samples", size=SMALL_PT)
     bar.ax.tick_params(labelsize=SMALL_PT, width=0.5, length=2.5)
-    bar.outline.set_linewidth(0.5)  # type: ignore[operator]
+    bar.outline.set_linewidth(0.5)
     _name_labels(axes[1], labels)
 
 
@@ -149,5 +150,5 @@ def _name_labels(axes: Axes, labels: int) -> None:
 
 def _round_down(number: int) -> int:
     """The largest of 1, 2, 5, 10, 20, ... that a positive number reaches."""
-    power = 10 ** (len(str(number)) - 1)
+    power: int = 10 ** (len(str(number)) - 1)
     return max(step * power for step in (1, 2, 5) if step * power <= number)
