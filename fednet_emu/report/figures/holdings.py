@@ -36,6 +36,8 @@ BARS_IN, MAP_IN = 0.75, 1.75
 ROW_IN, HIGHEST_MAP_IN = 0.16, 4.0
 LABELS_IN = 0.55
 """Width that the numbers and names of the vertical axis take, in inches."""
+SHARP_ROWS = 200
+"""Least number of rows of a map of shades: Matplotlib smooths over one where columns are narrower than its points."""
 LIGHT = "#9ecbe8"
 SHARES = LinearSegmentedColormap.from_list("shares", ["white", LIGHT, BLUE, "#00263d"])
 
@@ -108,7 +110,8 @@ def _bubbles(figure: Figure, axes: Axes, part: Part, map_in: float) -> None:
 def _shades(figure: Figure, axes: tuple[Axes, Axes], part: Part, order: IntArray) -> None:
     labels = len(part.shares)
     extent = (-0.5, len(order) - 0.5, labels - 0.5, -0.5)
-    shown = axes[1].imshow(part.shares[:, order], cmap=SHARES, vmin=0, vmax=1, aspect="auto", extent=extent)
+    rows = np.repeat(part.shares[:, order], math.ceil(SHARP_ROWS / labels), axis=0)
+    shown = axes[1].imshow(rows, cmap=SHARES, vmin=0, vmax=1, aspect="auto", extent=extent)
     bar = figure.colorbar(shown, ax=list(axes), fraction=0.05, pad=0.02, aspect=30)
     bar.set_label("Share of the device's samples", size=SMALL_PT)
     bar.ax.tick_params(labelsize=SMALL_PT, width=0.5, length=2.5)
