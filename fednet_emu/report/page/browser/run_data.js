@@ -41,7 +41,7 @@ const runData = (told) => {
     const text = (place, label, number) => `device ${devices[place]}<br>label ${label}: ${units.count(number)} of ${units.count(sizes[place])} samples`;
     const below = counts ? (few ? bubbles(counts, places, text) : shades(counts, sizes, places)) : targets ? spread(targets, places) : [];
     summary.textContent = `${units.count(all)} ${names[state.part]} at ${units.count(of)} devices` + (count < of ? `, of which ${units.count(count)} are shown, evenly spaced.` : ".") +
-      (counts ? (few ? " Areas are numbers of samples." : "") : targets ? (few ? " Thin lines span 90 % of a device's targets, thick ones half of them." : " The light band spans 90 % of a device's targets, the dark one half of them; the line is their median.") : "");
+      (counts ? (few ? " Areas are numbers of samples." : "") : targets ? (few ? " Thin lines span 90 % of a device's targets, thick ones half of them." : " The outer band spans 90 % of a device's targets, the inner one half of them; the line is their median.") : "");
     const x = places.map((_, at) => at), alone = !below.length;
     const title = state.alike ? `Devices, ordered by their ${by} in training` : "Device", ticks = few ? { tickvals: x, ticktext: places.map((place) => String(devices[place])) } : state.alike || count < of ? { showticklabels: false } : {};
     return {
