@@ -246,8 +246,8 @@ class Federation:
             key: names the batches' random stream beside the device, for example the round.
             subset: the device's samples to use, by their place among its own; all when None.
             data: what stands for `task.data`, row by row, for example with other labels; that when None.
-            terms: further terms of the local objective, as `TrainJob` has them: scale, linear, prox, anchor, l1, loss,
-                augment, mask.
+            terms: further terms of the local objective, as `TrainJob` has them: scale, linear, drift, prox, anchor, l1,
+                loss, augment, mask.
         """
         number = self.round + 1
         return self._learner.train(device, params, plan, key, subset=subset, data=data, number=number, terms=terms)

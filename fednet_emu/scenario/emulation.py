@@ -18,8 +18,6 @@ from fednet_emu.federation.learning_task import LearningTask
 from fednet_emu.federation.processors import Processors
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.learning.data.attacks import deal_poisoned
-from fednet_emu.learning.data.hold_out import hold_out
 from fednet_emu.learning.engines.table import ENGINES
 from fednet_emu.learning.graph.augment import Augmentation
 from fednet_emu.learning.graph.graph import Graph
@@ -31,6 +29,7 @@ from fednet_emu.network.mobility import StillPaths
 from fednet_emu.network.network import Network
 from fednet_emu.records.ledger import SERVER, Ledger
 from fednet_emu.scenario.cost import unaffordable
+from fednet_emu.scenario.dealing import deal
 from fednet_emu.scenario.model import Problem, Scenario, Training
 from fednet_emu.scenario.tree import path_text
 from fednet_emu.units import linear_to_db
@@ -95,24 +94,14 @@ def build(
 
 
 def build_task(scenario: Scenario, streams: Streams, data_dir: Path | None, timing_only: bool) -> LearningTask:
-    """Load the data, split it among the devices, apply the attack and the groups' views, and build the model."""
-    device, server = _torch_device(scenario.training), scenario.server
-    data, partition, network = scenario.learning()
-    everything = data.load(data_dir, streams("data"))
-    _refuse(unfit_augmentation(scenario, everything.input_shape))
-    samples, *held = hold_out(everything, server.samples, server.validation_samples, streams("hold out"))
-    count, attack, rng = scenario.devices.count, scenario.attack, streams("partition")
-    if attack is None:
-        splits = partition.split(samples, count, rng)
-    else:
-        samples, splits = deal_poisoned(attack, samples, partition, count, (rng, streams("attack")))
-    groups = None
-    if scenario.groups is not None:
-        samples, groups = scenario.groups.seen(samples, splits, streams("groups")), scenario.groups.members(count)
+    """Deal the data out to the devices, and build the model."""
+    device, network = _torch_device(scenario.training), scenario.learning()[2]
+    samples, splits, held, groups = deal(scenario, streams, data_dir)
+    _refuse(unfit_augmentation(scenario, samples.input_shape))
     module = seeded_module(lambda: network.build(samples.input_shape, samples.outputs), streams.key("init") >> 1)
     loss = "squared-error" if samples.classes is None else "cross-entropy"
     model = FlatModel(module.to(device), loss, samples.input_shape)
-    return LearningTask(model, samples, splits, device, timing_only, (held[0], held[1]), attack, groups)
+    return LearningTask(model, samples, splits, device, timing_only, held, scenario.attack, groups)
 
 
 def build_network(

@@ -39,7 +39,10 @@ EITHER = ("local_steps", "local_epochs")
 
 OPTIONAL = 0.25
 """How often a setting that may be left out is given."""
-RARE = {"groups", "attack", "region", "trace", "augment", "accuracy", "simulated_s", "bits", "energy_j", "every_s"}
+RARE = {
+    "groups", "feature_noise", "attack", "region", "trace", "augment", "accuracy", "simulated_s", "bits", "energy_j",
+    "every_s",
+}  # fmt: skip
 """Settings that are given once in twelve."""
 
 
@@ -174,6 +177,7 @@ RECIPES: dict[str, Recipe] = {
     "timeout_s": spread(0.5, 100),
     "to_s": between(6, 60),
     "tx_power_dbm": between(15, 40),
+    "variance": spread(0.01, 10),
     "width_m": between(50, 300),
     "length_m": between(50, 300),
     "xy_m": each(point),

@@ -7,6 +7,7 @@ from fednet_emu.learning.data.datasets.adult import Adult
 from fednet_emu.learning.data.datasets.base import Dataset, Samples
 from fednet_emu.learning.data.datasets.chest_accelerometer import ChestAccelerometer
 from fednet_emu.learning.data.datasets.digits import Digits
+from fednet_emu.learning.data.datasets.fcube import Fcube
 from fednet_emu.learning.data.datasets.mnist import FashionMnist, Mnist
 from fednet_emu.learning.data.datasets.npz import Npz
 from fednet_emu.learning.data.datasets.synthetic import Synthetic
@@ -18,6 +19,7 @@ DATASETS: dict[str, type[Dataset]] = {
     "chest-accelerometer": ChestAccelerometer,
     "digits": Digits,
     "fashion-mnist": FashionMnist,
+    "fcube": Fcube,
     "mnist": Mnist,
     "npz": Npz,
     "synthetic": Synthetic,
@@ -37,6 +39,7 @@ __all__ = [
     "Dataset",
     "Digits",
     "FashionMnist",
+    "Fcube",
     "Mnist",
     "Npz",
     "Samples",
