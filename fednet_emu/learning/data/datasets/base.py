@@ -20,15 +20,16 @@ class Samples:
     """Training and test samples of one learning problem.
 
     Attributes:
-        train_x: float32 [n_train, ...].
+        train_x: float32 [n_train, ...]; or int64 [n_train, length] of token numbers 0..vocabulary-1.
         train_y: int64 [n_train] class labels 0..classes-1, or float32 [n_train] targets of a regression.
-        test_x: float32 [n_test, ...], rows shaped as in `train_x`.
+        test_x: As `train_x`, [n_test, ...], with rows of the same shape.
         test_y: As `train_y`, [n_test].
         classes: Number of classes; None for a regression.
         train_group: int64 [n_train] natural owner of each sample (writer, subject); None if unknown.
         test_group: int64 [n_test], numbered as `train_group`.
         optimum: float32 [n_parameters] exact minimiser of the mean squared training error of a linear model, weight
             then bias as in `nn.Linear`, where it is known.
+        vocabulary: Number of different tokens; None for real inputs.
     """
 
     train_x: Tensor
@@ -39,6 +40,7 @@ class Samples:
     train_group: IntArray | None = None
     test_group: IntArray | None = None
     optimum: Tensor | None = None
+    vocabulary: int | None = None
 
     @property
     def input_shape(self) -> tuple[int, ...]:
