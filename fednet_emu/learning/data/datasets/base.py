@@ -60,16 +60,18 @@ class Extent(NamedTuple):
         input_shape: shape of one sample.
         outputs: number of outputs of a model for them; None if unknown.
         samples: number of training and test samples together; None if unknown.
+        value_byte: memory of one number of a sample (byte).
     """
 
     input_shape: tuple[int, ...]
     outputs: int | None
     samples: int | None = None
+    value_byte: int = 4
 
     @property
     def byte(self) -> int:
-        """Memory of the samples: float32 inputs and one label of eight bytes each; 0 if their number is unknown."""
-        return (self.samples or 0) * (4 * math.prod(self.input_shape) + 8)
+        """Memory of the samples: their inputs and one label of eight bytes each; 0 if their number is unknown."""
+        return (self.samples or 0) * (self.value_byte * math.prod(self.input_shape) + 8)
 
 
 class Dataset(Component):
