@@ -53,7 +53,8 @@ class LearningTask:
         offsets: int64 [n_devices + 2], where the rows of each device, and of the server at last, begin and end.
         n_samples: int64 [n_devices], training samples of each device.
         sets: int64 [n_rows], which set of its device a row is in (-1 for the server's); None where there are no sets.
-        test_shares: float64 [classes], how frequent the classes are in the test set; empty for a regression.
+        outputs: number of outputs of the model.
+        test_shares: float64 [classes], how frequent the classes are in the test set; empty without classes.
         groups: int64 [n_devices], the true group of each device; None unless groups see the data differently.
     """
 
@@ -71,7 +72,7 @@ class LearningTask:
         train, test = splits
         nothing = Held(samples.train_x[:0], samples.train_y[:0])
         server, self._validation = held or (nothing, nothing)
-        self.model, self.groups = model, groups
+        self.model, self.groups, self.outputs = model, groups, samples.outputs
         self.offsets = np.append(train.offsets, len(train.order) + len(server.y))
         self.n_samples: IntArray = train.sizes()
         self._bounds: list[int] = self.offsets.tolist()

@@ -110,9 +110,11 @@ def build_task(scenario: Scenario, streams: Streams, data_dir: Path | None, timi
     if scenario.groups is not None:
         samples, groups = scenario.groups.seen(samples, splits, streams("groups")), scenario.groups.members(count)
     module = seeded_module(lambda: network.build(samples.input_shape, samples.outputs), streams.key("init") >> 1)
-    loss = "squared-error" if samples.classes is None else "cross-entropy"
-    model = FlatModel(module.to(device), loss, samples.input_shape)
+    model = FlatModel(module.to(device), _LOSS[samples.task], samples.input_shape, samples.vocabulary)
     return LearningTask(model, samples, splits, device, timing_only, (held[0], held[1]), attack, groups)
+
+
+_LOSS = {"classification": "cross-entropy", "multi-label": "binary-cross-entropy", "regression": "squared-error"}
 
 
 def build_network(

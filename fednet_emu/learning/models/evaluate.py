@@ -41,7 +41,7 @@ class DeviceMetrics:
 
 
 class SampleScores(NamedTuple):
-    """Losses [N], and for a classifier whether the class with the highest score is correct [N]."""
+    """Losses [N] and, but for a regression, the accuracy [N] of each sample: whether its class or labels are right."""
 
     losses: Tensor
     hits: Tensor | None
@@ -77,8 +77,9 @@ def score_samples(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor, *, chu
         for part, target in zip(torch.split(x, chunk), torch.split(y, chunk), strict=True):
             outputs = model.forward(vector, model.laid_out(part))
             losses.append(model.sample_losses(outputs, target))
-            if model.is_classifier:
-                hits.append(outputs.argmax(1) == target)
+            right = model.hits(outputs, target)
+            if right is not None:
+                hits.append(right)
     return SampleScores(torch.cat(losses), torch.cat(hits) if hits else None)
 
 
