@@ -80,7 +80,8 @@ class _LastState(nn.Module):
         self.lstm = nn.LSTM(inputs, units, layers, batch_first=True)
         for name, parameter in self.lstm.named_parameters():
             if name.startswith("bias_hh"):
-                nn.init.zeros_(parameter.requires_grad_(requires_grad=False))
+                parameter.requires_grad = False
+                nn.init.zeros_(parameter)
 
     def forward(self, x: Tensor) -> Tensor:
         """From [n, length, inputs] to [n, units]."""
