@@ -10,6 +10,7 @@ from fednet_emu.learning.models.linear import Linear, Softmax
 from fednet_emu.learning.models.mcmahan_cnn import McMahanCnn
 from fednet_emu.learning.models.mlp import Mlp
 from fednet_emu.learning.models.resnet import ResNet18, ResNet20
+from fednet_emu.learning.models.torchvision_model import TorchvisionModel
 from fednet_emu.learning.models.user_module import UserModule
 
 MODELS: dict[str, type[Model]] = {
@@ -23,6 +24,7 @@ MODELS: dict[str, type[Model]] = {
     "resnet-18": ResNet18,
     "resnet-20": ResNet20,
     "softmax": Softmax,
+    "torchvision": TorchvisionModel,
 }
 """Every kind of model that is built in."""
 
@@ -42,5 +44,6 @@ __all__ = [
     "ResNet18",
     "ResNet20",
     "Softmax",
+    "TorchvisionModel",
     "UserModule",
 ]

@@ -12,6 +12,7 @@ from fednet_emu.learning.data.datasets.npz import Npz
 from fednet_emu.learning.data.datasets.synthetic import Synthetic
 from fednet_emu.learning.data.datasets.synthetic_regression import SyntheticRegression
 from fednet_emu.learning.data.datasets.text import Text
+from fednet_emu.learning.data.datasets.torchvision_images import TorchvisionImages
 from fednet_emu.learning.data.datasets.uci_har import UciHar
 
 DATASETS: dict[str, type[Dataset]] = {
@@ -24,6 +25,7 @@ DATASETS: dict[str, type[Dataset]] = {
     "synthetic": Synthetic,
     "synthetic-regression": SyntheticRegression,
     "text": Text,
+    "torchvision": TorchvisionImages,
     "uci-har": UciHar,
 }
 """Every kind of dataset that is built in."""
@@ -45,5 +47,6 @@ __all__ = [
     "Synthetic",
     "SyntheticRegression",
     "Text",
+    "TorchvisionImages",
     "UciHar",
 ]
