@@ -28,11 +28,14 @@ ELSEWHERE = {
     ("edges", "contacts"),
     ("dataset", "chest-accelerometer"),
     ("dataset", "fashion-mnist"),
+    ("dataset", "hugging-face"),
     ("dataset", "mnist"),
     ("dataset", "npz"),
+    ("dataset", "torchvision"),
     ("model", "module"),
+    ("model", "torchvision"),
 }
-"""Kinds that are not drawn: they read recordings that are not in the repository, or code of the user."""
+"""Kinds that are not drawn: they need recordings that are not in the repository, or a library or code of the user."""
 
 EITHER = ("local_steps", "local_epochs")
 """Two settings of which an algorithm needs one, where it has both."""

@@ -173,8 +173,8 @@ def test_what_was_written_is_read(name, tmp_path, monkeypatch):
 
 def test_the_sizes_are_known_before_anything_is_read():
     """Published numbers of images: training and test together, with the extra ones of SVHN if asked for."""
-    assert TorchvisionImages(name="CIFAR100").extent(None) == ((3, 32, 32), 100, 60_000, 4)
-    assert TorchvisionImages(name="EMNIST", split="byclass").extent(None) == ((1, 28, 28), 62, 814_255, 4)
+    assert TorchvisionImages(name="CIFAR100").extent(None)[:3] == ((3, 32, 32), 100, 60_000)
+    assert TorchvisionImages(name="EMNIST", split="byclass").extent(None)[:3] == ((1, 28, 28), 62, 814_255)
     assert TorchvisionImages(name="SVHN", extra=True).extent(None).samples == 73_257 + 26_032 + 531_131
 
 

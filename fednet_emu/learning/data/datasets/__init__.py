@@ -7,6 +7,7 @@ from fednet_emu.learning.data.datasets.adult import Adult
 from fednet_emu.learning.data.datasets.base import Dataset, Samples
 from fednet_emu.learning.data.datasets.chest_accelerometer import ChestAccelerometer
 from fednet_emu.learning.data.datasets.digits import Digits
+from fednet_emu.learning.data.datasets.hugging_face import HuggingFace
 from fednet_emu.learning.data.datasets.mnist import FashionMnist, Mnist
 from fednet_emu.learning.data.datasets.npz import Npz
 from fednet_emu.learning.data.datasets.synthetic import Synthetic
@@ -20,6 +21,7 @@ DATASETS: dict[str, type[Dataset]] = {
     "chest-accelerometer": ChestAccelerometer,
     "digits": Digits,
     "fashion-mnist": FashionMnist,
+    "hugging-face": HuggingFace,
     "mnist": Mnist,
     "npz": Npz,
     "synthetic": Synthetic,
@@ -41,6 +43,7 @@ __all__ = [
     "Dataset",
     "Digits",
     "FashionMnist",
+    "HuggingFace",
     "Mnist",
     "Npz",
     "Samples",
