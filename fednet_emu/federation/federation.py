@@ -94,7 +94,7 @@ class Federation:
         self.workers = workers
         score = None if timing_only or task is None else lambda model: self._learner.score(model, evaluation)
         self._observer = Observer(clock, ledger, evaluation, score)
-        if stop.only_accuracy and (timing_only or not (task is None or task.model.is_classifier)):
+        if stop.only_accuracy and (timing_only or not (task is None or task.model.has_accuracy)):
             what = "a timing-only run" if timing_only else "a regression"
             raise ScenarioError(f"stop.accuracy: cannot end {what}, got no other limit; give rounds or simulated_s")
 

@@ -148,7 +148,7 @@ def _parameters(scenario: Scenario, extent: Extent | None) -> int | None:
     except (RuntimeError, OverflowError, TypeError, ValueError) as error:
         what = str(error).splitlines()[0]
         raise ScenarioError(f"model: cannot be built ({what}), got {model!r}; give smaller layers") from error
-    return sum(parameter.numel() for parameter in module.parameters())
+    return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
 
 
 def _too_much(what: str, host_byte: float) -> str:

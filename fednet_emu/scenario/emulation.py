@@ -19,6 +19,7 @@ from fednet_emu.federation.processors import Processors
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.data.attacks import deal_poisoned
+from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.hold_out import hold_out
 from fednet_emu.learning.engines.table import ENGINES
 from fednet_emu.learning.graph.augment import Augmentation
@@ -58,7 +59,12 @@ def build(
     folder = data_folder(data_dir)
     _refuse(unaffordable(scenario, folder))
     _refuse(scenario.untimed() if timing_only else iter(()))
-    streams, clock, ledger, devices = Streams(scenario.seed), Clock(), Ledger(), scenario.devices
+    streams, clock, ledger, devices = (
+        Streams(scenario.seed),
+        Clock(),
+        Ledger(scenario.evaluation.columns),
+        scenario.devices,
+    )
     threads = scenario.training.threads or available_cores()
     task = None if scenario.algorithm.own_learning else build_task(scenario, streams, folder, timing_only)
     small = scenario.training.threads is None if task is None else task.model.flop_per_sample < _SMALL_MODEL_FLOP
@@ -100,6 +106,7 @@ def build_task(scenario: Scenario, streams: Streams, data_dir: Path | None, timi
     data, partition, network = scenario.learning()
     everything = data.load(data_dir, streams("data"))
     _refuse(unfit_augmentation(scenario, everything.input_shape))
+    _refuse(unfit_metrics(scenario, everything))
     samples, *held = hold_out(everything, server.samples, server.validation_samples, streams("hold out"))
     count, attack, rng = scenario.devices.count, scenario.attack, streams("partition")
     if attack is None:
@@ -110,9 +117,11 @@ def build_task(scenario: Scenario, streams: Streams, data_dir: Path | None, timi
     if scenario.groups is not None:
         samples, groups = scenario.groups.seen(samples, splits, streams("groups")), scenario.groups.members(count)
     module = seeded_module(lambda: network.build(samples.input_shape, samples.outputs), streams.key("init") >> 1)
-    loss = "squared-error" if samples.classes is None else "cross-entropy"
-    model = FlatModel(module.to(device), loss, samples.input_shape)
+    model = FlatModel(module.to(device), _LOSS[samples.task], samples.input_shape, samples.vocabulary)
     return LearningTask(model, samples, splits, device, timing_only, (held[0], held[1]), attack, groups)
+
+
+_LOSS = {"classification": "cross-entropy", "multi-label": "binary-cross-entropy", "regression": "squared-error"}
 
 
 def build_network(
@@ -175,6 +184,14 @@ def unfit_augmentation(scenario: Scenario, input_shape: tuple[int, ...]) -> Iter
     what = augment.unfit(input_shape) if isinstance(augment, Augmentation) else None
     if what:
         yield ("algorithm", "augment"), what
+
+
+def unfit_metrics(scenario: Scenario, samples: Samples) -> Iterator[Problem]:
+    """Find the metrics that cannot measure a model of these samples; yield their key paths and what is wrong."""
+    for place, metric in enumerate(scenario.evaluation.metrics):
+        what = metric.unfit(samples)
+        if what:
+            yield ("evaluation", "metrics", str(place)), what
 
 
 def available_cores() -> int:

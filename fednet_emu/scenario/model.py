@@ -165,6 +165,9 @@ class Scenario(Component):
                 yield (key,), f"{what}; leave it out"
             elif not own and value is None:
                 yield (key,), f"is required, the algorithm {kind} does not bring its own, got null; give one"
+        if own and self.evaluation.metrics:
+            what = f"the algorithm {kind} brings its own metrics, got {', '.join(self.evaluation.columns)}"
+            yield ("evaluation", "metrics"), f"{what}; leave them out"
         if own and (self.server.samples or self.server.validation_samples):
             yield ("server",), f"the algorithm {kind} brings its own data, got samples of the server; leave them out"
 

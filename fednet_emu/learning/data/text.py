@@ -33,7 +33,8 @@ _WORD = re.compile(r"\w+(?:['\u2019]\w+)*|[^\w\s]")
 def characters(text: str) -> IntArray:
     """The token [len(text)] of each character."""
     points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
-    return _TOKEN_OF[np.minimum(points, _ASCII)]
+    tokens: IntArray = _TOKEN_OF[np.minimum(points, _ASCII)]
+    return tokens
 
 
 def words(text: str) -> list[str]:

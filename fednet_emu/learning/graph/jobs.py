@@ -17,7 +17,8 @@ from fednet_emu.learning.graph.augment import Augmentation
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.optimizers import STACKED, Optimizer, Sgd
 from fednet_emu.learning.graph.schedules import Constant, Schedule
-from fednet_emu.learning.models.flat import FlatModel, PerSampleLoss
+from fednet_emu.learning.models.flat import FlatModel
+from fednet_emu.learning.models.losses import PerSampleLoss
 
 
 @final

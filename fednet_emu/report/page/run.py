@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fednet_emu.arrays import Array
-from fednet_emu.records.ledger import KINDS, REASONS, SCORES, SEVERAL, TABLES
+from fednet_emu.records.ledger import KINDS, REASONS, SEVERAL, TABLES, scores_in
 from fednet_emu.records.manifest import read_manifest, versions
 from fednet_emu.report.page.document import write_page
 from fednet_emu.report.page.records import Records, SceneLike
@@ -19,6 +19,7 @@ from fednet_emu.report.page.timeline import timeline
 from fednet_emu.report.page.words import turn_s, words
 from fednet_emu.report.views.air import air_use
 from fednet_emu.report.views.run import RunView
+from fednet_emu.report.views.scales import METRICS, OWN_METRICS
 from fednet_emu.report.views.summary import summary_rows
 
 SCRIPTS = (
@@ -53,6 +54,7 @@ def write_run_page(run: RunView, path: Path, scenario_text: str, scene: SceneLik
 def run_document(run: RunView, scenario_text: str, scene: SceneLike | None, missing: str = "") -> dict[str, Any]:
     """Return what the page of a run shows; for the arguments see `write_run_page`."""
     records = Records(run, scene)
+    scores = scores_in(map(str, records.evaluations))
     edges_s, uses = air_use(records.transfers, records.simulated_s)
     return {
         "name": run.label,
@@ -65,7 +67,8 @@ def run_document(run: RunView, scenario_text: str, scene: SceneLike | None, miss
         "kinds": KINDS,
         "reasons": REASONS,
         "curves": {
-            "scores": [name for name in SCORES if records.evaluations.get(name, pd.Series()).notna().any()],
+            "titles": {name: METRICS[name] for name in scores if name in OWN_METRICS},
+            "scores": [name for name in scores if records.evaluations[name].notna().any()],
             "values": _columns(records.evaluations),
         },
         "rounds": _columns(records.rounds),

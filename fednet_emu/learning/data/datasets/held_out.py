@@ -16,7 +16,8 @@ def last_of_each(kind: IntArray, order: IntArray, share: float) -> Mask:
     sorted_rows = order[np.argsort(number[order], kind="stable")]
     place = np.empty(len(kind), np.int64)
     place[sorted_rows] = np.arange(len(kind)) - np.repeat(np.cumsum(count) - count, count)
-    return place >= (count - np.rint(share * count))[number]
+    chosen: Mask = place >= (count - np.rint(share * count))[number]
+    return chosen
 
 
 def windows_of_people(x: NDArray[np.float32], y: IntArray, person: IntArray, test: Mask, classes: int) -> Samples:
