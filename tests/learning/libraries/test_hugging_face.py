@@ -362,3 +362,21 @@ def test_a_scenario_runs_by_writer_from_the_command_line(femnist):
     assert result.exit_code == 0, result.output
     summary = json.loads((folder / "run" / "summary.json").read_text())
     assert (summary["rounds"], summary["verified"]) == (2, True)
+
+
+def test_texts_train_an_lstm_from_the_command_line(tmp_path):
+    """Two rounds in which each device has the words of one role."""
+    rows = [{"said": "to be or not to be that is the question " * 4, "role": role} for role in ("h", "o", "p")]
+    write_lines(tmp_path / "plays.jsonl", rows)
+    data = "{kind: hugging-face, path: plays.jsonl, input: said, group: role, text: {length: 10}}"
+    settings = [f"data={data}", "partition=group", "devices.count=3", "algorithm.cohort=2", "stop={rounds: 2}"]
+    settings.append("model={kind: char-lstm, units: 8, embedding: 4}")
+    arguments = [part for setting in settings for part in ("--set", setting)]
+
+    result = CliRunner().invoke(
+        app,
+        ["run", "quickstart", "--data-dir", str(tmp_path), "--out", str(tmp_path / "run"), "--no-plots", *arguments],
+    )
+
+    assert result.exit_code == 0, result.output
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["verified"] is True

@@ -289,3 +289,13 @@ def test_a_scenario_runs_from_the_command_line(name, tmp_path, monkeypatch):
     assert result.exit_code == 0, result.output
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert (summary["rounds"], summary["verified"]) == (2, True)
+
+
+def test_missing_files_end_the_command_with_one_sentence(tmp_path):
+    """Exit code 2, as for every mistake that the user can mend."""
+    arguments = ["--set", "data={kind: torchvision, name: CIFAR10}", "--data-dir", str(tmp_path)]
+
+    result = CliRunner().invoke(app, ["run", "quickstart", "--out", str(tmp_path / "run"), "--no-plots", *arguments])
+
+    assert result.exit_code == 2
+    assert "cifar-10-batches-py: not found; put the official files there" in " ".join(result.output.split())
