@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -11,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from fednet_emu.data import note
 from fednet_emu.errors import DataError, ScenarioError
 
 CACHE = "hugging_face"
@@ -20,6 +22,9 @@ _READERS = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".csv": "c
 _SAVED = ("dataset_dict.json", "state.json")
 """Files of which a folder written by `save_to_disk` has one."""
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+_ALONE = threading.RLock()
+"""Lock of the libraries' settings, which all threads of the process share."""
 
 Splits = dict[str, Any]
 """Tables (`datasets.Dataset`) by the name of the split."""
@@ -107,6 +112,8 @@ def hub_splits(
                 problem = f"neither a file or folder nor in {cache}, where data sets of the hub are kept"
                 remedy = "correct the path, or fetch it with `--set data.download=true`"
             raise DataError(name, f"{problem} ({_text(error)})", remedy) from error
+        for file in [Path(part["filename"]) for table in found.values() for part in table.cache_files]:
+            note(file.relative_to(folder).as_posix(), file)
         yield dict(found)
 
 
@@ -120,7 +127,15 @@ def _reader(path: Path) -> str:
 
 @contextmanager
 def _set_up(hub_cache: Path | None, *, download: bool = False) -> Iterator[None]:
-    """Inside the block the libraries make no connection unless they may download, and draw no bars for local files."""
+    """Inside the block the libraries make no connection unless they may download, and draw no bars for local files.
+
+    Other threads that read tables wait meanwhile.
+    """
+    with _ALONE:
+        yield from _settings(hub_cache, download=download)
+
+
+def _settings(hub_cache: Path | None, *, download: bool) -> Iterator[None]:
     datasets, constants = import_module("datasets"), import_module("huggingface_hub.constants")
     settings: list[tuple[Any, str, Any]] = [
         (constants, "HF_HUB_OFFLINE", not download),

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from fednet_emu.cli.app import app
+from fednet_emu.data import noting
 from fednet_emu.errors import DataError
 from fednet_emu.learning.data.datasets import HuggingFace
 from fednet_emu.learning.data.hub import library
@@ -261,8 +262,10 @@ def test_what_was_fetched_before_is_used_without_a_network(tmp_path, monkeypatch
     made = next((tmp_path / "cache" / "local").glob("*/0.0.0/*/dataset_info.json")).parent
     shutil.copytree(made, tmp_path / "hugging_face" / "someone___local" / "default" / "0.0.0" / made.name)
 
-    samples = HuggingFace(path="someone/local", input="a", target="price", normalise=False).load(tmp_path, rng())
+    with noting() as read:
+        samples = HuggingFace(path="someone/local", input="a", target="price", normalise=False).load(tmp_path, rng())
 
+    assert [Path(name).name for name in read] == ["local-train.arrow"]
     assert sorted([*samples.train_x[:, 0].tolist(), *samples.test_x[:, 0].tolist()]) == list(range(8))
 
 
@@ -284,6 +287,7 @@ def test_nothing_is_fetched_unless_asked_for(tmp_path, monkeypatch):
         ({"input": "writer_id", "target": None, "text": {}}, "no writer_id has more than 80 tokens, got none of 40"),
         ({"input": "image", "target": None, "text": {}}, r"femnist \(train\): image must hold texts, got Image"),
         ({"input": "ragged", "path": "ragged.json"}, "ragged must hold lists of one length, got several"),
+        ({"input": "writer_id", "size": 8}, r"size is for one column of images, got \['writer_id'\]; leave it out"),
         ({"target": "image"}, "image must hold numbers, got Image"),
         ({"test_share": 0.01}, "femnist: test_share leaves no samples for testing, got 0.01"),
         ({"classes": 2}, "femnist: train_y must hold labels 0..1, got 2"),
@@ -328,6 +332,7 @@ def test_a_row_without_an_owner_or_a_known_label_is_named(tmp_path):
     [
         ({"input": "x"}, "target: must name the column"),
         ({"input": "x", "target": "y", "text": {}}, "text: the target is the token that follows"),
+        ({"input": "x", "classes": 3, "text": {}}, "got input .* and classes 3"),
         ({"input": ("x", "x"), "target": "y"}, "a column is named twice"),
     ],
 )

@@ -95,8 +95,8 @@ class HuggingFace(Dataset):
     def _one_kind_of_target(self) -> HuggingFace:
         if self.text is None and self.target is None:
             raise ValueError("target: must name the column of classes or numbers, got none; only `text` needs none")
-        if self.text is not None and (self.target is not None or len(self._columns) > 1):
-            got = f"input {list(self._columns)} and target {self.target}"
+        if self.text is not None and (self.target is not None or self.classes is not None or len(self._columns) > 1):
+            got = f"input {list(self._columns)}, target {self.target} and classes {self.classes}"
             raise ValueError(f"text: the target is the token that follows in the one column of texts, got {got}")
         return self
 
@@ -160,6 +160,10 @@ class HuggingFace(Dataset):
                 decoded, mode = images(table, self._columns[0], self.size, mode)
                 found.append(decoded.astype(np.float32) / np.float32(255))
             return found
+        if self.size is not None:
+            raise DataError(
+                tables[0].where, f"size is for one column of images, got {list(self._columns)}", "leave it out"
+            )
         return [numbers(table, self._columns).astype(np.float32) for table in tables]
 
     def _windows(self, text: TextWindows, tables: list[Table]) -> Samples:
