@@ -100,8 +100,9 @@ class TorchvisionImages(Dataset):
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
         """Read the official files; the random stream is not used."""
-        known, library = self._known(), torch_vision("data").datasets
+        known = self._known()
         folder = self._folder(known, data_dir)
+        library = torch_vision("data").datasets
         train = [self._part(library, folder, known, "train")]
         if self.extra:
             train.append(self._part(library, folder, known, "extra"))
