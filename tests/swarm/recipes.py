@@ -32,10 +32,13 @@ ELSEWHERE = {
     ("dataset", "mnist"),
     ("dataset", "npz"),
     ("dataset", "torchvision"),
+    ("dataset", "text"),
+    ("model", "char-lstm"),
+    ("model", "word-lstm"),
     ("model", "module"),
     ("model", "torchvision"),
 }
-"""Kinds that are not drawn: they need recordings that are not in the repository, or a library or code of the user."""
+"""Kinds that are not drawn: they need recordings or texts that are not here, or a library or code of the user."""
 
 EITHER = ("local_steps", "local_epochs")
 """Two settings of which an algorithm needs one, where it has both."""
@@ -139,6 +142,7 @@ RECIPES: dict[str, Recipe] = {
     "from_s": between(0, 5),
     "groups": among(1, 2),
     "hall": among("SL", "DL", "SH", "DH", "HH"),
+    "metrics": among([], ["macro-f1", "perplexity"], ["mae", "r2"]),
     "header_bit": among(0, 320, 4000),
     "height_m": between(1, 25),
     "high_loss_share": between(0, 1),

@@ -13,6 +13,7 @@ from torch import nn
 
 from fednet_emu.errors import DataError
 from fednet_emu.learning.data.datasets import DATASETS, AnyDataset, Digits, Samples, Synthetic, SyntheticRegression
+from fednet_emu.learning.data.text import LETTERS
 
 DATA = Path(os.environ.get("FEDNET_DATA", Path(__file__).parents[4] / "shared" / "data"))
 NEEDED = {
@@ -41,6 +42,9 @@ def load(kind: str, folder: Path) -> Samples:
             pytest.skip("needs datasets: pip install 'fednet-emu[hugging-face]'")
         (folder / "own.json").write_text("".join(f'{{"x": {row}, "y": {row % 3}}}\n' for row in range(30)))
         return DATASETS[kind](**NEEDED[kind]).load(folder, np.random.default_rng(0))
+    if kind == "text":
+        (folder / "own.txt").write_text("".join(LETTERS) * 20, encoding="utf-8")
+        return DATASETS[kind](path=str(folder / "own.txt"), owner="file", length=7).load(None, np.random.default_rng(0))
     try:
         return DATASETS[kind](**NEEDED.get(kind, {})).load(DATA, np.random.default_rng(0))
     except DataError as error:
@@ -49,20 +53,20 @@ def load(kind: str, folder: Path) -> Samples:
         pytest.skip(f"no data folder: {error}")
 
 
-@pytest.mark.parametrize("kind", sorted(DATASETS.keys() - {"text"}))
+@pytest.mark.parametrize("kind", DATASETS)
 def test_every_kind_yields_samples_of_the_promised_form(kind, tmp_path):
-    """Inputs are float32, labels int64 within the classes, targets float32, lengths agree; text has its own tests."""
+    """Inputs are float32 or tokens, labels int64 within the classes, targets float32, and lengths agree."""
     samples = load(kind, tmp_path)
 
     for x, y in ((samples.train_x, samples.train_y), (samples.test_x, samples.test_y)):
-        assert x.dtype == torch.float32
+        assert x.dtype == (torch.float32 if samples.vocabulary is None else torch.int64)
         assert x.shape == (len(y), *samples.input_shape)
         assert bool(x.isfinite().all())
         if samples.classes is None:
             assert y.dtype == torch.float32
         else:
             assert y.dtype == torch.int64
-            assert set(y.tolist()) == set(range(samples.classes))
+            assert set(y.tolist()) == set(range(samples.classes)) or samples.vocabulary == samples.classes
     assert samples.outputs == (samples.classes or 1)
 
 
