@@ -17,14 +17,22 @@ SCENARIOS = sorted((ROOT / "scenarios").glob("*.yaml"))
 SMOKE = ["stop={rounds: 1}"]
 STAND_INS = {
     "chest-accelerometer": "data={kind: synthetic, features: [3, 52], n_samples: 3000, n_test: 300, classes: 7}",
+    "hugging-face": "data={kind: synthetic, features: [1, 28, 28], n_samples: 20000, n_test: 100, classes: 62}",
     "mnist": "data={kind: synthetic, features: [1, 28, 28], n_samples: 30000, n_test: 100}",
     "fashion-mnist": "data={kind: synthetic, features: [1, 28, 28], n_samples: 20000, n_test: 100}",
+    "torchvision": "data={kind: synthetic, features: [3, 32, 32], n_samples: 1000, n_test: 100}",
 }
-FOLDERS = {"chest-accelerometer": "chest_accelerometer", "mnist": "mnist", "fashion-mnist": "fashion_mnist",
-           "text": "shakespeare.txt"}  # fmt: skip
+FOLDERS = {
+    "chest-accelerometer": "chest_accelerometer",
+    "fashion-mnist": "fashion_mnist",
+    "hugging-face": "hugging_face/flwrlabs___femnist",
+    "mnist": "mnist",
+    "text": "shakespeare.txt",
+    "torchvision": "cifar10",
+}
 """Where each kind of data lies that is not embedded."""
-NATURAL = {"chest-accelerometer": ["partition=iid"]}
-"""What a stand-in needs beside, where the real data are dealt out by owner."""
+NATURAL = {kind: ["partition=iid"] for kind in ("chest-accelerometer", "hugging-face", "torchvision")}
+"""What a stand-in needs beside, where the real data are dealt out by owner, or are many more."""
 
 
 NO_GPU = "training.device=cpu"

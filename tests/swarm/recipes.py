@@ -28,14 +28,17 @@ ELSEWHERE = {
     ("edges", "contacts"),
     ("dataset", "chest-accelerometer"),
     ("dataset", "fashion-mnist"),
+    ("dataset", "hugging-face"),
     ("dataset", "mnist"),
     ("dataset", "npz"),
+    ("dataset", "torchvision"),
     ("dataset", "text"),
     ("model", "char-lstm"),
     ("model", "word-lstm"),
     ("model", "module"),
+    ("model", "torchvision"),
 }
-"""Kinds that are not drawn: they read recordings or texts that are not in the repository, or code of the user."""
+"""Kinds that are not drawn: they need recordings or texts that are not here, or a library or code of the user."""
 
 EITHER = ("local_steps", "local_epochs")
 """Two settings of which an algorithm needs one, where it has both."""

@@ -11,6 +11,7 @@ from fednet_emu.learning.models.lstm import CharLstm, WordLstm
 from fednet_emu.learning.models.mcmahan_cnn import McMahanCnn
 from fednet_emu.learning.models.mlp import Mlp
 from fednet_emu.learning.models.resnet import ResNet18, ResNet20
+from fednet_emu.learning.models.torchvision_model import TorchvisionModel
 from fednet_emu.learning.models.user_module import UserModule
 
 MODELS: dict[str, type[Model]] = {
@@ -25,6 +26,7 @@ MODELS: dict[str, type[Model]] = {
     "resnet-18": ResNet18,
     "resnet-20": ResNet20,
     "softmax": Softmax,
+    "torchvision": TorchvisionModel,
     "word-lstm": WordLstm,
 }
 """Every kind of model that is built in."""
@@ -46,6 +48,7 @@ __all__ = [
     "ResNet18",
     "ResNet20",
     "Softmax",
+    "TorchvisionModel",
     "UserModule",
     "WordLstm",
 ]

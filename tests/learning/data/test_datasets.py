@@ -2,6 +2,7 @@
 
 import math
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,13 @@ from fednet_emu.learning.data.datasets import DATASETS, AnyDataset, Digits, Samp
 from fednet_emu.learning.data.text import LETTERS
 
 DATA = Path(os.environ.get("FEDNET_DATA", Path(__file__).parents[4] / "shared" / "data"))
+NEEDED = {
+    "hugging-face": {"path": "own.json", "input": "x", "target": "y"},
+    "npz": {"path": "own.npz"},
+    "text": {"path": "own.txt"},
+    "torchvision": {"name": "USPS"},
+}
+"""Settings without which a kind is not complete."""
 
 
 class Holder(BaseModel):
@@ -29,11 +37,16 @@ def load(kind: str, folder: Path) -> Samples:
         y = np.arange(12) % 3
         np.savez(folder / "own.npz", train_x=np.ones((12, 4)), train_y=y, test_x=np.zeros((3, 4)), test_y=y[:3])
         return DATASETS[kind](path=str(folder / "own.npz")).load(None, np.random.default_rng(0))
+    if kind == "hugging-face":
+        if find_spec("datasets") is None:
+            pytest.skip("needs datasets: pip install 'fednet-emu[hugging-face]'")
+        (folder / "own.json").write_text("".join(f'{{"x": {row}, "y": {row % 3}}}\n' for row in range(30)))
+        return DATASETS[kind](**NEEDED[kind]).load(folder, np.random.default_rng(0))
     if kind == "text":
         (folder / "own.txt").write_text("".join(LETTERS) * 20, encoding="utf-8")
         return DATASETS[kind](path=str(folder / "own.txt"), owner="file", length=7).load(None, np.random.default_rng(0))
     try:
-        return DATASETS[kind]().load(DATA, np.random.default_rng(0))
+        return DATASETS[kind](**NEEDED.get(kind, {})).load(DATA, np.random.default_rng(0))
     except DataError as error:
         if error.args[1] != "not found":
             raise
@@ -60,9 +73,7 @@ def test_every_kind_yields_samples_of_the_promised_form(kind, tmp_path):
 @pytest.mark.parametrize("kind", DATASETS)
 def test_every_kind_is_chosen_by_its_name(kind):
     """A scenario picks the class by `kind`, and the class carries that name as its default."""
-    fields = {"path": "own.npz"} if kind in ("npz", "text") else {}
-
-    holder = Holder.model_validate({"dataset": {"kind": kind, **fields}})
+    holder = Holder.model_validate({"dataset": {"kind": kind, **NEEDED.get(kind, {})}})
 
     assert type(holder.dataset) is DATASETS[kind]
     assert holder.dataset.kind == kind

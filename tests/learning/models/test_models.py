@@ -20,6 +20,7 @@ from fednet_emu.learning.models import (
     ResNet18,
     ResNet20,
     Softmax,
+    TorchvisionModel,
     UserModule,
     WordLstm,
 )
@@ -65,7 +66,8 @@ def user_code(tmp_path, monkeypatch):
 OWN = UserModule(path="own_nets:Net", args={"width": 5})
 IMAGES = [DigitModel(), McMahanCnn(), ResNet18(), ResNet20(norm="batch")]
 TOKENS = [CharLstm(), WordLstm()]
-ALL = [*IMAGES, *TOKENS, LeNet(), Linear(), Mlp(), NiidBenchCnn(), Softmax(), OWN]
+OF_A_LIBRARY = TorchvisionModel(name="resnet18")
+ALL = [*IMAGES, *TOKENS, LeNet(), Linear(), Mlp(), NiidBenchCnn(), Softmax(), OWN, OF_A_LIBRARY]
 
 
 def test_every_kind_is_in_the_list_of_these_tests():
