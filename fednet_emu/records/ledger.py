@@ -5,6 +5,7 @@ Times are integer nanoseconds here and seconds in the tables that users read. De
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -103,6 +104,7 @@ class Ledger:
     """All tables of one run, and the running totals that stop rules and progress lines read.
 
     Attributes:
+        asked: in how many rounds each device was asked, where the algorithm asks a cohort.
         listeners: each is called with the name and the columns of every row of `evaluations`, `rounds` and the series
             of algorithms, when it is added; they must not change the run.
     """
@@ -115,6 +117,7 @@ class Ledger:
         self.evaluations = Table(EVALUATIONS)
         self.device_evaluations = Table(DEVICE_EVALUATIONS)
         self.series: dict[str, list[dict[str, Any]]] = {}
+        self.asked: Counter[int] = Counter()
         self.given: set[int] = set()  # numbers of values that all devices know from the start
         self.sent_bit = [0] * len(KINDS)
         self.offered_bit = [0] * len(KINDS)
