@@ -120,15 +120,18 @@ class Seen:
     @cached_property
     def upload_s(self) -> Array:
         """Times [N] of the uploads, alone in the band at the expected rates, without headers; nan for who is away."""
-        return self.jobs.up * BIT_PER_SCALAR / np.maximum(self.rate_bps, _LEAST)
+        return _air_s(self.jobs.up, self.rate_bps)
 
     @cached_property
     def download_s(self) -> Array:
         """Times [N] of the downloads, defined as `upload_s`."""
-        return self.jobs.down * BIT_PER_SCALAR / np.maximum(self.downlink_rate_bps, _LEAST)
+        return _air_s(self.jobs.down, self.downlink_rate_bps)
 
 
-_LEAST = float(np.finfo(float).tiny)
+def _air_s(scalars: int, rate_bps: Array) -> Array:
+    """Time [N] on the air of so many numbers; infinite without a rate."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(scalars * BIT_PER_SCALAR / rate_bps, np.float64)
 
 
 class Selection(Component):
@@ -206,6 +209,6 @@ def weighted(numbers: IntArray, weights: Array, size: int, rng: np.random.Genera
     By exponential races (Efraimidis and Spirakis, "Weighted Random Sampling with a Reservoir", Information Processing
     Letters 97(5), 2006). Weights of zero come last.
     """
-    race = rng.exponential(size=len(numbers)) / np.maximum(weights, _LEAST)
+    race = rng.exponential(size=len(numbers)) / np.maximum(weights, 1e-300)  # a quotient of these is finite
     drawn: list[int] = numbers[np.argsort(race, kind="stable")[:size]].tolist()
     return drawn

@@ -112,7 +112,7 @@ class Oort(Selection):
             admitted = total >= edge
             chosen += weighted(known[admitted], total[admitted], exploit, seen.rng)
         if explore:
-            speed = 1.0 / np.maximum(seen.compute_s[unknown] + seen.upload_s[unknown], np.finfo(float).tiny)
+            speed = 1.0 / (seen.compute_s[unknown] + seen.upload_s[unknown])
             chosen += weighted(unknown, speed, explore, seen.rng)
         return chosen
 
