@@ -172,7 +172,7 @@ def test_losses_and_reports_of_lost_uploads_are_not_known() -> None:
 
 
 def test_round_robin_is_fair_and_best_channel_is_not() -> None:
-    """Jain's index is 1 after whole turns; by rate, nobody is asked whose link is slower than that of one who is not."""
+    """After whole turns all were asked alike; by rate, nobody whose link is slower than that of one who never was."""
     settings = ("devices.count=10", "algorithm.cohort=2", "stop.rounds=10", "channel=urban-micro")
     far = ("devices.placement.radius_m=3000",)
     fair, fast = (
@@ -183,5 +183,5 @@ def test_round_robin_is_fair_and_best_channel_is_not() -> None:
     assert dict(fair.ledger.asked) == dict.fromkeys(range(10), 2)
     rates_bps = np.array([k.expected_rate_bps for k in fast.devices()])
     out = sorted(set(range(10)) - set(fast.ledger.asked))
-    assert len(out) > 2
+    assert out
     assert rates_bps[list(fast.ledger.asked)].min() > rates_bps[out].max()
