@@ -174,7 +174,7 @@ def test_losses_and_reports_of_lost_uploads_are_not_known() -> None:
 def test_round_robin_is_fair_and_best_channel_is_not() -> None:
     """After whole turns all were asked alike; by rate, nobody whose link is slower than that of one who never was."""
     settings = ("devices.count=10", "algorithm.cohort=2", "stop.rounds=10", "channel=urban-micro")
-    far = ("devices.placement.radius_m=3000",)
+    far = ("devices.placement.radius_m=300",)
     fair, fast = (
         run_small(*settings, *far, f"algorithm.selection={kind}", timing_only=True)
         for kind in ("round-robin", "best-channel")
