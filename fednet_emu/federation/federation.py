@@ -54,12 +54,11 @@ class Federation:
         streams: randomness by name.
         ledger: records.
         graph: deferred values.
-        network: uplink, downlink, sidelink.
-        processors: the processors of the devices and the server.
+        network, processors: uplink, downlink and sidelink; the processors of the devices and the server.
         presence: when the devices are there.
         timing_only: whether nothing is trained or evaluated.
         observers: called at the end of every round; they must not change the run.
-        reports: what devices tell of their training beside what they upload; nothing unless it is asked for.
+        reports: what devices tell of their training with what they upload; nothing unless asked.
         kept: values that an algorithm with its own learning keeps in case the run is cut off.
         workers: number of processes in which such an algorithm may train.
     """
@@ -151,7 +150,8 @@ class Federation:
 
     def uplink(self, device: Device, payload: Any, size_bit: int | None = None, *, power_part: float = 1.0) -> Transfer:
         """Send from a device to the server, with this part of its power; the event's value is the `Delivery`."""
-        payload, _, number, bits = parcel(payload, size_bit, self._overhead, self.reports.bit(device.index))
+        more_bit = self.reports.bit(device.index) if self.reports.asked else 0
+        payload, _, number, bits = parcel(payload, size_bit, self._overhead, more_bit)
         return self.network.uplink.send(device.index, SERVER, payload, number, bits, power_part=power_part)
 
     def sidelink(

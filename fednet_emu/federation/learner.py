@@ -64,7 +64,8 @@ class Learner:
         flop = model.flop_per_sample * plan.n_samples_processed(n_samples)
         if self._timing_only and n_samples:
             trained = self._graph.untrained(model.size, squares="square" in self.reports.asked)
-            return self._work(device, plan, n_samples, flop, params, trained)
+            self._note(device, plan, n_samples, trained)
+            return Work(flop, trained, params.number, trained.params.number)
         plan = plan.in_round(number - 1)
         job = TrainJob(
             model=model,
@@ -78,14 +79,13 @@ class Learner:
             squares="square" in self.reports.asked,
             **terms,
         )
-        return self._work(device, plan, n_samples, flop, params, self._graph.train(job))
+        trained = self._graph.train(job)
+        self._note(device, plan, n_samples, trained)
+        return Work(flop, trained, params.number, trained.params.number)
 
-    def _work(
-        self, device: Device, plan: SgdPlan, n_samples: int, flop: float, params: Deferred, trained: Trained | Measured
-    ) -> Work:
+    def _note(self, device: Device, plan: SgdPlan, n_samples: int, trained: Trained | Measured) -> None:
         if self.reports.asked and device.index != SERVER:
             self.reports.note(device.index, trained, min(n_samples, plan.n_samples_processed(n_samples)))
-        return Work(flop, trained, params.number, trained.params.number)
 
     def _check_batches(self, plan: SgdPlan, n_samples: dict[str, int], *, everybody: bool) -> None:
         """Raise an error for batches that the model cannot train on; a new plan for all devices is checked for all."""
