@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-GUIDES = ("writing-an-algorithm.md", "plug-ins.md", "trackers.md")
+GUIDES = ("writing-an-algorithm.md", "plug-ins.md", "selection.md", "trackers.md")
 BLOCK = re.compile(r"^```python\n# (\w+\.py)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 FILES = {
     name: text for guide in GUIDES for name, text in BLOCK.findall((ROOT / "docs" / guide).read_text(encoding="utf-8"))
@@ -20,7 +20,7 @@ def test_every_block_of_python_is_a_file():
     """No example hides from these tests by lacking its name."""
     blocks = sum((ROOT / "docs" / guide).read_text(encoding="utf-8").count("```python\n") for guide in GUIDES)
 
-    assert len(FILES) == blocks == 6
+    assert len(FILES) == blocks == 7
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -10,12 +10,12 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from fednet_emu.algorithms.aggregation import AnyAggregation, Mean, mean_update
-from fednet_emu.algorithms.local_sgd import LocalSgd
+from fednet_emu.algorithms.chosen import ChosenCohort
 from fednet_emu.algorithms.server_optimizers import AnyServerOptimizer, ServerOptimizer, ServerSgd
 from fednet_emu.federation import Accumulation, Deferred, Device, Federation
 
 
-class Averaging(LocalSgd):
+class Averaging(ChosenCohort):
     """Settings of a server that moves its model by what it makes of the updates that arrive, such as their mean."""
 
     weighting: Literal["samples", "uniform"] = "samples"

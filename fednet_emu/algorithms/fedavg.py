@@ -6,7 +6,7 @@ Data", AISTATS 2017, https://proceedings.mlr.press/v54/mcmahan17a.html
 Differences from the paper: a round may have a deadline, and lost uplinks may be sent again. Updates that do not arrive
 are left out of the mean. The server may make something else than the mean of the updates (`aggregation`: the median, a
 trimmed mean, Krum), and may take another step than that (`server_optimizer`, `server_lr`: FedAvgM, FedAdagrad, FedAdam,
-FedYogi).
+FedYogi). It may ask others than a random cohort (`selection`).
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ __all__ = ["FedAvg", "average"]
 
 
 class FedAvg(Averaging):
-    """Each round a random cohort trains locally, and the server averages the models that arrive."""
+    """Each round a cohort trains locally, random unless chosen otherwise, and the server averages what arrives."""
 
     kind: Literal["fedavg"] = "fedavg"
 
     def run(self, fed: Federation) -> Process:
         """The server: invite a cohort, wait for its models, average them."""
         w, memory = fed.initial_model(), None
+        asking = self.asking(fed, down=w.size, up=w.size)
         for t in fed.rounds():
-            cohort = yield fed.cohort(self.cohort, t)
+            cohort = yield from asking.cohort(t, w)
             replies = yield fed.gather((self.client(fed, k, w, t) for k in cohort), self.deadline_s)
-            arrived = [(k, reply.payload) for k, reply in zip(cohort, replies, strict=True) if not reply.lost]
+            arrived = asking.arrived(cohort, replies)
             if arrived:
                 w, memory = self.moved(fed, w, memory, arrived)
             fed.end_of_round(w, invited=len(cohort), arrived=len(arrived))

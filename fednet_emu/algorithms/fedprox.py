@@ -7,11 +7,12 @@ Line by line: the server sends w^t to a random cohort; device k finds a gamma-in
 h_k(w; w^t) = F_k(w) + mu/2 ||w - w^t||^2, here by the local steps of its plan, of which it may make only a part
 (`partial_work`), so that gamma differs between devices and rounds; the server averages what arrives.
 
-Differences from the paper: devices are drawn uniformly and weighted by their samples, as in the paper's experiments,
-where Algorithm 2 draws them by their shares of the samples and weights them alike (`weighting: uniform`). The adaptive
-mu follows the heuristic of Appendix C.3.3 (`mu_step`, `falls`), but the loss that it watches is the mean of the losses
-that arriving devices had in their local steps, since a server has no samples; they send it with the model, and receive
-mu with the model: one number more in each direction. Besides, everything of `fedavg` may be added to it.
+Differences from the paper: devices are drawn uniformly, or by another `selection`, and weighted by their samples, as in
+the paper's experiments, where Algorithm 2 draws them by their shares of the samples and weights them alike (`weighting:
+uniform`). The adaptive mu follows the heuristic of Appendix C.3.3 (`mu_step`, `falls`), but the loss that it watches is
+the mean of the losses that arriving devices had in their local steps, since a server has no samples; they send it with
+the model, and receive mu with the model: one number more in each direction. Besides, everything of `fedavg` may be
+added to it.
 """
 
 from __future__ import annotations
@@ -54,13 +55,14 @@ class FedProx(Averaging):
         """The server: invite a cohort, average what it made of the model, adapt mu."""
         w, memory = fed.initial_model(), None
         pull = fed.defer(Pull, self.mu, None, 0, size=3) if self.adaptive else None
+        asking = self.asking(fed, down=w.size + self.adaptive, up=w.size + self.adaptive)
         for t in fed.rounds():
-            cohort = yield fed.cohort(self.cohort, t)
+            cohort = yield from asking.cohort(t, w)
             message = w if pull is None else fed.shared((w, fed.defer(_MU, pull, size=1)))
             ends_s = None if self.deadline_s is None else fed.now_s + self.deadline_s
             round_ = Invitation(t, cohort, ends_s, w.size + self.adaptive)
             replies = yield fed.gather((self.client(fed, k, message, round_) for k in cohort), self.deadline_s)
-            arrived = [(k, reply.payload) for k, reply in zip(cohort, replies, strict=True) if not reply.lost]
+            arrived = asking.arrived(cohort, replies)
             if arrived and pull is not None:
                 losses, weights = [loss for _, (_, loss) in arrived], [self.weight(k) for k, _ in arrived]
                 pull = fed.defer(adapted, pull, losses, weights, self.mu_step, self.falls)

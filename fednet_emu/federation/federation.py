@@ -54,11 +54,11 @@ class Federation:
         streams: randomness by name.
         ledger: records.
         graph: deferred values.
-        network: uplink, downlink, sidelink.
-        processors: the processors of the devices and the server.
+        network, processors: uplink, downlink and sidelink; the processors of the devices and the server.
         presence: when the devices are there.
         timing_only: whether nothing is trained or evaluated.
         observers: called at the end of every round; they must not change the run.
+        reports: what devices tell of their training with what they upload; nothing unless asked.
         kept: values that an algorithm with its own learning keeps in case the run is cut off.
         workers: number of processes in which such an algorithm may train.
     """
@@ -82,9 +82,9 @@ class Federation:
     ) -> None:
         self.clock, self.streams, self.ledger, self.graph = clock, streams, ledger, graph
         self._task, self.network, self.processors = task, network, processors
-        self.timing_only = timing_only
-        self._shared = 0
+        self.timing_only, self._shared = timing_only, 0
         self._rounds, self._learner = Rounds(clock, ledger), Learner(graph, task, streams, timing_only=timing_only)
+        self.reports = self._learner.reports
         self.server = Device(self, SERVER)
         self.presence, self._stop = presence, stop
         self._able = presence if task is None else presence.only(np.flatnonzero(task.n_samples))
@@ -122,8 +122,8 @@ class Federation:
     def cohort(self, size: int, *key: Any, among: IntArray | None = None) -> Cohort:
         """Event with up to `size` devices that have training samples, drawn uniformly among those that are there.
 
-        They come in the order of their numbers. When all are away, it comes as soon as one returns. `key` names the
-        draw, for example the round. With `among`, numbers of devices in order, no others are drawn.
+        They come in the order of their numbers; when all are away, as soon as one returns. `key` names the draw, for
+        example the round. With `among`, numbers of devices in order, no others are drawn.
         """
         able = self._able if among is None else self.presence.only(among)
         return Cohort(self.clock, able, size, self.streams("cohort", *key), self.device)
@@ -150,7 +150,8 @@ class Federation:
 
     def uplink(self, device: Device, payload: Any, size_bit: int | None = None, *, power_part: float = 1.0) -> Transfer:
         """Send from a device to the server, with this part of its power; the event's value is the `Delivery`."""
-        payload, _, number, bits = parcel(payload, size_bit, self._overhead)
+        more_bit = self.reports.bit(device.index) if self.reports.asked else 0
+        payload, _, number, bits = parcel(payload, size_bit, self._overhead, more_bit)
         return self.network.uplink.send(device.index, SERVER, payload, number, bits, power_part=power_part)
 
     def sidelink(

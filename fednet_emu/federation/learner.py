@@ -11,11 +11,13 @@ from fednet_emu.federation.learning_task import LearningTask, Scores
 from fednet_emu.federation.observer import Models
 from fednet_emu.federation.processors import Work
 from fednet_emu.federation.readings import Checkpoint, Readings
+from fednet_emu.federation.reports import Reports
 from fednet_emu.federation.stop import Evaluation
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.deferred import Deferred
-from fednet_emu.learning.graph.graph import Graph
+from fednet_emu.learning.graph.graph import Graph, Measured, Trained
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
+from fednet_emu.records.ledger import SERVER
 
 
 @final
@@ -24,6 +26,7 @@ class Learner:
 
     Attributes:
         nominal: whether a nominal value has replaced one that a timing-only run does not compute.
+        reports: what devices tell of their training with what they upload.
     """
 
     def __init__(self, graph: Graph, task: LearningTask | None, streams: Streams, *, timing_only: bool) -> None:
@@ -32,7 +35,7 @@ class Learner:
             self._task = task
         self._readings = Readings()
         self._plans: set[SgdPlan] = set()
-        self.nominal = False
+        self.nominal, self.reports = False, Reports()
 
     def initial(self) -> Deferred:
         """The model before training."""
@@ -60,7 +63,8 @@ class Learner:
             self._check_batches(plan, {device.name: n_samples}, everybody=subset is None)
         flop = model.flop_per_sample * plan.n_samples_processed(n_samples)
         if self._timing_only and n_samples:
-            trained = self._graph.untrained(model.size)
+            trained = self._graph.untrained(model.size, squares="square" in self.reports.asked)
+            self._note(device, plan, n_samples, trained)
             return Work(flop, trained, params.number, trained.params.number)
         plan = plan.in_round(number - 1)
         job = TrainJob(
@@ -72,10 +76,16 @@ class Learner:
             streams=self._streams,
             rng_key=("batch", device.index, *key),
             label=f"{device.name}, round {number}",
+            squares="square" in self.reports.asked,
             **terms,
         )
         trained = self._graph.train(job)
+        self._note(device, plan, n_samples, trained)
         return Work(flop, trained, params.number, trained.params.number)
+
+    def _note(self, device: Device, plan: SgdPlan, n_samples: int, trained: Trained | Measured) -> None:
+        if self.reports.asked and device.index != SERVER:
+            self.reports.note(device.index, trained, min(n_samples, plan.n_samples_processed(n_samples)))
 
     def _check_batches(self, plan: SgdPlan, n_samples: dict[str, int], *, everybody: bool) -> None:
         """Raise an error for batches that the model cannot train on; a new plan for all devices is checked for all."""

@@ -5,6 +5,7 @@ Times are integer nanoseconds here and seconds in the tables that users read. De
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -113,6 +114,7 @@ class Ledger:
 
     Attributes:
         metrics: their names.
+        asked: in how many rounds each device was asked, where the algorithm asks a cohort.
         listeners: each is called with the name and the columns of every row of `evaluations`, `rounds` and the series
             of algorithms, when it is added; they must not change the run.
     """
@@ -127,6 +129,7 @@ class Ledger:
         self.evaluations = Table({**EVALUATIONS, **measured})
         self.device_evaluations = Table({**DEVICE_EVALUATIONS, **measured})
         self.series: dict[str, list[dict[str, Any]]] = {}
+        self.asked: Counter[int] = Counter()
         self.given: set[int] = set()  # numbers of values that all devices know from the start
         self.sent_bit = [0] * len(KINDS)
         self.offered_bit = [0] * len(KINDS)

@@ -10,10 +10,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import numpy as np
+
 from fednet_emu.errors import DataError, Diverged
 from fednet_emu.federation.federation import Federation
 from fednet_emu.learning.engines.auto import AutoEngine
 from fednet_emu.learning.engines.rule import RuleEngine
+from fednet_emu.records.fairness import asking
 from fednet_emu.records.idle import idle_s
 from fednet_emu.records.ledger import KINDS, Ledger, scores_in
 from fednet_emu.records.manifest import FINISHED
@@ -151,6 +154,7 @@ def _totals(fed: Federation, scenario: Scenario) -> dict[str, Any]:
         **{f"{kind}_bit": sent_bit for kind, sent_bit in zip(KINDS, ledger.sent_bit, strict=True)},
         "energy_j": ledger.energy_j,
         "idle_energy_j": scenario.channel.device.idle_w * float(idle_s(ledger, fed.n_devices, fed.clock.now).sum()),
+        **asking(ledger.asked, _able(fed)),
         **_last_evaluation(fed),
         "event_digest": ledger.event_digest(),
         "verified": not any(laws.values()),
@@ -161,6 +165,11 @@ def _totals(fed: Federation, scenario: Scenario) -> dict[str, Any]:
         "wavefronts": fed.graph.statistics.wavefronts,
         "mean_wavefront": fed.graph.statistics.mean_wavefront,
     }
+
+
+def _able(fed: Federation) -> int:
+    """How many devices can be asked: those with samples."""
+    return int(np.count_nonzero(fed.task.n_samples)) if fed.ledger.asked else 0
 
 
 def _laws(ledger: Ledger, scenario: Scenario) -> dict[str, str]:

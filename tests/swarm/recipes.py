@@ -224,6 +224,12 @@ RECIPES: dict[str, Recipe] = {
     "algorithm.pull": between(0, 1),
     "algorithm.survey": among(1, 10),
     "algorithm.uplink_arrives": among(0.5, 1.0),
+    "selection.candidates": lambda rng, count: count,
+    "selection.exploration": among(0.5, 0.9, 1.0),
+    "selection.least_exploration": among(0.0, 0.2, 0.5),
+    "selection.most_rounds": among(1, 3),
+    "selection.round_s": spread(0.01, 100),
+    "selection.window": among(1, 2, 20),
 }
 
 NEEDS: dict[str, dict[str, Any]] = {

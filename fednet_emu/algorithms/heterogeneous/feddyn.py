@@ -22,12 +22,12 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from fednet_emu.algorithms.chosen import ChosenCohort
 from fednet_emu.algorithms.fedavg import average
-from fednet_emu.algorithms.local_sgd import LocalSgd
 from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Process
 
 
-class FedDyn(LocalSgd):
+class FedDyn(ChosenCohort):
     """Each device remembers the gradient at its last model, and the server the mean of these gradients.
 
     Only models travel: as many bits as FedAvg.
@@ -47,11 +47,12 @@ class FedDyn(LocalSgd):
         h = zero = fed.defer(torch.Tensor.new_zeros, w, size, size=size)
         minus_g: dict[int, Deferred] = {}  # -g_k of the devices that have taken part
         m = sum(k.n_samples > 0 for k in fed.devices())
+        asking = self.asking(fed, down=w.size, up=w.size)
         for t in fed.rounds():
-            cohort = yield fed.cohort(self.cohort, t)
+            cohort = yield from asking.cohort(t, w)
             clients = (self.client(fed, k, w, minus_g.get(k.index, zero), t) for k in cohort)
             replies = yield fed.gather(clients, self.deadline_s)
-            arrived = [(k, reply.payload) for k, reply in zip(cohort, replies, strict=True) if not reply.lost]
+            arrived = asking.arrived(cohort, replies)
             if arrived:
                 for k, v in arrived:
                     minus_g[k.index] = fed.defer(remembered, minus_g.get(k.index, zero), v, w, self.alpha)

@@ -25,11 +25,11 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from fednet_emu.algorithms.local_sgd import LocalSgd
+from fednet_emu.algorithms.chosen import ChosenCohort
 from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Momentum, Process, Sgd, SgdPlan
 
 
-class FedNova(LocalSgd):
+class FedNova(ChosenCohort):
     """Devices may make different numbers of local steps without pulling the model towards those who make many."""
 
     kind: Literal["fednova"] = "fednova"
@@ -59,10 +59,11 @@ class FedNova(LocalSgd):
         """The server: invite a cohort, wait for models and numbers of steps, take the normalised mean."""
         w = fed.initial_model()
         size = fed.task.model.n_trainable
+        asking = self.asking(fed, down=w.size, up=w.size + 1)
         for t in fed.rounds():
-            cohort = yield fed.cohort(self.cohort, t)
+            cohort = yield from asking.cohort(t, w)
             replies = yield fed.gather((self.client(fed, k, w, t) for k in cohort), self.deadline_s)
-            arrived = [(k, *reply.payload) for k, reply in zip(cohort, replies, strict=True) if not reply.lost]
+            arrived = [(k, *payload) for k, payload in asking.arrived(cohort, replies)]
             if arrived:
                 plan = self.plan.in_round(t)
                 weights = [gradient_weight(plan, steps, self.prox) for _, _, steps in arrived]

@@ -15,14 +15,15 @@ devices that are present; updates that do not arrive are left out of both sums.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
-from fednet_emu.algorithms.local_sgd import LocalSgd
+from fednet_emu.algorithms.chosen import ChosenCohort
+from fednet_emu.algorithms.selection.plain import Uniform
 from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Process, SgdPlan, Work
 
 _LOSS = SgdPlan(lr=0.0, steps=1)
@@ -30,7 +31,7 @@ _LOSS = SgdPlan(lr=0.0, steps=1)
 _LEAST_LOSS = 1e-10
 
 
-class QFfl(LocalSgd):
+class QFfl(ChosenCohort):
     """Federated averaging that minimises the mean of F_k^(q + 1): the larger q, the more even the losses of devices."""
 
     kind: Literal["q-ffl"] = "q-ffl"
@@ -39,24 +40,32 @@ class QFfl(LocalSgd):
     """Power of the losses that weighs the devices; 0 weighs all alike, as FedAvg with uniform weighting does."""
     sampling: Literal["samples", "uniform"] = "samples"
     """How the cohort is drawn: with probabilities in proportion to the numbers of samples, as in the paper, or all
-    alike, as by FedAvg. Weights of devices come from nothing else."""
+    alike, as by FedAvg. Weights of devices come from nothing else. Any `selection` but `uniform` needs `uniform`."""
+
+    @model_validator(mode="after")
+    def _one_draw(self) -> Self:
+        if self.sampling != "uniform" and type(self.selection) is not Uniform:
+            raise ValueError(
+                "sampling and selection both say who is asked, got "
+                f"{self.sampling} and {type(self.selection).__name__}; give sampling: uniform"
+            )
+        return self
 
     def run(self, fed: Federation) -> Process:
         """The server: draw a cohort, wait for models and losses, make the step whose size follows from them."""
         w = fed.initial_model()
+        asking = self.asking(fed, down=w.size, up=w.size + 1)
         for t in fed.rounds():
-            cohort = yield from self.drawn(fed, t)
+            cohort = yield from asking.cohort(t, w) if self.sampling == "uniform" else self.drawn(fed, t)
             replies = yield fed.gather((self.client(fed, k, w, t) for k in cohort), self.deadline_s)
-            arrived = [reply.payload for reply in replies if not reply.lost]
+            arrived = [payload for _, payload in asking.arrived(cohort, replies)]
             if arrived:
                 parts = [part for w_k, loss in arrived for part in (loss, w_k)]
                 w = fed.accumulate(fair_step, parts, w, len(arrived), self.q, self.lr)
             fed.end_of_round(w, invited=len(cohort), arrived=len(arrived))
 
     def drawn(self, fed: Federation, t: int) -> Process:
-        """The cohort of a round, in the order of numbers."""
-        if self.sampling == "uniform":
-            return (yield fed.cohort(self.cohort, t))
+        """The cohort of a round by numbers of samples, in the order of numbers."""
         there = yield fed.cohort(fed.n_devices, t)
         share = np.array([k.n_samples for k in there], dtype=float)
         size = min(self.cohort, len(there))

@@ -27,12 +27,12 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
+from fednet_emu.algorithms.chosen import ChosenCohort
 from fednet_emu.algorithms.fedavg import average
-from fednet_emu.algorithms.local_sgd import LocalSgd
 from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Momentum, Process, Sgd, SgdPlan, Shared
 
 
-class Scaffold(LocalSgd):
+class Scaffold(ChosenCohort):
     """Each device corrects its steps by the difference of the server's control variate and its own.
 
     Model and control variate travel in both directions: twice the bits of FedAvg.
@@ -61,12 +61,13 @@ class Scaffold(LocalSgd):
         c = zero = fed.defer(torch.Tensor.new_zeros, w, size, size=size)
         own: dict[int, Deferred] = {}  # c_i of the devices that have taken part
         n = sum(k.n_samples > 0 for k in fed.devices())
+        asking = self.asking(fed, down=w.size + size, up=w.size + size)
         for t in fed.rounds():
-            cohort = yield fed.cohort(self.cohort, t)
+            cohort = yield from asking.cohort(t, w)
             state = fed.shared((w, c))
             clients = (self.client(fed, k, state, own.get(k.index, zero), t) for k in cohort)
             replies = yield fed.gather(clients, self.deadline_s)
-            arrived = [(k, reply.payload) for k, reply in zip(cohort, replies, strict=True) if not reply.lost]
+            arrived = asking.arrived(cohort, replies)
             if arrived:
                 for k, (_, change) in arrived:
                     own[k.index] = fed.defer(torch.add, own.get(k.index, zero), change)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple, final
@@ -15,7 +16,7 @@ from fednet_emu.learning.engines.stacks.batches import batches_of
 from fednet_emu.learning.engines.stacks.chain import chain_form
 from fednet_emu.learning.engines.stacks.form import Form, VmapForm
 from fednet_emu.learning.engines.stacks.scratch import Scratch
-from fednet_emu.learning.graph.engine import Take, TrainResult, at, checked_result
+from fednet_emu.learning.graph.engine import Take, TrainResult, at, checked_result, mean_square
 from fednet_emu.learning.graph.grouping import JobShape, Rule, group_by_shape
 from fednet_emu.learning.graph.jobs import ResolvedJob
 from fednet_emu.learning.graph.optimizers import clip
@@ -70,12 +71,12 @@ class BatchedEngine:
 
     def _run_stack(self, form: Form, shape: JobShape, jobs: list[ResolvedJob], take: Take) -> None:
         try:
-            w, losses = _trained_stack(form, shape, jobs, self._scratch)
+            w, losses, squares = _trained_stack(form, shape, jobs, self._scratch)
         except Exception as error:
             error.add_note(f"in {len(jobs)} training jobs run together, the first of them {jobs[0].job.label}")
             raise
-        for place, loss in enumerate(losses):
-            take(place, TrainResult(w[place].clone(), loss))
+        for place, (loss, square) in enumerate(zip(losses, squares, strict=True)):
+            take(place, TrainResult(w[place].clone(), loss, square))
 
     def _form_of(self, model: FlatModel) -> Form:
         if model not in self._forms:
@@ -119,29 +120,31 @@ def _byte_per_job(form: Form, shape: JobShape) -> int:
 
 def _trained_stack(
     form: Form, shape: JobShape, jobs: list[ResolvedJob], scratch: Scratch
-) -> tuple[Tensor, list[float]]:
+) -> tuple[Tensor, list[float], list[float]]:
     """Train jobs of one shape, ordered by descending number of steps, as one stack.
 
     Plain steps are added to the parameters at once; otherwise the gradients are written down first.
 
     Returns:
-        The parameters [J, P], in scratch memory, and the mean losses of the jobs.
+        The parameters [J, P], in scratch memory, the mean losses of the jobs, and the mean squares of the losses of
+        their samples, nan where they are not wanted.
     """
     w = _stack([resolved.params for resolved in jobs], scratch)
     terms = _Terms.stack(jobs, w, scratch, plain=shape.rule is None)
     total = w if shape.rule is None else _rows("gradient", len(jobs), w[0], scratch).zero_()
     advance = None if shape.rule is None else _advance(shape.rule, w)
     steps = np.array([_n_steps(resolved) for resolved in jobs])
-    losses = w.new_zeros((int(steps[0]), len(jobs)))
+    told = w.new_zeros((int(steps[0]), 1 + shape.squares, len(jobs)))
+    losses = told if shape.squares else told[:, 0]
     active, own = 0, w
     for place, batch in enumerate(batches_of(shape, jobs, steps, scratch)):
         if active != len(batch.x):
             active = len(batch.x)
             own, into, factor = w[:active], total[:active], terms.factor[:active]
             mask = None if terms.mask is None else terms.mask[:active]
-            step = form.on(own, into)
+            step = form.on(own, into, squares=shape.squares)
         pull, before = terms.pull(own), None if mask is None else own.clone()
-        losses[place, :active] = step(batch, factor)
+        losses[place, ..., :active] = step(batch, factor)
         if pull is not None:
             into.sub_(pull)
         if advance is not None:
@@ -150,7 +153,7 @@ def _trained_stack(
             own.sub_(terms.drift[:active])
         if before is not None and mask is not None:
             own.copy_(before.lerp_(own, mask))
-    return w, _mean_losses(jobs, steps, losses, w)
+    return w, _mean_losses(jobs, steps, told[:, 0], w), _mean_squares(jobs, told[:, 1:])
 
 
 def _advance(rule: Rule, w: Tensor) -> Callable[[Tensor, Tensor | None], None]:
@@ -242,3 +245,9 @@ def _mean_losses(jobs: list[ResolvedJob], steps: np.ndarray, losses: Tensor, w: 
         for place, resolved in enumerate(jobs):
             checked_result(resolved.job, losses[: steps[place], place], w[place])
     return [float(mean) for mean in totals / steps]
+
+
+def _mean_squares(jobs: list[ResolvedJob], squares: Tensor) -> list[float]:
+    """The mean square of each job's sample losses, from their sums [S, 1, J]; nan from no sums, [S, 0, J]."""
+    totals = squares.sum((0, 1), dtype=torch.float64).tolist() if squares.shape[1] else [math.nan] * len(jobs)
+    return [mean_square(resolved.job, total) for resolved, total in zip(jobs, totals, strict=True)]

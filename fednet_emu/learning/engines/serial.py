@@ -55,11 +55,14 @@ class SerialEngine:
         else:
             losses = _descend(live, resolved)
         trained = live.let_go()
-        return checked_result(resolved.job, torch.stack(losses), trained)
+        told = torch.stack(losses)
+        if not resolved.job.squares:
+            return checked_result(resolved.job, told, trained)
+        return checked_result(resolved.job, told[:, 0], trained, told[:, 1])
 
 
 def _descend(live: Live, resolved: ResolvedJob) -> list[Tensor]:
-    """Make all steps of a job in place; returns the loss before each step."""
+    """Make all steps of a job in place; returns what `_step` returns of each."""
     job = resolved.job
     move = job.plan.optimizer.start(live.weights, job.plan.lr)
     mask = None if job.mask is None else job.mask[: len(live.weights)].to(live.weights)
@@ -69,14 +72,20 @@ def _descend(live: Live, resolved: ResolvedJob) -> list[Tensor]:
 def _step(
     live: Live, resolved: ResolvedJob, move: Callable[[Tensor], None], mask: Tensor | None, x: Tensor, y: Tensor
 ) -> Tensor:
-    """Make one step in place; returns the loss before it. No reference to the gradient is kept."""
+    """Make one step in place; no reference to the gradient is kept.
+
+    Returns:
+        The loss before it; [2], with the sum of the samples' squared losses, where the job asks for squares.
+    """
     job = resolved.job
-    loss = (job.loss or job.model.sample_losses)(live.module(live.model.laid_out(x)), y).mean()
+    losses = (job.loss or job.model.sample_losses)(live.module(live.model.laid_out(x)), y)
+    loss = losses.mean()
+    told = torch.stack((loss, losses.square().sum())).detach() if job.squares else loss.detach()
     gradient = torch.autograd.grad(loss, live.parameters, materialize_grads=True)
     with torch.no_grad():
         if resolved.is_plain:  # without a copy of the gradient into one vector
             torch._foreach_add_(live.parameters, gradient, alpha=-job.plan.lr)
-            return loss.detach()
+            return told
         before = None if mask is None else live.weights.clone()
         direction = _direction(live.weights, torch.cat([g.reshape(-1) for g in gradient]), resolved)
         if job.plan.clip_norm is not None:
@@ -86,7 +95,7 @@ def _step(
             live.weights.sub_(resolved.drift[: len(live.weights)], alpha=job.plan.lr)
         if before is not None and mask is not None:  # mask the step, not the gradient: Adam's step differs
             live.weights.copy_(before.lerp_(live.weights, mask))
-    return loss.detach()
+    return told
 
 
 def _direction(w: Tensor, gradient: Tensor, resolved: ResolvedJob) -> Tensor:

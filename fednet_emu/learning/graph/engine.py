@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
@@ -13,10 +14,15 @@ from fednet_emu.learning.graph.jobs import ResolvedJob, TrainJob
 
 
 class TrainResult(NamedTuple):
-    """Parameters [size] after local training, in their own memory, and the mean loss of the steps."""
+    """Parameters [size] after local training, in their own memory, and the mean loss of the steps.
+
+    `square` is the mean of the squared losses of all samples of all steps, each before its step; nan unless the job
+    asks for it.
+    """
 
     params: Tensor
     loss: float
+    square: float = math.nan
 
 
 Take = Callable[[int, TrainResult], None]
@@ -56,8 +62,10 @@ def results_of(engine: Engine, jobs: Sequence[ResolvedJob]) -> list[TrainResult]
     return [results[place] for place in range(len(jobs))]
 
 
-def checked_result(job: TrainJob, losses: Tensor, params: Tensor) -> TrainResult:
+def checked_result(job: TrainJob, losses: Tensor, params: Tensor, squares: Tensor | None = None) -> TrainResult:
     """The result of a job, given the loss [steps] before each step and the parameters [size] after the last.
+
+    With `squares`, the sum [steps] of the squared losses of each batch, their mean over all samples is in it, too.
 
     Raises:
         Diverged: a loss or a parameter is not finite.
@@ -65,7 +73,12 @@ def checked_result(job: TrainJob, losses: Tensor, params: Tensor) -> TrainResult
     mean = float(losses.double().mean())
     if not torch.isfinite(params.sum() + mean) and not (torch.isfinite(losses).all() and torch.isfinite(params).all()):
         raise Diverged(_divergence(job, losses))
-    return TrainResult(params, mean)
+    return TrainResult(params, mean, math.nan if squares is None else mean_square(job, float(squares.double().sum())))
+
+
+def mean_square(job: TrainJob, total: float) -> float:
+    """The mean square of the samples' losses in all steps of a job, from the sum of all squares."""
+    return total / job.plan.n_samples_processed(job.n_samples)
 
 
 def _divergence(job: TrainJob, losses: Tensor) -> str:

@@ -23,9 +23,9 @@ from fednet_emu.learning.graph.host_time import HostTime
 from fednet_emu.learning.graph.jobs import TrainJob
 from fednet_emu.learning.graph.snapshot import GraphStatistics, Snapshot
 
-__all__ = ["Deferred", "Graph", "GraphStatistics", "Snapshot", "Trained"]
+__all__ = ["Deferred", "Graph", "GraphStatistics", "Measured", "Snapshot", "Trained"]
 
-_PARAMS, _LOSS = attrgetter("params"), attrgetter("loss")
+_PARAMS, _LOSS, _SQUARE = attrgetter("params"), attrgetter("loss"), attrgetter("square")
 _GETTERS = (attrgetter, itemgetter)
 _FEW = 4096
 
@@ -38,6 +38,14 @@ class Trained(NamedTuple):
 
     params: Deferred
     loss: Deferred
+
+
+class Measured(NamedTuple):
+    """Result of a job that asks for squares: also the mean of the squared losses of all samples of all steps."""
+
+    params: Deferred
+    loss: Deferred
+    square: Deferred
 
 
 class _Call(NamedTuple):
@@ -180,21 +188,29 @@ class Graph:
                 part.let_go()
         return node
 
-    def train(self, job: TrainJob) -> Trained:
-        """The parameters and the mean loss after a training job."""
+    def train(self, job: TrainJob) -> Trained | Measured:
+        """The parameters and the mean loss after a training job, and what else it asks for."""
         if self.engine is None:
-            return self.untrained(job.model.size)
+            return self.untrained(job.model.size, squares=job.squares)
         result = self._node(0, job, job.inputs())
         whole = [result]
         params = self._node(job.model.size, _new(_Pick, (_PARAMS, whole)), whole)
         loss = self._node(1, _new(_Pick, (_LOSS, whole)), whole)
+        if not job.squares:
+            self._bound()
+            return _new(Trained, (params, loss))
+        square = self._node(1, _new(_Pick, (_SQUARE, whole)), whole)
         self._bound()
-        return _new(Trained, (params, loss))
+        return Measured(params, loss, square)
 
-    def untrained(self, size: int) -> Trained:
+    def untrained(self, size: int, *, squares: bool = False) -> Trained | Measured:
         """Result of a job in a timing-only graph; its Deferreds have the same numbers as with training."""
         self._created += 3
-        return Trained(Deferred(self._created - 1, size), Deferred(self._created, 1))
+        trained = Trained(Deferred(self._created - 1, size), Deferred(self._created, 1))
+        if not squares:
+            return trained
+        self._created += 1
+        return Measured(*trained, Deferred(self._created, 1))
 
     def read(self, deferred: Deferred) -> Any:
         """The value of a Deferred of this graph, computed now if it is not known yet.

@@ -36,6 +36,7 @@ class JobShape(NamedTuple):
         anchor: whether there is a proximal term.
         mask: mask [size] of trained parameters, or None; masks are equal only if they are the same object.
         rule: how steps are made of gradients; None for plain steps, whose sizes may differ from job to job.
+        squares: whether the mean square of the samples' losses is wanted.
     """
 
     model: FlatModel
@@ -49,6 +50,7 @@ class JobShape(NamedTuple):
     anchor: bool
     mask: Tensor | None
     rule: Rule | None
+    squares: bool = False
 
 
 def shape_of(resolved: ResolvedJob) -> JobShape:
@@ -67,6 +69,7 @@ def shape_of(resolved: ResolvedJob) -> JobShape:
         anchor=resolved.anchor is not None,
         mask=job.mask,
         rule=None if plan.is_plain else Rule(plan.optimizer, plan.lr, plan.clip_norm),
+        squares=job.squares,
     )
 
 

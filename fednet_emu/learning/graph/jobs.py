@@ -169,6 +169,7 @@ class TrainJob:
         augment: augmentation of the inputs of a batch; None for none.
         mask: factors [size] of the whole step, zero where a parameter is frozen; None trains all. Jobs run
             together only if they share the same mask object.
+        squares: whether the mean square of the samples' losses is wanted, too.
         n_samples: number of samples the device trains on.
         first_row: the first of these rows of the data.
 
@@ -193,6 +194,7 @@ class TrainJob:
     loss: PerSampleLoss | None = None
     augment: Augmentation | None = None
     mask: Tensor | None = None
+    squares: bool = False
 
     n_samples: int = field(init=False)
     first_row: int = field(init=False)

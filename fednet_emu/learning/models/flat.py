@@ -188,6 +188,15 @@ class FlatModel:
             return losses.mean()
         return (losses * weight).sum() / weight.sum()
 
+    def loss_and_squares(
+        self, vector: Tensor, x: Tensor, y: Tensor, weight: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The training loss as `loss` has it, and the sum of the samples' squared losses, times their weights."""
+        losses = self._loss(self.forward(vector, x, training=True), y)
+        if weight is None:
+            return losses.mean(), losses.square().sum()
+        return (losses * weight).sum() / weight.sum(), (losses.square() * weight).sum()
+
     def live(self) -> Live:
         """A new module whose parameters and statistics are views into one flat vector, for training in place."""
         module = copy.deepcopy(self._module)

@@ -38,7 +38,7 @@ class ChainForm:
         """Whether there is no convolution."""
         return not any(isinstance(layer, Convolution) for layer in self._layers)
 
-    def on(self, w: Tensor, into: Tensor | None = None) -> Step:
+    def on(self, w: Tensor, into: Tensor | None = None, *, squares: bool = False) -> Step:
         """The step on the parameters w [A, P]."""
         total = w if into is None else into
         stages = [
@@ -54,6 +54,8 @@ class ChainForm:
                 trail.append(kept)
             losses, d = self._slope(x, batch.y)
             loss, share = _mean(losses, batch.weight)
+            if squares:
+                loss = torch.stack((loss, _squares(losses, batch.weight)))
             d.mul_(factor.view(-1, 1, 1) * share)
             for (layer, own, learnt), kept in zip(stages[:first:-1], trail[:first:-1], strict=True):
                 below = layer.backward(own, kept, d)
@@ -99,6 +101,12 @@ def _mean(losses: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor | float
         return losses.mean(1), 1 / losses.shape[1]
     share = weight / weight.sum(1, keepdim=True)
     return (losses * share).sum(1), share[:, None]
+
+
+def _squares(losses: Tensor, weight: Tensor | None) -> Tensor:
+    """The sum [A] of the squared losses of the samples, without those that are padding."""
+    squared = losses.square()
+    return (squared if weight is None else squared * weight).sum(1)
 
 
 def _cross_entropy(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import NamedTuple, Protocol, final
 
-from torch import Tensor
+from torch import Tensor, stack
 from torch.func import grad_and_value, vmap
 
 from fednet_emu.learning.models.flat import FlatModel
@@ -22,14 +22,20 @@ class Batch(NamedTuple):
 
 
 Step = Callable[[Batch, Tensor], Tensor]
-"""Adds factor [A] times the gradient of each job's loss in place, as a rule to its parameters; returns losses [A]."""
+"""Adds factor [A] times the gradient of each job's loss in place, as a rule to its parameters; returns losses [A].
+
+A step with squares returns [2, A]: the losses, and the sums of the samples' squared losses.
+"""
 
 
 class Form(Protocol):
     """An implementation of one training step for many jobs of one model."""
 
-    def on(self, w: Tensor, into: Tensor | None = None) -> Step:
-        """The step on the parameters w [A, P], which adds to `into` [A, P], by default to w; rows are contiguous."""
+    def on(self, w: Tensor, into: Tensor | None = None, *, squares: bool = False) -> Step:
+        """The step on the parameters w [A, P], which adds to `into` [A, P], by default to w; rows are contiguous.
+
+        `squares` asks for the sums of the samples' squared losses, too.
+        """
         ...
 
     def byte_per_job(self, width: int) -> int:
@@ -53,17 +59,25 @@ class VmapForm:
         return vmap(grad_and_value(copy.deepcopy(self._model).loss))
 
     @cached_property
+    def _gradient_and_squares(self) -> Callable[..., tuple[Tensor, tuple[Tensor, Tensor]]]:
+        return vmap(grad_and_value(copy.deepcopy(self._model).loss_and_squares, has_aux=True))
+
+    @cached_property
     def works(self) -> bool:
         """Whether PyTorch can vectorise the model; the first check loads 80 MB, which takes seconds."""
         return self._model.vectorises()
 
-    def on(self, w: Tensor, into: Tensor | None = None) -> Step:
+    def on(self, w: Tensor, into: Tensor | None = None, *, squares: bool = False) -> Step:
         """The step on the parameters w [A, P]."""
         total = w if into is None else into
 
         def step(batch: Batch, factor: Tensor) -> Tensor:
-            x, y, weight = batch
-            g, losses = self._gradient(w, x, y) if weight is None else self._gradient(w, x, y, weight)
+            given = (batch.x, batch.y) if batch.weight is None else batch
+            if squares:
+                g, (losses, sums) = self._gradient_and_squares(w, *given)
+                losses = stack((losses, sums))
+            else:
+                g, losses = self._gradient(w, *given)
             total.addcmul_(g, factor[:, None])
             return losses
 

@@ -1,0 +1,164 @@
+"""A rule at work in a run: whom it asks, and what the server sees of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from fednet_emu.algorithms.selection.base import Jobs, Seen, Selection
+from fednet_emu.algorithms.selection.plain import Uniform
+from fednet_emu.arrays import Array, IntArray
+from fednet_emu.federation import Deferred, Delivery, Device, Federation, Process, SgdPlan, Work
+from fednet_emu.federation.reports import Told
+
+NOMINAL_LOSS = 1.0
+"""What every loss counts as in a timing-only run."""
+
+
+class Asking:
+    """Asks a cohort in every round, and remembers what comes of it.
+
+    With `uniform` it draws, and keeps nothing.
+
+    Args:
+        fed: the federation.
+        selection: the rule.
+        size: how many devices are asked in a round.
+        plan: the local steps of a device.
+        down: numbers that a device receives in a round.
+        up: numbers that it uploads.
+        deadline_s: how long the server waits for answers to questions.
+    """
+
+    def __init__(
+        self,
+        fed: Federation,
+        selection: Selection,
+        size: int,
+        plan: SgdPlan,
+        down: int,
+        up: int,
+        deadline_s: float | None,
+    ) -> None:
+        self._fed, self._rule, self._size, self._deadline_s = fed, selection, size, deadline_s
+        self._history: _History | None = None
+        if type(selection) is not Uniform:
+            self._history = _History(fed, selection.reports)
+            self._jobs, self._memory = Jobs(fed, plan, down, up), selection.start(fed.n_devices)
+
+    def cohort(self, t: int, w: Deferred) -> Process:
+        """Process whose value is the devices to ask in round t, in order; w is the server's model."""
+        if self._history is None:
+            cohort = yield self._fed.cohort(self._size, t)
+        else:
+            cohort = yield from self._chosen(t, w, self._history)
+        return cohort
+
+    def arrived(self, cohort: Sequence[Device], replies: Sequence[Delivery]) -> list[tuple[Device, Any]]:
+        """The devices whose answers have arrived, with what they have sent."""
+        self._fed.ledger.asked.update([k.index for k in cohort])
+        if self._history is not None:
+            self._history.note(cohort, replies)
+        return [(k, reply.payload) for k, reply in zip(cohort, replies, strict=True) if not reply.lost]
+
+    def _chosen(self, t: int, w: Deferred, history: _History) -> Process:
+        fed, rule = self._fed, self._rule
+        fed.reports.ask()
+        there = yield fed.cohort(fed.n_devices, t)
+        seen = history.seen(t, self._size, np.array([k.index for k in there]), self._memory, self._jobs)
+        if rule.polls:
+            polled = rule.poll(seen)
+            losses = yield from self._asked_for_losses([fed.device(number) for number in polled], w, t)
+            seen = replace(seen, now_s=fed.now_s, polled=np.array(polled, np.int64), polled_loss=losses)
+        cohort = rule.chosen(seen, there)
+        fed.reports.ask(*rule.reports)
+        history.begin(t, cohort)
+        return cohort
+
+    def _asked_for_losses(self, devices: Sequence[Device], w: Deferred, t: int) -> Process:
+        """Process whose value is the losses [N] of w that arrive, nan for all others."""
+        fed = self._fed
+        replies = yield fed.gather((self._ask_for_loss(k, w, t) for k in devices), self._deadline_s)
+        losses = np.full(fed.n_devices, np.nan)
+        for k, reply in zip(devices, replies, strict=True):
+            if not reply.lost:
+                losses[k.index] = fed.read(reply.payload, NOMINAL_LOSS)
+        return losses
+
+    def _ask_for_loss(self, k: Device, w: Deferred, t: int) -> Process:
+        """A device: receive the model, compute its loss by a forward pass, send that."""
+        fed = self._fed
+        got = yield fed.downlink(k, w)
+        if got.lost:
+            return got
+        plan = SgdPlan(lr=0.0, batch_size=self._rule.poll_batch(self._jobs.plan), steps=1)
+        loss = fed.train(k, got.payload, plan, t, "poll").result.loss
+        flop = fed.task.model.forward_flop_per_sample * plan.batch_width(k.n_samples)
+        yield k.compute(Work(flop, loss, got.payload.number, loss.number))
+        return (yield fed.uplink(k, loss))
+
+
+class _History:
+    """What the server has seen of earlier rounds, by device."""
+
+    def __init__(self, fed: Federation, reports: Sequence[Told]) -> None:
+        n, self._fed = fed.n_devices, fed
+        never = partial(np.full, n, -1, dtype=np.int64)
+        self._asked: IntArray = np.zeros(n, np.int64)
+        self._arrived: IntArray = np.zeros(n, np.int64)
+        self._last_asked: IntArray = never()
+        self._last_arrived: IntArray = never()
+        self._took_s: Array = np.full(n, np.nan)
+        self._told: dict[Told, Array] = {name: np.full(n, np.nan) for name in reports}
+        self._unread: list[tuple[int, Told, Deferred | int]] = []
+        self._t, self._asked_s = -1, 0.0
+
+    def begin(self, t: int, cohort: Sequence[Device]) -> None:
+        """These devices are asked now."""
+        self._t, self._asked_s = t, self._fed.now_s
+        numbers = [k.index for k in cohort]
+        self._asked[numbers] += 1
+        self._last_asked[numbers] = t
+
+    def note(self, cohort: Sequence[Device], replies: Sequence[Delivery]) -> None:
+        """This has come of them, when the round ends."""
+        for k, reply in zip(cohort, replies, strict=True):
+            took_s = reply.ended_s - self._asked_s
+            if not reply.lost:
+                self._arrived[k.index] += 1
+                self._last_arrived[k.index] = self._t
+                self._unread += [(k.index, name, value) for name, value in self._fed.reports.of(k.index).items()]
+            if reply.lost in ("", "deadline"):
+                self._took_s[k.index] = took_s
+            seen = {"arrived": not reply.lost, "took_s": took_s}
+            self._fed.ledger.record("selection", round=self._t + 1, device=k.index, **seen)
+
+    def seen(self, t: int, size: int, there: IntArray, memory: Any, jobs: Jobs) -> Seen:
+        """What the server knows now; the losses that have arrived are read."""
+        for number, name, value in self._unread:
+            told = self._fed.read(value, NOMINAL_LOSS) if isinstance(value, Deferred) else value
+            self._told[name][number] = told
+        self._unread.clear()
+        return Seen(
+            t=t,
+            now_s=self._fed.now_s,
+            size=size,
+            rng=self._fed.streams("selection", t),
+            there=there,
+            n_samples=jobs.n_samples,
+            flop_per_s=jobs.flop_per_s,
+            asked=self._asked.copy(),
+            last_asked=self._last_asked.copy(),
+            arrived=self._arrived.copy(),
+            last_arrived=self._last_arrived.copy(),
+            took_s=self._took_s.copy(),
+            told={name: values.copy() for name, values in self._told.items()},
+            polled=there[:0],
+            polled_loss=np.full(len(self._asked), np.nan),
+            memory=memory,
+            jobs=jobs,
+        )

@@ -1,0 +1,214 @@
+"""Rules for who is asked in a round, and what the server knows when it decides.
+
+A rule sees what a real server can see, each with its staleness:
+
+- what a device has told once, when it joined: its number of samples and its speed;
+- what has come of earlier rounds: who was asked, what arrived when, and the losses that arrived with it. This is as old
+  as the round in which it was seen (`last_asked`, `last_arrived`);
+- the rates of the links at their mean SNR at this instant, as if each device that is there had reported it with its
+  latest sign of life. Fading, interference and queues to come are unknown.
+
+It never sees the future: neither what slows a computation down, nor what a channel will do, nor who will leave.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fednet_emu.arrays import Array, IntArray
+from fednet_emu.component import Component
+from fednet_emu.errors import ScenarioError
+from fednet_emu.federation import Device, Federation, SgdPlan
+from fednet_emu.federation.payload import BIT_PER_SCALAR
+from fednet_emu.federation.reports import Told
+
+
+class Jobs:
+    """What the devices are asked to do in a round, and how long that takes by what the server knows.
+
+    Attributes:
+        plan: the local steps.
+        down: numbers that a device receives, in single precision.
+        up: numbers that it uploads.
+    """
+
+    def __init__(self, fed: Federation, plan: SgdPlan, down: int, up: int) -> None:
+        self._fed, self.plan, self.down, self.up = fed, plan, down, up
+        self.n_samples: IntArray = fed.task.n_samples
+        self.flop_per_s: Array = np.array([k.flop_per_s for k in fed.devices()])
+
+    @cached_property
+    def compute_s(self) -> Array:
+        """Nominal time [N] of the local steps."""
+        flop, own = self._fed.task.model.flop_per_sample, self.n_samples.tolist()
+        processed = {n: self.plan.n_samples_processed(n) for n in dict.fromkeys(own)}
+        return flop * np.array([processed[n] for n in own]) / self.flop_per_s
+
+    def rates_bps(self, numbers: Iterable[int], *, down: bool) -> Array:
+        """Expected rates [N] of the links of some devices now; nan for the others."""
+        rates = np.full(self._fed.n_devices, np.nan)
+        for number in numbers:
+            k = self._fed.device(number)
+            rates[number] = k.expected_downlink_rate_bps if down else k.expected_rate_bps
+        return rates
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the server knows at the start of a round; entry k of every array [N] is about device k.
+
+    Attributes:
+        t: the round, from 0.
+        now_s: simulated time.
+        size: how many devices should be asked, the algorithm's `cohort`.
+        rng: the random numbers of this round's decision.
+        there: numbers of the devices that can be asked, in order: present, and with samples.
+        n_samples: samples that each has, told once.
+        flop_per_s: nominal speeds, told once.
+        asked: int64 [N], in how many rounds each was asked.
+        last_asked: the latest of these; -1 before.
+        arrived: int64 [N], in how many rounds its upload arrived.
+        last_arrived: the latest of these; -1 before.
+        took_s: time from asking to arrival in the latest round in which that was seen; of a device that a deadline cut
+            off, the time until then, which is a lower bound; nan before.
+        told: what arrived with the latest upload, by name, each [N]; nan before. Empty unless the rule has `reports`.
+        polled: numbers of the devices that `poll` has named; empty while it does.
+        polled_loss: the losses [N] of the present model that have come from these; nan for all others.
+        memory: what `start` has made, the rule's own.
+        jobs: what the devices are asked to do.
+    """
+
+    t: int
+    now_s: float
+    size: int
+    rng: np.random.Generator
+    there: IntArray
+    n_samples: IntArray
+    flop_per_s: Array
+    asked: IntArray
+    last_asked: IntArray
+    arrived: IntArray
+    last_arrived: IntArray
+    took_s: Array
+    told: dict[Told, Array]
+    polled: IntArray
+    polled_loss: Array
+    memory: Any
+    jobs: Jobs
+
+    @cached_property
+    def rate_bps(self) -> Array:
+        """Expected uplink rates [N] now, alone in the band, at the mean SNR; nan for who is away."""
+        return self.jobs.rates_bps(self.there.tolist(), down=False)
+
+    @cached_property
+    def downlink_rate_bps(self) -> Array:
+        """Expected downlink rates [N] now, defined as `rate_bps`."""
+        return self.jobs.rates_bps(self.there.tolist(), down=True)
+
+    @property
+    def compute_s(self) -> Array:
+        """Nominal times [N] of the local steps."""
+        return self.jobs.compute_s
+
+    @cached_property
+    def upload_s(self) -> Array:
+        """Times [N] of the uploads, alone in the band at the expected rates, without headers; nan for who is away."""
+        return _air_s(self.jobs.up, self.rate_bps)
+
+    @cached_property
+    def download_s(self) -> Array:
+        """Times [N] of the downloads, defined as `upload_s`."""
+        return _air_s(self.jobs.down, self.downlink_rate_bps)
+
+
+def _air_s(scalars: int, rate_bps: Array) -> Array:
+    """Time [N] on the air of so many numbers; infinite without a rate."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(scalars * BIT_PER_SCALAR / rate_bps, np.float64)
+
+
+class Selection(Component):
+    """A rule for who is asked in a round."""
+
+    @property
+    def reports(self) -> tuple[Told, ...]:
+        """Numbers that devices tell with their uploads, 32 bit each; none by default."""
+        return ()
+
+    @property
+    def polls(self) -> bool:
+        """Whether devices are asked for their losses before the round, so that `poll` is of use."""
+        return False
+
+    @property
+    def needs_losses(self) -> bool:
+        """Whether learnt numbers decide; a timing-only run then takes 1 for every loss, and says so."""
+        return self.polls or any(told != "samples" for told in self.reports)
+
+    def start(self, n_devices: int) -> Any:
+        """What the rule keeps from round to round, as it is before the first; `choose` may modify it."""
+        return None
+
+    def most(self, cohort: int, n_devices: int) -> int:
+        """The largest number of devices that may be asked."""
+        return min(cohort, n_devices)
+
+    def problem(self, cohort: int) -> str:
+        """What is wrong with these settings for cohorts of this size; an empty text if nothing is."""
+        return ""
+
+    def poll(self, seen: Seen) -> Sequence[int]:
+        """Devices that are sent the model and asked for its loss on their samples, before anybody is chosen."""
+        return ()
+
+    def poll_batch(self, plan: SgdPlan) -> int | None:
+        """Samples on which a polled device computes the loss; None for all of its own."""
+        return None
+
+    @abstractmethod
+    def choose(self, seen: Seen) -> Sequence[int]:
+        """Numbers of the devices to ask, all of them among `seen.there`."""
+
+    def chosen(self, seen: Seen, there: Sequence[Device]) -> list[Device]:
+        """The devices that `choose` names, out of those that can be asked, in the order of their numbers.
+
+        Raises:
+            ScenarioError: a number is not among those that can be asked, or occurs twice.
+        """
+        numbers = sorted(int(number) for number in self.choose(seen))
+        able = {k.index: k for k in there}
+        wrong = next((n for n in numbers if n not in able), None)
+        if wrong is not None or len(set(numbers)) < len(numbers):
+            what = "a device twice" if wrong is None else f"device {wrong}, which is away or has no samples"
+            raise ScenarioError(
+                f"algorithm.selection: chooses {what}, got {numbers}; choose distinct numbers of `there`"
+            )
+        return [able[number] for number in numbers]
+
+
+def highest(values: Array, seen: Seen, among: IntArray | None = None) -> list[int]:
+    """As many as asked for of the devices that are there, or among these, with the highest values [N]; ties at random.
+
+    Values that are nan come last.
+    """
+    shuffled = seen.rng.permutation(seen.there if among is None else among)
+    chosen: list[int] = shuffled[np.argsort(-values[shuffled], kind="stable")[: seen.size]].tolist()
+    return chosen
+
+
+def weighted(numbers: IntArray, weights: Array, size: int, rng: np.random.Generator) -> list[int]:
+    """Draw without replacement, each time with probabilities in proportion to the weights of those that are left.
+
+    By exponential races (Efraimidis and Spirakis, "Weighted Random Sampling with a Reservoir", Information Processing
+    Letters 97(5), 2006). Weights of zero come last.
+    """
+    race = rng.exponential(size=len(numbers)) / np.maximum(weights, 1e-300)  # a quotient of these is finite
+    drawn: list[int] = numbers[np.argsort(race, kind="stable")[:size]].tolist()
+    return drawn

@@ -1,0 +1,68 @@
+"""FedCS: as many devices as fit into a round, by estimated times.
+
+Nishio, Yonetani: "Client Selection for Federated Learning with Heterogeneous Resources in Mobile Edge", ICC 2019,
+https://arxiv.org/abs/1804.08333, Algorithms 1 to 3
+
+Line by line: some random devices tell their resources; while candidates are left, take the one that adds least to the
+time of the round, t_up + max(0, t_cmp - Theta) + the growth of the distribution time, where Theta is the time at which
+the uploads chosen so far have ended, counted from the distribution; if the round still ends before T_round, it is in.
+Uploads go one after the other, each once its device has computed, and the model is sent by one multicast at the rate of
+the slowest chosen device.
+
+Differences from the paper: no more than `cohort` devices are chosen, the first by the rule. Telling resources takes no
+time and no bits, nor does aggregation. A round is never empty: where nobody fits, the fastest is asked alone.
+T_round bounds what is chosen by estimates; it ends no round (`deadline_s` does).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from fednet_emu.algorithms.selection.base import Seen, Selection
+from fednet_emu.arrays import Array
+from fednet_emu.federation.cohort import draw
+
+
+class FedCs(Selection):
+    """The devices that add least to the estimated time of a round, as many as fit into it."""
+
+    kind: Literal["fedcs"] = "fedcs"
+    round_s: float = Field(180.0, gt=0)
+    """Longest estimated time of a round in s (T_round); 3 minutes in the paper."""
+    candidates: int | None = Field(None, gt=0)
+    """Number of devices, drawn uniformly, among which it chooses; null for all that are there."""
+
+    def problem(self, cohort: int) -> str:
+        """Fewer candidates than places."""
+        few = self.candidates is not None and self.candidates < cohort
+        return f"candidates are fewer than the cohort, got {self.candidates} and {cohort}" if few else ""
+
+    def choose(self, seen: Seen) -> Sequence[int]:
+        """The greedy choice among the candidates."""
+        able = draw(seen.there, self.candidates or len(seen.there), seen.rng)
+        places = greedy(seen.download_s[able], seen.compute_s[able], seen.upload_s[able], self.round_s, seen.size)
+        return [able[place] for place in places]
+
+
+def greedy(download_s: Array, compute_s: Array, upload_s: Array, round_s: float, size: int) -> list[int]:
+    """Places of the devices that are chosen, at most `size`, given their estimated times [n], in the order of choice.
+
+    Of equal additions to the time of the round, the first place wins.
+    """
+    left, chosen = np.arange(len(upload_s)), list[int]()
+    sent_s, ends_s = 0.0, 0.0  # T^d and Theta
+    while len(left) and len(chosen) < size:
+        wait_s = np.maximum(compute_s[left] - ends_s, 0.0)
+        later_s = np.maximum(download_s[left], sent_s)
+        best = int(np.argmin(later_s - sent_s + upload_s[left] + wait_s))
+        place = int(left[best])
+        after_s = ends_s + float(upload_s[place] + wait_s[best])
+        if float(later_s[best]) + after_s < round_s:
+            chosen.append(place)
+            sent_s, ends_s = float(later_s[best]), after_s
+        left = np.delete(left, best)
+    return chosen or [int(np.argmin(download_s + compute_s + upload_s))]

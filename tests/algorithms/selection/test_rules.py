@@ -1,0 +1,209 @@
+"""Rules by turns, channels and ages against plain loops; and what a rule may not do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fednet_emu.algorithms.selection import Selection, highest, weighted
+from fednet_emu.algorithms.selection.age import Age
+from fednet_emu.algorithms.selection.plain import Everybody, RoundRobin, Uniform
+from fednet_emu.algorithms.selection.power_of_choice import PowerOfChoice
+from fednet_emu.algorithms.selection.rates import BestChannel, ProportionalFair
+from fednet_emu.algorithms.selection.table import SELECTIONS
+from fednet_emu.errors import ScenarioError
+from fednet_emu.testing import run_small
+from tests.algorithms.selection.knowledge import known
+
+
+def test_every_kind_has_its_name() -> None:
+    """The table and the classes agree."""
+    assert all(SELECTIONS[kind].model_fields["kind"].default == kind for kind in SELECTIONS)
+
+
+def test_best_channel_takes_the_highest_rates_of_those_that_are_there() -> None:
+    """Device 4 has the best link, and is away."""
+    seen = known(5, 2, rate_bps=[3, 1, 5, 4, 9], there=[0, 1, 2, 3])
+
+    assert set(BestChannel().choose(seen)) == {2, 3}
+
+
+def test_ties_are_drawn_at_random() -> None:
+    """Of ten equal devices each is chosen in about 300 of 1000 draws of three."""
+    counts = np.zeros(10)
+    for t in range(1000):
+        counts[highest(np.ones(10), known(10, 3, t))] += 1
+
+    assert counts.sum() == 3000
+    assert counts.min() > 300 - 5 * np.sqrt(210)
+
+
+def test_proportional_fair_is_a_plain_loop() -> None:
+    """Over rounds of moving devices that come and go, the ratios are rate over the mean of all earlier rates seen."""
+    rng, n, rule = np.random.default_rng(0), 8, ProportionalFair()
+    memory, past = rule.start(n), {k: [] for k in range(n)}
+    for t in range(40):
+        rate_bps = rng.uniform(1, 9, n)
+        there = np.flatnonzero(rng.random(n) < 0.8)
+        chosen = rule.choose(known(n, 3, t, rate_bps=rate_bps, there=there, memory=memory))
+        ratio = {int(k): rate_bps[k] / (sum(past[k]) / len(past[k])) if past[k] else 1.0 for k in there}
+        for k in there:
+            past[k].append(rate_bps[k])
+        if len(set(ratio.values())) == len(ratio):
+            assert sorted(chosen) == sorted(sorted(ratio, key=lambda k: -ratio[k])[:3])
+    assert all(past.values())
+
+
+def test_proportional_fair_is_uniform_where_nothing_moves() -> None:
+    """Constant rates of different devices have ratio 1 to the last bit, for as long as the run may be."""
+    rule, counts = ProportionalFair(), np.zeros(4)
+    memory = rule.start(4)
+    for t in range(800):
+        counts[rule.choose(known(4, 1, t, rate_bps=[0.1, 0.3, 7.7, 1e9 / 3], memory=memory))] += 1
+
+    assert counts.min() > 200 - 5 * np.sqrt(150)
+
+
+def test_age_is_a_plain_loop() -> None:
+    """The devices chosen have the largest ages: rounds since an update arrived, never counting as before the start."""
+    rng, n, rule = np.random.default_rng(1), 9, Age()
+    last = np.full(n, -1)
+    for t in range(60):
+        age = {k: t - last[k] for k in range(n)}
+        chosen = rule.choose(known(n, 3, t, last_arrived=last.copy()))
+        left = [age[k] for k in range(n) if k not in chosen]
+        assert min(age[k] for k in chosen) >= max(left)
+        for k in chosen:
+            if rng.random() < 0.7:  # else it is lost, and the device stays as old as it is
+                last[k] = t
+
+
+def test_round_robin_goes_around() -> None:
+    """Ten devices in threes: 0 1 2, 3 4 5, 6 7 8, 9 0 1, ...; one that was away is asked as soon as it is back."""
+    fed = run_small(
+        "devices.count=10", "algorithm={kind: fedavg, cohort: 3, lr: 0.1, batch_size: null, local_steps: 1}",
+        "algorithm.selection=round-robin", "stop.rounds=10", timing_only=True,
+    )  # fmt: skip
+    asked = fed.ledger.frames()["selection"]
+
+    expected = [sorted(number % 10 for number in range(3 * t, 3 * t + 3)) for t in range(10)]
+    assert [sorted(own) for _, own in asked.groupby("round")["device"]] == expected
+    seen = known(4, 2, 5, last_asked=[4, 2, 3, 4], asked=[2, 1, 2, 2])
+    assert list(RoundRobin().choose(seen)) == [1, 2]
+
+
+def test_everybody_is_everybody() -> None:
+    """All that are there, whatever the cohort."""
+    assert Everybody().choose(known(5, 2, there=[0, 3, 4])) == [0, 3, 4]
+    assert Everybody().most(2, 5) == 5
+
+
+def test_uniform_draws_what_it_always_has() -> None:
+    """The slot's default asks whom the stream of the cohort has always drawn."""
+    fed = run_small("devices.count=9", "algorithm.cohort=4", "stop.rounds=8", timing_only=True)
+    rounds, computes = fed.ledger.frames()["rounds"], fed.ledger.frames()["computes"]
+    for t in range(8):
+        here = computes["started_s"].between(rounds["started_s"][t], rounds["ended_s"][t])
+        assert sorted(computes["device"][here]) == sorted(fed.streams("cohort", t).choice(9, 4, replace=False))
+
+
+def test_weighted_draws_are_in_proportion() -> None:
+    """Of weights 1, 2, 3 and 0, one at a time: sixths; the one of weight 0 comes only when all others are in."""
+    rng, counts = np.random.default_rng(2), np.zeros(4)
+    for _ in range(6000):
+        counts[weighted(np.arange(4), np.array([1.0, 2.0, 3.0, 0.0]), 1, rng)] += 1
+
+    assert counts[3] == 0
+    assert counts[:3] == pytest.approx([1000, 2000, 3000], abs=5 * np.sqrt(1500))
+    assert sorted(weighted(np.arange(4), np.array([1.0, 2.0, 3.0, 0.0]), 3, rng)) == [0, 1, 2]
+
+
+def test_power_of_choice_keeps_the_largest_losses() -> None:
+    """Of the candidates, those with the largest losses; a loss that has not come is the smallest of all."""
+    rule = PowerOfChoice(candidates=4)
+    losses = np.array([0.5, 2.0, np.nan, 1.0, 9.0, np.nan])
+
+    chosen = rule.choose(known(6, 2, polled=[0, 1, 2, 3], polled_loss=losses))
+    assert set(chosen) == {1, 3}
+    assert set(rule.choose(known(6, 3, polled=[2, 5, 0], polled_loss=losses))) == {0, 2, 5}
+
+
+def test_power_of_choice_without_messages_takes_the_last_losses() -> None:
+    """Devices of which no loss is known count as infinite, and come first."""
+    rule = PowerOfChoice(variant="rpow-d", candidates=6)
+    told = {"loss": np.array([0.5, 2.0, np.nan, 1.0, 0.1, np.nan])}
+
+    assert set(rule.choose(known(6, 3, told=told))) == {1, 2, 5}
+
+
+def test_candidates_are_drawn_by_their_samples() -> None:
+    """A device with three times the samples is twice to three times as often among two of ten candidates."""
+    rule, counts = PowerOfChoice(candidates=1), np.zeros(4)
+    for t in range(4000):
+        counts[list(rule.poll(known(4, 1, t, n_samples=[10, 30, 40, 20])))] += 1
+
+    assert counts / 4000 == pytest.approx([0.1, 0.3, 0.4, 0.2], abs=0.04)
+
+
+class Favourites(Selection):
+    """The same devices in every round, there or not."""
+
+    numbers: tuple[int, ...]
+
+    def choose(self, seen):
+        """Those."""
+        return self.numbers
+
+
+def test_a_rule_of_ones_own_is_asked_and_checked() -> None:
+    """A class of a user takes part as an object; numbers that nobody can be asked by are named."""
+    fed = run_small("algorithm.cohort=2", timing_only=True)
+    assert fed.ledger.asked.total() == 6
+    own = "{kind: 'tests.algorithms.selection.test_rules:Favourites', numbers: %s}"
+
+    fed = run_small("algorithm.selection=" + own % "[3, 1]", timing_only=True)
+    assert dict(fed.ledger.asked) == {1: 3, 3: 3}
+    with pytest.raises(ScenarioError, match=r"algorithm.selection: chooses a device twice, got \[1, 1\]"):
+        run_small("algorithm.selection=" + own % "[1, 1]", timing_only=True)
+    with pytest.raises(ScenarioError, match="device 7, which is away or has no samples"):
+        run_small("algorithm.selection=" + own % "[7]", timing_only=True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ("{kind: fedcs, candidates: 2}", "candidates are fewer than the cohort, got 2 and 4"),
+        ("{kind: power-of-choice, candidates: 3}", "candidates are fewer than the cohort, got 3 and 4"),
+        ("{kind: oort, exploration: 0.1}", "least_exploration is more than exploration, got 0.2 and 0.1"),
+        ("ort", "no such kind of selection, got 'ort'; did you mean 'oort'"),
+    ],
+)
+def test_what_cannot_be_is_refused(settings: str, said: str) -> None:
+    """Settings that contradict each other are named with their values."""
+    with pytest.raises(ScenarioError, match=said):
+        run_small(f"algorithm.selection={settings}")
+
+
+def test_two_draws_are_refused() -> None:
+    """A cohort of `q-ffl` is drawn by samples or by a rule, not both."""
+    q_ffl = "algorithm={kind: q-ffl, cohort: 3, lr: 0.1, batch_size: null, local_steps: 1, selection: age}"
+    with pytest.raises(ScenarioError, match="sampling and selection both say who is asked"):
+        run_small(q_ffl)
+    assert run_small(q_ffl, "algorithm.sampling=uniform").round == 3
+
+
+def test_algorithms_with_rules_of_their_own_have_no_such_slot() -> None:
+    """A clustered algorithm refuses the setting."""
+    with pytest.raises(ScenarioError, match="selection"):
+        run_small(
+            "algorithm={kind: ifca, cohort: 3, clusters: 2, lr: 0.1, batch_size: 8, local_steps: 1, selection: age}"
+        )
+
+
+def test_uniform_alone_costs_nothing() -> None:
+    """`uniform` records no series, asks for no reports, and is the same object for all."""
+    fed = run_small("algorithm.selection=uniform", timing_only=True)
+
+    assert "selection" not in fed.ledger.series
+    assert fed.reports.asked == ()
+    assert Uniform() == Uniform()
