@@ -6,8 +6,8 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all test-browser test-flower test-ray test-trackers lint format docs imports swarm \
-	mutants bench bench-peers reproduce clean
+.PHONY: help install demo test test-all test-browser test-flower test-ray test-trackers test-data lint format docs imports \
+	swarm mutants bench bench-peers reproduce clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -58,6 +58,10 @@ test-flower:  ## Run the tests of Flower apps, each version in an environment of
 test-trackers: $(VENV)/.developing  ## Run the tests of trackers, whose libraries this installs (as their extras do)
 	$(PIP) --editable '.[tensorboard,mlflow,wandb]'
 	$(BIN)/python -m pytest -q tests/tracking
+
+test-data: $(VENV)/.developing  ## Run the tests of data and models by torchvision and Hugging Face, which this installs
+	$(PIP) --editable '.[torchvision,hugging-face]'
+	$(BIN)/python -m pytest -q tests/learning/libraries
 
 lint: $(VENV)/.developing  ## Check style, formatting, types and who imports whom
 	$(BIN)/ruff check .

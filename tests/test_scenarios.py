@@ -17,13 +17,22 @@ SCENARIOS = sorted((ROOT / "scenarios").glob("*.yaml"))
 SMOKE = ["stop={rounds: 1}"]
 STAND_INS = {
     "chest-accelerometer": "data={kind: synthetic, features: [3, 52], n_samples: 3000, n_test: 300, classes: 7}",
+    "hugging-face": "data={kind: synthetic, features: [1, 28, 28], n_samples: 20000, n_test: 100, classes: 62}",
     "mnist": "data={kind: synthetic, features: [1, 28, 28], n_samples: 30000, n_test: 100}",
     "fashion-mnist": "data={kind: synthetic, features: [1, 28, 28], n_samples: 20000, n_test: 100}",
+    "torchvision": "data={kind: synthetic, features: [3, 32, 32], n_samples: 1000, n_test: 100}",
 }
-FOLDERS = {"chest-accelerometer": "chest_accelerometer", "mnist": "mnist", "fashion-mnist": "fashion_mnist"}
+FOLDERS = {
+    "chest-accelerometer": "chest_accelerometer",
+    "fashion-mnist": "fashion_mnist",
+    "hugging-face": "hugging_face/flwrlabs___femnist",
+    "mnist": "mnist",
+    "text": "shakespeare.txt",
+    "torchvision": "cifar10",
+}
 """Where each kind of data lies that is not embedded."""
-NATURAL = {"chest-accelerometer": ["partition=iid"]}
-"""What a stand-in needs beside, where the real data are dealt out by owner."""
+NATURAL = {kind: ["partition=iid"] for kind in ("chest-accelerometer", "hugging-face", "torchvision")}
+"""What a stand-in needs beside, where the real data are dealt out by owner, or are many more."""
 
 
 NO_GPU = "training.device=cpu"
@@ -50,6 +59,18 @@ def contacts_stand_in(path: Path, folder: Path) -> list[str]:
     return [f"network.sidelink.topology.edges.path={trace}"]
 
 
+def text_stand_in(path: Path, folder: Path) -> list[str]:
+    """In place of a text, a play in which as many roles as there are devices speak, each long enough."""
+    scenario = load_scenario(path)
+    if scenario.data.kind != "text":
+        return []
+    speech = "And so to bed, and dream of plays. " * 8
+    roles = [f"ROLE {number}.\n{speech}\n\n" for number in range(scenario.devices.count)]
+    play = folder / "play.txt"
+    play.write_text("".join(roles), encoding="utf-8")
+    return [f"data.path={play}", "data.min_samples=2", "model.units=8"]
+
+
 def data_dir() -> Path:
     """Where real data sets may be."""
     return Path(os.environ.get("FEDNET_DATA", ROOT.parent / "shared" / "data"))
@@ -63,7 +84,7 @@ def test_scenario_runs(path: Path, tmp_path: Path) -> None:
     """
     kind = load_scenario(path).data.kind
     stand_in = [STAND_INS[kind], *NATURAL.get(kind, [])] if kind in STAND_INS else []
-    changes = [*smoke(path), *contacts_stand_in(path, tmp_path), *stand_in]
+    changes = [*smoke(path), *contacts_stand_in(path, tmp_path), *text_stand_in(path, tmp_path), *stand_in]
     timing_only = needs_a_gpu(path)
     scenario = load_scenario(path, [*changes, NO_GPU] if timing_only else changes)
 
@@ -83,7 +104,7 @@ def test_scenario_runs_on_its_own_data(path: Path, tmp_path: Path) -> None:
     folder = FOLDERS.get(scenario.data.kind)
     if folder is None:
         pytest.skip("its data is embedded: covered by the other test")
-    if not (data_dir() / folder).is_dir():
+    if not (data_dir() / folder).exists():
         pytest.skip(f"no {folder} in {data_dir().name}: set FEDNET_DATA to a folder that has it")
 
     summary = run_scenario(scenario, path.stem, tmp_path / "run", data_dir=data_dir())

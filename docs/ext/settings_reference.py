@@ -94,7 +94,7 @@ class Reference:
         yield from inner
 
     def _row(self, path: str, key: str, info: FieldInfo) -> tuple[str, ...]:
-        shape = Shape.of(info.annotation, info.metadata)
+        shape = _shape(info)
         target = needs_link(shape)
         its = shape.annotation.__doc__ if target is not None and isinstance(shape.annotation, type) else ""
         meaning = " ".join(paragraphs(info.description or "")).strip() or sentence_of(its)
@@ -109,7 +109,7 @@ class Reference:
         return (f"{anchor}{code(key)}", type_text(info), unit, range_text(shape), default_text(info), meaning)
 
     def _inside(self, path: str, info: FieldInfo, level: int) -> Iterator[str]:
-        shape = Shape.of(info.annotation, info.metadata)
+        shape = _shape(info)
         target = needs_link(shape)
         if target is None or target in self.described:
             return
@@ -132,6 +132,13 @@ def _default(info: FieldInfo) -> str:
     return "Required.\n" if info.is_required() else f"Default: {default_text(info)}.\n"
 
 
+def _shape(info: FieldInfo) -> Shape:
+    """The shape of a setting, or that of its entries where it is a list of components of several kinds."""
+    whole = Shape.of(info.annotation, info.metadata)
+    entry = None if whole.choice or whole.settings else whole.step(0)
+    return entry[1] if entry is not None and entry[1].choice else whole
+
+
 def _keys(model: type[BaseModel]) -> dict[str, FieldInfo]:
     return {info.alias or name: info for name, info in model.model_fields.items() if name != "kind"}
 
@@ -146,7 +153,7 @@ def _all_below(path: str, shape: Shape) -> Iterator[str]:
         yield from _all_below(f"{path}.{kind}", Shape(its))
     for key, info in keys.items():
         yield f"{path}.{key}"
-        inner = Shape.of(info.annotation, info.metadata)
+        inner = _shape(info)
         if needs_link(inner) is not None:
             yield from _all_below(f"{path}.{key}", inner)
 

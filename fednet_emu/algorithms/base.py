@@ -35,6 +35,10 @@ class Algorithm(Component):
         cohort = getattr(self, "cohort", None)
         return count if cohort is None else min(cohort, count)
 
+    def answers(self, count: int) -> int:
+        """The number of answers that end a round without losses, out of `count` devices: one of each participant."""
+        return self.participants(count)
+
     def demands(self) -> Iterable[tuple[str, str, int]]:
         """Settings that need a minimum number of devices, as (key, what is wrong with fewer, that minimum)."""
         return ()

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from fednet_emu.api.holdings import holdings
 from fednet_emu.errors import FednetError
 from fednet_emu.records.store import SCENARIO
 from fednet_emu.report.page.overlay_page import write_overlay_page
-from fednet_emu.report.page.run import write_run_page
+from fednet_emu.report.page.run import Played, write_run_page
 from fednet_emu.report.page.study_page import write_study_page
 from fednet_emu.report.views.run import RunView, open_run
 from fednet_emu.report.views.study import is_one_study, is_study, open_study
 from fednet_emu.scenario.load import load_scenario
-from fednet_emu.scenario.scene import Scene, scene
+from fednet_emu.scenario.scene import scene
 
 if TYPE_CHECKING:
     from fednet_emu.scenario.model import Scenario
 
+T = TypeVar("T")
 PAGE, SUMMARY = "report.html", "summary.json"
 
 
@@ -60,14 +62,15 @@ def report_run(run: RunView, scenario: Callable[[], Scenario], path: Path | None
         if run.folder is None:
             raise FednetError("path: is required for a run in memory, got none; say where the page should go")
         path = run.folder / PAGE
-    seen, missing = _scene(run, scenario)
-    return write_run_page(run, path, _text(run, scenario), seen, missing)
+    seen, no_scene = _known(lambda: scene(scenario(), float(run.summary["simulated_s"])))
+    had, no_holdings = _known(lambda: holdings(scenario()))
+    return write_run_page(run, path, _text(run, scenario), Played(seen, had, no_scene, no_holdings))
 
 
-def _scene(run: RunView, scenario: Callable[[], Scenario]) -> tuple[Scene | None, str]:
-    """Where devices were, or why that cannot be known: recorded walks may not be here, or a plug-in."""
+def _known(look: Callable[[], T]) -> tuple[T | None, str]:
+    """What is found, or why that cannot be known: recorded walks or data may not be here, or a plug-in."""
     try:
-        return scene(scenario(), float(run.summary["simulated_s"])), ""
+        return look(), ""
     except FednetError as error:
         return None, str(error)
 

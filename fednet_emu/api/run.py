@@ -9,7 +9,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from fednet_emu.errors import DataError
+from fednet_emu.errors import DataError, FednetError
 from fednet_emu.records.ledger import TABLES
 from fednet_emu.report.quantities import format_seconds
 from fednet_emu.report.views.run import RunView, open_run
@@ -20,10 +20,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from torch import nn
 
+    from fednet_emu.api.scenarios import ScenarioLike
     from fednet_emu.report.figures.run_figures import Shown
     from fednet_emu.scenario.final_model import FinalModel
     from fednet_emu.scenario.model import Scenario
     from fednet_emu.scenario.run import Ended
+
+
+DATA_FIGURES = ("data", "data-test")
+"""Names of the figures that show who has what; they need no run."""
 
 
 class Timeline(TypedDict, total=False):
@@ -171,7 +176,8 @@ class Run:
 
         Args:
             what: a measure: `accuracy`, `loss`, `worst_accuracy`, ...; or a figure: `timeline`, `round-latency`, or the
-                name of a series that the algorithm recorded.
+                name of a series that the algorithm recorded; or `data` and `data-test`: who has what of the training
+                and of the test samples.
             against: for a measure, the cost: `time`, `bits`, `energy` or `rounds`.
             timeline: what the timeline shows: `from_s` and `until_s` in simulated seconds (by default the first three
                 rounds), `devices` (by default all), and their order `sort`: `device`, `waiting`, `computing`, `busy` or
@@ -261,7 +267,7 @@ def views(runs: Sequence[Run | str | Path], labels: Sequence[str] = ()) -> list[
 
 
 def plot(
-    *runs: Run | str | Path,
+    *runs: Run | ScenarioLike,
     what: str | None = None,
     against: str | None = None,
     labels: Sequence[str] = (),
@@ -270,15 +276,36 @@ def plot(
     """Draw one figure with several runs overlaid; see `Run.plot`.
 
     Args:
-        runs: runs, or the folders of runs.
+        runs: runs, or the folders of runs; for the figures of the data, which need no run, a scenario too.
         what: the measure or figure, as for `Run.plot`.
         against: the cost, as for `Run.plot`.
         labels: one for each run in the legend; by default the names of the scenarios.
         timeline: what the timeline shows, as for `Run.plot`.
     """
+    if what in DATA_FIGURES:
+        return _data_figure(runs, what)
     from fednet_emu.report.figures.run_figures import one_figure
 
-    return one_figure(views(runs, labels), what, against=against, shown=_shown(timeline))
+    played = [run for run in runs if isinstance(run, Run | str | Path)]
+    if len(played) < len(runs):
+        raise FednetError(f"plot: a scenario that has not run shows only {' and '.join(DATA_FIGURES)}, got '{what}'")
+    return one_figure(views(played, labels), what, against=against, shown=_shown(timeline))
+
+
+def _data_figure(runs: Sequence[Run | ScenarioLike], what: str) -> Figure:
+    """The figure of who has what in one run or scenario.
+
+    Raises:
+        FednetError: there are several, or nobody has test samples.
+    """
+    if len(runs) != 1:
+        raise FednetError(f"plot: '{what}' shows the data of one run or scenario, got {len(runs)}; give one")
+    from fednet_emu.api.holdings import data_figures, scenario_in
+
+    found = data_figures(runs[0].scenario if isinstance(runs[0], Run) else scenario_in(runs[0]))
+    if what not in found:
+        raise FednetError(f"plot: '{what}' has nothing to show, got no test samples at any device; choose 'data'")
+    return found[what]
 
 
 def figures(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fednet_emu import __version__
+from fednet_emu.cli import data as pictures
 from fednet_emu.cli import studies
 from fednet_emu.cli.options import (
     OUTPUT,
@@ -200,11 +201,20 @@ def check(
 def plot(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN...", help="Run folders, several are overlaid; or the folder of a study."),
+        typer.Argument(
+            metavar="RUN...",
+            help="Run folders, several are overlaid; or the folder of a study; with --data also a scenario.",
+        ),
     ],
     out: Annotated[
         Path | None, typer.Option("--out", help="Where the figures go. [default: RUN/figures or figures]")
     ] = None,
+    data: Annotated[
+        bool, typer.Option("--data", help="Draw who has what instead: labels and sizes of all devices, without a run.")
+    ] = False,
+    seed: Seed = None,
+    overrides: Overrides = None,
+    data_dir: DataDir = None,
     label: Annotated[
         list[str] | None, typer.Option("--label", help="Name of a run in the legends, one per run.")
     ] = None,
@@ -230,11 +240,25 @@ def plot(
         bool, typer.Option("--animate", help="Also animate what an algorithm recorded over time, e.g. its graph.")
     ] = False,
 ) -> None:
-    """Draw runs: progress, the timeline of every device, latencies. Draw a study: means and bands over seeds."""
+    """Draw runs: progress, the timeline of every device, latencies. Draw a study: means and bands over seeds.
+
+    With --data, draw who has what in a scenario or run: the labels and the number of samples of each device.
+    """
     page = Page(picture, size, title, csv, latex)
+    changes, of_runs = _all_overrides(overrides, seed, None), (from_s, until_s, devices, sort)
     with outcome():
+        if data:
+            if label or animate or metric or against or panels or any(each is not None for each in of_runs):
+                options = "--out, --seed, --set, --data-dir, --title, --size, --format, --csv and --latex"
+                ERRORS.print(f"--data: draws no run, got options that only runs have; leave all out but {options}")
+                raise typer.Exit(MISTAKE)
+            pictures.plot(runs, out, changes, data_dir, page)
+            return
+        if changes:
+            ERRORS.print("--seed and --set are for --data, got runs that have ended; leave them out, or add --data")
+            raise typer.Exit(MISTAKE)
         if studies.is_one_study(runs):
-            if label or animate or any(each is not None for each in (from_s, until_s, devices, sort)):
+            if label or animate or any(each is not None for each in of_runs):
                 options = "--label, --from, --until, --devices, --sort and --animate"
                 ERRORS.print(f"{options} are for runs, got the folder of a study; leave them out")
                 raise typer.Exit(MISTAKE)

@@ -94,7 +94,7 @@ class Federation:
         self.workers = workers
         score = None if timing_only or task is None else lambda model: self._learner.score(model, evaluation)
         self._observer = Observer(clock, ledger, evaluation, score)
-        if stop.only_accuracy and (timing_only or not (task is None or task.model.is_classifier)):
+        if stop.only_accuracy and (timing_only or not (task is None or task.model.has_accuracy)):
             what = "a timing-only run" if timing_only else "a regression"
             raise ScenarioError(f"stop.accuracy: cannot end {what}, got no other limit; give rounds or simulated_s")
 
@@ -247,8 +247,8 @@ class Federation:
             key: names the batches' random stream beside the device, for example the round.
             subset: the device's samples to use, by their place among its own; all when None.
             data: what stands for `task.data`, row by row, for example with other labels; that when None.
-            terms: further terms of the local objective, as `TrainJob` has them: scale, linear, prox, anchor, l1, loss,
-                augment, mask.
+            terms: further terms of the local objective, as `TrainJob` has them: scale, linear, drift, prox, anchor, l1,
+                loss, augment, mask.
         """
         number = self.round + 1
         return self._learner.train(device, params, plan, key, subset=subset, data=data, number=number, terms=terms)

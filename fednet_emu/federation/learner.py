@@ -113,7 +113,11 @@ class Learner:
         """Evaluate one model, or every device's own."""
 
         def compute() -> Scores:
-            what = {"per_device": evaluation.per_device, "train_loss": evaluation.train_loss}
+            what: Any = {
+                "per_device": evaluation.per_device,
+                "train_loss": evaluation.train_loss,
+                "metrics": evaluation.metrics,
+            }
             if isinstance(model, Deferred):
                 return self._task.score(self._graph.read(model), **what)
             return self._task.score_own([self._graph.read(own) for own in model], **what)

@@ -16,6 +16,7 @@ from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.hold_out import Held
 from fednet_emu.learning.data.partitions.base import Partitioned
 from fednet_emu.learning.graph.jobs import TrainData
+from fednet_emu.learning.metrics import Metric
 from fednet_emu.learning.models.evaluate import DeviceMetrics, Metrics, SampleScores, score_samples
 from fednet_emu.learning.models.flat import FlatModel
 
@@ -53,7 +54,8 @@ class LearningTask:
         offsets: int64 [n_devices + 2], where the rows of each device, and of the server at last, begin and end.
         n_samples: int64 [n_devices], training samples of each device.
         sets: int64 [n_rows], which set of its device a row is in (-1 for the server's); None where there are no sets.
-        test_shares: float64 [classes], how frequent the classes are in the test set; empty for a regression.
+        outputs: number of outputs of the model.
+        test_shares: float64 [classes], how frequent the classes are in the test set; empty without classes.
         groups: int64 [n_devices], the true group of each device; None unless groups see the data differently.
     """
 
@@ -71,7 +73,7 @@ class LearningTask:
         train, test = splits
         nothing = Held(samples.train_x[:0], samples.train_y[:0])
         server, self._validation = held or (nothing, nothing)
-        self.model, self.groups = model, groups
+        self.model, self.groups, self.outputs = model, groups, samples.outputs
         self.offsets = np.append(train.offsets, len(train.order) + len(server.y))
         self.n_samples: IntArray = train.sizes()
         self._bounds: list[int] = self.offsets.tolist()
@@ -115,9 +117,11 @@ class LearningTask:
         own = self.slice_of(device)
         return score_samples(self.model, vector, self.data.x[own], self.data.y[own]).pooled().loss
 
-    def score(self, vector: torch.Tensor, *, per_device: bool, train_loss: bool = False) -> Scores:
+    def score(
+        self, vector: torch.Tensor, *, per_device: bool, train_loss: bool = False, metrics: Sequence[Metric] = ()
+    ) -> Scores:
         """Metrics of a model on the pooled test set, on every device's share of it and on training samples if asked."""
-        samples = score_samples(self.model, vector, self._test_x, self._test_y)
+        samples = score_samples(self.model, vector, self._test_x, self._test_y, metrics=metrics)
         scores = self._scores(samples, self._test_order, per_device=per_device)
         worst = self._worst_train_loss([vector] * len(self.n_samples)) if train_loss else math.nan
         return scores._replace(worst_train_loss=worst, attack_success=self._attack_success(vector))
@@ -132,19 +136,25 @@ class LearningTask:
         hits = score_samples(self.model, vector, x, torch.full((len(x),), target, device=x.device)).pooled().accuracy
         return math.nan if hits is None else hits
 
-    def score_own(self, vectors: Sequence[torch.Tensor], *, per_device: bool, train_loss: bool = False) -> Scores:
+    def score_own(
+        self,
+        vectors: Sequence[torch.Tensor],
+        *,
+        per_device: bool,
+        train_loss: bool = False,
+        metrics: Sequence[Metric] = (),
+    ) -> Scores:
         """Metrics of every device's own model on its own share of the test set, pooled over all those samples.
 
         The success of an attack is not asked for: it is that of one model.
         """
         rows = [self._test_order[start:end] for start, end in pairwise(self._test_offsets)]
         scored = [
-            score_samples(self.model, vector, self._test_x[own], self._test_y[own])
+            score_samples(self.model, vector, self._test_x[own], self._test_y[own], metrics=metrics)
             for vector, own in zip(vectors, rows, strict=True)
             if len(own)
         ]
-        hits = [own.hits for own in scored if own.hits is not None]
-        together = SampleScores(torch.cat([own.losses for own in scored]), torch.cat(hits) if hits else None)
+        together = SampleScores.joined(scored)
         scores = self._scores(together, torch.arange(len(together.losses)), per_device=per_device)
         return scores._replace(worst_train_loss=self._worst_train_loss(vectors) if train_loss else math.nan)
 

@@ -112,7 +112,8 @@ class Observer:
         spread = (accuracies.min(), accuracies.std()) if len(accuracies) else (np.nan, np.nan)
         more = (scores.worst_train_loss, scores.attack_success)
         costs = (*ledger.sent_bit, ledger.energy_j)
-        ledger.add_evaluation(self._latest_round, self._clock.now, *costs, pooled.loss, accuracy, *spread, *more)
+        own = (pooled.metrics.get(name, np.nan) for name in ledger.metrics)
+        ledger.add_evaluation(self._latest_round, self._clock.now, *costs, pooled.loss, accuracy, *spread, *more, *own)
 
     def _record_devices(self, scores: Scores) -> None:
         if scores.by_device is not None:
@@ -124,4 +125,5 @@ class Observer:
                 samples=own.samples[devices],
                 loss=own.loss[devices],
                 accuracy=np.full(len(devices), np.nan) if own.accuracy is None else own.accuracy[devices],
+                **{name: values[devices] for name, values in own.metrics.items()},
             )

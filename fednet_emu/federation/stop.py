@@ -5,6 +5,8 @@ from __future__ import annotations
 from pydantic import Field, model_validator
 
 from fednet_emu.component import Component
+from fednet_emu.learning.metrics import AnyMetric
+from fednet_emu.records.ledger import DEVICE_EVALUATIONS, EVALUATIONS
 
 
 class Stop(Component):
@@ -52,3 +54,19 @@ class Evaluation(Component):
     """Whether each device's own share of the test set is evaluated too, for the worst device and the spread."""
     train_loss: bool = False
     """Whether the largest loss of a device on its own training samples is measured too."""
+    metrics: tuple[AnyMetric, ...] = ()
+    """What is measured beside loss and accuracy, on the test set and with `per_device` on each device's share of it:
+    a list of kinds, each with a column of its own in the records."""
+
+    @model_validator(mode="after")
+    def _each_metric_has_its_own_column(self) -> Evaluation:
+        columns = self.columns
+        for place, name in enumerate(columns):
+            if name in columns[:place] or name in {*EVALUATIONS, *DEVICE_EVALUATIONS}:
+                raise ValueError(f"metrics: two columns of one name, got {name} again; leave one of them out")
+        return self
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the metrics in the records."""
+        return tuple(metric.column for metric in self.metrics)

@@ -6,7 +6,7 @@ Times are integer nanoseconds here and seconds in the tables that users read. De
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -84,7 +84,8 @@ EVALUATIONS = {
     "attack_success": _measure,
 }
 SCORES = ("loss", "accuracy", "worst_accuracy", "std_accuracy", "worst_train_loss", "attack_success")
-"""The columns of `evaluations` that say how good a model is."""
+"""The columns of `evaluations` that say how good a model is, beside those of further metrics."""
+_NO_SCORES = frozenset({*EVALUATIONS, "simulated_s", "total_bit"} - {*SCORES})
 DEVICE_EVALUATIONS = {
     "round": _number,
     "device": _device,
@@ -100,22 +101,33 @@ def device_label(device: int) -> str:
     return "server" if device == SERVER else f"dev-{device}"
 
 
+def scores_in(columns: Iterable[str]) -> list[str]:
+    """The columns of a run's `evaluations` that say how good a model is: all but the round, the time and the costs."""
+    return [name for name in columns if name not in _NO_SCORES]
+
+
 class Ledger:
     """All tables of one run, and the running totals that stop rules and progress lines read.
 
+    Args:
+        metrics: further columns of `evaluations` and `device_evaluations`, behind the others.
+
     Attributes:
+        metrics: their names.
         asked: in how many rounds each device was asked, where the algorithm asks a cohort.
         listeners: each is called with the name and the columns of every row of `evaluations`, `rounds` and the series
             of algorithms, when it is added; they must not change the run.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, metrics: Sequence[str] = ()) -> None:
+        self.metrics = tuple(metrics)
+        measured = dict.fromkeys(metrics, _measure)
         self.transfers = Table(TRANSFERS)
         self.receptions = Table(RECEPTIONS)
         self.computes = Table(COMPUTES)
         self.rounds = Table(ROUNDS)
-        self.evaluations = Table(EVALUATIONS)
-        self.device_evaluations = Table(DEVICE_EVALUATIONS)
+        self.evaluations = Table({**EVALUATIONS, **measured})
+        self.device_evaluations = Table({**DEVICE_EVALUATIONS, **measured})
         self.series: dict[str, list[dict[str, Any]]] = {}
         self.asked: Counter[int] = Counter()
         self.given: set[int] = set()  # numbers of values that all devices know from the start
@@ -145,7 +157,7 @@ class Ledger:
         """Add a row to the table `evaluations`."""
         self.evaluations.append(row)
         if self.listeners:
-            self._tell("evaluations", dict(zip(EVALUATIONS, row, strict=True)))
+            self._tell("evaluations", dict(zip(self.evaluations.columns, row, strict=True)))
 
     def _tell(self, table: str, row: Mapping[str, Any]) -> None:
         for listener in self.listeners:

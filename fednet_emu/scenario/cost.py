@@ -39,7 +39,8 @@ class Cost:
     Attributes:
         devices: the number of devices.
         rounds: the largest number of rounds; None if another limit ends the run.
-        participants: the largest number of devices in a round.
+        participants: the largest number of devices that hold an update at a time.
+        answers: the number of devices that receive, compute and send in a round.
         parameters: the size of the model; None if it is known only when the data or the user's code are read.
         data_byte: the memory of the samples; 0 if unknown.
     """
@@ -47,6 +48,7 @@ class Cost:
     devices: int
     rounds: int | None
     participants: int
+    answers: int
     parameters: int | None
     data_byte: int
 
@@ -58,7 +60,7 @@ class Cost:
     @property
     def events(self) -> int | None:
         """Transfers and computations of all rounds; None without a number of rounds."""
-        return None if self.rounds is None else EVENTS * self.participants * self.rounds
+        return None if self.rounds is None else EVENTS * self.answers * self.rounds
 
     @property
     def least_byte(self) -> int:
@@ -73,7 +75,7 @@ class Cost:
     def __str__(self) -> str:
         rounds = "rounds until another limit" if self.rounds is None else f"rounds up to {self.rounds:,}"
         size = "a model of unknown size" if self.parameters is None else f"a model of {self.parameters:,} parameters"
-        events = f"{EVENTS * self.participants:,} events a round" if self.events is None else f"{self.events:,} events"
+        events = f"{EVENTS * self.answers:,} events a round" if self.events is None else f"{self.events:,} events"
         memory = f"{_readable(self.least_byte)} of memory, with all records {_readable(self.most_byte)}"
         if self.least_byte == self.most_byte or self.events is None:
             memory = f"{_readable(self.most_byte)} of memory"
@@ -95,6 +97,7 @@ def cost_of(scenario: Scenario, data_dir: Path | None = None) -> Cost:
         devices=count,
         rounds=scenario.stop.rounds,
         participants=scenario.algorithm.participants(count),
+        answers=scenario.algorithm.answers(count),
         parameters=_parameters(scenario, extent),
         data_byte=extent.byte if extent else 0,
     )
@@ -148,7 +151,7 @@ def _parameters(scenario: Scenario, extent: Extent | None) -> int | None:
     except (RuntimeError, OverflowError, TypeError, ValueError) as error:
         what = str(error).splitlines()[0]
         raise ScenarioError(f"model: cannot be built ({what}), got {model!r}; give smaller layers") from error
-    return sum(parameter.numel() for parameter in module.parameters())
+    return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
 
 
 def _too_much(what: str, host_byte: float) -> str:

@@ -18,8 +18,7 @@ from fednet_emu.federation.learning_task import LearningTask
 from fednet_emu.federation.processors import Processors
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.learning.data.attacks import deal_poisoned
-from fednet_emu.learning.data.hold_out import hold_out
+from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.engines.table import ENGINES
 from fednet_emu.learning.graph.augment import Augmentation
 from fednet_emu.learning.graph.graph import Graph
@@ -31,6 +30,7 @@ from fednet_emu.network.mobility import StillPaths
 from fednet_emu.network.network import Network
 from fednet_emu.records.ledger import SERVER, Ledger
 from fednet_emu.scenario.cost import unaffordable
+from fednet_emu.scenario.dealing import deal
 from fednet_emu.scenario.model import Problem, Scenario, Training
 from fednet_emu.scenario.tree import path_text
 from fednet_emu.units import linear_to_db
@@ -58,7 +58,12 @@ def build(
     folder = data_folder(data_dir)
     _refuse(unaffordable(scenario, folder))
     _refuse(scenario.untimed() if timing_only else iter(()))
-    streams, clock, ledger, devices = Streams(scenario.seed), Clock(), Ledger(), scenario.devices
+    streams, clock, ledger, devices = (
+        Streams(scenario.seed),
+        Clock(),
+        Ledger(scenario.evaluation.columns),
+        scenario.devices,
+    )
     threads = scenario.training.threads or available_cores()
     task = None if scenario.algorithm.own_learning else build_task(scenario, streams, folder, timing_only)
     small = scenario.training.threads is None if task is None else task.model.flop_per_sample < _SMALL_MODEL_FLOP
@@ -95,24 +100,17 @@ def build(
 
 
 def build_task(scenario: Scenario, streams: Streams, data_dir: Path | None, timing_only: bool) -> LearningTask:
-    """Load the data, split it among the devices, apply the attack and the groups' views, and build the model."""
-    device, server = _torch_device(scenario.training), scenario.server
-    data, partition, network = scenario.learning()
-    everything = data.load(data_dir, streams("data"))
-    _refuse(unfit_augmentation(scenario, everything.input_shape))
-    samples, *held = hold_out(everything, server.samples, server.validation_samples, streams("hold out"))
-    count, attack, rng = scenario.devices.count, scenario.attack, streams("partition")
-    if attack is None:
-        splits = partition.split(samples, count, rng)
-    else:
-        samples, splits = deal_poisoned(attack, samples, partition, count, (rng, streams("attack")))
-    groups = None
-    if scenario.groups is not None:
-        samples, groups = scenario.groups.seen(samples, splits, streams("groups")), scenario.groups.members(count)
+    """Deal the data out to the devices, and build the model."""
+    device, network = _torch_device(scenario.training), scenario.learning()[2]
+    samples, splits, held, groups = deal(scenario, streams, data_dir)
+    _refuse(unfit_augmentation(scenario, samples.input_shape))
+    _refuse(unfit_metrics(scenario, samples))
     module = seeded_module(lambda: network.build(samples.input_shape, samples.outputs), streams.key("init") >> 1)
-    loss = "squared-error" if samples.classes is None else "cross-entropy"
-    model = FlatModel(module.to(device), loss, samples.input_shape)
-    return LearningTask(model, samples, splits, device, timing_only, (held[0], held[1]), attack, groups)
+    model = FlatModel(module.to(device), _LOSS[samples.task], samples.input_shape, samples.vocabulary)
+    return LearningTask(model, samples, splits, device, timing_only, held, scenario.attack, groups)
+
+
+_LOSS = {"classification": "cross-entropy", "multi-label": "binary-cross-entropy", "regression": "squared-error"}
 
 
 def build_network(
@@ -175,6 +173,14 @@ def unfit_augmentation(scenario: Scenario, input_shape: tuple[int, ...]) -> Iter
     what = augment.unfit(input_shape) if isinstance(augment, Augmentation) else None
     if what:
         yield ("algorithm", "augment"), what
+
+
+def unfit_metrics(scenario: Scenario, samples: Samples) -> Iterator[Problem]:
+    """Find the metrics that cannot measure a model of these samples; yield their key paths and what is wrong."""
+    for place, metric in enumerate(scenario.evaluation.metrics):
+        what = metric.unfit(samples)
+        if what:
+            yield ("evaluation", "metrics", str(place)), what
 
 
 def available_cores() -> int:

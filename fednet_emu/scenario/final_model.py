@@ -65,7 +65,7 @@ def final_model(fed: Federation) -> FinalModel | None:
     states = [
         {name: part.detach().cpu().clone() for name, part in flat.unflatten(vector).items()} for vector in vectors
     ]
-    return FinalModel(states, own, flat.input_shape, max(len(fed.task.test_shares), 1))
+    return FinalModel(states, own, flat.input_shape, fed.task.outputs)
 
 
 def save_model(model: FinalModel, folder: RunFolder) -> None:

@@ -20,6 +20,7 @@ from fednet_emu.learning.data.datasets import AnyDataset
 from fednet_emu.learning.data.datasets.base import Dataset, Extent
 from fednet_emu.learning.data.datasets.digits import Digits
 from fednet_emu.learning.data.datasets.synthetic_regression import SyntheticRegression
+from fednet_emu.learning.data.feature_noise import FeatureNoise
 from fednet_emu.learning.data.groups import AnyGroups
 from fednet_emu.learning.data.partitions import AnyPartition
 from fednet_emu.learning.data.partitions.base import Partition
@@ -37,7 +38,7 @@ from fednet_emu.units import linear_to_db
 Problem = tuple[tuple[str, ...], str]
 """The key path of a setting, and what is wrong with it."""
 
-LEARNING, ON_OUR_DATA = ("data", "partition", "model"), ("groups", "attack")
+LEARNING, ON_OUR_DATA = ("data", "partition", "model"), ("groups", "feature_noise", "attack")
 """Settings that a scenario gives unless its algorithm brings its own learning, and those that then make no sense."""
 
 
@@ -123,6 +124,8 @@ class Scenario(Component):
     """How the samples are split among the devices; null only where the algorithm brings its own data and model."""
     groups: AnyGroups | None = None
     """Groups of devices that see the data in different ways; null if all devices see the same data."""
+    feature_noise: FeatureNoise | None = None
+    """Noise of the inputs that grows from device to device; null for none."""
     model: AnyModel | None
     """The model that is trained; null only where the algorithm brings its own."""
     algorithm: AnyAlgorithm
@@ -165,6 +168,9 @@ class Scenario(Component):
                 yield (key,), f"{what}; leave it out"
             elif not own and value is None:
                 yield (key,), f"is required, the algorithm {kind} does not bring its own, got null; give one"
+        if own and self.evaluation.metrics:
+            what = f"the algorithm {kind} brings its own metrics, got {', '.join(self.evaluation.columns)}"
+            yield ("evaluation", "metrics"), f"{what}; leave them out"
         if own and (self.server.samples or self.server.validation_samples):
             yield ("server",), f"the algorithm {kind} brings its own data, got samples of the server; leave them out"
 

@@ -18,7 +18,7 @@ from fednet_emu.learning.engines.auto import AutoEngine
 from fednet_emu.learning.engines.rule import RuleEngine
 from fednet_emu.records.fairness import asking
 from fednet_emu.records.idle import idle_s
-from fednet_emu.records.ledger import KINDS, SCORES, Ledger
+from fednet_emu.records.ledger import KINDS, Ledger, scores_in
 from fednet_emu.records.manifest import FINISHED
 from fednet_emu.records.store import LOG_FILE, RunFolder
 from fednet_emu.records.verify import verify
@@ -190,8 +190,8 @@ def _laws(ledger: Ledger, scenario: Scenario) -> dict[str, str]:
 def _last_evaluation(fed: Federation) -> dict[str, float | None]:
     evaluations = fed.ledger.evaluations
     if len(evaluations) == 0:
-        return dict.fromkeys(SCORES)
-    return {name: _finite(float(evaluations.column(name)[-1])) for name in SCORES}
+        return dict.fromkeys(scores_in(evaluations.columns))
+    return {name: _finite(float(evaluations.column(name)[-1])) for name in scores_in(evaluations.columns)}
 
 
 def _finite(value: float) -> float | None:

@@ -51,7 +51,7 @@ def write_tables(
         {
             **_keys(cell),
             **_status(summaries.get(place), failures.get(place)),
-            **_totals(summaries.get(place, {})),
+            **_totals(summaries.get(place, {}), cell.scenario.evaluation.columns),
             **first_reached(empty if place in diverged else evaluations.get(place, empty), *aim(target)),
         }
         for place, cell in enumerate(cells)
@@ -88,8 +88,8 @@ def _labelled(cell: Cell, evaluations: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([keys, evaluations], axis="columns")
 
 
-def _totals(summary: Mapping[str, Any]) -> dict[str, float]:
-    found = {name: _number(summary.get(name)) for name in (*TOTALS, *SCORES)}
+def _totals(summary: Mapping[str, Any], metrics: Sequence[str]) -> dict[str, float]:
+    found = {name: _number(summary.get(name)) for name in (*TOTALS, *SCORES, *metrics)}
     return {**found, "total_bit": found["uplink_bit"] + found["downlink_bit"] + found["sidelink_bit"]}
 
 

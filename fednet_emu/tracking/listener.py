@@ -8,7 +8,7 @@ from numbers import Real
 from typing import Any
 
 from fednet_emu.kernel.clock import NS_PER_S, Clock
-from fednet_emu.records.ledger import SCORES, Ledger
+from fednet_emu.records.ledger import Ledger, scores_in
 from fednet_emu.tracking.tracker import Costs
 
 AXES = ("round", "step", "simulated_s")
@@ -64,7 +64,7 @@ def metrics_of(table: str, row: Mapping[str, Any]) -> Iterator[tuple[str, float]
     has no metrics.
     """
     if table == "evaluations":
-        named = {name: row[name] for name in SCORES}
+        named = {name: row[name] for name in scores_in(row)}
     elif table == "rounds":
         took_s = (row["ended_ns"] - row["started_ns"]) / NS_PER_S
         named = {"rounds/duration_s": took_s, **{f"rounds/{name}": row[name] for name in ("invited", "arrived")}}

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import fednet_emu as fe
+from fednet_emu.api.holdings import holdings
 from fednet_emu.report.views.air import air_use
 
 CHANGES = {
@@ -66,8 +67,8 @@ def test_it_opens_without_a_complaint_and_asks_nobody(browser, page, size):
     assert [url for url in asked if not url.startswith(("data:", "blob:"))] == [page.as_uri()]
     assert browser.js("return document.documentElement.scrollWidth <= innerWidth")
     assert browser.js("return [...document.querySelectorAll('section')].map((each) => each.id)") == [
-        "story", "learning", "timeline", "time", "air", "map", "spreads", "losses", "energy", "fairness", "tables",
-        "origin",
+        "story", "learning", "data", "timeline", "time", "air", "map", "spreads", "losses", "energy", "fairness",
+        "tables", "origin",
     ]  # fmt: skip
 
 
@@ -86,6 +87,22 @@ def test_the_curve_follows_its_axes(run, browser, page):
         np.testing.assert_allclose(x * (scale or expected.iloc[-1] / x[-1]), expected)
     choose(shown, "learning", "Show", "loss")
     np.testing.assert_allclose(trace(shown, "curves", 0), table["loss"])
+
+
+def test_who_has_what_is_what_was_dealt(run, shown):
+    """Bubbles and bars of twenty devices, of training and of test samples, by number and alike ones together."""
+    had = holdings(run.scenario)
+    shown.js("document.querySelector('#data').scrollIntoView()")
+
+    for name, part in (("test", had.test), ("train", had.train)):
+        choose(shown, "data", "Show", name)
+        bubbles = shown.js("const {x, y, text} = fednet.run.data.element.data[0]; return [x, y, text]")
+        found = {(x, y): int(text.split(": ")[1].split()[0]) for x, y, text in zip(*bubbles, strict=True)}
+        assert found == {(k, c): part.counts[c, k] for k in range(20) for c in range(10) if part.counts[c, k]}
+        assert trace(shown, "data", 1) == part.sizes.tolist()
+    shown.js("document.querySelector('#data input').click()")
+    assert trace(shown, "data", 1) == had.train.sizes[had.train.order()].tolist()
+    shown.js("document.querySelector('#data input').click()")
 
 
 def test_the_timeline_has_all_transfers_and_describes_them(run, shown):

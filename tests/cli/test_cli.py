@@ -290,6 +290,39 @@ def test_plot_of_no_run_is_a_mistake(tmp_path: Path) -> None:
     assert "no such run folder" in result.stderr
 
 
+def test_plot_data_shows_who_has_what_without_a_run(tmp_path: Path) -> None:
+    """Of a scenario with changes, or of a run folder, beside whose figures it then is; with tables if asked for."""
+    scenario = fednet("plot", "--data", "quickstart", "--set", "devices.count=30", "--out", str(tmp_path), "--csv")
+    run = fednet("run", "quickstart", "--timing-only", "--out", str(tmp_path / "run"), "--no-plots", "--quiet")
+    folder = fednet("plot", "--data", str(tmp_path / "run"), "--format", "svg", "--latex", "--title", "Who has what")
+
+    assert (scenario.exit_code, run.exit_code, folder.exit_code) == (0, 0, 0)
+    names = [f"{name}.{ending}" for name in ("data", "data-test") for ending in ("png", "csv")]
+    assert scenario.stdout.split() == [str(tmp_path / name) for name in names]
+    table = (tmp_path / "data.csv").read_text().splitlines()
+    assert table[0] == "part,device,label,samples"
+    assert {row.split(",")[1] for row in table[1:]} == set(map(str, range(30)))
+    assert (tmp_path / "run" / "figures" / "data.tex").is_file()
+    assert "Who has what" in (tmp_path / "run" / "figures" / "data.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--data", "quickstart", "deadline"), "--data: shows the data of one run or scenario, got 2; give one"),
+        (("--data", "quickstart", "--sort", "busy"), "--data: draws no run, got options that only runs have"),
+        (("quickstart", "--set", "seed=2"), "--seed and --set are for --data, got runs that have ended"),
+        (("--data", "quickstat"), "no such scenario, got 'quickstat'; did you mean 'quickstart'?"),
+    ],
+)
+def test_plot_data_refuses_what_it_cannot_show(arguments: tuple[str, ...], told: str) -> None:
+    """Exit code 2, with what would do."""
+    result = fednet("plot", *arguments)
+
+    assert result.exit_code == 2
+    assert told in " ".join(result.stderr.split())
+
+
 def test_schema_accepts_the_scenarios() -> None:
     """`fednet schema` prints a JSON schema whose properties are the sections of a scenario."""
     schema = json.loads(fednet("schema").stdout)

@@ -112,7 +112,7 @@ def test_impatient_interrupts_leave_whole_records(tmp_path: Path) -> None:
 
 def test_an_interrupt_before_the_others_are_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second Ctrl-C that comes at the last moment, when the run has ended and its records begin, cuts nothing off."""
-    ignore, sent = Signals.ignore, []
+    ignore, sent, before = Signals.ignore, [], signal.getsignal(signal.SIGINT)
 
     def late(self: Signals) -> None:
         if not sent:
@@ -131,11 +131,12 @@ def test_an_interrupt_before_the_others_are_ignored(tmp_path: Path, monkeypatch:
     assert sent
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["status"] == "interrupted"
     assert len(tables(tmp_path / "run")) == 4
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_where_records_are_is_said_to_the_end(capfd: pytest.CaptureFixture[str]) -> None:
     """Ctrl-C while the message is made does not cut it off."""
+    before = signal.getsignal(signal.SIGINT)
 
     def said() -> str:
         signal.raise_signal(signal.SIGINT)
@@ -146,7 +147,7 @@ def test_where_records_are_is_said_to_the_end(capfd: pytest.CaptureFixture[str])
 
     assert ended.value.exit_code == 130
     assert "in this folder" in capfd.readouterr().err
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_termination_is_an_interrupt(tmp_path: Path) -> None:

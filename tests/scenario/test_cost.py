@@ -38,6 +38,20 @@ def test_the_events_are_those_of_the_run() -> None:
     assert len(run.transfers) + len(run.computes) == expected
 
 
+@pytest.mark.parametrize(("kind", "answers"), [("fedasync", 1), ("fedbuff", 4)])
+def test_the_rounds_of_an_asynchronous_server_have_few_events(kind: str, answers: int) -> None:
+    """Thirty rounds of one answer, or of four in a buffer, and at most what the eight devices in flight have begun."""
+    algorithm = {"kind": kind, "concurrency": 8, "lr": 0.1, "batch_size": 10, "local_epochs": 1}
+    settings = {"stop": {"rounds": 30}, "network.downlink.mode": "unicast"}
+    settings["algorithm"] = algorithm | ({"buffer_size": answers} if kind == "fedbuff" else {})
+    expected = cost_of(fe.check("quickstart", settings=settings)).events
+
+    run = fe.run("quickstart", settings=settings, timing_only=True)
+
+    assert expected == 3 * 30 * answers
+    assert expected <= len(run.transfers) + len(run.computes) <= expected + 3 * 8
+
+
 @pytest.mark.parametrize(
     ("change", "size"),
     [
@@ -106,12 +120,12 @@ def test_the_memory_of_this_host_is_plausible() -> None:
     ("found", "text"),
     [
         (
-            Cost(1_000_000, 60, 10, 2410, 10**9),
+            Cost(1_000_000, 60, 10, 10, 2410, 10**9),
             "cost: devices 1,000,000, rounds up to 60, a model of 2,410 parameters, about 1,800 events, "
             "1.4 GB of memory, with all records 1.4 GB beside the program itself",
         ),
         (
-            Cost(20, None, 10, None, 0),
+            Cost(20, None, 10, 10, None, 0),
             "cost: devices 20, rounds until another limit, a model of unknown size, about 30 events a round, "
             "8 kB of memory beside the program itself",
         ),

@@ -50,6 +50,7 @@ def test_tables_hold_every_evaluation_and_every_cell(study_file, tmp_path):
     first = rows[(rows["cell"] == cells["cell"][7]) & (rows["loss"] <= 5)].iloc[0]
     assert cells["time_to_target_s"][7] == first["simulated_s"]
     assert cells["bits_to_target"][7] == first["total_bit"]
+    assert cells["rounds_to_target"][7] == first["round"]
     assert cells["time_to_target_s"][:4].isna().all()  # nothing is learnt with lr = 0
 
 

@@ -28,18 +28,27 @@ ELSEWHERE = {
     ("edges", "contacts"),
     ("dataset", "chest-accelerometer"),
     ("dataset", "fashion-mnist"),
+    ("dataset", "hugging-face"),
     ("dataset", "mnist"),
     ("dataset", "npz"),
+    ("dataset", "torchvision"),
+    ("dataset", "text"),
+    ("model", "char-lstm"),
+    ("model", "word-lstm"),
     ("model", "module"),
+    ("model", "torchvision"),
 }
-"""Kinds that are not drawn: they read recordings that are not in the repository, or code of the user."""
+"""Kinds that are not drawn: they need recordings or texts that are not here, or a library or code of the user."""
 
 EITHER = ("local_steps", "local_epochs")
 """Two settings of which an algorithm needs one, where it has both."""
 
 OPTIONAL = 0.25
 """How often a setting that may be left out is given."""
-RARE = {"groups", "attack", "region", "trace", "augment", "accuracy", "simulated_s", "bits", "energy_j", "every_s"}
+RARE = {
+    "groups", "feature_noise", "attack", "region", "trace", "augment", "accuracy", "simulated_s", "bits", "energy_j",
+    "every_s",
+}  # fmt: skip
 """Settings that are given once in twelve."""
 
 
@@ -136,6 +145,7 @@ RECIPES: dict[str, Recipe] = {
     "from_s": between(0, 5),
     "groups": among(1, 2),
     "hall": among("SL", "DL", "SH", "DH", "HH"),
+    "metrics": among([], ["macro-f1", "perplexity"], ["mae", "r2"]),
     "header_bit": among(0, 320, 4000),
     "height_m": between(1, 25),
     "high_loss_share": between(0, 1),
@@ -174,6 +184,7 @@ RECIPES: dict[str, Recipe] = {
     "timeout_s": spread(0.5, 100),
     "to_s": between(6, 60),
     "tx_power_dbm": between(15, 40),
+    "variance": spread(0.01, 10),
     "width_m": between(50, 300),
     "length_m": between(50, 300),
     "xy_m": each(point),

@@ -38,6 +38,10 @@ class FedAsync(Concurrent):
     rho: float = Field(0.0, ge=0)
     """Strength of the proximal term that holds a device's model near the one it was given."""
 
+    def answers(self, count: int) -> int:
+        """One: each is a round of its own."""
+        return 1
+
     def run(self, fed: Federation) -> Process:
         """The server: mix whatever arrives."""
         w, dispatcher = fed.initial_model(), Dispatcher(fed, self.concurrency, self.deadline_s)

@@ -41,6 +41,10 @@ class FedBuff(Concurrent):
     """Weight of an update by staleness, the steps that the server has made since the device was given its model; by
     default 1 / sqrt(1 + staleness), as in the paper's experiments. The mean divides by K, whatever the weights."""
 
+    def answers(self, count: int) -> int:
+        """Those that fill the buffer."""
+        return self.buffer_size
+
     def run(self, fed: Federation) -> Process:
         """The server: fill the buffer, take a step, empty the buffer."""
         w, dispatcher = fed.initial_model(), Dispatcher(fed, self.concurrency, self.deadline_s)

@@ -51,6 +51,10 @@ def check_convex(model: FlatModel, l2: float) -> None:
     weight, *bias = model.pieces(model.initial())
     if weight.ndim != 2 or weight.shape[1] != math.prod(model.input_shape) or len(bias) != 1:
         raise ScenarioError("algorithm.bounds: the theory needs a convex model, got another; choose softmax or linear")
+    if model.has_accuracy and not model.is_classifier:
+        raise ScenarioError(
+            "algorithm.bounds: the theory covers one class or number per sample, got labels; leave it out"
+        )
     if model.is_classifier and l2 <= _LEAST_CONVEXITY:
         raise ScenarioError(_NOT_CONVEX)
 

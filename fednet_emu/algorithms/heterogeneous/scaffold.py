@@ -12,22 +12,24 @@ between devices. Option I takes the gradient on all samples of the device. Only 
 and a device whose upload does not arrive, for whatever reason, keeps its old c_i: so c stays the mean of all c_i. The
 device learns this by an acknowledgement that costs nothing. N counts the devices that have samples. Running statistics,
 as of batch norm, have no control variates and are averaged as the parameters are.
+
+Momentum is allowed in the local steps as NIID-Bench has it (Li, Diao, Chen, He, ICDE 2022, arXiv 2102.02079), though
+the paper's analysis is for plain steps: the optimizer steps along g_i alone, then y_i moves by -lr (c - c_i), which no
+momentum multiplies. Option II divides by K lr as before, so with momentum beta its c_i+ is up to 1 / (1 - beta) times a
+mean gradient. Weight decay is part of g_i. With a schedule of the step size, lr is that of the round.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, Literal, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from fednet_emu.algorithms.chosen import ChosenCohort
 from fednet_emu.algorithms.fedavg import average
-from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Process, SgdPlan, Shared
-
-_GRADIENT = SgdPlan(lr=1.0, steps=1)
-"""One step of size 1 on all samples: it goes from x to x - g_i(x)."""
+from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Momentum, Process, Sgd, SgdPlan, Shared
 
 
 class Scaffold(ChosenCohort):
@@ -37,12 +39,20 @@ class Scaffold(ChosenCohort):
     """
 
     kind: Literal["scaffold"] = "scaffold"
-    plain_steps: ClassVar[bool] = True
     option: Literal["I", "II"] = "II"
     """The new control variate of a device: `I` is its gradient at the server's model, for which it passes over all its
     samples once more; `II` is the mean gradient of its local steps, which costs nothing."""
     server_lr: float = Field(1.0, ge=0)
     """Step size of the server (eta_g): the factor of the mean update."""
+
+    @model_validator(mode="after")
+    def _steps_follow_gradients(self) -> Self:
+        if not isinstance(self.local_optimizer, Sgd | Momentum) or self.clip_norm is not None:
+            raise ValueError(
+                "control variates correct steps along gradients, got "
+                f"local_optimizer={self.local_optimizer!r} and clip_norm={self.clip_norm}; use sgd or momentum alone"
+            )
+        return self
 
     def run(self, fed: Federation) -> Process:
         """The server: send model and control variate, move both by what arrives."""
@@ -71,16 +81,28 @@ class Scaffold(ChosenCohort):
         if got.lost:
             return got
         x, c = got.payload
-        correction = fed.defer(torch.sub, c, c_i)
+        correction: dict[str, Any] = {self._term: fed.defer(torch.sub, c, c_i)}
         if self.option == "I":
-            at_x = yield k.compute(fed.train(k, x, _GRADIENT, t, "control"))
-            trained = yield k.compute(fed.train(k, x, self.plan, t, linear=correction))
+            at_x = yield k.compute(fed.train(k, x, self._one_gradient, t, "control"))
+            trained = yield k.compute(fed.train(k, x, self.plan, t, **correction))
             change = fed.defer(control_change, x, at_x.params, c_i, 1.0, size=c.size)
         else:
-            trained = yield k.compute(fed.train(k, x, self.plan, t, linear=correction))
-            distance = self.plan.n_steps(k.n_samples) * self.lr
+            trained = yield k.compute(fed.train(k, x, self.plan, t, **correction))
+            distance = self.plan.n_steps(k.n_samples) * self.plan.in_round(t).lr
             change = fed.defer(control_change, x, trained.params, c, distance, size=c.size)
         return (yield fed.uplink(k, (trained.params, change)))
+
+    @property
+    def _term(self) -> Literal["linear", "drift"]:
+        """Where the correction is added: to the gradient or, which with momentum is not the same, to the step."""
+        return "linear" if isinstance(self.local_optimizer, Sgd) else "drift"
+
+    @property
+    def _one_gradient(self) -> SgdPlan:
+        """One step of size 1 on all samples: it goes from x to x - g_i(x)."""
+        own = self.local_optimizer
+        decay = own.weight_decay if isinstance(own, Sgd | Momentum) else 0.0
+        return SgdPlan(lr=1.0, steps=1, optimizer=Sgd(weight_decay=decay))
 
 
 def control_change(x: Tensor, y: Tensor, known: Tensor, distance: float) -> Tensor:

@@ -173,7 +173,7 @@ def surrogate_loss(task: LearningTask, sets: Tensor, device: int, mode: LossMode
     """The loss of a device, with the transition matrix computed from the class shares of its sets."""
     rows, counts = task.slice_of(device), (int(sets.max()) + 1, len(task.test_shares))
     priors = empirical_priors(sets[rows].cpu().numpy(), task.data.y[rows].cpu().numpy(), *counts)
-    return SurrogateLoss.of(transition(*priors, task.test_shares), mode, task.data.x)
+    return SurrogateLoss.of(transition(*priors, task.test_shares), mode, task.model.initial())
 
 
 class Best(NamedTuple):

@@ -113,6 +113,11 @@ class TiltedTargets(Groups):
             raise ScenarioError(
                 f"groups: tilted-targets needs a regression, got {samples.classes} classes; use label-permuted"
             )
+        if samples.vocabulary is not None or samples.train_y.ndim > 1:
+            what = "tokens" if samples.vocabulary is not None else f"targets of shape {tuple(samples.train_y.shape)}"
+            raise ScenarioError(
+                f"groups: tilted-targets needs numbers and one target of each, got {what}; leave it out"
+            )
         if self.count > features:
             raise ScenarioError(
                 f"groups.count: too many directions, got {self.count} groups; must be at most {features}, the features"

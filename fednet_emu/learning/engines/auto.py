@@ -65,7 +65,7 @@ class _Case(NamedTuple):
     batchable: bool
     full_batch: bool
     width: int
-    terms: tuple[bool, bool, bool]
+    terms: tuple[bool, ...]
     jobs: int
 
 
@@ -148,7 +148,7 @@ class AutoEngine:
         ]
 
     def _run_group(self, shape: JobShape, group: list[ResolvedJob], take: Take) -> None:
-        terms = (shape.linear, shape.anchor, shape.rule is not None)
+        terms = (shape.linear, shape.drift, shape.anchor, shape.rule is not None)
         on_cpu = shape.model.device.type == "cpu"
         jobs = 1 << ((min(len(group), _TRIAL_JOBS) if on_cpu else len(group)) - 1).bit_length()
         case = _Case(shape.model, shape.batchable, shape.full_batch, shape.width, terms, jobs)

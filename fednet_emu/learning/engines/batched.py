@@ -112,7 +112,8 @@ def _n_steps(resolved: ResolvedJob) -> int:
 
 def _byte_per_job(form: Form, shape: JobShape) -> int:
     """Memory of one job (byte): parameters, the vectors of added terms, a batch, and what the form needs."""
-    vectors = 1 + shape.linear + 2 * shape.anchor + (shape.mask is not None) + 2 * (shape.rule is not None)
+    terms = shape.linear + shape.drift + 2 * shape.anchor
+    vectors = 1 + terms + (shape.mask is not None) + 2 * (shape.rule is not None)
     batch = shape.width * shape.data.x[0].numel() * shape.data.x.element_size()
     return vectors * shape.model.size * shape.model.dtype.itemsize + batch + form.byte_per_job(shape.width)
 
@@ -148,6 +149,8 @@ def _trained_stack(
             into.sub_(pull)
         if advance is not None:
             advance(into, mask)
+        if terms.drift is not None:
+            own.sub_(terms.drift[:active])
         if before is not None and mask is not None:
             own.copy_(before.lerp_(own, mask))
     return w, _mean_losses(jobs, steps, told[:, 0], w), _mean_squares(jobs, told[:, 1:])
@@ -184,12 +187,14 @@ class _Terms(NamedTuple):
     """Factors [J] of the loss gradients in a step, and the additional gradient terms of the jobs.
 
     Everything is multiplied by minus the step size where steps are plain, and by 1 where the gradient is wanted. `prox`
-    [J, 1] and `linear` [J, P] have the opposite sign; `taken` [J, P] is the buffer for the result of `pull`.
+    [J, 1] and `linear` [J, P] have the opposite sign; `drift` [J, P] is times the step size in any case; `taken` [J, P]
+    is the buffer for the result of `pull`.
     """
 
     factor: Tensor
     prox: Tensor
     linear: Tensor | None
+    drift: Tensor | None
     anchor: Tensor | None
     mask: Tensor | None
     taken: Tensor
@@ -206,11 +211,13 @@ class _Terms(NamedTuple):
             return torch.stack(known, out=scratch.take(role, tuple(like.shape), like)) if known else None
 
         linear = rows("linear", [resolved.linear for resolved in jobs])
+        drift = rows("drift", [resolved.drift for resolved in jobs])
         anchor = rows("anchor", [resolved.anchor for resolved in jobs])
         return cls(
             factor=like.new_tensor([-own * resolved.scale for own, resolved in zip(lr, jobs, strict=True)]),
             prox=column([own * resolved.prox for own, resolved in zip(lr, jobs, strict=True)]),
             linear=None if linear is None else linear.mul_(column(lr)),
+            drift=None if drift is None else drift.mul_(column([resolved.job.plan.lr for resolved in jobs])),
             anchor=anchor,
             mask=None if jobs[0].job.mask is None else jobs[0].job.mask.to(like).expand(len(jobs), -1),
             taken=like[:0] if anchor is None else scratch.take("taken", tuple(like.shape), like),

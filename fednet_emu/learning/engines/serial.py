@@ -91,6 +91,8 @@ def _step(
         if job.plan.clip_norm is not None:
             clip(direction, job.plan.clip_norm, mask)
         move(direction)
+        if resolved.drift is not None:
+            live.weights.sub_(resolved.drift[: len(live.weights)], alpha=job.plan.lr)
         if before is not None and mask is not None:  # mask the step, not the gradient: Adam's step differs
             live.weights.copy_(before.lerp_(live.weights, mask))
     return told

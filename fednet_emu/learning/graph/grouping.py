@@ -32,6 +32,7 @@ class JobShape(NamedTuple):
         full_batch: whether every step uses all samples of its device.
         width: samples per batch, rounded up to a power of two, so that padding costs at most a factor of two.
         linear: whether there is an added linear term.
+        drift: whether something is added to the steps of the optimizer.
         anchor: whether there is a proximal term.
         mask: mask [size] of trained parameters, or None; masks are equal only if they are the same object.
         rule: how steps are made of gradients; None for plain steps, whose sizes may differ from job to job.
@@ -45,6 +46,7 @@ class JobShape(NamedTuple):
     full_batch: bool
     width: int
     linear: bool
+    drift: bool
     anchor: bool
     mask: Tensor | None
     rule: Rule | None
@@ -63,6 +65,7 @@ def shape_of(resolved: ResolvedJob) -> JobShape:
         full_batch=job.is_full_batch,
         width=1 << (width - 1).bit_length(),
         linear=resolved.linear is not None,
+        drift=resolved.drift is not None,
         anchor=resolved.anchor is not None,
         mask=job.mask,
         rule=None if plan.is_plain else Rule(plan.optimizer, plan.lr, plan.clip_norm),

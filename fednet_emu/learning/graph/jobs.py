@@ -17,7 +17,8 @@ from fednet_emu.learning.graph.augment import Augmentation
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.optimizers import STACKED, Optimizer, Sgd
 from fednet_emu.learning.graph.schedules import Constant, Schedule
-from fednet_emu.learning.models.flat import FlatModel, PerSampleLoss
+from fednet_emu.learning.models.flat import FlatModel
+from fednet_emu.learning.models.losses import PerSampleLoss
 
 
 @final
@@ -145,8 +146,8 @@ class TrainJob:
     """One device's local training along scale * grad f(w) + linear + prox * (w - anchor) + l1 * sign(w) in every step.
 
     Here f is the mean loss over the batch of the step; with scale 1 and nothing else the plan's plain step is SGD,
-    w <- w - lr * grad f(w). The result is a function of the fields and of the streams `streams(*rng_key)`,
-    `streams(*rng_key, ...)` only, not of other jobs.
+    w <- w - lr * grad f(w). The step of the optimizer is followed by one of -lr * drift. The result is a
+    function of the fields and of the streams `streams(*rng_key)`, `streams(*rng_key, ...)` only, not of other jobs.
 
     Attributes:
         model: the model and its loss.
@@ -159,6 +160,8 @@ class TrainJob:
         label: names the job in messages, such as "dev-3, round 12".
         scale: factor of the loss gradient.
         linear: gradient [size] of an added linear term, or None.
+        drift: what every step adds after the optimizer, times -lr, [size], or None; neither momentum nor clipping acts
+            on it. With plain steps it is the same as `linear`.
         prox: factor of the proximal term towards the anchor.
         anchor: point [size] of the proximal term; None takes the parameters that the job starts from.
         l1: weight of the sum of the absolute values of all trainable parameters.
@@ -184,6 +187,7 @@ class TrainJob:
     label: str
     scale: float | Deferred = 1.0
     linear: Deferred | None = None
+    drift: Deferred | None = None
     prox: float | Deferred = 0.0
     anchor: Deferred | None = None
     l1: float = 0.0
@@ -217,7 +221,8 @@ class TrainJob:
 
     def inputs(self) -> list[Deferred]:
         """The Deferreds that must be known before the job can run."""
-        return [x for x in (self.params, self.scale, self.linear, self.prox, self.anchor) if isinstance(x, Deferred)]
+        own = (self.params, self.scale, self.linear, self.drift, self.prox, self.anchor)
+        return [x for x in own if isinstance(x, Deferred)]
 
     def resolve(self) -> ResolvedJob:
         """The job together with the values of its inputs, which are known by now."""
@@ -227,6 +232,7 @@ class TrainJob:
             params=self.params.value,
             scale=float(self.scale.value if isinstance(self.scale, Deferred) else self.scale),
             linear=None if self.linear is None else self.linear.value,
+            drift=None if self.drift is None else self.drift.value,
             prox=prox,
             anchor=(self.anchor or self.params).value if prox else None,
         )
@@ -269,6 +275,7 @@ class ResolvedJob:
     params: Tensor
     scale: float
     linear: Tensor | None
+    drift: Tensor | None
     prox: float
     anchor: Tensor | None
 
@@ -276,5 +283,6 @@ class ResolvedJob:
     def is_plain(self) -> bool:
         """Whether a step is -lr times the gradient of the loss, and nothing else."""
         job = self.job
-        terms = self.scale != 1.0 or self.linear is not None or self.anchor is not None or job.l1
+        added = [self.linear, self.drift, self.anchor]
+        terms = self.scale != 1.0 or any(term is not None for term in added) or job.l1
         return not terms and job.mask is None and job.plan.is_plain

@@ -7,12 +7,15 @@ from fednet_emu.learning.models.base import Model
 from fednet_emu.learning.models.digit_model import DigitModel
 from fednet_emu.learning.models.lenet import LeNet, NiidBenchCnn
 from fednet_emu.learning.models.linear import Linear, Softmax
+from fednet_emu.learning.models.lstm import CharLstm, WordLstm
 from fednet_emu.learning.models.mcmahan_cnn import McMahanCnn
 from fednet_emu.learning.models.mlp import Mlp
 from fednet_emu.learning.models.resnet import ResNet18, ResNet20
+from fednet_emu.learning.models.torchvision_model import TorchvisionModel
 from fednet_emu.learning.models.user_module import UserModule
 
 MODELS: dict[str, type[Model]] = {
+    "char-lstm": CharLstm,
     "digit-model": DigitModel,
     "lenet": LeNet,
     "linear": Linear,
@@ -23,6 +26,8 @@ MODELS: dict[str, type[Model]] = {
     "resnet-18": ResNet18,
     "resnet-20": ResNet20,
     "softmax": Softmax,
+    "torchvision": TorchvisionModel,
+    "word-lstm": WordLstm,
 }
 """Every kind of model that is built in."""
 
@@ -32,6 +37,7 @@ AnyModel = Annotated[Model, Slot("model", MODELS)]
 __all__ = [
     "MODELS",
     "AnyModel",
+    "CharLstm",
     "DigitModel",
     "LeNet",
     "Linear",
@@ -42,5 +48,7 @@ __all__ = [
     "ResNet18",
     "ResNet20",
     "Softmax",
+    "TorchvisionModel",
     "UserModule",
+    "WordLstm",
 ]

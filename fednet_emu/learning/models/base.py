@@ -20,7 +20,7 @@ class Model(Component):
 
         Args:
             input_shape: Shape of one sample.
-            outputs: Number of classes (the outputs are logits), or 1 for a regression.
+            outputs: Number of classes or labels (the outputs are logits), or of targets of a regression.
 
         Raises:
             ScenarioError: The model cannot be built, or not for samples of this shape.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple, final
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fednet_emu.arrays import Array, IntArray
+from fednet_emu.learning.metrics import Measured, Metric
 from fednet_emu.learning.models.flat import FlatModel
 
 _CHUNK = 4096
@@ -20,11 +22,15 @@ _CHUNK_BYTE_ON_GPU = 2**30
 @final
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """Mean loss and accuracy (a fraction; None for regression) over a number of samples; nan without samples."""
+    """Mean loss and accuracy (a fraction; None for regression) over a number of samples; nan without samples.
+
+    `metrics` are further ones by the name of their column.
+    """
 
     loss: float
     accuracy: float | None
     samples: int
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 @final
@@ -32,23 +38,40 @@ class Metrics:
 class DeviceMetrics:
     """Mean loss, accuracy (a fraction; None for regression) and number of samples of each device, arrays [devices].
 
-    A device without samples has nan.
+    A device without samples has nan. `metrics` are further ones by the name of their column, arrays [devices].
     """
 
     loss: Array
     accuracy: Array | None
     samples: IntArray
+    metrics: Mapping[str, Array] = field(default_factory=dict)
 
 
 class SampleScores(NamedTuple):
-    """Losses [N], and for a classifier whether the class with the highest score is correct [N]."""
+    """Losses [N] and, but for a regression, the accuracy [N] of each sample: whether its class or labels are right.
+
+    `measured` is what further metrics have kept of the samples.
+    """
 
     losses: Tensor
     hits: Tensor | None
+    measured: tuple[Measured, ...] = ()
+
+    @classmethod
+    def joined(cls, parts: Sequence[SampleScores]) -> SampleScores:
+        """The scores of the samples of all parts, of which there is at least one."""
+        losses, hits, measured = zip(*parts, strict=True)
+        right = [part for part in hits if part is not None]
+        together = tuple(
+            Measured(own[0].metric, np.concatenate([its.kept for its in own]), np.concatenate([its.y for its in own]))
+            for own in zip(*measured, strict=True)
+        )
+        return cls(torch.cat(losses), torch.cat(right) if right else None, together)
 
     def pooled(self) -> Metrics:
         """The metrics over all samples."""
-        return Metrics(_mean(self.losses), None if self.hits is None else _mean(self.hits), len(self.losses))
+        more = {its.metric.column: its.pooled() for its in self.measured}
+        return Metrics(_mean(self.losses), None if self.hits is None else _mean(self.hits), len(self.losses), more)
 
     def by_device(self, order: Tensor, offsets: IntArray) -> DeviceMetrics:
         """The metrics of each device, whose samples are order[offsets[d]] to order[offsets[d + 1] - 1]."""
@@ -61,10 +84,20 @@ class SampleScores(NamedTuple):
             np.divide(np.bincount(owner, own, minlength=len(samples)), samples, out=means, where=samples > 0)
             return means
 
-        return DeviceMetrics(mean(self.losses), None if self.hits is None else mean(self.hits), samples)
+        rows = order.cpu().numpy()
+        more = {its.metric.column: its.by_device(rows, offsets) for its in self.measured}
+        return DeviceMetrics(mean(self.losses), None if self.hits is None else mean(self.hits), samples, more)
 
 
-def score_samples(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor, *, chunk: int = _CHUNK) -> SampleScores:
+def score_samples(
+    model: FlatModel,
+    vector: Tensor,
+    x: Tensor,
+    y: Tensor,
+    *,
+    chunk: int = _CHUNK,
+    metrics: Sequence[Metric] = (),
+) -> SampleScores:
     """Score the parameters `vector` [size] on each of the samples x [N, ...] and y [N, ...].
 
     No random numbers are drawn and no gradient is kept. `chunk` and the memory of activations limit the number of
@@ -72,14 +105,15 @@ def score_samples(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor, *, chu
     """
     limit_byte = _CHUNK_BYTE if vector.device.type == "cpu" else _CHUNK_BYTE_ON_GPU
     chunk = min(chunk, max(1, limit_byte // model.activation_byte_per_sample))
-    losses, hits = [], []
+    parts: list[SampleScores] = []
     with torch.no_grad():
         for part, target in zip(torch.split(x, chunk), torch.split(y, chunk), strict=True):
             outputs = model.forward(vector, model.laid_out(part))
-            losses.append(model.sample_losses(outputs, target))
-            if model.is_classifier:
-                hits.append(outputs.argmax(1) == target)
-    return SampleScores(torch.cat(losses), torch.cat(hits) if hits else None)
+            losses = model.sample_losses(outputs, target)
+            kept = [metric.kept(outputs, target, losses).cpu().numpy() for metric in metrics]
+            measured = (Measured(*its, target.cpu().numpy()) for its in zip(metrics, kept, strict=True))
+            parts.append(SampleScores(losses, model.hits(outputs, target), tuple(measured)))
+    return SampleScores.joined(parts)
 
 
 def gradient_norm(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,26 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
-from torch.nn.functional import cross_entropy
 
 from fednet_emu.errors import ScenarioError, did_you_mean
 from fednet_emu.learning.models.flops import FlopCount
+from fednet_emu.learning.models.losses import HITS, LOSSES
 from fednet_emu.learning.models.torch_seed import torch_seed
-
-PerSampleLoss = Callable[[Tensor, Tensor], Tensor]
-"""Outputs [B, ...] and targets [B, ...] to losses [B]."""
-
-
-def _cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
-    return cross_entropy(outputs, targets, reduction="none")
-
-
-def _squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
-    return (outputs.reshape(targets.shape) - targets).square().reshape(len(targets), -1).sum(1)
-
-
-LOSSES: Mapping[str, PerSampleLoss] = {"cross-entropy": _cross_entropy, "squared-error": _squared_error}
-"""Loss per sample by name; the squared error is summed over outputs and has no factor 1/2."""
 
 
 @final
@@ -84,21 +69,26 @@ class FlatModel:
         module: a float module from [B, *input_shape] to outputs.
         loss: a name in `LOSSES`.
         input_shape: the shape of one sample.
+        vocabulary: number of different tokens, where inputs are token numbers; None where they are real.
 
     Attributes:
         size: number of scalars in the vector.
         n_trainable: number of trainable parameters, which come first in the vector.
         loss_name: the name of the loss in `LOSSES`.
         draws: whether training draws random numbers from torch, as dropout does.
-        batchable: whether jobs may share a vectorised call: nothing is drawn, and a sample's output does not depend on
-            other samples in the batch. Other models are trained one job at a time, under a seed per job.
+        is_classifier: whether there is one right class for each sample.
+        batchable: whether jobs may share a vectorised call: nothing is drawn, a sample's output does not depend on
+            other samples in the batch, and no layer is one of PyTorch's recurrent ones, over which it would loop.
+            Other models are trained one job at a time, under a seed per job.
 
     Raises:
         ScenarioError: the loss is unknown, the module does not take such input or writes into it, puts new tensors in
             the place of its buffers, has nothing to train, or mixes number types.
     """
 
-    def __init__(self, module: nn.Module, loss: str, input_shape: tuple[int, ...]) -> None:
+    def __init__(
+        self, module: nn.Module, loss: str, input_shape: tuple[int, ...], vocabulary: int | None = None
+    ) -> None:
         if loss not in LOSSES:
             raise ScenarioError(
                 f"model.loss: unknown loss, got '{loss}'; known are {', '.join(LOSSES)}{did_you_mean(loss, LOSSES)}"
@@ -107,7 +97,8 @@ class FlatModel:
         shared = {id(parameter): parameter for parameter in self._module.parameters()}
         self._eval_module = copy.deepcopy(self._module, shared).eval()
         self._loss = LOSSES[loss]
-        self.input_shape = tuple(input_shape)
+        self._hits = HITS.get(loss)
+        self.input_shape, self.vocabulary = tuple(input_shape), vocabulary
         trainable = {name: p for name, p in self._module.named_parameters() if p.requires_grad}
         self.loss_name = loss
         self.is_classifier = loss == "cross-entropy"
@@ -121,7 +112,9 @@ class FlatModel:
         self._sizes = [part.numel() for part in parts.values()]
         self.size = sum(self._sizes)
         self.n_trainable = sum(part.numel() for part in trainable.values())
-        self.batchable = not (self.draws or changed or self._mixes_samples())
+        recurrent = any(isinstance(layer, nn.RNNBase) for layer in self._module.modules())
+        self._separable = not (self.draws or changed or self._mixes_samples())
+        self.batchable = self._separable and not recurrent
 
     def initial(self) -> Tensor:
         """A flat copy [size] of the parameters and statistics that the module was built with."""
@@ -178,6 +171,15 @@ class FlatModel:
     def sample_losses(self, outputs: Tensor, y: Tensor) -> Tensor:
         """The loss [B] of each sample, from the outputs of `forward`."""
         return self._loss(outputs, y)
+
+    @property
+    def has_accuracy(self) -> bool:
+        """Whether outputs are right or wrong; not for a regression."""
+        return self._hits is not None
+
+    def hits(self, outputs: Tensor, y: Tensor) -> Tensor | None:
+        """The accuracy [B] of each sample, from the outputs of `forward`; None for a regression."""
+        return None if self._hits is None else self._hits(outputs, y)
 
     def loss(self, vector: Tensor, x: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
         """The training loss sum(weight * loss) / sum(weight) over a batch; the plain mean without weights [B]."""
@@ -251,7 +253,7 @@ class FlatModel:
     @cached_property
     def activation_byte_per_sample(self) -> int:
         """Memory that a forward pass keeps for the backward pass, per sample, without the parameters (byte)."""
-        return max(self._saved_byte(2) - self._saved_byte(1), 1) if self.batchable else self._saved_byte(2)
+        return max(self._saved_byte(2) - self._saved_byte(1), 1) if self._separable else self._saved_byte(2)
 
     def _saved_byte(self, n_samples: int) -> int:
         saved: list[int] = []
@@ -265,8 +267,10 @@ class FlatModel:
         return sum(saved)
 
     def _ramp(self, n_samples: int) -> Tensor:
-        """Samples that are neither constant nor random, to try a module on."""
+        """Samples that are neither constant nor random, to try a module on; tokens include the first and the last."""
         shape = (n_samples, *self.input_shape)
+        if self.vocabulary is not None:
+            return torch.linspace(0, self.vocabulary - 1, math.prod(shape)).round().long().reshape(shape)
         return torch.linspace(-1.0, 1.0, math.prod(shape), dtype=self.dtype).reshape(shape)
 
     def _try_training(self) -> tuple[bool, dict[str, Tensor]]:
@@ -291,8 +295,8 @@ class FlatModel:
             outputs = module(x)
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
             raise ScenarioError(
-                f"model: cannot take a batch of samples, got shape {(2, *self.input_shape)} and {error}; "
-                f"choose a model for samples of shape {self.input_shape}"
+                f"model: cannot take a batch of {self._items}, got shape {(2, *self.input_shape)} and {error}; "
+                f"choose a model for {self._items} of shape {self.input_shape}"
             ) from error
         if not torch.equal(x, self._ramp(2)):
             raise ScenarioError(
@@ -303,6 +307,10 @@ class FlatModel:
                 f"model: outputs are not one score per class, got shape {tuple(outputs.shape)}; "
                 f"cross-entropy needs [batch, classes]"
             )
+
+    @property
+    def _items(self) -> str:
+        return "samples" if self.vocabulary is None else f"windows of {self.vocabulary} different tokens"
 
     def _passes(self, x: Tensor) -> bool:
         with self._trial(self._module) as module, torch.no_grad():

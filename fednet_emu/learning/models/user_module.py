@@ -50,7 +50,7 @@ class UserModule(Model):
 
 
 def try_out(module: nn.Module, input_shape: tuple[int, ...], outputs: int, name: str) -> None:
-    """Check on two samples of zeros that a network maps [n, *input_shape] to [n, outputs].
+    """Check on two samples of zeros, numbers or else tokens, that a network maps [n, *input_shape] to [n, outputs].
 
     Raises:
         ScenarioError: it does not; the message names the network by `name`.
@@ -58,8 +58,7 @@ def try_out(module: nn.Module, input_shape: tuple[int, ...], outputs: int, name:
     modes = [(part, part.training) for part in module.modules()]
     batch = torch.zeros(2, *input_shape)
     try:
-        with torch.no_grad():
-            found = module.eval()(batch)
+        found = _called(module.eval(), batch)
     except Exception as error:
         problem = f"{name} fails on a batch of shape {list(batch.shape)}, got {_text(error)}"
         raise ScenarioError(f"model: {problem}; make it take samples of shape {list(input_shape)}") from error
@@ -69,6 +68,17 @@ def try_out(module: nn.Module, input_shape: tuple[int, ...], outputs: int, name:
     if shape != [2, outputs]:
         problem = f"{name} must map a batch of 2 samples to [2, {outputs}], got {shape}"
         raise ScenarioError(f"model: {problem}; give it {outputs} outputs")
+
+
+def _called(module: nn.Module, batch: torch.Tensor) -> Any:
+    """What a module makes of a batch, or of the same batch as tokens if it takes no other."""
+    with torch.no_grad():
+        try:
+            return module(batch)
+        except Exception:
+            if not any(isinstance(part, nn.Embedding | nn.EmbeddingBag) for part in module.modules()):
+                raise
+            return module(batch.long())
 
 
 def _is_module_class(item: Any) -> bool:

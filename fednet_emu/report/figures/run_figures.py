@@ -137,7 +137,7 @@ def one_figure(
         FednetError: there is no such figure, or the runs did not measure it.
     """
     tables = [run.table("evaluations") for run in runs]
-    measured = [name for name in METRICS if any(np.isfinite(table[name]).any() for table in tables)]
+    measured = [name for name in METRICS if any(np.isfinite(table.get(name, np.nan)).any() for table in tables)]
     what = what or next(iter(measured), "accuracy")
     if what not in METRICS:
         drawn = figures(runs, shown)

@@ -23,6 +23,7 @@ TITLES = {
     "time_to_target_s": ("Time to target", "time"),
     "bits_to_target": ("Bits to target", "bits"),
     "energy_to_target_j": ("Energy to target", "energy"),
+    "rounds_to_target": ("Rounds to target", "count"),
     "groups_formed": ("Groups formed", "score"),
     "cycle_s": ("Cycle", "time"),
 }

@@ -22,6 +22,7 @@ PHRASES = {
     "time_to_target_s": "{target} is reached {} {}",
     "bits_to_target": "{target} is reached with {} {}",
     "energy_to_target_j": "{target} is reached with {} {}",
+    "rounds_to_target": "{target} is reached in {} {}",
 }
 """What happens with B, by how much, and whether that is more or less."""
 ALL_PAIRS = 5

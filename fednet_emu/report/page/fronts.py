@@ -13,7 +13,7 @@ from fednet_emu.arrays import IntArray
 from fednet_emu.report.page.settings import Setting
 from fednet_emu.report.views.bands import on_front
 from fednet_emu.report.views.study import StudyView, rows_of
-from fednet_emu.report.views.targets import TO_TARGET
+from fednet_emu.report.views.targets import AT_TARGET
 
 COSTS = ("simulated_s", "total_bit", "energy_j")
 WANTED = {"simulated_s": -1.0, "total_bit": -1.0, "energy_j": -1.0, "accuracy": 1.0}
@@ -60,7 +60,7 @@ def ends_of(view: StudyView, settings: Sequence[Setting]) -> pd.DataFrame:
     With a target these are the costs of reaching it, of the settings whose every seed got there, and the accuracy is
     NaN; without one they are those of the whole runs.
     """
-    columns = dict(zip(TO_TARGET, COSTS, strict=True)) if view.target else {name: name for name in COSTS}
+    columns = {name if view.target else cost: cost for name, cost in AT_TARGET.items() if cost in COSTS}
     rows = []
     for place, setting in enumerate(settings):
         cells = setting.cells

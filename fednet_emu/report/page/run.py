@@ -4,26 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from fednet_emu.arrays import Array
-from fednet_emu.records.ledger import KINDS, REASONS, SCORES, SEVERAL, TABLES
+from fednet_emu.records.ledger import KINDS, REASONS, SEVERAL, TABLES, scores_in
 from fednet_emu.records.manifest import read_manifest, versions
 from fednet_emu.report.page.document import write_page
+from fednet_emu.report.page.holdings import holdings_document
 from fednet_emu.report.page.records import Records, SceneLike
 from fednet_emu.report.page.spreads import spreads
 from fednet_emu.report.page.timeline import timeline
 from fednet_emu.report.page.words import turn_s, words
 from fednet_emu.report.views.air import air_use
+from fednet_emu.report.views.holdings import Holdings
 from fednet_emu.report.views.run import RunView
+from fednet_emu.report.views.scales import METRICS, OWN_METRICS
 from fednet_emu.report.views.summary import summary_rows
 
 SCRIPTS = (
-    "run_story.js", "run_curves.js", "timeline_bars.js", "timeline_paint.js", "timeline.js", "run_devices.js",
-    "run_air.js", "run_map.js", "run_spreads.js", "run_tables.js", "run.js",
+    "run_story.js", "run_curves.js", "run_data.js", "timeline_bars.js", "timeline_paint.js", "timeline.js",
+    "run_devices.js", "run_air.js", "run_map.js", "run_spreads.js", "run_tables.js", "run.js",
 )  # fmt: skip
 MOST_TABLE_ROWS = 100_000
 """Most rows of a table that is on the page only to be read and saved; of a longer one the first are there."""
@@ -34,25 +37,42 @@ DISTURBING = {
 """What several senders at once mean in access schemes in which they do not share the band in peace."""
 
 
-def write_run_page(run: RunView, path: Path, scenario_text: str, scene: SceneLike | None, missing: str = "") -> Path:
+class Played(NamedTuple):
+    """What a scenario says of its run beyond the records, and in words why something of that is not known.
+
+    Attributes:
+        scene: where devices are; None if that cannot be known.
+        holdings: who has what; None if that cannot be known.
+        no_scene: why there is no scene.
+        no_holdings: why nobody knows who has what.
+    """
+
+    scene: SceneLike | None = None
+    holdings: Holdings | None = None
+    no_scene: str = ""
+    no_holdings: str = ""
+
+
+def write_run_page(run: RunView, path: Path, scenario_text: str, played: Played) -> Path:
     """Write the page of a run to a file and return the file.
 
     Args:
         run: the run.
         path: the file.
         scenario_text: its scenario as YAML.
-        scene: where devices are; None if that cannot be known.
-        missing: why there is no scene, in words.
+        played: what the scenario says of the run.
 
     Raises:
         DataError: a table of the run is missing or unreadable, or the file cannot be written.
     """
-    return write_page(path, run.label, run_document(run, scenario_text, scene, missing), SCRIPTS)
+    return write_page(path, run.label, run_document(run, scenario_text, played), SCRIPTS)
 
 
-def run_document(run: RunView, scenario_text: str, scene: SceneLike | None, missing: str = "") -> dict[str, Any]:
+def run_document(run: RunView, scenario_text: str, played: Played) -> dict[str, Any]:
     """Return what the page of a run shows; for the arguments see `write_run_page`."""
+    scene = played.scene
     records = Records(run, scene)
+    scores = scores_in(map(str, records.evaluations))
     edges_s, uses = air_use(records.transfers, records.simulated_s)
     return {
         "name": run.label,
@@ -65,10 +85,12 @@ def run_document(run: RunView, scenario_text: str, scene: SceneLike | None, miss
         "kinds": KINDS,
         "reasons": REASONS,
         "curves": {
-            "scores": [name for name in SCORES if records.evaluations.get(name, pd.Series()).notna().any()],
+            "titles": {name: METRICS[name] for name in scores if name in OWN_METRICS},
+            "scores": [name for name in scores if records.evaluations[name].notna().any()],
             "values": _columns(records.evaluations),
         },
         "rounds": _columns(records.rounds),
+        "data": holdings_document(played.holdings, played.no_holdings),
         "timeline": timeline(records),
         "split": records.split,
         "energy": {**records.energy_j, **_server_energy(records)},
@@ -81,7 +103,7 @@ def run_document(run: RunView, scenario_text: str, scene: SceneLike | None, miss
                 for use in uses
             ],
         },
-        "scene": {"missing": missing} if scene is None else _scene(scene),
+        "scene": {"missing": played.no_scene} if scene is None else _scene(scene),
         "spreads": spreads(records),
         "losses": _losses(records),
         "tables": _tables(run),

@@ -35,6 +35,10 @@ def _score(value: float) -> str:
     return f"{value:.4g}"
 
 
+def _rounds(value: float) -> str:
+    return f"{value:.4g} rounds"
+
+
 QUANTITIES = (
     Quantity("accuracy", "final accuracy", _score, "lower", "higher", "B is {} {}"),
     Quantity("loss", "final loss", _score, "lower", "higher", "B is {} {}"),
@@ -46,6 +50,7 @@ TO_TARGET = (
     Quantity("time_to_target_s", "time to target", format_seconds, "sooner", "later", "B is {} {}"),
     Quantity("bits_to_target", "bits to target", format_bits, "less", "more"),
     Quantity("energy_to_target_j", "energy to target", format_energy, "less", "more"),
+    Quantity("rounds_to_target", "rounds to target", _rounds, "fewer", "more"),
 )
 
 

@@ -9,6 +9,20 @@ import pandas as pd
 
 from fednet_emu.report.quantities import BITS, ENERGIES, LONG_TIMES, Unit
 
+OWN_METRICS = {
+    **{f"top_{k}": f"Top-{k} accuracy" for k in range(2, 11)},
+    "macro_f1": "Macro F1",
+    "balanced_accuracy": "Balanced accuracy",
+    "perplexity": "Perplexity",
+    "mae": "Mean absolute error",
+    "rmse": "Root mean squared error",
+    "r2": "R\u00b2",
+    "micro_f1": "Micro F1",
+    "exact_match": "Exact matches",
+    "average_precision": "Average precision",
+}
+"""The metrics that a scenario may ask for (`evaluation.metrics`), by their columns, with their titles."""
+
 METRICS = {
     "accuracy": "Accuracy",
     "loss": "Loss",
@@ -16,6 +30,7 @@ METRICS = {
     "std_accuracy": "Spread of accuracy over devices",
     "worst_train_loss": "Largest training loss",
     "attack_success": "Success of the attack",
+    **OWN_METRICS,
 }
 """The scores in a table of evaluations, with their titles."""
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fednet_emu.report.quantities import format_bits, format_energy, format_seconds
+from fednet_emu.report.views.scales import OWN_METRICS
 
 __all__ = ["format_bits", "format_energy", "format_seconds", "profile_rows", "summary_rows"]
 
@@ -90,6 +91,7 @@ _ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("energy_j", "energy", format_energy),
     ("accuracy", "accuracy", _format_score),
     ("loss", "loss", _format_loss),
+    *((name, title[0].lower() + title[1:], _format_loss) for name, title in OWN_METRICS.items()),
     ("event_digest", "event digest", _format_digest),
     ("verified", "verdict", _format_verdict),
 )

@@ -9,8 +9,14 @@ import pandas as pd
 
 Measure = Literal["accuracy", "loss"]
 
-TO_TARGET = ("time_to_target_s", "bits_to_target", "energy_to_target_j")
-_COLUMNS = ("simulated_s", "total_bit", "energy_j")
+AT_TARGET = {
+    "time_to_target_s": "simulated_s",
+    "bits_to_target": "total_bit",
+    "energy_to_target_j": "energy_j",
+    "rounds_to_target": "round",
+}
+"""What reaching a target cost, and the column of the evaluations that it is read from."""
+TO_TARGET = tuple(AT_TARGET)
 
 
 def with_total_bits(evaluations: pd.DataFrame) -> pd.DataFrame:
@@ -20,7 +26,7 @@ def with_total_bits(evaluations: pd.DataFrame) -> pd.DataFrame:
 
 
 def first_reached(evaluations: pd.DataFrame, measure: Measure | None, level: float) -> dict[str, float]:
-    """Return time (s), bits and energy (J) at the first evaluation that reaches a target; NaN if none does.
+    """Return time (s), bits, energy (J) and rounds at the first evaluation that reaches a target; NaN if none does.
 
     Args:
         evaluations: the evaluations of one run in the order of time, with the column `total_bit`.
@@ -34,4 +40,4 @@ def first_reached(evaluations: pd.DataFrame, measure: Measure | None, level: flo
     reached = evaluations[scores >= level if measure == "accuracy" else scores <= level]
     if not len(reached):
         return dict.fromkeys(TO_TARGET, math.nan)
-    return {name: float(reached[column].iloc[0]) for name, column in zip(TO_TARGET, _COLUMNS, strict=True)}
+    return {name: float(reached[column].iloc[0]) for name, column in AT_TARGET.items()}

@@ -98,6 +98,36 @@ def scaffold(loop: Loop, option: str = "II", server_lr: float = 1.0) -> Vector:
     return x
 
 
+def scaffold_of_niid_bench(
+    loop: Loop, option: str = "II", beta: float = 0.0, nesterov: bool = False, decay: float = 0.0, gamma: float = 1.0
+) -> Vector:
+    """SCAFFOLD as NIID-Bench has it: steps with momentum and decay, each followed by one of -lr (c - c_i).
+
+    The step size of round t is LR gamma^t.
+    """
+    x, c = loop.w, np.zeros(30)
+    c_of = [np.zeros(30) for _ in range(loop.devices)]
+    for t, cohort in enumerate(loop.cohorts):
+        lr, ys, changes = LR * gamma**t, [], []
+        for i in cohort:
+            y, velocity, steps, rng = x, np.zeros(30), 0, Streams(0)("batch", i, t)
+            for _ in range(2):
+                order = rng.permutation(loop.n[i]) if loop.n[i] > 10 else np.arange(loop.n[i])
+                for start in range(0, loop.n[i], 10):
+                    g = loop.loss_and_gradient(y, i, order[start : start + 10])[1] + decay * y
+                    velocity = beta * velocity + g
+                    y = y - lr * (g + beta * velocity if nesterov else velocity)
+                    y = y - lr * (c - c_of[i])
+                    steps += 1
+            at_x = loop.loss_and_gradient(x, i)[1] + decay * x
+            new = at_x if option == "I" else c_of[i] - c + (x - y) / (steps * lr)
+            ys.append(y)
+            changes.append(new - c_of[i])
+            c_of[i] = new
+        x, c = np.mean(ys, axis=0), c + np.sum(changes, axis=0) / loop.devices
+    return x
+
+
 def fednova(loop: Loop, prox: float = 0.0) -> Vector:
     """FedNova with local SGD, or proximal SGD, whose weights a_i are (1 - lr prox)^(tau - 1 - s) for step s."""
     x = loop.w

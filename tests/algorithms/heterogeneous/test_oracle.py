@@ -17,12 +17,33 @@ from tests.algorithms.heterogeneous.oracle import (
     played,
     q_ffl,
     scaffold,
+    scaffold_of_niid_bench,
 )
 
 CASES: dict[str, tuple[str, Callable[[Loop], Vector]]] = {
     "scaffold": (algorithm("scaffold"), scaffold),
     "scaffold, option I": (algorithm("scaffold", option="I"), lambda loop: scaffold(loop, "I")),
     "scaffold, server step": (algorithm("scaffold", server_lr=0.5), lambda loop: scaffold(loop, server_lr=0.5)),
+    "scaffold, momentum": (
+        algorithm("scaffold", local_optimizer="{kind: momentum, beta: 0.9}"),
+        lambda loop: scaffold_of_niid_bench(loop, beta=0.9),
+    ),
+    "scaffold, momentum, option I": (
+        algorithm("scaffold", option="I", local_optimizer="{kind: momentum, beta: 0.5, weight_decay: 0.01}"),
+        lambda loop: scaffold_of_niid_bench(loop, "I", beta=0.5, decay=0.01),
+    ),
+    "scaffold, everything": (
+        algorithm(
+            "scaffold",
+            local_optimizer="{kind: momentum, beta: 0.7, nesterov: true, weight_decay: 0.05}",
+            lr_schedule="{kind: step, every_rounds: 1, gamma: 0.8}",
+        ),
+        lambda loop: scaffold_of_niid_bench(loop, beta=0.7, nesterov=True, decay=0.05, gamma=0.8),
+    ),
+    "scaffold, decay": (
+        algorithm("scaffold", local_optimizer="{kind: sgd, weight_decay: 0.1}"),
+        lambda loop: scaffold_of_niid_bench(loop, decay=0.1),
+    ),
     "fednova": (algorithm("fednova"), fednova),
     "fednova, proximal": (algorithm("fednova", prox=0.7), lambda loop: fednova(loop, 0.7)),
     "feddyn": (algorithm("feddyn", alpha=0.3), lambda loop: feddyn(loop, 0.3)),

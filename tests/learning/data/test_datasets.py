@@ -2,6 +2,7 @@
 
 import math
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,16 @@ from torch import nn
 
 from fednet_emu.errors import DataError
 from fednet_emu.learning.data.datasets import DATASETS, AnyDataset, Digits, Samples, Synthetic, SyntheticRegression
+from fednet_emu.learning.data.text import LETTERS
 
 DATA = Path(os.environ.get("FEDNET_DATA", Path(__file__).parents[4] / "shared" / "data"))
+NEEDED = {
+    "hugging-face": {"path": "own.json", "input": "x", "target": "y"},
+    "npz": {"path": "own.npz"},
+    "text": {"path": "own.txt"},
+    "torchvision": {"name": "USPS"},
+}
+"""Settings without which a kind is not complete."""
 
 
 class Holder(BaseModel):
@@ -28,8 +37,16 @@ def load(kind: str, folder: Path) -> Samples:
         y = np.arange(12) % 3
         np.savez(folder / "own.npz", train_x=np.ones((12, 4)), train_y=y, test_x=np.zeros((3, 4)), test_y=y[:3])
         return DATASETS[kind](path=str(folder / "own.npz")).load(None, np.random.default_rng(0))
+    if kind == "hugging-face":
+        if find_spec("datasets") is None:
+            pytest.skip("needs datasets: pip install 'fednet-emu[hugging-face]'")
+        (folder / "own.json").write_text("".join(f'{{"x": {row}, "y": {row % 3}}}\n' for row in range(30)))
+        return DATASETS[kind](**NEEDED[kind]).load(folder, np.random.default_rng(0))
+    if kind == "text":
+        (folder / "own.txt").write_text("".join(LETTERS) * 20, encoding="utf-8")
+        return DATASETS[kind](path=str(folder / "own.txt"), owner="file", length=7).load(None, np.random.default_rng(0))
     try:
-        return DATASETS[kind]().load(DATA, np.random.default_rng(0))
+        return DATASETS[kind](**NEEDED.get(kind, {})).load(DATA, np.random.default_rng(0))
     except DataError as error:
         if error.args[1] != "not found":
             raise
@@ -38,27 +55,25 @@ def load(kind: str, folder: Path) -> Samples:
 
 @pytest.mark.parametrize("kind", DATASETS)
 def test_every_kind_yields_samples_of_the_promised_form(kind, tmp_path):
-    """Inputs are float32, labels int64 within the classes, targets float32, and lengths agree."""
+    """Inputs are float32 or tokens, labels int64 within the classes, targets float32, and lengths agree."""
     samples = load(kind, tmp_path)
 
     for x, y in ((samples.train_x, samples.train_y), (samples.test_x, samples.test_y)):
-        assert x.dtype == torch.float32
+        assert x.dtype == (torch.float32 if samples.vocabulary is None else torch.int64)
         assert x.shape == (len(y), *samples.input_shape)
         assert bool(x.isfinite().all())
         if samples.classes is None:
             assert y.dtype == torch.float32
         else:
             assert y.dtype == torch.int64
-            assert set(y.tolist()) == set(range(samples.classes))
+            assert set(y.tolist()) == set(range(samples.classes)) or samples.vocabulary == samples.classes
     assert samples.outputs == (samples.classes or 1)
 
 
 @pytest.mark.parametrize("kind", DATASETS)
 def test_every_kind_is_chosen_by_its_name(kind):
     """A scenario picks the class by `kind`, and the class carries that name as its default."""
-    fields = {"path": "own.npz"} if kind == "npz" else {}
-
-    holder = Holder.model_validate({"dataset": {"kind": kind, **fields}})
+    holder = Holder.model_validate({"dataset": {"kind": kind, **NEEDED.get(kind, {})}})
 
     assert type(holder.dataset) is DATASETS[kind]
     assert holder.dataset.kind == kind

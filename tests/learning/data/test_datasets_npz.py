@@ -141,3 +141,56 @@ def test_damage_inside_the_file_is_found(tmp_path):
 
     with pytest.raises(DataError, match=r"cannot be read as an .npz file"):
         Npz(path="own.npz").load(tmp_path, RNG)
+
+
+def test_integers_are_tokens_where_a_vocabulary_is_given(tmp_path):
+    """Without one they are numbers, as the pixels of an image."""
+    tokens = {"train_x": np.arange(12).reshape(6, 2) % 5, "test_x": np.zeros((3, 2), np.int8)}
+    assert load(tmp_path, **tokens).train_x.is_floating_point()
+
+    samples = Npz(path="own.npz", vocabulary=5).load(tmp_path, RNG)
+    extent = Npz(path="own.npz", vocabulary=5).extent(tmp_path)
+
+    assert samples.vocabulary == 5
+    assert samples.train_x.tolist() == tokens["train_x"].tolist()
+    assert {str(samples.train_x.dtype), str(samples.test_x.dtype)} == {"torch.int64"}
+    assert extent.byte == 9 * (2 * 8 + 8)
+    with pytest.raises(DataError, match=r"train_x must hold tokens 0..3, got 4; renumber the tokens"):
+        Npz(path="own.npz", vocabulary=4).load(tmp_path, RNG)
+    np.savez(tmp_path / "own.npz", **arrays())
+    with pytest.raises(DataError, match=r"must hold windows \[samples, length\] of tokens, got float64 \[6, 2, 2\]"):
+        Npz(path="own.npz", vocabulary=4).load(tmp_path, RNG)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.bool_, np.float64])
+def test_zeros_and_ones_of_several_columns_are_labels(tmp_path, dtype):
+    """Any number of them may apply to a sample."""
+    labels = np.array([[0, 1, 1], [1, 0, 0], [0, 0, 0]], dtype)
+    samples = load(tmp_path, train_y=np.tile(labels, (2, 1)), test_y=labels)
+
+    assert (samples.task, samples.outputs, samples.classes) == ("multi-label", 3, None)
+    assert samples.test_y.tolist() == labels.tolist()
+
+
+def test_other_numbers_of_several_columns_are_targets_of_a_regression(tmp_path):
+    """One output for each column."""
+    samples = load(tmp_path, train_y=np.full((6, 2), 0.5), test_y=np.eye(3, 2))
+
+    assert (samples.task, samples.outputs, samples.classes) == ("regression", 2, None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"train_y": np.full((6, 2), 2), "test_y": np.ones((3, 2), int)}, "train_y must be 1 where a label applies"),
+        (
+            {"train_y": np.ones((6, 2)), "test_y": np.ones((3, 3))},
+            r"test_y has \(3,\) numbers for a sample, got \(2,\)",
+        ),
+        ({"train_y": np.ones((6, 2)), "test_y": np.ones((3, 2)), "classes": 2}, "`classes` needs one label for each"),
+    ],
+)
+def test_targets_of_several_columns_must_fit(tmp_path, changes, problem):
+    """The error names the array."""
+    with pytest.raises(DataError, match=problem):
+        load(tmp_path, **changes)

@@ -54,7 +54,7 @@ def jobs(model: FlatModel, plan: SgdPlan, **terms: Any) -> list[TrainJob]:
     """One job per device, with ragged numbers of samples and therefore of steps."""
     graph, streams, data = Graph(None), Streams(0), samples()
     w = graph.constant(model.initial())
-    known = {name: graph.constant(its) if name in ("linear", "anchor") else its for name, its in terms.items()}
+    known = {name: graph.constant(its) if name in ("linear", "drift", "anchor") else its for name, its in terms.items()}
     return [
         TrainJob(model, data, slice(a, b), w, plan, streams, (i,), f"dev-{i}", **known)
         for i, (a, b) in enumerate(itertools.pairwise(OFFSETS))
@@ -103,10 +103,11 @@ def test_stacked_jobs_are_the_serial_ones(
     model, rng = model_of(name), np.random.default_rng(8)
     mask = torch.ones(model.size, dtype=torch.float64)
     mask[::3] = 0
-    linear, anchor = torch.from_numpy(rng.normal(size=(2, model.size)) / 5)
+    linear, anchor, drift = torch.from_numpy(rng.normal(size=(3, model.size)) / 5)
     batch = None if full else 8
     plan = SgdPlan(lr=0.2, batch_size=batch, epochs=2, optimizer=optimizer, clip_norm=clip_norm)
     cases = [{}, {"scale": 1.7, "linear": linear, "prox": 0.3, "anchor": anchor, "mask": mask}, {"prox": 0.5}]
+    cases += [{"drift": drift}, {"drift": drift, "linear": linear, "prox": 0.3, "mask": mask}]
     for terms in cases:
         expected = run(SerialEngine(), wavefront := jobs(model, plan, **terms))
         with monkeypatch.context() as patched:
@@ -116,6 +117,20 @@ def test_stacked_jobs_are_the_serial_ones(
         for a, b in zip(found, expected, strict=True):
             assert torch.allclose(a.params, b.params, rtol=1e-11, atol=1e-13)
             assert a.loss == pytest.approx(b.loss, rel=1e-11)
+
+
+@pytest.mark.parametrize("engine", [SerialEngine, BatchedEngine])
+def test_drift_is_added_after_the_optimizer(engine: type[Engine]) -> None:
+    """With plain steps it is a linear term; at a gradient of zero it moves by -lr each step, whatever the momentum."""
+    model = model_of("dense")
+    drift = torch.linspace(-1, 1, model.size, dtype=torch.float64)
+    plain = SgdPlan(lr=0.2, batch_size=8, steps=5)
+    found, expected = (run(engine(), jobs(model, plain, **{name: drift})) for name in ("drift", "linear"))
+    assert all(torch.allclose(a.params, b.params, rtol=1e-10) for a, b in zip(found, expected, strict=True))
+
+    heavy = SgdPlan(lr=0.2, batch_size=8, steps=5, optimizer=Momentum(beta=0.9), clip_norm=1e-3)
+    for result in run(engine(), jobs(model, heavy, drift=drift, scale=0.0)):
+        assert torch.allclose(result.params, model.initial() - 5 * 0.2 * drift)
 
 
 def test_jobs_with_different_rules_are_not_mixed() -> None:

@@ -151,8 +151,8 @@ def test_of_several_errors_the_first_jobs_is_told(seed):
 
 
 def test_results_come_in_turn_in_the_callers_thread():
-    """A thread that is free takes the next job: of two threads none is ever more than two results ahead."""
-    order = []
+    """A thread that is free takes the next job: two threads that wait for each other train two jobs at a time."""
+    order, both = [], threading.Barrier(2, timeout=600)
 
     def take(place, _result):
         order.append(place)
@@ -160,7 +160,7 @@ def test_results_come_in_turn_in_the_callers_thread():
 
     class Even:
         def run(self, jobs, take):
-            time.sleep(5e-3)
+            both.wait()
             take(0, jobs[0])
 
     SpreadEngine(Even, 2, together=False).run(wavefront(), take)

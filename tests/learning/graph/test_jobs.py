@@ -156,7 +156,7 @@ def test_jobs_that_train_other_parameters_are_not_grouped():
     head, body = torch.tensor([True] * 6 + [False] * 3), torch.tensor([False] * 6 + [True] * 3)
     any_mask = job(slice(0, 3), steps=1)
     jobs = [replace(any_mask, mask=mask) for mask in (head, body, head, None)]
-    resolved = [ResolvedJob(each, MODEL.initial(), 1.0, None, 0.0, None) for each in jobs]
+    resolved = [ResolvedJob(each, MODEL.initial(), 1.0, None, None, 0.0, None) for each in jobs]
 
     assert list(group_by_shape(resolved).values()) == [[0, 2], [1], [3]]
 

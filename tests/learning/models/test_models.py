@@ -9,6 +9,7 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.models import (
     MODELS,
     AnyModel,
+    CharLstm,
     DigitModel,
     LeNet,
     Linear,
@@ -19,7 +20,9 @@ from fednet_emu.learning.models import (
     ResNet18,
     ResNet20,
     Softmax,
+    TorchvisionModel,
     UserModule,
+    WordLstm,
 )
 from fednet_emu.learning.models.flat import FlatModel
 
@@ -49,7 +52,7 @@ class Holder(BaseModel):
 
 def n_parameters(module: nn.Module) -> int:
     """How many numbers a network learns."""
-    return sum(parameter.numel() for parameter in module.parameters())
+    return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
 
 
 @pytest.fixture
@@ -62,7 +65,9 @@ def user_code(tmp_path, monkeypatch):
 
 OWN = UserModule(path="own_nets:Net", args={"width": 5})
 IMAGES = [DigitModel(), McMahanCnn(), ResNet18(), ResNet20(norm="batch")]
-ALL = [*IMAGES, LeNet(), Linear(), Mlp(), NiidBenchCnn(), Softmax(), OWN]
+TOKENS = [CharLstm(), WordLstm()]
+OF_A_LIBRARY = TorchvisionModel(name="resnet18")
+ALL = [*IMAGES, *TOKENS, LeNet(), Linear(), Mlp(), NiidBenchCnn(), Softmax(), OWN, OF_A_LIBRARY]
 
 
 def test_every_kind_is_in_the_list_of_these_tests():
@@ -98,12 +103,53 @@ def test_every_network_maps_a_batch_to_its_outputs(model: Model, shape):
         (Mlp(hidden=()), (20,), 10, 210),
         (Softmax(), (1, 28, 28), 10, 7_850),
         (Linear(), (10,), 1, 11),
+        (CharLstm(), (80,), 80, 817_872),  # 80 x 8 + 4 x 256 x (265 + 513) + 257 x 80
+        (
+            CharLstm(),
+            (80,),
+            82,
+            818_402,
+        ),  # the number often quoted for Shakespeare
+        (CharLstm(), (80,), 90, 820_522),  # Reddi et al. 2021, table 2
+        (WordLstm(), (20,), 10_004, 4_050_748),  # the same
     ],
     ids=lambda value: getattr(value, "kind", None),
 )
 def test_networks_have_the_published_number_of_parameters(model, shape, outputs, expected):
     """The counts are those of the papers, or inputs x outputs + outputs."""
     assert n_parameters(model.build(shape, outputs)) == expected
+
+
+@pytest.mark.parametrize("model", TOKENS, ids=lambda model: model.kind)
+def test_token_models_map_windows_to_the_outputs(model: Model):
+    """Windows of any length become one score for each token, and the order of the tokens matters."""
+    module = model.build((9,), 7)
+    x = torch.tensor([[0, 1, 2, 3, 4, 5, 6, 0, 1], [1, 0, 6, 5, 4, 3, 2, 1, 0]])
+
+    assert module(x).shape == (2, 7)
+    assert not torch.allclose(module(x[:1]), module(x[:1].sort().values))
+
+
+@pytest.mark.parametrize("model", TOKENS, ids=lambda model: model.kind)
+def test_token_models_take_no_images_and_no_tokens_beyond_their_vocabulary(model: Model):
+    """A stated vocabulary is the number of tokens that go in; only the outputs follow from the data."""
+    with pytest.raises(ScenarioError, match="must be windows"):
+        model.build((1, 8, 8), 7)
+    small = model.model_copy(update={"vocabulary": 5}).build((9,), 7)
+    assert FlatModel(small, "cross-entropy", (9,), 5).vocabulary == 5
+    with pytest.raises(ScenarioError, match="windows of 6 different tokens"):
+        FlatModel(small, "cross-entropy", (9,), 6)
+
+
+def test_lstm_layers_have_one_bias_for_each_gate():
+    """The second one of PyTorch is zero and is not sent."""
+    model = FlatModel(CharLstm(units=3, layers=1).build((4,), 5), "cross-entropy", (4,), 5)
+    gates = 4 * 3 * (8 + 3 + 1)
+
+    assert model.size == 5 * 8 + gates + 4 * 5
+    assert not model.batchable
+    assert model.forward_flop_per_sample == 2 * (4 * 4 * 3 * (8 + 3) + 3 * 5)
+    assert model.flop_per_sample == 3 * model.forward_flop_per_sample
 
 
 @pytest.mark.parametrize("model", [LeNet(), NiidBenchCnn()], ids=lambda model: model.kind)

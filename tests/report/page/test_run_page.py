@@ -5,11 +5,12 @@ import pandas as pd
 import pytest
 
 import fednet_emu as fe
+from fednet_emu.api.holdings import holdings
 from fednet_emu.records.ledger import KINDS, REASONS
 from fednet_emu.report.page import timeline as timeline_module
 from fednet_emu.report.page.document import page
 from fednet_emu.report.page.records import Records
-from fednet_emu.report.page.run import SCRIPTS, run_document
+from fednet_emu.report.page.run import SCRIPTS, Played, run_document
 from fednet_emu.report.page.timeline import timeline
 from fednet_emu.report.page.words import turn_s
 from fednet_emu.scenario.scene import scene
@@ -26,7 +27,8 @@ def run():
 @pytest.fixture(scope="module")
 def told(run):
     """What its page shows, before it is packed."""
-    return run_document(run.view, "", scene(run.scenario, run.summary["simulated_s"]))
+    played = Played(scene(run.scenario, run.summary["simulated_s"]), holdings(run.scenario))
+    return run_document(run.view, "", played)
 
 
 def test_transfers_are_those_of_the_table(run, told, read_page):
@@ -157,4 +159,6 @@ def test_a_report_is_written_where_it_is_wanted(run, tmp_path):
         run.report()
 
     assert run.report(tmp_path / "a.html").stat().st_size > 1e6
-    assert run_document(run.view, "", None, "no walks here")["scene"] == {"missing": "no walks here"}
+    told = run_document(run.view, "", Played(no_scene="no walks here", no_holdings="no data here"))
+    assert told["scene"] == {"missing": "no walks here"}
+    assert told["data"] == {"missing": "no data here"}

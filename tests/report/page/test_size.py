@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from fednet_emu.report.page.document import page
-from fednet_emu.report.page.run import SCRIPTS, run_document
+from fednet_emu.report.page.run import SCRIPTS, Played, run_document
 from fednet_emu.report.views.run import RunView
 
 DEVICES, ROUNDS, DAY_S = 1000, 500, 120.0
@@ -68,7 +68,7 @@ def busy_run():
 def test_a_million_transfers_take_less_than_25_megabytes(read_page):
     """They are all there, to the microsecond, and the page says that it rounds."""
     run = busy_run()
-    whole = page("busy", run_document(run, "", None), SCRIPTS)
+    whole = page("busy", run_document(run, "", Played()), SCRIPTS)
     told = read_page(whole)["timeline"]
     sent = run.table("transfers")
 

@@ -36,6 +36,9 @@ class Backdoor(Attack):
 
     def _stamped(self, x: Tensor, samples: Samples) -> Tensor:
         shape = x.shape[1:]
+        if samples.vocabulary is not None:
+            found = f"windows of {samples.vocabulary} different tokens"
+            raise ScenarioError(f"attack: a backdoor needs real inputs to stamp, got {found}; use label-flip")
         if len(shape) not in (1, 2, 3) or self.patch > min(shape[1:] or shape):
             raise ScenarioError(f"attack.patch: does not fit in samples of shape {tuple(shape)}, got {self.patch}")
         stamped, end = x.clone(), slice(-self.patch, None)

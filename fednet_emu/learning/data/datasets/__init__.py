@@ -7,10 +7,14 @@ from fednet_emu.learning.data.datasets.adult import Adult
 from fednet_emu.learning.data.datasets.base import Dataset, Samples
 from fednet_emu.learning.data.datasets.chest_accelerometer import ChestAccelerometer
 from fednet_emu.learning.data.datasets.digits import Digits
+from fednet_emu.learning.data.datasets.fcube import Fcube
+from fednet_emu.learning.data.datasets.hugging_face import HuggingFace
 from fednet_emu.learning.data.datasets.mnist import FashionMnist, Mnist
 from fednet_emu.learning.data.datasets.npz import Npz
 from fednet_emu.learning.data.datasets.synthetic import Synthetic
 from fednet_emu.learning.data.datasets.synthetic_regression import SyntheticRegression
+from fednet_emu.learning.data.datasets.text import Text
+from fednet_emu.learning.data.datasets.torchvision_images import TorchvisionImages
 from fednet_emu.learning.data.datasets.uci_har import UciHar
 
 DATASETS: dict[str, type[Dataset]] = {
@@ -18,10 +22,14 @@ DATASETS: dict[str, type[Dataset]] = {
     "chest-accelerometer": ChestAccelerometer,
     "digits": Digits,
     "fashion-mnist": FashionMnist,
+    "fcube": Fcube,
+    "hugging-face": HuggingFace,
     "mnist": Mnist,
     "npz": Npz,
     "synthetic": Synthetic,
     "synthetic-regression": SyntheticRegression,
+    "text": Text,
+    "torchvision": TorchvisionImages,
     "uci-har": UciHar,
 }
 """Every kind of dataset that is built in."""
@@ -37,10 +45,14 @@ __all__ = [
     "Dataset",
     "Digits",
     "FashionMnist",
+    "Fcube",
+    "HuggingFace",
     "Mnist",
     "Npz",
     "Samples",
     "Synthetic",
     "SyntheticRegression",
+    "Text",
+    "TorchvisionImages",
     "UciHar",
 ]

@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -14,21 +14,27 @@ from torch import Tensor
 from fednet_emu.arrays import IntArray
 from fednet_emu.component import Component
 
+TaskName = Literal["classification", "multi-label", "regression"]
+"""What is to be learnt: one class of each sample, any number of labels, or numbers."""
+
 
 @dataclass(frozen=True, eq=False)
 class Samples:
     """Training and test samples of one learning problem.
 
     Attributes:
-        train_x: float32 [n_train, ...].
-        train_y: int64 [n_train] class labels 0..classes-1, or float32 [n_train] targets of a regression.
-        test_x: float32 [n_test, ...], rows shaped as in `train_x`.
-        test_y: As `train_y`, [n_test].
-        classes: Number of classes; None for a regression.
+        train_x: float32 [n_train, ...]; or int64 [n_train, length] of token numbers 0..vocabulary-1.
+        train_y: int64 [n_train] class labels 0..classes-1; float32 [n_train] or [n_train, targets] targets of a
+            regression; or float32 [n_train, labels], 1 where a label applies and 0 where not.
+        test_x: As `train_x`, [n_test, ...], with rows of the same shape.
+        test_y: As `train_y`, for [n_test].
+        classes: Number of classes; None for a regression or for several labels.
         train_group: int64 [n_train] natural owner of each sample (writer, subject); None if unknown.
         test_group: int64 [n_test], numbered as `train_group`.
         optimum: float32 [n_parameters] exact minimiser of the mean squared training error of a linear model, weight
             then bias as in `nn.Linear`, where it is known.
+        vocabulary: Number of different tokens; None for real inputs.
+        multi_label: Whether any number of labels may apply to a sample.
     """
 
     train_x: Tensor
@@ -39,6 +45,15 @@ class Samples:
     train_group: IntArray | None = None
     test_group: IntArray | None = None
     optimum: Tensor | None = None
+    vocabulary: int | None = None
+    multi_label: bool = False
+
+    @property
+    def task(self) -> TaskName:
+        """What is to be learnt."""
+        if self.classes is not None:
+            return "classification"
+        return "multi-label" if self.multi_label else "regression"
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -47,8 +62,8 @@ class Samples:
 
     @property
     def outputs(self) -> int:
-        """Number of outputs of a model for these samples: one per class, or one for a regression."""
-        return 1 if self.classes is None else self.classes
+        """Number of outputs of a model for these samples: one per class, label, or target of a regression."""
+        return math.prod(self.train_y.shape[1:]) if self.classes is None else self.classes
 
 
 class Extent(NamedTuple):
@@ -58,16 +73,18 @@ class Extent(NamedTuple):
         input_shape: shape of one sample.
         outputs: number of outputs of a model for them; None if unknown.
         samples: number of training and test samples together; None if unknown.
+        value_byte: memory of one number of a sample (byte).
     """
 
     input_shape: tuple[int, ...]
     outputs: int | None
     samples: int | None = None
+    value_byte: int = 4
 
     @property
     def byte(self) -> int:
-        """Memory of the samples: float32 inputs and one label of eight bytes each; 0 if their number is unknown."""
-        return (self.samples or 0) * (4 * math.prod(self.input_shape) + 8)
+        """Memory of the samples: their inputs and one label of eight bytes each; 0 if their number is unknown."""
+        return (self.samples or 0) * (self.value_byte * math.prod(self.input_shape) + 8)
 
 
 class Dataset(Component):

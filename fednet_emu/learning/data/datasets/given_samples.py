@@ -34,11 +34,17 @@ class GivenSamples(Dataset):
         shapes = [tuple(getattr(x, "shape", ())) for x in (self.given.train_x, self.given.test_x)]
         if not all(shapes):
             return None
-        return Extent(shapes[0][1:], self.given.outputs, sum(shape[0] for shape in shapes))
+        return Extent(
+            shapes[0][1:],
+            self.given.outputs,
+            sum(shape[0] for shape in shapes),
+            4 if self.given.vocabulary is None else 8,
+        )
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
         """The checked samples; the data folder and the random stream are not used."""
-        return replace(checked_samples(self._arrays(), self.given.classes, "data"), optimum=self.given.optimum)
+        samples = checked_samples(self._arrays(), self.given.classes, "data", self.given.vocabulary)
+        return replace(samples, optimum=self.given.optimum)
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         named = {name: getattr(self.given, name) for name in _ARRAYS}

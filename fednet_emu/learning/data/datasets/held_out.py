@@ -12,10 +12,11 @@ from fednet_emu.learning.data.datasets.base import Samples
 
 def last_of_each(kind: IntArray, order: IntArray, share: float) -> Mask:
     """Mask [n] of the last `share` of the samples of each kind, in this order; counts are rounded."""
-    chosen = np.zeros(len(kind), np.bool_)
-    for value in np.unique(kind):
-        members = order[kind[order] == value]
-        chosen[members[len(members) - round(share * len(members)) :]] = True
+    _, number, count = np.unique(kind, return_inverse=True, return_counts=True)
+    sorted_rows = order[np.argsort(number[order], kind="stable")]
+    place = np.empty(len(kind), np.int64)
+    place[sorted_rows] = np.arange(len(kind)) - np.repeat(np.cumsum(count) - count, count)
+    chosen: Mask = place >= (count - np.rint(share * count))[number]
     return chosen
 
 

@@ -25,10 +25,11 @@ _HOW = "write it with np.savez(path, train_x=..., train_y=..., test_x=..., test_
 class Npz(Dataset):
     """Samples from a file that `np.savez` wrote: train_x, train_y, test_x, test_y and optionally groups.
 
-    Inputs [n, ...] are used as they are, as float32. Integer targets [n] are class labels 0..classes-1, where
-    `classes` is counted in train_y unless it is given; floating point targets make a regression. `train_group` and
-    `test_group` [n] are integers, the natural owner of each sample. A relative `path` is looked up in the data folder
-    first, then in the current folder.
+    Inputs [n, ...] are used as they are, as float32; with a `vocabulary`, they are token numbers [n, length]. Integer
+    targets [n] are class labels 0..classes-1, where `classes` is counted in train_y unless it is given; floating point
+    targets [n] or [n, targets] make a regression. Targets [n, labels] that are all 0 or 1 say which labels apply to a
+    sample. `train_group` and `test_group` [n] are integers, the natural owner of each sample. A relative `path` is
+    looked up in the data folder first, then in the current folder.
     """
 
     kind: Literal["npz"] = "npz"
@@ -36,6 +37,8 @@ class Npz(Dataset):
     """The .npz file; a relative path is looked up in the data folder first, then in the current folder."""
     classes: int | None = Field(default=None, ge=2)
     """Number of classes; null counts them in train_y."""
+    vocabulary: int | None = Field(default=None, ge=1)
+    """Number of different tokens, where inputs are integers from 0 that stand for tokens; null for real inputs."""
 
     def extent(self, data_dir: Path | None) -> Extent | None:
         """What the headers of the arrays say, without reading the arrays; None where `load` will say what is wrong."""
@@ -44,26 +47,35 @@ class Npz(Dataset):
             (train, *inputs), (test, *_) = shapes["train_x"], shapes["test_x"]
         except (DataError, OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
             return None
-        return Extent(tuple(inputs), self.classes, train + test)
+        return Extent(tuple(inputs), self.classes, train + test, 4 if self.vocabulary is None else 8)
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
         """Read and check the arrays; the random stream is not used."""
         path = locate(self.path, data_dir)
-        return checked_samples(_read(path), self.classes, str(path))
+        return checked_samples(_read(path), self.classes, str(path), self.vocabulary)
 
 
-def checked_samples(arrays: dict[str, NDArray[Any]], classes: int | None, where: str) -> Samples:
+def checked_samples(
+    arrays: dict[str, NDArray[Any]], classes: int | None, where: str, vocabulary: int | None = None
+) -> Samples:
     """Samples from the arrays described in `Npz`; `where` names their source in error messages.
 
     Raises:
         DataError: an array has the wrong shape or type, or values that cannot be used.
     """
-    train_x, test_x = _inputs(where, arrays, "train_x"), _inputs(where, arrays, "test_x")
+    train_x, test_x = (_inputs(where, arrays, name, vocabulary) for name in ("train_x", "test_x"))
     if train_x.shape[1:] != test_x.shape[1:]:
         problem = f"test_x has samples of shape {test_x.shape[1:]}, got {train_x.shape[1:]} in train_x"
         raise DataError(where, problem, "both must have the same shape after the first dimension")
     train_y = _targets(where, arrays, "train_y", len(train_x))
     test_y = _targets(where, arrays, "test_y", len(test_x))
+    if train_y.shape[1:] != test_y.shape[1:]:
+        problem = f"test_y has {test_y.shape[1:]} numbers for a sample, got {train_y.shape[1:]} in train_y"
+        raise DataError(where, problem, "both must have the same shape after the first dimension")
+    multi_label = train_y.ndim == 2 and _are_labels(train_y) and _are_labels(test_y)
+    if classes is not None and train_y.ndim == 2:
+        problem = f"`classes` needs one label for each sample, got {classes} and targets of shape {train_y.shape}"
+        raise DataError(where, problem, "leave `classes` out")
     return Samples(
         train_x=torch.from_numpy(train_x),
         train_y=torch.from_numpy(train_y),
@@ -72,6 +84,8 @@ def checked_samples(arrays: dict[str, NDArray[Any]], classes: int | None, where:
         classes=_count_classes(where, train_y, test_y, classes),
         train_group=_groups(where, arrays, "train_group", len(train_x)),
         test_group=_groups(where, arrays, "test_group", len(test_x)),
+        vocabulary=vocabulary,
+        multi_label=multi_label,
     )
 
 
@@ -102,24 +116,46 @@ def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def _inputs(where: str, arrays: dict[str, NDArray[Any]], name: str) -> NDArray[np.float32]:
+def _inputs(where: str, arrays: dict[str, NDArray[Any]], name: str, vocabulary: int | None) -> NDArray[Any]:
     raw = arrays[name]
     if raw.dtype.kind not in "buif":
         raise DataError(where, f"{name} must hold real numbers, got {raw.dtype}", "convert it to float32")
     if raw.ndim < 2 or raw.size == 0:
         raise DataError(where, f"{name} has shape {raw.shape}", "it must be [samples, ...] and not empty")
-    return _finite_float32(where, raw, name)
+    return _finite_float32(where, raw, name) if vocabulary is None else _tokens(where, raw, name, vocabulary)
+
+
+def _tokens(where: str, raw: NDArray[Any], name: str, vocabulary: int) -> IntArray:
+    if raw.dtype.kind not in "iu" or raw.ndim != 2:
+        problem = f"{name} must hold windows [samples, length] of tokens, got {raw.dtype} {list(raw.shape)}"
+        raise DataError(where, problem, "number the tokens from 0, or leave `vocabulary` out")
+    if raw.min() < 0 or raw.max() >= vocabulary:
+        wrong = raw[(raw < 0) | (raw >= vocabulary)][0]
+        problem = f"{name} must hold tokens 0..{vocabulary - 1}, got {wrong}"
+        raise DataError(where, problem, "renumber the tokens, or correct `vocabulary`")
+    return raw.astype(np.int64)
 
 
 def _targets(where: str, arrays: dict[str, NDArray[Any]], name: str, rows: int) -> NDArray[Any]:
     raw = arrays[name]
-    _check_rows(where, raw, name, rows)
+    if raw.ndim == 2 and raw.shape[0] == rows and raw.shape[1] > 1:
+        if raw.dtype.kind in "biu" and _are_labels(raw):
+            return raw.astype(np.float32)
+        if raw.dtype.kind in "biu":
+            problem = f"{name} must be 1 where a label applies and 0 where not, got {raw[(raw != 0) & (raw != 1)][0]}"
+            raise DataError(where, problem, "use floating point numbers for a regression")
+    else:
+        _check_rows(where, raw, name, rows)
     if raw.dtype.kind == "f":
         return _finite_float32(where, raw, name)
     if raw.dtype.kind in "iu":
         return raw.astype(np.int64)
     remedy = "use integers for class labels, floating point numbers for a regression"
     raise DataError(where, f"{name} must hold numbers, got {raw.dtype}", remedy)
+
+
+def _are_labels(values: NDArray[Any]) -> bool:
+    return bool(((values == 0) | (values == 1)).all())
 
 
 def _groups(where: str, arrays: dict[str, NDArray[Any]], name: str, rows: int) -> IntArray | None:

@@ -4,7 +4,7 @@
 fednet.page((told) => {
   runStory(told);
   fednet.run = {
-    curves: runCurves(told), timeline: timeline(told), time: runTime(told), air: runAir(told), map: runMap(told),
+    curves: runCurves(told), data: runData(told), timeline: timeline(told), time: runTime(told), air: runAir(told), map: runMap(told),
     spreads: runSpreads(told), losses: runLosses(told), energy: runEnergy(told), fairness: runFairness(told), tables: runTables(told),
   };
   runOrigin(told);

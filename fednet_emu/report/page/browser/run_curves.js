@@ -7,7 +7,7 @@ const runCurves = (told) => {
     "No model was evaluated in this run, so there are no curves.");
   if (!scores.length) return null;
   const TITLES = { accuracy: "Accuracy", loss: "Loss", worst_accuracy: "Worst accuracy", std_accuracy: "Standard deviation of the accuracy",
-    worst_train_loss: "Worst training loss", attack_success: "Success of the attack" };
+    worst_train_loss: "Worst training loss", attack_success: "Success of the attack", ...told.curves.titles };
   const COSTS = { simulated_s: ["Simulated time", "time"], round: ["Rounds", null], total_bit: ["Bits on the air", "bits"], energy_j: ["Energy", "energy"] };
   const state = { score: scores.includes("accuracy") ? "accuracy" : scores[0], cost: "simulated_s", log: false };
   const figure = fednet.figure(section, "Learning curve", () => {

@@ -1,0 +1,24 @@
+"""The pictures of who has what, which `fednet plot --data` draws."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from fednet_emu.cli.options import OUTPUT, Page
+from fednet_emu.cli.outcome import ERRORS, MISTAKE
+
+
+def plot(sources: Sequence[Path], out: Path | None, changes: Sequence[str], data_dir: Path | None, page: Page) -> None:
+    """Draw who has what of a scenario, or of a run, and print the files."""
+    if len(sources) != 1:
+        ERRORS.print(f"--data: shows the data of one run or scenario, got {len(sources)}; give one")
+        raise typer.Exit(MISTAKE)
+    from fednet_emu.api.holdings import data_figures, scenario_in
+
+    source = sources[0]
+    figures = data_figures(scenario_in(str(source), changes), data_dir)
+    for path in page.write(figures, out or (source / "figures" if source.is_dir() else Path("figures"))):
+        OUTPUT.out(str(path))

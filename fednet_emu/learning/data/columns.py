@@ -1,0 +1,192 @@
+"""Columns of a table of the library `datasets` as arrays: images, numbers, labels, texts and owners."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fednet_emu.arrays import IntArray
+from fednet_emu.errors import DataError
+
+_GREY = {"1", "L", "LA"}
+"""Modes of images without colours, as the library Pillow names them."""
+
+
+class Table(NamedTuple):
+    """A table, and how error messages name it.
+
+    Attributes:
+        rows: a `datasets.Dataset`.
+        where: its file, folder or name, and its split.
+    """
+
+    rows: Any
+    where: str
+
+    def feature(self, column: str) -> Any:
+        """What the library says of a column.
+
+        Raises:
+            DataError: there is no such column.
+        """
+        if column not in self.rows.column_names:
+            known = ", ".join(self.rows.column_names) or "none"
+            raise DataError(self.where, f"has no column '{column}', got {known}", "name one of its columns")
+        return self.rows.features[column]
+
+    def is_image(self, column: str) -> bool:
+        """Whether a column holds images."""
+        return type(self.feature(column)).__name__ == "Image"
+
+    def is_text(self, column: str) -> bool:
+        """Whether a column holds texts."""
+        return getattr(self.feature(column), "dtype", None) in {"string", "large_string"}
+
+    def class_names(self, column: str) -> list[str] | None:
+        """The names of the classes of a column that holds their numbers; None for any other column."""
+        feature = self.feature(column)
+        return list(feature.names) if type(feature).__name__ == "ClassLabel" else None
+
+    def values(self, column: str) -> list[Any]:
+        """The values of a column as objects of Python.
+
+        Raises:
+            DataError: one is missing.
+        """
+        self.feature(column)
+        found: list[Any] = self.rows.select_columns([column])[:][column]
+        for row, value in enumerate(found):
+            if value is None or (isinstance(value, float) and math.isnan(value)):
+                raise DataError(self.where, f"row {row} has no {column}, got {value}", "drop or complete such rows")
+        return found
+
+
+def numbers(table: Table, columns: Sequence[str]) -> NDArray[Any]:
+    """Columns of numbers, or of lists of numbers that are equally long: one array [n, ...], or several [n, features].
+
+    Raises:
+        DataError: a column holds something else, or lists of several lengths.
+    """
+    parts = [_numbers(table, column) for column in columns]
+    if len(parts) == 1:
+        return parts[0] if parts[0].ndim > 1 else parts[0][:, None]
+    return np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
+
+
+def _numbers(table: Table, column: str) -> NDArray[Any]:
+    feature = table.feature(column)
+    remedy = "name columns of numbers or of lists of one length, one column of images, or give `text`"
+    if not _is_numeric(table.rows.features.arrow_schema.field(column).type):
+        raise DataError(table.where, f"{column} must hold numbers, got {feature}", remedy)
+    try:
+        array = np.asarray(table.rows.select_columns([column]).with_format("numpy")[:][column])
+    except ValueError:
+        array = np.empty(0, object)
+    if array.dtype.kind not in "buif":
+        raise DataError(table.where, f"{column} must hold lists of one length, got several", remedy)
+    return array
+
+
+def _is_numeric(kind: Any) -> bool:
+    """Whether a type of Arrow is one of numbers, or of lists of numbers."""
+    import pyarrow as pa
+
+    if isinstance(kind, pa.ExtensionType):
+        return _is_numeric(kind.storage_type)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return _is_numeric(kind.value_type)
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+
+
+def images(table: Table, column: str, side: int | None, mode: str | None) -> tuple[NDArray[np.uint8], str]:
+    """Decoded images [n, channels, height, width], and their mode `L` (grey) or `RGB`.
+
+    Args:
+        table: the table.
+        column: a column of images, as bytes or as paths of local files.
+        side: height and width to which they are resized; None leaves them.
+        mode: the mode that they are converted to; None takes grey if the first image is.
+
+    Raises:
+        DataError: an image cannot be read, or they have several sizes.
+    """
+    found: list[NDArray[np.uint8]] = []
+    for row, image in enumerate(_decoded(table, column)):
+        mode = mode or ("L" if image.mode in _GREY else "RGB")
+        image = image.convert(mode)  # noqa: PLW2901  (the same picture)
+        pixels = np.asarray(image if side is None else image.resize((side, side)))
+        if found and pixels.shape != found[0].shape:
+            sizes = " and ".join("x".join(map(str, its.shape[:2])) for its in (found[0], pixels))
+            raise DataError(
+                table.where, f"{column} has images of several sizes, got {sizes} in row {row}", "give `size`"
+            )
+        found.append(pixels)
+    if not found or mode is None:
+        raise DataError(table.where, "has no rows, got an empty table", "give one with images")
+    stacked = np.stack(found)
+    return (stacked[:, None] if mode == "L" else stacked.transpose(0, 3, 1, 2)), mode
+
+
+def _decoded(table: Table, column: str) -> Iterator[Any]:
+    """The images as Pillow opens them; a file elsewhere on the network is not fetched."""
+    from PIL import Image
+
+    kind = type(table.feature(column))
+    for row, entry in enumerate(table.rows.select_columns([column]).cast_column(column, kind(decode=False))):
+        stored = entry[column] or {}
+        content, path = stored.get("bytes"), stored.get("path")
+        try:
+            with Image.open(io.BytesIO(content) if content is not None else Path(path or "")) as image:
+                image.load()
+                yield image
+        except Exception as error:
+            said = " ".join(str(error).split())
+            problem = f"the {column} of row {row} cannot be read as an image ({type(error).__name__}: {said})"
+            raise DataError(table.where, problem, "repair the file, or drop the row") from error
+
+
+def labels(tables: Sequence[Table], column: str) -> tuple[list[NDArray[Any]], int | None]:
+    """Targets [n] of several tables: numbers of classes or real numbers; and how many classes the tables say there are.
+
+    Texts are numbered from 0 in the order of the alphabet, as far as the first table has them; False is 0.
+
+    Raises:
+        DataError: a target is missing, is neither a number nor a text, or is a text that the first table lacks.
+    """
+    names = tables[0].class_names(column)
+    if names is not None or not tables[0].is_text(column):
+        found = [_numbers(table, column) for table in tables]
+        whole = [array.astype(np.int64) if array.dtype.kind == "b" else array for array in found]
+        return whole, None if names is None else len(names)
+    texts = [table.values(column) for table in tables]
+    number = {text: place for place, text in enumerate(sorted(set(texts[0])))}
+    for table, column_texts in zip(tables, texts, strict=True):
+        for row, text in enumerate(column_texts):
+            if text not in number:
+                problem = f"row {row} has a {column} that no training sample has, got '{text}'"
+                raise DataError(table.where, problem, "drop such rows")
+    return [np.array([number[text] for text in its], dtype=np.int64) for its in texts], len(number)
+
+
+def owners(tables: Sequence[Table], column: str) -> list[IntArray]:
+    """Numbers [n] of the values of a column in several tables, from 0 in the order in which they first appear.
+
+    Raises:
+        DataError: a value is missing, or is a list or mapping.
+    """
+    number: dict[Any, int] = {}
+    found = []
+    for table in tables:
+        values = table.values(column)
+        try:
+            found.append(np.array([number.setdefault(value, len(number)) for value in values], dtype=np.int64))
+        except TypeError as error:
+            problem = f"{column} must hold texts or numbers, got {table.feature(column)}"
+            raise DataError(table.where, problem, "name a column that says whose a row is") from error
+    return found

@@ -1,0 +1,216 @@
+"""Tables that the library `datasets` of Hugging Face reads: Parquet, JSON, CSV and Arrow files, and its hub."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field, field_validator, model_validator
+
+from fednet_emu.arrays import IntArray, Mask
+from fednet_emu.component import Component
+from fednet_emu.data import data_folder, locate
+from fednet_emu.errors import DataError
+from fednet_emu.learning.data.columns import Table, images, labels, numbers, owners
+from fednet_emu.learning.data.datasets.base import Dataset, Samples
+from fednet_emu.learning.data.datasets.held_out import last_of_each
+from fednet_emu.learning.data.datasets.npz import checked_samples
+from fednet_emu.learning.data.hub import Splits, hub_splits, local_splits
+from fednet_emu.learning.data.scaling import standardise
+from fednet_emu.learning.data.text import CHARACTERS, characters, frequent_words, windows, word_tokens, words
+
+_TEST = "test"
+"""The split that is for testing if none is named."""
+
+
+class TextWindows(Component):
+    """How texts are cut into samples: windows of successive tokens, each with the token that follows as its class."""
+
+    level: Literal["characters", "words"] = "characters"
+    """What a token is: one of LEAF's 80 characters, or a word or punctuation mark in lower case."""
+    length: int = Field(80, gt=0, le=10_000)
+    """Tokens in a window; a text of fewer has no window."""
+    stride: int | None = Field(None, gt=0)
+    """Tokens between the starts of two successive windows; null takes `length`, for no gaps and no overlap."""
+    vocabulary: int = Field(10_000, gt=0, le=1_000_000)
+    """With `level: words`, number of different words, the most frequent ones of the split for training; every other
+    word is one more token."""
+
+
+class HuggingFace(Dataset):
+    """Rows of a table as samples, read by the library `datasets` from local files or from the hub of Hugging Face.
+
+    `input` is a column of images, columns of numbers, or with `text` a column of texts. `target` is a column of classes
+    (numbered, or as texts, which are numbered in the order of the alphabet) or of real numbers, for a regression.
+    `group` is a column that says whose each row is: its different values are numbered from 0 in the order of the rows.
+    Needs the extra `hugging-face`.
+    """
+
+    kind: Literal["hugging-face"] = "hugging-face"
+    path: str
+    """A Parquet, JSON, CSV or Arrow file, a folder of such files or one that `save_to_disk` wrote; a relative path is
+    looked up in the data folder first, then in the current folder. Otherwise `owner/name` on the hub."""
+    config: str | None = None
+    """Configuration, where a data set has several."""
+    revision: str | None = None
+    """Commit, branch or tag on the hub; null takes the newest. Name a commit for results that last."""
+    train: str = "train"
+    """Split for training. A file, or a table without splits, is this split."""
+    test: str | None = None
+    """Split for testing; null takes `test` where there is one, and else holds out a share of `train`."""
+    test_share: float = Field(0.2, gt=0, lt=1)
+    """Share of each group's samples that is held out, of each class where there are no groups: at random, or the last
+    windows of texts."""
+    input: str | tuple[str, ...] = Field(min_length=1)
+    """Column, or several of numbers, which are put after each other."""
+    target: str | None = None
+    """Column of classes or of real numbers; none with `text`, whose windows have theirs."""
+    group: str | None = None
+    """Column that says whose each row is, for the partition `group`."""
+    classes: int | None = Field(None, ge=2)
+    """Number of classes; null takes what the table says, or counts them."""
+    size: int | None = Field(None, gt=0, le=4096)
+    """Height and width to which images are resized; null leaves them, they must then be equal."""
+    normalise: bool = True
+    """Whether each channel of images, or each column of numbers, is shifted and divided so that it has mean 0 and
+    deviation 1 over the training samples. false: images are value / 255, numbers stay as they are."""
+    text: TextWindows | None = None
+    """How texts are cut into windows, with the next token as class."""
+    download: bool = False
+    """Whether a data set of the hub that is not in the data folder is downloaded there."""
+
+    @field_validator("input")
+    @classmethod
+    def _each_column_once(cls, columns: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        if not isinstance(columns, str) and len(set(columns)) < len(columns):
+            raise ValueError(f"a column is named twice, got {list(columns)}; name each once")
+        return columns
+
+    @model_validator(mode="after")
+    def _one_kind_of_target(self) -> HuggingFace:
+        if self.text is None and self.target is None:
+            raise ValueError("target: must name the column of classes or numbers, got none; only `text` needs none")
+        if self.text is not None and (self.target is not None or self.classes is not None or len(self._columns) > 1):
+            got = f"input {list(self._columns)}, target {self.target} and classes {self.classes}"
+            raise ValueError(f"text: the target is the token that follows in the one column of texts, got {got}")
+        return self
+
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        return (self.input,) if isinstance(self.input, str) else self.input
+
+    def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
+        """Read the table; the random stream chooses the samples that are held out."""
+        with self._opened(data_dir) as splits:
+            tables = self._tables(splits)
+            if self.text is not None:
+                return self._windows(self.text, tables)
+            return self._rows(tables, rng)
+
+    def _opened(self, data_dir: Path | None) -> AbstractContextManager[Splits]:
+        try:
+            path = locate(self.path, data_dir)
+        except DataError:
+            folder = data_folder(data_dir)
+            return hub_splits(self.path, self.config, self.revision, folder, download=self.download)
+        return local_splits(path, self.config, self.train)
+
+    def _tables(self, splits: Splits) -> list[Table]:
+        """The table for training, and that for testing where there is one."""
+        wanted = [self.train]
+        if self.test is not None or (_TEST in splits and self.train != _TEST):
+            wanted.append(self.test or _TEST)
+        for name in wanted:
+            if name not in splits:
+                raise DataError(self.path, f"has no split '{name}', got {', '.join(splits)}", "name one of them")
+            if not len(splits[name]):
+                raise DataError(self.path, f"the split '{name}' has no rows, got an empty table", "name another one")
+        return [Table(splits[name], f"{self.path} ({name})") for name in wanted]
+
+    def _rows(self, tables: list[Table], rng: np.random.Generator) -> Samples:
+        """One sample for each row."""
+        inputs = self._inputs(tables)
+        targets, stated = labels(tables, str(self.target))
+        groups = None if self.group is None else owners(tables, self.group)
+        if len(tables) == 1:
+            kinds = targets[0] if groups is None else groups[0]
+            if kinds.dtype.kind == "f":
+                kinds = np.zeros(len(kinds), np.int64)
+            test = self._held_out(kinds, rng.permutation(len(kinds)))
+            inputs, targets = _parted(inputs[0], test), _parted(targets[0], test)
+            groups = None if groups is None else _parted(groups[0], test)
+        arrays = dict(zip(("train_x", "test_x", "train_y", "test_y"), [*inputs, *targets], strict=True))
+        if groups is not None:
+            arrays |= dict(zip(("train_group", "test_group"), groups, strict=True))
+        samples = checked_samples(arrays, self.classes if self.classes is not None else stated, self.path)
+        if self.normalise:
+            standardise(samples.train_x, samples.test_x)
+        return samples
+
+    def _inputs(self, tables: list[Table]) -> list[NDArray[Any]]:
+        """Inputs float32 [n, ...] of each table."""
+        if len(self._columns) == 1 and tables[0].is_image(self._columns[0]):
+            found, mode = [], None
+            for table in tables:
+                decoded, mode = images(table, self._columns[0], self.size, mode)
+                found.append(decoded.astype(np.float32) / np.float32(255))
+            return found
+        if self.size is not None:
+            raise DataError(
+                tables[0].where, f"size is for one column of images, got {list(self._columns)}", "leave it out"
+            )
+        return [numbers(table, self._columns).astype(np.float32) for table in tables]
+
+    def _windows(self, text: TextWindows, tables: list[Table]) -> Samples:
+        """Samples for every window of each row's text."""
+        column = self._columns[0]
+        for table in tables:
+            if not table.is_text(column):
+                raise DataError(
+                    table.where, f"{column} must hold texts, got {table.feature(column)}", "leave `text` out"
+                )
+        texts = [table.values(column) for table in tables]
+        found, tokens = self._tokens(text, texts)
+        groups = owners(tables, self.group) if self.group else [np.zeros(len(its), np.int64) for its in found]
+        cut = [
+            windows(its, own, text.length, text.stride or text.length) for its, own in zip(found, groups, strict=True)
+        ]
+        for table, part in zip(tables, cut, strict=True):
+            if not len(part.y):
+                problem = f"no {column} has more than {text.length} tokens, got none of {len(table.rows)}"
+                raise DataError(table.where, problem, "give a smaller length")
+        if len(cut) == 1:
+            test = self._held_out(cut[0].group, np.arange(len(cut[0].y)))
+            parts = [_parted(array, test) for array in cut[0]]
+        else:
+            parts = [list(pair) for pair in zip(*cut, strict=True)]
+        (train_x, test_x), (train_y, test_y) = ([torch.from_numpy(its.copy()) for its in pair] for pair in parts[:2])
+        samples = Samples(train_x, train_y, test_x, test_y, tokens, vocabulary=tokens)
+        return replace(samples, train_group=parts[2][0], test_group=parts[2][1]) if self.group else samples
+
+    @staticmethod
+    def _tokens(text: TextWindows, texts: list[list[str]]) -> tuple[list[list[IntArray]], int]:
+        """The tokens of each text of each table, and how many different ones there are."""
+        if text.level == "characters":
+            return [[characters(its) for its in table] for table in texts], CHARACTERS
+        spoken = [[words(its) for its in table] for table in texts]
+        known = frequent_words(spoken[0], text.vocabulary)
+        return [[word_tokens(its, known) for its in table] for table in spoken], text.vocabulary + 1
+
+    def _held_out(self, kinds: IntArray, order: IntArray) -> Mask:
+        test = last_of_each(kinds, order, self.test_share)
+        if not test.any() or test.all():
+            problem = (
+                f"test_share leaves no samples for {'training' if test.all() else 'testing'}, got {self.test_share}"
+            )
+            raise DataError(self.path, problem, "give another share, or a split for testing")
+        return test
+
+
+def _parted(array: NDArray[Any], test: Mask) -> list[NDArray[Any]]:
+    return [array[~test], array[test]]

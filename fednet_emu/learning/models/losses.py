@@ -1,0 +1,45 @@
+"""Losses per sample, and what each makes of outputs as right or wrong answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
+
+PerSampleLoss = Callable[[Tensor, Tensor], Tensor]
+"""Outputs [B, ...] and targets [B, ...] to losses [B]."""
+
+
+def _cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+    return cross_entropy(outputs, targets, reduction="none")
+
+
+def _binary_cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+    return binary_cross_entropy_with_logits(outputs, targets.to(outputs.dtype), reduction="none").mean(1)
+
+
+def _squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
+    return (outputs.reshape(targets.shape) - targets).square().reshape(len(targets), -1).sum(1)
+
+
+LOSSES: Mapping[str, PerSampleLoss] = {
+    "cross-entropy": _cross_entropy,
+    "binary-cross-entropy": _binary_cross_entropy,
+    "squared-error": _squared_error,
+}
+"""Loss per sample by name: the binary cross-entropy is the mean over labels, the squared error the sum over outputs,
+without a factor 1/2."""
+
+
+def _right_class(outputs: Tensor, targets: Tensor) -> Tensor:
+    return outputs.argmax(1) == targets
+
+
+def _right_labels(outputs: Tensor, targets: Tensor) -> Tensor:
+    return ((outputs > 0) == (targets > 0)).double().mean(1)
+
+
+HITS: Mapping[str, PerSampleLoss] = {"cross-entropy": _right_class, "binary-cross-entropy": _right_labels}
+"""Accuracy [B] of each sample, for the losses that have one: whether the class with the highest score is right, or the
+share of its labels that are, where a score above 0 stands for a probability above one half."""

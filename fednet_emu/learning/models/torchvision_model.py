@@ -1,0 +1,120 @@
+"""Architectures of the library torchvision, with random weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from typing import Any, Literal
+
+import torch
+from pydantic import Field
+from torch import nn
+
+from fednet_emu.errors import ScenarioError, did_you_mean
+from fednet_emu.learning.models.base import Model
+from fednet_emu.learning.torch_vision import torch_vision
+
+_COLOURS = 3
+"""Channels that every architecture of torchvision is made for."""
+_SIDE_OUTPUTS = {"googlenet", "inception_v3"}
+"""Architectures that by default have further outputs in training, and warn of their initialisation."""
+_BY_VALUES = "regnet_"
+"""Start of the names of architectures whose widths are computed as tensors, which needs memory for their values."""
+
+
+class TorchvisionModel(Model):
+    """An image classifier of the library torchvision by its name there, such as `resnet18` or `mobilenet_v3_small`.
+
+    Its first convolution takes as many channels as the images have, its last layer has one output for each class, and
+    all weights are random. Needs the extra `torchvision`. Most architectures are made for images of 224 x 224 and leave
+    little of small ones; see `resnet-18` and `resnet-20` for these.
+    """
+
+    kind: Literal["torchvision"] = "torchvision"
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=100)
+    """The architecture, a name that `torchvision.models.list_models()` has."""
+    norm: Literal["batch", "group"] = "batch"
+    """Normalisation: over the batch as published, or over groups of channels of each sample instead (Hsieh et al.,
+    ICML 2020: statistics of a batch differ from device to device)."""
+    groups: int = Field(2, gt=0)
+    """Number of groups of channels of group norm; a divisor of all widths."""
+    args: dict[str, Any] = Field(default_factory=dict)
+    """Further keyword arguments of the architecture, such as `dropout`."""
+
+    def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
+        """The network for images [channels, height, width], which is tried on two black ones."""
+        if len(input_shape) != 3:
+            wanted = "samples must be images [channels, height, width] for torchvision"
+            raise ScenarioError(f"model: {wanted}, got shape {list(input_shape)}; use image data, or mlp or softmax")
+        models = torch_vision("model").models
+        with torch.device("cpu") if self.name.startswith(_BY_VALUES) else nullcontext():
+            module = self._made(models, outputs)
+            if input_shape[0] != _COLOURS:
+                self._adapt(module, input_shape[0])
+            if self.norm == "group":
+                self._normalise_by_groups(module)
+            self._try_out(module, input_shape, outputs)
+        return module
+
+    def _made(self, models: Any, outputs: int) -> nn.Module:
+        known = models.list_models(module=models)
+        if self.name not in known:
+            what = f"unknown architecture of torchvision, got '{self.name}'"
+            raise ScenarioError(f"model.name: {what}; give one such as resnet18{did_you_mean(self.name, known)}")
+        fixed: dict[str, Any] = {"weights": None, "num_classes": outputs}
+        if taken := sorted(fixed.keys() & self.args.keys()):
+            what = "weights are random and classes those of the data"
+            raise ScenarioError(f"model.args: {what}, got {', '.join(taken)}; leave them out")
+        plain = {"aux_logits": False, "init_weights": True} if self.name in _SIDE_OUTPUTS else {}
+        try:
+            module: nn.Module = models.get_model(self.name, **{**plain, **self.args, **fixed})
+        except Exception as error:
+            given = ", ".join(f"{name}={value!r}" for name, value in self.args.items()) or "none"
+            problem = f"{self.name} rejects its arguments ({_text(error)}), got {given}"
+            raise ScenarioError(f"model.args: {problem}; give what the architecture takes") from error
+        return module
+
+    def _adapt(self, module: nn.Module, channels: int) -> None:
+        """Put a convolution of the same form, but for this many channels, in the place of the first one."""
+        for owner, name, layer in _layers(module, nn.Conv2d):
+            if layer.in_channels != _COLOURS or layer.groups != 1:
+                break
+            form = (layer.out_channels, layer.kernel_size, layer.stride, layer.padding, layer.dilation)
+            setattr(owner, name, nn.Conv2d(channels, *form, bias=layer.bias is not None))
+            return
+        problem = f"the first layer of {self.name} cannot take another number of channels, got {channels}"
+        raise ScenarioError(f"model: {problem}; use images of three channels, or another architecture")
+
+    def _normalise_by_groups(self, module: nn.Module) -> None:
+        for owner, name, layer in list(_layers(module, nn.BatchNorm2d)):
+            if layer.num_features % self.groups:
+                problem = f"must divide all widths of {self.name}, got {self.groups} for {layer.num_features} channels"
+                raise ScenarioError(f"model.groups: {problem}; give 1, 2, 4 or 8")
+            setattr(owner, name, nn.GroupNorm(self.groups, layer.num_features, eps=layer.eps))
+
+    def _try_out(self, module: nn.Module, input_shape: tuple[int, ...], outputs: int) -> None:
+        """Check in evaluation mode, in which nothing is drawn and no statistics change."""
+        batch = torch.zeros(2, *input_shape)
+        try:
+            with torch.no_grad():
+                found = module.eval()(batch)
+        except Exception as error:
+            problem = f"{self.name} cannot take images of shape {list(input_shape)}, got {_text(error)}"
+            remedy = "use larger images, an architecture for small ones, or args that fit, such as image_size"
+            raise ScenarioError(f"model: {problem}; {remedy}") from error
+        module.train()
+        if found.shape != (2, outputs):
+            problem = f"{self.name} must map two images to [2, {outputs}], got {list(found.shape)}"
+            raise ScenarioError(f"model: {problem}; use another architecture")
+
+
+def _layers(module: nn.Module, kind: type[nn.Module]) -> Iterator[tuple[nn.Module, str, Any]]:
+    """Every layer of a kind, with the module that holds it and its name there."""
+    for owner in module.modules():
+        for name, layer in owner.named_children():
+            if isinstance(layer, kind):
+                yield owner, name, layer
+
+
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"

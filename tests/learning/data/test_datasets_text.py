@@ -1,0 +1,167 @@
+"""The data kind text, on small plays and folders made here."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fednet_emu.errors import DataError
+from fednet_emu.learning.data.datasets import Text
+from fednet_emu.learning.data.datasets.held_out import last_of_each
+from fednet_emu.learning.data.speakers import paragraphs, roles, without_licence
+from fednet_emu.learning.data.text import LETTERS
+
+NEW_LAYOUT = """\
+The Project Gutenberg eBook of two plays
+HAMLET.
+Not in the book.
+*** START OF THE PROJECT GUTENBERG EBOOK ***
+Dramatis Person\u00e6
+
+ACT I
+SCENE I. Elsinore. A platform before the Castle.
+
+ Enter Francisco and Barnardo.
+
+BARNARDO.
+Who's there?
+I see.
+
+FRANCISCO.
+Nay, answer me.
+
+ [_Exit._]
+
+BARNARDO.
+Long live the King!
+
+Dramatis Person\u00e6
+
+BARNARDO.
+Another one.
+*** END OF THE PROJECT GUTENBERG EBOOK ***
+FRANCISCO.
+Nor this.
+"""
+
+OLD_LAYOUT = """\
+DRAMATIS PERSONAE
+
+  Ham, a prince
+
+ACT I. SCENE I.
+Elsinore.
+
+Enter Ghost.
+
+  Ber. Who's there?
+  Fran. Nay, answer me. Stand and unfold
+    yourself.
+                                                   Exit
+  Ber. Long live the King!
+THE END
+"""
+
+
+def _text(folder, content, **settings):
+    (folder / "play.txt").write_text(content, encoding="utf-8")
+    return Text(path=str(folder / "play.txt"), **settings).load(None, np.random.default_rng(0))
+
+
+def test_a_role_says_what_follows_its_name_in_capitals():
+    """The same name in another play is another role; directions and the licence belong to nobody."""
+    assert roles([without_licence(NEW_LAYOUT)]) == [
+        "Who's there?\nI see.\nLong live the King!",
+        "Nay, answer me.",
+        "Another one.",
+    ]
+
+
+def test_a_role_says_what_follows_its_name_behind_two_spaces():
+    """The next line goes on behind four."""
+    said = roles([OLD_LAYOUT])
+    assert said[0] == "Who's there?\nLong live the King!"
+    assert said[1].startswith("Nay, answer me. Stand and unfold\nyourself.")
+
+
+def test_paragraphs_are_parted_by_blank_lines():
+    """Lines within one stay together."""
+    assert paragraphs(["\n\na\nb\n \n\nc\n", "d"]) == ["a\nb", "c", "d"]
+
+
+def test_windows_of_roles_are_theirs_and_the_last_are_for_testing(tmp_path):
+    """A window and the character after it give back what the role says."""
+    samples = _text(tmp_path, NEW_LAYOUT, length=4, stride=1, test_share=0.25)
+    said = roles([without_licence(NEW_LAYOUT)])
+    assert (samples.classes, samples.vocabulary, samples.train_x.dtype.is_floating_point) == (80, 80, False)
+    for owner, text in enumerate(said):
+        x = np.concatenate([samples.train_x[samples.train_group == owner], samples.test_x[samples.test_group == owner]])
+        y = np.concatenate([samples.train_y[samples.train_group == owner], samples.test_y[samples.test_group == owner]])
+        assert ["".join(LETTERS[token] for token in row) for row in x] == [
+            text[at : at + 4] for at in range(len(text) - 4)
+        ]
+        assert "".join(LETTERS[token] for token in y) == text[4:]
+        assert (samples.test_group == owner).sum() == round(0.25 * (len(text) - 4))
+
+
+def test_roles_with_few_windows_are_left_out(tmp_path):
+    """Those that stay are numbered without gaps."""
+    samples = _text(tmp_path, NEW_LAYOUT, length=4, stride=1, min_samples=10)
+    assert len(roles([without_licence(NEW_LAYOUT)])) == 3
+    assert np.unique(samples.train_group).tolist() == [0, 1]
+
+
+def test_each_file_of_a_folder_has_an_owner(tmp_path):
+    """They come in the order of their paths, and without a stride their windows do not overlap."""
+    for name, text in (("b.txt", "b" * 9), ("a.txt", "a" * 13), ("c.md", "c" * 9)):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    samples = Text(path=str(tmp_path), owner="file", length=4, test_share=0.5).load(None, np.random.default_rng(0))
+    assert samples.train_group.tolist() == [0, 1]
+    assert samples.test_group.tolist() == [0, 0, 1]
+    assert set(samples.train_x.unique().tolist()) == {LETTERS.index("a"), LETTERS.index("b")}
+
+
+def test_rare_words_are_one_token(tmp_path):
+    """With two words of vocabulary there are three tokens."""
+    samples = _text(tmp_path, "the cat the dog the cat sat", owner="file", level="words", vocabulary=2, length=2,
+                    stride=1, test_share=0.4)  # fmt: skip
+    assert samples.classes == samples.vocabulary == 3
+    assert samples.train_x.tolist() == [[1, 2], [2, 1], [1, 0]]
+    assert (samples.train_y.tolist(), samples.test_y.tolist()) == ([1, 0, 1], [2, 0])
+
+
+@pytest.mark.parametrize(
+    ("content", "settings", "words"),
+    [
+        ("no play at all", {}, "got no role with words"),
+        (NEW_LAYOUT, {"length": 400}, "no role has 2 windows of 400 tokens, got 0 at most"),
+        (NEW_LAYOUT, {"length": 9, "test_share": 0.01}, "leaves nobody a test window, got 0.01"),
+    ],
+)
+def test_a_text_that_cannot_be_used_is_named_with_a_remedy(tmp_path, content, settings, words):
+    """The error names the file."""
+    with pytest.raises(DataError, match=words) as error:
+        _text(tmp_path, content, **settings)
+    assert "play.txt" in str(error.value)
+
+
+def test_what_is_no_text_is_named(tmp_path):
+    """Bytes that are not UTF-8, and a folder without text files."""
+    (tmp_path / "play.txt").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(DataError, match="cannot be read as text"):
+        Text(path=str(tmp_path / "play.txt")).load(None, np.random.default_rng(0))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="got a folder without files"):
+        Text(path=str(tmp_path / "empty")).load(None, np.random.default_rng(0))
+
+
+def test_the_last_of_each_kind_are_those_that_a_loop_finds():
+    """For any kinds, order and share."""
+    rng = np.random.default_rng(3)
+    for share in (0.0, 0.2, 0.5, 0.9):
+        kind, order = rng.integers(7, size=50) * 3, rng.permutation(50)
+        expected = np.zeros(50, np.bool_)
+        for value in np.unique(kind):
+            members = [row for row in order if kind[row] == value]
+            expected[members[len(members) - round(share * len(members)) :]] = True
+        assert last_of_each(kind, order, share).tolist() == expected.tolist()
