@@ -11,7 +11,8 @@ FedYogi).
 
 from __future__ import annotations
 
-from typing import Literal
+from functools import partial
+from typing import ClassVar, Literal
 
 from fednet_emu.algorithms.averaging import Averaging, average
 from fednet_emu.federation import Deferred, Device, Federation, Process
@@ -23,11 +24,13 @@ class FedAvg(Averaging):
     """Each round a random cohort trains locally, and the server averages the models that arrive."""
 
     kind: Literal["fedavg"] = "fedavg"
+    moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
 
     def run(self, fed: Federation) -> Process:
         """The server: invite a cohort, wait for its models, average them."""
         w, memory = fed.initial_model(), None
         for t in fed.rounds():
+            w = fed.published(w)
             cohort = yield fed.cohort(self.cohort, t)
             replies = yield fed.gather((self.client(fed, k, w, t) for k in cohort), self.deadline_s)
             arrived = [(k, reply.payload) for k, reply in zip(cohort, replies, strict=True) if not reply.lost]
@@ -41,4 +44,5 @@ class FedAvg(Averaging):
         if got.lost:
             return got
         trained = yield k.compute(fed.train(k, got.payload, self.plan, t))
-        return (yield fed.retry(lambda: fed.uplink(k, trained.params), attempts=1 + self.retries, pause_s=0))
+        send = partial(fed.uplink, k, trained.params, since=got.payload)
+        return (yield fed.retry(send, attempts=1 + self.retries, pause_s=0))

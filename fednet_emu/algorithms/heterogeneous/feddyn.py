@@ -16,7 +16,7 @@ averaged.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -34,6 +34,7 @@ class FedDyn(LocalSgd):
     """
 
     kind: Literal["feddyn"] = "feddyn"
+    moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     alpha: float = Field(0.01, gt=0)
     """Factor of the proximal term, and of the memories of the gradients (alpha)."""
     evaluated: Literal["mean", "server"] = "mean"
@@ -48,6 +49,7 @@ class FedDyn(LocalSgd):
         minus_g: dict[int, Deferred] = {}  # -g_k of the devices that have taken part
         m = sum(k.n_samples > 0 for k in fed.devices())
         for t in fed.rounds():
+            w = fed.published(w)
             cohort = yield fed.cohort(self.cohort, t)
             clients = (self.client(fed, k, w, minus_g.get(k.index, zero), t) for k in cohort)
             replies = yield fed.gather(clients, self.deadline_s)
@@ -69,7 +71,7 @@ class FedDyn(LocalSgd):
             return got
         work = fed.train(k, got.payload, self.plan, t, linear=minus_g, prox=self.alpha)
         trained = yield k.compute(work)
-        return (yield fed.uplink(k, trained.params))
+        return (yield fed.uplink(k, trained.params, since=got.payload))
 
 
 def remembered(minus_g: Tensor, v: Tensor, w: Tensor, alpha: float) -> Tensor:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -33,6 +33,7 @@ class FedNova(LocalSgd):
     """Devices may make different numbers of local steps without pulling the model towards those who make many."""
 
     kind: Literal["fednova"] = "fednova"
+    moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     prox: float = Field(0.0, ge=0)
     """Factor mu of the proximal term mu / 2 |w - w_t|^2 of the local steps; 0 for none, at most 1 / lr."""
 
@@ -60,6 +61,7 @@ class FedNova(LocalSgd):
         w = fed.initial_model()
         size = fed.task.model.n_trainable
         for t in fed.rounds():
+            w = fed.published(w)
             cohort = yield fed.cohort(self.cohort, t)
             replies = yield fed.gather((self.client(fed, k, w, t) for k in cohort), self.deadline_s)
             arrived = [(k, *reply.payload) for k, reply in zip(cohort, replies, strict=True) if not reply.lost]
@@ -77,7 +79,8 @@ class FedNova(LocalSgd):
         if got.lost:
             return got
         trained = yield k.compute(fed.train(k, got.payload, self.plan, t, prox=self.prox))
-        return (yield fed.uplink(k, (trained.params, self.plan.n_steps(k.n_samples))))
+        reply = trained.params, self.plan.n_steps(k.n_samples)
+        return (yield fed.uplink(k, reply, since=(got.payload, None)))
 
 
 @lru_cache(1024)

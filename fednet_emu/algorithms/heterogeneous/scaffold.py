@@ -33,10 +33,11 @@ _GRADIENT = SgdPlan(lr=1.0, steps=1)
 class Scaffold(LocalSgd):
     """Each device corrects its steps by the difference of the server's control variate and its own.
 
-    Model and control variate travel in both directions: twice the bits of FedAvg.
+    Model and control variate travel in both directions: twice the bits of FedAvg. Control variates are not compressed.
     """
 
     kind: Literal["scaffold"] = "scaffold"
+    moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     plain_steps: ClassVar[bool] = True
     option: Literal["I", "II"] = "II"
     """The new control variate of a device: `I` is its gradient at the server's model, for which it passes over all its
@@ -52,6 +53,7 @@ class Scaffold(LocalSgd):
         own: dict[int, Deferred] = {}  # c_i of the devices that have taken part
         n = sum(k.n_samples > 0 for k in fed.devices())
         for t in fed.rounds():
+            w = fed.published(w)
             cohort = yield fed.cohort(self.cohort, t)
             state = fed.shared((w, c))
             clients = (self.client(fed, k, state, own.get(k.index, zero), t) for k in cohort)
@@ -79,7 +81,7 @@ class Scaffold(LocalSgd):
             trained = yield k.compute(fed.train(k, x, self.plan, t, linear=correction))
             distance = self.plan.n_steps(k.n_samples) * self.lr
             change = fed.defer(control_change, x, trained.params, c, distance, size=c.size)
-        return (yield fed.uplink(k, (trained.params, change)))
+        return (yield fed.uplink(k, (trained.params, change), since=(x, None)))
 
 
 def control_change(x: Tensor, y: Tensor, known: Tensor, distance: float) -> Tensor:
