@@ -67,7 +67,7 @@ class Sparse(Compression):
 class TopK(Sparse):
     """The entries of largest magnitude, with their places: k (32 + ceil(log2 n)) bits.
 
-    Of a Gaussian vector the largest 5 % hold 29.5 % of the energy.
+    Of a long Gaussian vector the largest 5 % hold 27.9 % of the energy.
     """
 
     kind: Literal["top-k"] = "top-k"

@@ -42,6 +42,7 @@ class Cost:
         participants: the largest number of devices in a round.
         parameters: the size of the model; None if it is known only when the data or the user's code are read.
         data_byte: the memory of the samples; 0 if unknown.
+        upload_bit: the bits of a model on the uplink, headers aside, at most; None if unknown.
     """
 
     devices: int
@@ -49,6 +50,7 @@ class Cost:
     participants: int
     parameters: int | None
     data_byte: int
+    upload_bit: int | None = None
 
     @property
     def model_byte(self) -> int:
@@ -73,6 +75,8 @@ class Cost:
     def __str__(self) -> str:
         rounds = "rounds until another limit" if self.rounds is None else f"rounds up to {self.rounds:,}"
         size = "a model of unknown size" if self.parameters is None else f"a model of {self.parameters:,} parameters"
+        if self.upload_bit is not None:
+            size += f" sent up in {self.upload_bit:,} bits"
         events = f"{EVENTS * self.participants:,} events a round" if self.events is None else f"{self.events:,} events"
         memory = f"{_readable(self.least_byte)} of memory, with all records {_readable(self.most_byte)}"
         if self.least_byte == self.most_byte or self.events is None:
@@ -91,12 +95,14 @@ def cost_of(scenario: Scenario, data_dir: Path | None = None) -> Cost:
         ScenarioError: the model cannot be built for the data, or it is too large for any machine.
     """
     extent, count = scenario.extent(data_dir), scenario.devices.count
+    parameters, up = _parameters(scenario, extent), scenario.network.uplink.compression
     return Cost(
         devices=count,
         rounds=scenario.stop.rounds,
         participants=scenario.algorithm.participants(count),
-        parameters=_parameters(scenario, extent),
+        parameters=parameters,
         data_byte=extent.byte if extent else 0,
+        upload_bit=None if parameters is None else up.bit(parameters),
     )
 
 
