@@ -42,7 +42,8 @@ class Cost:
         participants: the largest number of devices in a round.
         parameters: the size of the model; None if it is known only when the data or the user's code are read.
         data_byte: the memory of the samples; 0 if unknown.
-        upload_bit: the bits of a model on the uplink, headers aside, at most; None if unknown.
+        upload_bit: the bits of a model on the uplink, headers aside, at most; None if unknown, or if no whole
+            models are sent.
     """
 
     devices: int
@@ -95,14 +96,14 @@ def cost_of(scenario: Scenario, data_dir: Path | None = None) -> Cost:
         ScenarioError: the model cannot be built for the data, or it is too large for any machine.
     """
     extent, count = scenario.extent(data_dir), scenario.devices.count
-    parameters, up = _parameters(scenario, extent), scenario.network.uplink.compression
+    parameters, sends_models = _parameters(scenario, extent), "uplink" in scenario.algorithm.moves
     return Cost(
         devices=count,
         rounds=scenario.stop.rounds,
         participants=scenario.algorithm.participants(count),
         parameters=parameters,
         data_byte=extent.byte if extent else 0,
-        upload_bit=None if parameters is None else up.bit(parameters),
+        upload_bit=scenario.network.uplink.compression.bit(parameters) if parameters and sends_models else None,
     )
 
 
