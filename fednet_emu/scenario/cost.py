@@ -76,7 +76,7 @@ class Cost:
     def __str__(self) -> str:
         rounds = "rounds until another limit" if self.rounds is None else f"rounds up to {self.rounds:,}"
         size = "a model of unknown size" if self.parameters is None else f"a model of {self.parameters:,} parameters"
-        if self.upload_bit is not None:
+        if self.upload_bit is not None and self.upload_bit < 8 * self.model_byte:
             size += f" sent up in {self.upload_bit:,} bits"
         events = f"{EVENTS * self.participants:,} events a round" if self.events is None else f"{self.events:,} events"
         memory = f"{_readable(self.least_byte)} of memory, with all records {_readable(self.most_byte)}"
