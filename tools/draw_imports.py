@@ -29,7 +29,7 @@ LAYERS = [
     {"limits", "plugins", "processes"},
     {"component"},
     {"data"},
-    {"radio", "kernel", "records"},
+    {"radio", "kernel", "records", "compression"},
     {"network", "learning", "tracking"},
     {"federation"},
     {"algorithms"},

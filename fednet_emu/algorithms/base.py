@@ -15,6 +15,9 @@ from fednet_emu.federation import Federation, Process
 class Algorithm(Component):
     """One paper's algorithm: its hyper-parameters are the fields, its pseudo-code is `run`."""
 
+    moves: ClassVar[frozenset[str]] = frozenset()
+    """The links, of `uplink` and `downlink`, on which it sends models that can be compressed: it says `since` where it
+    sends on the uplink, and `fed.published` for what it sends on the downlink."""
     own_learning: ClassVar[bool] = False
     """Whether it brings its own data and model, so that a scenario gives none."""
 

@@ -11,7 +11,8 @@ FedYogi). It may ask others than a random cohort (`selection`).
 
 from __future__ import annotations
 
-from typing import Literal
+from functools import partial
+from typing import ClassVar, Literal
 
 from fednet_emu.algorithms.averaging import Averaging, average
 from fednet_emu.federation import Deferred, Device, Federation, Process
@@ -23,12 +24,14 @@ class FedAvg(Averaging):
     """Each round a cohort trains locally, random unless chosen otherwise, and the server averages what arrives."""
 
     kind: Literal["fedavg"] = "fedavg"
+    moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
 
     def run(self, fed: Federation) -> Process:
         """The server: invite a cohort, wait for its models, average them."""
         w, memory = fed.initial_model(), None
         asking = self.asking(fed, down=w.size, up=w.size)
         for t in fed.rounds():
+            w = fed.published(w)
             cohort = yield from asking.cohort(t, w)
             replies = yield fed.gather((self.client(fed, k, w, t) for k in cohort), self.deadline_s)
             arrived = asking.arrived(cohort, replies)
@@ -42,4 +45,5 @@ class FedAvg(Averaging):
         if got.lost:
             return got
         trained = yield k.compute(fed.train(k, got.payload, self.plan, t))
-        return (yield fed.retry(lambda: fed.uplink(k, trained.params), attempts=1 + self.retries, pause_s=0))
+        send = partial(fed.uplink, k, trained.params, since=got.payload)
+        return (yield fed.retry(send, attempts=1 + self.retries, pause_s=0))

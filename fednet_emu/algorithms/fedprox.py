@@ -18,8 +18,9 @@ added to it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from operator import attrgetter
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -27,12 +28,14 @@ from pydantic import Field, model_validator
 from fednet_emu.algorithms.averaging import Averaging
 from fednet_emu.algorithms.partial_work import AnyPartialWork, FullWork, Invitation, UntilDeadline
 from fednet_emu.federation import Device, Federation, Process
+from fednet_emu.federation.payload import BIT_PER_SCALAR
 
 
 class FedProx(Averaging):
     """Each round a random cohort trains around the received model, as far as it gets, and the server averages."""
 
     kind: Literal["fedprox"] = "fedprox"
+    moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     mu: float = Field(0.01, ge=0)
     """Factor of the proximal term mu/2 ||w - w^t||^2 that keeps devices near the model they received (mu); 0 is
     federated averaging."""
@@ -57,10 +60,12 @@ class FedProx(Averaging):
         pull = fed.defer(Pull, self.mu, None, 0, size=3) if self.adaptive else None
         asking = self.asking(fed, down=w.size + self.adaptive, up=w.size + self.adaptive)
         for t in fed.rounds():
+            w = fed.published(w)
             cohort = yield from asking.cohort(t, w)
             message = w if pull is None else fed.shared((w, fed.defer(_MU, pull, size=1)))
             ends_s = None if self.deadline_s is None else fed.now_s + self.deadline_s
-            round_ = Invitation(t, cohort, ends_s, w.size + self.adaptive)
+            upload_bit = fed.links.movement_bit(w.size) + BIT_PER_SCALAR * self.adaptive
+            round_ = Invitation(t, cohort, ends_s, upload_bit)
             replies = yield fed.gather((self.client(fed, k, message, round_) for k in cohort), self.deadline_s)
             arrived = asking.arrived(cohort, replies)
             if arrived and pull is not None:
@@ -84,8 +89,9 @@ class FedProx(Averaging):
             done = {"steps": plan.n_steps(k.n_samples), "of": self.plan.n_steps(k.n_samples)}
             fed.ledger.record("partial_work", round=round_.t + 1, device=k.index, **done)
         trained = yield k.compute(fed.train(k, w, plan, round_.t, prox=mu))
-        reply = (trained.params, trained.loss) if self.adaptive else trained.params
-        return (yield fed.retry(lambda: fed.uplink(k, reply), attempts=1 + self.retries, pause_s=0))
+        reply, since = ((trained.params, trained.loss), (w, None)) if self.adaptive else (trained.params, w)
+        send = partial(fed.uplink, k, reply, since=since)
+        return (yield fed.retry(send, attempts=1 + self.retries, pause_s=0))
 
 
 class Pull(NamedTuple):

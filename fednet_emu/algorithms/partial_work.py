@@ -13,19 +13,18 @@ from pydantic import Field
 
 from fednet_emu.component import Component, Slot
 from fednet_emu.federation import Device, Federation, SgdPlan
-from fednet_emu.federation.payload import BIT_PER_SCALAR
 
 
 class Invitation(NamedTuple):
     """What the members of a cohort know of their round: its number, who they are, and when it ends (None: when all do).
 
-    `scalars` is what each of them will upload.
+    `upload_bit` is what each of them will upload, headers aside.
     """
 
     t: int
     cohort: Sequence[Device]
     ends_s: float | None
-    scalars: int
+    upload_bit: int
 
 
 class PartialWork(Component):
@@ -75,7 +74,7 @@ class UntilDeadline(PartialWork):
         most = plan.n_steps(k.n_samples)
         if round_.ends_s is None:
             return most
-        upload_s = self.reserve * round_.scalars * BIT_PER_SCALAR / max(k.expected_rate_bps, sys.float_info.min)
+        upload_s = self.reserve * round_.upload_bit / max(k.expected_rate_bps, sys.float_info.min)
         samples = (round_.ends_s - fed.now_s - upload_s) * k.flop_per_s / fed.task.model.flop_per_sample
 
         def processed(steps: int) -> int:

@@ -10,13 +10,15 @@ from simpy.events import Event
 from simpy.events import Process as Started
 
 from fednet_emu.arrays import IntArray
-from fednet_emu.errors import Deadlock, ScenarioError
+from fednet_emu.errors import Deadlock
 from fednet_emu.federation.cohort import Cohort
 from fednet_emu.federation.device import Device
 from fednet_emu.federation.learner import Learner
 from fednet_emu.federation.learning_task import LearningTask
+from fednet_emu.federation.links import Links
+from fednet_emu.federation.movements import Since
 from fednet_emu.federation.observer import Models, Observer
-from fednet_emu.federation.payload import Shared, parcel
+from fednet_emu.federation.payload import Shared
 from fednet_emu.federation.processors import Processors, Work
 from fednet_emu.federation.readings import Checkpoint, Kept, NothingKept
 from fednet_emu.federation.retry import PATIENCE_S, PAUSE_S, Limits, Retry, Send
@@ -34,7 +36,6 @@ from fednet_emu.network.availability import Presence
 from fednet_emu.network.medium.transfer import Delivery, Transfer
 from fednet_emu.network.network import Network
 from fednet_emu.network.topology import Digraph
-from fednet_emu.radio.overhead import NoOverhead, Overhead
 from fednet_emu.records.ledger import SERVER, Ledger, device_label
 from fednet_emu.records.recent_losses import recent_losses
 
@@ -50,11 +51,10 @@ class Federation:
     """Devices, links, training and records of one run.
 
     Attributes:
-        clock: simulated time.
-        streams: randomness by name.
-        ledger: records.
-        graph: deferred values.
+        clock, streams: simulated time; randomness by name.
+        ledger, graph: records; deferred values.
         network, processors: uplink, downlink and sidelink; the processors of the devices and the server.
+        links: sizes, headers and compression of what is sent.
         presence: when the devices are there.
         timing_only: whether nothing is trained or evaluated.
         observers: called at the end of every round; they must not change the run.
@@ -77,26 +77,23 @@ class Federation:
         evaluation: Evaluation,
         *,
         timing_only: bool = False,
-        overhead: Overhead = NoOverhead(),  # noqa: B008  (frozen)
         workers: int = 1,
     ) -> None:
         self.clock, self.streams, self.ledger, self.graph = clock, streams, ledger, graph
         self._task, self.network, self.processors = task, network, processors
-        self.timing_only, self._shared = timing_only, 0
+        self.timing_only = timing_only
         self._rounds, self._learner = Rounds(clock, ledger), Learner(graph, task, streams, timing_only=timing_only)
         self.reports = self._learner.reports
         self.server = Device(self, SERVER)
         self.presence, self._stop = presence, stop
         self._able = presence if task is None else presence.only(np.flatnonzero(task.n_samples))
-        self._overhead = overhead
+        self.links = Links(network, graph, streams, self._learner.read, self.reports)
         self.observers: list[Callable[[Federation], None]] = []
         self.kept: Kept = NothingKept()
         self.workers = workers
         score = None if timing_only or task is None else lambda model: self._learner.score(model, evaluation)
         self._observer = Observer(clock, ledger, evaluation, score)
-        if stop.only_accuracy and (timing_only or not (task is None or task.model.has_accuracy)):
-            what = "a timing-only run" if timing_only else "a regression"
-            raise ScenarioError(f"stop.accuracy: cannot end {what}, got no other limit; give rounds or simulated_s")
+        stop.refuse_only_accuracy(timing_only=timing_only, regression=not (task is None or task.model.has_accuracy))
 
     # ---- who is there ------------------------------------------------------------------------------------------------
 
@@ -136,8 +133,7 @@ class Federation:
         What arrives is the payload itself. Deferred values need no mark; any other payload that is sent to several
         devices without it uses one transmission per device.
         """
-        self._shared += 1
-        return Shared(payload, self._shared)
+        return self.links.shared(payload)
 
     def downlink(self, device: Device, payload: Any, size_bit: int | None = None) -> Transfer:
         """Send from the server to a device; the event's value is the `Delivery`.
@@ -145,14 +141,25 @@ class Federation:
         With `network.downlink.mode: broadcast`, devices that are sent the same deferred value, or the same `shared`
         payload, in one instant are served by one transmission, as long as the worst of them needs.
         """
-        payload, group, number, bits = parcel(payload, size_bit, self._overhead)
-        return self.network.downlink.send(SERVER, device.index, payload, number, bits, group=group)
+        return self.links.downlink(device.index, payload, size_bit)
 
-    def uplink(self, device: Device, payload: Any, size_bit: int | None = None, *, power_part: float = 1.0) -> Transfer:
-        """Send from a device to the server, with this part of its power; the event's value is the `Delivery`."""
-        more_bit = self.reports.bit(device.index) if self.reports.asked else 0
-        payload, _, number, bits = parcel(payload, size_bit, self._overhead, more_bit)
-        return self.network.uplink.send(device.index, SERVER, payload, number, bits, power_part=power_part)
+    def published(self, model: Deferred) -> Deferred:
+        """The server's model as the devices read it that are sent it; with compression, what the server goes on from.
+
+        Without `network.downlink.compression` it is the model itself. With it, devices that have what was published
+        before are sent the compressed movement since then, and all others the whole model.
+        """
+        return self.links.published(model)
+
+    def uplink(
+        self, device: Device, payload: Any, size_bit: int | None = None, *, power_part: float = 1.0, since: Since = None
+    ) -> Transfer:
+        """Send from a device to the server, with this part of its power; the event's value is the `Delivery`.
+
+        `since`, which `network.uplink.compression` needs, is the model, known to the server, that the device started
+        from. It has an entry for each part of a tuple: a model, 0 if the part is a movement, None if it goes whole.
+        """
+        return self.links.uplink(device.index, payload, size_bit, power_part, since)
 
     def sidelink(
         self, sender: Device, receivers: Sequence[Device], payload: Any, size_bit: int | None = None, cluster: int = 0
@@ -165,14 +172,7 @@ class Federation:
         Raises:
             ScenarioError: the scenario has no sidelink.
         """
-        medium = self.network.sidelink
-        if medium is None:
-            raise ScenarioError("network.sidelink: is required, the algorithm sends from device to device; add one")
-        payload, group, number, bits = parcel(self.shared(payload), size_bit, self._overhead)
-        return self.all_of(
-            medium.send(sender.index, receiver.index, payload, number, bits, group=group, cluster=cluster)
-            for receiver in receivers
-        )
+        return self.all_of(self.links.sidelink(sender.index, receivers, payload, size_bit, cluster))
 
     def retry(
         self,

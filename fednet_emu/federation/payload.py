@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fednet_emu.compression.base import FLOAT_BIT
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.radio.overhead import Overhead
 
-BIT_PER_SCALAR = 32
+BIT_PER_SCALAR = FLOAT_BIT
 """Models and numbers are sent in single precision."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field, model_validator
 
 from fednet_emu.component import Component
+from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.metrics import AnyMetric
 from fednet_emu.records.ledger import DEVICE_EVALUATIONS, EVALUATIONS
 
@@ -39,6 +40,16 @@ class Stop(Component):
     def only_accuracy(self) -> bool:
         """Whether the accuracy is the only limit."""
         return all(limit is None for limit in (self.rounds, self.simulated_s, self.bits, self.energy_j))
+
+    def refuse_only_accuracy(self, *, timing_only: bool, regression: bool) -> None:
+        """Raise an error where the accuracy is the only limit of a run that has none.
+
+        Raises:
+            ScenarioError: the run would never end.
+        """
+        if self.only_accuracy and (timing_only or regression):
+            what = "a timing-only run" if timing_only else "a regression"
+            raise ScenarioError(f"stop.accuracy: cannot end {what}, got no other limit; give rounds or simulated_s")
 
 
 class Evaluation(Component):

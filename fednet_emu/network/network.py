@@ -11,6 +11,7 @@ from pydantic import Field, field_validator
 
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.component import Component
+from fednet_emu.compression import AnyCompression, Compression, NoCompression
 from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
@@ -45,6 +46,9 @@ class Uplink(Component):
 
     access: AnyAccess = Tdma()
     loss: AnyLoss = NoLoss()
+    compression: AnyCompression = NoCompression()
+    """How models are compressed: sent as the movement since the model that both ends know, in fewer bits. Whatever else
+    an algorithm sends travels whole."""
     trace: AnyRateTraces | None = None
     """Recorded rates, one trace per device, instead of channel and access scheme; null to use channel and access."""
     timeout_s: float = Field(3600.0, gt=0)
@@ -83,6 +87,14 @@ class Sidelink(Downlink):
     """Which devices send to which, for algorithms that take this graph from the network; null for no graph."""
     asymmetry: Asymmetry = Asymmetry()
     """Differences between the two directions of a link, in addition to their independent fading."""
+
+    @field_validator("compression")
+    @classmethod
+    def _whole(cls, compression: Compression) -> Compression:
+        if type(compression) is not NoCompression:
+            kind = getattr(compression, "kind", "?")
+            raise ValueError(f"is for uplink and downlink, got {kind}; leave it out, sidelinks send everything whole")
+        return compression
 
 
 class NetworkSettings(Component):
@@ -165,7 +177,7 @@ class Network:
     ) -> None:
         self._data_dir, self._recorded = data_dir, recorded
         self._clock, self._ledger, self._streams, self._presence = clock, ledger, streams, presence
-        self._paths, self._everybody, self._settings = paths, np.arange(presence.count), settings
+        self._paths, self._everybody, self.settings = paths, np.arange(presence.count), settings
         self._stations_m = settings.cells.positions_m()
         moving = paths.speed_m_s > 0
         self._sky = Sky(channel, streams, settings.power_control, moving)
@@ -202,7 +214,7 @@ class Network:
             self._graphs = Graphs(side.topology, world)
 
     def _moving(self, links_at: Callable[[float], Links]) -> MovingLinks:
-        return MovingLinks(self._clock, self._settings.movement_s, links_at)
+        return MovingLinks(self._clock, self.settings.movement_s, links_at)
 
     def _cell_links(self, at_s: float) -> Pair:
         """Uplinks and downlinks at a time in s; the result is kept, because both directions request the same time."""
@@ -214,7 +226,7 @@ class Network:
     def losses(self) -> list[str]:
         """List the settings by which server messages may be lost, as `key: value`, including absent devices."""
         away = [] if self._presence.always else ["devices.availability: not always"]
-        return [*self._settings.losses(self._sky.channel), *away]
+        return [*self.settings.losses(self._sky.channel), *away]
 
     def positions_m(self) -> Array:
         """Present coordinates of all devices, [devices, 2] in m."""
@@ -301,7 +313,7 @@ class Network:
         """Whether devices have different transmit powers, by power control or by differences of their radios."""
         if isinstance(settings, Sidelink):
             return settings.asymmetry.tx_power_sigma_db > 0
-        return settings.DIRECTION == "uplink" and not isinstance(self._settings.power_control, FullPower)
+        return settings.DIRECTION == "uplink" and not isinstance(self.settings.power_control, FullPower)
 
     def rivals(self, sinr_db: float | None = None, margin_db: float = 0.0) -> Rivals:
         """Return all devices as uplink senders at full power, to decide which may be on the air together now.

@@ -43,6 +43,8 @@ class Cost:
         answers: the number of devices that receive, compute and send in a round.
         parameters: the size of the model; None if it is known only when the data or the user's code are read.
         data_byte: the memory of the samples; 0 if unknown.
+        upload_bit: the bits of a model on the uplink, headers aside, at most; None if unknown, or if no whole
+            models are sent.
     """
 
     devices: int
@@ -51,6 +53,7 @@ class Cost:
     answers: int
     parameters: int | None
     data_byte: int
+    upload_bit: int | None = None
 
     @property
     def model_byte(self) -> int:
@@ -75,6 +78,8 @@ class Cost:
     def __str__(self) -> str:
         rounds = "rounds until another limit" if self.rounds is None else f"rounds up to {self.rounds:,}"
         size = "a model of unknown size" if self.parameters is None else f"a model of {self.parameters:,} parameters"
+        if self.upload_bit is not None and self.upload_bit < 8 * self.model_byte:
+            size += f" sent up in {self.upload_bit:,} bits"
         events = f"{EVENTS * self.answers:,} events a round" if self.events is None else f"{self.events:,} events"
         memory = f"{_readable(self.least_byte)} of memory, with all records {_readable(self.most_byte)}"
         if self.least_byte == self.most_byte or self.events is None:
@@ -93,13 +98,15 @@ def cost_of(scenario: Scenario, data_dir: Path | None = None) -> Cost:
         ScenarioError: the model cannot be built for the data, or it is too large for any machine.
     """
     extent, count = scenario.extent(data_dir), scenario.devices.count
+    parameters, sends_models = _parameters(scenario, extent), "uplink" in scenario.algorithm.moves
     return Cost(
         devices=count,
         rounds=scenario.stop.rounds,
         participants=scenario.algorithm.participants(count),
         answers=scenario.algorithm.answers(count),
-        parameters=_parameters(scenario, extent),
+        parameters=parameters,
         data_byte=extent.byte if extent else 0,
+        upload_bit=scenario.network.uplink.compression.bit(parameters) if parameters and sends_models else None,
     )
 
 

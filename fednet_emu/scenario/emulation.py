@@ -94,7 +94,6 @@ def build(
         scenario.stop,
         scenario.evaluation,
         timing_only=timing_only,
-        overhead=scenario.network.overhead,
         workers=scenario.training.workers,
     )
 

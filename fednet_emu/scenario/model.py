@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from fednet_emu.algorithms import ALGORITHMS, AnyAlgorithm, brings_own_learning
 from fednet_emu.component import Component, Waived
+from fednet_emu.compression import NoCompression
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.speeds import AnySpeeds
 from fednet_emu.federation.stop import Evaluation, Stop
@@ -184,7 +185,12 @@ class Scenario(Component):
     @property
     def events_depend_on_learning(self) -> bool:
         """Whether events or the end of the run can depend on learnt values, which a timing-only run does not have."""
-        return self.algorithm.events_depend_on_learning or self.stop.accuracy is not None
+        links = self.network.uplink, self.network.downlink
+        return (
+            self.algorithm.events_depend_on_learning
+            or self.stop.accuracy is not None
+            or any(link.compression.depends_on_values for link in links)
+        )
 
     def contradictions(self) -> Iterator[Problem]:
         """Find settings that are valid by themselves but not together.
@@ -207,6 +213,7 @@ class Scenario(Component):
             yield from ((("attack", key), what) for key, what in self.attack.contradictions(count))
         yield from ((("algorithm", key), what) for key, what in self.algorithm.conflicts_with_losses(self._losses()))
         yield from self._never_two_at_once()
+        yield from self._nothing_to_compress()
         listed = {
             ("devices", "placement", "xy_m"): getattr(self.devices.placement, "xy_m", None),
             ("devices", "speed", "flop_per_s"): getattr(self.devices.speed, "flop_per_s", None),
@@ -231,6 +238,17 @@ class Scenario(Component):
         there = self.devices.availability
         away = [] if isinstance(there, Always) else [f"devices.availability: {getattr(there, 'kind', '?')}"]
         return [*self.network.losses(self.channel), *away]
+
+    def _nothing_to_compress(self) -> Iterator[Problem]:
+        """Find links whose compression would never be used."""
+        kind, moves = getattr(self.algorithm, "kind", type(self.algorithm).__name__), self.algorithm.moves
+        for link in (self.network.uplink, self.network.downlink):
+            if not isinstance(link.compression, NoCompression) and link.DIRECTION not in moves:
+                yield (
+                    ("network", link.DIRECTION, "compression"),
+                    f"the algorithm {kind} sends nothing that can be compressed on the {link.DIRECTION}, got "
+                    f"{getattr(link.compression, 'kind', type(link.compression).__name__)}; leave it out",
+                )
 
     def _never_two_at_once(self) -> Iterator[Problem]:
         """Find a shared uplink that permits simultaneous transmissions although its receiver can never decode two."""

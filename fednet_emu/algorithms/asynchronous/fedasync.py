@@ -17,7 +17,7 @@ Differences from the paper:
 from __future__ import annotations
 
 from functools import partial
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -31,6 +31,7 @@ class FedAsync(Concurrent):
     """The server mixes each model that arrives into its own, the less the staler it is; a round is one such update."""
 
     kind: Literal["fedasync"] = "fedasync"
+    moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     alpha: float = Field(0.6, ge=0, le=1)
     """Mixing weight of a fresh model; 0.6 in the paper's experiments."""
     staleness: AnyStaleness = Constant()
@@ -46,6 +47,7 @@ class FedAsync(Concurrent):
         """The server: mix whatever arrives."""
         w, dispatcher = fed.initial_model(), Dispatcher(fed, self.concurrency, self.deadline_s)
         for t in fed.rounds():
+            w = fed.published(w)
             arrival = yield from dispatcher.next(t, partial(self.client, fed, w))
             alpha_t = self.alpha * self.staleness.weight(record_arrival(fed, t, arrival))
             w = fed.defer(torch.lerp, w, arrival.payload, alpha_t)  # (1 - alpha_t) w + alpha_t w_k
@@ -57,6 +59,7 @@ class FedAsync(Concurrent):
         if got.lost:
             return got
         work = fed.train(k, got.payload, self.plan, n, prox=self.rho)
+        since = got.payload if fed.links.compresses_uploads else None
         del w, got  # a model is in memory no longer than the training needs it
         trained = yield k.compute(work)
-        return (yield fed.uplink(k, trained.params))
+        return (yield fed.uplink(k, trained.params, since=since))

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -33,6 +33,7 @@ class FedBuff(Concurrent):
     """The server takes a step along the mean of every `buffer_size` updates that arrive; a round is one such step."""
 
     kind: Literal["fedbuff"] = "fedbuff"
+    moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     buffer_size: int = Field(10, gt=0)
     """The paper's K: updates that make a step of the server; 10 in its experiments."""
     server_lr: float = Field(1.0, ge=0)
@@ -49,6 +50,7 @@ class FedBuff(Concurrent):
         """The server: fill the buffer, take a step, empty the buffer."""
         w, dispatcher = fed.initial_model(), Dispatcher(fed, self.concurrency, self.deadline_s)
         for t in fed.rounds():
+            w = fed.published(w)
             buffer: list[Arrival] = []
             while len(buffer) < self.buffer_size:
                 buffer.append((yield from dispatcher.next(t, partial(self.client, fed, w))))
@@ -65,7 +67,7 @@ class FedBuff(Concurrent):
         delta = fed.defer(torch.sub, work.result.params, got.payload)
         del w, got  # a model is in memory no longer than delta needs it
         yield k.compute(work._replace(result=None, output=delta.number))
-        return (yield fed.uplink(k, delta))
+        return (yield fed.uplink(k, delta, since=0))
 
 
 def step(w: Tensor, weights: Sequence[float], server_lr: float = 1.0) -> Accumulation:

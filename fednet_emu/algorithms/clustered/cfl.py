@@ -11,7 +11,7 @@ out, and the models before each split are not kept.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -32,6 +32,7 @@ class Cfl(LocalSgd):
     """Each cluster averages its own model; a cluster whose mean is stationary but whose members are not is split."""
 
     kind: Literal["cfl"] = "cfl"
+    moves: ClassVar[frozenset[str]] = frozenset({"uplink"})
     stationary: float = Field(gt=0)
     """Largest norm of a cluster's mean update at which the cluster counts as stationary (epsilon_1); only stationary
     clusters are split."""
@@ -69,7 +70,7 @@ class Cfl(LocalSgd):
         if got.lost:
             return got
         trained = yield k.compute(fed.train(k, got.payload, self.plan, t))
-        return (yield fed.uplink(k, trained.params))
+        return (yield fed.uplink(k, trained.params, since=got.payload))
 
     def after(
         self, fed: Federation, cluster: Cluster, w: Deferred, arrived: dict[Device, Deferred]

@@ -10,7 +10,7 @@ models are those of the first with the entries of each parameter shuffled, inste
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -28,6 +28,7 @@ class Ifca(LocalSgd):
     """Each round a cohort receives all models; each device trains the one that fits it best and reports its number."""
 
     kind: Literal["ifca"] = "ifca"
+    moves: ClassVar[frozenset[str]] = frozenset({"uplink"})
     clusters: int = Field(gt=0)
     """Number of models, one per cluster."""
     record_every: int = Field(10, gt=0)
@@ -62,7 +63,7 @@ class Ifca(LocalSgd):
         choice = yield k.compute(Work(flop, self.choice(fed, k, got.payload)))
         start = fed.defer(picked, choice, got.payload, size=got.payload[0].size)
         trained = yield k.compute(fed.train(k, start, self.plan, t))
-        return (yield fed.uplink(k, (choice, trained.params)))
+        return (yield fed.uplink(k, (choice, trained.params), since=(None, start)))
 
     def choice(self, fed: Federation, k: Device, models: tuple[Deferred, ...]) -> Deferred:
         """The number of the model with the smallest loss on a device's samples (deferred)."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from pydantic import Field, model_validator
@@ -63,6 +63,7 @@ class CyclicFedAvg(RoundBased):
     """Groups of devices train in turn; a device may be in several groups and split its samples among them."""
 
     kind: Literal["cyclic-fedavg"] = "cyclic-fedavg"
+    moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     structure: AnyGroupStructure
     """How groups are formed: which devices train and transmit in the same turn."""
     data: Literal["split", "no-split", "no-split-reweighted"] = "split"
@@ -132,6 +133,7 @@ class CyclicFedAvg(RoundBased):
             raise ScenarioError(f"algorithm.{key}: {what}")
         w, theory = fed.initial_model(), None
         for r, turn in zip(fed.rounds(), self.turns(fed), strict=False):
+            w = fed.published(w)
             yield fed.cohort(1, r)  # wait until at least one device is present
             if self.bounds and turn.group == 0:
                 if turn.cycle == 0:
@@ -167,7 +169,7 @@ class CyclicFedAvg(RoundBased):
         mine = trained.params
         if member.factor != 1:
             mine = fed.defer(part_of_the_way, got.payload, mine, member.factor)
-        return (yield fed.uplink(device, mine, power_part=member.power))
+        return (yield fed.uplink(device, mine, power_part=member.power, since=got.payload))
 
     def server_lr(self, groups: Sequence[Sequence[Member]], arrived: int) -> float:
         """The server's step size rho when `arrived` members of a group have answered."""

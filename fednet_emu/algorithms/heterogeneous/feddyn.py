@@ -16,7 +16,7 @@ averaged.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -34,6 +34,7 @@ class FedDyn(ChosenCohort):
     """
 
     kind: Literal["feddyn"] = "feddyn"
+    moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     alpha: float = Field(0.01, gt=0)
     """Factor of the proximal term, and of the memories of the gradients (alpha)."""
     evaluated: Literal["mean", "server"] = "mean"
@@ -49,6 +50,7 @@ class FedDyn(ChosenCohort):
         m = sum(k.n_samples > 0 for k in fed.devices())
         asking = self.asking(fed, down=w.size, up=w.size)
         for t in fed.rounds():
+            w = fed.published(w)
             cohort = yield from asking.cohort(t, w)
             clients = (self.client(fed, k, w, minus_g.get(k.index, zero), t) for k in cohort)
             replies = yield fed.gather(clients, self.deadline_s)
@@ -70,7 +72,7 @@ class FedDyn(ChosenCohort):
             return got
         work = fed.train(k, got.payload, self.plan, t, linear=minus_g, prox=self.alpha)
         trained = yield k.compute(work)
-        return (yield fed.uplink(k, trained.params))
+        return (yield fed.uplink(k, trained.params, since=got.payload))
 
 
 def remembered(minus_g: Tensor, v: Tensor, w: Tensor, alpha: float) -> Tensor:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -33,6 +33,7 @@ class FedNova(ChosenCohort):
     """Devices may make different numbers of local steps without pulling the model towards those who make many."""
 
     kind: Literal["fednova"] = "fednova"
+    moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     prox: float = Field(0.0, ge=0)
     """Factor mu of the proximal term mu / 2 |w - w_t|^2 of the local steps; 0 for none, at most 1 / lr."""
 
@@ -61,6 +62,7 @@ class FedNova(ChosenCohort):
         size = fed.task.model.n_trainable
         asking = self.asking(fed, down=w.size, up=w.size + 1)
         for t in fed.rounds():
+            w = fed.published(w)
             cohort = yield from asking.cohort(t, w)
             replies = yield fed.gather((self.client(fed, k, w, t) for k in cohort), self.deadline_s)
             arrived = [(k, *payload) for k, payload in asking.arrived(cohort, replies)]
@@ -78,7 +80,8 @@ class FedNova(ChosenCohort):
         if got.lost:
             return got
         trained = yield k.compute(fed.train(k, got.payload, self.plan, t, prox=self.prox))
-        return (yield fed.uplink(k, (trained.params, self.plan.n_steps(k.n_samples))))
+        reply = trained.params, self.plan.n_steps(k.n_samples)
+        return (yield fed.uplink(k, reply, since=(got.payload, None)))
 
 
 @lru_cache(1024)

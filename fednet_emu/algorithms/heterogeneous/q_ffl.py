@@ -35,6 +35,7 @@ class QFfl(ChosenCohort):
     """Federated averaging that minimises the mean of F_k^(q + 1): the larger q, the more even the losses of devices."""
 
     kind: Literal["q-ffl"] = "q-ffl"
+    moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     plain_steps: ClassVar[bool] = True
     q: float = Field(1.0, ge=0)
     """Power of the losses that weighs the devices; 0 weighs all alike, as FedAvg with uniform weighting does."""
@@ -56,6 +57,7 @@ class QFfl(ChosenCohort):
         w = fed.initial_model()
         asking = self.asking(fed, down=w.size, up=w.size + 1)
         for t in fed.rounds():
+            w = fed.published(w)
             cohort = yield from asking.cohort(t, w) if self.sampling == "uniform" else self.drawn(fed, t)
             replies = yield fed.gather((self.client(fed, k, w, t) for k in cohort), self.deadline_s)
             arrived = [payload for _, payload in asking.arrived(cohort, replies)]
@@ -81,7 +83,7 @@ class QFfl(ChosenCohort):
         flop = fed.task.model.forward_flop_per_sample * k.n_samples
         yield k.compute(Work(flop, loss, got.payload.number, loss.number))
         trained = yield k.compute(fed.train(k, got.payload, self.plan, t))
-        return (yield fed.uplink(k, (trained.params, loss)))
+        return (yield fed.uplink(k, (trained.params, loss), since=(got.payload, None)))
 
 
 def fair_step(w: Tensor, count: int, q: float, lr: float) -> Accumulation:

@@ -21,7 +21,7 @@ mean gradient. Weight decay is part of g_i. With a schedule of the step size, lr
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
@@ -35,10 +35,11 @@ from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Mo
 class Scaffold(ChosenCohort):
     """Each device corrects its steps by the difference of the server's control variate and its own.
 
-    Model and control variate travel in both directions: twice the bits of FedAvg.
+    Model and control variate travel in both directions: twice the bits of FedAvg. Control variates are not compressed.
     """
 
     kind: Literal["scaffold"] = "scaffold"
+    moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     option: Literal["I", "II"] = "II"
     """The new control variate of a device: `I` is its gradient at the server's model, for which it passes over all its
     samples once more; `II` is the mean gradient of its local steps, which costs nothing."""
@@ -63,6 +64,7 @@ class Scaffold(ChosenCohort):
         n = sum(k.n_samples > 0 for k in fed.devices())
         asking = self.asking(fed, down=w.size + size, up=w.size + size)
         for t in fed.rounds():
+            w = fed.published(w)
             cohort = yield from asking.cohort(t, w)
             state = fed.shared((w, c))
             clients = (self.client(fed, k, state, own.get(k.index, zero), t) for k in cohort)
@@ -90,7 +92,7 @@ class Scaffold(ChosenCohort):
             trained = yield k.compute(fed.train(k, x, self.plan, t, **correction))
             distance = self.plan.n_steps(k.n_samples) * self.plan.in_round(t).lr
             change = fed.defer(control_change, x, trained.params, c, distance, size=c.size)
-        return (yield fed.uplink(k, (trained.params, change)))
+        return (yield fed.uplink(k, (trained.params, change), since=(x, None)))
 
     @property
     def _term(self) -> Literal["linear", "drift"]:

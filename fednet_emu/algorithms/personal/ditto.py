@@ -9,7 +9,7 @@ same size.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -22,6 +22,7 @@ class Ditto(LocalSgd):
     """Personal models v_i minimise f_i(v_i) + pull / 2 ||v_i - w||^2 around the global model w."""
 
     kind: Literal["ditto"] = "ditto"
+    moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     pull: float = Field(ge=0)
     """Factor of the proximal term that keeps a personal model close to the global one (lambda); with 0 every device
     trains its personal model alone."""
@@ -31,6 +32,7 @@ class Ditto(LocalSgd):
         w = fed.initial_model()
         own = [w] * fed.n_devices
         for t in fed.rounds():
+            w = fed.published(w)
             cohort = yield fed.cohort(self.cohort, t)
             replies = yield fed.gather((self.client(fed, k, w, own, t) for k in cohort), self.deadline_s)
             arrived = [(k, reply.payload) for k, reply in zip(cohort, replies, strict=True) if not reply.lost]
@@ -46,4 +48,4 @@ class Ditto(LocalSgd):
         trained = yield k.compute(fed.train(k, got.payload, self.plan, t))
         mine = fed.train(k, own[k.index], self.plan, t, "own", prox=self.pull, anchor=got.payload)
         own[k.index] = (yield k.compute(mine)).params
-        return (yield fed.uplink(k, trained.params))
+        return (yield fed.uplink(k, trained.params, since=got.payload))

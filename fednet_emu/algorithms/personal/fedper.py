@@ -8,7 +8,7 @@ Differences from the paper: a round may have a cohort of fewer than all devices.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from fednet_emu.algorithms.fedavg import average
 from fednet_emu.algorithms.local_sgd import LocalSgd
@@ -20,6 +20,7 @@ class FedPer(LocalSgd):
     """Each device trains base and personal layers together, and shares the base."""
 
     kind: Literal["fedper"] = "fedper"
+    moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     private: tuple[LayerName, ...] = (-1,)
     """Layers that stay on the device, by name, pattern or index; -1 is the last layer."""
 
@@ -29,6 +30,7 @@ class FedPer(LocalSgd):
         w = fed.initial_model()
         own, base = [w] * fed.n_devices, fed.defer(layers.take, w, size=layers.n_shared)
         for t in fed.rounds():
+            base = fed.published(base)
             cohort = yield fed.cohort(self.cohort, t)
             replies = yield fed.gather((self.client(fed, k, base, own, layers, t) for k in cohort), self.deadline_s)
             arrived = [(k, reply.payload) for k, reply in zip(cohort, replies, strict=True) if not reply.lost]
@@ -47,4 +49,5 @@ class FedPer(LocalSgd):
         start = fed.defer(layers.put, own[k.index], got.payload)
         trained = yield k.compute(fed.train(k, start, self.plan, t))
         own[k.index] = trained.params
-        return (yield fed.uplink(k, fed.defer(layers.take, trained.params, size=layers.n_shared)))
+        mine = fed.defer(layers.take, trained.params, size=layers.n_shared)
+        return (yield fed.uplink(k, mine, since=got.payload))

@@ -10,7 +10,7 @@ the shared representation with the current head of its device, without fitting t
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -24,6 +24,7 @@ class FedRep(LocalSgd):
     """Each device fits its head with the representation frozen, then trains the representation with the head frozen."""
 
     kind: Literal["fedrep"] = "fedrep"
+    moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     private: tuple[LayerName, ...] = (-1,)
     """The head: layers that stay on the device, by name, pattern or index; -1 is the last layer."""
     head_epochs: int = Field(gt=0)
@@ -35,6 +36,7 @@ class FedRep(LocalSgd):
         w = fed.initial_model()
         own, body = [w] * fed.n_devices, fed.defer(layers.take, w, size=layers.n_shared)
         for t in fed.rounds():
+            body = fed.published(body)
             cohort = yield fed.cohort(self.cohort, t)
             replies = yield fed.gather((self.client(fed, k, body, own, layers, t) for k in cohort), self.deadline_s)
             arrived = [reply.payload for reply in replies if not reply.lost]
@@ -55,4 +57,5 @@ class FedRep(LocalSgd):
         fitted = yield k.compute(fed.train(k, start, head, t, "head", mask=layers.private))
         trained = yield k.compute(fed.train(k, fitted.params, self.plan, t, mask=layers.shared))
         own[k.index] = trained.params
-        return (yield fed.uplink(k, fed.defer(layers.take, trained.params, size=layers.n_shared)))
+        mine = fed.defer(layers.take, trained.params, size=layers.n_shared)
+        return (yield fed.uplink(k, mine, since=got.payload))

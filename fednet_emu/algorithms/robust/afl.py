@@ -10,7 +10,8 @@ and its weight stays the same. This also holds for a device that is absent when 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from functools import partial
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -28,6 +29,7 @@ class Afl(RoundBased):
     """All devices send a gradient and a loss at the same model; the weights of devices with a large loss increase."""
 
     kind: Literal["afl"] = "afl"
+    moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     lr: float = Field(ge=0)
     """Step size of the model (gamma_w)."""
     lr_weights: float = Field(ge=0)
@@ -46,6 +48,7 @@ class Afl(RoundBased):
         w = mean = fed.initial_model()
         weights = fed.defer(np.full, n, 1.0 / n, size=n)
         for t in fed.rounds():
+            w = fed.published(w)
             present = yield fed.cohort(n, t)
             replies = yield fed.gather((self.client(fed, k, w, t) for k in present), self.deadline_s)
             told = zip(present, replies, strict=True)
@@ -64,8 +67,8 @@ class Afl(RoundBased):
             return got
         plan = SgdPlan(lr=self.lr, batch_size=self.batch_size, steps=1)
         trained = yield k.compute(fed.train(k, got.payload, plan, t))
-        report = (trained.params, trained.loss)
-        return (yield fed.retry(lambda: fed.uplink(k, report), patience_s=self.patience_s, to_the_gone=False))
+        send = partial(fed.uplink, k, (trained.params, trained.loss), since=(got.payload, None))
+        return (yield fed.retry(send, patience_s=self.patience_s, to_the_gone=False))
 
 
 def weighted_step(w: Tensor, weights: Array, places: Sequence[int]) -> Accumulation:

@@ -12,7 +12,8 @@ each round, not after each step.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from functools import partial
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -35,6 +36,7 @@ class Drfa(RoundBased):
     """
 
     kind: Literal["drfa"] = "drfa"
+    moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     deadline_s: float | None = Field(None, gt=0)
     """Longest time that the server waits in each of the two exchanges of a round (simulated s); late devices are
     cancelled and left out. Null waits for all devices."""
@@ -75,6 +77,7 @@ class Drfa(RoundBased):
         w = mean = fed.initial_model()
         weights = fed.defer(np.array, prior, size=n)
         for t in fed.rounds():
+            w = fed.published(w)
             there = np.array([place[k.index] for k in (yield fed.cohort(n, t))])
             rng, m = fed.streams("drfa", t), min(self.cohort, len(there))
             share = fed.read(weights, nominal=np.full(n, 1.0 / n))[there]
@@ -107,8 +110,8 @@ class Drfa(RoundBased):
         snapshot = trained.params
         if early < self.local_steps:
             trained = yield k.compute(fed.train(k, snapshot, self._plan(self.local_steps - early), t, 1))
-        report = (trained.params, snapshot)
-        return (yield fed.retry(lambda: fed.uplink(k, report), patience_s=self.patience_s, to_the_gone=False))
+        send = partial(fed.uplink, k, (trained.params, snapshot), since=(w, w))
+        return (yield fed.retry(send, patience_s=self.patience_s, to_the_gone=False))
 
     def tell(self, fed: Federation, k: Device, snapshot: Deferred, t: int) -> Process:
         """A device in the second exchange: send the loss of the mean snapshot on one batch."""

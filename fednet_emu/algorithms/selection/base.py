@@ -36,10 +36,13 @@ class Jobs:
         plan: the local steps.
         down: numbers that a device receives, in single precision.
         up: numbers that it uploads.
+        up_bit: size of the upload, of which the model may be compressed.
     """
 
     def __init__(self, fed: Federation, plan: SgdPlan, down: int, up: int) -> None:
         self._fed, self.plan, self.down, self.up = fed, plan, down, up
+        size = fed.task.model.size
+        self.up_bit = fed.links.movement_bit(size) + BIT_PER_SCALAR * (up - size)
         self.n_samples: IntArray = fed.task.n_samples
         self.flop_per_s: Array = np.array([k.flop_per_s for k in fed.devices()])
 
@@ -120,18 +123,18 @@ class Seen:
     @cached_property
     def upload_s(self) -> Array:
         """Times [N] of the uploads, alone in the band at the expected rates, without headers; nan for who is away."""
-        return _air_s(self.jobs.up, self.rate_bps)
+        return _air_s(self.jobs.up_bit, self.rate_bps)
 
     @cached_property
     def download_s(self) -> Array:
         """Times [N] of the downloads, defined as `upload_s`."""
-        return _air_s(self.jobs.down, self.downlink_rate_bps)
+        return _air_s(BIT_PER_SCALAR * self.jobs.down, self.downlink_rate_bps)
 
 
-def _air_s(scalars: int, rate_bps: Array) -> Array:
-    """Time [N] on the air of so many numbers; infinite without a rate."""
+def _air_s(size_bit: int, rate_bps: Array) -> Array:
+    """Time [N] on the air of so many bits; infinite without a rate."""
     with np.errstate(divide="ignore"):
-        return np.asarray(scalars * BIT_PER_SCALAR / rate_bps, np.float64)
+        return np.asarray(size_bit / rate_bps, np.float64)
 
 
 class Selection(Component):

@@ -13,7 +13,7 @@ from its own weights: `m2_mode` offers both. Averaging the clients' models, miss
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -54,6 +54,7 @@ class FedUL(RoundBased):
     """
 
     kind: Literal["fedul"] = "fedul"
+    moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     lr: float = Field(ge=0)
     """Step size of the clients and of the server's own training (alpha_l)."""
     batch_size: int | None = Field(gt=0)
@@ -100,6 +101,7 @@ class FedUL(RoundBased):
         f = own = fed.initial_model()
         best = Best(f)
         for t in fed.rounds():
+            f = fed.published(f)
             cohort = yield fed.cohort(self.cohort or fed.n_devices, t)
             if method == "M2":
                 beside = self.supervise(fed, own if self.m2_mode == "persistent" else f, t)
@@ -140,7 +142,7 @@ class FedUL(RoundBased):
         work = fed.train(k, got.payload, self._plan(self.local_epochs), t, data=unlabelled, **terms)
         trained = yield k.compute(work)
         seen[k] = trained.loss
-        return (yield fed.uplink(k, trained.params))
+        return (yield fed.uplink(k, trained.params, since=got.payload))
 
     def supervise(self, fed: Federation, f: Deferred, t: int) -> Computation:
         """Start the server's training on its labelled samples now; the value of the returned event is a `Trained`."""

@@ -1,0 +1,15 @@
+"""Compression: fewer bits for what is sent, one kind per section of a scenario."""
+
+from typing import Annotated
+
+from fednet_emu.component import Slot
+from fednet_emu.compression.base import Compression, NoCompression
+from fednet_emu.compression.chain import STAGES, Chain
+
+COMPRESSIONS: dict[str, type[Compression]] = {"none": NoCompression, **STAGES, "chain": Chain}
+"""Every kind of compression that is built in."""
+
+AnyCompression = Annotated[Compression, Slot("compression", COMPRESSIONS)]
+"""Type of a field that holds one compression."""
+
+__all__ = ["COMPRESSIONS", "AnyCompression", "Compression", "NoCompression"]

@@ -1,0 +1,85 @@
+"""A chain of compressions: the first ones choose entries, and the last one writes those that are left."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from fednet_emu.component import Slot
+from fednet_emu.compression.base import WHOLE, Compression, Message
+from fednet_emu.compression.rounding import BFloat16, Float16, Qsgd, Uniform
+from fednet_emu.compression.sign import Sign
+from fednet_emu.compression.sparse import RandomK, Sparse, TopK
+
+STAGES: dict[str, type[Compression]] = {
+    "qsgd": Qsgd,
+    "top-k": TopK,
+    "random-k": RandomK,
+    "sign": Sign,
+    "uniform": Uniform,
+    "float16": Float16,
+    "bfloat16": BFloat16,
+}
+"""Kinds that a chain can be made of."""
+
+AnyStage = Annotated[Compression, Slot("compression stage", STAGES)]
+
+
+class Chain(Compression):
+    """Several stages: each writes the entries that the stage before it sends.
+
+    Sparse ternary compression (Sattler et al., see `top-k`) is top-k and sign. Error feedback is of the chain as a
+    whole, and a stage that rounds at random is then divided by 1 + omega, its bound of E|C(v)|^2 / |v|^2, as in Basu,
+    Data, Karakus, Diggavi: "Qsparse-local-SGD", NeurIPS 2019, https://arxiv.org/abs/1906.02367.
+    """
+
+    kind: Literal["chain"] = "chain"
+    stages: tuple[AnyStage, ...] = Field((TopK(), Qsgd()), min_length=1)
+    """The stages in their order; all but the last choose entries (`top-k`, `random-k`). The sender remembers what is
+    left out where one of them has `error_feedback`."""
+
+    @model_validator(mode="after")
+    def _only_the_last_writes(self) -> Self:
+        early = [getattr(stage, "kind", "?") for stage in self.stages[:-1] if not isinstance(stage, Sparse)]
+        if early:
+            raise ValueError(
+                f"all stages but the last must choose entries, got {early[0]} before another one; put it last, after "
+                "top-k or random-k"
+            )
+        return self
+
+    @property
+    def _parts(self) -> tuple[Sparse | None, Compression]:
+        """The first stage if it chooses entries, and what writes them."""
+        first, rest = self.stages[0], self.stages[1:]
+        if not isinstance(first, Sparse):
+            return None, first
+        return first, Chain(stages=rest) if rest else WHOLE
+
+    def bit(self, n: int) -> int:
+        """The places of the entries, and what the last stage writes."""
+        sparse, values = self._parts
+        return sparse.bit(n, values) if sparse else values.bit(n)
+
+    def compress(self, v: Tensor, rng: np.random.Generator) -> Message:
+        """The entries as the last stage reads them, and zeros elsewhere."""
+        sparse, values = self._parts
+        return sparse.compress(v, rng, values) if sparse else values.compress(v, rng)
+
+    def growth(self, n: int) -> float:
+        """The product of those of the stages."""
+        sparse, values = self._parts
+        return sparse.growth(n, values) if sparse else values.growth(n)
+
+    @property
+    def depends_on_values(self) -> bool:
+        """Whether the bits of the last stage do."""
+        return self.stages[-1].depends_on_values
+
+    @property
+    def feeds_back(self) -> bool:
+        """Whether a stage says so."""
+        return any(stage.feeds_back for stage in self.stages)

@@ -1,0 +1,130 @@
+"""Fewer bits per number: random rounding to levels, and short floating-point formats."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from fednet_emu.compression.base import FLOAT_BIT, Compression, Message
+from fednet_emu.compression.elias import sparse_bit
+
+LARGEST_HALF = 65504.0
+"""Largest number of IEEE half precision."""
+
+
+def randomly_rounded(x: Tensor, top: int, rng: np.random.Generator) -> Tensor:
+    """Numbers [n] from 0 to `top`, rounded up with the probability of their fraction, so that the mean stays."""
+    uniform = torch.from_numpy(rng.random(len(x), dtype=np.float32)).to(x.device)
+    return (x + uniform).floor_().clamp_(0, top)
+
+
+class Qsgd(Compression):
+    """QSGD: the norm, and for each entry its sign and its part of the norm, rounded at random to one of the levels.
+
+    Alistarh, Grubic, Li, Tomioka, Vojnović: "QSGD: Communication-Efficient SGD via Gradient Quantization and Encoding",
+    NeurIPS 2017, https://arxiv.org/abs/1610.02132. The receiver reads norm sign(v_i) l_i / s with the level l_i in 0 to
+    s; it is unbiased, and its variance is norm^2 sum p_i (1 - p_i) / s^2, where p_i is the fraction of s |v_i| / norm,
+    at most min(n / s^2, sqrt(n) / s) norm^2. Fixed coding takes 32 + n (2 + floor(log2 s)) bits.
+
+    Differences from the paper: the count of non-zero levels precedes their Elias codes, and a bit says which coding
+    follows, the shorter one, so that a message is never more than one bit longer than with fixed coding.
+    """
+
+    kind: Literal["qsgd"] = "qsgd"
+    levels: int = Field(15, gt=0, le=2**15)
+    """The number s of levels above zero; 1, 3, 7, 15, ... use all of their 2, 3, 4, 5, ... bits."""
+    coding: Literal["fixed", "elias"] = "fixed"
+    """How levels are written: `fixed`, each in as many bits; `elias`, only those above zero, with the gaps between
+    them, in Elias' omega code, which is shorter for small numbers. Then the bits depend on the values: each message
+    waits for its training, and a timing-only run counts the largest possible number of bits."""
+
+    def bit(self, n: int) -> int:
+        """The norm, n signs and n levels."""
+        return FLOAT_BIT + n * (1 + self.levels.bit_length()) + self.depends_on_values
+
+    def compress(self, v: Tensor, rng: np.random.Generator) -> Message:
+        """Round the parts of the norm at random."""
+        norm = _norm(v)
+        level = randomly_rounded(v.abs() * (self.levels / norm) if norm else v.abs(), self.levels, rng)
+        bit = self.bit(len(v))
+        if self.coding == "elias":
+            bit = 1 + min(bit - 1, FLOAT_BIT + sparse_bit(level.cpu().numpy().astype(np.int64)))
+        return Message(v.sign() * level * (norm / self.levels), bit)
+
+    def growth(self, n: int) -> float:
+        """1 + min(n / s^2, sqrt(n) / s)."""
+        return 1.0 + min(n / self.levels**2, math.sqrt(n) / self.levels)
+
+    @property
+    def depends_on_values(self) -> bool:
+        """Whether levels are written in Elias codes."""
+        return self.coding == "elias"
+
+
+def _norm(v: Tensor) -> float:
+    """The Euclidean norm in single precision, as it is sent."""
+    return float(torch.linalg.vector_norm(v, dtype=torch.float64).float())
+
+
+class Uniform(Compression):
+    """Smallest and largest entry, and each entry rounded at random to one of 2^bits equal steps between: n bits + 64.
+
+    The receiver reads an unbiased vector; its variance is at most n (max - min)^2 / (4 (2^bits - 1)^2), and so at most
+    n / (2 (2^bits - 1)^2) of the squared norm.
+    """
+
+    kind: Literal["uniform"] = "uniform"
+    bits: Literal[2, 4, 8] = 8
+    """Bits of an entry."""
+
+    def bit(self, n: int) -> int:
+        """Two numbers, and n entries."""
+        return 2 * FLOAT_BIT + self.bits * n
+
+    def compress(self, v: Tensor, rng: np.random.Generator) -> Message:
+        """Round at random between the smallest and the largest entry."""
+        top = 2**self.bits - 1
+        low, high = v.min(), v.max()
+        step = (high - low) / top
+        code = randomly_rounded((v - low) / step, top, rng) if step > 0 else torch.zeros_like(v)
+        return Message(low + step * code, self.bit(len(v)))
+
+    def growth(self, n: int) -> float:
+        """1 + n / (2 (2^bits - 1)^2)."""
+        return 1.0 + n / (2 * (2**self.bits - 1) ** 2)
+
+
+class Float16(Compression):
+    """IEEE half precision: 16 n bits, a relative error of at most 2^-11 above 6e-5; larger than 65504 is read as that.
+
+    Numbers below 6e-5 have an absolute error of at most 2^-25.
+    """
+
+    kind: Literal["float16"] = "float16"
+
+    def bit(self, n: int) -> int:
+        """16 n."""
+        return 16 * n
+
+    def compress(self, v: Tensor, rng: np.random.Generator) -> Message:
+        """The nearest numbers of half precision."""
+        return Message(v.clamp(-LARGEST_HALF, LARGEST_HALF).half().to(v.dtype), self.bit(len(v)))
+
+
+class BFloat16(Compression):
+    """The first 16 bits of single precision: 16 n bits, the same range, a relative error of at most 2^-8."""
+
+    kind: Literal["bfloat16"] = "bfloat16"
+
+    def bit(self, n: int) -> int:
+        """16 n."""
+        return 16 * n
+
+    def compress(self, v: Tensor, rng: np.random.Generator) -> Message:
+        """The nearest numbers with 8 bits of mantissa."""
+        return Message(v.bfloat16().to(v.dtype), self.bit(len(v)))

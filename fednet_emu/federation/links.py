@@ -1,0 +1,103 @@
+"""The links of a federation: payloads in, transfers out; sizes, headers, broadcasts and compression in between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+from fednet_emu.compression import Compression, NoCompression
+from fednet_emu.errors import ScenarioError
+from fednet_emu.federation.device import Device
+from fednet_emu.federation.movements import Compressor, Publications, Read, Since, Uploads
+from fednet_emu.federation.payload import Shared, parcel
+from fednet_emu.federation.reports import Reports
+from fednet_emu.kernel.streams import Streams
+from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.learning.graph.graph import Graph
+from fednet_emu.network.medium.transfer import Transfer
+from fednet_emu.network.network import Network
+from fednet_emu.records.ledger import SERVER
+
+
+@final
+class Links:
+    """Sends payloads over the network, as `Federation` says.
+
+    Args:
+        network: what carries them, and its settings.
+        graph: makes deferred values.
+        streams: the randomness of the run.
+        read: reads the bits of a message that depend on its values.
+        reports: what devices tell with their uploads.
+    """
+
+    def __init__(self, network: Network, graph: Graph, streams: Streams, read: Read, reports: Reports) -> None:
+        self._reports = reports
+        self._network, self._overhead, self._shared = network, network.settings.overhead, 0
+        self._up, down = network.settings.uplink.compression, network.settings.downlink.compression
+        self._uploads = None if _is_none(self._up) else Uploads(Compressor(self._up, graph, streams, read))
+        self._publications = None if _is_none(down) else Publications(Compressor(down, graph, streams, read))
+
+    def shared(self, payload: Any) -> Shared:
+        """Mark a payload for broadcast, by the next number."""
+        self._shared += 1
+        return Shared(payload, self._shared)
+
+    def downlink(self, device: int, payload: Any, size_bit: int | None) -> Transfer:
+        """Send from the server to a device; of a model that was published only the movement, if it has the last one."""
+        published = None if size_bit is not None else self._publications
+        if published is not None:
+            size_bit = published.bit(device, payload.payload if isinstance(payload, Shared) else payload)
+        payload, group, number, bits = parcel(payload, size_bit, self._overhead)
+        transfer = self._network.downlink.send(SERVER, device, payload, number, bits, group=group)
+        if published is not None:
+            published.until_arrived(device, payload, transfer)
+        return transfer
+
+    def uplink(self, device: int, payload: Any, size_bit: int | None, power_part: float, since: Since) -> Transfer:
+        """Send from a device to the server; of a model only the movement, if `since` is given and is of use."""
+        uploads = None if since is None else self._uploads
+        read = payload
+        if uploads is not None:
+            read, size_bit = uploads.message(device, payload, since)
+        more_bit = self._reports.bit(device) if self._reports.asked else 0
+        payload, _, number, bits = parcel(payload, size_bit, self._overhead, more_bit)
+        if uploads is None:
+            return self._network.uplink.send(device, SERVER, payload, number, bits, power_part=power_part)
+        transfer = self._network.uplink.send(device, SERVER, read, number, bits, power_part=power_part)
+        uploads.until_arrived(device, transfer)
+        return transfer
+
+    def sidelink(
+        self, sender: int, receivers: Sequence[Device], payload: Any, size_bit: int | None, cluster: int
+    ) -> list[Transfer]:
+        """Send from a device to others.
+
+        Raises:
+            ScenarioError: the scenario has no sidelink.
+        """
+        medium = self._network.sidelink
+        if medium is None:
+            raise ScenarioError("network.sidelink: is required, the algorithm sends from device to device; add one")
+        payload, group, number, bits = parcel(self.shared(payload), size_bit, self._overhead)
+        return [
+            medium.send(sender, receiver.index, payload, number, bits, group=group, cluster=cluster)
+            for receiver in receivers
+        ]
+
+    def published(self, model: Deferred) -> Deferred:
+        """The server's model as the devices read it that are sent it."""
+        return model if self._publications is None else self._publications.publish(model)
+
+    @property
+    def compresses_uploads(self) -> bool:
+        """Whether `since` is of use, so that it has to be kept until the upload."""
+        return self._uploads is not None
+
+    def movement_bit(self, n: int) -> int:
+        """Bits on the uplink of the movement of a model of n parameters, at most, headers aside."""
+        return self._up.bit(n)
+
+
+def _is_none(scheme: Compression) -> bool:
+    return type(scheme) is NoCompression

@@ -1,0 +1,213 @@
+"""Closed forms of the schemes: means, variances, contractions, and what error feedback is for."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from pydantic import ValidationError
+
+from fednet_emu.compression import COMPRESSIONS
+from fednet_emu.compression.base import Compression
+from fednet_emu.compression.chain import Chain
+from fednet_emu.compression.rounding import BFloat16, Float16, Qsgd, Uniform
+from fednet_emu.compression.sign import Sign
+from fednet_emu.compression.sparse import RandomK, TopK
+from fednet_emu.kernel.streams import Streams
+from tests.compression.test_packing import vector
+
+UNBIASED = [Qsgd(levels=4), Uniform(bits=2), RandomK(share=0.3), Chain(stages=(RandomK(share=0.5), Qsgd(levels=2)))]
+FED_BACK = [
+    TopK(share=0.1),
+    RandomK(share=0.1, error_feedback=True),
+    Sign(),
+    Chain(stages=(TopK(share=0.1), Sign())),
+    Chain(stages=(TopK(share=0.5), Qsgd(levels=1))),
+    Chain(stages=(RandomK(share=0.5, error_feedback=True), Uniform(bits=2))),
+]
+VECTORS = arrays(np.float32, st.integers(1, 40), elements=st.floats(-8, 8, width=32))
+
+
+def reads(scheme: Compression, v: torch.Tensor, times: int = 4000) -> torch.Tensor:
+    """What receivers read of a vector [n], many times, [times, n]."""
+    rng = Streams(5)("reads")
+    return torch.stack([scheme.compress(v, rng).read for _ in range(times)]).double()
+
+
+def test_every_kind_is_there() -> None:
+    """The table has exactly these, and each one's default settings."""
+    expected = ["none", "qsgd", "top-k", "random-k", "sign", "uniform", "float16", "bfloat16", "chain"]
+
+    assert list(COMPRESSIONS) == expected
+    assert all(COMPRESSIONS[kind]().kind == kind for kind in expected)
+
+
+@pytest.mark.parametrize("scheme", UNBIASED, ids=repr)
+def test_random_rounding_keeps_the_mean(scheme: Compression) -> None:
+    """The mean of 4,000 readings is within five standard errors of every entry, and the variance within the bound."""
+    v = vector(60, 1)
+    found = reads(scheme, v)
+    error = (found.mean(0) - v).abs() / (found.std(0) / math.sqrt(len(found)) + 1e-6)
+    relative = float((found - v).square().sum(1).mean() / v.square().sum())
+
+    assert error.max() < 5
+    assert 0 < relative <= 1.02 * (scheme.growth(60) - 1)  # which random-k attains
+
+
+def test_the_variance_of_qsgd_is_exact() -> None:
+    """It is norm^2 / s^2 times the sum of p (1 - p), with the fractions p of s |v| / norm."""
+    v, s = vector(50, 2), 3
+    norm = float(v.double().norm())
+    p = (v.double().abs() * s / norm) % 1
+    exact = float(norm**2 / s**2 * (p * (1 - p)).sum())
+
+    assert float((reads(Qsgd(levels=s), v) - v).square().sum(1).mean()) == pytest.approx(exact, rel=0.03)
+
+
+def test_the_figures_of_a_gaussian_vector() -> None:
+    """With n = 1000, s = 4: relative variance 5.3, bound 7.9. The top 5 % leave 0.721 of the energy, bound 0.95.
+
+    The latter is 1 - 2 (z phi(z) + 0.025) with z = 1.960, the quantile 0.975, where the density phi(z) is 0.0584.
+    """
+    variance, left = [], []
+    for seed in range(200):
+        v = vector(1000, seed)
+        v2 = float(v.square().sum())
+        variance.append(float((Qsgd(levels=4).compress(v, Streams(seed)("q")).read - v).square().sum()) / v2)
+        left.append(float((v - TopK(share=0.05).compress(v, Streams(0)("k")).read).square().sum()) / v2)
+
+    assert np.mean(variance) == pytest.approx(5.3, abs=0.1)
+    assert Qsgd(levels=4).growth(1000) - 1 == pytest.approx(7.9, abs=0.01)
+    assert np.mean(left) == pytest.approx(1 - 2 * (1.95996 * 0.058445 + 0.025), abs=0.003)
+    assert max(left) <= 0.95
+
+
+@given(VECTORS, st.floats(0.01, 1))
+def test_top_k_is_a_contraction(v: np.ndarray, share: float) -> None:
+    """What is left has at most 1 - k/n of the energy, and nothing sent is smaller than anything left."""
+    x, scheme = torch.from_numpy(v), TopK(share=share)
+    read = scheme.compress(x, Streams(0)("k")).read
+    kept = scheme.kept(len(x))
+
+    assert float((x - read).square().sum()) <= (1 - kept / len(x)) * float(x.square().sum()) * (1 + 1e-5) + 1e-6
+    assert float((x - read).abs().max()) <= sorted(x.abs().tolist())[-kept]
+
+
+@given(VECTORS)
+def test_sign_is_a_contraction(v: np.ndarray) -> None:
+    """What is left is |v|^2 - |v|_1^2 / n."""
+    x = torch.from_numpy(v).double()
+    left = x - Sign().compress(torch.from_numpy(v), Streams(0)("s")).read
+    expected = float(x.square().sum() - x.abs().sum() ** 2 / len(x))
+
+    assert float(left.square().sum()) == pytest.approx(expected, rel=1e-4, abs=1e-4)
+
+
+@given(VECTORS, st.sampled_from([Qsgd(levels=1), Qsgd(levels=15), Uniform(bits=2), Uniform(bits=8)]), st.integers(0, 9))
+def test_rounding_stays_next_to_the_number(v: np.ndarray, scheme: Compression, seed: int) -> None:
+    """Whatever is drawn, an entry is read as one of the two levels next to it."""
+    x = torch.from_numpy(v)
+    read = scheme.compress(x, Streams(seed)("r")).read
+    if isinstance(scheme, Qsgd):
+        step = float(x.norm()) / scheme.levels
+    else:
+        step = float(x.max() - x.min()) / (2**scheme.bits - 1)
+
+    assert float((read - x).abs().max()) <= step * (1 + 1e-4) + 1e-6
+
+
+def test_short_floats() -> None:
+    """NumPy's half precision, but saturated; bfloat16 has the first 16 bits of single precision, rounded."""
+    v = torch.cat([vector(1000) * 10.0 ** torch.arange(-3, 2).repeat(200), torch.tensor([1e6, -1e9])])
+    half = Float16().compress(v, Streams(0)("f")).read
+    brain = BFloat16().compress(v, Streams(0)("f")).read
+    with np.errstate(over="ignore"):
+        expected = np.clip(v.numpy().astype(np.float16).astype(np.float32), -65504, 65504)
+
+    assert (half.numpy() == expected).all()
+    assert ((brain - v).abs() <= 2.0**-8 * v.abs()).all()
+    assert (brain.numpy().view(np.uint32) & 0xFFFF == 0).all()
+    assert Float16().bit(1002) == BFloat16().bit(1002) == 16 * 1002
+
+
+@pytest.mark.parametrize("kind", COMPRESSIONS)
+def test_nothing_stays_nothing(kind: str) -> None:
+    """A vector of zeros is read as zeros, and the input is left as it was."""
+    zero, v = torch.zeros(7), vector(7)
+    before = v.clone()
+    scheme = COMPRESSIONS[kind]()
+    scheme.compress(v, Streams(0)("z"))
+
+    assert torch.equal(scheme.compress(zero, Streams(0)("z")).read, zero)
+    assert torch.equal(v, before)
+
+
+@pytest.mark.parametrize("scheme", FED_BACK, ids=repr)
+def test_error_feedback_forgets_nothing(scheme: Compression) -> None:
+    """Of a movement that stays the same, the mean of what is read comes to it, as the memory stays bounded."""
+    v, left, total, rng, n = vector(40), torch.zeros(40), torch.zeros(40), Streams(1)("f"), 4000
+    largest = 0.0
+    for _ in range(n):
+        p = v + left
+        read = scheme.compress(p, rng).read / scheme.growth(40)
+        left, total = p - read, total + read
+        largest = max(largest, float(left.norm()))
+
+    assert scheme.feeds_back
+    assert float((total / n - v).norm() / v.norm()) < 0.05
+    assert largest < 0.05 * n * float(v.norm())
+
+
+@pytest.mark.parametrize("scheme", FED_BACK, ids=repr)
+def test_what_is_fed_back_is_contracted(scheme: Compression) -> None:
+    """Divided by its growth, a scheme leaves less than everything on average: error feedback needs no more."""
+    v = vector(40, 3)
+    left = (reads(scheme, v) / scheme.growth(40) - v).square().sum(1).mean() / v.square().sum()
+
+    assert 0 < float(left) < 0.99
+
+
+def test_error_feedback_fixes_sign() -> None:
+    """Minimise x / 4 on [-1, 1] with gradient 4 (one in four) or -1: signs alone end at +1, with feedback at -1."""
+    lr, gradients = 1e-3, np.where(np.random.default_rng(0).random(20_000) < 0.25, 4.0, -1.0)
+    alone, fed_back = Sign(magnitude=lr, error_feedback=False), Sign()
+    x, y, left = 0.0, 0.0, torch.zeros(1)
+    late = []
+    for step, gradient in enumerate(gradients):
+        v = torch.tensor([lr * gradient])
+        x = float(np.clip(x - float(alone.compress(v, Streams(0)("s")).read), -1, 1)) if step < 6000 else x
+        read = fed_back.compress(v + left, np.random.default_rng(0)).read
+        left, y = v + left - read, float(np.clip(y - float(read), -1, 1))
+        late.append(y)
+
+    assert x == pytest.approx(1.0, abs=0.01)
+    assert np.mean(late[-5000:]) == pytest.approx(-0.994, abs=0.003)
+
+
+def test_signs_with_their_mean_magnitude_need_feedback_too() -> None:
+    """The gradients (3, 1) and (1, -2) in turns: alone, the second entry goes the wrong way; with feedback it does not.
+
+    The means are (2, -1/2); the signs times 2 and 1.5 add up to (3.5, 0.5).
+    """
+    scheme, left, alone, fed_back = Sign(), torch.zeros(2), torch.zeros(2), torch.zeros(2)
+    for step in range(1000):
+        v = torch.tensor([3.0, 1.0] if step % 2 == 0 else [1.0, -2.0])
+        alone += scheme.compress(v, Streams(0)("s")).read
+        read = scheme.compress(v + left, Streams(0)("s")).read
+        left, fed_back = v + left - read, fed_back + read
+
+    assert (alone / 500).tolist() == [3.5, 0.5]
+    assert (fed_back / 500).tolist() == pytest.approx([4.0, -1.0], abs=0.05)
+
+
+def test_what_contradicts_itself_is_refused() -> None:
+    """A fixed magnitude with feedback, and a stage that writes before the last one."""
+    with pytest.raises(ValidationError, match=r"got 0\.1; leave out magnitude or set error_feedback: false"):
+        Sign(magnitude=0.1)
+    with pytest.raises(ValidationError, match="got qsgd before another one; put it last, after top-k or random-k"):
+        Chain(stages=(Qsgd(), TopK()))
