@@ -18,6 +18,7 @@ class GivenJobs:
         self._up = ones if rate_bps is None else np.asarray(rate_bps, float)
         self._down = ones if downlink_rate_bps is None else np.asarray(downlink_rate_bps, float)
         self.up = self.down = 1
+        self.up_bit = 32
 
     def rates_bps(self, numbers: Any, *, down: bool) -> np.ndarray:
         """The rates of these devices, nan for the others."""
