@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -65,7 +66,7 @@ def swept(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert result.exit_code == 0, result.output
     assert f"6 of 6 cells done; tables in {out}" in result.stdout
     assert f"report: {out}/report.html" in result.stdout
-    assert "5 of 6 done, 1 running, 0 failed, about" in result.stderr
+    assert re.search(r"5 of 6 done, [01] running, 0 failed, about", result.stderr)  # the last may be about to start
     return out
 
 
