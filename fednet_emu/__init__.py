@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from fednet_emu.algorithms.base import Algorithm
     from fednet_emu.algorithms.flower.algorithm import flower as Flower  # noqa: N812
     from fednet_emu.api.comparing import Comparison
+    from fednet_emu.api.explaining import Explanation
     from fednet_emu.api.library import channels, check, scenarios, schema
+    from fednet_emu.api.ranking import Ranking
     from fednet_emu.api.run import Run, plot
     from fednet_emu.api.running import run
     from fednet_emu.api.study import Study
@@ -56,6 +58,8 @@ _HOMES = {
     "Run": "api.run",
     "Study": "api.study",
     "Comparison": "api.comparing",
+    "Ranking": "api.ranking",
+    "Explanation": "api.explaining",
     "Scenario": "scenario.model",
     "Samples": "learning.data.datasets.base",
     "Algorithm": "algorithms.base",
@@ -86,6 +90,8 @@ __all__ = [  # noqa: RUF022  (what a user meets first comes first)
     "Run",
     "Study",
     "Comparison",
+    "Ranking",
+    "Explanation",
     "Scenario",
     "Samples",
     "Algorithm",

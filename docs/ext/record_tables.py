@@ -22,10 +22,13 @@ The [event digest](records.md#the-event-digest) covers the columns that are mark
 ABOUT = {
     "transfers": "One row for each transmission, in the order of their ends.",
     "receptions": "One row for each receiver of a transmission to several.",
+    "backhaul": "One row for each message between the cloud and an edge server, in the order of their ends.",
     "computes": "One row for each computation on a device or the server.",
     "rounds": "One row for each round of the algorithm.",
     "evaluations": "One row for each evaluation of the model; counts and energy are sums up to that moment.",
     "device_evaluations": "One row for each device and evaluation, with `evaluation.per_device`.",
+    "batteries": "With `devices.battery`: a row for each battery at the start, at the end, and whenever what draws "
+    "from it changes. Amounts are sums since the start.",
 }
 
 MEANINGS = {
@@ -40,6 +43,9 @@ MEANINGS = {
     "started_s": "on the air, or the processor begins; NaN for a transfer that never went on the air",
     "ended_s": "over",
     "air_bit": "bits that flowed: the payload when it was completed, less when it was cut short",
+    "direction": "`up` to the cloud, `down` from it",
+    "edge": "number of the edge server, that of its cell",
+    "sent_bit": "bits that left: the size, less when it was cut short",
     "delivered_bit": "sum over the receivers who got it",
     "lost_bit": "sum over the receivers who did not",
     "lost": "empty, or the reason of the loss, see [reasons](#reasons-of-loss)",
@@ -65,11 +71,23 @@ MEANINGS = {
     "worst_train_loss": "largest mean loss of a device on its own training samples, with `evaluation.train_loss`",
     "attack_success": "share of the attacked test samples that become what the attacker wants",
     "samples": "test samples of the device",
+    "charge_j": "in the battery",
+    "harvested_j": "came in",
+    "spilled_j": "came in and had no room",
+    "computing_j": "drawn by computations",
+    "sending_j": "drawn by transmissions",
+    "receiving_j": "drawn by receptions",
+    "idle_j": "drawn while none of these was under way",
+    "state": "from then on; a device whose battery is `empty` is away",
 }
 OWN = {
     ("receptions", "receiver"): "who received",
+    ("backhaul", "started_s"): "on the line; NaN for a message that never was",
+    ("backhaul", "ended_s"): "arrived or lost",
+    ("backhaul", "delivered_bit"): "the size if it has arrived",
+    ("backhaul", "energy_j"): "`energy_j_per_bit` x bits that left",
     ("computes", "energy_j"): "drawn by the processor; 0 for the server",
-    ("evaluations", "energy_j"): "of all transmissions and of all computations on devices",
+    ("evaluations", "energy_j"): "of all transmissions, of all computations on devices, and of the backhaul",
     ("device_evaluations", "loss"): "on the device's own test samples",
     ("device_evaluations", "accuracy"): "on the device's own test samples",
 }
@@ -85,6 +103,7 @@ REASONS = {
     "timeout": "on the air for longer than `network.*.timeout_s`",
     "deadline": "the algorithm stopped waiting",
     "end": "the run ended",
+    "empty": "the battery of an end ran out in the middle",
 }
 
 
@@ -94,7 +113,8 @@ def page() -> str:
     Raises:
         KeyError: a column, table or reason has no meaning, or a meaning belongs to none that exists.
     """
-    frames = ledger.Ledger().frames()
+    empty = ledger.Ledger()
+    frames = {**empty.frames(), **{name: getattr(empty, name).frame() for name in ledger.WHERE_USED}}
     shown = {column for frame in frames.values() for column in frame}
     for known, needed in ((MEANINGS, shown), (ABOUT, set(ledger.TABLES)), (REASONS, set(ledger.REASONS))):
         if known.keys() != needed:
@@ -103,7 +123,7 @@ def page() -> str:
     for name in ledger.TABLES:
         columns = getattr(ledger, name.upper())
         digested = {_shown(column) for column, its in columns.items() if its.digest}
-        covered = name in ("transfers", "receptions", "computes")
+        covered = name in ("transfers", "receptions", "backhaul", "computes")
         rows = [
             (
                 code(column),

@@ -20,6 +20,7 @@ from fednet_emu.algorithms.heterogeneous.feddyn import FedDyn
 from fednet_emu.algorithms.heterogeneous.fednova import FedNova
 from fednet_emu.algorithms.heterogeneous.q_ffl import QFfl
 from fednet_emu.algorithms.heterogeneous.scaffold import Scaffold
+from fednet_emu.algorithms.hierarchical.hier_favg import HierFAvg
 from fednet_emu.algorithms.personal.ditto import Ditto
 from fednet_emu.algorithms.personal.fedper import FedPer
 from fednet_emu.algorithms.personal.fedrep import FedRep
@@ -52,6 +53,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "fedul": FedUL,
     "flower": Flower,
     "frank-wolfe-clustering": FrankWolfeClustering,
+    "hier-favg": HierFAvg,
     "ifca": Ifca,
     "individual": Individual,
     "local": LocalOnly,

@@ -23,7 +23,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from fednet_emu.component import Component, Slot
-from fednet_emu.federation import Accumulation, Deferred, Federation
+from fednet_emu.federation import Deferred, Federation, MeanOf, mean_update
 
 
 class Aggregation(Component):
@@ -34,8 +34,18 @@ class Aggregation(Component):
         """Fewest updates that it can aggregate."""
         return 1
 
-    def of(self, fed: Federation, w: Deferred, models: Sequence[Deferred], weights: Sequence[float]) -> Deferred:
-        """The update of the model w, given the trained models, `least` or more, which are given away."""
+    def of(
+        self,
+        fed: Federation,
+        w: Deferred,
+        models: Sequence[Deferred],
+        weights: Sequence[float],
+        mean: MeanOf = mean_update,
+    ) -> Deferred:
+        """The update of the model w, given the trained models, `least` or more, which are given away.
+
+        `mean` makes the weighted mean of the differences to w of the models that have arrived.
+        """
         return fed.defer(self.update, w, list(models))
 
     @abstractmethod
@@ -48,9 +58,16 @@ class Mean(Aggregation):
 
     kind: Literal["mean"] = "mean"
 
-    def of(self, fed: Federation, w: Deferred, models: Sequence[Deferred], weights: Sequence[float]) -> Deferred:
+    def of(
+        self,
+        fed: Federation,
+        w: Deferred,
+        models: Sequence[Deferred],
+        weights: Sequence[float],
+        mean: MeanOf = mean_update,
+    ) -> Deferred:
         """The weighted mean, to which the models are added one by one."""
-        return fed.accumulate(mean_update, models, w, weights)
+        return fed.accumulate(mean, models, w, weights)
 
     def update(self, w: Tensor, models: Sequence[Tensor]) -> Tensor:
         """The mean of all."""
@@ -135,14 +152,6 @@ class MultiKrum(DistanceBased):
         """The mean of the updates with the m smallest scores."""
         m = len(models) - self.byzantine if self.m is None else self.m
         return self.best(_updates(w, models), m).mean(0)
-
-
-def mean_update(w: Tensor, weights: Sequence[float]) -> Accumulation:
-    """The weighted mean of the differences to w [P] of the models that come one by one."""
-    update, total = torch.zeros_like(w), sum(weights)
-    for weight in weights:
-        update.add_((yield) - w, alpha=weight / total)
-    return update
 
 
 def krum_scores(updates: Tensor, byzantine: int) -> Tensor:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from fednet_emu.algorithms.aggregation import AnyAggregation, Mean, mean_update
+from fednet_emu.algorithms.aggregation import AnyAggregation, Mean
 from fednet_emu.algorithms.chosen import ChosenCohort
 from fednet_emu.algorithms.server_optimizers import AnyServerOptimizer, ServerOptimizer, ServerSgd
-from fednet_emu.federation import Accumulation, Deferred, Device, Federation
+from fednet_emu.federation import Accumulation, Deferred, Device, Federation, MeanOf, mean_update
 
 
 class Averaging(ChosenCohort):
     """Settings of a server that moves its model by what it makes of the updates that arrive, such as their mean."""
 
+    single_uploads: ClassVar[str] = ""
     weighting: Literal["samples", "uniform"] = "samples"
     """Weight of a device in the mean update: its number of samples, as in the paper, or the same for all devices."""
     aggregation: AnyAggregation = Mean()
@@ -46,7 +47,12 @@ class Averaging(ChosenCohort):
         return k.n_samples if self.weighting == "samples" else 1
 
     def moved(
-        self, fed: Federation, w: Deferred, memory: Deferred | None, arrived: Sequence[tuple[Device, Deferred]]
+        self,
+        fed: Federation,
+        w: Deferred,
+        memory: Deferred | None,
+        arrived: Sequence[tuple[Device, Deferred]],
+        mean: MeanOf = mean_update,
     ) -> tuple[Deferred, Deferred | None]:
         """The server's model after a round, and what its optimizer keeps.
 
@@ -55,6 +61,7 @@ class Averaging(ChosenCohort):
             w: the model before.
             memory: what the optimizer kept in the round before; None before the first.
             arrived: the devices, at least one, and their trained models, which are given away.
+            mean: makes the weighted mean of the differences to w of these.
         """
         models = [w_k for _, w_k in arrived]
         if len(models) < self.aggregation.least:
@@ -62,8 +69,8 @@ class Averaging(ChosenCohort):
         weights = [self.weight(k) for k, _ in arrived]
         server = self._server
         if type(self.aggregation) is Mean and type(server) is ServerSgd:  # one sum and no memory
-            return fed.accumulate(average, models, w, weights, server.lr), None
-        update = self.aggregation.of(fed, w, models, weights)
+            return fed.accumulate(average, models, w, weights, server.lr, mean), None
+        update = self.aggregation.of(fed, w, models, weights, mean)
         if memory is None:
             memory = fed.defer(server.start, w, size=server.vectors * w.size)
         after = fed.defer(server.step, w, update, memory, size=(1 + server.vectors) * w.size)
@@ -75,6 +82,14 @@ class Averaging(ChosenCohort):
         if least > most:
             yield "aggregation", f"never has enough updates, got at most {most} a round; must be at least {least}"
 
+    def conflicts_with_sums(self) -> Iterator[tuple[str, str]]:
+        """A rule that compares single updates, or answers to single devices, as (key, what is wrong)."""
+        yield from super().conflicts_with_sums()
+        if type(self.aggregation) is not Mean:
+            yield "aggregation", f"{getattr(self.aggregation, 'kind', '?')} compares single updates"
+        if self.retries:
+            yield "retries", f"no upload can be sent again by itself, got {self.retries}"
+
     @property
     def _server(self) -> ServerOptimizer:
         return self.server_optimizer or ServerSgd(lr=1.0 if self.server_lr is None else self.server_lr)
@@ -83,10 +98,10 @@ class Averaging(ChosenCohort):
 _FIRST, _SECOND = itemgetter(0), itemgetter(1)
 
 
-def average(w: Tensor, weights: Sequence[float], server_lr: float = 1.0) -> Accumulation:
+def average(w: Tensor, weights: Sequence[float], server_lr: float = 1.0, mean: MeanOf = mean_update) -> Accumulation:
     """Move w [P] by server_lr times the weighted mean of the differences to it of the models that come one by one.
 
     Summing differences instead of models leaves w bit-identical when all models equal w.
     """
-    update = yield from mean_update(w, weights)
+    update = yield from mean(w, weights)
     return w + server_lr * update

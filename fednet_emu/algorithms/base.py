@@ -18,6 +18,12 @@ class Algorithm(Component):
     moves: ClassVar[frozenset[str]] = frozenset()
     """The links, of `uplink` and `downlink`, on which it sends models that can be compressed: it says `since` where it
     sends on the uplink, and `fed.published` for what it sends on the downlink."""
+    at_edges: ClassVar[bool] = False
+    """Whether it averages in edge servers, and sends over their backhaul; any other refuses `network.edges`."""
+    single_uploads: ClassVar[str] = "reads every upload by itself"
+    """What its server does with the upload of one device; empty if the mean of all does, asked by `fed.uplink_sum`."""
+    plans_rounds: ClassVar[bool] = False
+    """Whether it says at the start of a round who takes part, so that the uplink can be planned."""
     own_learning: ClassVar[bool] = False
     """Whether it brings its own data and model, so that a scenario gives none."""
 
@@ -49,6 +55,11 @@ class Algorithm(Component):
     def contradictions(self, count: int) -> Iterable[tuple[str, str]]:
         """Settings that contradict each other with `count` devices, as (key, what is wrong)."""
         return ()
+
+    def conflicts_with_sums(self) -> Iterable[tuple[str, str]]:
+        """Settings that are invalid when the server receives nothing but sums of uploads, as (key, what is wrong)."""
+        if self.single_uploads:
+            yield "kind", f"its server {self.single_uploads}"
 
     def conflicts_with_losses(self, losses: Sequence[str]) -> Iterable[tuple[str, str]]:
         """Settings that are invalid when messages can be lost, as (key, what is wrong).

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Iterator
+from typing import ClassVar, Self
 
 from pydantic import model_validator
 
@@ -15,6 +16,8 @@ from fednet_emu.federation import Federation
 
 class ChosenCohort(LocalSgd):
     """Settings of a cohort that is chosen by a rule, and trains locally."""
+
+    plans_rounds: ClassVar[bool] = True
 
     selection: AnySelection = Uniform()
     """Who is asked in a round."""
@@ -33,6 +36,12 @@ class ChosenCohort(LocalSgd):
     def participants(self, count: int) -> int:
         """The largest number of devices, out of `count`, that the rule asks in a round."""
         return self.selection.most(self.cohort, count)
+
+    def conflicts_with_sums(self) -> Iterator[tuple[str, str]]:
+        """A rule that asks devices, or relies on the times of single uploads, as (key, what is wrong)."""
+        yield from super().conflicts_with_sums()
+        if self.selection.single_uploads:
+            yield "selection", f"{getattr(self.selection, 'kind', '?')} {self.selection.single_uploads}"
 
     def asking(self, fed: Federation, down: int, up: int) -> Asking:
         """The rule at work, for rounds in which a device receives `down` numbers and uploads `up`."""

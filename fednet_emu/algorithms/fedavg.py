@@ -11,11 +11,10 @@ FedYogi). It may ask others than a random cohort (`selection`).
 
 from __future__ import annotations
 
-from functools import partial
 from typing import ClassVar, Literal
 
 from fednet_emu.algorithms.averaging import Averaging, average
-from fednet_emu.federation import Deferred, Device, Federation, Process
+from fednet_emu.federation import Deferred, Device, Federation, Process, Summed, Upload
 
 __all__ = ["FedAvg", "average"]
 
@@ -33,17 +32,17 @@ class FedAvg(Averaging):
         for t in fed.rounds():
             w = fed.published(w)
             cohort = yield from asking.cohort(t, w)
-            replies = yield fed.gather((self.client(fed, k, w, t) for k in cohort), self.deadline_s)
-            arrived = asking.arrived(cohort, replies)
+            clients = (self.client(fed, k, w, t) for k in cohort)
+            summed: Summed = yield fed.uplink_sum(w, clients, self.deadline_s)
+            arrived = asking.arrived(cohort, summed.replies)
             if arrived:
-                w, memory = self.moved(fed, w, memory, arrived)
+                w, memory = self.moved(fed, w, memory, arrived, summed.mean)
             fed.end_of_round(w, invited=len(cohort), arrived=len(arrived))
 
     def client(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
-        """A device: receive the model, train, send the result."""
+        """A device: receive the model, train, have the result ready to send."""
         got = yield fed.downlink(k, w)
         if got.lost:
             return got
         trained = yield k.compute(fed.train(k, got.payload, self.plan, t))
-        send = partial(fed.uplink, k, trained.params, since=got.payload)
-        return (yield fed.retry(send, attempts=1 + self.retries, pause_s=0))
+        return Upload(k, trained.params, since=got.payload, attempts=1 + self.retries)

@@ -17,8 +17,7 @@ added to it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -27,7 +26,7 @@ from pydantic import Field, model_validator
 
 from fednet_emu.algorithms.averaging import Averaging
 from fednet_emu.algorithms.partial_work import AnyPartialWork, FullWork, Invitation, UntilDeadline
-from fednet_emu.federation import Device, Federation, Process
+from fednet_emu.federation import Device, Federation, Process, Summed, Upload
 from fednet_emu.federation.payload import BIT_PER_SCALAR
 
 
@@ -66,20 +65,21 @@ class FedProx(Averaging):
             ends_s = None if self.deadline_s is None else fed.now_s + self.deadline_s
             upload_bit = fed.links.movement_bit(w.size) + BIT_PER_SCALAR * self.adaptive
             round_ = Invitation(t, cohort, ends_s, upload_bit)
-            replies = yield fed.gather((self.client(fed, k, message, round_) for k in cohort), self.deadline_s)
-            arrived = asking.arrived(cohort, replies)
+            clients = (self.client(fed, k, message, round_) for k in cohort)
+            summed: Summed = yield fed.uplink_sum(w, clients, self.deadline_s)
+            arrived = asking.arrived(cohort, summed.replies)
             if arrived and pull is not None:
                 losses, weights = [loss for _, (_, loss) in arrived], [self.weight(k) for k, _ in arrived]
                 pull = fed.defer(adapted, pull, losses, weights, self.mu_step, self.falls)
                 arrived = [(k, w_k) for k, (w_k, _) in arrived]
             if arrived:
-                w, memory = self.moved(fed, w, memory, arrived)
+                w, memory = self.moved(fed, w, memory, arrived, summed.mean)
             fed.end_of_round(w, invited=len(cohort), arrived=len(arrived))
             if pull is not None and not fed.timing_only:
                 fed.ledger.record("proximal", round=fed.round, mu=fed.read(fed.defer(_MU, pull, size=1)))
 
     def client(self, fed: Federation, k: Device, message: Any, round_: Invitation) -> Process:
-        """A device: receive the model, and mu if it is adaptive; train as far as it gets; send the result."""
+        """A device: receive the model, and mu if it is adaptive; train as far as it gets; have the result ready."""
         got = yield fed.downlink(k, message)
         if got.lost:
             return got
@@ -90,8 +90,15 @@ class FedProx(Averaging):
             fed.ledger.record("partial_work", round=round_.t + 1, device=k.index, **done)
         trained = yield k.compute(fed.train(k, w, plan, round_.t, prox=mu))
         reply, since = ((trained.params, trained.loss), (w, None)) if self.adaptive else (trained.params, w)
-        send = partial(fed.uplink, k, reply, since=since)
-        return (yield fed.retry(send, attempts=1 + self.retries, pause_s=0))
+        return Upload(k, reply, since=since, attempts=1 + self.retries)
+
+    def conflicts_with_sums(self) -> Iterator[tuple[str, str]]:
+        """A rule for mu, or for the work, that needs more of a device than its update, as (key, what is wrong)."""
+        yield from super().conflicts_with_sums()
+        if self.adaptive:
+            yield "adaptive", "mu follows losses that single devices send, got true"
+        if isinstance(self.partial_work, UntilDeadline):
+            yield "partial_work", "a device reckons with the rate of its own upload, got deadline"
 
 
 class Pull(NamedTuple):

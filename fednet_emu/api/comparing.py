@@ -84,7 +84,7 @@ def between(
     Raises:
         FednetError: a condition or cost is malformed, or there is no such axis, level or cost.
     """
-    first, second = (view.where(_conditions(text)) for text in settings)
+    first, second = (view.where(conditions(text)) for text in settings)
     return side_by_side((first, second), settings, accuracy=accuracy, within=within)
 
 
@@ -105,10 +105,18 @@ def side_by_side(
     first, second = sides
     if accuracy is not None:
         first, second = first.aiming_at(accuracy), second.aiming_at(accuracy)
-    limits = within.items() if isinstance(within, Mapping) else map(_spending, within)
-    for cost, amount in limits:
+    for cost, amount in limits_of(within):
         first, second = first.within(cost, amount), second.within(cost, amount)
     return Comparison(names, compare(first, second), first.target if first.target == second.target else {})
+
+
+def limits_of(within: Within) -> list[tuple[str, float]]:
+    """Return upper limits as pairs of a cost and an amount.
+
+    Raises:
+        FednetError: a text is not of the form `cost=amount`.
+    """
+    return list(within.items()) if isinstance(within, Mapping) else [_spending(text) for text in within]
 
 
 def _spending(text: str) -> tuple[str, float]:
@@ -119,8 +127,13 @@ def _spending(text: str) -> tuple[str, float]:
         raise FednetError(f"--within: expected cost=amount, got '{text}'; for example time=60 or bits=2e8") from None
 
 
-def _conditions(text: str) -> dict[str, str]:
+def conditions(text: str, option: str = "--between") -> dict[str, str]:
+    """Return the level of each axis that a text like `axis=level,axis=level` names.
+
+    Raises:
+        FednetError: the text is malformed; `option` is what it was given to.
+    """
     pairs = [part.partition("=") for part in CONDITION.split(text)]
     if not all(equals and axis.strip() for axis, equals, _ in pairs):
-        raise FednetError(f"--between: expected axis=level, got '{text}'; for example access=tdma")
+        raise FednetError(f"{option}: expected axis=level, got '{text}'; for example access=tdma")
     return {axis.strip(): level.strip() for axis, _, level in pairs}

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from torch import nn
 
+    from fednet_emu.api.explaining import Explanation
     from fednet_emu.api.scenarios import ScenarioLike
     from fednet_emu.report.figures.run_figures import Shown
     from fednet_emu.scenario.final_model import FinalModel
@@ -226,6 +227,23 @@ class Run:
 
         window: dict[str, Any] = {"from_s": from_s, "until_s": until_s, "devices": devices}
         return trace_run(self.view, lambda: self.scenario, Path(path), **window, progress=progress)
+
+    def explain(self, *, replay: bool = True) -> Explanation:
+        """Say what decided when each round ended, and what remedies could give.
+
+        The critical path of a round is the chain of transfers, computations and waits that decided when it ended; its
+        parts add up to the length of the round. A remedy is the same run with one thing changed, replayed without
+        training and with the same random numbers for as many rounds.
+
+        Args:
+            replay: whether to replay the run with remedies; this needs its scenario, and takes some host time.
+
+        Raises:
+            DataError: the run has no rounds, or a table of the run is missing or unreadable.
+        """
+        from fednet_emu.api.explaining import explained
+
+        return explained(self.view, lambda: self.scenario, replay=replay)
 
     def report(self, path: str | Path | None = None) -> Path:
         """Write a page that shows the run: a single HTML file for any browser, which loads nothing from elsewhere.

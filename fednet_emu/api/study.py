@@ -5,11 +5,12 @@ from __future__ import annotations
 import html
 import shutil
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fednet_emu.api.comparing import Comparison, Within, between, side_by_side
+from fednet_emu.api.ranking import Ranking, ranked
 from fednet_emu.api.run import Run
 from fednet_emu.errors import FednetError
 from fednet_emu.report.views.study import StudyView, is_study, level_text, open_study, study_of_run
@@ -110,6 +111,32 @@ class Study:
             FednetError: there is no such axis, level or cost.
         """
         return between(self.view, (first, second), accuracy=accuracy, within=within)
+
+    def best(
+        self,
+        *,
+        accuracy: float | None = None,
+        within: Within = (),
+        minimise: str = "time",
+        where: Mapping[str, Any] | None = None,
+    ) -> Ranking:
+        """Rank the settings by what reaching the target costs them, and say which can be told apart from the best.
+
+        Runs that do not reach it within the limits count as the largest cost that is known of all runs. Settings are
+        told apart by exchanging their costs within seeds, so that comparing many of them finds no more than one.
+
+        Args:
+            accuracy: the target accuracy, instead of the study's target.
+            within: upper limits of what a run may have spent when it reaches the target, for example
+                `{"energy": 4, "bits": 20e6}`: `time` in seconds, `bits` of all links, `energy` in joules of all devices
+                together, `device-energy` in joules per device on average, or `rounds`.
+            minimise: the cost by which settings are ranked, one of the same five.
+            where: the level of each of some axes; only settings with these are ranked.
+
+        Raises:
+            FednetError: there is no such cost, axis or level, no target, or no run that reaches it within the limits.
+        """
+        return ranked(self.view, accuracy=accuracy, within=within, minimise=minimise, where=where)
 
     def plot(self, metric: str | None = None, *, against: str = "time", panels: Sequence[str] | None = None) -> Figure:
         """Draw a metric against a cost, as means and 95 % bands over the seeds.

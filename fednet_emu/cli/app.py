@@ -1,4 +1,4 @@
-"""The commands: run, flower, sweep, compare, plot, trace, reproduce, check, channels, schema."""
+"""The commands: run, flower, sweep, compare, best, explain, plot, trace, reproduce, check, channels, schema."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import typer
 from fednet_emu import __version__
 from fednet_emu.cli import data as pictures
 from fednet_emu.cli import studies
+from fednet_emu.cli.explain import explain
 from fednet_emu.cli.options import (
     OUTPUT,
     Csv,
@@ -28,7 +29,8 @@ from fednet_emu.cli.options import (
     Track,
     device_numbers,
 )
-from fednet_emu.cli.outcome import ERRORS, MISTAKE, outcome
+from fednet_emu.cli.outcome import ERRORS, outcome
+from fednet_emu.errors import FednetError
 
 if TYPE_CHECKING:
     from fednet_emu.api.run import Timeline
@@ -171,6 +173,8 @@ def _run(
 
 app.command()(studies.sweep)
 app.command()(studies.compare)
+app.command()(studies.best)
+app.command()(explain)
 app.command()(studies.reproduce)
 
 
@@ -250,37 +254,28 @@ def plot(
         if data:
             if label or animate or metric or against or panels or any(each is not None for each in of_runs):
                 options = "--out, --seed, --set, --data-dir, --title, --size, --format, --csv and --latex"
-                ERRORS.print(f"--data: draws no run, got options that only runs have; leave all out but {options}")
-                raise typer.Exit(MISTAKE)
+                raise FednetError(f"--data: draws no run, got options that only runs have; leave all out but {options}")
             pictures.plot(runs, out, changes, data_dir, page)
             return
         if changes:
-            ERRORS.print("--seed and --set are for --data, got runs that have ended; leave them out, or add --data")
-            raise typer.Exit(MISTAKE)
+            raise FednetError(
+                "--seed and --set are for --data, got runs that have ended; leave them out, or add --data"
+            )
         if studies.is_one_study(runs):
             if label or animate or any(each is not None for each in of_runs):
                 options = "--label, --from, --until, --devices, --sort and --animate"
-                ERRORS.print(f"{options} are for runs, got the folder of a study; leave them out")
-                raise typer.Exit(MISTAKE)
+                raise FednetError(f"{options} are for runs, got the folder of a study; leave them out")
             studies.plot(runs[0], out or runs[0] / "figures", metric, against, panels, page)
             return
         if metric or against or panels:
-            ERRORS.print("--metric, --against and --panels are for studies, got run folders; leave them out")
-            raise typer.Exit(MISTAKE)
+            raise FednetError("--metric, --against and --panels are for studies, got run folders; leave them out")
         if label and len(label) != len(runs):
-            ERRORS.print(f"--label: one per run is needed, got {len(label)} for {len(runs)} runs")
-            raise typer.Exit(MISTAKE)
+            raise FednetError(f"--label: one per run is needed, got {len(label)} for {len(runs)} runs")
         folder = out or (runs[0] / "figures" if len(runs) == 1 else Path("figures"))
         timeline: Timeline = {"from_s": from_s, "until_s": until_s, "sort": sort}
         timeline["devices"] = None if devices is None else device_numbers(devices)
-        for path in _draw(runs, label or [], folder, timeline, page):
+        for path in [*_draw(runs, label or [], folder, timeline, page), *(_animate(runs, folder) if animate else ())]:
             OUTPUT.out(str(path))
-        if animate:
-            from fednet_emu.report.figures.papers.series import save_animations
-            from fednet_emu.report.views.run import open_run
-
-            for path in save_animations([open_run(run) for run in runs], folder):
-                OUTPUT.out(str(path))
 
 
 @app.command()
@@ -295,8 +290,7 @@ def trace(
     """Write a run as a trace for Perfetto: open it in ui.perfetto.dev, zoom in, search, follow a model."""
     with outcome():
         if studies.is_one_study([run]):
-            ERRORS.print(f"{run}: is the folder of a study, got no single run; give the folder of one of its runs")
-            raise typer.Exit(MISTAKE)
+            raise FednetError(f"{run}: is the folder of a study, got no single run; give the folder of one of its runs")
         from fednet_emu.api.run import Run
 
         window = {"from_s": from_s, "until_s": until_s}
@@ -373,6 +367,13 @@ def _draw(runs: list[Path], labels: list[str], folder: Path, timeline: Timeline,
     from fednet_emu.api.run import figures
 
     return page.write(figures(runs, labels, **timeline), folder)
+
+
+def _animate(runs: list[Path], folder: Path) -> list[Path]:
+    from fednet_emu.report.figures.papers.series import save_animations
+    from fednet_emu.report.views.run import open_run
+
+    return save_animations([open_run(run) for run in runs], folder)
 
 
 def _print_rows(rows: list[tuple[str, str]]) -> None:

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import typer
-
 from fednet_emu.cli.options import OUTPUT, Page
-from fednet_emu.cli.outcome import ERRORS, MISTAKE
+from fednet_emu.errors import FednetError
 
 
 def plot(sources: Sequence[Path], out: Path | None, changes: Sequence[str], data_dir: Path | None, page: Page) -> None:
     """Draw who has what of a scenario, or of a run, and print the files."""
     if len(sources) != 1:
-        ERRORS.print(f"--data: shows the data of one run or scenario, got {len(sources)}; give one")
-        raise typer.Exit(MISTAKE)
+        raise FednetError(f"--data: shows the data of one run or scenario, got {len(sources)}; give one")
     from fednet_emu.api.holdings import data_figures, scenario_in
 
     source = sources[0]

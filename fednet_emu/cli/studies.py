@@ -1,26 +1,44 @@
-"""The commands about studies: sweep, compare, reproduce, and what plot does with a study."""
+"""The commands about studies: sweep, compare, best, reproduce, and what plot does with a study."""
 
 from __future__ import annotations
 
+import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fednet_emu.cli.options import OUTPUT, DataDir, Overrides, Page, TimingOnly, Track
-from fednet_emu.cli.outcome import ERRORS, FAILED, MISTAKE, outcome
+from fednet_emu.cli.options import (
+    OUTPUT,
+    Csv,
+    DataDir,
+    Formats,
+    Latex,
+    Overrides,
+    Page,
+    Size,
+    TimingOnly,
+    Title,
+    Track,
+)
+from fednet_emu.cli.outcome import ERRORS, FAILED, outcome
 from fednet_emu.errors import FednetError
 
 if TYPE_CHECKING:
     from fednet_emu.api.study import Study
     from fednet_emu.report.views.study import StudyView
     from fednet_emu.study.cells import LoadedStudy
+    from fednet_emu.study.sweep import Runner
 
 StudyName = Annotated[
     str, typer.Argument(metavar="STUDY", help="A study file, or the name of one in scenarios/studies/.")
 ]
 Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Cells at a time. [default: one per core]")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress, no table.")]
+Accuracy = Annotated[
+    float | None, typer.Option("--accuracy", min=0, max=1, help="Target accuracy, instead of the study's.")
+]
 Metric = Annotated[str | None, typer.Option("--metric", help="Of a study: accuracy, loss, worst_accuracy, ...")]
 Against = Annotated[
     str | None, typer.Option("--against", help="Of a study: time, bits, energy or rounds. [default: all]")
@@ -40,6 +58,12 @@ def sweep(
         str | None,
         typer.Option("--ray-address", metavar="ADDRESS", help="Run them on this Ray cluster ('auto': here)."),
     ] = None,
+    slurm: Annotated[
+        bool, typer.Option("--slurm", help="Write them as a job array of SLURM, and submit it where sbatch is.")
+    ] = False,
+    collect: Annotated[
+        bool, typer.Option("--collect", help="Run nothing; write the tables of what SLURM's jobs have left.")
+    ] = False,
     overrides: Overrides = None,
     data_dir: DataDir = None,
     timing_only: TimingOnly = False,
@@ -56,7 +80,13 @@ def sweep(
         if timing_only and any(cell.scenario.events_depend_on_learning for cell in loaded.cells):
             ERRORS.print(APPROXIMATE)
         cluster, folder = ray_address or ray, out or Path("results") / loaded.name
-        done = _swept(loaded, folder, workers, cluster, data_dir, quiet, track)
+        if slurm + collect + bool(cluster) > 1:
+            raise FednetError("sweep: the cells run in one place, got several of --ray, --slurm, --collect; give one")
+        if slurm:
+            again = _options(study, folder, overrides, data_dir, timing_only, track, plots)
+            _to_slurm(loaded, folder, again, data_dir, track)
+            return
+        done = _swept(loaded, folder, _runner(loaded, folder, workers, cluster, collect), data_dir, quiet, track)
         if plots:
             for path in _drawn(folder, Page()):
                 if not quiet:
@@ -71,9 +101,7 @@ def compare(
         tuple[str, str] | None,
         typer.Option("--between", metavar="A B", help="Two settings of one study, e.g. access=tdma access=ofdma."),
     ] = None,
-    accuracy: Annotated[
-        float | None, typer.Option("--accuracy", min=0, max=1, help="Target accuracy, instead of the study's.")
-    ] = None,
+    accuracy: Accuracy = None,
     within: Annotated[
         list[str] | None,
         typer.Option(
@@ -88,8 +116,7 @@ def compare(
         import fednet_emu as fe
 
         if len(folders) != (1 if between else 2):
-            ERRORS.print(f"compare: two folders, or one with --between, are needed, got {len(folders)}")
-            raise typer.Exit(MISTAKE)
+            raise FednetError(f"compare: two folders, or one with --between, are needed, got {len(folders)}")
         for side in [fe.Study.opened(folders[0])] if between else map(fe.open, folders):
             if isinstance(side, fe.Study):
                 _tell_unfinished(side.view, "compared")
@@ -99,6 +126,49 @@ def compare(
             told = fe.compare(folders[0], folders[1], accuracy=accuracy, within=within or ())
         for line in told.lines():
             OUTPUT.out(line)
+
+
+def best(
+    study: Annotated[Path, typer.Argument(metavar="STUDY", help="The folder of a study.")],
+    accuracy: Accuracy = None,
+    within: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--within",
+            metavar="COST=AMOUNT",
+            help="What a run may spend: time (s), bits, energy (J, of all devices), device-energy (J, mean), rounds.",
+        ),
+    ] = None,
+    minimise: Annotated[
+        str, typer.Option("--minimise", help="What to rank by: time, bits, energy, device-energy or rounds.")
+    ] = "time",
+    where: Annotated[
+        list[str] | None, typer.Option("--where", metavar="AXIS=LEVEL", help="Rank only settings with this level.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Also draw it, into this folder. [default with --csv...: STUDY/figures]"),
+    ] = None,
+    title: Title = None,
+    size: Size = None,
+    picture: Formats = None,
+    csv: Csv = False,
+    latex: Latex = False,
+) -> None:
+    """Rank the settings of a study by what the target costs, and say which can be told apart from the best."""
+    with outcome():
+        from fednet_emu.api.comparing import conditions
+        from fednet_emu.api.study import Study
+
+        opened, page = Study.opened(study), Page(picture, size, title, csv, latex)
+        _tell_unfinished(opened.view, "ranked")
+        levels = {axis: level for text in where or () for axis, level in conditions(text, "--where").items()}
+        told = opened.best(accuracy=accuracy, within=within or (), minimise=minimise, where=levels)
+        for line in told.lines():
+            OUTPUT.out(line)
+        if out is not None or page != Page():
+            for path in page.write({"best": told.plot()}, out or study / "figures"):
+                OUTPUT.out(str(path))
 
 
 def reproduce(
@@ -123,7 +193,7 @@ def reproduce(
             loaded, folder = load_study(name), Path("results") / name
             if not quiet:
                 ERRORS.print(f"{name}: {counted(len(loaded.cells), 'cell')}, about {cost:g} min on two cores")
-            done = _swept(loaded, folder, workers, False, data_dir, quiet)
+            done = _swept(loaded, folder, _runner(loaded, folder, workers), data_dir, quiet)
             if done:
                 view = open_study(folder)
                 for path in write_reference(view, study_figures(view), out / name, loaded.study.figures):
@@ -174,20 +244,67 @@ def _tell_unfinished(view: StudyView, use: str) -> None:
         ERRORS.print(f"diverged, so that no target is reached: {', '.join(view.diverged)}")
 
 
+def _runner(
+    loaded: LoadedStudy, folder: Path, workers: int | None, ray: bool | str = False, collect: bool = False
+) -> Runner:
+    """What runs the cells."""
+    from fednet_emu.api.sweeping import runner_of
+    from fednet_emu.study.slurm import collected
+
+    return partial(collected, out=folder) if collect else runner_of(loaded, workers, ray)
+
+
+def _to_slurm(
+    loaded: LoadedStudy, folder: Path, collect: list[str], data_dir: Path | None, track: list[str] | None
+) -> None:
+    """Write the cells that are left as a job array, submit it, and say what to do where that is impossible."""
+    from fednet_emu.report.quantities import counted
+    from fednet_emu.study.slurm import Slurm, submit
+    from fednet_emu.study.sweep import sweep as run_cells
+
+    slurm = Slurm(folder, collect)
+    run_cells(loaded, folder, slurm, data_dir=data_dir, track=tuple(track or ()))
+    if slurm.jobs is None:
+        OUTPUT.out(f"all {counted(len(loaded.cells), 'cell')} are finished; tables in {folder}")
+        return
+    OUTPUT.out(f"{counted(slurm.jobs.cells, 'cell')} to run: {slurm.jobs.array}")
+    numbers = submit(slurm.jobs)
+    if numbers is not None:
+        OUTPUT.out(f"submitted as {numbers[0]}; {numbers[1]} writes the tables after it")
+    else:
+        last = f"sbatch --dependency=afterany:NUMBER {slurm.jobs.last}"
+        ERRORS.print(f"there is no sbatch here; on the cluster:\n  sbatch {slurm.jobs.array}\n  {last}")
+
+
+def _options(
+    study: str,
+    folder: Path,
+    overrides: list[str] | None,
+    data_dir: Path | None,
+    timing_only: bool,
+    track: list[str] | None,
+    plots: bool,
+) -> list[str]:
+    """The command that takes in what the jobs of a sweep have left."""
+    command = [sys.executable, "-P", "-m", "fednet_emu", "sweep", study, "--out", str(folder), "--collect", "--quiet"]
+    command += [word for setting in overrides or () for word in ("--set", setting)]
+    command += [word for tracker in track or () for word in ("--track", tracker)]
+    command += ["--data-dir", str(data_dir)] if data_dir else []
+    return [*command, *(["--timing-only"] if timing_only else []), *([] if plots else ["--no-plots"])]
+
+
 def _swept(
     loaded: LoadedStudy,
     folder: Path,
-    workers: int | None,
-    ray: bool | str,
+    runner: Runner,
     data_dir: Path | None,
     quiet: bool,
     track: list[str] | None = None,
 ) -> bool:
     """Sweep a study, show how it goes, and say whether all cells are done."""
-    from fednet_emu.api.sweeping import runner_of, swept
+    from fednet_emu.api.sweeping import swept
     from fednet_emu.report.quantities import counted
 
-    runner = runner_of(loaded, workers, ray)
     study = swept(loaded, folder, runner, data_dir=data_dir, track=track or (), progress=not quiet)
     if not quiet:
         OUTPUT.out(f"{len(study.view.cells)} of {counted(len(loaded.cells), 'cell')} done; tables in {folder}")

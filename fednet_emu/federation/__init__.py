@@ -1,11 +1,13 @@
 """The interface for algorithms: devices, links, training, deferred values, gathering, evaluation and inboxes."""
 
 from fednet_emu.federation.device import Device
+from fednet_emu.federation.edge_servers import EdgeServers
 from fednet_emu.federation.federation import Federation
 from fednet_emu.federation.learning_task import LearningTask
 from fednet_emu.federation.payload import Shared
 from fednet_emu.federation.processors import Computation, Work
 from fednet_emu.federation.retry import Retry
+from fednet_emu.federation.sums import MeanOf, Summed, Upload, mean_update
 from fednet_emu.kernel.clock import Process
 from fednet_emu.kernel.inbox import Inbox
 from fednet_emu.kernel.streams import Streams
@@ -31,9 +33,11 @@ __all__ = [
     "Delivery",
     "Device",
     "Digraph",
+    "EdgeServers",
     "Federation",
     "Inbox",
     "LearningTask",
+    "MeanOf",
     "Momentum",
     "Process",
     "Retry",
@@ -41,8 +45,11 @@ __all__ = [
     "SgdPlan",
     "Shared",
     "Streams",
+    "Summed",
     "TrainData",
     "Trained",
+    "Upload",
     "Work",
     "accumulated",
+    "mean_update",
 ]

@@ -24,17 +24,15 @@ class Cohort(Event):
     ) -> None:
         super().__init__(clock)
         self._clock, self._presence, self._size, self._rng, self._view = clock, presence, size, rng, view
-        present = presence.present(clock.now)
+        self._look()
+
+    def _look(self, _event: Event | None = None) -> None:
+        """Choose among those that are there, or look again when somebody may have returned."""
+        present = self._presence.present(self._clock.now)
         if len(present):
-            self._choose(present)
-        elif (returns_ns := presence.next_return_ns(clock.now)) < FOREVER_NS:
-            clock.call_at(returns_ns, self._somebody_returned, COLLECT)
-
-    def _somebody_returned(self, _event: Event) -> None:
-        self._choose(self._presence.present(self._clock.now))
-
-    def _choose(self, present: IntArray) -> None:
-        self.succeed([self._view(index) for index in draw(present, self._size, self._rng)])
+            self.succeed([self._view(index) for index in draw(present, self._size, self._rng)])
+        elif (returns_ns := self._presence.next_return_ns(self._clock.now)) < FOREVER_NS:
+            self._clock.call_at(returns_ns, self._look, COLLECT)
 
     def describe(self) -> str:
         """Say that all devices are away, for deadlock messages."""

@@ -24,6 +24,7 @@ from fednet_emu.federation.readings import Checkpoint, Kept, NothingKept
 from fednet_emu.federation.retry import PATIENCE_S, PAUSE_S, Limits, Retry, Send
 from fednet_emu.federation.rounds import Rounds
 from fednet_emu.federation.stop import Evaluation, Stop
+from fednet_emu.federation.sums import Sums
 from fednet_emu.kernel.all_of import AllOf, cancel, gather
 from fednet_emu.kernel.clock import Clock, Process, Sleep, rare_garbage_collection
 from fednet_emu.kernel.inbox import Inbox
@@ -81,16 +82,15 @@ class Federation:
     ) -> None:
         self.clock, self.streams, self.ledger, self.graph = clock, streams, ledger, graph
         self._task, self.network, self.processors = task, network, processors
-        self.timing_only = timing_only
+        self.timing_only, self.workers = timing_only, workers
         self._rounds, self._learner = Rounds(clock, ledger), Learner(graph, task, streams, timing_only=timing_only)
-        self.reports = self._learner.reports
-        self.server = Device(self, SERVER)
+        self.reports, self.server = self._learner.reports, Device(self, SERVER)
         self.presence, self._stop = presence, stop
         self._able = presence if task is None else presence.only(np.flatnonzero(task.n_samples))
         self.links = Links(network, graph, streams, self._learner.read, self.reports)
+        self._sums = Sums(clock, self.links, network.superposition, streams, ledger, self._rounds)
         self.observers: list[Callable[[Federation], None]] = []
         self.kept: Kept = NothingKept()
-        self.workers = workers
         score = None if timing_only or task is None else lambda model: self._learner.score(model, evaluation)
         self._observer = Observer(clock, ledger, evaluation, score)
         stop.refuse_only_accuracy(timing_only=timing_only, regression=not (task is None or task.model.has_accuracy))
@@ -103,11 +103,7 @@ class Federation:
         return self.presence.count
 
     def device(self, index: int) -> Device:
-        """The device with this number.
-
-        Raises:
-            IndexError: there is no such device.
-        """
+        """The device with this number, or an `IndexError`."""
         if not 0 <= index < self.n_devices:
             raise IndexError(f"device: no such number, got {index}; must be from 0 to {self.n_devices - 1}")
         return Device(self, index)
@@ -130,8 +126,7 @@ class Federation:
     def shared(self, payload: Any) -> Shared:
         """Mark a payload for broadcast: one transmission serves all devices that are sent it in one instant.
 
-        What arrives is the payload itself. Deferred values need no mark; any other payload that is sent to several
-        devices without it uses one transmission per device.
+        What arrives is the payload itself. Deferred values need no mark; others are sent one by one without it.
         """
         return self.links.shared(payload)
 
@@ -146,8 +141,7 @@ class Federation:
     def published(self, model: Deferred) -> Deferred:
         """The server's model as the devices read it that are sent it; with compression, what the server goes on from.
 
-        Without `network.downlink.compression` it is the model itself. With it, devices that have what was published
-        before are sent the compressed movement since then, and all others the whole model.
+        With it, devices that have what was published before are sent the compressed movement, and all others the model.
         """
         return self.links.published(model)
 
@@ -160,6 +154,15 @@ class Federation:
         from. It has an entry for each part of a tuple: a model, 0 if the part is a movement, None if it goes whole.
         """
         return self.links.uplink(device.index, payload, size_bit, power_part, since)
+
+    def uplink_sum(self, w: Deferred, clients: Iterable[Process], deadline_s: float | None = None) -> Event:
+        """Event with the `Summed` uploads of processes that start from w and return an `Upload`, or a lost `Delivery`.
+
+        A device sends by itself once it is ready. Over the air all send at once, when the last one is ready or at the
+        last moment before the deadline, and the mean that the server makes of their sum has noise.
+        """
+        self._rounds.deadline_s = deadline_s
+        return self._sums.of(w, clients, deadline_s)
 
     def sidelink(
         self, sender: Device, receivers: Sequence[Device], payload: Any, size_bit: int | None = None, cluster: int = 0
@@ -188,17 +191,15 @@ class Federation:
         For example `yield fed.retry(lambda: fed.uplink(k, w), attempts=3)`.
 
         Args:
-            send: function that makes one attempt, or a sequence of them. The sends of a sequence run at the same time,
-                those that were lost are sent again when all have ended, and the value is the list of their values.
+            send: function that makes one attempt, or a sequence of them, which run at the same time; those that were
+                lost are sent again when all have ended, and the value is the list of their values.
             attempts: largest number of attempts; None for no limit but `patience_s`.
             pause_s: pause in s between the first and the second attempt; it doubles each time. 0 sends again at once.
             patience_s: timeout in s: no attempt begins later than this after the first one. The default is a week.
             to_the_gone: whether to go on when a device is away; synchronous rounds do better with False.
         """
-        alone = callable(send)
-        sends = [send] if callable(send) else list(send)
-        limits = Limits(attempts, pause_s, patience_s, to_the_gone)
-        return Retry(self.clock, sends, limits, alone=alone)
+        sends, limits = [send] if callable(send) else send, Limits(attempts, pause_s, patience_s, to_the_gone)
+        return Retry(self.clock, sends, limits, alone=callable(send))
 
     def digraph(self, *name: int) -> Digraph:
         """Who can send to whom from device to device now; `name` names the draw, the number of the round first.
@@ -262,9 +263,8 @@ class Federation:
     ) -> Deferred:
         """The result of a sum that gets its parts one by one, so that the models of a round need not fit in memory.
 
-        `function(*args)` is a generator: each `(yield)` is the value of the next part, and what it returns is the
-        result. Otherwise as `defer`; but the parts are given away, and nothing but further sums, made at once, may use
-        them.
+        `function(*args)` is a generator: each `(yield)` is the value of the next part, and it returns the result.
+        Otherwise as `defer`; but the parts are given away: nothing but further sums, made at once, may use them.
         """
         return self.graph.accumulate(function, parts, *args, size=size)
 
@@ -298,8 +298,7 @@ class Federation:
     def gather(self, processes: Iterable[Process], deadline_s: float | None = None) -> AllOf:
         """Event with the results of all processes, in their order.
 
-        With a deadline, those that have not ended are cancelled: what they send or compute stops there, and their
-        result is a `Delivery` lost for the reason "deadline".
+        Those that have not ended at the deadline are cancelled there; their result is a `Delivery` lost for "deadline".
         """
         self._rounds.deadline_s = deadline_s
         return gather(self.clock, processes, deadline_s, late=lambda _: Delivery.given_up(self.now_s))
@@ -329,9 +328,8 @@ class Federation:
     def end_of_round(self, model: Models | None, *, invited: int, arrived: int) -> None:
         """Record a round (or a step of the server) that has ended with this global model; evaluate it when due.
 
-        Where each device has a model of its own, give them all, in the order of the devices; each is evaluated on the
-        test samples of its device. An algorithm that brings its own learning gives None, and tells its scores by
-        `report`.
+        Where each device has a model of its own, give them all, in the order of the devices; each is evaluated on its
+        test samples. An algorithm that brings its own learning gives None, and tells its scores by `report`.
         """
         self._rounds.end(invited=invited, arrived=arrived)
         if model is not None:
@@ -376,7 +374,7 @@ class Federation:
         """Run an algorithm until it ends or a stop rule ends it; the final model is evaluated.
 
         Raises:
-            Deadlock: the algorithm waits for something that can never come; says who, and which transfers were lost.
+            Deadlock: the algorithm waits for what can never come; says who, and which transfers were lost.
         """
         process = algorithm.run(self)
         with rare_garbage_collection():
@@ -393,7 +391,8 @@ class Federation:
         return self.latest
 
     def close(self) -> None:
-        """Stop all transfers and computations, so that the ledger accounts for all of them."""
+        """Stop all transfers and computations, so that the ledger accounts for them."""
         self._observer.stop()
         self.network.close()
         self.processors.close()
+        self.presence.close()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, final
 
 from fednet_emu.compression import Compression, NoCompression
+from fednet_emu.compression.base import FLOAT_BIT
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.device import Device
 from fednet_emu.federation.movements import Compressor, Publications, Read, Since, Uploads
@@ -14,7 +15,7 @@ from fednet_emu.federation.reports import Reports
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.graph import Graph
-from fednet_emu.network.medium.transfer import Transfer
+from fednet_emu.network.medium.transfer import Grant, Transfer
 from fednet_emu.network.network import Network
 from fednet_emu.records.ledger import SERVER
 
@@ -22,6 +23,9 @@ from fednet_emu.records.ledger import SERVER
 @final
 class Links:
     """Sends payloads over the network, as `Federation` says.
+
+    Attributes:
+        grants: what was planned for the uploads of a round, by device.
 
     Args:
         network: what carries them, and its settings.
@@ -34,6 +38,7 @@ class Links:
     def __init__(self, network: Network, graph: Graph, streams: Streams, read: Read, reports: Reports) -> None:
         self._reports = reports
         self._network, self._overhead, self._shared = network, network.settings.overhead, 0
+        self.grants: dict[int, Grant] = {}
         self._up, down = network.settings.uplink.compression, network.settings.downlink.compression
         self._uploads = None if _is_none(self._up) else Uploads(Compressor(self._up, graph, streams, read))
         self._publications = None if _is_none(down) else Publications(Compressor(down, graph, streams, read))
@@ -55,18 +60,33 @@ class Links:
         return transfer
 
     def uplink(self, device: int, payload: Any, size_bit: int | None, power_part: float, since: Since) -> Transfer:
-        """Send from a device to the server; of a model only the movement, if `since` is given and is of use."""
+        """Send from a device to the server; of a model only the movement, if `since` is given and is of use.
+
+        Raises:
+            ScenarioError: the uplink carries sums only.
+        """
+        if self._network.superposition is not None:
+            raise ScenarioError(
+                "network.uplink.access: carries sums only, got an upload by itself; choose another kind than "
+                "over-the-air, or an algorithm that asks for sums"
+            )
         uploads = None if since is None else self._uploads
         read = payload
         if uploads is not None:
             read, size_bit = uploads.message(device, payload, since)
+        grant = self.grants.get(device)
         more_bit = self._reports.bit(device) if self._reports.asked else 0
         payload, _, number, bits = parcel(payload, size_bit, self._overhead, more_bit)
-        if uploads is None:
-            return self._network.uplink.send(device, SERVER, payload, number, bits, power_part=power_part)
-        transfer = self._network.uplink.send(device, SERVER, read, number, bits, power_part=power_part)
-        uploads.until_arrived(device, transfer)
+        arrives = payload if uploads is None else read
+        transfer = self._network.uplink.send(device, SERVER, arrives, number, bits, power_part=power_part, grant=grant)
+        if uploads is not None:
+            uploads.until_arrived(device, transfer)
         return transfer
+
+    def superposed(self, device: int, payload: Deferred, power_part: float) -> Transfer:
+        """Send from a device to the server, analogue and without headers; an entry counts as many bits as a number."""
+        bits = payload.size * FLOAT_BIT
+        return self._network.uplink.send(device, SERVER, payload, payload.number, bits, power_part=power_part)
 
     def sidelink(
         self, sender: int, receivers: Sequence[Device], payload: Any, size_bit: int | None, cluster: int

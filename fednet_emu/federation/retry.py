@@ -19,7 +19,7 @@ PAUSE_S = 1e-3
 PATIENCE_S = 604_800.0
 """Timeout in s: no attempt begins later than a week after the first."""
 
-GONE = frozenset({"away", "left"})
+GONE = frozenset({"away", "left", "empty"})
 """Reasons of a loss because the device is away: sending again fails until it returns, which may be never."""
 
 

@@ -18,9 +18,9 @@ class Stop(Component):
     simulated_s: float | None = Field(None, gt=0, le=1e9)
     """Largest simulated time in s; null for no limit."""
     bits: float | None = Field(None, gt=0)
-    """Largest number of bits sent over all links together; null for no limit."""
+    """Largest number of bits on the air of all links together, without the backhaul; null for no limit."""
     energy_j: float | None = Field(None, gt=0)
-    """Largest energy in J of all transmissions and computations together; null for no limit."""
+    """Largest energy in J of all transmissions and computations and of the backhaul together; null for no limit."""
     accuracy: float | None = Field(None, gt=0, le=1)
     """Pooled test accuracy, between 0 and 1, at which the run ends; null for no such limit."""
 

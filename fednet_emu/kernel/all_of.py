@@ -43,6 +43,7 @@ class AllOf(Event):
         events: the events or processes to wait for; none of them has been processed yet.
         deadline_s: longest wait in seconds from now; None for no limit.
         late: gives the value of a cancelled process from its index in `events`.
+        of: makes the value of this event from the list of values.
     """
 
     def __init__(
@@ -51,15 +52,16 @@ class AllOf(Event):
         events: Sequence[Event],
         deadline_s: float | None = None,
         late: Callable[[int], Any] = lambda _index: None,
+        of: Callable[[list[Any]], Any] = lambda values: values,
     ) -> None:
         super().__init__(clock)
-        self.events, self._missing, self._late = events, len(events), late
+        self.events, self._missing, self._late, self._of = events, len(events), late, of
         ended = self._ended
         for event in events:
             event.callbacks.append(ended)
         self._timer: Timer | None = None
         if not events:
-            self.succeed([])
+            self.succeed(of([]))
         elif deadline_s is not None:
             self._timer = clock.call_at(clock.now + to_ns(deadline_s), self._deadline, COLLECT)
 
@@ -73,7 +75,7 @@ class AllOf(Event):
         self._missing -= 1
         if not self._missing and not self.triggered:
             self._let_go()
-            self.succeed([event._value for event in self.events])
+            self.succeed(self._of([event._value for event in self.events]))
 
     def _let_go(self) -> None:
         """Cancel the deadline timer, which would otherwise keep this event and all values in memory until it fires."""
@@ -105,6 +107,7 @@ def gather(
     processes: Iterable[Process],
     deadline_s: float | None = None,
     late: Callable[[int], Any] = lambda _index: None,
+    of: Callable[[list[Any]], Any] = lambda values: values,
 ) -> AllOf:
-    """Start processes and return an event whose value is the list of their results, in order."""
-    return AllOf(clock, clock.processes(processes), deadline_s, late)
+    """Start processes; the event's value is the list of their results in order, or what `of` makes of it."""
+    return AllOf(clock, clock.processes(processes), deadline_s, late, of)

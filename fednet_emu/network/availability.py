@@ -1,4 +1,7 @@
-"""When devices are on the network. A device that leaves in the middle of a transfer loses it."""
+"""When devices are on the network. A device that leaves in the middle of a transfer loses it.
+
+One whose battery is empty is away, too.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from fednet_emu.arrays import IntArray, Mask
 from fednet_emu.component import Component, Slot
 from fednet_emu.kernel.clock import FOREVER_NS, to_ns
 from fednet_emu.kernel.streams import uniform, uniforms
+from fednet_emu.network.batteries import Batteries
 
 
 class Availability(Component):
@@ -127,14 +131,21 @@ AnyAvailability = Annotated[Availability, Slot("availability", AVAILABILITIES)]
 
 
 class Presence:
-    """Availability of all devices of a run, with its random phases."""
+    """Availability of all devices of a run, with its random phases, and their batteries if they have any.
 
-    def __init__(self, availability: Availability, key: int, count: int) -> None:
+    Attributes:
+        count: how many devices there are.
+        batteries: the batteries; None for devices that never run out of energy.
+        always: whether every device is always there.
+    """
+
+    def __init__(self, availability: Availability, key: int, count: int, batteries: Batteries | None = None) -> None:
         self._availability = availability
         self._key = key
         self._among = np.arange(count)
         self.count = count
-        self.always = isinstance(availability, Always)
+        self.batteries = batteries
+        self.always = isinstance(availability, Always) and batteries is None
 
     def only(self, devices: IntArray) -> Presence:
         """The same, asked about some of the devices only."""
@@ -143,18 +154,32 @@ class Presence:
         return some
 
     def until_ns(self, device: int, now_ns: int) -> int:
-        """The end of the device's present window; the server never leaves."""
+        """The end of the device's present window; the server never leaves. When its battery gets empty is not known."""
         if self.always or device < 0:
             return FOREVER_NS
+        if self.batteries is not None and not self.batteries.on[device]:
+            return now_ns
         return self._availability.until_ns(device, now_ns, self._key)
 
     def present(self, now_ns: int) -> IntArray:
         """The devices that are there now, in order."""
         if self.always:
             return self._among
-        return self._among[self._availability.present(self.count, now_ns, self._key)[self._among]]
+        there = self._availability.present(self.count, now_ns, self._key)
+        if self.batteries is not None:
+            there = there & self.batteries.on
+        return self._among[there[self._among]]
 
     def next_return_ns(self, now_ns: int) -> int:
-        """The first instant, now or later, at which any device is there."""
-        returns_ns = (self._availability.returns_ns(int(device), now_ns, self._key) for device in self._among)
-        return min(returns_ns, default=FOREVER_NS)
+        """An instant, now or later, before which none of the devices is there; `FOREVER_NS` if none ever returns."""
+        return min((self._returns_ns(int(device), now_ns) for device in self._among), default=FOREVER_NS)
+
+    def _returns_ns(self, device: int, now_ns: int) -> int:
+        if self.batteries is not None:
+            now_ns = max(now_ns, self.batteries.returns_ns(device))
+        return now_ns if now_ns == FOREVER_NS else self._availability.returns_ns(device, now_ns, self._key)
+
+    def close(self) -> None:
+        """Close the accounts of the batteries at the end of the run."""
+        if self.batteries is not None:
+            self.batteries.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, field_validator
@@ -15,10 +15,13 @@ from fednet_emu.compression import AnyCompression, Compression, NoCompression
 from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.network.access import ACCESSES, Access, AnyAccess, Tdma
+from fednet_emu.network.access import ACCESSES, Access, AnyAccess, Planned, Tdma
 from fednet_emu.network.access.contention import Noma, Shared
+from fednet_emu.network.access.over_the_air import OverTheAir
 from fednet_emu.network.availability import Presence
+from fednet_emu.network.backhaul import Backhaul
 from fednet_emu.network.cells import AnyCells, SingleCell
+from fednet_emu.network.edge_servers import EdgeServers
 from fednet_emu.network.links.asymmetry import Asymmetry, OneWay
 from fednet_emu.network.links.links import CellLinks, Links, PairLinks, Sky
 from fednet_emu.network.links.moving_links import MovingLinks
@@ -26,7 +29,9 @@ from fednet_emu.network.links.station_links import StationLinks, network_links
 from fednet_emu.network.medium.band import Band
 from fednet_emu.network.medium.loss import AnyLoss, NoLoss
 from fednet_emu.network.medium.medium import Medium, Rules
+from fednet_emu.network.medium.superposition import Superposition
 from fednet_emu.network.mobility import Paths
+from fednet_emu.network.picture import Picture
 from fednet_emu.network.topology import Digraph, Graphs, Topology, World
 from fednet_emu.network.traces import AnyRateTraces
 from fednet_emu.network.traces.assign import device_rates
@@ -35,6 +40,7 @@ from fednet_emu.radio.channel import Channel, Terminal
 from fednet_emu.radio.energy import transmit_energy_j
 from fednet_emu.radio.overhead import AnyOverhead, NoOverhead
 from fednet_emu.radio.power_control import AnyPowerControl, FullPower
+from fednet_emu.radio.reception import ONE_ANTENNA, AnyReception, SingleAntenna
 from fednet_emu.records.ledger import KINDS, SERVER, Ledger
 from fednet_emu.units import db_to_linear
 
@@ -105,18 +111,42 @@ class NetworkSettings(Component):
     sidelink: Sidelink | None = None
     cells: AnyCells = SingleCell()
     """Where base stations are."""
+    edges: EdgeServers | None = None
+    """Edge servers, one in each base station, and the backhaul between them and the cloud, for algorithms that average
+    there first; null takes the defaults for these."""
     power_control: AnyPowerControl = FullPower()
     """How devices choose their uplink power, each from its own link; downlink and sidelink use full power."""
+    reception: AnyReception = ONE_ANTENNA
+    """What base stations make of the signals of their antennas, on the uplink; the downlink has one antenna."""
     overhead: AnyOverhead = NoOverhead()
     """Header bits that are added to each payload."""
     movement_s: float = Field(1.0, gt=0)
     """Period in s after which links are recomputed when devices move; they are computed only when used."""
+
+    def conflicts_with_sums(self) -> Iterator[tuple[str, str]]:
+        """Settings that are invalid when the server receives nothing but sums of uploads, as (key, what is wrong)."""
+        up = self.uplink
+        plain = {
+            "uplink.loss": (up.loss, NoLoss, "no packet can be lost by itself"),
+            "uplink.compression": (up.compression, NoCompression, "every entry is an analogue symbol"),
+            "power_control": (self.power_control, FullPower, "devices invert their channels"),
+            "cells": (self.cells, SingleCell, "there is one server to send to"),
+            "reception": (self.reception, SingleAntenna, "signals add up at one antenna"),
+        }
+        for key, (setting, due, why) in plain.items():
+            if type(setting) is not due:
+                yield key, f"{why}, got {getattr(setting, 'kind', '?')}; leave it out"
+        if up.trace is not None:
+            yield "uplink.trace", "signals add up on a channel, got recorded rates; leave it out"
 
     def losses(self, channel: Channel) -> Iterator[str]:
         """List the settings by which messages to and from the server may be lost, as `key: value`.
 
         Not included: links that are too weak, and transfers that take longer than `timeout_s`.
         """
+        access = self.uplink.access
+        if isinstance(access, Planned) and access.planner.loses:
+            yield f"network.uplink.access.planner: {getattr(access.planner, 'kind', '?')}"
         for way in (self.uplink, self.downlink):
             if not isinstance(way.loss, NoLoss):
                 yield f"network.{way.DIRECTION}.loss: {getattr(way.loss, 'kind', '?')}"
@@ -128,26 +158,12 @@ Pair = tuple[CellLinks | StationLinks, CellLinks | StationLinks]
 """Uplinks and downlinks."""
 
 
-class Picture(NamedTuple):
-    """The network at an instant, with an entry per device in each array.
-
-    Attributes:
-        xy_m: coordinates in m, [devices, 2].
-        cell: the cell that serves it.
-        up_snr: mean SNR (linear) of its uplink alone in the band.
-        up_bps: rate of its uplink alone in the band in bit/s, as recorded or at the mean SNR.
-        down_bps: the same for its downlink.
-    """
-
-    xy_m: Array
-    cell: IntArray
-    up_snr: Array
-    up_bps: Array
-    down_bps: Array
-
-
 class Network:
     """The media of one run, and the links of its cells.
+
+    Attributes:
+        uplink, downlink, sidelink: the media; no sidelink if None.
+        superposition: the bursts of an uplink that carries over-the-air sums; None for any other.
 
     Args:
         clock: simulated time.
@@ -180,7 +196,7 @@ class Network:
         self._paths, self._everybody, self.settings = paths, np.arange(presence.count), settings
         self._stations_m = settings.cells.positions_m()
         moving = paths.speed_m_s > 0
-        self._sky = Sky(channel, streams, settings.power_control, moving)
+        self._sky = Sky(channel, streams, settings.power_control, moving, settings.reception.antennas)
         self._known: tuple[float, Pair] | None = None
         self.up_links, self.down_links = self._cell_links(0.0)
         up: Links = self.up_links
@@ -191,6 +207,10 @@ class Network:
         count = len(self._stations_m)
         self.uplink = self._medium("uplink", settings.uplink, channel, up, channel.device, count)
         self.downlink = self._medium("downlink", settings.downlink, channel, down, channel.base_station, count)
+        edges, loss_key = settings.edges or EdgeServers(), streams.key("loss", "backhaul")
+        self.backhaul = Backhaul(clock, ledger, edges.backhaul, loss_key)
+        access = settings.uplink.access
+        self.superposition = Superposition(access, channel, up, streams) if isinstance(access, OverTheAir) else None
         self.sidelink: Medium | None = None
         self._graphs: Graphs | None = None
         if settings.sidelink is not None:
@@ -225,7 +245,7 @@ class Network:
 
     def losses(self) -> list[str]:
         """List the settings by which server messages may be lost, as `key: value`, including absent devices."""
-        away = [] if self._presence.always else ["devices.availability: not always"]
+        away = [] if self._presence.always else ["devices: not always there"]
         return [*self.settings.losses(self._sky.channel), *away]
 
     def positions_m(self) -> Array:
@@ -245,6 +265,19 @@ class Network:
             return rules.rates.rate_bps(max(sender, receiver), self._clock.now_s)
         share = rules.band.access.share(1)
         return float(rules.band.rates_bps(np.array(rules.links.snr(sender, receiver) / share), share))
+
+    def expected_bps(self, devices: IntArray, *, down: bool) -> Array:
+        """Rates in bit/s [n] of the uplinks, or downlinks, of some devices, each as `expected_uplink_bps` has it."""
+        rules = (self.downlink if down else self.uplink).rules
+        if rules.rates is not None:
+            return rules.rates.rates_bps(devices, self._clock.now_s)
+        server, share = np.full(len(devices), SERVER), rules.band.access.share(1)
+        snr = rules.links.snrs(server, devices) if down else rules.links.snrs(devices, server)
+        return np.asarray(rules.band.rates_bps(snr / share, share), np.float64)
+
+    def serving_cell(self, device: int) -> int:
+        """Number of the cell that serves a device now, if it has no transfer under way that keeps it in another."""
+        return -1 - min(self.uplink.rules.links.radios(device, SERVER))
 
     @property
     def moving(self) -> bool:
@@ -291,7 +324,9 @@ class Network:
         rates = None
         if settings.trace is not None and self._recorded:
             rates = device_rates(settings.trace, len(self._everybody), self._streams, self._data_dir)
-        band = Band.of(channel.usable_hz, settings.access, channel.medium_rate, channel.medium_fading, access_key)
+        reception = self.settings.reception if kind == "uplink" else ONE_ANTENNA
+        law = channel.medium_rate(reception.branches(1))
+        band = Band.of(channel.usable_hz, settings.access, law, channel.medium_fading, access_key, reception)
         rules = Rules(
             band=band,
             links=links,
@@ -341,11 +376,13 @@ class Network:
                 "network.uplink.access.threshold_db: nothing says which SINR is needed, got none here and in "
                 "channel.rate; give it here, or sinr_db to the groups"
             )
+        gain = band.reception.of_pairs(gain, np.array(receiver), access.max_senders or len(receiver))
         residual = access.residual if isinstance(access, Noma) else None
         return Rivals(gain, receiver, target * db_to_linear(margin_db), residual)
 
     def close(self) -> None:
-        """Take everything off the air at the end of the run."""
+        """Take everything off the air, and off the backhaul, at the end of the run."""
         for medium in (self.uplink, self.downlink, self.sidelink):
             if medium is not None:
                 medium.close()
+        self.backhaul.close()

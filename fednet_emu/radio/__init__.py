@@ -3,7 +3,7 @@
     geometry, draws -> path_loss (classical, tr38901, d2d, v2v) -> shadowing, movement   mean gain, once per link
     fading    gain of one coherence block (hot path of the medium)
     rate      bit/s from SINR and bandwidth: Shannon, fixed, nr_mcs, finite_blocklength; ergodic averages over fading
-    noise, interference, power_control                                                   SINR
+    noise, interference, power_control, reception                                        SINR
     numerology, retransmission, overhead                                                 what the standard adds
     energy, presets                                                                      J
     channel   the component that holds one choice of each; survey looks at its rates over distance

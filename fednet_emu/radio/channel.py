@@ -74,7 +74,7 @@ class LargeScale:
 class Channel(Component):
     """A radio environment: a band, its propagation and rate laws, and the terminals in it.
 
-    Ignored here: antenna gains and arrays, body losses, and frequency selectivity inside the band.
+    Ignored here: antenna gains and patterns, body losses, and frequency selectivity inside the band.
     """
 
     title: str = ""
@@ -159,12 +159,11 @@ class Channel(Component):
             return self.bandwidth_hz
         return occupied_hz(self.bandwidth_hz, self.numerology_khz, self.carrier_hz)
 
-    @property
-    def medium_rate(self) -> RateLaw:
-        """The rate law of a block, or averaged over fading, as `long_transfers` says."""
+    def medium_rate(self, branches: int = 1) -> RateLaw:
+        """The rate law of a block, or averaged over the fading of combined antennas, as `long_transfers` says."""
         if self.long_transfers == "walk" or isinstance(self.fading, NoFading):
             return self.rate
-        return ErgodicRate(law=self.rate, fading=self.fading)
+        return ErgodicRate(law=self.rate, fading=self.fading.combined(branches))
 
     @property
     def medium_fading(self) -> Fading:

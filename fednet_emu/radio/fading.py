@@ -13,6 +13,7 @@ from pydantic import Field
 from fednet_emu.arrays import Array, Mask
 from fednet_emu.component import Component, Slot
 from fednet_emu.elementary import expm1, log1p
+from fednet_emu.errors import ScenarioError
 from fednet_emu.units import SPEED_OF_LIGHT_M_S, db_to_linear
 
 
@@ -41,6 +42,22 @@ class Fading(Component):
     def cdf(self, gain: Array, los: Mask | bool = False) -> Array:
         """Probability that the gain of a block is at most each of `gain`."""
 
+    def combined(self, branches: int) -> Fading:
+        """The law of the mean of the gains of so many antennas that fade independently; of one, the law itself.
+
+        That many times its gain is what maximum-ratio combining makes of them: the gains add up.
+
+        Raises:
+            ScenarioError: the sum of such gains has no known law.
+        """
+        if branches == 1:
+            return self
+        kind = getattr(self, "kind", type(self).__name__)
+        raise ScenarioError(
+            f"fading has no law of several antennas, got {kind} with {branches}; choose another one, a single antenna, "
+            "or define its method `combined`"
+        )
+
 
 class NoFading(Fading):
     """The gain of a link never fluctuates."""
@@ -63,6 +80,10 @@ class NoFading(Fading):
     def cdf(self, gain: Array, los: Mask | bool = False) -> Array:
         """A step from 0 to 1 at a gain of 1."""
         return np.where(gain < 1.0, 0.0, 1.0)
+
+    def combined(self, branches: int) -> Fading:
+        """The same: every antenna has a gain of 1."""
+        return self
 
 
 class Rayleigh(Fading):
@@ -89,6 +110,10 @@ class Rayleigh(Fading):
         """1 - exp(-x)."""
         return -expm1(-gain)
 
+    def combined(self, branches: int) -> Fading:
+        """Gamma of shape `branches`, the law of a sum of exponential gains."""
+        return self if branches == 1 else Nakagami(m=branches, coherence_s=self.coherence_s)
+
 
 class Rician(Fading):
     """Rician block fading: one dominant path with K times the power of all others together.
@@ -107,20 +132,43 @@ class Rician(Fading):
     coherence_s: float = Field(default=0.0435, gt=0)
     """Duration of a block; the default is that of 3 km/h at 3.5 GHz."""
 
+    @property
+    def degrees(self) -> float:
+        """Degrees of freedom of the chi-squared law: two for each antenna."""
+        return 2.0
+
     def gain(self, uniform: float, los: bool = False) -> float:
         """Non-central chi-squared quantile, scaled to mean 1."""
-        k = db_to_linear(self.k_db)
-        return float(scipy.special.chndtrix(uniform, 2.0, 2.0 * k)) / (2.0 * (k + 1.0))
+        k, degrees = db_to_linear(self.k_db), self.degrees
+        return float(scipy.special.chndtrix(uniform, degrees, degrees * k)) / (degrees * (k + 1.0))
 
     def gains(self, uniform: Array, los: Mask | bool = False) -> Array:
         """Non-central chi-squared quantile of every element, scaled to mean 1."""
-        k = db_to_linear(self.k_db)
-        return np.asarray(scipy.special.chndtrix(uniform, 2.0, 2.0 * k)) / (2.0 * (k + 1.0))
+        k, degrees = db_to_linear(self.k_db), self.degrees
+        return np.asarray(scipy.special.chndtrix(uniform, degrees, degrees * k)) / (degrees * (k + 1.0))
 
     def cdf(self, gain: Array, los: Mask | bool = False) -> Array:
         """Non-central chi-squared distribution function."""
-        k = db_to_linear(self.k_db)
-        return np.asarray(scipy.special.chndtr(2.0 * (k + 1.0) * gain, 2.0, 2.0 * k))
+        k, degrees = db_to_linear(self.k_db), self.degrees
+        return np.asarray(scipy.special.chndtr(degrees * (k + 1.0) * gain, degrees, degrees * k))
+
+    def combined(self, branches: int) -> Fading:
+        """Non-central chi-squared with twice `branches` degrees of freedom and non-centrality 2 K `branches`."""
+        if branches == 1:
+            return self
+        return CombinedRician(k_db=self.k_db, coherence_s=self.coherence_s, branches=branches)
+
+
+class CombinedRician(Rician):
+    """The mean of the gains of several antennas under Rician fading, each with the same K factor."""
+
+    branches: int = Field(gt=0)
+    """Number of antennas."""
+
+    @property
+    def degrees(self) -> float:
+        """Two for each antenna."""
+        return 2.0 * self.branches
 
 
 class Nakagami(Fading):
@@ -132,7 +180,7 @@ class Nakagami(Fading):
 
     kind: Literal["nakagami"] = "nakagami"
 
-    m: float = Field(ge=0.5, le=1000)
+    m: float = Field(ge=0.5, le=1e6)
     """Shape; the variance of the power is 1 / m."""
 
     coherence_s: float = Field(default=0.0435, gt=0)
@@ -149,6 +197,10 @@ class Nakagami(Fading):
     def cdf(self, gain: Array, los: Mask | bool = False) -> Array:
         """Regularised lower incomplete Gamma function."""
         return np.asarray(scipy.special.gammainc(self.m, self.m * gain))
+
+    def combined(self, branches: int) -> Fading:
+        """Gamma of shape m `branches`."""
+        return self if branches == 1 else Nakagami(m=self.m * branches, coherence_s=self.coherence_s)
 
 
 class FadingByLineOfSight(Fading):
@@ -181,13 +233,34 @@ class FadingByLineOfSight(Fading):
     def gains(self, uniform: Array, los: Mask | bool = False) -> Array:
         """Quantile of the law of each element's state."""
         uniform, los = np.broadcast_arrays(uniform, los)
-        gains = -log1p(-uniform)
+        gains = self.of(False).gains(uniform)
         gains[los] = self.of(True).gains(uniform[los])
         return gains
 
     def cdf(self, gain: Array, los: Mask | bool = False) -> Array:
         """Distribution function of the law of each element's state."""
         return np.where(los, self.of(True).cdf(gain), self.of(False).cdf(gain))
+
+    def combined(self, branches: int) -> Fading:
+        """Each state's own law of several antennas, which are all in the same state."""
+        if branches == 1:
+            return self
+        return CombinedByLineOfSight(k_db=self.k_db, coherence_s=self.coherence_s, branches=branches)
+
+
+class CombinedByLineOfSight(FadingByLineOfSight):
+    """The mean of the gains of several antennas, which are all in line of sight or none."""
+
+    branches: int = Field(gt=0)
+    """Number of antennas."""
+
+    def of(self, los: bool) -> Fading:
+        """The law of a link in one of the two states."""
+        return super().of(los).combined(self.branches)
+
+    def gain(self, uniform: float, los: bool = False) -> float:
+        """Quantile of the law of the link's state."""
+        return self.of(los).gain(uniform)
 
 
 def coherence_time_s(speed_m_s: float, carrier_hz: float) -> float:

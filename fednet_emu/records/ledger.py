@@ -25,12 +25,14 @@ NEVER_NS = -1
 """The start of a transfer that never went on the air."""
 
 KINDS = ("uplink", "downlink", "sidelink")
-REASONS = ("", "erased", "outage", "unreachable", "away", "left", "timeout", "deadline", "end")
+DIRECTIONS = ("down", "up")
+"""Directions on the backhaul: from the cloud to an edge server, and back."""
+REASONS = ("", "erased", "outage", "unreachable", "away", "left", "timeout", "deadline", "end", "empty")
 """Why a transfer was lost; the empty reason means delivered.
 
-erased: random loss; outage: SINR fell below the threshold; unreachable: no rate at all on a constant link; away: the
-device was not there when it was its turn; left: it went away in the middle; timeout: on the air for too long; deadline:
-the algorithm stopped waiting; end: the run ended.
+erased: random loss; outage: SINR, or gain over the air, below the threshold; unreachable: no rate at all on a constant
+link; away: the device was not there when it was its turn; left: it went away in the middle; timeout: on the air for too
+long; deadline: the algorithm stopped waiting; end: the run ended; empty: the battery of an end ran out in the middle.
 """
 CODE = {reason: code for code, reason in enumerate(REASONS)}
 
@@ -58,6 +60,19 @@ TRANSFERS = {
     "cell": Column(np.int32, digest=False),
 }
 RECEPTIONS = {"transfer": _number, "receiver": _device, "lost": _reason}
+BACKHAUL = {
+    "direction": Column(np.int8, words=DIRECTIONS),
+    "edge": _device,
+    "size_bit": _number,
+    "payload": Column(np.int64, digest=False),
+    "requested_ns": _time,
+    "started_ns": _time,
+    "ended_ns": _time,
+    "sent_bit": _number,
+    "delivered_bit": _number,
+    "lost": _reason,
+    "energy_j": _measure,
+}
 COMPUTES = {
     "device": _device,
     "started_ns": _time,
@@ -93,7 +108,22 @@ DEVICE_EVALUATIONS = {
     "loss": _measure,
     "accuracy": _measure,
 }
-TABLES = ("transfers", "receptions", "computes", "rounds", "evaluations", "device_evaluations")
+BATTERIES = {
+    "device": _device,
+    "simulated_ns": _time,
+    "charge_j": _measure,
+    "harvested_j": _measure,
+    "spilled_j": _measure,
+    "computing_j": _measure,
+    "sending_j": _measure,
+    "receiving_j": _measure,
+    "idle_j": _measure,
+    "state": Column(np.int8, words=("empty", "on")),
+}
+WHERE_USED = ("backhaul", "batteries")
+"""Tables that only runs have that use a backhaul or batteries."""
+TABLES = ("transfers", "receptions", "computes", "rounds", "evaluations", "device_evaluations", *WHERE_USED)
+"""Names of all tables."""
 
 
 def device_label(device: int) -> str:
@@ -117,6 +147,8 @@ class Ledger:
         asked: in how many rounds each device was asked, where the algorithm asks a cohort.
         listeners: each is called with the name and the columns of every row of `evaluations`, `rounds` and the series
             of algorithms, when it is added; they must not change the run.
+        sent_bit, offered_bit: totals on the air, by kind of link.
+        backhaul_bit, backhaul_j: totals of the backhaul; its energy is part of `energy_j`, that of all there is.
     """
 
     def __init__(self, metrics: Sequence[str] = ()) -> None:
@@ -124,15 +156,19 @@ class Ledger:
         measured = dict.fromkeys(metrics, _measure)
         self.transfers = Table(TRANSFERS)
         self.receptions = Table(RECEPTIONS)
+        self.backhaul = Table(BACKHAUL)
         self.computes = Table(COMPUTES)
         self.rounds = Table(ROUNDS)
         self.evaluations = Table({**EVALUATIONS, **measured})
         self.device_evaluations = Table({**DEVICE_EVALUATIONS, **measured})
+        self.batteries = Table(BATTERIES)
         self.series: dict[str, list[dict[str, Any]]] = {}
         self.asked: Counter[int] = Counter()
         self.given: set[int] = set()  # numbers of values that all devices know from the start
         self.sent_bit = [0] * len(KINDS)
         self.offered_bit = [0] * len(KINDS)
+        self.backhaul_bit = 0
+        self.backhaul_j = 0.0
         self.energy_j = 0.0
         self.listeners: list[Callable[[str, Mapping[str, Any]], None]] = []
 
@@ -182,7 +218,8 @@ class Ledger:
             "evaluations": self.evaluations.frame(),
             "device_evaluations": self.device_evaluations.frame(),
         }
-        return {**own, **tables}
+        used = {name: table.frame() for name in WHERE_USED if len(table := getattr(self, name))}
+        return {**own, **tables, **used}
 
     def event_digest(self) -> str:
         """Hash of the event log: which device sent, received and computed what, and when, to the nanosecond.
@@ -192,4 +229,6 @@ class Ledger:
         whole = blake2b(digest_size=16)
         for table in (self.transfers, self.receptions, self.computes):
             whole.update(table.digest())
+        if len(self.backhaul):
+            whole.update(self.backhaul.digest())
         return whole.hexdigest()

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fednet_emu.arrays import IntArray, Mask
+from fednet_emu.records.charge import charge_problem
 from fednet_emu.records.ledger import CODE, KINDS, NEVER_NS, Ledger
 
 if TYPE_CHECKING:
@@ -34,9 +35,11 @@ def verify(ledger: Ledger, exclusive: frozenset[str], half_duplex: frozenset[str
         "nobody receives while it sends": lambda: _half_duplex(ledger, half_duplex),
         "requested <= started <= ended": lambda: _order(ledger),
         "records are written as time goes": lambda: _monotone(ledger),
+        "the backhaul delivers or loses": lambda: _backhaul(ledger),
         "one computation at a time": lambda: _one_at_a_time(ledger),
         "nothing is used before it is there": lambda: _used_before_there(ledger),
         "energy is the sum of its parts": lambda: _energy(ledger),
+        "charge is conserved": lambda: charge_problem(ledger),
         "staleness >= 0": lambda: _staleness(ledger),
     }
     return {law: check() for law, check in laws.items()}
@@ -143,6 +146,21 @@ def _monotone(ledger: Ledger) -> str:
     return ""
 
 
+def _backhaul(ledger: Ledger) -> str:
+    """Check that each message arrives whole or not at all, in order of time, and that their bits add up."""
+    column = ledger.backhaul.column
+    size_bit, sent_bit, ended_ns = column("size_bit"), column("sent_bit"), column("ended_ns")
+    arrived, started_ns = column("lost") == DELIVERED, column("started_ns")
+    part = (column("delivered_bit") != np.where(arrived, size_bit, 0)) | (sent_bit > size_bit)
+    unsent = (arrived & (sent_bit < size_bit)) | ((started_ns == NEVER_NS) & (sent_bit > 0))
+    early = (started_ns != NEVER_NS) & ((column("requested_ns") > started_ns) | (started_ns > ended_ns))
+    back = np.diff(ended_ns, prepend=ended_ns[:1]) < 0
+    wrong = _rows(part | unsent | early | back, "messages")
+    if not wrong and int(sent_bit.sum()) != ledger.backhaul_bit:
+        return f"{ledger.backhaul_bit} bit were sent, {int(sent_bit.sum())} bit are accounted for"
+    return wrong
+
+
 def _one_at_a_time(ledger: Ledger) -> str:
     column = ledger.computes.column
     began = column("started_ns") != NEVER_NS
@@ -212,6 +230,7 @@ def _too_early(
 def _energy(ledger: Ledger) -> str:
     radio, computes = ledger.transfers.column, ledger.computes.column
     parts_j = float(radio("energy_j").sum() + radio("receive_j").sum() + computes("energy_j").sum())
+    parts_j += float(ledger.backhaul.column("energy_j").sum())
     if not np.isclose(parts_j, ledger.energy_j, rtol=1e-9, atol=1e-12):
         return f"the parts are {parts_j:.9g} J, the total is {ledger.energy_j:.9g} J"
     return ""

@@ -10,12 +10,14 @@ import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import torch
 
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.data.datasets.base import Extent
+from fednet_emu.learning.models.base import Model
 from fednet_emu.learning.models.given_module import GivenModule
 from fednet_emu.learning.models.torch_seed import seeded_module
 from fednet_emu.learning.models.user_module import UserModule
@@ -151,7 +153,12 @@ def _parameters(scenario: Scenario, extent: Extent | None) -> int | None:
         return None
     if not type(model).__module__.startswith("fednet_emu."):
         return None
-    shape, outputs = extent.input_shape, extent.outputs
+    return _counted(model, extent.input_shape, extent.outputs)
+
+
+@lru_cache(maxsize=1024)
+def _counted(model: Model, shape: tuple[int, ...], outputs: int) -> int:
+    """Count the parameters of a model for inputs of a shape; the cells of a study share a few of them."""
     try:
         with torch.device("meta"):
             module = seeded_module(lambda: model.build(shape, outputs), 0)

@@ -26,8 +26,10 @@ from fednet_emu.learning.graph.host_time import HostTime
 from fednet_emu.learning.models.flat import FlatModel
 from fednet_emu.learning.models.torch_seed import seeded_module
 from fednet_emu.network.availability import Presence
-from fednet_emu.network.mobility import StillPaths
-from fednet_emu.network.network import Network
+from fednet_emu.network.batteries import Batteries
+from fednet_emu.network.links.links import Sky
+from fednet_emu.network.links.station_links import network_links
+from fednet_emu.network.network import Network, Pair
 from fednet_emu.records.ledger import SERVER, Ledger
 from fednet_emu.scenario.cost import unaffordable
 from fednet_emu.scenario.dealing import deal
@@ -58,17 +60,13 @@ def build(
     folder = data_folder(data_dir)
     _refuse(unaffordable(scenario, folder))
     _refuse(scenario.untimed() if timing_only else iter(()))
-    streams, clock, ledger, devices = (
-        Streams(scenario.seed),
-        Clock(),
-        Ledger(scenario.evaluation.columns),
-        scenario.devices,
-    )
+    streams, clock, devices = Streams(scenario.seed), Clock(), scenario.devices
+    ledger = Ledger(scenario.evaluation.columns)
     threads = scenario.training.threads or available_cores()
     task = None if scenario.algorithm.own_learning else build_task(scenario, streams, folder, timing_only)
     small = scenario.training.threads is None if task is None else task.model.flop_per_sample < _SMALL_MODEL_FLOP
     torch.set_num_threads(1 if small else threads)
-    presence = Presence(devices.availability, streams.key("availability"), devices.count)
+    presence = build_presence(scenario, clock, ledger, streams)
     processors = Processors(
         clock,
         ledger,
@@ -77,6 +75,8 @@ def build(
         devices.compute_energy,
         devices.straggler,
         streams.key("straggler"),
+        presence.batteries,
+        devices.frequency,
     )
     return Federation(
         clock,
@@ -96,6 +96,14 @@ def build(
         timing_only=timing_only,
         workers=scenario.training.workers,
     )
+
+
+def build_presence(scenario: Scenario, clock: Clock, ledger: Ledger, streams: Streams) -> Presence:
+    """When devices are there, with their batteries if they have any."""
+    devices, idle_w, batteries = scenario.devices, scenario.channel.device.idle_w, None
+    if devices.battery is not None:
+        batteries = Batteries(devices.battery, devices.count, idle_w, clock, ledger, streams)
+    return Presence(devices.availability, streams.key("availability"), devices.count, batteries)
 
 
 def build_task(scenario: Scenario, streams: Streams, data_dir: Path | None, timing_only: bool) -> LearningTask:
@@ -136,10 +144,9 @@ def unreachable(scenario: Scenario) -> Iterator[Problem]:
     Yields:
         The key path of the setting to change, and what is wrong.
     """
-    network = _network_at_start(scenario)
     law, fading = scenario.channel.rate, scenario.channel.fading
     margin = 1.0 if math.isinf(fading.coherence_s) else _FADING_MARGIN
-    for kind, links in (("uplink", network.up_links), ("downlink", network.down_links)):
+    for kind, links in zip(("uplink", "downlink"), _links_at_start(scenario), strict=True):
         best, threshold = float(np.max(links.mean_snr)), getattr(scenario.network, kind).access.threshold
         needed = max(law.min_sinr, threshold)
         if best < needed / margin:
@@ -154,16 +161,16 @@ def unreachable(scenario: Scenario) -> Iterator[Problem]:
 
 def serving_cells(scenario: Scenario) -> IntArray:
     """Number of the cell that serves each device at its initial position, [devices]."""
-    links = _network_at_start(scenario).up_links
+    links, _ = _links_at_start(scenario)
     return np.array([-1 - min(links.radios(device, SERVER)) for device in range(scenario.devices.count)], np.int64)
 
 
-def _network_at_start(scenario: Scenario) -> Network:
-    """The network with all devices at their initial positions, which no data are read for."""
-    streams, devices = Streams(scenario.seed), scenario.devices
-    presence = Presence(devices.availability, 0, devices.count)
-    placed = StillPaths(devices.placement.positions_m(devices.count, streams("placement")))
-    return Network(Clock(), Ledger(), streams, presence, scenario.channel, placed, scenario.network, recorded=False)
+def _links_at_start(scenario: Scenario) -> Pair:
+    """Uplinks and downlinks with all devices at their initial positions, which no data are read for."""
+    streams, devices, network = Streams(scenario.seed), scenario.devices, scenario.network
+    xy_m = devices.placement.positions_m(devices.count, streams("placement"))
+    sky = Sky(scenario.channel, streams, network.power_control, antennas=network.reception.antennas)
+    return network_links(sky, xy_m, network.cells.positions_m())
 
 
 def unfit_augmentation(scenario: Scenario, input_shape: tuple[int, ...]) -> Iterator[Problem]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from fednet_emu.errors import ScenarioError
 from fednet_emu.scenario.cost import unaffordable
 from fednet_emu.scenario.document import Document, apply_overrides, load
 from fednet_emu.scenario.emulation import unfit_augmentation, unreachable
-from fednet_emu.scenario.model import Scenario
+from fednet_emu.scenario.model import Problem, Scenario
 from fednet_emu.scenario.problems import validate
 from fednet_emu.scenario.tree import problem_text
 
@@ -39,8 +39,21 @@ def checked(document: Document) -> Scenario:
         list(unaffordable(scenario))
         or list(scenario.contradictions())
         or list(unfit_augmentation(scenario, extent.input_shape) if extent else ())
-        or list(unreachable(scenario))
     )
+    _refuse(problems, document)
+    refuse_unreachable(scenario, document)
+    return scenario
+
+
+def refuse_unreachable(scenario: Scenario, document: Document) -> None:
+    """Refuse a valid scenario if nobody can be reached where its seed places the devices.
+
+    Raises:
+        ScenarioError: names the settings, with their places in the document.
+    """
+    _refuse(list(unreachable(scenario)), document)
+
+
+def _refuse(problems: Sequence[Problem], document: Document) -> None:
     if problems:
         raise ScenarioError(*(problem_text(document.place(path), path, what) for path, what in problems))
-    return scenario

@@ -13,6 +13,7 @@ from fednet_emu.algorithms import ALGORITHMS, AnyAlgorithm, brings_own_learning
 from fednet_emu.component import Component, Waived
 from fednet_emu.compression import NoCompression
 from fednet_emu.errors import ScenarioError
+from fednet_emu.federation.frequency import Frequency
 from fednet_emu.federation.speeds import AnySpeeds
 from fednet_emu.federation.stop import Evaluation, Stop
 from fednet_emu.federation.stragglers import AnyStraggler, NoStraggler, SlowWindow
@@ -27,13 +28,17 @@ from fednet_emu.learning.data.partitions import AnyPartition
 from fednet_emu.learning.data.partitions.base import Partition
 from fednet_emu.learning.models import AnyModel
 from fednet_emu.learning.models.base import Model
-from fednet_emu.network.access.contention import Shared
+from fednet_emu.network.access import Planned
+from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha
 from fednet_emu.network.availability import Always, AnyAvailability, Windows
+from fednet_emu.network.batteries import Battery
 from fednet_emu.network.mobility import AnyMobility, AnyRegion, DiscRegion, Region, Static
 from fednet_emu.network.network import NetworkSettings
 from fednet_emu.network.placement import AnyPlacement
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.energy import AnyComputeEnergy, CmosEnergy
+from fednet_emu.radio.rate import Shannon
+from fednet_emu.radio.reception import SingleAntenna
 from fednet_emu.units import linear_to_db
 
 Problem = tuple[tuple[str, ...], str]
@@ -53,9 +58,14 @@ class Devices(Component):
     region: AnyRegion | None = None
     """Area in which devices move; null takes the disc around the origin that reaches as far as the placement."""
     speed: AnySpeeds
+    frequency: Frequency = Frequency()
+    """The clocks of the processors: which part of their speed devices use."""
     compute_energy: AnyComputeEnergy = CmosEnergy()
     straggler: AnyStraggler = NoStraggler()
     availability: AnyAvailability = Always()
+    battery: Battery | None = None
+    """The battery of each device, which `compute_energy` and the radios of `channel` draw from; null for devices that
+    never run out of energy."""
 
     def where_they_roam(self) -> Region:
         """Return the given region, or else the disc around the origin that just covers the placement, at least 1 m."""
@@ -213,7 +223,14 @@ class Scenario(Component):
             yield from ((("attack", key), what) for key, what in self.attack.contradictions(count))
         yield from ((("algorithm", key), what) for key, what in self.algorithm.conflicts_with_losses(self._losses()))
         yield from self._never_two_at_once()
+        yield from self._not_by_sums()
         yield from self._nothing_to_compress()
+        yield from self._nothing_to_plan()
+        yield from self._not_with_antennas()
+        if self.network.edges is not None and not self.algorithm.at_edges:
+            kind = getattr(self.algorithm, "kind", type(self.algorithm).__name__)
+            what = f"the algorithm {kind} has no edge servers, so that its base stations pass everything on"
+            yield ("network", "edges"), f"{what}, got a backhaul; leave it out, or choose hier-favg"
         listed = {
             ("devices", "placement", "xy_m"): getattr(self.devices.placement, "xy_m", None),
             ("devices", "speed", "flop_per_s"): getattr(self.devices.speed, "flop_per_s", None),
@@ -237,7 +254,8 @@ class Scenario(Component):
         """Name the settings that can cause messages to be lost."""
         there = self.devices.availability
         away = [] if isinstance(there, Always) else [f"devices.availability: {getattr(there, 'kind', '?')}"]
-        return [*self.network.losses(self.channel), *away]
+        empty = [] if self.devices.battery is None else [f"devices.battery: {self.devices.battery.capacity_j:g} J"]
+        return [*self.network.losses(self.channel), *away, *empty]
 
     def _nothing_to_compress(self) -> Iterator[Problem]:
         """Find links whose compression would never be used."""
@@ -250,10 +268,69 @@ class Scenario(Component):
                     f"{getattr(link.compression, 'kind', type(link.compression).__name__)}; leave it out",
                 )
 
+    def _not_by_sums(self) -> Iterator[Problem]:
+        """Find what needs the upload of every device by itself, where the server receives sums only."""
+        access = self.network.uplink.access
+        if not access.only_sums:
+            return
+        got = getattr(access, "kind", type(access).__name__)
+        kind = getattr(self.algorithm, "kind", type(self.algorithm).__name__)
+        for key, what in self.algorithm.conflicts_with_sums():
+            where = kind if key == "kind" else f"algorithm.{key}"
+            yield (
+                ("network", "uplink", "access"),
+                f"the server receives nothing but sums of uploads, which is not enough for {where}: {what}; got {got}, "
+                "choose ofdma or tdma, or change the algorithm",
+            )
+        for path, what in self.network.conflicts_with_sums():
+            yield ("network", *path.split(".")), f"{what}, or choose another access than {got}"
+
+    def _nothing_to_plan(self) -> Iterator[Problem]:
+        """Find a planned uplink where no rounds are planned, or not with this rate law."""
+        if not isinstance(self.network.uplink.access, Planned):
+            return
+        path = ("network", "uplink", "access")
+        kind, law = (getattr(part, "kind", type(part).__name__) for part in (self.algorithm, self.channel.rate))
+        if not self.algorithm.plans_rounds:
+            able = ", ".join(name for name, algorithm in ALGORITHMS.items() if algorithm.plans_rounds)
+            what = f"the algorithm {kind} does not say who takes part when a round starts, got planned"
+            yield path, f"{what}; choose another access, or one of {able}"
+        if not isinstance(self.channel.rate, Shannon):
+            what = f"plans are closed forms of channel.rate shannon, got planned with {law}"
+            yield path, f"{what}; choose another access, or that rate law"
+
+    def _not_with_antennas(self) -> Iterator[Problem]:
+        """Find what several antennas of the base stations do not go with."""
+        up, reception, path = self.network.uplink, self.network.reception, ("network", "reception")
+        if isinstance(reception, SingleAntenna):
+            return
+        kind, access = (getattr(part, "kind", type(part).__name__) for part in (reception, up.access))
+        if isinstance(up.access, Noma):
+            yield path, f"successive cancellation is that of one antenna, got {kind} with {access}; choose shared"
+        if reception.NULLS and isinstance(up.access, SlottedAloha):
+            what = f"it is not known who sends in a slot, so that nobody can be nulled, got {kind} with {access}"
+            yield path, f"{what}; choose mrc, or shared"
+        if up.trace is not None:
+            yield path, f"recorded rates are those of the receiver that was there, got {kind}; leave it out"
+        most = min(up.access.capacity or self.devices.count, self.devices.count) if up.access.overlapping else 1
+        if reception.branches(most) < 1:
+            what = f"so many antennas cannot null all senders of a cell, got {reception.antennas} for {most}"
+            yield path, f"{what}; give more, or network.uplink.access max_senders: {reception.antennas}"
+        if most > 1 and reception.NULLS and self.channel.medium_rate() != self.channel.rate:
+            what = f"the law of the gains changes with the number of senders, got {kind} with long_transfers: ergodic"
+            yield path, f"{what}; set channel.long_transfers: walk, or choose mrc"
+        try:
+            self.channel.fading.combined(reception.antennas)
+        except ScenarioError as problem:
+            yield path, str(problem)
+
     def _never_two_at_once(self) -> Iterator[Problem]:
         """Find a shared uplink that permits simultaneous transmissions although its receiver can never decode two."""
-        access = self.network.uplink.access
-        if not isinstance(access, Shared) or self.network.cells.count > 1 or self.devices.count == 1:
+        access, several = (
+            self.network.uplink.access,
+            self.network.cells.count > 1 or self.network.reception.antennas > 1,
+        )
+        if not isinstance(access, Shared) or several or self.devices.count == 1:
             return
         threshold = max(self.channel.rate.min_sinr, access.threshold)
         if access.max_senders != 1 and threshold >= 1:

@@ -16,6 +16,8 @@ from fednet_emu.errors import DataError, Diverged
 from fednet_emu.federation.federation import Federation
 from fednet_emu.learning.engines.auto import AutoEngine
 from fednet_emu.learning.engines.rule import RuleEngine
+from fednet_emu.network.batteries import IDLE
+from fednet_emu.records.charge import empty_share
 from fednet_emu.records.fairness import asking
 from fednet_emu.records.idle import idle_s
 from fednet_emu.records.ledger import KINDS, Ledger, scores_in
@@ -152,8 +154,10 @@ def _totals(fed: Federation, scenario: Scenario) -> dict[str, Any]:
         "simulated_s": fed.clock.now_s,
         "rounds": fed.round,
         **{f"{kind}_bit": sent_bit for kind, sent_bit in zip(KINDS, ledger.sent_bit, strict=True)},
+        **_backhaul(ledger),
         "energy_j": ledger.energy_j,
-        "idle_energy_j": scenario.channel.device.idle_w * float(idle_s(ledger, fed.n_devices, fed.clock.now).sum()),
+        "idle_energy_j": _idle_energy_j(fed, scenario),
+        **_emptiness(fed),
         **asking(ledger.asked, _able(fed)),
         **_last_evaluation(fed),
         "event_digest": ledger.event_digest(),
@@ -165,6 +169,24 @@ def _totals(fed: Federation, scenario: Scenario) -> dict[str, Any]:
         "wavefronts": fed.graph.statistics.wavefronts,
         "mean_wavefront": fed.graph.statistics.mean_wavefront,
     }
+
+
+def _backhaul(ledger: Ledger) -> dict[str, float]:
+    """Bits and energy of the backhaul, of a run that uses it; its energy is part of that of the run."""
+    return {"backhaul_bit": ledger.backhaul_bit, "backhaul_j": ledger.backhaul_j} if len(ledger.backhaul) else {}
+
+
+def _idle_energy_j(fed: Federation, scenario: Scenario) -> float:
+    """Energy drawn by devices that neither compute, send nor receive; with batteries only while these last."""
+    if fed.presence.batteries is not None:
+        return fed.presence.batteries.used_j(IDLE)
+    return scenario.channel.device.idle_w * float(idle_s(fed.ledger, fed.n_devices, fed.clock.now).sum())
+
+
+def _emptiness(fed: Federation) -> dict[str, float]:
+    """The share of the devices' time in which their batteries were empty, if they have any."""
+    batteries = fed.presence.batteries
+    return {} if batteries is None else {"empty_share": empty_share(fed.ledger, fed.clock.now)}
 
 
 def _able(fed: Federation) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,13 +16,13 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.limits import MAX_CELLS
 from fednet_emu.scenario.document import Document, apply_overrides, dump, find, load
 from fednet_emu.scenario.includes import read_tree
-from fednet_emu.scenario.load import checked
+from fednet_emu.scenario.load import checked, refuse_unreachable
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.overrides import Setting
 from fednet_emu.scenario.problems import validate
 from fednet_emu.scenario.search import STUDIES, locate, no_such, run_name
 from fednet_emu.scenario.tree import Node, Place, file_text, node_of, problem_text
-from fednet_emu.study.grid import Axis, Level, axes_of, option_text, settings_of
+from fednet_emu.study.grid import Axis, axes_of, option_text, settings_of
 from fednet_emu.study.model import Study
 
 NAME_LENGTH, DIGEST_LENGTH = 100, 12
@@ -36,14 +37,28 @@ class Cell:
         columns: the varied keys and their values.
         scenario: the scenario to run, including its seed.
         digest: fingerprint of the resolved scenario and of whether it is timing-only.
-        command: the command that runs the same scenario alone; empty if the scenario comes from no file.
+        base: the file of the scenario that the study varies; None if it comes from no file.
+        settings: what the study changes in it, apart from the seed.
+        timing_only: whether it leaves out training.
     """
 
     label: str
     columns: Mapping[str, Any]
     scenario: Scenario
     digest: str
-    command: tuple[str, ...]
+    base: Path | None
+    settings: tuple[Setting, ...]
+    timing_only: bool
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The command that runs the same scenario alone; empty if the scenario comes from no file."""
+        if self.base is None:
+            return ()
+        command = ["fednet", "run", file_text(self.base)]
+        for setting in self.settings:
+            command += ["--set", f"{setting.name}={option_text(setting.value.plain())}"]
+        return (*command, "--seed", str(self.scenario.seed), *(["--timing-only"] if self.timing_only else []))
 
     @property
     def name(self) -> str:
@@ -219,34 +234,36 @@ def _cells(
     """Yield a cell for each combination of levels and seed, in the order of the file."""
     problems: list[str] = []
     for levels in itertools.product(*(axis.levels for axis in axes)):
-        settings = [*common, *(setting for level in levels for setting in level.settings)]
+        settings = (*common, *(setting for level in levels for setting in level.settings))
+        label = "".join(f"{axis.name}={level.label}, " for axis, level in zip(axes, levels, strict=True))
+        columns = {name: value for level in levels for name, value in level.columns.items()}
         try:
-            for seed in study.all_seeds:
-                seeded = [*settings, Setting("seed", Node(seed, Place("seeds")))]
-                yield _cell(base, axes, levels, settings, checked(apply_overrides(base, seeded)), timing_only)
+            for scenario in _seeded(apply_overrides(base, settings), study.all_seeds):
+                digest = _digest(scenario, timing_only)
+                yield Cell(f"{label}seed={scenario.seed}", columns, scenario, digest, base.path, settings, timing_only)
         except ScenarioError as error:
             problems.extend(error.problems)
     if problems:
         raise ScenarioError(*dict.fromkeys(problems))
 
 
-def _cell(
-    base: Document,
-    axes: list[Axis],
-    levels: tuple[Level, ...],
-    settings: list[Setting],
-    scenario: Scenario,
-    timing_only: bool,
-) -> Cell:
-    label = ", ".join([f"{axis.name}={level.label}" for axis, level in zip(axes, levels, strict=True)])
-    whole = f"{label}, seed={scenario.seed}" if label else f"seed={scenario.seed}"
-    columns = {name: value for level in levels for name, value in level.columns.items()}
-    text = dump(scenario) + ("timing only\n" if timing_only else "")
-    digest = blake2b(text.encode(), digest_size=DIGEST_LENGTH // 2).hexdigest()
-    if base.path is None:
-        return Cell(whole, columns, scenario, digest, ())
-    command = ["fednet", "run", file_text(base.path)]
-    for setting in settings:
-        command += ["--set", f"{setting.name}={option_text(setting.value.plain())}"]
-    command += ["--seed", str(scenario.seed), *(["--timing-only"] if timing_only else [])]
-    return Cell(whole, columns, scenario, digest, tuple(command))
+def _seeded(document: Document, seeds: Iterable[int]) -> Iterator[Scenario]:
+    """Yield the scenario of a document with each seed, of which only what depends on the seed is checked anew.
+
+    Raises:
+        ScenarioError: every problem of the document with the first seed that has one.
+    """
+    first: Scenario | None = None
+    for seed in seeds:
+        if first is None:
+            first = checked(apply_overrides(document, [Setting("seed", Node(seed, Place("seeds")))]))
+            yield first
+        else:
+            scenario = first.model_copy(update={"seed": seed})
+            refuse_unreachable(scenario, document)
+            yield scenario
+
+
+def _digest(scenario: Scenario, timing_only: bool) -> str:
+    text = json.dumps(scenario.model_dump(mode="json")) + (" timing only" if timing_only else "")
+    return blake2b(text.encode(), digest_size=DIGEST_LENGTH // 2).hexdigest()

@@ -20,6 +20,8 @@ from fednet_emu.study.model import Target
 TABLES = ("study.parquet", "cells.parquet")
 """The tables that figures and comparisons read; the host times beside them differ from sweep to sweep."""
 TOTALS = ("rounds", "simulated_s", "uplink_bit", "downlink_bit", "sidelink_bit", "energy_j")
+BACKHAUL = ("backhaul_bit", "backhaul_j")
+"""Totals of runs that use a backhaul; its energy is part of `energy_j`, its bits are none of `total_bit`."""
 
 
 def write_tables(
@@ -89,7 +91,8 @@ def _labelled(cell: Cell, evaluations: pd.DataFrame) -> pd.DataFrame:
 
 
 def _totals(summary: Mapping[str, Any], metrics: Sequence[str]) -> dict[str, float]:
-    found = {name: _number(summary.get(name)) for name in (*TOTALS, *SCORES, *metrics)}
+    used = [name for name in BACKHAUL if name in summary]
+    found = {name: _number(summary.get(name)) for name in (*TOTALS, *used, *SCORES, *metrics)}
     return {**found, "total_bit": found["uplink_bit"] + found["downlink_bit"] + found["sidelink_bit"]}
 
 

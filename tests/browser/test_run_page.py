@@ -67,8 +67,8 @@ def test_it_opens_without_a_complaint_and_asks_nobody(browser, page, size):
     assert [url for url in asked if not url.startswith(("data:", "blob:"))] == [page.as_uri()]
     assert browser.js("return document.documentElement.scrollWidth <= innerWidth")
     assert browser.js("return [...document.querySelectorAll('section')].map((each) => each.id)") == [
-        "story", "learning", "data", "timeline", "time", "air", "map", "spreads", "losses", "energy", "fairness",
-        "tables", "origin",
+        "story", "path", "learning", "data", "timeline", "time", "air", "map", "spreads", "losses", "energy",
+        "fairness", "tables", "origin",
     ]  # fmt: skip
 
 

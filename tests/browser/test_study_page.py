@@ -117,6 +117,17 @@ def test_cells_are_those_of_the_table(shown, study):
     assert 0 < reached.count("") < len(reached)
 
 
+def test_the_ranking_is_that_of_the_command(shown, study):
+    """The same sentences and places, by time and by bits."""
+    for cost in ("time", "bits"):
+        choose(shown, "best", "Cost", cost)
+        found = study.best(minimise=cost)
+
+        assert column(shown, "best", "Setting") == [its.setting.label for its in found.view.settings]
+        sentences = shown.js("return [...document.querySelectorAll('#best .story')].map((each) => each.textContent)")
+        assert sentences == found.lines()[: len(sentences)]
+
+
 def test_cells_sort_and_filter(shown, study):
     """By time, longest first; the filter keeps one access."""
     cells = study.cells

@@ -20,9 +20,10 @@ LIMIT_S = 600.0
 """More than any host needs for a few cells of a second each."""
 
 KILL_AFTER_TWO_CELLS = """
-import os, sys
+import os, signal, sys
 from fednet_emu.cli import main
 from fednet_emu.study import sweep as module
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell has processes in the background ignore
 sweep, number = module.sweep, int(sys.argv.pop())
 def sweep_and_die(*args, on_news, **more):
     def told(progress):
@@ -290,6 +291,29 @@ def test_compare_says_whether_it_is_more_than_noise(swept: Path) -> None:
     assert "no such level of access, got 'tmda'; did you mean 'tdma'?" in (
         fednet("compare", str(swept), "--between", "access=tmda", "access=ofdma").stderr
     )
+
+
+def test_best_ranks_and_draws(swept: Path, tmp_path: Path) -> None:
+    """The answer, limits and a part of the grid; the figure and its numbers on request; mistakes in one sentence."""
+    told = fednet("best", str(swept), "--accuracy", "0.2", "--within", "energy=1e3", "--within", "bits=1e9")
+    drawn = fednet("best", str(swept), "--minimise", "bits", "--out", str(tmp_path), "--csv", "--latex")
+    alone = fednet("best", str(swept), "--where", "access=tdma")
+
+    assert told.exit_code == drawn.exit_code == alone.exit_code == 0, told.output + drawn.output + alone.output
+    assert "reaches accuracy 0.2 soonest within 1 kJ of energy and 1 Gbit, after" in told.stdout
+    assert "It cannot be told apart from tdma." in told.stdout
+    assert {path.name for path in tmp_path.iterdir()} == {"best.png", "best.csv", "best.tex"}
+    assert list(pd.read_csv(tmp_path / "best.csv")["reached"]) == [3, 3]
+    assert "There is no other setting to compare it with." in alone.stdout
+    for arguments, problem in (
+        (["--accuracy", "1"], "no run reaches accuracy 1, got accuracy"),
+        (["--minimise", "seconds"], "no such cost, got 'seconds'; did you mean 'rounds'?"),
+        (["--within", "energy=1", "--within", "energy=2"], "energy is limited twice, got 1 and 2"),
+        (["--where", "tdma"], "--where: expected axis=level, got 'tdma'"),
+    ):
+        result = fednet("best", str(swept), *arguments)
+        assert result.exit_code == 2
+        assert problem in result.stderr
 
 
 def test_reproduce_refreshes_the_reference(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

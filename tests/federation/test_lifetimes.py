@@ -150,6 +150,30 @@ def test_a_computation_that_was_cut_lets_go_of_its_work() -> None:
     assert fed.clock.run_process(server()) is None
 
 
+@pytest.mark.parametrize("capacity_j", [1e3, 1e-3])
+def test_a_computation_on_a_battery_lets_go_of_its_work(capacity_j: float) -> None:
+    """At once, without the garbage collector, whether the battery has lasted or not."""
+    battery = f"devices.battery={{capacity_j: {capacity_j}}}"
+    fed = small_federation(battery, "devices.compute_energy={kind: measured, active_w: 1}")
+    held: list[weakref.ref[Deferred]] = []
+
+    def client() -> Process:
+        work = fed.train(fed.device(0), fed.initial_model(), SgdPlan(lr=0.1, steps=1), 0)
+        held.append(weakref.ref(work.result.params))
+        yield fed.device(0).compute(work)
+
+    def server() -> Process:
+        yield fed.gather([client()])
+        yield fed.clock.sleep(1.0)
+        return held[0]()
+
+    gc.disable()
+    try:
+        assert fed.clock.run_process(server()) is None
+    finally:
+        gc.enable()
+
+
 def test_cycles_are_looked_for_rarely_until_the_final_model_is_evaluated() -> None:
     """What was put off until the end is trained before the collector looks at all the objects of the run."""
     fed = small_federation("evaluation.every_rounds=1000")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
@@ -18,10 +17,9 @@ from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.network.medium.transfer import Delivery
 from fednet_emu.records.verify import verify
-from fednet_emu.scenario.checkpoints import from_bytes, to_bytes
 from fednet_emu.scenario.cost import cost_of
 from fednet_emu.testing import run_small, small_federation, small_scenario
-from tests.algorithms.test_conformance import ALGORITHM_SETTINGS, settings_of
+from tests.algorithms.test_conformance import ALGORITHM_SETTINGS, resumed_every_round, settings_of
 
 UP, DOWN = "network.uplink.compression=", "network.downlink.compression="
 LOSSY = "network.uplink.loss={kind: random, probability: 0.4}"
@@ -185,26 +183,7 @@ def test_it_goes_on_from_a_checkpoint_file(scheme: str) -> None:
     """Cut after each round and resumed: every table is the same, and so is the model, memories of devices included."""
     settings = settings_of("fedavg", "30 % loss", UP + SCHEMES[scheme], DOWN + "sign", "evaluation.every_rounds=2")
     whole, expected = finals(*settings)
-
-    def cut(after_round: int) -> Callable[[Federation], None]:
-        def observe(fed: Federation) -> None:
-            if fed.round == after_round:
-                raise KeyboardInterrupt
-
-        return observe
-
-    data = b""
-    for after_round in range(1, whole.round + 1):
-        part = small_federation(*settings)
-        if data:
-            part.resume(from_bytes(data, {}))
-        part.observers.append(cut(after_round))
-        with pytest.raises(KeyboardInterrupt):
-            part.run(small_scenario(*settings).algorithm)
-        data = to_bytes(part.checkpoint(), {})
-    last = small_federation(*settings)
-    last.resume(from_bytes(data, {}))
-    final = last.run(small_scenario(*settings).algorithm)
+    last, final = resumed_every_round(whole.round, *settings)
 
     for name, frame in last.ledger.frames().items():
         pd.testing.assert_frame_equal(frame, whole.ledger.frames()[name], check_exact=True)

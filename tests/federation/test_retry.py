@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fednet_emu.federation import Federation, Process
@@ -165,6 +166,20 @@ def test_expected_rates_are_those_of_the_mean_snr() -> None:
     assert k.expected_rate_bps == pytest.approx(1e6 / up.latency_s, rel=1e-6)
     assert k.expected_downlink_rate_bps == pytest.approx(1e6 / down.latency_s, rel=1e-6)
     assert fading.device(2).expected_rate_bps == k.expected_rate_bps
+
+
+CELLS = "network.cells={kind: hexagonal, rings: 1, inter_site_distance_m: 300}"
+
+
+@pytest.mark.parametrize("network", ["", CELLS, "network.uplink.access=noma"])
+def test_many_expected_rates_are_those_of_each(network: str) -> None:
+    """To the bit, in either direction, and in the order asked for."""
+    fed = small_federation("channel={include: urban-micro}", *filter(None, [network]))
+    numbers = np.array([3, 0, 2])
+    devices = [fed.device(number) for number in numbers]
+
+    assert fed.network.expected_bps(numbers, down=False).tolist() == [k.expected_rate_bps for k in devices]
+    assert fed.network.expected_bps(numbers, down=True).tolist() == [k.expected_downlink_rate_bps for k in devices]
 
 
 def test_the_expected_rate_of_a_fixed_link_is_its_rate() -> None:

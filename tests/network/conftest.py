@@ -18,6 +18,7 @@ from fednet_emu.network.medium.medium import Medium, Rules
 from fednet_emu.network.medium.transfer import Delivery
 from fednet_emu.radio.fading import Fading, NoFading
 from fednet_emu.radio.rate import FixedRate, RateLaw
+from fednet_emu.radio.reception import ONE_ANTENNA, Reception
 from fednet_emu.records.ledger import SERVER, Ledger
 from fednet_emu.records.verify import verify
 
@@ -72,10 +73,12 @@ class Cell:
         drawn_w: float = 0.2,
         receive_w: float = 0.0,
         availability: Availability | None = None,
+        reception: Reception = ONE_ANTENNA,
     ) -> None:
         self.clock, self.ledger = Clock(), Ledger()
         access = access or Tdma()
-        self.band = Band.of(bandwidth_hz, access, law or FixedRate(bit_rate_bps=1e6), fading or NoFading())
+        laws = law or FixedRate(bit_rate_bps=1e6), fading or NoFading()
+        self.band = Band.of(bandwidth_hz, access, *laws, reception=reception)
         self.exclusive = frozenset({"uplink"} if access.capacity == 1 else ())
         rules = Rules(self.band, HandMadeLinks(snr), loss or NoLoss(), 77, drawn_w, multicast, timeout_s)
         rules = replace(rules, receive_w=receive_w)

@@ -26,6 +26,19 @@ TRANSFER = {
     "receive_j": 0.0,
     "cell": 0,
 }
+MESSAGE = {
+    "direction": 0,
+    "edge": 1,
+    "size_bit": 50,
+    "payload": 7,
+    "requested_ns": 0,
+    "started_ns": 0,
+    "ended_ns": S,
+    "sent_bit": 50,
+    "delivered_bit": 50,
+    "lost": CODE[""],
+    "energy_j": 0.0,
+}
 UNMEASURED = dict.fromkeys(("worst_train_loss", "attack_success"), float("nan"))
 COMPUTE = {
     "device": 0,
@@ -60,6 +73,11 @@ def lawful() -> dict[str, Any]:
             {"transfer": 0, "receiver": 0, "lost": CODE[""]},
             {"transfer": 0, "receiver": 1, "lost": CODE["erased"]},
         ],
+        "backhaul": [
+            {**MESSAGE},
+            {**MESSAGE, "direction": 1, "started_ns": NEVER_NS, "ended_ns": 2 * S, "sent_bit": 0, "delivered_bit": 0}
+            | {"lost": CODE["deadline"], "energy_j": 0.0},
+        ],
         "computes": [{**COMPUTE}, {**COMPUTE, "device": 1, "input": 5, "result": 9}],
         "rounds": [{"round": 1, "started_ns": 0, "ended_ns": 5 * S, "invited": 3, "arrived": 2}],
         "evaluations": [
@@ -80,7 +98,7 @@ def ledger_of(rows: Mapping[str, Any]) -> Ledger:
             table.append(tuple(entry[column] for column in table.columns))
     ledger.offered_bit = [300, 200, 0]
     ledger.sent_bit = [200, 100, 0]
-    ledger.energy_j = 2.0
+    ledger.energy_j, ledger.backhaul_bit = 2.0, 50
     return ledger
 
 

@@ -20,7 +20,7 @@ def test_a_lawful_ledger_passes(rows, make_ledger):
     """No law cries wolf, on a small run and on an empty one."""
     assert broken(make_ledger(rows)) == {}
     assert broken(Ledger()) == {}
-    assert len(verify(Ledger(), BOTH)) == 11
+    assert len(verify(Ledger(), BOTH)) == 13
 
 
 OFFERED = "bits offered = delivered + lost"
@@ -31,7 +31,9 @@ ORDER = "requested <= started <= ended"
 MONOTONE = "records are written as time goes"
 ONE = "one computation at a time"
 USED = "nothing is used before it is there"
+BACKHAUL = "the backhaul delivers or loses"
 DUPLEX = "nobody receives while it sends"
+CHARGE = "charge is conserved"
 
 BREACHES = [
     # table, row, changes, law, part of the text
@@ -111,6 +113,16 @@ BREACHES = [
     ("transfers", 3, {"air_bit": 100.0002}, ON_AIR, "1 of 4 transfers, first in row 3"),
     ("transfers", 2, {"receive_j": 0.125}, ENERGY, "the parts are 2.125 J, the total is 2 J"),
     ("transfers", 1, {"energy_j": 0.6}, ENERGY, "the parts are 2.1 J, the total is 2 J"),
+    ("backhaul", 0, {"delivered_bit": 49}, BACKHAUL, "1 of 2 messages, first in row 0"),
+    ("backhaul", 1, {"delivered_bit": 50}, BACKHAUL, "1 of 2 messages, first in row 1"),
+    ("backhaul", 0, {"sent_bit": 49}, BACKHAUL, "1 of 2 messages, first in row 0"),
+    ("backhaul", 0, {"sent_bit": 51}, BACKHAUL, "1 of 2 messages, first in row 0"),
+    ("backhaul", 1, {"sent_bit": 1}, BACKHAUL, "1 of 2 messages, first in row 1"),
+    ("backhaul", 0, {"size_bit": 60, "sent_bit": 60, "delivered_bit": 60}, BACKHAUL, "50 bit were sent, 60 bit"),
+    ("backhaul", 0, {"requested_ns": 1}, BACKHAUL, "1 of 2 messages, first in row 0"),
+    ("backhaul", 0, {"started_ns": S + 1}, BACKHAUL, "1 of 2 messages, first in row 0"),
+    ("backhaul", 1, {"ended_ns": S - 1}, BACKHAUL, "1 of 2 messages, first in row 1"),
+    ("backhaul", 0, {"energy_j": 0.125}, ENERGY, "the parts are 2.125 J, the total is 2 J"),
     ("computes", 1, {"energy_j": 0.3}, ENERGY, "the parts are 2.05 J, the total is 2 J"),
 ]
 
@@ -262,8 +274,52 @@ def test_half_duplex_lets_pass_what_is_right(rows, make_ledger, transfers):
     assert duplex(rows, make_ledger, *transfers) == ""
 
 
+BATTERY = dict.fromkeys(("harvested_j", "spilled_j", "computing_j", "sending_j", "receiving_j", "idle_j"), 0.0)
+
+
+def charged(rows):
+    """The same run with batteries of 3 J: devices 0 to 2 draw what their rows say, and half a joule comes in."""
+    spent = [(0.25, 0.5), (0.25, 0.5), (0.0, 0.0)]
+    begin = [{**BATTERY, "device": k, "simulated_ns": 0, "charge_j": 3.0, "state": 1} for k in range(3)]
+    end = [
+        {
+            **BATTERY,
+            "device": k,
+            "simulated_ns": 5 * S,
+            "state": 1,
+            "harvested_j": 0.5,
+            "spilled_j": 0.125,
+            "idle_j": 0.25,
+        }
+        | {"computing_j": computing_j, "sending_j": sending_j, "charge_j": 3.125 - computing_j - sending_j}
+        for k, (computing_j, sending_j) in enumerate(spent)
+    ]
+    return {**rows, "batteries": begin + end}
+
+
+@pytest.mark.parametrize(
+    ("row", "changes", "text"),
+    [
+        (4, {"charge_j": 2.375 + 1e-7}, "1 of 6 charges are not conserved, first in row 4"),
+        (4, {"spilled_j": 0.0}, "1 of 6 charges are not conserved, first in row 4"),
+        (3, {"harvested_j": 0.75}, "1 of 6 charges are not conserved, first in row 3"),
+        (3, {"idle_j": 0.0}, "1 of 6 charges are not conserved, first in row 3"),
+        (5, {"sending_j": 0.125, "charge_j": 3.0}, "dev-2: sending_j of its battery differs"),
+        (4, {"computing_j": 0.0, "charge_j": 2.625}, "dev-1: computing_j of its battery differs"),
+        (4, {"receiving_j": 0.125, "charge_j": 2.25}, "receiving_j of all batteries differs from receive_j"),
+    ],
+)
+def test_charge_is_conserved(rows, make_ledger, row, changes, text):
+    """What came in is spilled, drawn or left, and what was drawn is the energy of the other tables."""
+    lawful = charged(rows)
+    assert broken(make_ledger(lawful)) == {}
+
+    lawful["batteries"][row] |= changes
+    assert text in broken(make_ledger(lawful))[CHARGE]
+
+
 def test_every_law_has_a_breach():
-    """The table above, and the tests of staleness and half duplex, leave no law untested."""
+    """The table above, and the tests of staleness, half duplex and charge, leave no law untested."""
     laws = set(verify(Ledger(), BOTH))
 
-    assert laws == {law for *_, law, _ in BREACHES} | {"staleness >= 0", DUPLEX}
+    assert laws == {law for *_, law, _ in BREACHES} | {"staleness >= 0", DUPLEX, CHARGE}

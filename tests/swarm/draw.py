@@ -20,7 +20,7 @@ Picks = dict[str, str]
 """The kind that was drawn for each slot, by the key path of the slot."""
 
 MOST_ATTEMPTS = 2000
-MOST_FLOP = 3e7
+MOST_FLOP, MOST_STEPS = 3e7, 1000
 """Training of a scenario that a swarm plays five times; a redraw is cheaper."""
 FIRST = ("algorithm", "devices", "data")
 """Parts that are drawn first, because others are drawn to suit them."""
@@ -69,12 +69,12 @@ def refusal(settings: Settings) -> tuple[str, Ledger | None]:
     is the ledger of that run, None if it was refused or broke down.
     """
     try:
-        ledger = played(scenario_of(settings), timing_only=True).ledger
+        play = played(scenario_of(settings), timing_only=True)
     except FednetError as error:
         return str(error.args[0]).removeprefix("drawn").split(":")[0].strip(), None
     except Exception:
         return "", None  # this is what the swarm looks for: the judge will see it again
-    return "too much work" if ledger.computes.column("flop").sum() > MOST_FLOP else "", ledger
+    return "too much work" if play.flop > MOST_FLOP or play.steps > MOST_STEPS else "", play.ledger
 
 
 def kinds_of(slot: Slot) -> list[str]:

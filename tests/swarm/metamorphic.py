@@ -49,6 +49,7 @@ def half_the_bandwidth(settings: Settings) -> str | None:
         "network.cells": "single",
         "network.power_control": "none",
         "devices.availability": "always",
+        "devices.battery": None,
         "devices.mobility": "static",
     }
     half = {**plain, "channel.bandwidth_hz": settings["channel"]["bandwidth_hz"] / 2}
@@ -74,9 +75,14 @@ def _all(fed: Federation, events: list[Any]) -> Any:
 
 
 def a_later_deadline(settings: Settings) -> str | None:
-    """In the first round, twice the deadline lets as many devices or more arrive."""
-    deadline_s = settings["algorithm"].get("deadline_s")
-    if deadline_s is None:
+    """In the first round, twice the deadline lets as many devices or more arrive.
+
+    It is a law where devices send by themselves (a burst of all meets other channels when it begins later), and where a
+    round has one deadline, not one in each of its edge rounds.
+    """
+    deadline_s, kind = settings["algorithm"].get("deadline_s"), settings["algorithm"]["kind"]
+    only_sums = scenario_of(settings).network.uplink.access.only_sums
+    if deadline_s is None or kind == "hier-favg" or only_sums:
         return None
     short, long = (
         played(scenario_of(with_values(settings, {"algorithm.deadline_s": wait_s})), timing_only=True)
@@ -132,7 +138,8 @@ def twice_the_time(settings: Settings) -> str | None:
     """With every time doubled and every rate halved, all happens in the same order, after twice the time.
 
     Rates and speeds are such that each duration is a whole number of nanoseconds, devices are there always or in given
-    windows, energy, which doubles too, stops nothing, and nothing is lost: algorithms pause before they try again.
+    windows, energy, which doubles too, stops nothing and nobody, and nothing is lost: algorithms pause before they try
+    again.
     """
     deadline_s = settings["algorithm"].get("deadline_s")
     plain = {
@@ -142,11 +149,14 @@ def twice_the_time(settings: Settings) -> str | None:
         "channel.long_transfers": "walk",
         "devices.speed": {"kind": "fixed", "flop_per_s": 1e6},
         "devices.straggler": "none",
+        "devices.battery": None,
         "network.uplink.trace": None,
         "network.downlink.trace": None,
     }
     if settings.get("network", {}).get("sidelink", {}).get("channel"):
         plain |= {f"network.sidelink.{key}": plain[key] for key in ("channel.rate", "channel.long_transfers")}
+    if scenario_of(settings).network.uplink.access.only_sums:
+        plain["network.uplink.access.symbols_per_slot"] = 1000  # else a longer slot carries more
     scenario = scenario_of(with_values(settings, plain))
     if scenario.devices.availability.kind not in ("always", "windows") or scenario.devices.mobility.kind != "static":
         return None
@@ -204,6 +214,7 @@ def renumbered(settings: Settings) -> str | None:
         "network.cells": "single",
         "network.power_control": "none",
         "devices.availability": "always",
+        "devices.battery": None,
         "devices.mobility": "static",
     }
     took_ns = []

@@ -18,8 +18,14 @@ Pair = tuple[Place, Place]
 
 @cache
 def places() -> dict[Place, Picks]:
-    """Every kind at every slot, with the kinds that the slots around it must have for it to be there."""
-    return dict(_below(Shape(Scenario), "", {}))
+    """Every kind at every slot, with the kinds that the slots around it must have for it to be there.
+
+    A slot that several algorithms have, as `algorithm.lr_schedule`, asks for none of them.
+    """
+    found: dict[Place, Picks] = {}
+    for place, around in _below(Shape(Scenario), "", {}):
+        found[place] = dict(found.get(place, around).items() & around.items())
+    return found
 
 
 def _below(shape: Shape, path: str, around: Picks) -> Iterator[tuple[Place, Picks]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -46,6 +47,7 @@ class Play:
         ledger: the records.
         rounds: rounds that have ended.
         statistics: what was computed, and in how many wavefronts.
+        flop_per_sample: cost of a gradient of one sample.
         scenario: what was played.
     """
 
@@ -55,7 +57,19 @@ class Play:
     ledger: Ledger
     rounds: int
     statistics: Any
+    flop_per_sample: float
     scenario: Scenario
+
+    @property
+    def flop(self) -> float:
+        """Floating-point operations of all computations."""
+        return float(self.ledger.computes.column("flop").sum())
+
+    @property
+    def steps(self) -> float:
+        """Steps of stochastic gradient descent, if all that was computed are such steps."""
+        batch = getattr(self.scenario.algorithm, "batch_size", None) or math.inf
+        return self.flop / (self.flop_per_sample * batch)
 
     @cached_property
     def books(self) -> str:
@@ -129,7 +143,16 @@ def _end(fed: Federation, scenario: Scenario) -> Play:
     except Deadlock as deadlock:
         ended, why = "deadlock", str(deadlock)
     fed.close()
-    return Play(ended, why, fed.ledger.event_digest(), fed.ledger, fed.round, fed.graph.statistics, scenario)
+    return Play(
+        ended,
+        why,
+        fed.ledger.event_digest(),
+        fed.ledger,
+        fed.round,
+        fed.graph.statistics,
+        fed.task.model.flop_per_sample,
+        scenario,
+    )
 
 
 def _cut(after_round: int) -> Callable[[Federation], None]:

@@ -37,8 +37,10 @@ ELSEWHERE = {
     ("model", "word-lstm"),
     ("model", "module"),
     ("model", "torchvision"),
+    ("model", "resnet-18"),
 }
-"""Kinds that are not drawn: they need recordings or texts that are not here, or a library or code of the user."""
+"""Kinds that are not drawn: they need recordings or texts that are not here, or a library or code of the user, or, as
+a network of 11 million parameters, they would take the time of a thousand other scenarios."""
 
 EITHER = ("local_steps", "local_epochs")
 """Two settings of which an algorithm needs one, where it has both."""
@@ -47,7 +49,7 @@ OPTIONAL = 0.25
 """How often a setting that may be left out is given."""
 RARE = {
     "groups", "feature_noise", "attack", "region", "trace", "augment", "accuracy", "simulated_s", "bits", "energy_j",
-    "every_s",
+    "edges", "every_s",
 }  # fmt: skip
 """Settings that are given once in twelve."""
 
@@ -109,11 +111,13 @@ def windows(rng: Random, count: int) -> dict[str, list[list[float]]]:
 
 RECIPES: dict[str, Recipe] = {
     "a": between(0, 2),
+    "arrival_j": spread(1e-3, 1),
     "accuracy": between(0.1, 0.9),
     "active_w": between(0, 5),
     "algorithm.active": up_to_all,
     "algorithm.fedasync.alpha": between(0, 1),
     "amplifier_efficiency": between(0.1, 1),
+    "antennas": among(1, 2, 3, 8),
     "alpha": spread(0.05, 5),
     "args": among({}),
     "batch_size": among(None, 1, 8, 16),
@@ -124,17 +128,22 @@ RECIPES: dict[str, Recipe] = {
     "block_symbols": among(100, 1000),
     "budget": between(0, 2),
     "buffer_size": among(1, 2, 5),
+    "capacity_j": spread(1e-2, 10),
     "carrier_hz": among(7e8, 2e9, 3.5e9, 5.9e9, 2.8e10),
     "coherence_s": spread(0.01, 10),
     "cohort": up_to_all,
     "concurrency": up_to_all,
     "count": among(1, 2),
     "deadline_s": spread(0.1, 100),
+    "day_s": spread(1, 100),
     "degree": among(1, 2, 3),
+    "delay_s": among(0.0, 0.01, 1.0),
     "device": device,
     "devices": some,
     "distance": between(0.1, 2),
+    "edge_rounds": among(1, 2, 3),
     "energy_j": spread(0.01, 10),
+    "energy_j_per_bit": among(0.0, 1e-8, 1e-6),
     "error_rate": between(0.01, 0.4),
     "every_s": spread(0.1, 10),
     "exponent": between(2, 4),
@@ -159,6 +168,9 @@ RECIPES: dict[str, Recipe] = {
     "lr_weights": among(0, 0.02, 0.2),
     "m": between(0.5, 5),
     "malicious": among(1, [0]),
+    "initial_share": between(0.5, 1),
+    "initial_spread": between(0, 0.5),
+    "mean_interval_s": spread(0.01, 1),
     "mean_factor": spread(0.1, 10),
     "median_flop_per_s": spread(1e5, 1e9),
     "min_sinr_db": between(-10, 10),
@@ -166,10 +178,13 @@ RECIPES: dict[str, Recipe] = {
     "noise_density_dbm_hz": between(-180, -165),
     "off_s": spread(0.1, 10),
     "on_s": spread(1, 30),
+    "peak_w": spread(0.01, 10),
     "phi_max": between(0, 1),
     "probability": between(0, 0.9),
     "radius_m": between(30, 200),
+    "rate_bps": among(None, 1e4, 1e6),
     "reach_m": between(20, 300),
+    "restart_share": between(0.01, 1),
     "retries": among(0, 1, 3),
     "rho": between(0, 1),
     "rings": among(1, 1, 2),
@@ -177,6 +192,8 @@ RECIPES: dict[str, Recipe] = {
     "sets": halves,
     "sigma": between(0, 2),
     "sigma_db": between(0, 10),
+    "step_s": spread(0.1, 10),
+    "steps": among(2, 8, 96),
     "simulated_s": spread(1, 1000),
     "slot_s": spread(0.01, 1),
     "target_dbm": between(-110, -60),
@@ -188,6 +205,10 @@ RECIPES: dict[str, Recipe] = {
     "width_m": between(50, 300),
     "length_m": between(50, 300),
     "xy_m": each(point),
+    "access.csi_error": between(0, 0.3),
+    "access.cutoff": between(0.05, 1),
+    "access.snr_db": between(-10, 20),
+    "access.symbols_per_slot": among(1, 30, 1000),
     "compression.chain.stages": among(
         [{"kind": "top-k", "share": 0.3}, "qsgd"],
         ["random-k", {"kind": "top-k", "error_feedback": False}, "sign"],
@@ -196,6 +217,8 @@ RECIPES: dict[str, Recipe] = {
     "compression.qsgd.levels": among(1, 3, 15, 100),
     "compression.share": between(0.02, 1),
     "compression.uniform.bits": among(2, 4, 8),
+    "harvesting.constant.power_w": spread(1e-3, 1),
+    "harvesting.trace.power_w": among([0.5, 0.0, 0.1], [0.2]),
     "mobility.alpha": between(0, 0.99),
     "cells.xy_m": lambda rng, count: [[0, 0], *(point(rng, count) for _ in range(rng.randint(0, 2)))],
     "speed.list.flop_per_s": each(spread(1e5, 1e9)),
@@ -244,6 +267,7 @@ NEEDS: dict[str, dict[str, Any]] = {
     "aspire": {"algorithm.uncertainty": True},
     "colrel": {"network.sidelink": True, "network.sidelink.topology": True},
     "connectivity-aware": {"network.sidelink": True, "network.sidelink.topology": True},
+    "hier-favg": {"network.edges": True, "network.edges.backhaul": True},
     "fedul": {
         "partition": "surrogate-sets",
         "server.samples": 40,

@@ -31,6 +31,7 @@ class FedAsync(Concurrent):
     """The server mixes each model that arrives into its own, the less the staler it is; a round is one such update."""
 
     kind: Literal["fedasync"] = "fedasync"
+    single_uploads: ClassVar[str] = "mixes every model into its own when that comes"
     moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     alpha: float = Field(0.6, ge=0, le=1)
     """Mixing weight of a fresh model; 0.6 in the paper's experiments."""

@@ -33,6 +33,7 @@ class FedBuff(Concurrent):
     """The server takes a step along the mean of every `buffer_size` updates that arrive; a round is one such step."""
 
     kind: Literal["fedbuff"] = "fedbuff"
+    single_uploads: ClassVar[str] = "weights every update by its staleness when that comes"
     moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     buffer_size: int = Field(10, gt=0)
     """The paper's K: updates that make a step of the server; 10 in its experiments."""

@@ -32,6 +32,7 @@ class Cfl(LocalSgd):
     """Each cluster averages its own model; a cluster whose mean is stationary but whose members are not is split."""
 
     kind: Literal["cfl"] = "cfl"
+    single_uploads: ClassVar[str] = "splits devices by the angles between their updates"
     moves: ClassVar[frozenset[str]] = frozenset({"uplink"})
     stationary: float = Field(gt=0)
     """Largest norm of a cluster's mean update at which the cluster counts as stationary (epsilon_1); only stationary

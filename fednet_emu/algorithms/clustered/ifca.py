@@ -28,6 +28,7 @@ class Ifca(LocalSgd):
     """Each round a cohort receives all models; each device trains the one that fits it best and reports its number."""
 
     kind: Literal["ifca"] = "ifca"
+    single_uploads: ClassVar[str] = "sorts models by the clusters that devices choose"
     moves: ClassVar[frozenset[str]] = frozenset({"uplink"})
     clusters: int = Field(gt=0)
     """Number of models, one per cluster."""

@@ -63,6 +63,7 @@ class CyclicFedAvg(RoundBased):
     """Groups of devices train in turn; a device may be in several groups and split its samples among them."""
 
     kind: Literal["cyclic-fedavg"] = "cyclic-fedavg"
+    single_uploads: ClassVar[str] = "moves by sums of groups, for which its bounds know no noise"
     moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     structure: AnyGroupStructure
     """How groups are formed: which devices train and transmit in the same turn."""

@@ -12,7 +12,7 @@ without samples take no part; with a deadline, a late cluster is left out as a w
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -34,6 +34,7 @@ class Colrel(RoundBased):
     """
 
     kind: Literal["colrel"] = "colrel"
+    single_uploads: ClassVar[str] = "is sent mixtures by relays as they are ready"
     cohort: int = Field(gt=0)
     """Number of devices invited to upload per round; fewer if fewer are present."""
     lr: float = Field(ge=0)

@@ -14,7 +14,7 @@ whole.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -33,6 +33,7 @@ class ConnectivityAware(RoundBased):
     """
 
     kind: Literal["connectivity-aware"] = "connectivity-aware"
+    single_uploads: ClassVar[str] = "asks one device of a cluster after the other when that is ready"
     lr: float = Field(ge=0)
     """Step size of the devices (eta)."""
     batch_size: int | None = Field(gt=0)

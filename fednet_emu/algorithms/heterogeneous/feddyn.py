@@ -34,6 +34,7 @@ class FedDyn(ChosenCohort):
     """
 
     kind: Literal["feddyn"] = "feddyn"
+    single_uploads: ClassVar[str] = "corrects the mean by a memory, in which the noise of a sum would add up"
     moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     alpha: float = Field(0.01, gt=0)
     """Factor of the proximal term, and of the memories of the gradients (alpha)."""

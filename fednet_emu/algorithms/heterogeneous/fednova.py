@@ -33,6 +33,7 @@ class FedNova(ChosenCohort):
     """Devices may make different numbers of local steps without pulling the model towards those who make many."""
 
     kind: Literal["fednova"] = "fednova"
+    single_uploads: ClassVar[str] = "weights every update by the steps behind it"
     moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     prox: float = Field(0.0, ge=0)
     """Factor mu of the proximal term mu / 2 |w - w_t|^2 of the local steps; 0 for none, at most 1 / lr."""

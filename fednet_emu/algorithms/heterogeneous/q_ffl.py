@@ -23,6 +23,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from fednet_emu.algorithms.chosen import ChosenCohort
+from fednet_emu.algorithms.selection.asking import Asking
 from fednet_emu.algorithms.selection.plain import Uniform
 from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Process, SgdPlan, Work
 
@@ -35,6 +36,7 @@ class QFfl(ChosenCohort):
     """Federated averaging that minimises the mean of F_k^(q + 1): the larger q, the more even the losses of devices."""
 
     kind: Literal["q-ffl"] = "q-ffl"
+    single_uploads: ClassVar[str] = "weights every update by its loss"
     moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     plain_steps: ClassVar[bool] = True
     q: float = Field(1.0, ge=0)
@@ -58,7 +60,7 @@ class QFfl(ChosenCohort):
         asking = self.asking(fed, down=w.size, up=w.size + 1)
         for t in fed.rounds():
             w = fed.published(w)
-            cohort = yield from asking.cohort(t, w) if self.sampling == "uniform" else self.drawn(fed, t)
+            cohort = yield from asking.cohort(t, w) if self.sampling == "uniform" else self.drawn(fed, t, asking)
             replies = yield fed.gather((self.client(fed, k, w, t) for k in cohort), self.deadline_s)
             arrived = [payload for _, payload in asking.arrived(cohort, replies)]
             if arrived:
@@ -66,13 +68,13 @@ class QFfl(ChosenCohort):
                 w = fed.accumulate(fair_step, parts, w, len(arrived), self.q, self.lr)
             fed.end_of_round(w, invited=len(cohort), arrived=len(arrived))
 
-    def drawn(self, fed: Federation, t: int) -> Process:
+    def drawn(self, fed: Federation, t: int, asking: Asking) -> Process:
         """The cohort of a round by numbers of samples, in the order of numbers."""
         there = yield fed.cohort(fed.n_devices, t)
         share = np.array([k.n_samples for k in there], dtype=float)
         size = min(self.cohort, len(there))
         places = fed.streams("q-ffl", t).choice(len(there), size, replace=False, p=share / share.sum())
-        return [there[place] for place in np.sort(places)]
+        return asking.planned(t, [there[place] for place in np.sort(places)])
 
     def client(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
         """A device: receive the model, compute its loss, train, send the result and the loss."""

@@ -39,6 +39,7 @@ class Scaffold(ChosenCohort):
     """
 
     kind: Literal["scaffold"] = "scaffold"
+    single_uploads: ClassVar[str] = "receives models and control variates, which no common scale suits"
     moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     option: Literal["I", "II"] = "II"
     """The new control variate of a device: `I` is its gradient at the server's model, for which it passes over all its

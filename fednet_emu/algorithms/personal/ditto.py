@@ -15,13 +15,14 @@ from pydantic import Field
 
 from fednet_emu.algorithms.fedavg import average
 from fednet_emu.algorithms.local_sgd import LocalSgd
-from fednet_emu.federation import Deferred, Device, Federation, Process
+from fednet_emu.federation import Deferred, Device, Federation, Process, Upload
 
 
 class Ditto(LocalSgd):
     """Personal models v_i minimise f_i(v_i) + pull / 2 ||v_i - w||^2 around the global model w."""
 
     kind: Literal["ditto"] = "ditto"
+    single_uploads: ClassVar[str] = ""
     moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     pull: float = Field(ge=0)
     """Factor of the proximal term that keeps a personal model close to the global one (lambda); with 0 every device
@@ -34,10 +35,12 @@ class Ditto(LocalSgd):
         for t in fed.rounds():
             w = fed.published(w)
             cohort = yield fed.cohort(self.cohort, t)
-            replies = yield fed.gather((self.client(fed, k, w, own, t) for k in cohort), self.deadline_s)
+            clients = (self.client(fed, k, w, own, t) for k in cohort)
+            replies, mean = yield fed.uplink_sum(w, clients, self.deadline_s)
             arrived = [(k, reply.payload) for k, reply in zip(cohort, replies, strict=True) if not reply.lost]
             if arrived:
-                w = fed.accumulate(average, [w_k for _, w_k in arrived], w, [k.n_samples for k, _ in arrived])
+                models, weights = [w_k for _, w_k in arrived], [k.n_samples for k, _ in arrived]
+                w = fed.accumulate(average, models, w, weights, 1.0, mean)
             fed.end_of_round(list(own), invited=len(cohort), arrived=len(arrived))
 
     def client(self, fed: Federation, k: Device, w: Deferred, own: list[Deferred], t: int) -> Process:
@@ -48,4 +51,4 @@ class Ditto(LocalSgd):
         trained = yield k.compute(fed.train(k, got.payload, self.plan, t))
         mine = fed.train(k, own[k.index], self.plan, t, "own", prox=self.pull, anchor=got.payload)
         own[k.index] = (yield k.compute(mine)).params
-        return (yield fed.uplink(k, trained.params, since=got.payload))
+        return Upload(k, trained.params, since=got.payload)

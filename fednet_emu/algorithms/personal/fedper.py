@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 
 from fednet_emu.algorithms.fedavg import average
 from fednet_emu.algorithms.local_sgd import LocalSgd
-from fednet_emu.federation import Deferred, Device, Federation, Process
+from fednet_emu.federation import Deferred, Device, Federation, Process, Upload
 from fednet_emu.learning.models.layers import LayerName, Layers
 
 
@@ -20,6 +20,7 @@ class FedPer(LocalSgd):
     """Each device trains base and personal layers together, and shares the base."""
 
     kind: Literal["fedper"] = "fedper"
+    single_uploads: ClassVar[str] = ""
     moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     private: tuple[LayerName, ...] = (-1,)
     """Layers that stay on the device, by name, pattern or index; -1 is the last layer."""
@@ -32,10 +33,12 @@ class FedPer(LocalSgd):
         for t in fed.rounds():
             base = fed.published(base)
             cohort = yield fed.cohort(self.cohort, t)
-            replies = yield fed.gather((self.client(fed, k, base, own, layers, t) for k in cohort), self.deadline_s)
+            clients = (self.client(fed, k, base, own, layers, t) for k in cohort)
+            replies, mean = yield fed.uplink_sum(base, clients, self.deadline_s)
             arrived = [(k, reply.payload) for k, reply in zip(cohort, replies, strict=True) if not reply.lost]
             if arrived:
-                base = fed.accumulate(average, [b_k for _, b_k in arrived], base, [k.n_samples for k, _ in arrived])
+                models, weights = [b_k for _, b_k in arrived], [k.n_samples for k, _ in arrived]
+                base = fed.accumulate(average, models, base, weights, 1.0, mean)
             whole = [fed.defer(layers.put, mine, base) for mine in own]
             fed.end_of_round(whole, invited=len(cohort), arrived=len(arrived))
 
@@ -50,4 +53,4 @@ class FedPer(LocalSgd):
         trained = yield k.compute(fed.train(k, start, self.plan, t))
         own[k.index] = trained.params
         mine = fed.defer(layers.take, trained.params, size=layers.n_shared)
-        return (yield fed.uplink(k, mine, since=got.payload))
+        return Upload(k, mine, since=got.payload)

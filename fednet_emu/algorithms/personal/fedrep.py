@@ -16,7 +16,7 @@ from pydantic import Field
 
 from fednet_emu.algorithms.fedavg import average
 from fednet_emu.algorithms.local_sgd import LocalSgd
-from fednet_emu.federation import Deferred, Device, Federation, Process
+from fednet_emu.federation import Deferred, Device, Federation, Process, Upload
 from fednet_emu.learning.models.layers import LayerName, Layers
 
 
@@ -24,6 +24,7 @@ class FedRep(LocalSgd):
     """Each device fits its head with the representation frozen, then trains the representation with the head frozen."""
 
     kind: Literal["fedrep"] = "fedrep"
+    single_uploads: ClassVar[str] = ""
     moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     private: tuple[LayerName, ...] = (-1,)
     """The head: layers that stay on the device, by name, pattern or index; -1 is the last layer."""
@@ -38,10 +39,11 @@ class FedRep(LocalSgd):
         for t in fed.rounds():
             body = fed.published(body)
             cohort = yield fed.cohort(self.cohort, t)
-            replies = yield fed.gather((self.client(fed, k, body, own, layers, t) for k in cohort), self.deadline_s)
+            clients = (self.client(fed, k, body, own, layers, t) for k in cohort)
+            replies, mean = yield fed.uplink_sum(body, clients, self.deadline_s)
             arrived = [reply.payload for reply in replies if not reply.lost]
             if arrived:
-                body = fed.accumulate(average, arrived, body, [1] * len(arrived))
+                body = fed.accumulate(average, arrived, body, [1] * len(arrived), 1.0, mean)
             whole = [fed.defer(layers.put, mine, body) for mine in own]
             fed.end_of_round(whole, invited=len(cohort), arrived=len(arrived))
 
@@ -58,4 +60,4 @@ class FedRep(LocalSgd):
         trained = yield k.compute(fed.train(k, fitted.params, self.plan, t, mask=layers.shared))
         own[k.index] = trained.params
         mine = fed.defer(layers.take, trained.params, size=layers.n_shared)
-        return (yield fed.uplink(k, mine, since=got.payload))
+        return Upload(k, mine, since=got.payload)

@@ -29,6 +29,7 @@ class Afl(RoundBased):
     """All devices send a gradient and a loss at the same model; the weights of devices with a large loss increase."""
 
     kind: Literal["afl"] = "afl"
+    single_uploads: ClassVar[str] = "weights every device by its loss"
     moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     lr: float = Field(ge=0)
     """Step size of the model (gamma_w)."""

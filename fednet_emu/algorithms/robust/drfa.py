@@ -36,6 +36,7 @@ class Drfa(RoundBased):
     """
 
     kind: Literal["drfa"] = "drfa"
+    single_uploads: ClassVar[str] = "receives two models of a device, and asks for losses"
     moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     deadline_s: float | None = Field(None, gt=0)
     """Longest time that the server waits in each of the two exchanges of a round (simulated s); late devices are

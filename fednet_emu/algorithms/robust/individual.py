@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -17,6 +17,7 @@ class Individual(Algorithm):
     """
 
     kind: Literal["individual"] = "individual"
+    single_uploads: ClassVar[str] = "receives nothing"
     device: int = Field(ge=0)
     """Number of the device that trains, from 0."""
     lr: float = Field(ge=0)

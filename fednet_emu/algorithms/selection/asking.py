@@ -13,7 +13,9 @@ from fednet_emu.algorithms.selection.base import Jobs, Seen, Selection
 from fednet_emu.algorithms.selection.plain import Uniform
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.federation import Deferred, Delivery, Device, Federation, Process, SgdPlan, Work
+from fednet_emu.federation.payload import BIT_PER_SCALAR
 from fednet_emu.federation.reports import Told
+from fednet_emu.federation.round_plans import RoundPlans
 
 NOMINAL_LOSS = 1.0
 """What every loss counts as in a timing-only run."""
@@ -46,17 +48,34 @@ class Asking:
     ) -> None:
         self._fed, self._rule, self._size, self._deadline_s = fed, selection, size, deadline_s
         self._history: _History | None = None
+        self._plans = RoundPlans(fed.network, fed.processors, fed.links, fed.ledger)
+        if type(selection) is not Uniform or self._plans.active:
+            self._jobs = Jobs(fed, plan, down, up)
         if type(selection) is not Uniform:
             self._history = _History(fed, selection.reports)
-            self._jobs, self._memory = Jobs(fed, plan, down, up), selection.start(fed.n_devices)
+            self._memory = selection.start(fed.n_devices)
 
     def cohort(self, t: int, w: Deferred) -> Process:
         """Process whose value is the devices to ask in round t, in order; w is the server's model."""
+        self._plans.clear()
         if self._history is None:
             cohort = yield self._fed.cohort(self._size, t)
         else:
             cohort = yield from self._chosen(t, w, self._history)
+        cohort = self.planned(t, cohort)
+        if self._history is not None:
+            self._history.begin(t, cohort)
         return cohort
+
+    def planned(self, t: int, cohort: Sequence[Device]) -> list[Device]:
+        """Plan round t, if rounds are planned; the devices of the cohort that take part in it."""
+        if not self._plans.active:
+            return list(cohort)
+        jobs = self._jobs
+        up_bit = jobs.up_bit + BIT_PER_SCALAR * len(self._rule.reports)
+        numbers = [k.index for k in cohort]
+        asked = self._plans.plan(numbers, jobs.flop, jobs.n_samples, BIT_PER_SCALAR * jobs.down, up_bit, t)
+        return [self._fed.device(number) for number in asked]
 
     def arrived(self, cohort: Sequence[Device], replies: Sequence[Delivery]) -> list[tuple[Device, Any]]:
         """The devices whose answers have arrived, with what they have sent."""
@@ -76,7 +95,6 @@ class Asking:
             seen = replace(seen, now_s=fed.now_s, polled=np.array(polled, np.int64), polled_loss=losses)
         cohort = rule.chosen(seen, there)
         fed.reports.ask(*rule.reports)
-        history.begin(t, cohort)
         return cohort
 
     def _asked_for_losses(self, devices: Sequence[Device], w: Deferred, t: int) -> Process:

@@ -6,7 +6,8 @@ A rule sees what a real server can see, each with its staleness:
 - what has come of earlier rounds: who was asked, what arrived when, and the losses that arrived with it. This is as old
   as the round in which it was seen (`last_asked`, `last_arrived`);
 - the rates of the links at their mean SNR at this instant, as if each device that is there had reported it with its
-  latest sign of life. Fading, interference and queues to come are unknown.
+  latest sign of life. Fading, interference and queues to come are unknown;
+- the energy in the battery of each device that is there, reported in the same way.
 
 It never sees the future: neither what slows a computation down, nor what a channel will do, nor who will leave.
 """
@@ -14,10 +15,10 @@ It never sees the future: neither what slows a computation down, nor what a chan
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -47,19 +48,29 @@ class Jobs:
         self.flop_per_s: Array = np.array([k.flop_per_s for k in fed.devices()])
 
     @cached_property
-    def compute_s(self) -> Array:
-        """Nominal time [N] of the local steps."""
+    def flop(self) -> Array:
+        """Work [N] of the local steps."""
         flop, own = self._fed.task.model.flop_per_sample, self.n_samples.tolist()
         processed = {n: self.plan.n_samples_processed(n) for n in dict.fromkeys(own)}
-        return flop * np.array([processed[n] for n in own]) / self.flop_per_s
+        return flop * np.array([processed[n] for n in own])
 
-    def rates_bps(self, numbers: Iterable[int], *, down: bool) -> Array:
+    @cached_property
+    def compute_s(self) -> Array:
+        """Nominal time [N] of the local steps."""
+        return self.flop / self.flop_per_s
+
+    def rates_bps(self, numbers: IntArray, *, down: bool) -> Array:
         """Expected rates [N] of the links of some devices now; nan for the others."""
         rates = np.full(self._fed.n_devices, np.nan)
-        for number in numbers:
-            k = self._fed.device(number)
-            rates[number] = k.expected_downlink_rate_bps if down else k.expected_rate_bps
+        rates[numbers] = self._fed.network.expected_bps(numbers, down=down)
         return rates
+
+    def charges_j(self, numbers: IntArray) -> Array:
+        """Energy [N] in J in the batteries of some devices now; nan for the others, and without batteries."""
+        charges_j, batteries = np.full(self._fed.n_devices, np.nan), self._fed.presence.batteries
+        if batteries is not None:
+            charges_j[numbers] = batteries.charges_j()[numbers]
+        return charges_j
 
 
 @dataclass(frozen=True)
@@ -108,12 +119,17 @@ class Seen:
     @cached_property
     def rate_bps(self) -> Array:
         """Expected uplink rates [N] now, alone in the band, at the mean SNR; nan for who is away."""
-        return self.jobs.rates_bps(self.there.tolist(), down=False)
+        return self.jobs.rates_bps(self.there, down=False)
 
     @cached_property
     def downlink_rate_bps(self) -> Array:
         """Expected downlink rates [N] now, defined as `rate_bps`."""
-        return self.jobs.rates_bps(self.there.tolist(), down=True)
+        return self.jobs.rates_bps(self.there, down=True)
+
+    @cached_property
+    def charge_j(self) -> Array:
+        """Energy [N] in J in the batteries now; nan for who is away, and where there are no batteries."""
+        return self.jobs.charges_j(self.there)
 
     @property
     def compute_s(self) -> Array:
@@ -139,6 +155,9 @@ def _air_s(size_bit: int, rate_bps: Array) -> Array:
 
 class Selection(Component):
     """A rule for who is asked in a round."""
+
+    single_uploads: ClassVar[str] = ""
+    """What the rule does with the upload of one device; empty if nothing, so that sums of uploads suffice."""
 
     @property
     def reports(self) -> tuple[Told, ...]:

@@ -28,7 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -53,6 +53,7 @@ class Oort(Selection):
     """
 
     kind: Literal["oort"] = "oort"
+    single_uploads: ClassVar[str] = "reads the losses that single devices report"
     exploration: float = Field(0.9, ge=0, le=1)
     """Share of the cohort that is unexplored devices in the first round (epsilon); 0.9 in the paper."""
     exploration_decay: float = Field(0.98, gt=0, le=1)

@@ -19,7 +19,7 @@ questions as it does for the round, comes after all others. Losses that are equa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -33,6 +33,7 @@ class PowerOfChoice(Selection):
     """Draws `candidates` devices, and asks those of them whose losses are largest."""
 
     kind: Literal["power-of-choice"] = "power-of-choice"
+    single_uploads: ClassVar[str] = "reads the losses of single devices"
     variant: Literal["pow-d", "cpow-d", "rpow-d"] = "pow-d"
     """Where losses come from: `pow-d` asks the candidates for the loss of the present model on all their samples,
     `cpow-d` on one batch; `rpow-d` takes the mean loss that came with the latest upload, and asks nobody."""

@@ -7,6 +7,7 @@ from typing import Annotated
 from fednet_emu.algorithms.selection.age import Age
 from fednet_emu.algorithms.selection.base import Selection
 from fednet_emu.algorithms.selection.fedcs import FedCs
+from fednet_emu.algorithms.selection.most_charged import MostCharged
 from fednet_emu.algorithms.selection.oort import Oort
 from fednet_emu.algorithms.selection.plain import Everybody, RoundRobin, Uniform
 from fednet_emu.algorithms.selection.power_of_choice import PowerOfChoice
@@ -18,6 +19,7 @@ SELECTIONS: dict[str, type[Selection]] = {
     "all": Everybody,
     "best-channel": BestChannel,
     "fedcs": FedCs,
+    "most-charged": MostCharged,
     "oort": Oort,
     "power-of-choice": PowerOfChoice,
     "proportional-fair": ProportionalFair,

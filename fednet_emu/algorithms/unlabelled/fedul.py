@@ -42,6 +42,7 @@ from fednet_emu.federation import (
     SgdPlan,
     TrainData,
     Trained,
+    Upload,
 )
 
 
@@ -54,6 +55,7 @@ class FedUL(RoundBased):
     """
 
     kind: Literal["fedul"] = "fedul"
+    single_uploads: ClassVar[str] = ""
     moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     lr: float = Field(ge=0)
     """Step size of the clients and of the server's own training (alpha_l)."""
@@ -107,10 +109,10 @@ class FedUL(RoundBased):
                 beside = self.supervise(fed, own if self.m2_mode == "persistent" else f, t)
             seen: dict[Device, Deferred] = {}
             clients = (self.client(fed, k, f, t, unlabelled, losses[k], seen) for k in cohort)
-            replies = yield fed.gather(clients, self.deadline_s)
+            replies, mean = yield fed.uplink_sum(f, clients, self.deadline_s)
             arrived = [reply.payload for reply in replies if not reply.lost]
             if arrived:
-                f = fed.accumulate(average, arrived, f, [1.0] * len(arrived), self.alpha_g)
+                f = fed.accumulate(average, arrived, f, [1.0] * len(arrived), self.alpha_g, mean)
             supervised = None
             if method == "M1":
                 supervised = yield self.supervise(fed, f, t)
@@ -142,7 +144,7 @@ class FedUL(RoundBased):
         work = fed.train(k, got.payload, self._plan(self.local_epochs), t, data=unlabelled, **terms)
         trained = yield k.compute(work)
         seen[k] = trained.loss
-        return (yield fed.uplink(k, trained.params, since=got.payload))
+        return Upload(k, trained.params, since=got.payload)
 
     def supervise(self, fed: Federation, f: Deferred, t: int) -> Computation:
         """Start the server's training on its labelled samples now; the value of the returned event is a `Trained`."""

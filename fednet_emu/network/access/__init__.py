@@ -8,6 +8,8 @@ from fednet_emu.component import Slot
 from fednet_emu.network.access.base import Access
 from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
+from fednet_emu.network.access.over_the_air import OverTheAir
+from fednet_emu.network.access.planned import Planned
 from fednet_emu.network.access.spatial_reuse import SpatialReuse
 
 ACCESSES: dict[str, type[Access]] = {
@@ -17,8 +19,22 @@ ACCESSES: dict[str, type[Access]] = {
     "shared": Shared,
     "slotted-aloha": SlottedAloha,
     "spatial-reuse": SpatialReuse,
+    "over-the-air": OverTheAir,
+    "planned": Planned,
 }
 
 AnyAccess = Annotated[Access, Slot("access", ACCESSES)]
 
-__all__ = ["ACCESSES", "Access", "AnyAccess", "Noma", "Ofdma", "Shared", "SlottedAloha", "SpatialReuse", "Tdma"]
+__all__ = [
+    "ACCESSES",
+    "Access",
+    "AnyAccess",
+    "Noma",
+    "Ofdma",
+    "OverTheAir",
+    "Planned",
+    "Shared",
+    "SlottedAloha",
+    "SpatialReuse",
+    "Tdma",
+]

@@ -33,6 +33,9 @@ class Active:
         mean: [receivers, senders] SNR of each sender at its transmit power, averaged over fading.
         deaf: [receivers, senders] whether both are the same radio, which cannot receive while it sends; None when no
             pair is.
+        grants: [bursts, 2] planned share of the band of each burst, and noise and interference over the noise in it;
+        None
+            unless the scheme is `planned`.
         plain: whether every sender has one burst with one leg, in the same order, and all have the same receiver.
     """
 
@@ -45,6 +48,7 @@ class Active:
     mean: Array
     deaf: Mask | None
     plain: bool
+    grants: Array | None = None
 
     @property
     def first_leg(self) -> IntArray:
@@ -69,7 +73,8 @@ class RateInputs:
 
     Attributes:
         active: the transmissions on the air.
-        heard: [receivers, senders, blocks] SNR of each sender at full power, fading included.
+        own: [legs, blocks] SNR of each leg's sender at full power, fading included, all antennas combined.
+        heard: [receivers, senders, blocks] what each sender at full power adds to the noise of others, relative to it.
         noise: [receivers, blocks] noise plus interference from other cells, relative to the noise alone.
         numbers: [blocks] numbers of the blocks.
         bandwidth_hz: width of the band.
@@ -79,6 +84,7 @@ class RateInputs:
     """
 
     active: Active
+    own: Array
     heard: Array
     noise: Array
     numbers: IntArray
@@ -131,9 +137,24 @@ class Access(Component):
         """Whether bursts that are on the air together change each other's rates."""
         return not self.one_at_a_time
 
+    @property
+    def overlapping(self) -> bool:
+        """Whether bursts that are on the air together use the same part of the band."""
+        return False
+
+    @property
+    def only_sums(self) -> bool:
+        """Whether the receiver gets the sum of all signals of a burst, and no signal by itself."""
+        return False
+
     @abstractmethod
     def share(self, active: int) -> float:
         """Fraction of the band that each of `active` simultaneous bursts has, if all get equal shares."""
+
+    @property
+    def planned(self) -> bool:
+        """Whether bursts have shares of the band that were planned before they started."""
+        return False
 
     @property
     def turn_s(self) -> float:

@@ -25,6 +25,11 @@ class WholeBand(Access):
         """`threshold_db` as a linear ratio."""
         return 0.0 if self.threshold_db is None else db_to_linear(self.threshold_db)
 
+    @property
+    def overlapping(self) -> bool:
+        """Always true."""
+        return True
+
     def share(self, active: int) -> float:
         """The whole band."""
         return 1.0
@@ -32,7 +37,7 @@ class WholeBand(Access):
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
         """SINR with all other senders as noise, on the whole band."""
         active = inputs.active
-        own = active.of_legs(inputs.heard)
+        own = inputs.own
         sinr = own / (inputs.noise[active.receiver] + active.of_legs(sum_of_others(inputs.heard, axis=1)))
         carries: Mask | None = None
         if active.deaf is not None:
@@ -57,7 +62,7 @@ class Shared(UpTo):
 
     Bursts of one sender share its band and power equally and do not interfere with each other. A device cannot receive
     while it sends (half duplex), so two devices that send to each other make no progress until one reaches its timeout.
-    Ignored here: spreading gain, several antennas, any interference cancellation.
+    Ignored here: spreading gain, and any interference cancellation but that of `network.reception`.
     """
 
     kind: Literal["shared"] = "shared"
@@ -93,7 +98,7 @@ class Noma(UpTo):
             if self.threshold_db is None
             else np.stack([np.asarray(row.carries) for row in rows])[active.receiver, legs]
         )
-        return Allocation(sinr, _own_parts(inputs), active.of_legs(inputs.heard), carries)
+        return Allocation(sinr, _own_parts(inputs), inputs.own, carries)
 
     def _at_one_row(self, inputs: RateInputs, heard: Array, noise: Array) -> Allocation:
         """Decode all senders at one receiver, from their received powers `heard` [senders, blocks]."""
@@ -143,6 +148,11 @@ class SlottedAloha(Access):
         """Duration of a slot in s."""
         return self.slot_s
 
+    @property
+    def overlapping(self) -> bool:
+        """Always true."""
+        return True
+
     def share(self, active: int) -> float:
         """The whole band."""
         return 1.0
@@ -160,7 +170,7 @@ class SlottedAloha(Access):
         assert power is not None, "slotted ALOHA always says who transmits"
         active = inputs.active
         on = active.radiated(power)
-        own = active.of_legs(inputs.heard)
+        own = inputs.own
         carries = on[active.sender[active.burst]] > 0
         others = active.of_legs(sum_of_others(inputs.heard * on, axis=1))
         sinr = np.where(carries, own / (inputs.noise[active.receiver] + others), 0.0)

@@ -77,7 +77,7 @@ class Ofdma(Access):
         if self.scheduler != "proportional-fair" or inputs.constant:
             return None
         active = inputs.active
-        winner = best_of_each_block(active.of_legs(inputs.heard), active.of_legs(active.mean), active.first_leg)
+        winner = best_of_each_block(inputs.own, active.of_legs(active.mean), active.first_leg)
         won = np.zeros((len(active.sender), inputs.heard.shape[2]))
         won[winner, np.arange(len(winner))] = 1.0
         return won
@@ -86,7 +86,7 @@ class Ofdma(Access):
         """SINR and share of each leg on its part of the band, or on the whole band for the winner of a block."""
         active = inputs.active
         if power is not None:
-            own = active.of_legs(inputs.heard)
+            own = inputs.own
             return Allocation(own / inputs.noise[active.receiver], 1.0, own, power[active.burst] > 0)
         if self.scheduler == "equal-finish" and len(active.sender) > 1:
             snr = active.of_legs(active.mean) * active.part[active.burst]
@@ -102,6 +102,6 @@ def _on_parts(inputs: RateInputs, share: Array | float) -> Allocation:
     """SINR of legs on parts of the band that do not overlap, each with its share of its sender's power."""
     active = inputs.active
     boost = active.part[active.burst] / share
-    clear = active.of_legs(inputs.heard) * boost[:, None]
+    clear = inputs.own * boost[:, None]
     column = share[:, None] if isinstance(share, np.ndarray) else share
     return Allocation(clear / inputs.noise[active.receiver], column, clear)

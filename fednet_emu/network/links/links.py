@@ -99,12 +99,14 @@ class Sky:
         streams: random streams.
         power_control: how devices choose their power for the uplink.
         moving: whether shadowing and line of sight depend on the devices' positions rather than on their numbers only.
+        antennas: antennas of each base station, combined on the uplink.
     """
 
     channel: Channel
     streams: Streams
     power_control: PowerControl
     moving: bool = False
+    antennas: int = 1
 
 
 def cell_links(sky: Sky, xy_m: Array, cell: int = 0) -> tuple[CellLinks, CellLinks]:
@@ -121,7 +123,8 @@ def cell_links(sky: Sky, xy_m: Array, cell: int = 0) -> tuple[CellLinks, CellLin
         draws = still_draws(sky.streams, len(xy_m), cell)
     state = channel.large_scale(hop, draws)
     gain = state.gain
-    noise_w = channel.noise_w(channel.base_station, channel.usable_hz)
+    # divided by the antennas, so that SNRs have the array's gain
+    noise_w = channel.noise_w(channel.base_station, channel.usable_hz) / sky.antennas
     most_w = np.full(len(xy_m), channel.device.tx_power_w)
     power_w = sky.power_control.lone_powers_w(most_w, gain, noise_w, channel.usable_hz)
     down_snr = gain * channel.base_station.tx_power_w / channel.noise_w(channel.device, channel.usable_hz)

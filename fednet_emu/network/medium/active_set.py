@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -14,7 +15,7 @@ from fednet_emu.network.access.base import Active
 from fednet_emu.network.links.links import Links
 from fednet_emu.network.medium.band import Band
 from fednet_emu.network.medium.link_gains import LinkGains
-from fednet_emu.network.medium.transfer import Burst, Transfer
+from fednet_emu.network.medium.transfer import Burst, Grant, Transfer
 from fednet_emu.network.work import BIT
 
 _ALL = slice(None)
@@ -56,7 +57,7 @@ class ActiveSet:
     """
 
     def __init__(self, band: Band, links: Links, cells: int) -> None:
-        self._links, self._several_cells = links, cells > 1
+        self._links, self._several_cells, self._planned = links, cells > 1, band.access.planned
         self.gains = LinkGains(band, links)
         self._clear()
 
@@ -211,6 +212,7 @@ class ActiveSet:
             mean=gains.mean,
             deaf=gains.deaf(_ALL, _ALL),
             plain=self._in_order and self.plain and len(gains.receivers) == 1,
+            grants=self._grants(range(len(self.bursts))) if self._planned else None,
         )
         return Cell(_ALL, _ALL, _ALL, _ALL, active)
 
@@ -230,8 +232,15 @@ class ActiveSet:
             mean=gains.mean[np.ix_(rows, columns)],
             deaf=gains.deaf(rows, columns),
             plain=False,
+            grants=self._grants(bursts.tolist()) if self._planned else None,
         )
         return Cell(legs, bursts, rows, columns, active)
+
+    def _grants(self, bursts: Sequence[int]) -> Array:
+        """Planned share and noise of these bursts [bursts, 2]; an equal share for those without a grant."""
+        equal = Grant(1.0 / len(bursts))
+        grants = [self.bursts[place][0].grant or equal for place in bursts]
+        return np.array([(grant.share, grant.noise) for grant in grants])
 
 
 def _joined(there: NDArray[np.void], added: NDArray[np.void]) -> NDArray[np.void]:

@@ -7,8 +7,9 @@ use `SeparateAir`, with a different `Walker`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import Protocol, final
+from typing import NamedTuple, Protocol, final
 
 import numpy as np
 
@@ -25,6 +26,14 @@ _AHEAD = 4
 is soon cancelled costs little, and one that takes long is computed at most a third more often than once."""
 
 
+class Power(NamedTuple):
+    """The power of a burst, named by its first leg, as a share of its sender's: from each instant on until the next."""
+
+    first: Transfer
+    from_ns: Sequence[int]
+    shares: Sequence[float]
+
+
 class Air(Protocol):
     """The transmissions of one band that are under way."""
 
@@ -39,6 +48,9 @@ class Air(Protocol):
 
     def advance(self, now_ns: int) -> list[Burst]:
         """Carry bits until now; remove and return the bursts that have ended, with bits and outcome in their legs."""
+
+    def powers(self) -> Iterable[Power]:
+        """The planned powers of all bursts whose power is not full from start to end."""
 
 
 class Walker(Protocol):
@@ -94,6 +106,10 @@ class SeparateAir:
             else:
                 ended.append(heappop(ends)[2])
         return ended
+
+    def powers(self) -> Iterable[Power]:
+        """None: senders send all the time."""
+        return ()
 
     def _end_ns(self, burst: Burst, now_ns: int) -> int:
         """End of a burst, or a later time than now up to which it was computed."""

@@ -18,6 +18,7 @@ from fednet_emu.network.access.base import Access
 from fednet_emu.network.work import BIT, SCALE, work_per_ns
 from fednet_emu.radio.fading import Fading
 from fednet_emu.radio.rate_law import RateLaw
+from fednet_emu.radio.reception import ONE_ANTENNA, Reception
 
 ROUGHLY = 1e-9
 """Relative tolerance, larger than the rounding differences between scalar and array calculations."""
@@ -51,7 +52,10 @@ in ns, and whether there is no fading."""
 
 @dataclass(frozen=True)
 class Band:
-    """A band with its access scheme, rate law and block fading; block k lasts from k to k + 1 coherence times."""
+    """A band with its access scheme, rate law and block fading; block k lasts from k to k + 1 coherence times.
+
+    `fading` is that of one antenna. SNRs of links are those of all antennas of the receiver combined.
+    """
 
     bandwidth_hz: float
     access: Access
@@ -60,15 +64,24 @@ class Band:
     coherence_ns: int
     slot_ns: int = FOREVER_NS
     access_key: int = 0
+    reception: Reception = ONE_ANTENNA
 
     @classmethod
-    def of(cls, bandwidth_hz: float, access: Access, law: RateLaw, fading: Fading, access_key: int = 0) -> Band:
+    def of(
+        cls,
+        bandwidth_hz: float,
+        access: Access,
+        law: RateLaw,
+        fading: Fading,
+        access_key: int = 0,
+        reception: Reception = ONE_ANTENNA,
+    ) -> Band:
         """A band whose blocks last for the fading's coherence time; `access_key` keys the draws of random access."""
         coherence_ns, slot_ns = (
             FOREVER_NS if np.isinf(duration_s) else to_ns(duration_s)
             for duration_s in (fading.coherence_s, access.turn_s)
         )
-        return cls(bandwidth_hz, access, law, fading, coherence_ns, slot_ns, access_key)
+        return cls(bandwidth_hz, access, law, fading, coherence_ns, slot_ns, access_key, reception)
 
     @cached_property
     def constant(self) -> bool:
@@ -95,7 +108,7 @@ class Band:
     @cached_property
     def _alone(self) -> _Alone:
         share = self.access.share(1)
-        laws = self.fading.gain, self.law.rate_bps
+        laws = self.fading.combined(self.reception.branches(1)).gain, self.law.rate_bps
         return share, self.bandwidth_hz * share, self.threshold, *laws, self.coherence_ns, self.constant
 
     def alone(self, snr: float, fading_key: int, size_bit: int, start_ns: int, until_ns: int = FOREVER_NS) -> Walk:
@@ -178,7 +191,8 @@ class Band:
         """Edges in ns [blocks + 1], SINRs and rates in bit/s [links, blocks] of links, each alone in the band."""
         edges_ns, numbers = self.blocks(from_ns, blocks)
         share = self._alone[0]
-        sinr = snr[:, None] * self.gains(fading_key[:, None], numbers[None, :]) / share
+        gain = self.gains(fading_key[:, None], numbers[None, :], self.reception.branches(1))
+        sinr = snr[:, None] * gain / share
         return edges_ns, sinr, self.rates_bps(sinr, share)
 
     # ---- shared by all -----------------------------------------------------------------------------------------------
@@ -218,17 +232,21 @@ class Band:
         edges_ns[0] = from_ns
         return edges_ns, numbers[:-1]
 
-    def gains(self, fading_key: Keys, numbers: IntArray) -> Array:
-        """Fading power gains of links in blocks, in the broadcast shape of keys and block numbers."""
+    def gains(self, fading_key: Keys, numbers: IntArray, branches: int = 1) -> Array:
+        """Fading power gains of links in blocks, in the broadcast shape of keys and block numbers.
+
+        They are those of one antenna, or the means of several.
+        """
         if self.constant:
             return np.full(np.broadcast_shapes(fading_key.shape, numbers.shape), self.fading.gain(0.5))
         if self.slotted:
             numbers = numbers * self.slot_ns // self.coherence_ns
+        fading = self.fading.combined(branches)
         if fading_key.size == 1 and numbers.size <= _FEW_GAINS:
             key = int(fading_key.item())
-            few = [self.fading.gain(uniform(key, number), key & 1 == 1) for number in numbers.ravel().tolist()]
+            few = [fading.gain(uniform(key, number), key & 1 == 1) for number in numbers.ravel().tolist()]
             return np.array(few).reshape(np.broadcast_shapes(fading_key.shape, numbers.shape))
-        return self.fading.gains(uniforms(fading_key, numbers), (fading_key & np.uint64(1)).astype(np.bool_))
+        return fading.gains(uniforms(fading_key, numbers), (fading_key & np.uint64(1)).astype(np.bool_))
 
 
 def needed_ns(edges_ns: IntArray, rate_bps: Array, left: Array) -> Array:

@@ -22,7 +22,8 @@ class LinkGains:
     Attributes:
         receivers: [receivers] numbers of the receiving radios.
         senders: [senders] numbers of the sending radios.
-        mean: [receivers, senders] SNR (linear) at the sender's power, averaged over fading; 0 if both are one radio.
+        mean: [receivers, senders] SNR (linear) at the sender's power, all antennas of the receiver combined, averaged
+            over fading; 0 if both are one radio.
     """
 
     def __init__(self, band: Band, links: Links) -> None:
@@ -104,8 +105,12 @@ class LinkGains:
         return place
 
     def heard(self, numbers: IntArray) -> Array:
-        """SNRs (linear) [receivers, senders, blocks] at the senders' powers in consecutive blocks, fading included."""
-        mean = self.mean[:, :, None]
+        """SNRs (linear) at one antenna of each receiver in consecutive blocks, fading included.
+
+        Returns:
+            [receivers, senders, blocks], at the senders' powers.
+        """
+        mean = self.mean[:, :, None] / self._band.reception.antennas
         if self._band.constant:
             return np.repeat(mean * self._band.fading.gain(0.5), len(numbers), axis=2)
         known, first = self._numbers, numbers[0]
@@ -116,6 +121,11 @@ class LinkGains:
             skip = int(first - known[0])  # new rows and columns then need gains of the same blocks only
             self._gain, self._numbers = self._gain[:, :, skip : skip + len(numbers)], numbers
         return mean * self._gain
+
+    def combined(self, rows: IntArray, columns: IntArray, numbers: IntArray, branches: int) -> Array:
+        """SNRs (linear) [pairs, blocks] of pairs of receivers and senders when the gains of so many antennas add up."""
+        mean = self.mean[rows, columns] * (branches / self._band.reception.antennas)
+        return mean[:, None] * self._band.gains(self._keys[rows, columns][:, None], numbers, branches)
 
     def deaf(self, rows: Places, columns: Places) -> Mask | None:
         """Mask [rows, columns] of pairs in which receiver and sender are the same radio; None if there are none."""

@@ -15,14 +15,17 @@ from simpy.events import Event
 from fednet_emu.arrays import IntArray
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Clock, Timer, to_ns
 from fednet_emu.kernel.streams import mix, uniform
+from fednet_emu.network.access.over_the_air import OverTheAir
 from fednet_emu.network.availability import Presence
 from fednet_emu.network.links.links import Links
 from fednet_emu.network.medium.air import Air, BandWalker, SeparateAir
 from fednet_emu.network.medium.band import Band
+from fednet_emu.network.medium.drain import Drain
 from fednet_emu.network.medium.loss import Loss, NoLoss
 from fednet_emu.network.medium.shared_air import SharedAir
+from fednet_emu.network.medium.superposition import SlotWalker
 from fednet_emu.network.medium.traced_air import TraceWalker
-from fednet_emu.network.medium.transfer import Burst, Delivery, Transfer
+from fednet_emu.network.medium.transfer import Burst, Delivery, Grant, Transfer
 from fednet_emu.network.medium.turn_queue import TurnQueue
 from fednet_emu.network.traces.assign import DeviceRates
 from fednet_emu.radio.channel import Terminal
@@ -80,6 +83,8 @@ class Medium:
         self._sent: dict[tuple[int, int], int] = {}
         self._under_way: dict[int, dict[Transfer, int]] = defaultdict(dict)  # by device, with their cells
         self._stop = self.cancel
+        batteries = presence.batteries
+        self._drain = None if batteries is None else Drain(batteries, rules.receive_w, self._lose)
 
     def send(
         self,
@@ -92,6 +97,7 @@ class Medium:
         group: int | None = None,
         cluster: int = 0,
         power_part: float = 1.0,
+        grant: Grant | None = None,
     ) -> Transfer:
         """Request a transfer now; the returned event triggers at its end, delivered or lost.
 
@@ -106,6 +112,7 @@ class Medium:
             cluster: the cluster of both ends, for access schemes in which clusters send at the same time.
             power_part: share of its full power that the sender uses; a sender that is already on the air keeps the
                 share it has. No effect with recorded rates.
+            grant: what was planned for the transfer; None for nothing.
         """
         if sender == receiver:
             raise ValueError(f"{device_label(sender)} sends to itself; leave it out of the receivers")
@@ -113,6 +120,8 @@ class Medium:
         transfer = Transfer(self.clock, self.kind, self._stop, ends, payload, number, size_bit, group)
         if self._clustered:
             transfer.cell = cluster
+        if grant is not None:
+            transfer.grant, power_part = grant, power_part * grant.power_part
         if power_part != 1.0:
             transfer.power_part = power_part
         self._requests.append(transfer)
@@ -134,12 +143,21 @@ class Medium:
             self._record_unsent(transfer, reason)
             return
         now_ns = self.clock.now
-        transfer.until_ns, transfer.until_reason = now_ns, reason
-        self._air.cut(transfer, burst, now_ns)
+        self._cut(transfer, burst, reason)
         if all(leg.cancelled for leg in burst):
             for ended in self._air.advance(now_ns):
                 self._end(ended, now_ns)
         self._settle_at(now_ns)
+
+    def _cut(self, leg: Transfer, burst: Burst, reason: str) -> None:
+        leg.until_ns, leg.until_reason = self.clock.now, reason
+        self._air.cut(leg, burst, self.clock.now)
+
+    def _lose(self, legs: Burst) -> None:
+        """Lose legs of a burst that is on the air, because the battery of an end is empty."""
+        for leg in legs:
+            self._cut(leg, self._on_air[leg], "empty")
+        self._settle_at(self.clock.now)
 
     def close(self) -> None:
         """Cancel all transfers at the end of the run."""
@@ -163,6 +181,8 @@ class Medium:
             self._enqueue()
         self._turns.start_ready(self._start)
         next_ns = self._air.next_end_ns()
+        if self._drain is not None:
+            self._drain.follow(self._air.powers())
         if next_ns < FOREVER_NS:
             self._due_ns, self._timer = next_ns, self.clock.call_at(next_ns, self._settle)
         if self._came:
@@ -231,6 +251,8 @@ class Medium:
         first = burst[0]
         self._air.start(burst, now_ns)
         first.drawn_w = self._draw_of(first) if self._powers_differ or first.power_part != 1.0 else self.rules.drawn_w
+        if self._drain is not None:
+            self._drain.start(burst)
         return True
 
     def _draw_of(self, transfer: Transfer) -> float:
@@ -263,7 +285,7 @@ class Medium:
             if transfer.cancelled:
                 transfer.lost = transfer.cancelled
                 continue
-            if self._lossy and not transfer.lost and self._is_erased(transfer):
+            if (self._lossy or transfer.grant is not None) and not transfer.lost and self._is_erased(transfer):
                 transfer.lost = "erased"
             self._deliver(transfer, now_ns)
         self._record(burst, now_ns)
@@ -271,8 +293,10 @@ class Medium:
     def _is_erased(self, transfer: Transfer) -> bool:
         link = (transfer.sender, transfer.receiver)
         count = self._sent[link] = self._sent.get(link, -1) + 1
-        draw = uniform(mix(mix(self.rules.loss_key, transfer.sender + 1), transfer.receiver + 1), count)
-        return self.rules.loss.erases(draw)
+        key = mix(mix(self.rules.loss_key, transfer.sender + 1), transfer.receiver + 1)
+        if transfer.grant is not None and uniform(mix(key, 1), count) < transfer.grant.error:
+            return True
+        return self.rules.loss.erases(uniform(key, count))
 
     def _deliver(self, transfer: Transfer, now_ns: int) -> None:
         started_ns, lost = transfer.started_ns, transfer.lost
@@ -305,6 +329,8 @@ class Medium:
                 add((row, transfer.receiver, CODE[transfer.lost]))
         energy_j = first.drawn_w * first.power_s
         receive_j = rules.receive_w * (now_ns - started_ns) / NS_PER_S * count if rules.receive_w else 0.0
+        if self._drain is not None:
+            receive_j = self._drain.end(burst, energy_j, now_ns)
         ledger.sent_bit[self.kind] += size_bit if air_bit >= size_bit else round(air_bit)
         ledger.energy_j += energy_j + receive_j
         ledger.transfers.append((
@@ -326,6 +352,8 @@ def air_of(rules: Rules) -> tuple[Air, bool]:
     if rules.rates is not None:
         return SeparateAir(TraceWalker(rules.rates)), False
     access = rules.band.access
+    if isinstance(access, OverTheAir):
+        return SeparateAir(SlotWalker(access, rules.band.bandwidth_hz)), False
     if not access.disturbed and (rules.cells == 1 or access.clustered):
         return SeparateAir(BandWalker(rules.band)), True
     return SharedAir(rules.band, rules.links, rules.cells), False

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from fednet_emu.arrays import Array, IntArray, Mask
-from fednet_emu.network.access.base import Active, Allocation, RateInputs
+from fednet_emu.network.access.base import Allocation, RateInputs
 from fednet_emu.network.medium.active_set import ActiveSet, Cell
 from fednet_emu.network.medium.band import Band
 
@@ -42,25 +43,51 @@ def rate_cells(on_air: ActiveSet, band: Band, heard: Array, numbers: IntArray) -
     Args:
         on_air: the bursts on the air.
         band: the band, used by every cell (reuse 1).
-        heard: [receivers, senders, blocks] received power of each sender over the receiver's noise, linear.
+        heard: [receivers, senders, blocks] power of each sender at one antenna over the receiver's noise, linear.
         numbers: [blocks] numbers of the blocks.
     """
     quiet = _QUIET if len(heard) == 1 else np.ones((len(heard), 1))
 
-    def inputs(active: Active, heard: Array, noise: Array) -> RateInputs:
-        return RateInputs(active, heard, noise, numbers, band.bandwidth_hz, band.law, band.constant, band.access_key)
+    def inputs(cell: Cell) -> RateInputs:
+        own, others = _after_combining(on_air, band, cell, heard[cell.rows][:, cell.columns], numbers)
+        return RateInputs(
+            cell.active,
+            own,
+            others,
+            quiet[cell.rows],
+            numbers,
+            band.bandwidth_hz,
+            band.law,
+            band.constant,
+            band.access_key,
+        )
 
     cells = on_air.cells
-    alone = [inputs(cell.active, heard[cell.rows][:, cell.columns], quiet[cell.rows]) for cell in cells]
+    alone = [inputs(cell) for cell in cells]
     powers = [band.access.power(each) for each in alone]
     if len(cells) == 1:
         return _rated(band, alone[0], powers[0])
     noise = _noise_and_other_cells(cells, powers, heard)
     parts = [
-        _rated(band, inputs(cell.active, each.heard, noise[cell.rows]), power)
+        _rated(band, replace(each, noise=noise[cell.rows]), power)
         for cell, each, power in zip(cells, alone, powers, strict=True)
     ]
     return _together(on_air, parts, heard.shape[2])
+
+
+def _after_combining(on_air: ActiveSet, band: Band, cell: Cell, heard: Array, numbers: IntArray) -> tuple[Array, Array]:
+    """Each leg's own signal [legs, blocks], and what senders add to each other's noise [receivers, senders, blocks].
+
+    Both are SNRs; `heard` is that of each sender at one antenna.
+    """
+    active, reception = cell.active, band.reception
+    branches = reception.branches(len(active.radio) if band.access.overlapping else 1)
+    if branches == 1:
+        own = active.of_legs(heard)
+    else:
+        columns = on_air.burst["column"][on_air.burst_of_leg]
+        own = on_air.gains.combined(on_air.leg["row"][cell.legs], columns[cell.legs], numbers, branches)
+    return own, np.zeros_like(heard) if reception.NULLS else heard
 
 
 def _rated(band: Band, inputs: RateInputs, power: Array | None) -> Rated:

@@ -7,6 +7,7 @@ is exactly the payload, however often the plan was changed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple, final
 
 import numpy as np
@@ -15,6 +16,7 @@ from fednet_emu.arrays import Array, IntArray, Mask
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
 from fednet_emu.network.links.links import Links
 from fednet_emu.network.medium.active_set import ActiveSet
+from fednet_emu.network.medium.air import Power
 from fednet_emu.network.medium.band import Band, needed_ns, passed
 from fednet_emu.network.medium.rates import Rated, rate_cells
 from fednet_emu.network.medium.transfer import Burst, Transfer
@@ -99,6 +101,13 @@ class SharedAir:
         if self._plan is None:
             self._plan = self._make_plan()
         return self._plan.next_ns
+
+    def powers(self) -> Iterator[Power]:
+        """The powers of the present plan."""
+        if self._plan is not None:
+            from_ns = self._plan.edges_ns[:-1].tolist()
+            for burst, power in zip(self._on_air.bursts, self._plan.rated.power.tolist(), strict=True):
+                yield Power(burst[0], from_ns if len(power) > 1 else from_ns[:1], power)
 
     def _done(self) -> Mask:
         """Mask [legs] of the legs that are delivered or can never be."""

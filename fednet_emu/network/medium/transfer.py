@@ -34,6 +34,22 @@ class Delivery(NamedTuple):
         return cls(SERVER, SERVER, None, 0, now_s, float("nan"), now_s, "deadline")
 
 
+class Grant(NamedTuple):
+    """What an uplink was granted when its round was planned.
+
+    Attributes:
+        share: part of the band; 1 where devices take turns.
+        power_part: part of the device's power.
+        noise: noise and interference over the noise alone in its part of the band.
+        error: probability that it is lost, in addition to other losses.
+    """
+
+    share: float
+    power_part: float = 1.0
+    noise: float = 1.0
+    error: float = 0.0
+
+
 class Transfer(Event):
     """Event that triggers when a transfer has ended, delivered or lost; its value is the `Delivery`.
 
@@ -79,6 +95,7 @@ class Transfer(Event):
         self.cell = 0
         self.air_bit = 0.0
         self.power_part = 1.0
+        self.grant: Grant | None = None
         self.drawn_w = 0.0
         self.power_s = 0.0  # time on the air times share of the sender's power; set in the first transfer of a burst
         self.lost = ""  # why it was lost, or empty; final at its end

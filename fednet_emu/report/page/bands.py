@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from fednet_emu.report.page.settings import Setting
 from fednet_emu.report.views.bands import band, even_costs
 from fednet_emu.report.views.scales import METRICS, STUDY_COSTS
+from fednet_emu.report.views.settings import Setting
 from fednet_emu.report.views.study import StudyView, rows_of
 
 POINTS, FEWEST_POINTS, ALL_POINTS = 120, 40, 40_000

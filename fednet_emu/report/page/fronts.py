@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from fednet_emu.arrays import IntArray
-from fednet_emu.report.page.settings import Setting
 from fednet_emu.report.views.bands import on_front
+from fednet_emu.report.views.settings import Setting
 from fednet_emu.report.views.study import StudyView, rows_of
 from fednet_emu.report.views.targets import AT_TARGET
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fednet_emu.report.page.settings import Setting
 from fednet_emu.report.quantities import counted
+from fednet_emu.report.views.settings import Setting
 from fednet_emu.report.views.statistics import mean_interval
 from fednet_emu.report.views.targets import TO_TARGET
 

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fednet_emu.arrays import Array
+from fednet_emu.errors import DataError
 from fednet_emu.records.ledger import KINDS, REASONS, SEVERAL, TABLES, scores_in
 from fednet_emu.records.manifest import read_manifest, versions
 from fednet_emu.report.page.document import write_page
@@ -19,6 +20,7 @@ from fednet_emu.report.page.spreads import spreads
 from fednet_emu.report.page.timeline import timeline
 from fednet_emu.report.page.words import turn_s, words
 from fednet_emu.report.views.air import air_use
+from fednet_emu.report.views.explanation import device_texts, path_of, path_words
 from fednet_emu.report.views.holdings import Holdings
 from fednet_emu.report.views.run import RunView
 from fednet_emu.report.views.scales import METRICS, OWN_METRICS
@@ -90,6 +92,7 @@ def run_document(run: RunView, scenario_text: str, played: Played) -> dict[str, 
             "values": _columns(records.evaluations),
         },
         "rounds": _columns(records.rounds),
+        "path": _path(run),
         "data": holdings_document(played.holdings, played.no_holdings),
         "timeline": timeline(records),
         "split": records.split,
@@ -108,6 +111,15 @@ def run_document(run: RunView, scenario_text: str, played: Played) -> dict[str, 
         "losses": _losses(records),
         "tables": _tables(run),
     }
+
+
+def _path(run: RunView) -> dict[str, Any] | None:
+    """What decided when rounds ended, in words and by kind; None if nothing did."""
+    try:
+        path = path_of(run)
+    except DataError:
+        return None
+    return {"words": path_words(path), "devices": device_texts(path), "kinds": _columns(path.kinds)}
 
 
 def _facts(run: RunView) -> list[tuple[str, str]]:

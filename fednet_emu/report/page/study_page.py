@@ -10,14 +10,15 @@ from typing import Any
 import pandas as pd
 
 from fednet_emu.report.page.bands import curves, measured_metrics
+from fednet_emu.report.page.best import rankings
 from fednet_emu.report.page.columns import TITLES, columns_of
 from fednet_emu.report.page.differences import ALL_PAIRS, MOST, compared_axes, differences
 from fednet_emu.report.page.document import write_page
 from fednet_emu.report.page.fronts import pareto
 from fednet_emu.report.page.needed import costs_to_target
-from fednet_emu.report.page.settings import Setting, settings_of
 from fednet_emu.report.quantities import counted, format_bits, format_energy, format_seconds
 from fednet_emu.report.views.scales import STUDY_COSTS
+from fednet_emu.report.views.settings import Setting, settings_of
 from fednet_emu.report.views.statistics import mean_interval
 from fednet_emu.report.views.study import StudyView, level_text, target_text
 
@@ -61,6 +62,7 @@ def study_document(view: StudyView) -> dict[str, Any]:
         "costs": {name: cost.title for name, cost in STUDY_COSTS.items()},
         "curves": list(curves(view, settings)),
         "needed": needed,
+        "best": list(rankings(view)),
         "differences": compared,
         "left_out": left_out(view),
         "pareto": pareto(view, settings),

@@ -25,8 +25,12 @@ DESCRIPTION = "study.json"
 UNFINISHED = "run the sweep that writes it again, which mends it"
 NEEDED = ("seed", "status", "uplink_bit", "downlink_bit", "sidelink_bit")
 """Entries of a run's summary without which it cannot be compared."""
-SPENT = {"time": "simulated_s", "bits": "total_bit", "energy": "energy_j", "rounds": "round"}
-"""Names of costs, and their columns in the evaluations, in simulated seconds, bits, joules and rounds."""
+DEVICE_ENERGY = "device-energy"
+SPENT = {"time": "simulated_s", "bits": "total_bit", "energy": "energy_j", DEVICE_ENERGY: "energy_j", "rounds": "round"}
+"""Names of costs, and their columns in the evaluations, in simulated seconds, bits, joules and rounds.
+
+`energy` is that of all devices together, `device-energy` the mean over all devices, whether they take part or not.
+"""
 
 Levels = Mapping[str, Any]
 """One level for each of some axes."""
@@ -45,6 +49,7 @@ class StudyView:
             target, and the columns of `SERIES_COLUMNS`.
         unfinished: labels of the cells that are not finished.
         data_sets: for each finished cell the settings of its data, as text; equal texts are equal data.
+        devices: for each finished cell how many devices it has, where its scenario says so.
         missing: one row for each cell that is not finished, with its levels, `seed`, `status` and `reason`.
     """
 
@@ -56,6 +61,7 @@ class StudyView:
     unfinished: Sequence[str]
     data_sets: Mapping[str, str] = field(default_factory=dict)
     missing: pd.DataFrame = field(default_factory=pd.DataFrame)
+    devices: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def diverged(self) -> list[str]:
@@ -86,14 +92,33 @@ class StudyView:
         Raises:
             FednetError: there is no such cost.
         """
-        if cost not in SPENT:
-            close = did_you_mean(cost, SPENT) or f"; choose from {', '.join(SPENT)}"
-            raise FednetError(f"{self.name}: no such cost, got '{cost}'{close}")
-        kept = self.evaluations[self.evaluations[SPENT[cost]] <= amount]
+        kept = self.evaluations[self.spent(cost) <= amount]
         last = kept.groupby("cell").tail(1).set_index("cell")
         known = last.columns.intersection(self.cells.columns).difference([*self.axes, "seed"])
         cells = self.cells.assign(**{name: self.cells["cell"].map(last[name]) for name in known})
         return replace(self, evaluations=kept, cells=cells)
+
+    def spent(self, cost: str) -> pd.Series:
+        """Return what a run had spent by each evaluation: simulated seconds, bits, joules or rounds.
+
+        Args:
+            cost: a key of `SPENT`.
+
+        Raises:
+            FednetError: there is no such cost, or it is one per device, and the number of devices is not known.
+        """
+        if cost not in SPENT:
+            close = did_you_mean(cost, SPENT) or f"; choose from {', '.join(SPENT)}"
+            raise FednetError(f"{self.name}: no such cost, got '{cost}'{close}")
+        amounts = self.evaluations[SPENT[cost]]
+        if cost != DEVICE_ENERGY:
+            return amounts
+        unknown = [cell for cell in self.cells["cell"] if cell not in self.devices]
+        if unknown:
+            raise FednetError(
+                f"{self.name}: {cost}: needs the number of devices, got none of {unknown[0]}; limit energy"
+            )
+        return amounts / self.evaluations["cell"].map(self.devices)
 
     def where(self, conditions: Mapping[str, str]) -> StudyView:
         """Return the part of the study with the given levels; their axes are removed.
@@ -195,15 +220,20 @@ def open_study(folder: Path) -> StudyView:
     done = cells["status"].isin(["done", "diverged"])
     finished = _with_series(folder, cells[done].reset_index(drop=True))
     missing = cells[~done].reset_index(drop=True)
-    data_sets = {str(cell): _data_of(folder / "cells" / str(cell)) for cell in finished["cell"]}
-    return StudyView(name, axes, target, evaluations, finished, list(missing["cell"]), data_sets, missing)
+    data_sets = {str(cell): _section(folder / "cells" / str(cell), "data") for cell in finished["cell"]}
+    counts = {
+        str(cell): re.search(r"^ +count: (\d+)$", _section(folder / "cells" / str(cell), "devices"), re.MULTILINE)
+        for cell in finished["cell"]
+    }
+    devices = {cell: int(found[1]) for cell, found in counts.items() if found}
+    return StudyView(name, axes, target, evaluations, finished, list(missing["cell"]), data_sets, missing, devices)
 
 
-def _data_of(cell: Path) -> str:
-    """The part of a run's scenario.yaml that describes its data, as text; nothing if it is not there."""
+def _section(cell: Path, key: str) -> str:
+    """The part of a run's scenario.yaml below a key, as text; nothing if it is not there."""
     path = cell / "scenario.yaml"
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    found = re.search(r"^data:.*\n(?:[ \t].*\n)*", text, re.MULTILINE)
+    found = re.search(rf"^{key}:.*\n(?:[ \t].*\n)*", text, re.MULTILINE)
     return found[0] if found else ""
 
 

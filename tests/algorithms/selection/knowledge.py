@@ -12,11 +12,14 @@ from fednet_emu.algorithms.selection import Seen
 class GivenJobs:
     """Given times [N] and rates [N], in place of those of a network."""
 
-    def __init__(self, n: int, compute_s: Any = None, rate_bps: Any = None, downlink_rate_bps: Any = None) -> None:
+    def __init__(
+        self, n: int, compute_s: Any = None, rate_bps: Any = None, downlink_rate_bps: Any = None, charges_j: Any = None
+    ) -> None:
         ones = np.ones(n)
         self.compute_s = ones if compute_s is None else np.asarray(compute_s, float)
         self._up = ones if rate_bps is None else np.asarray(rate_bps, float)
         self._down = ones if downlink_rate_bps is None else np.asarray(downlink_rate_bps, float)
+        self._charges_j = np.full(n, np.nan) if charges_j is None else np.asarray(charges_j, float)
         self.up = self.down = 1
         self.up_bit = 32
 
@@ -26,10 +29,16 @@ class GivenJobs:
         rates[own] = (self._down if down else self._up)[own]
         return rates
 
+    def charges_j(self, numbers: Any) -> np.ndarray:
+        """The charges of these devices, nan for the others."""
+        return np.where(np.isin(np.arange(len(self._charges_j)), numbers), self._charges_j, np.nan)
+
 
 def known(n: int, size: int, t: int = 0, seed: int = 0, **given: Any) -> Seen:
     """What is known of n devices before round t: nothing but what is given, and of jobs what `GivenJobs` has."""
-    jobs = {name: given.pop(name) for name in ("compute_s", "rate_bps", "downlink_rate_bps") if name in given}
+    jobs = {
+        name: given.pop(name) for name in ("compute_s", "rate_bps", "downlink_rate_bps", "charges_j") if name in given
+    }
     never, nothing = np.full(n, -1), np.full(n, np.nan)
     values: dict[str, Any] = {
         "there": np.arange(n),

@@ -13,9 +13,8 @@ from fednet_emu.algorithms.chosen import ChosenCohort
 from fednet_emu.algorithms.selection.table import SELECTIONS
 from fednet_emu.federation.federation import Federation
 from fednet_emu.records.verify import verify
-from fednet_emu.scenario.checkpoints import from_bytes, to_bytes
-from fednet_emu.testing import run_small, small_federation, small_scenario
-from tests.algorithms.test_conformance import ALGORITHM_SETTINGS, CONDITIONS, EVERYWHERE
+from fednet_emu.testing import run_small, small_scenario
+from tests.algorithms.test_conformance import ALGORITHM_SETTINGS, CONDITIONS, EVERYWHERE, resumed_every_round
 
 KINDS = {
     **{kind: kind for kind in SELECTIONS},
@@ -76,23 +75,7 @@ def test_it_goes_on_from_a_checkpoint_file(selection: str) -> None:
     """Cut after each of its rounds, resumed from the file of the one before: no table differs in a bit."""
     settings = settings_of("fedavg", selection, "30 % loss")
     whole = run_small(*settings)
-    data = b""
-    for after_round in range(1, 6):
-        part = small_federation(*settings)
-        if data:
-            part.resume(from_bytes(data, {}))
-
-        def cut(fed: Federation, after_round: int = after_round) -> None:
-            if fed.round == after_round:
-                raise KeyboardInterrupt
-
-        part.observers.append(cut)
-        with pytest.raises(KeyboardInterrupt):
-            part.run(small_scenario(*settings).algorithm)
-        data = to_bytes(part.checkpoint(), {})
-    last = small_federation(*settings)
-    last.resume(from_bytes(data, {}))
-    last.run(small_scenario(*settings).algorithm)
+    last, _ = resumed_every_round(5, *settings)
 
     frames, expected = last.ledger.frames(), whole.ledger.frames()
     assert frames.keys() == expected.keys()

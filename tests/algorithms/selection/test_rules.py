@@ -7,6 +7,7 @@ import pytest
 
 from fednet_emu.algorithms.selection import Selection, highest, weighted
 from fednet_emu.algorithms.selection.age import Age
+from fednet_emu.algorithms.selection.most_charged import MostCharged
 from fednet_emu.algorithms.selection.plain import Everybody, RoundRobin, Uniform
 from fednet_emu.algorithms.selection.power_of_choice import PowerOfChoice
 from fednet_emu.algorithms.selection.rates import BestChannel, ProportionalFair
@@ -207,3 +208,15 @@ def test_uniform_alone_costs_nothing() -> None:
     assert "selection" not in fed.ledger.series
     assert fed.reports.asked == ()
     assert Uniform() == Uniform()
+
+
+def test_most_charged_asks_who_has_most_energy() -> None:
+    """Of those that are there; without batteries each is equally likely."""
+    charges_j = [0.5, 2.0, 9.0, 1.0]
+    seen = known(4, 2, there=np.array([0, 1, 3]), charges_j=charges_j)
+    unknown = [tuple(sorted(MostCharged().choose(known(4, 2, seed=seed)))) for seed in range(60)]
+
+    assert seen.charge_j[[0, 1, 3]].tolist() == [0.5, 2.0, 1.0]
+    assert np.isnan(seen.charge_j[2])
+    assert sorted(MostCharged().choose(seen)) == [1, 3]
+    assert len(set(unknown)) == 6

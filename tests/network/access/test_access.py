@@ -4,9 +4,20 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from fednet_emu.network.access import ACCESSES, Noma, Ofdma, Shared, SlottedAloha, SpatialReuse, Tdma
+from fednet_emu.network.access import (
+    ACCESSES,
+    Noma,
+    Ofdma,
+    OverTheAir,
+    Planned,
+    Shared,
+    SlottedAloha,
+    SpatialReuse,
+    Tdma,
+)
 from fednet_emu.network.access.base import Active, RateInputs
 from fednet_emu.network.network import Downlink, Sidelink, Uplink
+from fednet_emu.network.planners import Fedl
 from fednet_emu.radio.rate import Shannon
 
 ONE_OF_EACH = [
@@ -19,6 +30,9 @@ ONE_OF_EACH = [
     Shared(),
     SlottedAloha(slot_s=0.001),
     SpatialReuse(),
+    OverTheAir(),
+    Planned(),
+    Planned(planner=Fedl()),
 ]
 
 
@@ -39,7 +53,7 @@ def uplink_inputs(*snr):
         plain=True,
     )
     law = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
-    return RateInputs(active, heard, np.ones((1, 1)), np.array([0]), 1e6, law, constant=True, key=0)
+    return RateInputs(active, heard[0], heard, np.ones((1, 1)), np.array([0]), 1e6, law, constant=True, key=0)
 
 
 def sum_rate(access, *snr):
@@ -49,7 +63,7 @@ def sum_rate(access, *snr):
     return float((np.log2(1 + got.sinr) * got.share).sum())
 
 
-@pytest.mark.parametrize("access", [Tdma(), Ofdma(), Ofdma(subchannels=4)])
+@pytest.mark.parametrize("access", [Tdma(), Ofdma(), Ofdma(subchannels=4), Planned(), Planned(planner=Fedl())])
 @pytest.mark.parametrize("active", [1, 2, 3, 4])
 def test_nobody_gets_more_than_the_band(access, active):
     """Shares of all who may be on the air at once add up to one at most."""
@@ -69,7 +83,7 @@ def test_the_worked_example_of_sharing():
 
 def test_only_turns_limit_how_many_send():
     """TDMA one, others all, or as many as the scheme is told."""
-    assert [access.capacity for access in ONE_OF_EACH] == [1, None, 4, None, None, None, None, None, 1]
+    assert [access.capacity for access in ONE_OF_EACH] == [1, None, 4, None, None, None, None, None, 1, None, None, 1]
     assert [Noma(max_senders=2).capacity, Shared(max_senders=3).capacity] == [2, 3]
 
 

@@ -307,7 +307,8 @@ def as_heard(rows, **changes):
     legs, heard = np.arange(2), np.array(rows, float)
     deaf = changes.pop("deaf", None)
     active = Active(legs, legs, legs, legs, np.ones(2), np.ones(2), heard, deaf, plain=False)
-    return RateInputs(active, heard[:, :, None], np.ones((2, 1)), np.zeros(1, np.int64), 1e6, CAPACITY, True, 0)
+    own = np.diagonal(heard)[:, None]
+    return RateInputs(active, own, heard[:, :, None], np.ones((2, 1)), np.zeros(1, np.int64), 1e6, CAPACITY, True, 0)
 
 
 def test_rows_of_one_receiver_are_decoded_each_for_itself():

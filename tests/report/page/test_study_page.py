@@ -9,10 +9,10 @@ import pytest
 
 from fednet_emu.report.page.differences import compared_axes, level_pairs
 from fednet_emu.report.page.needed import failures_text
-from fednet_emu.report.page.settings import data_set_names, setting_text
 from fednet_emu.report.page.study_page import cells_table, left_out, study_document
 from fednet_emu.report.views.bands import band, even_costs, on_front
 from fednet_emu.report.views.compare import compare
+from fednet_emu.report.views.settings import data_set_names, setting_text
 from fednet_emu.report.views.statistics import mean_interval
 from fednet_emu.report.views.study import StudyView
 from fednet_emu.report.views.targets import first_reached

@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -57,6 +57,7 @@ class Aspire(Algorithm):
     """
 
     kind: Literal["aspire"] = "aspire"
+    single_uploads: ClassVar[str] = "acts on the first reports"
     planes: Upkeep = "ease"
     """ease: worst cases become planes and idle planes go; cp: planes stay while there is room; fixed: the prior is the
     only plane and its multiplier stays 1, so that every worker keeps its prior weight."""

@@ -1,4 +1,4 @@
-"""Figures of the series that algorithms record in addition to the standard tables, by the name of the series."""
+"""Figures of the series that algorithms record in addition to the standard tables, and of batteries, by their names."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
+from fednet_emu.report.figures.charges import charge_figure
 from fednet_emu.report.figures.papers.aspire import aspire_figure
 from fednet_emu.report.figures.papers.clusters import weights_figure, write_weights_animation
 from fednet_emu.report.figures.papers.cyclic import bound_figure, cycle_figure
@@ -20,6 +21,7 @@ Drawing = Callable[[Sequence[tuple[str, pd.DataFrame]]], Figure]
 
 SERIES_FIGURES: dict[str, Drawing] = {
     "aspire": aspire_figure,
+    "batteries": charge_figure,
     "connectivity": connectivity_figure,
     "cyclic_bound": bound_figure,
     "cyclic_turns": cycle_figure,

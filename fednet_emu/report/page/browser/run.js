@@ -3,6 +3,7 @@
 
 fednet.page((told) => {
   runStory(told);
+  runPath(told);
   fednet.run = {
     curves: runCurves(told), data: runData(told), timeline: timeline(told), time: runTime(told), air: runAir(told), map: runMap(told),
     spreads: runSpreads(told), losses: runLosses(told), energy: runEnergy(told), fairness: runFairness(told), tables: runTables(told),

@@ -8,6 +8,18 @@ const runStory = (told) => {
   section.append(...told.words.map((sentence) => fednet.element("p", { class: "story", text: sentence })), rows(told.facts));
 };
 
+/** What decided when rounds ended: the parts of their critical paths, and the devices that were on them longest. */
+const runPath = ({ path }) => {
+  if (!path) return;
+  const section = fednet.section("path", "What decided when rounds ended",
+    "The chain of transfers, computations and waits that each round's end depended on; its parts add up to the round. What remedies could give: fednet explain.");
+  const show = { took_s: units.seconds, share: (value) => `${Math.round(100 * value)} %`, energy_j: units.energy };
+  const titles = { what: "Part", took_s: "Time", share: "Share", energy_j: "Energy" };
+  section.append(...path.words.map((sentence) => fednet.element("p", { class: "story", text: sentence })));
+  fednet.table(section, "path", Object.entries(path.kinds).map(([key, values]) => ({ key, title: titles[key], values, show: show[key] })));
+  section.append(fednet.element("ul", {}, ...path.devices.map((text) => fednet.element("li", { text }))));
+};
+
 /** The scenario, the versions and the host of a run. */
 const runOrigin = (told) => {
   const section = fednet.section("origin", "Scenario and versions", "The scenario with every default: the same file and seed give the same run.");

@@ -6,6 +6,7 @@ fednet.page((study) => {
   for (const text of study.words) story.append(fednet.element("p", { class: "story", text }));
   if (study.curves.length) studyCurves(study);
   if (study.target) studyNeeded(study);
+  if (study.best.length) studyBest(study);
   if (study.differences.length) studyDifferences(study);
   if (study.pareto.rounds.setting.length || study.pareto.ends.setting.length) studyFronts(study);
   const settings = fednet.section("settings", "Settings",
@@ -142,6 +143,22 @@ function studyNeeded(study) {
     place.append(fednet.element("ul", {}, ...failed.map(({ setting, reached, of, failures }) =>
       fednet.element("li", { text: `${study.settings[setting].label}: ${reached} of ${of} runs reached it; ${failures}.` }))));
   }
+}
+
+function studyBest(study) {
+  const place = fednet.section("best", "Which setting is best",
+    "By the mean cost of reaching the target; a run that did not reach it counts as the largest cost that is known of all runs. Settings are told apart from the best by exchanging their costs within seeds, which accounts for their number. Limits: fednet best --within.");
+  const state = { cost: study.best[0].cost, data: study.best[0].data_set };
+  const told = fednet.element("div", { "aria-live": "polite" }), kinds = [...new Set(study.best.map(({ data_set }) => data_set))];
+  function draw() {
+    const its = study.best.find(({ cost, data_set }) => cost === state.cost && data_set === state.data);
+    told.replaceChildren(...its.words.map((text) => fednet.element("p", { class: "story", text })));
+    if (its.columns.length) fednet.table(told, `${study.name}-best-${state.cost}`, lines.columns(its.columns));
+  }
+  const choices = [fednet.select("Cost", ["time", "bits", "energy", "rounds"].map((cost) => [cost, study.costs[cost]]), (value) => { state.cost = value; draw(); })];
+  if (kinds.length > 1) choices.push(fednet.select("Data", kinds.map((kind) => [kind, kind]), (value) => { state.data = value; draw(); }));
+  place.append(fednet.controls(...choices), told);
+  draw();
 }
 
 function studyDifferences(study) {

@@ -1,0 +1,1 @@
+"""Algorithms with edge servers between the devices and the cloud."""

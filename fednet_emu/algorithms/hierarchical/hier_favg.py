@@ -1,0 +1,167 @@
+"""HierFAVG: devices average in edge servers, and edge servers in the cloud.
+
+Liu, Zhang, Song, Letaief: "Client-Edge-Cloud Hierarchical Federated Learning", ICC 2020,
+https://arxiv.org/abs/1905.06641, Algorithm 1
+
+Line by line: every device makes k1 local steps (`local_steps`); each edge server then averages the models of its
+devices, weighted by their samples, and sends them the mean; after k2 such edge rounds (`edge_rounds`) the cloud
+averages the models of the edge servers, weighted by the samples behind them, and sends them the mean. A round, here,
+ends with an average in the cloud: it is k1 k2 local steps long.
+
+With `edge_rounds: 1` and an ideal backhaul this is `fedavg` over the same base stations: event for event, and for one
+edge server bit for bit; with several, sums of floats are taken in another order.
+
+Differences from the paper: edge servers do not wait for each other between two averages in the cloud. They send the
+cloud what their model has moved by, which is as many bits, and is added to the cloud's own model. There may be a cohort
+instead of all devices, a deadline in every edge round, and messages that are lost:
+
+- In an edge round an edge server invites the devices of the cohort that it serves when the round begins, but those that
+  still work for another one. Without any the edge round is over at once.
+- A device that has been handed over while it trained uploads to the edge server that serves it then, which passes the
+  model on over the backhaul, through the cloud, to the one whose mean it belongs to.
+- The weight of an edge server in the cloud is the number of samples behind all the models that it has averaged since
+  it got the cloud's; that of the paper when nobody moves and nothing is lost. Without any it sends nothing.
+- An edge server that the cloud's model does not reach sits out until the next one, and so do its devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import torch
+from pydantic import Field
+from simpy.events import Event
+from torch import Tensor
+
+from fednet_emu.algorithms.local_sgd import LocalSgd
+from fednet_emu.federation import Accumulation, Deferred, Device, EdgeServers, Federation, Process, Retry, mean_update
+
+
+class HierFAvg(LocalSgd):
+    """Devices train, edge servers average them several times, and then the cloud averages the edge servers."""
+
+    kind: Literal["hier-favg"] = "hier-favg"
+    moves: ClassVar[frozenset[str]] = frozenset({"uplink"})
+    at_edges: ClassVar[bool] = True
+    single_uploads: ClassVar[str] = "lets every edge server average its own devices"
+    deadline_s: float | None = Field(None, gt=0)
+    """Longest time that an edge server waits for its devices in an edge round (simulated s); late devices are cancelled
+    and left out of it. Null waits for all."""
+    edge_rounds: int = Field(4, gt=0)
+    """Averages in an edge server for each one in the cloud (k2); the local steps before each of them are k1. 4 goes
+    with 15 local steps in the paper's experiments."""
+    weighting: Literal["samples", "uniform"] = "samples"
+    """Weight of a device in the means: its number of samples, as in the paper, or the same for all devices."""
+    retries: int = Field(0, ge=0)
+    """Number of times that a device sends a lost upload again."""
+    backhaul_retries: int = Field(3, ge=0)
+    """Number of times that a message lost on the backhaul is sent again, in either direction."""
+
+    def run(self, fed: Federation) -> Process:
+        """The cloud: send the model to all edge servers, wait for their movements, move by the mean of them."""
+        w, edges = fed.initial_model(), EdgeServers(fed)
+        for t in fed.rounds():
+            interval = Interval(t, (yield fed.cohort(self.cohort, t)))
+            replies = yield fed.gather(self.edge(fed, edges, e, w, interval) for e in range(edges.count))
+            moved = [reply for reply in replies if reply.arrived]
+            if moved:
+                weights = [reply.weight for reply in moved]
+                w = fed.accumulate(moved_by_mean, [reply.movement for reply in moved], w, weights)
+            fed.end_of_round(w, invited=interval.invited, arrived=sum(reply.arrived for reply in moved))
+
+    def edge(self, fed: Federation, edges: EdgeServers, e: int, w: Deferred, interval: Interval) -> Process:
+        """An edge server: receive the cloud's model, average those of the devices k2 times, send the movement."""
+        got = yield self.resent(fed, partial(edges.down, e, w))
+        if got.lost:
+            return EdgeReply()
+        movement, weight, count = None, 0, 0
+        for r in range(self.edge_rounds):
+            w_e = got.payload if movement is None else fed.defer(torch.add, got.payload, movement)
+            here = interval.invite([k for k in interval.cohort if edges.of(k) == e])
+            number = interval.t * self.edge_rounds + r
+            replies = yield fed.gather((self.client(fed, edges, e, k, w_e, number) for k in here), self.deadline_s)
+            interval.free(here)
+            arrived = [(k, reply.payload) for k, reply in zip(here, replies, strict=True) if not reply.lost]
+            if arrived:
+                weights = [k.n_samples if self.weighting == "samples" else 1 for k, _ in arrived]
+                movement = fed.accumulate(
+                    moved_further, [w_k for _, w_k in arrived], w_e, movement, weights, size=w.size
+                )
+                weight, count = weight + sum(weights), count + len(arrived)
+            fed.ledger.record(
+                "edge_rounds", round=interval.t + 1, edge=e, edge_round=r + 1, invited=len(here), arrived=len(arrived)
+            )
+        if movement is None:
+            return EdgeReply()
+        sent = yield self.resent(fed, partial(edges.up, e, movement))
+        return EdgeReply() if sent.lost else EdgeReply(sent.payload, weight, count)
+
+    def client(self, fed: Federation, edges: EdgeServers, e: int, k: Device, w_e: Deferred, number: int) -> Process:
+        """A device: receive the model of its edge server, train, send the result, which may take a detour."""
+        got = yield fed.downlink(k, w_e)
+        if got.lost:
+            return got
+        trained = yield k.compute(fed.train(k, got.payload, self.plan, number))
+        reached = e
+
+        def send() -> Event:
+            nonlocal reached
+            reached = edges.of(k)
+            return fed.uplink(k, trained.params, since=got.payload)
+
+        sent = yield fed.retry(send, attempts=1 + self.retries, pause_s=0)
+        if not sent.lost and reached != e:
+            sent = yield self.resent(fed, partial(edges.up, reached, sent.payload))
+            if not sent.lost:
+                sent = yield self.resent(fed, partial(edges.down, e, sent.payload))
+        return sent
+
+    def resent(self, fed: Federation, send: Callable[[], Event]) -> Retry:
+        """A message on the backhaul, sent again while it is lost, as often as `backhaul_retries` allows."""
+        return fed.retry(send, attempts=1 + self.backhaul_retries, pause_s=0)
+
+
+class EdgeReply(NamedTuple):
+    """What the cloud gets of an edge server: its movement, the weight of that, and how many models are in it."""
+
+    movement: Any = None
+    weight: int = 0
+    arrived: int = 0
+
+
+@dataclass
+class Interval:
+    """The time from one average in the cloud to the next: its number, its cohort, who is at work, all invitations."""
+
+    t: int
+    cohort: Sequence[Device]
+    at_work: set[int] = field(default_factory=set)
+    invited: int = 0
+
+    def invite(self, devices: Sequence[Device]) -> list[Device]:
+        """Invite those of these devices that are at work for no edge server."""
+        invited = [k for k in devices if k.index not in self.at_work]
+        self.at_work.update(k.index for k in invited)
+        self.invited += len(invited)
+        return invited
+
+    def free(self, devices: Sequence[Device]) -> None:
+        """The edge round of these devices is over."""
+        self.at_work.difference_update(k.index for k in devices)
+
+
+def moved_further(w_e: Tensor, movement: Tensor | None, weights: Sequence[float]) -> Accumulation:
+    """What an edge server's model w_e [P] has moved by after another mean of models, which come one by one."""
+    update = yield from mean_update(w_e, weights)
+    return update if movement is None else movement + update
+
+
+def moved_by_mean(w: Tensor, weights: Sequence[float]) -> Accumulation:
+    """Move w [P] by the weighted mean of movements [P] that come one by one; a single one is added as it is."""
+    update, total = torch.zeros_like(w), sum(weights)
+    for weight in weights:
+        update.add_((yield), alpha=weight / total)
+    return w + update

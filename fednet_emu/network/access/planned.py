@@ -1,0 +1,64 @@
+"""The access scheme of planned rounds: a planner grants parts of the band, powers and clocks when a round starts."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from fednet_emu.arrays import Array
+from fednet_emu.network.access.base import Access, Allocation, RateInputs
+from fednet_emu.network.planners import AnyPlanner, LeastTime
+
+
+class Planned(Access):
+    """Each device of a round has its own part of the band, or its turn, at the power and the clock that were planned.
+
+    A planner divides them at the start of each round, by what the server knows then: mean SNRs, nominal computing
+    times, sizes. Whatever is sent without a grant counts as an equal part; where all parts together are more than the
+    band, all are narrowed alike. Several cells are planned one by one, each with the whole band.
+    Ignored here: frequency selectivity, the bits that tell devices of their grants, and in plans fading beyond the
+    planner's `margin_db`, stragglers, queues on the downlink, and interference from other cells.
+    """
+
+    DIRECTIONS: ClassVar[frozenset[str]] = frozenset({"uplink"})
+
+    kind: Literal["planned"] = "planned"
+
+    planner: AnyPlanner = LeastTime()
+    """How the band, the powers and the clocks of a round are divided."""
+
+    spare: Literal["idle", "used"] = "idle"
+    """What becomes of parts of the band whose devices do not send: they stay `idle`, as in the papers, so that each
+    upload takes the time that was planned; or they are `used` by those that do, in proportion to their parts and as far
+    as the rate law allows at their mean SNR, so that plans become bounds."""
+
+    @property
+    def capacity(self) -> int | None:
+        """One where the planner lets devices send in turns, else no limit."""
+        return 1 if self.planner.IN_TURNS else None
+
+    @property
+    def planned(self) -> bool:
+        """True unless devices send in turns, each on the whole band."""
+        return not self.planner.IN_TURNS
+
+    def share(self, active: int) -> float:
+        """The whole band in turns, else an equal part."""
+        return 1.0 if self.planner.IN_TURNS else 1.0 / active
+
+    def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
+        """SINR and share of each leg on its own part of the band."""
+        active = inputs.active
+        assert active.grants is not None, "the medium knows the grants of planned bursts"
+        share, noise = active.grants[active.burst].T
+        whole = float(active.grants[:, 0].sum())
+        if self.spare == "used" and whole < 1.0:
+            lowest = inputs.law.min_sinr * noise
+            snr = active.of_legs(active.mean) * active.part[active.burst]
+            widest = np.divide(snr, lowest, out=np.ones(len(snr)), where=lowest > 0)
+            share = np.maximum(share, np.minimum(share / whole, widest))
+        else:
+            share = share / max(1.0, whole)
+        clear = inputs.own * (active.part[active.burst] / (share * noise))[:, None]
+        return Allocation(clear / inputs.noise[active.receiver], share[:, None], clear)

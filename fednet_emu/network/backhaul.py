@@ -1,0 +1,156 @@
+"""The backhaul: a line in each direction between the cloud and each edge server, first come, first served."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, final
+
+from simpy.events import Event
+
+from fednet_emu.kernel.clock import NS_PER_S, Clock, Timer, to_ns
+from fednet_emu.kernel.streams import mix, uniform
+from fednet_emu.network.edge_servers import BackhaulSettings
+from fednet_emu.network.medium.transfer import Delivery
+from fednet_emu.records.ledger import CODE, DIRECTIONS, NEVER_NS, SERVER, Ledger
+
+Line = deque["Message"]
+"""The message that is being sent, and behind it those that wait."""
+
+
+@final
+class Message(Event):
+    """Event that triggers when a message has arrived or is lost; its value is the `Delivery`.
+
+    Args:
+        backhaul: what carries it.
+        edge: number of the edge server.
+        up: whether it goes to the cloud.
+        payload: what the delivery will carry.
+        number: the payload's number in the records.
+        size_bit: bits on the line.
+    """
+
+    def __init__(self, backhaul: Backhaul, edge: int, *, up: bool, payload: Any, number: int, size_bit: int) -> None:
+        super().__init__(backhaul.clock)
+        self._backhaul = backhaul
+        self.edge, self.up, self.payload, self.number, self.size_bit = edge, up, payload, number, size_bit
+        self.requested_ns: int = backhaul.clock.now
+        self.started_ns = NEVER_NS
+        self.timer: Timer | None = None
+        self.cancelled = False
+
+    def cancel(self, outcome: Any) -> None:
+        """Stop the message for the reason in `outcome`, a lost `Delivery`."""
+        self._backhaul.cancel(self, outcome.lost)
+
+    def describe(self) -> str:
+        """Describe this message, for deadlock messages."""
+        return f"the message {'from' if self.up else 'to'} edge server {self.edge} on the backhaul"
+
+
+@final
+class Backhaul:
+    """The lines of all edge servers; each edge server has the number of its cell.
+
+    Args:
+        clock: simulated time.
+        ledger: records.
+        settings: rate, delay, energy and loss of each line.
+        loss_key: key of the draws of losses.
+    """
+
+    def __init__(self, clock: Clock, ledger: Ledger, settings: BackhaulSettings, loss_key: int) -> None:
+        self.clock, self.settings = clock, settings
+        self._ledger, self._loss_key = ledger, loss_key
+        self._lines: dict[tuple[int, bool], Line] = {}
+        self._sent: dict[tuple[int, bool], int] = {}
+        self._under_way: dict[Message, None] = {}
+
+    def send(self, edge: int, *, up: bool, payload: Any, number: int, size_bit: int) -> Message:
+        """Request a message now, from an edge server to the cloud (`up`) or to it; the event triggers at its end."""
+        message = Message(self, edge, up=up, payload=payload, number=number, size_bit=size_bit)
+        self._under_way[message] = None
+        line = self._lines.setdefault((edge, up), deque())
+        line.append(message)
+        if len(line) == 1:
+            self._start(line)
+        return message
+
+    def cancel(self, message: Message, reason: str) -> None:
+        """Cancel a message that waits or is under way; its event never triggers; what was sent so far counts."""
+        if message.triggered or message.cancelled:
+            return
+        message.cancelled = True
+        if message.timer is not None:
+            message.timer.cancel()
+        line, sent_bit = self._lines[message.edge, message.up], message.size_bit
+        if message in line:
+            sent_bit = self._sent_so_far(message)
+            begun = message is line[0]
+            line.remove(message)
+            if begun and line:
+                self._start(line)
+        self._record(message, sent_bit, reason)
+
+    def close(self) -> None:
+        """Cancel everything at the end of the run."""
+        for message in reversed(list(self._under_way)):  # those that wait first, so that none of them starts
+            self.cancel(message, "end")
+
+    def _sent_so_far(self, message: Message) -> int:
+        if message.started_ns == NEVER_NS:
+            return 0
+        elapsed_s, rate_bps = (self.clock.now - message.started_ns) / NS_PER_S, self.settings.rate_bps
+        return message.size_bit if rate_bps is None else min(round(rate_bps * elapsed_s), message.size_bit)
+
+    def _start(self, line: Line) -> None:
+        message, rate_bps, now_ns = line[0], self.settings.rate_bps, self.clock.now
+        message.started_ns = now_ns
+        takes_ns = 0 if rate_bps is None else to_ns(message.size_bit / rate_bps)
+        message.timer = self.clock.call_at(now_ns + takes_ns, lambda _: self._leave(line))
+
+    def _leave(self, line: Line) -> None:
+        """The first message of a line has been sent: the next one starts, and this one arrives after the delay."""
+        message = line.popleft()
+        if line:
+            self._start(line)
+        if self.settings.delay_s == 0:
+            self._arrive(message)
+        else:
+            arrives_ns = self.clock.now + to_ns(self.settings.delay_s)
+            message.timer = self.clock.call_at(arrives_ns, lambda _: self._arrive(message))
+
+    def _arrive(self, message: Message) -> None:
+        lost, now_ns = "erased" if self._is_erased(message) else "", self.clock.now
+        message._ok, message._value = (
+            True,
+            Delivery(
+                SERVER,
+                SERVER,
+                None if lost else message.payload,
+                message.size_bit,
+                message.requested_ns / NS_PER_S,
+                message.started_ns / NS_PER_S,
+                now_ns / NS_PER_S,
+                lost,
+            ),
+        )
+        self._record(message, message.size_bit, lost)
+        self.clock.come([message])
+
+    def _is_erased(self, message: Message) -> bool:
+        line = (message.edge, message.up)
+        count = self._sent[line] = self._sent.get(line, -1) + 1
+        return self.settings.loss.erases(uniform(mix(mix(self._loss_key, message.edge), int(message.up)), count))
+
+    def _record(self, message: Message, sent_bit: int, lost: str) -> None:
+        del self._under_way[message]
+        ledger, energy_j = self._ledger, self.settings.energy_j_per_bit * sent_bit
+        ledger.backhaul_bit += sent_bit
+        ledger.backhaul_j += energy_j
+        ledger.energy_j += energy_j
+        ledger.backhaul.append((
+            DIRECTIONS.index("up" if message.up else "down"), message.edge, message.size_bit, message.number,
+            message.requested_ns, message.started_ns, self.clock.now, sent_bit, 0 if lost else message.size_bit,
+            CODE[lost], energy_j,
+        ))  # fmt: skip

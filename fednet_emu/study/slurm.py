@@ -1,0 +1,183 @@
+"""Run cells as a job array of SLURM: a file for each cell, a script for all of them, and a last job for the tables.
+
+Nothing waits while they run: each element of the array runs its cells as a sweep does, and leaves what has become of
+them in a file. `collected` takes that in.
+
+    fednet sweep STUDY --slurm        # writes and submits
+    fednet sweep STUDY --collect      # what the last job does: tables, figures and the report
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import NamedTuple
+
+from fednet_emu.errors import FednetError
+from fednet_emu.records.files import told, write_text
+from fednet_emu.scenario.model import Scenario
+from fednet_emu.study.attempt import CellJob, Outcome, complete
+from fednet_emu.study.local import News
+from fednet_emu.study.model import Limits
+
+MOST_ELEMENTS = 1000
+"""Largest array; SLURM's own limit (`MaxArraySize`) is 1001 by default. Of more cells each element runs several."""
+SPARE_MB, SPARE_S = 1000, 300
+"""What a job asks for beyond the limits of its cells: memory of the process that watches them, and time to start."""
+OUTCOMES = "outcomes"
+ELEMENT = "fednet_emu.cli.slurm_element"
+"""The program of an element."""
+
+
+class Jobs(NamedTuple):
+    """The scripts of a job array.
+
+    Attributes:
+        array: the script whose elements run the cells.
+        last: the script that writes the tables when all have ended.
+        cells: number of cells.
+    """
+
+    array: Path
+    last: Path
+    cells: int
+
+
+class Slurm:
+    """Leaves the tasks of a sweep to SLURM: writes their job array, and runs nothing.
+
+    Args:
+        out: the folder of the study, on a file system that all nodes share.
+        collect: the command of the last job.
+
+    Attributes:
+        jobs: what was written; None if nothing was left to run.
+    """
+
+    def __init__(self, out: Path, collect: Sequence[str]) -> None:
+        self._out, self._collect = out, collect
+        self.jobs: Jobs | None = None
+
+    def __call__(self, tasks: Sequence[CellJob]) -> Generator[News, None, None]:
+        """Write the files of the tasks; there are no news of them yet."""
+        if tasks:
+            self.jobs = write_jobs(tasks, self._out, self._collect)
+        yield from ()
+
+
+def write_jobs(tasks: Sequence[CellJob], out: Path, collect: Sequence[str]) -> Jobs:
+    """Write the files of a job array into a new folder in `slurm/` of a study's folder.
+
+    Args:
+        tasks: the cells to run, at least one.
+        out: the folder of the study, on a file system that all nodes share.
+        collect: the command of the last job.
+    """
+    with told(out / "slurm", "made"):
+        (out / "slurm" / OUTCOMES).mkdir(parents=True, exist_ok=True)
+        number = 1 + max((int(path.name) for path in (out / "slurm").iterdir() if path.name.isdecimal()), default=0)
+        folder = (out / "slurm" / str(number)).resolve()
+        (folder / "cells").mkdir(parents=True)
+        (folder / "logs").mkdir()
+        for place, task in enumerate(tasks):
+            (folder / "cells" / f"{place}.json").write_text(_text(task), encoding="utf-8")
+    elements = min(len(tasks), MOST_ELEMENTS)
+    run = [sys.executable, "-P", "-m", ELEMENT, str(folder), "NUMBER", str(elements)]
+    command = shlex.join(run).replace("NUMBER", '"$SLURM_ARRAY_TASK_ID"')
+    needs = _needs(tasks[0].limits, math.ceil(len(tasks) / elements))
+    name = (tasks[0].study or ("cells",))[0]
+    array, last = folder / "cells.sh", folder / "tables.sh"
+    write_text(array, _script(name, folder, [f"--array=0-{elements - 1}", *needs], f"exec {command}"))
+    write_text(last, _script(f"{name}-tables", folder, [], f"exec {shlex.join(collect)}"))
+    return Jobs(array, last, len(tasks))
+
+
+def submit(jobs: Jobs) -> tuple[str, str] | None:
+    """Submit a job array, and the last job to run after it.
+
+    Returns:
+        The numbers of both jobs; None if there is no `sbatch` here.
+
+    Raises:
+        FednetError: SLURM refuses them.
+    """
+    if shutil.which("sbatch") is None:
+        return None
+    array = _sbatch(jobs.array)
+    return array, _sbatch(f"--dependency=afterany:{array}", jobs.last)
+
+
+def collected(tasks: Sequence[CellJob], out: Path) -> Generator[News, None, None]:
+    """Run nothing; yield the news of those tasks whose attempts have failed. What is done needs no news."""
+    for place, task in enumerate(tasks):
+        with suppress(OSError, ValueError, TypeError):
+            text = (out / "slurm" / OUTCOMES / f"{task.folder.name}.json").read_text(encoding="utf-8")
+            outcome = Outcome(**json.loads(text))
+            if outcome.status == "failed":
+                yield News(place, outcome)
+
+
+def run_element(folder: Path, element: int, elements: int) -> Iterator[tuple[str, Outcome]]:
+    """Run the cells of one element of an array, every so-many-th file of its folder; yield what becomes of each."""
+    cells = folder / "cells"
+    for place in range(element, sum(1 for _ in cells.iterdir()), elements):
+        task = _task((cells / f"{place}.json").read_text(encoding="utf-8"))
+        outcome = complete(task)
+        write_text(folder.parent / OUTCOMES / f"{task.folder.name}.json", json.dumps(asdict(outcome)))
+        yield task.name, outcome
+
+
+def _text(task: CellJob) -> str:
+    """A task as JSON."""
+    limits, scenario = task.limits.model_dump(), task.scenario.model_dump(mode="json")
+    return json.dumps({**vars(task), "scenario": scenario, "limits": limits}, default=str)
+
+
+def _task(text: str) -> CellJob:
+    """The task of a text by `_text`."""
+    found = json.loads(text)
+    name, out = found["study"]
+    data_dir = found["data_dir"] and Path(found["data_dir"])
+    whole = {"scenario": Scenario.model_validate(found["scenario"]), "limits": Limits(**found["limits"])}
+    places = {"folder": Path(found["folder"]), "data_dir": data_dir, "study": (name, Path(out))}
+    return CellJob(**{**found, **whole, **places, "track": tuple(found["track"])})
+
+
+def _needs(limits: Limits, cells: int) -> list[str]:
+    """What SLURM is to reserve for an element that runs so many cells one after the other."""
+    needs = []
+    if limits.time_s is not None:
+        needs.append(f"--time={math.ceil((limits.time_s * cells + SPARE_S) / 60)}")
+    if limits.memory_mb is not None:
+        needs.append(f"--mem={math.ceil(limits.memory_mb + SPARE_MB)}M")
+    if limits.gpus:
+        needs.append(f"--gpus={math.ceil(limits.gpus)}")
+    return needs
+
+
+def _script(name: str, folder: Path, options: Sequence[str], command: str) -> str:
+    """A script for `sbatch`, which starts in the folder from which it was written."""
+    log = "%a" if any(option.startswith("--array") for option in options) else "tables"
+    every = [f"--job-name={name}", "--ntasks=1", "--cpus-per-task=1", f"--output={folder}/logs/{log}.txt", *options]
+    head = ["#!/bin/bash", *(f"#SBATCH {option}" for option in every)]
+    return "\n".join([*head, f"cd {shlex.quote(str(Path.cwd()))}", command, ""])
+
+
+def _sbatch(*arguments: str | Path) -> str:
+    """Submit a job, and return its number."""
+    command = ["sbatch", "--parsable", *map(str, arguments)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ended.returncode:
+        what = " ".join(ended.stderr.split()) or f"exit code {ended.returncode}"
+        raise FednetError(
+            f"{shlex.join(command)}: is refused, got '{what}'; change the script, or set SBATCH_* options"
+        )
+    return ended.stdout.strip().partition(";")[0]

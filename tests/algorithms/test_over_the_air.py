@@ -1,0 +1,147 @@
+"""What every algorithm does where the server receives sums only: it runs, or is refused with the reason."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+import torch
+
+from fednet_emu.algorithms import ALGORITHMS
+from fednet_emu.algorithms.selection.table import SELECTIONS
+from fednet_emu.records.verify import verify
+from fednet_emu.testing import run_small, small_scenario
+from tests.algorithms.test_conformance import ALGORITHM_SETTINGS, EVERYWHERE, finals, resumed_every_round
+
+BY_SUMS = ("ditto", "fedavg", "fedper", "fedprox", "fedrep", "fedul")
+"""The algorithms that ask for sums."""
+AIR = (
+    "channel.fading={kind: rayleigh, coherence_s: 0.001}",
+    "network.uplink.access={kind: over-the-air, symbols_per_slot: 4, cutoff: 0.3, csi_error: 0.05}",
+)
+LOSSY = "network.downlink.loss={kind: random, probability: 0.2}"
+
+
+def settings_of(algorithm: str, *more: str) -> tuple[str, ...]:
+    """A scenario of an algorithm over the air."""
+    plain = ("algorithm.adaptive=false",) if algorithm == "fedprox" else ()
+    return (*EVERYWHERE, *ALGORITHM_SETTINGS[algorithm], *plain, *AIR, *more)
+
+
+def problems(*settings: str) -> list[tuple[tuple[str, ...], str]]:
+    """What is wrong with the access."""
+    found = small_scenario(*settings).contradictions()
+    return [(path, what) for path, what in found if path == ("network", "uplink", "access")]
+
+
+def test_who_asks_for_sums() -> None:
+    """All others say what their servers do with single uploads."""
+    assert {kind for kind, its in ALGORITHMS.items() if not its.single_uploads} == set(BY_SUMS)
+    assert all(its.single_uploads != "reads every upload by itself" for its in ALGORITHMS.values())
+
+
+@pytest.mark.parametrize("kind", sorted(set(ALGORITHM_SETTINGS) - set(BY_SUMS)))
+def test_who_needs_single_uploads_is_refused_with_the_reason(kind: str) -> None:
+    """Before the run, at the key of the access; over another access nothing is wrong."""
+    [(_, what)] = problems(*ALGORITHM_SETTINGS[kind], *AIR)
+
+    assert f"not enough for {kind}: its server {ALGORITHMS[kind].single_uploads}; got over-the-air, choose" in what
+    assert problems(*ALGORITHM_SETTINGS[kind]) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "setting", "what"),
+    [
+        *(("fedavg", f"aggregation={rule}", "compares single updates") for rule in ("median", "trimmed-mean")),
+        ("fedavg", "aggregation={kind: krum, byzantine: 0}", "krum compares single updates"),
+        ("fedavg", "retries=2", "no upload can be sent again by itself, got 2"),
+        ("fedavg", "selection={kind: fedcs}", "fits in uploads that go one after the other"),
+        ("fedavg", "selection=oort", "losses that single devices report"),
+        ("fedavg", "selection=power-of-choice", "losses of single devices"),
+        ("fedprox", "adaptive=true", "mu follows losses"),
+        ("fedprox", "partial_work=deadline", "the rate of its own upload"),
+    ],
+)
+def test_settings_that_need_single_uploads_are_refused_with_the_reason(kind: str, setting: str, what: str) -> None:
+    """The problem names the setting and says why."""
+    [(_, found)] = problems(*settings_of(kind, "algorithm.deadline_s=10", f"algorithm.{setting}"))
+
+    assert f"not enough for algorithm.{setting.partition('=')[0]}: " in found
+    assert what in found
+
+
+@pytest.mark.parametrize("kind", sorted(set(SELECTIONS) - {"fedcs", "oort", "power-of-choice"}))
+def test_rules_by_presence_and_channels_choose_who_sends(kind: str) -> None:
+    """They need no upload of a single device."""
+    fed = run_small(*settings_of("fedavg", f"algorithm.selection={kind}"), timing_only=True)
+
+    assert fed.round == 6
+    assert not any(verify(fed.ledger, frozenset()).values())
+
+
+@pytest.mark.parametrize("algorithm", BY_SUMS)
+def test_runs_keep_the_laws_and_do_not_depend_on_how_training_is_run(algorithm: str) -> None:
+    """Serial, batched and no training have one event digest; somebody is silent, and somebody sends."""
+    settings = settings_of(algorithm, LOSSY)
+    serial, batched = run_small(*settings), run_small(*settings, "training.engine=batched")
+    timed = run_small(*settings, timing_only=True)
+    lost = serial.ledger.frames()["transfers"].query("kind == 'uplink'")["lost"]
+
+    assert serial.round == 6
+    assert not any(verify(serial.ledger, frozenset({"downlink"})).values())
+    assert len({fed.ledger.event_digest() for fed in (serial, batched, timed)}) == 1
+    assert serial.ledger.series["over_the_air"] == timed.ledger.series["over_the_air"]
+    assert set(lost) == {"", "outage"}
+
+
+@pytest.mark.parametrize("algorithm", BY_SUMS)
+def test_a_learning_rate_of_zero_changes_nothing(algorithm: str) -> None:
+    """Noise is relative to what is sent: models that have not moved stay bit for bit."""
+    fed, models = finals(*settings_of(algorithm, "algorithm.lr=0"))
+    initial = fed.task.model.initial()
+
+    assert all(torch.equal(w, initial) for w in models)
+
+
+@pytest.mark.parametrize("server", ["null", "{kind: adam, lr: 0.1}"])
+def test_noise_reaches_the_model(server: str) -> None:
+    """The lower the SNR, the farther from the model of a run without noise to speak of, by any server optimizer."""
+
+    def model(snr_db: float) -> torch.Tensor:
+        air = f"network.uplink.access={{kind: over-the-air, snr_db: {snr_db}}}"
+        return finals(*settings_of("fedavg", air, f"algorithm.server_optimizer={server}"))[1][0]
+
+    exact, near, far = (model(snr_db) for snr_db in (40, 20, -5))
+    assert 0 < (near - exact).norm() < (far - exact).norm()
+
+
+def test_without_noise_and_fading_it_is_federated_averaging() -> None:
+    """At a very high SNR the model is that of a digital uplink, to rounding."""
+    air = "network.uplink.access={kind: over-the-air, snr_db: 150}"
+    settings = (*EVERYWHERE, *ALGORITHM_SETTINGS["fedavg"], "channel.device.tx_power_dbm=200")
+    (_, [w]), (_, [exact]) = finals(*settings, air), finals(*settings)
+
+    assert torch.allclose(w, exact, atol=1e-5)
+
+
+@pytest.mark.parametrize("algorithm", BY_SUMS)
+def test_who_is_late_is_left_out(algorithm: str) -> None:
+    """A device that needs minutes, and a deadline of a second: rounds go on with the others, and end in time."""
+    speed = "devices.speed={kind: list, flop_per_s: [1e6, 1e6, 1e6, 10]}"
+    fed = run_small(*settings_of(algorithm, speed, "algorithm.deadline_s=1"), timing_only=True)
+    rounds = fed.ledger.frames()["rounds"]
+
+    assert 0 < rounds["arrived"].sum() < rounds["invited"].sum()
+    assert (rounds["ended_s"] - rounds["started_s"]).max() <= 1.0 + 1e-8
+    assert not any(verify(fed.ledger, frozenset({"downlink"})).values())
+
+
+@pytest.mark.parametrize("algorithm", BY_SUMS)
+def test_it_goes_on_from_a_checkpoint_file(algorithm: str) -> None:
+    """Cut after each of its rounds, every part resumed from the file of the one before: nothing differs in a bit."""
+    settings = settings_of(algorithm, LOSSY, "stop.rounds=4")
+    whole = run_small(*settings)
+    last, _ = resumed_every_round(whole.round, *settings)
+    frames, expected = last.ledger.frames(), whole.ledger.frames()
+    assert frames.keys() == expected.keys()
+    for name in frames:
+        pd.testing.assert_frame_equal(frames[name], expected[name], check_exact=True)

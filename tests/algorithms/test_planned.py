@@ -1,0 +1,83 @@
+"""Planned uplinks under every algorithm that says who takes part when a round starts, and refused under all others."""
+
+import pytest
+
+from fednet_emu.algorithms import ALGORITHMS
+from fednet_emu.network.planners import PLANNERS
+from fednet_emu.records.verify import verify
+from fednet_emu.testing import run_small, small_scenario
+
+PLANNED = "network.uplink.access={{kind: planned, planner: {}}}"
+CHANNEL = "channel={include: urban-micro, bandwidth_hz: 3e5}"
+MORE = {"feddyn": "alpha: 0.5, ", "q-ffl": "q: 0.5, ", "fedprox": "mu: 0.1, "}
+ABLE = sorted(kind for kind, algorithm in ALGORITHMS.items() if algorithm.plans_rounds)
+TROUBLE = (
+    "network.uplink.loss={kind: random, probability: 0.3}",
+    "devices.straggler={kind: shifted-exponential, mean_factor: 0.5}",
+    "devices.availability={kind: periodic, on_s: 3, off_s: 0.5}",
+)
+
+
+def settings_of(algorithm: str, planner: str, *more: str) -> tuple[str, ...]:
+    """A cohort of three of four devices in a fading channel."""
+    own = f"algorithm={{kind: {algorithm}, {MORE.get(algorithm, '')}cohort: 3, lr: 0.1, local_steps: 2, batch_size: 8}}"
+    return own, CHANNEL, PLANNED.format(planner), *more
+
+
+def test_cohorts_can_be_planned() -> None:
+    """All algorithms whose cohort can be chosen."""
+    assert ABLE == ["fedavg", "feddyn", "fednova", "fedprox", "q-ffl", "scaffold"]
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
+@pytest.mark.parametrize("algorithm", ABLE)
+def test_planned_rounds_need_no_training_and_keep_every_law(algorithm: str, planner: str) -> None:
+    """With losses, stragglers and absences, a run without training has the same events, and all records agree."""
+    settings = settings_of(algorithm, planner, *TROUBLE)
+    timed, trained = run_small(*settings, timing_only=True), run_small(*settings)
+
+    assert timed.ledger.event_digest() == trained.ledger.event_digest()
+    assert not any(verify(trained.ledger, frozenset({"downlink"})).values())
+    assert {row["round"] for row in trained.ledger.series["plan"]} == {1, 2, 3}
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
+def test_a_deadline_holds_for_planned_rounds(planner: str) -> None:
+    """Devices that are late are left out, and the next round is planned anew."""
+    fed = run_small(*settings_of("fedavg", planner, "algorithm.deadline_s=0.02"), timing_only=True)
+
+    assert fed.round == 3
+    assert not any(verify(fed.ledger, frozenset({"downlink"})).values())
+
+
+@pytest.mark.parametrize("selection", ["oort", "{kind: power-of-choice, candidates: 4}", "fedcs"])
+def test_whom_a_rule_has_chosen_is_planned(selection: str) -> None:
+    """Questions before a round go without a plan, and what devices tell counts in its sizes."""
+    fed = run_small(*settings_of("fedavg", "least-energy", f"algorithm.selection={selection}"))
+    asked = [row["device"] for row in fed.ledger.series["plan"] if row["round"] == 1]
+    rounds = fed.ledger.frames()["rounds"]
+
+    assert len(asked) == rounds["invited"].iloc[0]
+    assert rounds["arrived"].min() > 0
+
+
+def test_several_cells_are_planned_one_by_one() -> None:
+    """The parts of each cell add up to one band."""
+    cells = "network.cells={kind: list, xy_m: [[-200, 0], [200, 0]]}"
+    fed = run_small(*settings_of("fedavg", "least-time", "devices.count=8", "algorithm.cohort=8", cells))
+    total = sum(row["share"] for row in fed.ledger.series["plan"] if row["round"] == 1)
+
+    assert total == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("algorithm", sorted(set(ALGORITHMS) - set(ABLE)))
+def test_all_other_algorithms_are_refused(algorithm: str) -> None:
+    """Before the run, with those that can be planned."""
+    scenario = small_scenario(*settings_of("fedavg", "least-time"))
+    other = scenario.model_copy(update={"algorithm": ALGORITHMS[algorithm].model_construct()})
+    found = [what for path, what in other._nothing_to_plan()]
+
+    assert found == [
+        f"the algorithm {algorithm} does not say who takes part when a round starts, got planned; "
+        f"choose another access, or one of {', '.join(k for k in ALGORITHMS if k in ABLE)}"
+    ]

@@ -1,0 +1,95 @@
+"""Random rounds for planners, and the same problems for a generic solver."""
+
+import numpy as np
+from scipy.optimize import minimize
+
+from fednet_emu.network.planners import Round
+from fednet_emu.radio.rate import Shannon
+
+CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
+PRACTICAL = Shannon()
+LN_2 = np.log(2)
+
+
+def random_round(seed: int, n: int, law: Shannon = CAPACITY, circuit_w: float = 0.0, efficiency: float = 1.0) -> Round:
+    """A round of n devices with SNRs from 0 to 30 dB at full power on the whole band of 1 MHz, and various clocks."""
+    rng = np.random.default_rng(seed)
+    return Round(
+        ready_s=rng.uniform(0, 0.2, n),
+        compute_s=rng.uniform(0.1, 1.0, n),
+        compute_j=rng.uniform(0.01, 0.5, n),
+        least_clock=np.full(n, 0.2),
+        size_bit=float(rng.uniform(1e5, 1e6)),
+        snr=10 ** rng.uniform(0, 3, n),
+        power_w=rng.uniform(0.05, 0.5, n),
+        amplifier_efficiency=efficiency,
+        circuit_w=circuit_w,
+        weight=rng.integers(1, 100, n).astype(float),
+        bandwidth_hz=1e6,
+        law=law,
+    )
+
+
+def rate_bps(round_: Round, share, power_part):
+    """Shannon's rate on a part of the band at a part of the power, from the definition."""
+    gamma = round_.snr / 10 ** (round_.law.gap_db / 10)
+    return round_.bandwidth_hz * share * np.log2(1 + power_part * gamma / share)
+
+
+def energy_j(round_: Round, share, power_part, clock):
+    """What a round takes of all devices, from the definitions."""
+    air_s = round_.size_bit / rate_bps(round_, share, power_part)
+    drawn_w = power_part * round_.power_w / round_.amplifier_efficiency + round_.circuit_w
+    return float(np.sum(round_.compute_j * clock**2 + drawn_w * air_s))
+
+
+def end_s(round_: Round, share, power_part, clock):
+    """When each device has sent its upload [n]."""
+    return round_.ready_s + round_.compute_s / clock + round_.size_bit / rate_bps(round_, share, power_part)
+
+
+def solved_least_time(round_: Round) -> float:
+    """The end of the shortest round, by SLSQP over the end and the parts of the band."""
+    n, starts_s = len(round_.snr), round_.ready_s + round_.compute_s
+    share = np.full(n, 1 / n)
+    x0 = np.append(share, (starts_s + round_.size_bit / rate_bps(round_, share, 1.0)).max())
+    constraints = [
+        {"type": "ineq", "fun": lambda x: 1 - x[:-1].sum()},
+        {"type": "ineq", "fun": lambda x: (x[-1] - starts_s) * rate_bps(round_, x[:-1], 1.0) / round_.size_bit - 1},
+    ]
+    bounds = [(1e-6, 1)] * n + [(starts_s.max(), None)]
+    return minimize(lambda x: x[-1], x0, constraints=constraints, bounds=bounds, **_EXACT).x[-1]
+
+
+def solved_least_energy(round_: Round, within_s: float, start) -> float:
+    """The least energy of a round, by SLSQP over bandwidths, powers and clocks from a feasible start."""
+    n = len(round_.snr)
+    highest = round_.law.max_efficiency_bps_hz
+
+    def parts(x):
+        return x[:n], x[n : 2 * n], x[2 * n :]
+
+    def efficiency(x):
+        share, power, _ = parts(x)
+        return rate_bps(round_, share, power) / (round_.bandwidth_hz * share)
+
+    constraints = [
+        {"type": "ineq", "fun": lambda x: 1 - x[:n].sum()},
+        {"type": "ineq", "fun": lambda x: within_s - end_s(round_, *parts(x))},
+    ]
+    if highest is not None:
+        constraints.append({"type": "ineq", "fun": lambda x: highest - efficiency(x)})
+        constraints.append({"type": "ineq", "fun": lambda x: efficiency(x) - round_.law.min_efficiency_bps_hz})
+    bounds = [(1e-6, 1)] * n + [(1e-6, 1)] * n + [(round_.least_clock[0], 1)] * n
+    scale = energy_j(round_, *start)
+    found = minimize(
+        lambda x: energy_j(round_, *parts(x)) / scale,
+        np.concatenate(start),
+        constraints=constraints,
+        bounds=bounds,
+        **_EXACT,
+    )
+    return found.fun * scale
+
+
+_EXACT = {"method": "SLSQP", "options": {"ftol": 1e-14, "maxiter": 2000}}

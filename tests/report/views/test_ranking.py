@@ -1,0 +1,225 @@
+"""Rankings of settings: what a run costs, what stopped it, what counts up to where, and how it is said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fednet_emu.api.ranking import ranked
+from fednet_emu.errors import FednetError
+from fednet_emu.report.figures.study_best import best_figure
+from fednet_emu.report.page.best import rankings
+from fednet_emu.report.views.ranking import rank
+from fednet_emu.report.views.ranking_words import frame, lines, words
+from fednet_emu.report.views.statistics import mean_interval
+
+GOOD = [{"at": 5 + seed % 3} for seed in range(8)]
+SLOW = [{"at": 15 + seed % 3} for seed in range(8)]
+
+
+def told(ranking):
+    """The ranking as one text."""
+    return "\n".join(lines(ranking))
+
+
+def test_the_cheapest_is_first_and_truly_better(raced):
+    """Eight seeds agree: 10 s earlier, with the p-value of the sign-flip test."""
+    found = rank(raced({"slow": SLOW, "good": GOOD}))
+
+    assert [its.setting.label for its in found.settings] == ["good", "slow"]
+    assert found.best.cost.mean == pytest.approx(np.mean([run["at"] for run in GOOD]))
+    assert found.settings[1].difference == pytest.approx((10.0, 10.0, 10.0))
+    assert found.settings[1].p == 2 / 2**8
+    assert words(found)[1] == "It is truly better than slow (p at most 0.0078)."
+    assert "10 s later: truly worse, p = 0.0078" in told(found)
+
+
+def test_every_cost_can_be_minimised(raced):
+    """Time, bits, energy of all, energy per device and rounds, read at the evaluation that reaches the target."""
+    view = raced({"a": [{"at": 6, "watt": 3.0, "bps": 2e6}], "b": [{"at": 9}]})
+
+    costs = {cost: rank(view, cost).best.cost.mean for cost in ("time", "bits", "energy", "device-energy", "rounds")}
+
+    assert costs == {"time": 6.0, "bits": 9e6, "energy": 9.0, "device-energy": 0.9, "rounds": 3.0}
+
+
+def test_limits_stop_runs_and_are_named(raced):
+    """At 4 J the thirsty one is stopped before it gets there; that it is the fastest does not help it."""
+    view = raced({"thirsty": [{"at": 3, "watt": 2.0}] * 2, "thrifty": [{"at": 6, "watt": 0.5}] * 2})
+
+    free, bound = rank(view), rank(view, limits={"energy": 4.0})
+
+    assert free.best.setting.label == "thirsty"
+    assert bound.best.setting.label == "thrifty"
+    assert bound.settings[1].limited_by == {"energy": 2}
+    assert bound.horizon == 6.0, "the most that any run spent within the limits"
+    assert "limit of energy: 2 runs" in told(bound)
+    assert words(bound)[0].startswith("thrifty reaches accuracy 0.9 soonest within 4 J of energy, after 6 s")
+    per_device = rank(view, limits={"device-energy": 0.4})
+    assert [its.limited_by for its in per_device.settings] == [
+        its.limited_by and {"device-energy": 2} for its in bound.settings
+    ]
+
+
+def test_a_limit_is_inclusive_and_that_of_the_cost_itself_is_the_horizon(raced):
+    """What is spent exactly is still within; runs that needed longer count as the limit."""
+    view = raced({"a": [{"at": 5}, {"at": 9}], "b": [{"at": 7}, {"at": 7}]})
+
+    found = rank(view, limits={"time": 7.0})
+
+    assert found.horizon == 7.0
+    assert {its.setting.label: its.costs.tolist() for its in found.settings} == {"a": [5.0, 7.0], "b": [7.0, 7.0]}
+    assert found.settings[0].limited_by == {"time": 1}
+
+
+def test_the_first_run_to_end_without_the_target_sets_the_horizon(raced):
+    """Nobody knows what it would have done later; runs that got there later count as no better than it."""
+    view = raced({"a": [{"at": 4}, {"at": 12}], "b": [{"at": None, "until": 8}, {"at": 6}]})
+
+    found = rank(view)
+
+    assert found.horizon == 8.0
+    assert {its.setting.label: its.costs.tolist() for its in found.settings} == {"a": [4.0, 8.0], "b": [8.0, 6.0]}
+    assert "1 run did not reach it and counts as 8 s, where b with seed 0 ended with budget left." in words(found)
+    assert "1 run that reached it later counts as that, too: let runs go on for longer to tell more." in words(found)
+    assert "never reached it: 1 run" in told(found)
+
+
+def test_a_diverged_run_never_gets_there(raced):
+    """It has spent nothing more, but does not hide what others needed."""
+    view = raced({"a": [{"at": 4}, {"at": 12}], "b": [{"at": 2, "until": 3, "status": "diverged"}, {"at": 6}]})
+
+    found = rank(view)
+
+    assert found.horizon == 12.0
+    assert {its.setting.label: its.costs.tolist() for its in found.settings}["b"] == [12.0, 6.0]
+    assert found.settings[1].limited_by == {"diverged": 1}
+
+
+def test_runs_that_fail_do_not_make_a_setting_cheap(raced):
+    """By the mean over those that got there the gambler would win; by the restricted mean it does not."""
+    gambler = [{"at": 3}] + [{"at": None, "until": 20}] * 7
+    found = rank(raced({"gambler": gambler, "steady": [{"at": 8 + seed % 2} for seed in range(8)]}))
+
+    assert found.best.setting.label == "steady"
+    assert found.settings[1].cost.mean == pytest.approx((3 + 7 * 20) / 8)
+
+
+def test_intervals_of_restricted_means_cover():
+    """Exponential costs, restricted to their mean: ten seeds cover the true restricted mean nearly as often as said."""
+    rng, truth = np.random.default_rng(6), 1 - np.exp(-1)
+    found = [mean_interval(np.minimum(costs, 1.0)) for costs in rng.exponential(size=(400, 10))]
+
+    assert np.mean([its.low <= truth <= its.high for its in found]) >= 0.90
+
+
+def test_only_seeds_that_all_settings_have_count(raced):
+    """A setting that has not finished a seed takes that seed from all; one without any run is left out and told."""
+    view = raced({"a": [{"at": 4}, {"at": 6}, {"at": 8}], "b": [{"at": 5}, {"at": 7}]})
+    waiting = pd.DataFrame([{"method": "c", "seed": 0, "cell": "c-0", "status": "waiting", "reason": ""}])
+    view = replace(view, axes={"method": ["a", "b", "c"]}, missing=waiting, unfinished=["c-0"])
+
+    found = rank(view)
+
+    assert list(found.seeds) == [0, 1]
+    assert found.best.cost.mean == 5.0
+    assert words(found)[-2:] == [
+        "Left out, because no run has finished: c.",
+        "1 seed that not every setting has finished does not count.",
+    ]
+
+
+def test_seeds_that_would_settle_it_are_told(raced):
+    """Five seeds cannot tell two settings apart; a difference as large as its spread needs a dozen."""
+    rivals = {"a": [{"at": 6}] * 5, "b": [{"at": at} for at in (5, 6, 7, 8, 9)]}
+    sentences = words(rank(raced(rivals)))
+
+    assert sentences[1] == "It cannot be told apart from b."
+    assert "With 5 seeds two settings alone are never told apart" in sentences[2]
+    assert "(their smallest p-value is 0.0625); 6 are needed." in sentences[2]
+    assert sentences[3] == "If they differ as it seems, 17 more seeds would probably tell b from it."
+    one = words(rank(raced({"a": [{"at": 5}], "b": [{"at": 6}]})))
+    assert one[2] == "One seed cannot tell a difference from noise; at least 6 tell two settings apart."
+    same = words(rank(raced({"a": [{"at": 5}, {"at": 7}], "b": [{"at": 7}, {"at": 5}]})))
+    assert same[-1] == "No reasonable number of seeds would tell b from it: take them as equally good."
+
+
+def test_the_table_and_the_figure_have_the_numbers(raced):
+    """A row for each setting with its levels; the figure shows a dot or a cross for each run."""
+    found = rank(raced({"a": [{"at": 6}, {"at": 8}], "b": [{"at": None}, {"at": 9}]}))
+    table = frame(found)
+    figure = best_figure(found)
+
+    assert table["method"].tolist() == ["a", "b"]
+    assert table["time_to_target_s"].tolist() == [7.0, 14.5]
+    assert table["reached"].tolist() == [2, 1]
+    assert table["limited_by"].tolist() == ["", "never reached it: 1 run"]
+    shown = {line.get_label(): line.get_xdata().tolist() for line in figure.axes[0].get_lines()}
+    assert shown["failed"] == [20.0]
+    assert shown["runs"] == [9.0]
+    assert figure.numbers.equals(table)
+
+
+def test_a_page_ranks_by_every_cost_and_each_data_set_for_itself(raced):
+    """Scores on different data say nothing together; what cannot be ranked says why."""
+    view = raced({"a": GOOD, "b": SLOW, "c": [{"at": None}] * 8})
+    view = replace(
+        view, data_sets={cell: f"data:\n  kind: {'x' if cell[0] in 'ab' else 'y'}\n" for cell in view.cells["cell"]}
+    )
+
+    found = list(rankings(view))
+
+    assert [(its["data_set"], its["cost"]) for its in found[:4]] == [
+        ("x", c) for c in ("time", "bits", "energy", "rounds")
+    ]
+    assert found[0]["words"] == words(rank(raced({"a": GOOD, "b": SLOW})))
+    assert found[4]["words"] == ["race: no run reaches accuracy 0.9, got accuracy 0.52 at best, by c with seed 0; "
+                                 "lower the target, or let the runs go on for longer."]  # fmt: skip
+    with pytest.raises(FednetError, match="settings have to learn the same data, got x, y; choose levels with --where"):
+        rank(view)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"minimise": "tme"}, "race: no such cost, got 'tme'; did you mean 'time'?"),
+        ({"within": {"joule": 4.0}}, "race: no such cost, got 'joule'; choose from time, bits, energy, device-energy"),
+        ({"within": ["energy=4", "energy=5"]}, "--within: energy is limited twice, got 4 and 5; limit it once"),
+        ({"within": {"time": 0.0}}, "--within: a limit must be a number above 0, got time=0; for example time=60"),
+        ({"within": {"time": float("nan")}}, "a limit must be a number above 0, got time=nan"),
+        ({"within": ["time"]}, "--within: expected cost=amount, got 'time'"),
+        ({"accuracy": 1.5}, "accuracy: must be above 0 and at most 1, got 1.5"),
+        (
+            {"accuracy": 0.95},
+            "no run reaches accuracy 0.95, got accuracy 0.9 at best, by a with seed 0; lower the target",
+        ),
+        (
+            {"within": {"energy": 2.0}},
+            "within 2 J of energy, got accuracy 0.502 at best.*without limits 2 of 2 do: raise a",
+        ),
+        ({"where": {"methd": "a"}}, "no such axis, got 'methd'; did you mean 'method'?"),
+    ],
+)
+def test_mistakes_are_told(raced, arguments, problem):
+    """In one sentence with what would be right."""
+    with pytest.raises(FednetError, match=problem.replace("?", r"\?")):
+        ranked(raced({"a": [{"at": 5}], "b": [{"at": 9}]}), **arguments)
+
+
+def test_a_study_that_cannot_be_ranked_says_why(raced):
+    """Without a target, without a common seed, without scores, without the number of devices."""
+    view = raced({"a": [{"at": 5}], "b": [{"at": 9}]})
+
+    for broken, problem in (
+        (replace(view, target={}), "needs a target, got none; say which with --accuracy 0.9"),
+        (raced({"a": [{"at": 5}], "b": [{"at": 5, "seed": 7}]}), "needs a seed that all settings have, got none"),
+        (replace(view, evaluations=view.evaluations.assign(accuracy=np.nan)), "accuracy: was not measured"),
+        (replace(view, cells=view.cells[:0], evaluations=view.evaluations), "needs finished runs, got none; sweep it"),
+    ):
+        with pytest.raises(FednetError, match=problem):
+            rank(broken)
+    with pytest.raises(FednetError, match="device-energy: needs the number of devices, got none of a-0"):
+        rank(replace(view, devices={}), "device-energy")

@@ -1,0 +1,251 @@
+"""Stories of runs with batteries at exact times: who is empty when, what is lost, and who is there again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fednet_emu.errors import Deadlock
+from fednet_emu.federation.federation import Federation
+from fednet_emu.records.charge import USES, empty_share
+from fednet_emu.records.verify import verify
+from fednet_emu.scenario.checkpoints import from_bytes, to_bytes
+from fednet_emu.testing import run_small, small_federation, small_scenario
+
+WATT = ("devices.compute_energy={kind: measured, active_w: 1.0}", "channel.device.tx_power_dbm=30")
+"""1 W to compute, and to send."""
+ONE = ("devices.count=1", "algorithm.cohort=1", "stop.rounds=1", "data.n_samples=20", *WATT)
+"""One device: 320 us to receive, 720 us to compute, and 320 us to upload: 1040 uJ."""
+
+
+def battery(capacity_j: float, **more: Any) -> str:
+    """The setting of a battery."""
+    return f"devices.battery={ {'capacity_j': capacity_j, **more}!r}"
+
+
+def harvest(power_w: float) -> dict[str, Any]:
+    """A constant power."""
+    return {"kind": "constant", "power_w": power_w}
+
+
+def law(fed: Federation) -> str:
+    """What breaks the law of charge."""
+    return verify(fed.ledger, frozenset())["charge is conserved"]
+
+
+def times(fed: Federation, table: str, *columns: str) -> list[tuple[Any, ...]]:
+    """Columns of a table, times in us."""
+    frame = fed.ledger.frames()[table]
+    return [
+        tuple(round(value * 1e6, 3) if name.endswith("_s") else value for name, value in zip(columns, row, strict=True))
+        for row in frame[list(columns)].itertuples(index=False)
+    ]
+
+
+def test_a_battery_that_lasts_changes_nothing() -> None:
+    """The event log is that of a run without batteries, and the charge is what was not drawn."""
+    plain, powered = run_small(*WATT), run_small(*WATT, battery(1.0))
+    last = powered.ledger.frames()["batteries"].groupby("device").last()
+
+    assert powered.ledger.event_digest() == plain.ledger.event_digest()
+    assert "batteries" not in plain.ledger.frames()
+    assert last["charge_j"].to_numpy() == pytest.approx(1.0 - 3 * 1040e-6, rel=1e-12)
+    assert law(powered) == ""
+
+
+def test_a_device_dies_in_the_middle_of_its_upload() -> None:
+    """880 uJ are 720 for computing and 160 for half of the upload, which is lost at 1200 us with half of its bits."""
+    fed = run_small(*ONE, battery(880e-6))
+
+    assert times(fed, "transfers", "kind", "started_s", "ended_s", "air_bit", "lost") == [
+        ("downlink", 0.0, 320.0, 320.0, ""),
+        ("uplink", 1040.0, 1200.0, 160.0, "empty"),
+    ]
+    assert fed.ledger.frames()["transfers"]["energy_j"].iloc[1] == pytest.approx(160e-6, rel=1e-12)
+    assert times(fed, "batteries", "simulated_s", "state")[-2:] == [(1200.0, "empty"), (1200.0, "empty")]
+    assert fed.ledger.rounds.column("arrived").tolist() == [0]
+    assert law(fed) == ""
+
+
+def test_a_battery_that_just_suffices_delivers() -> None:
+    """What ends in the instant in which the battery is empty has ended."""
+    fed = run_small(*ONE, battery(1040e-6))
+
+    assert fed.ledger.rounds.column("arrived").tolist() == [1]
+    assert law(fed) == ""
+
+
+def test_a_computation_stops_and_goes_on() -> None:
+    """360 uJ at 1 W - 0.2 W last 450 us; half of that takes 900 us at 0.2 W; then 225 us more, and so on."""
+    fed = run_small(*ONE, battery(360e-6, restart_share=0.5, harvesting=harvest(0.2)))
+
+    assert times(fed, "computes", "started_s", "ended_s", "stopped") == [
+        (320.0, 770.0, "empty"),
+        (1670.0, 1895.0, "empty"),
+        (2795.0, 2840.0, ""),
+    ]
+    computes = fed.ledger.frames()["computes"]
+    assert computes["flop"].sum() == pytest.approx(720.0, rel=1e-12)
+    assert computes["energy_j"].to_numpy() == pytest.approx([450e-6, 225e-6, 45e-6], rel=1e-12)
+    assert (computes["result"] >= 0).tolist() == [False, False, True]
+    assert times(fed, "transfers", "started_s", "ended_s", "lost")[-1] == (2840.0, 3020.0, "empty")  # 144 uJ at 0.8 W
+    assert not any(verify(fed.ledger, frozenset()).values())
+
+
+def test_a_deadline_ends_a_computation_that_waits_for_charge() -> None:
+    """Only the part that was done is in the books, and the device, once it is back, takes part again."""
+    settings = ("algorithm.deadline_s=1e-3", "stop.rounds=3", battery(360e-6, harvesting=harvest(0.2)))
+    fed = run_small(*ONE, *settings)
+
+    assert times(fed, "computes", "started_s", "ended_s", "stopped")[0] == (320.0, 770.0, "empty")
+    assert fed.ledger.rounds.column("arrived").sum() == 0
+    assert not any(verify(fed.ledger, frozenset()).values())
+
+
+def test_nobody_waits_for_a_device_that_is_empty_for_ever() -> None:
+    """Its computation is in the books as far as it came; the round ends when it would have, and the upload is lost."""
+    fed = run_small(
+        *WATT, "devices.count=2", "data.n_samples=40", battery(1256e-6), "stop.rounds=2", "algorithm.cohort=2"
+    )
+    uploads = [row for row in times(fed, "transfers", "kind", "sender", "lost") if row[0] == "uplink"]
+
+    assert fed.round == 2
+    assert [lost for *_, lost in uploads] == ["", "", "away", "away"]
+    assert fed.ledger.computes.column("flop").tolist() == pytest.approx([720, 720, 216, 216], rel=1e-9)
+    assert law(fed) == ""
+
+
+def test_a_fleet_that_is_empty_for_ever_is_a_deadlock() -> None:
+    """With nobody left to ask, the run says so."""
+    fed = small_federation(*WATT, battery(1e-3))
+    with pytest.raises(Deadlock, match="a device to return; all 4 are away"):
+        fed.run(small_scenario(*WATT).algorithm)
+
+
+def test_one_receiver_of_a_broadcast_dies_alone() -> None:
+    """At 1 W it has 160 us; the others receive all 320 us; their energy is that of the row."""
+    fed = run_small(
+        "channel.device.receive_w=1.0",
+        "devices.count=3",
+        "stop.rounds=1",
+        battery(1e-3, initial_share=0.5, initial_spread=0.5),
+        "algorithm.cohort=3",
+    )
+    first = fed.ledger.frames()["batteries"].groupby("device").first()["charge_j"].to_numpy()
+    died = np.flatnonzero(first < 320e-6)
+    lost = fed.ledger.frames()["receptions"].set_index("receiver")["lost"]
+
+    assert 0 < len(died) < 3
+    assert [lost[device] for device in range(3)] == ["empty" if device in died else "" for device in range(3)]
+    received_j = np.where(first < 320e-6, first, 320e-6).sum()
+    assert fed.ledger.frames()["transfers"]["receive_j"].iloc[0] == pytest.approx(received_j, rel=1e-6)
+    assert law(fed) == ""
+
+
+def test_waiting_draws_what_the_radio_draws_when_idle() -> None:
+    """0.1 W before and after, for as long as the device is on; the summary counts no more."""
+    settings = ("channel.device.idle_w=0.1", battery(1100e-6))
+    fed = run_small(*ONE, *settings)
+    last = fed.ledger.frames()["batteries"].iloc[-1]
+
+    assert last["charge_j"] == pytest.approx(1100e-6 - 1040e-6, rel=1e-9)
+    assert last["idle_j"] == 0.0  # it receives, computes and sends all the time
+    crowd = run_small(*WATT, "channel.device.idle_w=0.1", battery(1.0), "stop.rounds=1").ledger.frames()["batteries"]
+    assert crowd.groupby("device").last()["idle_j"].to_numpy() == pytest.approx(
+        [0.1 * us * 1e-6 for us in (960, 960, 960, 960)], rel=1e-9
+    )
+
+
+def drawn_of_rows(frames: dict[str, pd.DataFrame], device: int, use: str) -> float:
+    """What a device has drawn by the rows of the other tables."""
+    sent, made = frames["transfers"], frames["computes"]
+    if use == "computing_j":
+        return float(made.loc[made["device"] == device, "energy_j"].sum())
+    return float(sent.loc[sent["sender"] == device, "energy_j"].sum())
+
+
+AIRS = {  # the access, and half of what an upload draws
+    "proportional fair": ("network.uplink.access={kind: ofdma, scheduler: proportional-fair}", 2.5e-05),
+    "equal parts": ("network.uplink.access=ofdma", 6e-05),
+    "aloha": ("network.uplink.access={kind: slotted-aloha, slot_s: 0.001, probability: 0.4}", 6e-05),
+    "noma": ("network.uplink.access=noma", 3e-05),
+    "power control": ("network.power_control={kind: open-loop, target_dbm: -90}", 3e-05),
+}
+
+
+@pytest.mark.parametrize("air", AIRS)
+def test_draws_are_those_of_the_rows_whatever_the_access(air: str) -> None:
+    """Blocks in which a sender is silent draw nothing, and a device that dies in one has drawn what its rows say."""
+    access, capacity_j = AIRS[air]
+    settings = (
+        "channel=fl-paper",
+        "channel.fading={kind: rayleigh, coherence_s: 0.001}",
+        access,
+        "devices.count=6",
+        "algorithm.cohort=6",
+        "stop.rounds=4",
+        "network.overhead={kind: header, header_bit: 400000}",
+        battery(capacity_j, restart_share=0.3, harvesting={"kind": "constant", "power_w": 1e-3}),
+    )
+    fed = run_small(*settings)
+    frames = fed.ledger.frames()
+    last = frames["batteries"].groupby("device").last()
+
+    assert (frames["transfers"]["lost"] == "empty").sum() > 0
+    for use in ("computing_j", "sending_j"):
+        for device in range(6):
+            assert last.loc[device, use] == pytest.approx(drawn_of_rows(frames, device, use), rel=1e-9, abs=1e-15)
+    assert frames["batteries"]["charge_j"].between(-1e-9, capacity_j * (1 + 1e-12)).all()
+    assert last[list(USES)].to_numpy().sum() > 0
+    assert law(fed) == ""
+    assert run_small(*settings, timing_only=True).ledger.event_digest() == fed.ledger.event_digest()
+
+
+def test_a_run_that_was_cut_goes_on_with_the_same_charges() -> None:
+    """From the checkpoint of the second round on, every row of every table is the same to the last bit."""
+    packets = {"kind": "poisson", "arrival_j": 5e-4, "mean_interval_s": 1e-3}
+    settings = (*WATT, "stop.rounds=4", battery(1.2e-3, harvesting=packets))
+    whole, part, rest = run_small(*settings), small_federation(*settings), small_federation(*settings)
+
+    def cut(fed: Federation) -> None:
+        if fed.round == 2:
+            raise KeyboardInterrupt
+
+    part.observers.append(cut)
+    with pytest.raises(KeyboardInterrupt):
+        part.run(small_scenario(*settings).algorithm)
+    rest.resume(from_bytes(to_bytes(part.checkpoint(), {}), {}))
+    rest.run(small_scenario(*settings).algorithm)
+
+    frames, expected = rest.ledger.frames(), whole.ledger.frames()
+    assert "empty" in expected["batteries"]["state"].to_list()
+    assert frames.keys() == expected.keys()
+    for name in frames:
+        pd.testing.assert_frame_equal(frames[name], expected[name], check_exact=True)
+
+
+def test_the_share_of_time_that_batteries_were_empty() -> None:
+    """The story of the computation that goes on: 2 x 900 of 3020 us."""
+    fed = run_small(*ONE, battery(360e-6, restart_share=0.5, harvesting=harvest(0.2)))
+
+    assert empty_share(fed.ledger, fed.clock.now) == pytest.approx(1800 / 3020, rel=1e-9)
+
+
+def test_the_server_sees_the_charge_of_those_that_are_there() -> None:
+    """The rule asks the fullest; who is empty is not there to be asked."""
+    fed = run_small(
+        *WATT,
+        "algorithm.selection=most-charged",
+        "algorithm.cohort=2",
+        "stop.rounds=2",
+        battery(8e-3, initial_spread=0.5),
+    )
+    asked = fed.ledger.frames()["selection"].groupby("round")["device"].apply(sorted)
+    first = fed.ledger.frames()["batteries"].groupby("device").first()["charge_j"]
+
+    assert asked[1] == sorted(first.nlargest(2).index)
+    left = first - [1040e-6 if device in asked[1] else 0.0 for device in range(4)]
+    assert asked[2] == sorted(left.nlargest(2).index)
