@@ -19,6 +19,7 @@ from pydantic.fields import FieldInfo
 from value_text import default_text, needs_link, range_text, type_text
 
 from fednet_emu.component import Slot
+from fednet_emu.scenario.documented import documented_fields
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.shapes import Shape
 from fednet_emu.study.model import Study
@@ -140,7 +141,7 @@ def _shape(info: FieldInfo) -> Shape:
 
 
 def _keys(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    return {info.alias or name: info for name, info in model.model_fields.items() if name != "kind"}
+    return {info.alias or name: info for name, info in documented_fields(model).items() if name != "kind"}
 
 
 def _all_below(path: str, shape: Shape) -> Iterator[str]:

@@ -28,7 +28,20 @@ def load_scenario(name: str | Path, overrides: Iterable[str] = ()) -> Scenario:
 
 
 def checked(document: Document) -> Scenario:
-    """Validate a document: its keys, its values, whether they fit into memory, and whether they go together.
+    """Validate a document completely.
+
+    Raises:
+        ScenarioError: lists every problem of the document with its place.
+    """
+    scenario = valid(document)
+    refuse_unreachable(scenario, document)
+    return scenario
+
+
+def valid(document: Document) -> Scenario:
+    """Validate the keys of a document, its values, whether they fit into memory, and whether they go together.
+
+    Whether anybody can be reached is left to `refuse_unreachable`, as that alone depends on the seed.
 
     Raises:
         ScenarioError: lists every problem of the document with its place.
@@ -41,7 +54,6 @@ def checked(document: Document) -> Scenario:
         or list(unfit_augmentation(scenario, extent.input_shape) if extent else ())
     )
     _refuse(problems, document)
-    refuse_unreachable(scenario, document)
     return scenario
 
 

@@ -20,6 +20,7 @@ from pydantic.fields import FieldInfo
 
 from fednet_emu.component import Slot, Waived
 from fednet_emu.scenario.document import SHORT_FORMS
+from fednet_emu.scenario.documented import documented_fields
 from fednet_emu.scenario.includes import INCLUDE
 from fednet_emu.scenario.shapes import short_default
 from fednet_emu.units import unit_of
@@ -82,7 +83,7 @@ class _Builder:
         return _ref(f"{name}.partial" if partial else name)
 
     def _mapping(self, model_class: type[BaseModel], kind: str | None = None, *, partial: bool) -> Schema:
-        fields = {field.alias or name: field for name, field in model_class.model_fields.items()}
+        fields = {field.alias or name: field for name, field in documented_fields(model_class).items()}
         required = [name for name, field in fields.items() if field.is_required() and not partial]
         properties = {name: self._setting(name, field, partial=partial) for name, field in fields.items()}
         if kind is not None:

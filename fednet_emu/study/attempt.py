@@ -26,7 +26,7 @@ from fednet_emu.tracking.table import trackers_of
 POLL_S = 0.05
 GRACE_S = 5.0
 """Seconds of host time that a cell has to write its records after it is told to stop."""
-LATE_IMPORTS = ("sklearn.datasets", "torch._dynamo")
+LATE_IMPORTS = ("torch._dynamo",)
 """Modules that runs import late, which takes two seconds; the fork server imports them once for all processes."""
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 

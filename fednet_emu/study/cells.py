@@ -6,7 +6,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -16,7 +16,7 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.limits import MAX_CELLS
 from fednet_emu.scenario.document import Document, apply_overrides, dump, find, load
 from fednet_emu.scenario.includes import read_tree
-from fednet_emu.scenario.load import checked, refuse_unreachable
+from fednet_emu.scenario.load import refuse_unreachable, valid
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.overrides import Setting
 from fednet_emu.scenario.problems import validate
@@ -233,13 +233,20 @@ def _cells(
 ) -> Iterator[Cell]:
     """Yield a cell for each combination of levels and seed, in the order of the file."""
     problems: list[str] = []
+    reached: set[str] = set()
     for levels in itertools.product(*(axis.levels for axis in axes)):
         settings = (*common, *(setting for level in levels for setting in level.settings))
         label = "".join(f"{axis.name}={level.label}, " for axis, level in zip(axes, levels, strict=True))
         columns = {name: value for level in levels for name, value in level.columns.items()}
         try:
-            for scenario in _seeded(apply_overrides(base, settings), study.all_seeds):
-                digest = _digest(scenario, timing_only)
+            document = apply_overrides(base, settings)
+            for scenario in _seeded(document, study.all_seeds):
+                content = scenario.model_dump(mode="json")
+                world = _digest([content[key] for key in _WORLD])
+                if world not in reached:
+                    refuse_unreachable(scenario, document)
+                    reached.add(world)
+                digest = _digest([content, timing_only])
                 yield Cell(f"{label}seed={scenario.seed}", columns, scenario, digest, base.path, settings, timing_only)
         except ScenarioError as error:
             problems.extend(error.problems)
@@ -247,23 +254,21 @@ def _cells(
         raise ScenarioError(*dict.fromkeys(problems))
 
 
-def _seeded(document: Document, seeds: Iterable[int]) -> Iterator[Scenario]:
-    """Yield the scenario of a document with each seed, of which only what depends on the seed is checked anew.
+_WORLD = ("seed", "devices", "channel", "network")
+"""Sections of a scenario that decide whether anybody can be reached; cells that share them are checked once."""
+
+
+def _seeded(document: Document, seeds: Sequence[int]) -> Iterator[Scenario]:
+    """Yield the scenario of a document with each seed; all of it that no seed changes is validated once.
 
     Raises:
-        ScenarioError: every problem of the document with the first seed that has one.
+        ScenarioError: every problem of the document.
     """
-    first: Scenario | None = None
-    for seed in seeds:
-        if first is None:
-            first = checked(apply_overrides(document, [Setting("seed", Node(seed, Place("seeds")))]))
-            yield first
-        else:
-            scenario = first.model_copy(update={"seed": seed})
-            refuse_unreachable(scenario, document)
-            yield scenario
+    first = valid(apply_overrides(document, [Setting("seed", Node(seeds[0], Place("seeds")))]))
+    yield first
+    for seed in seeds[1:]:
+        yield first.model_copy(update={"seed": seed})
 
 
-def _digest(scenario: Scenario, timing_only: bool) -> str:
-    text = json.dumps(scenario.model_dump(mode="json")) + (" timing only" if timing_only else "")
-    return blake2b(text.encode(), digest_size=DIGEST_LENGTH // 2).hexdigest()
+def _digest(content: list[Any]) -> str:
+    return blake2b(json.dumps(content).encode(), digest_size=DIGEST_LENGTH // 2).hexdigest()

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import shlex
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -162,7 +162,7 @@ def _note(progress: Progress, place: int, outcome: Outcome | None, failures: Pat
 
 def _progress(cells: Sequence[Cell], folder: Path, data_dir: Path | str | None) -> Progress:
     """What earlier sweeps have left."""
-    progress = Progress(cells, [_folder_of(cell, folder) for cell in cells], data_dir)
+    progress = Progress(cells, _folders(cells, folder), data_dir)
     for place, path in enumerate(progress.folder_of):
         summary = finished(path)
         if summary is not None:
@@ -175,9 +175,10 @@ def _progress(cells: Sequence[Cell], folder: Path, data_dir: Path | str | None) 
     return progress
 
 
-def _folder_of(cell: Cell, cells: Path) -> Path:
-    """The run folder of a cell: the one that has its digest, whatever the cell was called then."""
-    return next(iter(sorted(cells.glob(f"*__{cell.digest}"))), cells / cell.name)
+def _folders(cells: Iterable[Cell], folder: Path) -> list[Path]:
+    """The run folder of each cell: the one that has its digest, whatever the cell was called then."""
+    there = {path.name.rpartition("__")[2]: path for path in sorted(folder.glob("*__*"), reverse=True)}
+    return [there.get(cell.digest, folder / cell.name) for cell in cells]
 
 
 def _tables(out: Path) -> dict[str, str]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from fednet_emu.records.files import write_table
@@ -44,23 +45,21 @@ def write_tables(
         target: the target of the study; None for none.
     """
     summaries = {place: _summary(finished[place]) for place in sorted(finished)}
-    evaluations = {place: _evaluations(finished[place]) for place in summaries}
-    labelled = [_labelled(cells[place], table) for place, table in evaluations.items()]
-    empty = _labelled(cells[0], with_total_bits(Table(EVALUATIONS).frame()))
-    full = [table for table in labelled if len(table)]
-    diverged = {place for place, summary in summaries.items() if summary["status"] == "diverged"}
+    evaluations = _evaluations(cells, [(place, finished[place]) for place in summaries])
+    diverged = [cells[place].name for place, summary in summaries.items() if summary["status"] == "diverged"]
+    sound = evaluations[~evaluations["cell"].isin(diverged)]
+    reached = first_reached(sound, [cell.name for cell in cells], *aim(target)).reset_index(drop=True)
     rows = [
         {
             **_keys(cell),
             **_status(summaries.get(place), failures.get(place)),
             **_totals(summaries.get(place, {}), cell.scenario.evaluation.columns),
-            **first_reached(empty if place in diverged else evaluations.get(place, empty), *aim(target)),
         }
         for place, cell in enumerate(cells)
     ]
     hosts = [{"cell": cells[place].name, "host_s": summary["host_s"]} for place, summary in summaries.items()]
-    write_table(folder / "study.parquet", pd.concat(full, ignore_index=True) if full else empty)
-    write_table(folder / "cells.parquet", pd.DataFrame(rows))
+    write_table(folder / "study.parquet", evaluations)
+    write_table(folder / "cells.parquet", pd.concat([pd.DataFrame(rows), reached], axis="columns"))
     write_table(folder / "hosts.parquet", pd.DataFrame(hosts, columns=["cell", "host_s"]))
 
 
@@ -84,12 +83,6 @@ def _keys(cell: Cell) -> dict[str, Any]:
     return {**cell.columns, "seed": cell.scenario.seed, "cell": cell.name}
 
 
-def _labelled(cell: Cell, evaluations: pd.DataFrame) -> pd.DataFrame:
-    """Add the cell's keys to its evaluations as first columns."""
-    keys = pd.DataFrame([_keys(cell)] * len(evaluations), columns=list(_keys(cell)), index=evaluations.index)
-    return pd.concat([keys, evaluations], axis="columns")
-
-
 def _totals(summary: Mapping[str, Any], metrics: Sequence[str]) -> dict[str, float]:
     used = [name for name in BACKHAUL if name in summary]
     found = {name: _number(summary.get(name)) for name in (*TOTALS, *used, *SCORES, *metrics)}
@@ -105,5 +98,14 @@ def _summary(folder: Path) -> dict[str, Any]:
     return content
 
 
-def _evaluations(folder: Path) -> pd.DataFrame:
-    return with_total_bits(pd.read_parquet(folder / "evaluations.parquet"))
+def _evaluations(cells: Sequence[Cell], finished: Sequence[tuple[int, Path]]) -> pd.DataFrame:
+    """Return the evaluations of the finished cells as one table, whose first columns are the keys of each cell."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    none = pa.Table.from_pandas(Table(EVALUATIONS).frame(), preserve_index=False)
+    tables = [pq.ParquetFile(folder / "evaluations.parquet").read(use_threads=False) for _, folder in finished]
+    together = pa.concat_tables(tables or [none], promote_options="permissive").replace_schema_metadata()
+    rows = np.repeat([place for place, _ in finished], [len(table) for table in tables]).astype(int)
+    keys = pd.DataFrame([_keys(cell) for cell in cells]).iloc[rows].reset_index(drop=True)
+    return pd.concat([keys, with_total_bits(together.to_pandas())], axis="columns")

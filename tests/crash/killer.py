@@ -22,8 +22,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import sklearn.datasets  # noqa: F401  (imported once, before the children are forked)
-
 from fednet_emu.data import checksum
 from fednet_emu.errors import DataError
 from fednet_emu.federation.federation import Federation

@@ -70,12 +70,8 @@ class StudyView:
 
     def aiming_at(self, accuracy: float) -> StudyView:
         """Return the study with another target, an accuracy from 0 to 1."""
-        aimed = [
-            first_reached(self.evaluations[self.evaluations["cell"] == cell], *aim)
-            for cell, status in zip(self.cells["cell"], self.cells["status"], strict=True)
-            for aim in [(None, math.nan) if status == "diverged" else ("accuracy", accuracy)]
-        ]
-        reached = pd.DataFrame(aimed, columns=list(TO_TARGET), index=self.cells.index)
+        sound = self.evaluations[~self.evaluations["cell"].isin(self.diverged)]
+        reached = first_reached(sound, self.cells["cell"], "accuracy", accuracy).set_axis(self.cells.index)
         return replace(
             self, target={"accuracy": accuracy}, cells=self.cells.drop(columns=list(TO_TARGET)).join(reached)
         )

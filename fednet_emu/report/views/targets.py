@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Literal
 
 import pandas as pd
@@ -25,19 +26,26 @@ def with_total_bits(evaluations: pd.DataFrame) -> pd.DataFrame:
     return evaluations.assign(total_bit=total)
 
 
-def first_reached(evaluations: pd.DataFrame, measure: Measure | None, level: float) -> dict[str, float]:
-    """Return time (s), bits, energy (J) and rounds at the first evaluation that reaches a target; NaN if none does.
+def first_reached(
+    evaluations: pd.DataFrame, cells: Iterable[str], measure: Measure | None, level: float
+) -> pd.DataFrame:
+    """Return what it cost each run to reach a target first: time (s), bits, energy (J) and rounds.
 
     Args:
-        evaluations: the evaluations of one run in the order of time, with the column `total_bit`.
+        evaluations: the evaluations of runs, those of each in the order of time, with the columns `cell` and
+            `total_bit`.
+        cells: the names of the runs.
         measure: `accuracy`, which must be at least `level`, or `loss`, which must be at most `level`; None for no
             target.
         level: the level of the target.
+
+    Returns:
+        The columns `TO_TARGET`, one row for each name in their order; NaN for runs that never reached the target.
     """
-    if measure is None or not len(evaluations):
-        return dict.fromkeys(TO_TARGET, math.nan)
+    wanted = pd.Index(list(cells), name="cell")
+    if measure is None:
+        return pd.DataFrame(math.nan, wanted, list(TO_TARGET))
     scores = evaluations[measure]
-    reached = evaluations[scores >= level if measure == "accuracy" else scores <= level]
-    if not len(reached):
-        return dict.fromkeys(TO_TARGET, math.nan)
-    return {name: float(reached[column].iloc[0]) for name, column in AT_TARGET.items()}
+    reached = evaluations[scores >= level if measure == "accuracy" else scores <= level].drop_duplicates("cell")
+    costs = reached.set_index("cell")[list(AT_TARGET.values())].astype(float)
+    return costs.set_axis(list(TO_TARGET), axis="columns").reindex(wanted)

@@ -57,7 +57,15 @@ def story():
             continue
         last = run.iloc[-1][["simulated_s", "uplink_bit", "total_bit", "energy_j", "loss", "accuracy"]].to_dict()
         rows.append(run)
-        cells.append({**keys, "status": "done", "reason": "", **last, **first_reached(run, "accuracy", 0.55)})
+        cells.append(
+            {
+                **keys,
+                "status": "done",
+                "reason": "",
+                **last,
+                **first_reached(run, [keys["cell"]], "accuracy", 0.55).iloc[0],
+            }
+        )
     lost = pd.DataFrame(missing)
     tables = pd.concat(rows, ignore_index=True), pd.DataFrame(cells), list(lost["cell"])
     return StudyView(

@@ -40,7 +40,13 @@ def raced(runs: dict[Any, list[dict[str, Any]]], axis: str = "method", target: f
                 }
             )
             tables.append(rows)
-            cells.append({**keys, "status": run.get("status", "done"), **first_reached(rows, "accuracy", target)})
+            cells.append(
+                {
+                    **keys,
+                    "status": run.get("status", "done"),
+                    **first_reached(rows, [keys["cell"]], "accuracy", target).iloc[0],
+                }
+            )
     table, known = pd.concat(tables, ignore_index=True), pd.DataFrame(cells)
     devices = dict.fromkeys(known["cell"], 10)
     return StudyView("race", {axis: list(runs)}, {"accuracy": target}, table, known, (), devices=devices)

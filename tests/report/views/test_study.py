@@ -51,7 +51,14 @@ def study(axes: dict[str, list], speed=lambda **_levels: 1.0, *, seeds: int = 5,
             )
             rows.append(evaluations)
             last = evaluations.iloc[-1][["simulated_s", "total_bit", "energy_j", "loss", "accuracy"]].to_dict()
-            cells.append({**keys, "status": "done", **last, **first_reached(evaluations, "accuracy", 0.55)})
+            cells.append(
+                {
+                    **keys,
+                    "status": "done",
+                    **last,
+                    **first_reached(evaluations, [keys["cell"]], "accuracy", 0.55).iloc[0],
+                }
+            )
     table = pd.concat(rows, ignore_index=True)
     return StudyView("story", axes, {"accuracy": 0.55}, table, pd.DataFrame(cells), ())
 
