@@ -1,16 +1,19 @@
-"""Speed of a sweep: cells per hour of two workers against one."""
+"""Speed of a sweep: cells per hour of two workers against one, and what thousands of cells cost beside their runs."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import time
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from fednet_emu.study.cells import load_study
-from fednet_emu.study.local import run_locally
+from fednet_emu.study.attempt import CellJob, attempted
+from fednet_emu.study.cells import LoadedStudy, load_study
+from fednet_emu.study.local import News, run_locally
 from fednet_emu.study.sweep import sweep
 
 CELLS = 6
@@ -36,3 +39,49 @@ def test_two_workers_are_nearly_twice_as_fast(tmp_path: Path) -> None:
 
     print(f"{one:.0f} cells per hour with one worker, {two:.0f} with two: {two / one:.2f} times")
     assert two >= 1.7 * one
+
+
+def study_of(cells: int, folder: Path) -> LoadedStudy:
+    """A study of the quickstart with a hundred seeds and as many bandwidths as make this many cells."""
+    bandwidths = [1e6 + 1e4 * level for level in range(cells // 100)]
+    path = folder / f"study{cells}.yaml"
+    lines = [
+        "base: quickstart",
+        "set: {stop.rounds: 10}",
+        f"grid: {{channel.bandwidth_hz: {bandwidths}}}",
+        "seeds: 100",
+    ]
+    path.write_text("\n".join([*lines, "target: {accuracy: 0.5}"]), encoding="utf-8")
+    return load_study(path)
+
+
+def around_s(cells: int, folder: Path) -> tuple[float, float]:
+    """Processor time until the first of many cells starts, and of a sweep that finds all finished and writes tables."""
+    started_s, first_s = time.process_time(), 0.0
+    loaded, out = study_of(cells, folder), folder / f"out{cells}"
+
+    def none(jobs: Sequence[CellJob]) -> Generator[News, None, None]:
+        nonlocal first_s
+        first_s = time.process_time() - started_s
+        yield from ()
+
+    sweep(loaded, out, none)
+    run = folder / "run"
+    if not run.exists():
+        attempted(CellJob(loaded.cells[0].scenario, "run", run, None, False, loaded.study.limits))
+    for cell in loaded.cells:
+        shutil.copytree(run, out / "cells" / cell.name, copy_function=os.link)
+    started_s = time.process_time()
+    assert len(sweep(loaded, out, none).done) == cells
+    return first_s, time.process_time() - started_s
+
+
+def test_many_cells_cost_as_much_more_as_they_are_more(tmp_path: Path) -> None:
+    """Four times as many cells take at most six times as long to start, and to be found finished and tabled."""
+    few, many = (around_s(cells, tmp_path) for cells in (2500, 10_000))
+
+    print(
+        f"10,000 cells: {many[0]:.1f} s until the first starts, {many[1]:.1f} s to check all files and write the tables"
+    )
+    assert many[0] < 6 * few[0]
+    assert many[1] < 6 * few[1]
