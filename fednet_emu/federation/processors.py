@@ -147,6 +147,11 @@ class Processors:
             raise ScenarioError("server.flop_per_s: is required, the algorithm computes on the server; give its speed")
         return self._server_flop_per_s
 
+    def expected_s(self, device: int, flop: float) -> float:
+        """Time in s of some work without straggling, at the clock that the device chooses for it."""
+        full_s = flop / self._flop_per_s[device]
+        return full_s / self._frequency.chosen(full_s)
+
     def nominal(self, device: int, flop: float) -> tuple[float, float, float]:
         """Time in s and energy in J of some work at a device's full clock, and the lowest part of it that saves."""
         speed, least = self._flop_per_s[device], self._frequency.least

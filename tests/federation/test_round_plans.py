@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from fednet_emu.algorithms.selection.base import Jobs
+from fednet_emu.learning.graph.jobs import SgdPlan
 from fednet_emu.records.verify import verify
-from fednet_emu.testing import run_small, small_scenario
+from fednet_emu.testing import run_small, small_federation, small_scenario
 
 STEADY = (
     "channel={include: urban-micro, fading: none, bandwidth_hz: 3e5}",
@@ -127,6 +129,13 @@ def test_clocks_scale_time_and_energy():
     assert half["energy_j"].to_numpy() == pytest.approx(full["energy_j"].to_numpy() / 4)
 
 
+def expected_s(setting):
+    """What the server expects of 720 us of work on each device, as rules of selection see it."""
+    fed = small_federation(setting)
+    plan = SgdPlan(lr=0.1, batch_size=None, steps=1)
+    return Jobs(fed, plan, 1, 1).compute_s
+
+
 def test_the_slowest_clock_in_time_is_chosen():
     """720 us of work within 1.8 ms runs at f = C D / T, 0.4 of the clock; within 1 s at the lowest."""
     full = run_small().ledger.frames()["computes"]["energy_j"].to_numpy()
@@ -134,6 +143,7 @@ def test_the_slowest_clock_in_time_is_chosen():
         computes = run_small(f"devices.frequency.within_s={within_s}").ledger.frames()["computes"]
 
         assert (computes["ended_s"] - computes["started_s"]).to_numpy() == pytest.approx(720e-6 / part)
+        assert expected_s(f"devices.frequency.within_s={within_s}") == pytest.approx(720e-6 / part)
         assert computes["energy_j"].to_numpy() == pytest.approx(full * part**2)
 
 

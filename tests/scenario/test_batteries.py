@@ -70,6 +70,17 @@ def test_a_device_dies_in_the_middle_of_its_upload() -> None:
     assert law(fed) == ""
 
 
+def test_a_device_that_trains_alone_ends_with_its_battery() -> None:
+    """1800 uJ are two rounds of 720 us and half of a third one, which changes nothing any more."""
+    alone = "algorithm={kind: individual, device: 0, lr: 0.1, local_steps: 1, batch_size: null}"
+    fed = run_small(*ONE, alone, "stop={simulated_s: 1}", battery(1800e-6))
+
+    assert [stopped for *_, stopped in times(fed, "computes", "ended_s", "stopped")] == ["", "", "empty"]
+    assert fed.round == 2
+    assert len(fed.ledger.evaluations) == 3
+    assert law(fed) == ""
+
+
 def test_a_battery_that_just_suffices_delivers() -> None:
     """What ends in the instant in which the battery is empty has ended."""
     fed = run_small(*ONE, battery(1040e-6))

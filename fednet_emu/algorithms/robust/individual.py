@@ -32,9 +32,13 @@ class Individual(Algorithm):
         return [("device", "counted from 1 is more than there are", self.device + 1)]
 
     def run(self, fed: Federation) -> Process:
-        """Train the device locally, round after round."""
+        """Train the device locally, round after round, until its battery is empty for good."""
         w, k = fed.initial_model(), fed.device(self.device)
         plan = SgdPlan(lr=self.lr, batch_size=self.batch_size, steps=self.local_steps)
         for t in fed.rounds():
-            w = (yield k.compute(fed.train(k, w, plan, t))).params
+            computation = k.compute(fed.train(k, w, plan, t))
+            trained = yield computation
+            if computation.stopped:
+                return
+            w = trained.params
             fed.end_of_round(w, invited=1, arrived=1)

@@ -56,8 +56,8 @@ class Jobs:
 
     @cached_property
     def compute_s(self) -> Array:
-        """Nominal time [N] of the local steps."""
-        return self.flop / self.flop_per_s
+        """Expected time [N] of the local steps: without straggling, at the clocks that devices choose for them."""
+        return np.array([self._fed.processors.expected_s(k, flop) for k, flop in enumerate(self.flop.tolist())])
 
     def rates_bps(self, numbers: IntArray, *, down: bool) -> Array:
         """Expected rates [N] of the links of some devices now; nan for the others."""
