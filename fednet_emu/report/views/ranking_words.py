@@ -197,7 +197,7 @@ def table(ranking: Ranking) -> dict[str, list[Any]]:
         ranking.quantity.column: [its.cost.mean for its in settings],
         "low": [its.cost.low for its in settings],
         "high": [its.cost.high for its in settings],
-        "p": [math.nan if place == 0 else its.p for place, its in enumerate(settings)],
+        "p": [math.nan if place == 0 else float(f"{its.p:.2g}") for place, its in enumerate(settings)],
         "Against the best": ["" if place == 0 else against_best(ranking, its) for place, its in enumerate(settings)],
         "Limited by": [limited_text(its) for its in settings],
     }
