@@ -38,7 +38,7 @@ class Digits(Dataset):
 @cache
 def _split() -> tuple[NDArray[Any], ...]:
     """Images and labels for training, then for testing."""
-    with np.load(FILE) as digits:
+    with np.load(FILE, allow_pickle=False) as digits:
         images = [(digits[part] / 16.0).astype(np.float32)[:, None] for part in ("train_x", "test_x")]
         labels = [digits[part].astype(np.int64) for part in ("train_y", "test_y")]
     return images[0], labels[0], images[1], labels[1]
