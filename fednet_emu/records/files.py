@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -33,13 +34,19 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
     write_text(path, json.dumps(_finite(content), indent=2, allow_nan=False) + "\n")
 
 
-def write_table(path: Path, table: pd.DataFrame) -> None:
-    """Write a Parquet table atomically."""
+def write_table(path: Path, parts: Iterable[pd.DataFrame]) -> None:
+    """Write a Parquet table atomically; its rows come in parts, at least one, with equal columns."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    arrow = pa.Table.from_pandas(table, preserve_index=False)
-    write_atomically(path, lambda file: pq.write_table(arrow, file, compression="zstd"))
+    def write(file: IO[bytes]) -> None:
+        rows = (pa.Table.from_pandas(part, preserve_index=False) for part in parts)
+        first = next(rows)
+        with pq.ParquetWriter(file, first.schema, compression="zstd") as writer:
+            for part in chain([first], rows):
+                writer.write_table(part)
+
+    write_atomically(path, write)
 
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:

@@ -6,8 +6,9 @@ Times are integer nanoseconds here and seconds in the tables that users read. De
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -199,27 +200,28 @@ class Ledger:
         for listener in self.listeners:
             listener(table, row)
 
+    def keep_in(self, folder: Path) -> None:
+        """From now on keep rows for which there is no room in memory in this folder, in files without a name."""
+        for name in TABLES:
+            getattr(self, name).folder = folder
+
     def frames(self) -> dict[str, pd.DataFrame]:
         """Return every table as a data frame by name, with the column `lost_bit` added beside `delivered_bit`."""
         import pandas as pd
 
-        transfers = self.transfers.frame()
-        transfers.insert(0, "transfer", np.arange(len(transfers)))
-        offered_bit = transfers["size_bit"] * transfers["receivers"]
-        transfers.insert(
-            list(transfers).index("delivered_bit") + 1, "lost_bit", offered_bit - transfers["delivered_bit"]
-        )
-        own = {name: pd.DataFrame(rows) for name, rows in self.series.items()}
-        tables = {
-            "transfers": transfers,
-            "receptions": self.receptions.frame(),
-            "computes": self.computes.frame(),
-            "rounds": self.rounds.frame(),
-            "evaluations": self.evaluations.frame(),
-            "device_evaluations": self.device_evaluations.frame(),
+        tables = {name: list(parts) for name, parts in self.parts().items()}
+        return {
+            name: pd.concat(parts, ignore_index=True) if len(parts) > 1 else parts[0] for name, parts in tables.items()
         }
-        used = {name: table.frame() for name in WHERE_USED if len(table := getattr(self, name))}
-        return {**own, **tables, **used}
+
+    def parts(self) -> dict[str, Iterable[pd.DataFrame]]:
+        """Return every table of `frames`, its rows in parts of which only one need be in memory."""
+        import pandas as pd
+
+        own = {name: [pd.DataFrame(rows)] for name, rows in self.series.items()}
+        tables = {name: getattr(self, name) for name in TABLES}
+        kept = {name: table.frames() for name, table in tables.items() if len(table) or name not in WHERE_USED}
+        return {**own, **kept, "transfers": _with_losses(self.transfers.frames())}
 
     def event_digest(self) -> str:
         """Hash of the event log: which device sent, received and computed what, and when, to the nanosecond.
@@ -232,3 +234,14 @@ class Ledger:
         if len(self.backhaul):
             whole.update(self.backhaul.digest())
         return whole.hexdigest()
+
+
+def _with_losses(parts: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    """Transfers with their numbers, and with the bits that each has lost beside those that it delivered."""
+    rows = 0
+    for transfers in parts:
+        transfers.insert(0, "transfer", np.arange(rows, rows + len(transfers)))
+        lost_bit = transfers["size_bit"] * transfers["receivers"] - transfers["delivered_bit"]
+        transfers.insert(list(transfers).index("delivered_bit") + 1, "lost_bit", lost_bit)
+        rows += len(transfers)
+        yield transfers

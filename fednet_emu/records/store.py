@@ -128,9 +128,9 @@ class RunFolder:
         write_json(self.path / name, content)
         self._note(name)
 
-    def write_table(self, name: str, table: pd.DataFrame) -> None:
-        """Write a Parquet table at once or not at all."""
-        write_table(self.path / f"{name}.parquet", table)
+    def write_table(self, name: str, parts: Iterable[pd.DataFrame]) -> None:
+        """Write a Parquet table, whose rows come in parts, at once or not at all."""
+        write_table(self.path / f"{name}.parquet", parts)
         self._note(f"{name}.parquet")
 
     def write_bytes(self, name: str, content: bytes) -> None:

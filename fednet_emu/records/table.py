@@ -1,21 +1,33 @@
-"""Append-only tables with typed columns: new rows are plain tuples, which are packed into records in chunks."""
+"""Append-only tables with typed columns: new rows are plain tuples, which are packed into records in chunks.
+
+A table that has a folder keeps some `HELD_ROWS` rows in memory at most, earlier ones in a file without a name, which
+goes when the process ends, however it ends.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import tempfile
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import starmap
+from pathlib import Path
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from fednet_emu.records.files import told
 
 if TYPE_CHECKING:
     import pandas as pd
 
 CHUNK_ROWS = 1 << 10
+HELD_ROWS = 1 << 20
+BLOCK_ROWS = 1 << 20
+"""Rows of a data frame that is written at once."""
 
 _FORMATS = {np.int8: "b", np.int32: "i", np.int64: "q", np.float64: "d"}
 """The `struct` format of each column type; `struct` packs rows in a third of NumPy's time."""
@@ -43,7 +55,12 @@ class Column:
 
 
 class Table:
-    """A growing table. `append` takes one row, a tuple in the order of the columns."""
+    """A growing table. `append` takes one row, a tuple in the order of the columns.
+
+    Attributes:
+        columns: its columns, by name.
+        folder: where rows are kept for which there is no room in memory; None keeps all in memory.
+    """
 
     def __init__(self, columns: Mapping[str, Column]) -> None:
         self.columns = dict(columns)
@@ -52,9 +69,12 @@ class Table:
         self._format = Struct("=" + "".join(_FORMATS[column.dtype] for column in columns.values()))
         self._packed: list[NDArray[np.void]] = []
         self._packed_rows = 0
+        self._filed_rows = 0
+        self._file: IO[bytes] | None = None
+        self.folder: Path | None = None
 
     def __len__(self) -> int:
-        return self._packed_rows + len(self._rows)
+        return self._filed_rows + self._packed_rows + len(self._rows)
 
     def append(self, row: tuple[Any, ...]) -> None:
         """Add one row."""
@@ -85,18 +105,62 @@ class Table:
     def _keep(self, records: NDArray[np.void]) -> None:
         self._packed.append(records)
         self._packed_rows += len(records)
+        if self.folder is not None and self._packed_rows >= HELD_ROWS:
+            self._file_away(self.folder)
+
+    def _file_away(self, folder: Path) -> None:
+        with told(folder, "written to"):
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  (open as long as the table is there)
+                weakref.finalize(self, self._file.close)
+            self._file.seek(self._filed_rows * self._record.itemsize)
+            for records in self._packed:
+                self._file.write(records.tobytes())
+            self._file.flush()
+        self._filed_rows += self._packed_rows
+        self._packed_rows = 0
+        self._packed.clear()
+
+    def _chunks(self) -> Iterator[NDArray[np.void]]:
+        """All rows, in order, in chunks of any size."""
+        self._pack()
+        if self._file is not None:
+            for start in range(0, self._filed_rows, BLOCK_ROWS):
+                size = min(BLOCK_ROWS, self._filed_rows - start) * self._record.itemsize
+                self._file.seek(start * self._record.itemsize)
+                yield np.frombuffer(self._file.read(size), self._record)
+        yield from self._packed
+
+    def _blocks(self) -> Iterator[NDArray[np.void]]:
+        """All rows, in order, in blocks of some `BLOCK_ROWS`; at least one block."""
+        block, rows = [np.empty(0, self._record)], 0
+        for records in self._chunks():
+            if rows >= BLOCK_ROWS:
+                yield np.concatenate(block)
+                block, rows = [], 0
+            block.append(records)
+            rows += len(records)
+        yield np.concatenate(block)
 
     def column(self, name: str) -> NDArray[Any]:
         """All values of one column as they were appended."""
-        self._pack()
-        return np.concatenate([np.empty(0, self.columns[name].dtype), *[records[name] for records in self._packed]])
+        empty = np.empty(0, self.columns[name].dtype)
+        return np.concatenate([empty, *[np.ascontiguousarray(records[name]) for records in self._chunks()]])
 
     def frame(self) -> pd.DataFrame:
         """The table with codes as words and nanoseconds as seconds; such columns are named `..._s` for `..._ns`."""
+        return self._shown({name: self.column(name) for name in self.columns})
+
+    def frames(self) -> Iterator[pd.DataFrame]:
+        """The rows of `frame`, a part after the other; at least one."""
+        for records in self._blocks():
+            yield self._shown({name: np.ascontiguousarray(records[name]) for name in self.columns})
+
+    def _shown(self, values: Mapping[str, NDArray[Any]]) -> pd.DataFrame:
         import pandas as pd
 
         return pd.DataFrame(
-            {name.removesuffix("_ns") + "_s" if column.seconds else name: column.shown(self.column(name))
+            {name.removesuffix("_ns") + "_s" if column.seconds else name: column.shown(values[name])
              for name, column in self.columns.items()}
         )  # fmt: skip
 
@@ -106,5 +170,6 @@ class Table:
         for name, column in self.columns.items():
             if column.digest:
                 whole.update(name.encode())
-                whole.update(self.column(name).tobytes())
+                for records in self._chunks():
+                    whole.update(records[name].tobytes())
         return whole.digest()

@@ -111,7 +111,7 @@ class _Books:
         folder = self._folder
         if folder is None:
             return
-        tables = ledger.frames()
+        tables = ledger.parts()
         self.attempt(lambda: folder.announce([*(f"{name}.parquet" for name in tables), SUMMARY]))
         for name, table in tables.items():
             self.attempt(lambda name=name, table=table: folder.write_table(name, table))  # type: ignore[misc]

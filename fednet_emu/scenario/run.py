@@ -96,6 +96,7 @@ def play(
             belongs = dependencies(text, origin)
             folder = RunFolder.create(out, text, force=force, **facts, **origin)
             open_now.callback(folder.release)
+            fed.ledger.keep_in(folder.path)
             if not scenario.algorithm.own_learning:
                 saver = Saver(folder, scenario.training.checkpoint_s, belongs)
         tracking = Tracking(track, folder, name, scenario.seed, study)

@@ -58,9 +58,9 @@ def write_tables(
         for place, cell in enumerate(cells)
     ]
     hosts = [{"cell": cells[place].name, "host_s": summary["host_s"]} for place, summary in summaries.items()]
-    write_table(folder / "study.parquet", evaluations)
-    write_table(folder / "cells.parquet", pd.concat([pd.DataFrame(rows), reached], axis="columns"))
-    write_table(folder / "hosts.parquet", pd.DataFrame(hosts, columns=["cell", "host_s"]))
+    write_table(folder / "study.parquet", [evaluations])
+    write_table(folder / "cells.parquet", [pd.concat([pd.DataFrame(rows), reached], axis="columns")])
+    write_table(folder / "hosts.parquet", [pd.DataFrame(hosts, columns=["cell", "host_s"])])
 
 
 def _status(summary: Mapping[str, Any] | None, failure: str | None) -> dict[str, str]:

@@ -45,7 +45,7 @@ def run_in(path, status, *, rewrite=True, **kwargs):
 def test_a_table_comes_back_as_it_was(tmp_path):
     """Values, types and words survive the file."""
     table = pd.DataFrame({"ended_s": [0.5, math.nan], "lost": pd.Categorical(["", "end"]), "size_bit": [1, 2]})
-    create(tmp_path / "run").write_table("transfers", table)
+    create(tmp_path / "run").write_table("transfers", [table])
 
     again = pd.read_parquet(tmp_path / "run" / "transfers.parquet")
     assert again["ended_s"].tolist() == pytest.approx([0.5, math.nan], nan_ok=True)
@@ -86,7 +86,7 @@ def test_a_failing_write_leaves_the_old_file(tmp_path, monkeypatch):
     """Whoever dies while writing leaves what was there before, and no half file."""
     folder = create(tmp_path / "run")
     folder.write_json("summary.json", {"rounds": 1})
-    folder.write_table("rounds", pd.DataFrame({"round": [1]}))
+    folder.write_table("rounds", [pd.DataFrame({"round": [1]})])
 
     def die(*args, **_kwargs):
         args[-1].write(b"half")
@@ -97,7 +97,7 @@ def test_a_failing_write_leaves_the_old_file(tmp_path, monkeypatch):
     with pytest.raises(UnpluggedError):
         folder.write_json("summary.json", {"rounds": 2})
     with pytest.raises(UnpluggedError):
-        folder.write_table("rounds", pd.DataFrame({"round": [1, 2]}))
+        folder.write_table("rounds", [pd.DataFrame({"round": [1, 2]})])
 
     assert names(tmp_path / "run") == [FRESH[0], "rounds.parquet", FRESH[1], "summary.json"]
     assert json.loads((tmp_path / "run" / "summary.json").read_text(encoding="utf-8")) == {"rounds": 1}

@@ -3,6 +3,7 @@
 import struct
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,11 +29,18 @@ def filled(rows):
 
 
 @settings(max_examples=60, deadline=None)
-@given(rows=st.lists(ROW, max_size=20), chunk=st.integers(1, 7), looks=st.sets(st.integers(0, 20)), many=st.booleans())
-def test_packing_changes_nothing(rows, chunk, looks, many):
-    """Chunk by chunk, looked at in between, or many rows at once: the same columns and the same digest."""
+@given(
+    rows=st.lists(ROW, max_size=20),
+    sizes=st.tuples(*3 * [st.integers(1, 7)]),
+    looks=st.sets(st.integers(0, 20)),
+    many=st.booleans(),
+    filed_from=st.integers(0, 20),
+)
+def test_packing_changes_nothing(rows, sizes, looks, many, filed_from, tmp_path_factory):
+    """Chunk by chunk, looked at in between, many rows at once, or in a file: the same columns and the same digest."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "CHUNK_ROWS", chunk)
+        for name, size in zip(("CHUNK_ROWS", "HELD_ROWS", "BLOCK_ROWS"), sizes, strict=True):
+            patch.setattr(module, name, size)
         table = Table(COLUMNS)
         for number, row in enumerate(rows):
             if many:
@@ -41,11 +49,16 @@ def test_packing_changes_nothing(rows, chunk, looks, many):
                 table.append(row)
             if number in looks:
                 table.column("size_bit")
+            if number == filed_from:
+                table.folder = tmp_path_factory.getbasetemp()
+        parts = list(table.frames())
 
     whole = filled(rows)
+    pd.testing.assert_frame_equal(pd.concat(parts, ignore_index=True), whole.frame())
+    assert len(rows) <= sizes[2] or max(map(len, parts)) < sizes[2] + max(sizes[0], sizes[2])
     assert len(table) == len(rows) == len(whole)
     for index, (name, column) in enumerate(COLUMNS.items()):
-        assert table.column(name).tolist() == [row[index] for row in rows]
+        assert table.column(name).tolist() == [row[index] for row in rows] == whole.column(name).tolist()
         assert table.column(name).dtype == column.dtype
     assert table.digest() == whole.digest()
 
