@@ -66,6 +66,7 @@ class Contestant:
 CONTESTANTS = (
     Contestant("fednet_emu", "emulator", "fednet_emu", workloads=tuple(WORKLOADS)),
     Contestant("hand-written, analytic gradients", "reference", "reference", "analytic", DENSE),
+    Contestant("hand-written, analytic gradients, two threads", "reference", "reference", "analytic-threads", DENSE),
     Contestant("hand-written, analytic gradients, two processes", "reference", "reference", "analytic-two", DENSE),
     Contestant("hand-written, vmap(grad)", "reference", "reference", "vmap"),
     Contestant("hand-written, stacked", "reference", "reference", "stacked"),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from peers import loops
-from peers.contestants.reference import Loop, Processes
+from peers.contestants.reference import Loop, Processes, Threads
 from peers.models import build_model
 from peers.workloads import Workload
 
@@ -17,11 +17,13 @@ LOOPS = {
     "vmap": partial(loops.Stacked, gradient=loops.by_vmap),
     "stacked": partial(loops.Stacked, gradient=loops.by_autograd),
     "analytic": loops.Analytic,
+    "analytic in two threads": partial(Threads, loops.Analytic),
 }
 
 
 @pytest.mark.parametrize(
-    ("model", "loop"), [(m, n) for m in ("softmax", "mlp", "cnn") for n in LOOPS if (m, n) != ("cnn", "analytic")]
+    ("model", "loop"),
+    [(m, n) for m in ("softmax", "mlp", "cnn") for n in LOOPS if m != "cnn" or not n.startswith("analytic")],
 )
 def test_every_loop_gives_the_model_of_the_lean_one(model: str, loop: str) -> None:
     """On the same batches all loops agree to rounding, for every model that they can train."""

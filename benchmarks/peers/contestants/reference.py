@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
@@ -28,6 +29,7 @@ IN_ONE_PROCESS = {
     "stacked": partial(loops.Stacked, gradient=loops.by_autograd),
     "analytic": loops.Analytic,
 }
+IN_TWO_THREADS = {"analytic-threads": loops.Analytic}
 IN_TWO_PROCESSES = {"two": loops.Lean, "analytic-two": loops.Analytic}
 MIXING, SIGMA = 0.1, 0.5
 """Of W4: the share of an arriving model in the new one, and the spread of the computation times."""
@@ -35,7 +37,7 @@ MIXING, SIGMA = 0.1, 0.5
 
 def main() -> None:
     """Run one loop on one workload."""
-    task = Task.from_command_line((*IN_ONE_PROCESS, *IN_TWO_PROCESSES))
+    task = Task.from_command_line((*IN_ONE_PROCESS, *IN_TWO_THREADS, *IN_TWO_PROCESSES))
     workload = task.workload
     data = load_data(workload, task.folder)
     x, y = torch.from_numpy(data.x).flatten(0, 1), torch.from_numpy(data.y).flatten()
@@ -44,6 +46,10 @@ def main() -> None:
         with Processes(IN_TWO_PROCESSES[task.variant], model, x, y, workload.lr) as pool:
             torch.set_num_threads(1)
             finish(task, model, Stopwatch(workload), pool.round)
+    elif task.variant in IN_TWO_THREADS:
+        torch.set_num_threads(1)
+        threads = Threads(IN_TWO_THREADS[task.variant], model, x, y, workload.lr)
+        finish(task, model, Stopwatch(workload), threads.round)
     elif workload.name == "W4":
         torch.set_num_threads(1)
         watch = Stopwatch(workload)
@@ -94,6 +100,24 @@ def asynchronous(workload: Workload, lean: loops.Lean, w: Tensor, watch: Stopwat
         if step == workload.all_rounds:
             return w, step
     raise AssertionError("unreachable")
+
+
+class Threads:
+    """Two threads of one process, each with one thread per operation.
+
+    Args:
+        loop: what each of them runs on its part of a cohort.
+    """
+
+    def __init__(self, loop: Loop, model: nn.Module, x: Tensor, y: Tensor, lr: float, count: int = 2) -> None:
+        self.loops = [loop(model, x, y, lr) for _ in range(count)]
+        self.pool = ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(1,))
+
+    def round(self, w: Tensor, rows: Tensor) -> Tensor:
+        """The mean [P] of the models that the clients' batches [C, S, B] make of w."""
+        parts = rows.tensor_split(len(self.loops))
+        sums = self.pool.map(lambda own, part: own.round(w, part) * len(part), self.loops, parts)
+        return torch.stack(list(sums)).sum(0) / len(rows)
 
 
 class Processes:

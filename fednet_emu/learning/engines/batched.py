@@ -24,6 +24,9 @@ from fednet_emu.learning.models.flat import FlatModel
 
 _ROW_ALIGNMENT = 16
 
+_CACHE_BYTE = 2**23
+"""Memory of a stack on a CPU: a thread's share of the caches. Larger stacks wait for memory, smaller for Python."""
+
 
 def best_form(model: FlatModel) -> Form:
     """Hand-written gradients for chains of dense layers, and on a GPU for all chains of layers; `vmap` otherwise."""
@@ -103,7 +106,7 @@ def jobs_per_stack(form: Form, shape: JobShape, limit_byte: int | None = None) -
 
 
 def _memory_limit_byte(device: torch.device) -> int:
-    return torch.cuda.mem_get_info(device)[1] // 8 if device.type == "cuda" else 2**24
+    return torch.cuda.mem_get_info(device)[1] // 8 if device.type == "cuda" else _CACHE_BYTE
 
 
 def _n_steps(resolved: ResolvedJob) -> int:

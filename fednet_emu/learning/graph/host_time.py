@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import NamedTuple, final
 
 REST = "clock and medium"
@@ -23,38 +21,47 @@ class HostTime:
     """Host seconds by part since creation; of nested parts only the innermost one counts."""
 
     def __init__(self) -> None:
-        self._spent: dict[str, Spent] = {REST: Spent()}
+        self._host_s: dict[str, float] = {REST: 0.0}
+        self._waiting_s: dict[str, float] = {REST: 0.0}
         self._inside = [REST]
-        self._seen = _now()
+        self._seen_s, self._busy_s = time.perf_counter(), time.thread_time()
 
-    @contextmanager
-    def part(self, name: str) -> Iterator[None]:
+    def part(self, name: str) -> _Part:
         """Context manager that counts the time inside it for this part."""
-        self._note()
-        self._inside.append(name)
-        try:
-            yield
-        finally:
-            self._note()
-            self._inside.pop()
+        return _Part(self, name)
 
     def parts(self) -> dict[str, Spent]:
         """The time of each part until now."""
         self._note()
-        return dict(self._spent)
+        return {name: Spent(host_s, self._waiting_s[name]) for name, host_s in self._host_s.items()}
+
+    def _enter(self, name: str) -> None:
+        self._note()
+        self._inside.append(name)
+
+    def _leave(self) -> None:
+        self._note()
+        self._inside.pop()
 
     def _note(self) -> None:
-        now = _now()
-        host_s, busy_s = now.host_s - self._seen.host_s, now.busy_s - self._seen.busy_s
-        part, self._seen = self._inside[-1], now
-        so_far = self._spent.get(part, Spent())
-        self._spent[part] = Spent(so_far.host_s + host_s, so_far.waiting_s + max(host_s - busy_s, 0.0))
+        now_s, busy_s = time.perf_counter(), time.thread_time()
+        host_s, part = now_s - self._seen_s, self._inside[-1]
+        self._host_s[part] = self._host_s.get(part, 0.0) + host_s
+        self._waiting_s[part] = self._waiting_s.get(part, 0.0) + max(host_s - busy_s + self._busy_s, 0.0)
+        self._seen_s, self._busy_s = now_s, busy_s
 
 
-class _Instant(NamedTuple):
-    host_s: float
-    busy_s: float
+@final
+class _Part:
+    """A `with` block of `HostTime.part`: there is one per training job, so it is no generator."""
 
+    __slots__ = ("_host", "_name")
 
-def _now() -> _Instant:
-    return _Instant(time.perf_counter(), time.thread_time())
+    def __init__(self, host: HostTime, name: str) -> None:
+        self._host, self._name = host, name
+
+    def __enter__(self) -> None:
+        self._host._enter(self._name)
+
+    def __exit__(self, *_: object) -> None:
+        self._host._leave()
