@@ -163,13 +163,13 @@ def test_an_actor_that_is_killed_is_replaced(engine):
     equal(results_of(engine, jobs), results_of(SerialEngine(), jobs))
 
 
-def test_divergence_names_the_first_job(engine):
-    """The error is that of the first job that diverges; a job that does not is handed over."""
+def test_divergence_is_that_of_the_first_actor(engine):
+    """The error names one of the jobs in the first call that fails; a job that does not is handed over."""
     jobs = [job.resolve() for job in train_jobs(Graph(None))[1][:1]]
     jobs += [job.resolve() for job in train_jobs(Graph(None), lr=1e38)[1]]
     found = {}
 
-    with pytest.raises(Diverged, match="dev-0"):
+    with pytest.raises(Diverged, match=r"dev-[01]"):
         engine.run(jobs, found.__setitem__)
     assert 0 in found
 

@@ -25,7 +25,7 @@ from fednet_emu.learning.graph.jobs import ResolvedJob, TrainData, TrainJob
 from fednet_emu.learning.models.flat import FlatModel
 
 _CALL_JOBS = 100
-_CALL_FLOP = {"cpu": 2e9, "cuda": 5e11}  # about 100 ms of a core or a GPU
+_CALL_FLOP = {"cpu": 6e9, "cuda": 5e11}  # about 100 ms of a core or a GPU
 _CALL_BYTE = 2**26
 _DEATHS = 3
 _READY_S = 300.0
@@ -87,13 +87,12 @@ class RayEngine:
         local = None if cluster.actors is None else cluster.actors * cluster.threads
         self._ray = connected(_WHERE, cluster.address, local)
         self._device = cluster.device
-        demands = {"num_cpus": cluster.threads, "num_gpus": int(cluster.device == "cuda")}
-        count = _count(self._ray.nodes(), cluster, demands)
-        make = self._ray.remote(Trainer).options(
-            **demands, max_restarts=_DEATHS, max_task_retries=_DEATHS, scheduling_strategy="SPREAD"
-        )
-        self._actors = [make.remote(cluster.threads, cluster.device, cluster.tf32, self._ray.get) for _ in range(count)]
-        self._wait_for_actors()
+        try:
+            self._actors = self._started(cluster)
+        except BaseException:
+            self.close()
+            raise
+        count = len(self._actors)
         self._models: WeakKeyDictionary[FlatModel, tuple[int, Any]] = WeakKeyDictionary()
         self._shards: WeakKeyDictionary[TrainData, dict[int, tuple[int, Any, tuple[int, int]]]] = WeakKeyDictionary()
         self._numbers = 0
@@ -248,8 +247,19 @@ class RayEngine:
             reason = " ".join(str(error).split())[:200]
             raise FednetError(f"{_WHERE}: Ray cannot train, got '{reason}'; look at the cluster") from error
 
-    def _wait_for_actors(self) -> None:
-        ready = [actor.ready.remote() for actor in self._actors]
+    def _started(self, cluster: Cluster) -> list[Any]:
+        """Actors that are ready."""
+        demands = {"num_cpus": cluster.threads, "num_gpus": int(cluster.device == "cuda")}
+        count = _count(self._ray.nodes(), cluster, demands)
+        make = self._ray.remote(Trainer).options(
+            **demands, max_restarts=_DEATHS, max_task_retries=_DEATHS, scheduling_strategy="SPREAD"
+        )
+        actors = [make.remote(cluster.threads, cluster.device, cluster.tf32, self._ray.get) for _ in range(count)]
+        self._wait_for(actors)
+        return actors
+
+    def _wait_for(self, actors: Sequence[Any]) -> None:
+        ready = [actor.ready.remote() for actor in actors]
         _, late = self._ray.wait(ready, num_returns=len(ready), timeout=_READY_S)
         if late:
             raise FednetError(
