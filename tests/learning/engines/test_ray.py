@@ -187,8 +187,8 @@ def test_runs_have_the_events_of_the_serial_engine(address):
 
     for run in found:
         assert run.summary["event_digest"] == serial.summary["event_digest"]
-        assert run.summary["test_loss"] == pytest.approx(serial.summary["test_loss"], rel=1e-5)
-    assert found[2].summary["test_loss"] == found[3].summary["test_loss"]
+        assert run.summary["loss"] == pytest.approx(serial.summary["loss"], rel=1e-5)
+    assert found[2].summary["loss"] == found[3].summary["loss"]
 
 
 def test_no_room_and_no_gpu_are_told(address):

@@ -26,7 +26,8 @@ def connected(where: str, address: str | None, cpus: int | None) -> Any:
         ray = importlib.import_module("ray")
     except ImportError as error:
         raise FednetError(f"{where}: Ray is not installed; pip install 'fednet-emu[ray]'") from error
-    options: dict[str, Any] = {"address": address} if address else {"num_cpus": cpus, "include_dashboard": False}
+    here = {"address": "local", "num_cpus": cpus, "include_dashboard": False}  # even if one runs here already
+    options: dict[str, Any] = {"address": address} if address else here
     try:
         if address and address != "auto":
             _knock(address)
