@@ -43,9 +43,9 @@ test-browser: $(VENV)/.developing  ## Look at report pages in a headless Chromiu
 	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || tools/install_chromium.sh
 	$(BIN)/python -m pytest -q tests/browser
 
-test-ray: $(VENV)/.developing  ## Run the tests of sweeps on Ray, which this installs (as the extra `ray` does)
+test-ray: $(VENV)/.developing  ## Run the tests of sweeps and of training on Ray, which this installs (as the extra `ray` does)
 	$(PIP) --editable '.[ray]'
-	$(BIN)/python -m pytest -q tests/study/test_on_ray.py
+	$(BIN)/python -m pytest -q tests/study/test_on_ray.py tests/learning/engines/test_ray.py
 
 test-flower:  ## Run the tests of Flower apps, each version in an environment of its own; FLOWERS="1.21.0 1.30.0 1.41.0"
 	set -e; for flower in $(or $(FLOWERS),1.41.0); do \

@@ -12,7 +12,7 @@ from torch import Tensor
 from fednet_emu.algorithms.aggregation import AnyAggregation, Mean
 from fednet_emu.algorithms.chosen import ChosenCohort
 from fednet_emu.algorithms.server_optimizers import AnyServerOptimizer, ServerOptimizer, ServerSgd
-from fednet_emu.federation import Accumulation, Deferred, Device, Federation, MeanOf, mean_update
+from fednet_emu.federation import Accumulation, Deferred, Device, Federation, MeanOf, mean_update, of_means
 
 
 class Averaging(ChosenCohort):
@@ -98,6 +98,7 @@ class Averaging(ChosenCohort):
 _FIRST, _SECOND = itemgetter(0), itemgetter(1)
 
 
+@of_means
 def average(w: Tensor, weights: Sequence[float], server_lr: float = 1.0, mean: MeanOf = mean_update) -> Accumulation:
     """Move w [P] by server_lr times the weighted mean of the differences to it of the models that come one by one.
 

@@ -52,6 +52,7 @@ class Engine(StrEnum):
     SERIAL = "serial"
     BATCHED = "batched"
     AUTO = "auto"
+    RAY = "ray"
 
 
 ScenarioName = Annotated[

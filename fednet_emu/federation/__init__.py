@@ -11,7 +11,7 @@ from fednet_emu.federation.sums import MeanOf, Summed, Upload, mean_update
 from fednet_emu.kernel.clock import Process
 from fednet_emu.kernel.inbox import Inbox
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.learning.graph.accumulation import Accumulation, accumulated
+from fednet_emu.learning.graph.accumulation import Accumulation, accumulated, of_means
 from fednet_emu.learning.graph.augment import AnyAugmentation
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.graph import Trained
@@ -52,4 +52,5 @@ __all__ = [
     "Work",
     "accumulated",
     "mean_update",
+    "of_means",
 ]

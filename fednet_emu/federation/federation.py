@@ -396,3 +396,4 @@ class Federation:
         self.network.close()
         self.processors.close()
         self.presence.close()
+        self.graph.close()

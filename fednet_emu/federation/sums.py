@@ -32,7 +32,7 @@ from fednet_emu.federation.rounds import Rounds
 from fednet_emu.kernel.all_of import AllOf, gather
 from fednet_emu.kernel.clock import NS_PER_S, Clock, Process, to_ns
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.learning.graph.accumulation import Accumulation
+from fednet_emu.learning.graph.accumulation import Accumulation, of_means
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.network.medium.superposition import Superposition
 from fednet_emu.network.medium.transfer import Delivery, Transfer
@@ -71,6 +71,7 @@ class Summed(NamedTuple):
     mean: MeanOf
 
 
+@of_means
 def mean_update(w: Tensor, weights: Sequence[float]) -> Accumulation:
     """The weighted mean of the differences to w [P] of the models that come one by one."""
     update, total = torch.zeros_like(w), sum(weights)

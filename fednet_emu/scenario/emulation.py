@@ -19,8 +19,10 @@ from fednet_emu.federation.processors import Processors
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.data.datasets.base import Samples
+from fednet_emu.learning.engines.elsewhere.ray_engine import Cluster, RayEngine
 from fednet_emu.learning.engines.table import ENGINES
 from fednet_emu.learning.graph.augment import Augmentation
+from fednet_emu.learning.graph.engine import Engine
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.host_time import HostTime
 from fednet_emu.learning.models.flat import FlatModel
@@ -83,7 +85,7 @@ def build(
         streams,
         ledger,
         Graph(
-            None if timing_only else ENGINES[scenario.training.engine](threads),
+            None if timing_only else build_engine(scenario.training, threads),
             _pending_limit_byte(_torch_device(scenario.training) if task is None else task.model.device),
             host,
         ),
@@ -94,7 +96,20 @@ def build(
         scenario.stop,
         scenario.evaluation,
         timing_only=timing_only,
-        workers=scenario.training.workers,
+        workers=scenario.training.workers or 1,
+    )
+
+
+def build_engine(training: Training, threads: int) -> Engine:
+    """The engine that trains; with Ray, only now is a cluster started or asked.
+
+    Raises:
+        FednetError: Ray is missing, or the cluster cannot be reached or has no room.
+    """
+    if training.engine != "ray":
+        return ENGINES[training.engine](threads)
+    return RayEngine(
+        Cluster(training.ray_address, training.workers, training.threads or 1, training.device, training.tf32)
     )
 
 
@@ -207,6 +222,8 @@ def _torch_device(training: Training) -> torch.device:
     Raises:
         ScenarioError: the scenario asks for CUDA, which this host lacks.
     """
+    if training.engine == "ray":  # its actors have the GPUs
+        return torch.device("cpu")
     if training.device == "cuda" and not torch.cuda.is_available():
         raise ScenarioError("training.device: no CUDA device is here, got cuda; use cpu")
     if training.device == "cuda":

@@ -93,22 +93,29 @@ class Server(Component):
 class Training(Component):
     """How this host runs the training. These settings do not change simulated time."""
 
-    engine: Literal["by-rule", "serial", "batched", "auto"] = "by-rule"
+    engine: Literal["by-rule", "serial", "batched", "auto", "ray"] = "by-rule"
     """serial: trains one job after the other; batched: trains all ready jobs at once; by-rule: chooses by a fixed rule
     from model, batch size and device, so that a run repeats bit for bit on the same machine; auto: measures and takes
-    the fastest, so that repeated runs may differ."""
+    the fastest, so that repeated runs may differ; ray: deals the jobs to actors of a Ray cluster, each with an engine
+    by rule (needs the extra `ray`)."""
+    ray_address: str | None = None
+    """With engine: ray, host:port of the cluster, or auto for the one that runs on this machine. null starts one on
+    this machine for the time of the run."""
     device: Literal["cpu", "cuda"] = "cpu"
-    """Where models are trained and data are kept: cpu is the processor, cuda a GPU."""
+    """Where models are trained and data are kept: cpu is the processor, cuda a GPU. With engine: ray, cuda gives each
+    actor a GPU of the cluster; models are then evaluated on the processor."""
     tf32: bool = False
     """Whether a GPU may round the factors of products to TF32 (10 bits of mantissa). This is faster, but results of
     different engines then agree to three digits instead of five."""
     threads: int | None = Field(None, gt=0, le=1024)
     """Number of processor threads. They train several jobs in parallel; a single job of a large model uses them within
-    one operation. null takes all cores that the process may use."""
-    workers: int = Field(1, gt=0, le=1024)
+    one operation. null takes all cores that the process may use. With engine: ray it is the number of each actor, and
+    null is 1."""
+    workers: int | None = Field(None, gt=0, le=1024)
     """Number of processes that train the clients of a Flower app, those side by side whose messages have come in the
-    same instant, or whose operations are known. 1 trains them in the process of the run, one after the other. Nothing
-    but the host time depends on it."""
+    same instant, or whose operations are known. null, or 1, trains them in the process of the run, one after the other.
+    Nothing but the host time depends on it. With engine: ray it is the number of actors; null takes as many as the
+    cluster has room for, one for each GPU or group of threads."""
     checkpoint_s: float | None = Field(2.0, gt=0)
     """Least host time between two checkpoints, in seconds; null saves none. A run that was killed continues from the
     last one. They are written at the ends of rounds, and less often where they would take more than 1/64 of the host
@@ -216,9 +223,17 @@ class Scenario(Component):
             if value > count
         )
         yield from ((("algorithm", *key.split(".")), what) for key, what in self.algorithm.contradictions(count))
-        if self.training.workers > 1 and not self.algorithm.own_learning:
-            what = f"only clients of Flower apps train in processes of their own, got {self.training.workers}"
-            yield ("training", "workers"), f"{what}; leave it out, and give training.threads"
+        training = self.training
+        if training.engine == "ray" and self.algorithm.own_learning:
+            yield ("training", "engine"), "the algorithm trains by itself, got ray; leave it out"
+        if training.ray_address is not None and training.engine != "ray":
+            yield (
+                ("training", "ray_address"),
+                f"only the engine ray goes there, got {training.ray_address}; leave it out, or give engine: ray",
+            )
+        if (training.workers or 1) > 1 and not self.algorithm.own_learning and training.engine != "ray":
+            what = f"only clients of Flower apps train in processes of their own, got {training.workers}"
+            yield ("training", "workers"), f"{what}; leave it out, and give training.threads, or engine: ray"
         if self.attack is not None:
             yield from ((("attack", key), what) for key, what in self.attack.contradictions(count))
         yield from ((("algorithm", key), what) for key, what in self.algorithm.conflicts_with_losses(self._losses()))

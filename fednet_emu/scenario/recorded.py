@@ -15,6 +15,7 @@ import numpy as np
 from fednet_emu.errors import DataError, Diverged
 from fednet_emu.federation.federation import Federation
 from fednet_emu.learning.engines.auto import AutoEngine
+from fednet_emu.learning.engines.elsewhere.ray_engine import RayEngine
 from fednet_emu.learning.engines.rule import RuleEngine
 from fednet_emu.network.batteries import IDLE
 from fednet_emu.records.charge import empty_share
@@ -80,6 +81,8 @@ def recorded(
             summary.update(status=status, diverged=reason or None, **totals)
             parts = {part: spent._asdict() for part, spent in fed.graph.host.parts().items()}
             summary.update(host_s=time.perf_counter() - started, host_parts=parts)
+            if isinstance(fed.graph.engine, RayEngine):
+                summary["elsewhere"] = fed.graph.engine.statistics
             books.close(summary)
             if reason:
                 LOG.info("diverged: %s", reason)

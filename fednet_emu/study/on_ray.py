@@ -1,12 +1,11 @@
-"""Run cells as tasks of a Ray cluster, on this machine or elsewhere; only this module imports Ray."""
+"""Run cells as tasks of a Ray cluster, on this machine or elsewhere."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Generator, Sequence
 from typing import Any
 
-from fednet_emu.errors import FednetError
+from fednet_emu.learning.engines.elsewhere.cluster import connected
 from fednet_emu.study.attempt import CellJob, Outcome, complete
 from fednet_emu.study.local import News
 
@@ -27,7 +26,7 @@ def run_on_ray(tasks: Sequence[CellJob], address: str | None, workers: int | Non
     Raises:
         FednetError: Ray is not installed, or the cluster cannot be reached.
     """
-    ray = _connected(address, workers)
+    ray = connected("--ray", address, workers)
     try:
         refs = {ray.remote(complete).options(**_demands(task)).remote(task): place for place, task in enumerate(tasks)}
         for place in refs.values():
@@ -38,20 +37,6 @@ def run_on_ray(tasks: Sequence[CellJob], address: str | None, workers: int | Non
                 yield News(refs.pop(ref), _outcome(ray, ref))
     finally:
         ray.shutdown()
-
-
-def _connected(address: str | None, workers: int | None) -> Any:
-    try:
-        ray = importlib.import_module("ray")
-    except ImportError as error:
-        raise FednetError("--ray: Ray is not installed; pip install 'fednet-emu[ray]'") from error
-    options: dict[str, Any] = {"address": address} if address else {"num_cpus": workers, "include_dashboard": False}
-    try:
-        ray.init(log_to_driver=False, logging_level="error", **options)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise FednetError(f"--ray: no cluster can be used, got '{reason}'; check the address") from error
-    return ray
 
 
 def _demands(task: CellJob) -> dict[str, Any]:

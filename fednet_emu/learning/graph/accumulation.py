@@ -4,13 +4,28 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
-from typing import Any, final
+from typing import Any, NamedTuple, TypeVar, final
 
 from fednet_emu.learning.graph.deferred import PENDING, Deferred, values_of
 
 Accumulation = Generator[None, Any, Any]
 """A sum under way: each `(yield)` is the next part, and what is returned is the result. A name for a part keeps it in
 memory until the next one comes: `total.add_((yield))` does without."""
+
+
+_F = TypeVar("_F", bound=Callable[..., Accumulation])
+
+_OF_MEANS: list[Any] = []
+
+
+def of_means(function: _F) -> _F:
+    """Mark an accumulation f(w, weights, ...) in which a mean may stand for parts, with the sum of their weights.
+
+    That holds where the parts matter only through their weighted mean. If it is given functions, it holds for these
+    too, or for none.
+    """
+    _OF_MEANS.append(function)
+    return function
 
 
 def accumulated(accumulation: Accumulation, parts: Iterable[Any]) -> Any:
@@ -54,6 +69,14 @@ class _Running:
         return self._result
 
 
+class AsMean(NamedTuple):
+    """The model w, and weights and parts, of which any may be put together."""
+
+    w: Deferred
+    weights: Sequence[float]
+    parts: list[Deferred]
+
+
 @final
 class Accumulate:
     """The work of a Deferred that accumulates: parts are added in their order, each as soon as it may be."""
@@ -71,6 +94,24 @@ class Accumulate:
     def waits_for(self) -> Deferred:
         """The part that comes next."""
         return self._parts[0]
+
+    def as_mean(self) -> AsMean | None:
+        """What to know for putting parts together; None if they may not be, or w is not known yet."""
+        functions = [self.function, *filter(callable, self._args)]
+        if self.has_begun or not self._parts or any(all(own is not one for one in _OF_MEANS) for own in functions):
+            return None
+        w, weights = self._args[:2]
+        return AsMean(w, weights, list(self._parts)) if w.done else None
+
+    def put_together(self, groups: Sequence[Sequence[int]]) -> None:
+        """Let the first part of each group stand for the whole group; its value is to be their mean."""
+        w, weights, *others = self._args
+        self._args = (w, [sum(weights[place] for place in group) for group in groups], *others)
+        parts = list(self._parts)
+        self._parts = deque(parts[group[0]] for group in groups)
+        for group in groups:
+            for place in group[1:]:
+                parts[place].let_go()
 
     def advance(self) -> Any:
         """Add the parts that are known by now; the result, or `PENDING` while a part is missing."""

@@ -78,6 +78,19 @@ class Deferred:
             self._given = int(self.done or awaited)
         self._given += 1
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether more than one accumulation needs it, or an accumulation and something else."""
+        return self._given != 1
+
+    def check_not_given(self) -> None:
+        """Raise an error if it was given to an accumulation, so that nothing else may use it."""
+        if self._given is not None:
+            raise RuntimeError(
+                f"deferred {self.number}: was given to an accumulation, got another use of it; "
+                "make what else needs it before that, or call a function of a list of all parts instead"
+            )
+
     def let_go(self) -> None:
         """Note that an accumulation has added the value; after the last of them it is released."""
         assert self._given is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -43,6 +43,38 @@ class Engine(Protocol):
         Raises:
             Diverged: a loss or a parameter stopped being finite; the text names the job and the step.
         """
+        ...
+
+
+class Group(NamedTuple):
+    """Jobs of which only a mean is known: their places, the weighted mean [size] of their parameters, and the rest.
+
+    `told` is the loss and the square of each.
+    """
+
+    places: list[int]
+    mean: Tensor
+    told: list[tuple[float, float]]
+
+
+@runtime_checkable
+class EngineElsewhere(Engine, Protocol):
+    """An engine that trains while the caller goes on, and that can add up where it trains."""
+
+    def begin(self, resolved: ResolvedJob) -> None:
+        """Begin to train a job whose inputs are known; `run` then only waits for it."""
+        ...
+
+    def begin_all(self, jobs: Sequence[ResolvedJob]) -> None:
+        """Begin to train all jobs of a wavefront; whatever else was begun is no longer wanted."""
+        ...
+
+    def means(self, jobs: Sequence[ResolvedJob], w: Tensor, weights: Sequence[float]) -> list[Group] | None:
+        """Weighted means of what jobs that were begun come to, near w, in groups; None if one of them fails."""
+        ...
+
+    def close(self) -> None:
+        """End the training."""
         ...
 
 

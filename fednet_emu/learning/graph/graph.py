@@ -18,9 +18,10 @@ from torch import Tensor
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.graph.accumulation import Accumulate, Accumulation
 from fednet_emu.learning.graph.deferred import PENDING, Deferred, deferreds_in, values_of
-from fednet_emu.learning.graph.engine import Engine, TrainResult
+from fednet_emu.learning.graph.engine import Engine, EngineElsewhere, TrainResult, at
 from fednet_emu.learning.graph.host_time import HostTime
 from fednet_emu.learning.graph.jobs import TrainJob
+from fednet_emu.learning.graph.partial_sums import run_sums
 from fednet_emu.learning.graph.snapshot import GraphStatistics, Snapshot
 
 __all__ = ["Deferred", "Graph", "GraphStatistics", "Measured", "Snapshot", "Trained"]
@@ -81,6 +82,8 @@ class Graph:
         self.statistics = GraphStatistics()
         self.host = HostTime() if host is None else host
         self.engine = engine
+        self._elsewhere = engine if isinstance(engine, EngineElsewhere) else None
+        self._sums: list[ref[Deferred]] = []  # of which an engine elsewhere may make parts
         self._pending_limit_byte = pending_limit_byte
         self._pending_byte = 0
         self._created = 0
@@ -182,6 +185,8 @@ class Graph:
                 raise ValueError(f"accumulate: size is unknown, got {function} without a Deferred; give size")
             size = (inputs or parts)[0].size
         node = self._node(size, Accumulate(function, args, parts), inputs)
+        if self._elsewhere is not None and not node.done:
+            self._sums.append(ref(node))
         for part in parts:
             part.give()
             if node.done:  # restored: the part was added in the earlier run
@@ -220,7 +225,7 @@ class Graph:
         Raises:
             ScenarioError: the graph is timing-only, or training diverges.
         """
-        _check_not_given(deferred)
+        deferred.check_not_given()
         self._compute(deferred)
         return deferred.value
 
@@ -242,10 +247,14 @@ class Graph:
         self._computing = False
         self._pending_byte = 0
 
+    def close(self) -> None:
+        """End what the engine runs elsewhere."""
+        if self._elsewhere is not None:
+            self._elsewhere.close()
+
     def _node(self, size: int, work: _Call | _Pick | Accumulate | TrainJob, inputs: list[Deferred]) -> Deferred:
         for item in inputs:
-            if item._given is not None:
-                _check_not_given(item)
+            item.check_not_given()
         self._created = number = self._created + 1
         if self.engine is None:
             return Deferred(number, size)
@@ -278,6 +287,9 @@ class Graph:
     def _make_ready(self, node: Deferred, me: ref[Deferred]) -> None:
         if isinstance(node._work, TrainJob):
             self._ready_jobs.append(me)
+            if self._elsewhere is not None and self.caught_up:
+                with self.host.part("sending jobs"):
+                    self._elsewhere.begin(node._work.resolve())
         else:
             heappush(self._ready_calls, (node.number, me))
 
@@ -338,7 +350,11 @@ class Graph:
 
         try:
             with self.host.part("training"):
-                self.engine.run(jobs, take)
+                if self._elsewhere is not None:
+                    self._elsewhere.begin_all(jobs)
+                    self._sums = run_sums(self._elsewhere, jobs, waiting, self._sums, _job_of, take)
+                places = list(waiting)
+                self.engine.run([jobs[place] for place in places], at(places, take))
         finally:
             self._ready_jobs += [ref(node) for node in waiting.values()]
         self.statistics.wavefronts += 1
@@ -376,12 +392,9 @@ class Graph:
         return RuntimeError(f"{deferred!r} is not of this graph; read it where it was made")
 
 
-def _check_not_given(deferred: Deferred) -> None:
-    if deferred._given is not None:
-        raise RuntimeError(
-            f"deferred {deferred.number}: was given to an accumulation, got another use of it; "
-            "make what else needs it before that, or call a function of a list of all parts instead"
-        )
+def _job_of(part: Deferred) -> Deferred | None:
+    work = part._work
+    return work.args[0] if type(work) is _Pick and work.function is _PARAMS else None
 
 
 _new = tuple.__new__  # the constructor of a named tuple takes twice as long

@@ -113,7 +113,7 @@ class SgdPlan:
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class TrainData:
     """Training samples of all devices, on the torch device that trains: x [N, ...] and y [N, ...]."""
 

@@ -116,6 +116,12 @@ class FlatModel:
         self._separable = not (self.draws or changed or self._mixes_samples())
         self.batchable = self._separable and not recurrent
 
+    def to(self, device: str) -> FlatModel:
+        """This model, after its module has been moved to a torch device."""
+        self._module.to(device)
+        self._eval_module.to(device)
+        return self
+
     def initial(self) -> Tensor:
         """A flat copy [size] of the parameters and statistics that the module was built with."""
         tensors = dict([*self._module.named_parameters(), *self._module.named_buffers()])

@@ -33,7 +33,20 @@ def profile_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     parts = sorted(summary["host_parts"].items(), key=lambda item: -item[1]["host_s"])
     total_s = sum(spent["host_s"] for _, spent in parts) or 1.0
     rows = [(f"  {part}", _format_spent(spent, total_s)) for part, spent in parts]
-    return [*rows, ("  mean wavefront", f"{summary['mean_wavefront']:.3g} training jobs")]
+    return [*rows, ("  mean wavefront", f"{summary['mean_wavefront']:.3g} training jobs"), *_elsewhere_rows(summary)]
+
+
+def _elsewhere_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return rows on the actors that have trained, if there are any."""
+    own = summary.get("elsewhere")
+    if own is None:
+        return []
+    sent, received = own["sent_byte"] / 1e6, own["received_byte"] / 1e6
+    return [
+        ("  computing elsewhere", f"{format_seconds(own['computing_s'])} on {own['actors']} actors"),
+        ("  clock ahead of it", f"{format_seconds(own['ahead_s'])} while jobs were away"),
+        ("  sent, received", f"{sent:.3g} MB, {received:.3g} MB"),
+    ]
 
 
 def _format_spent(spent: Mapping[str, float], total_s: float) -> str:

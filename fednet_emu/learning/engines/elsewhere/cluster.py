@@ -1,0 +1,49 @@
+"""The way to a Ray cluster; Ray is imported only when somebody asks for it."""
+
+from __future__ import annotations
+
+import importlib
+import socket
+from typing import Any
+
+from fednet_emu.errors import FednetError
+
+_ANSWER_S = 10.0
+
+
+def connected(where: str, address: str | None, cpus: int | None) -> Any:
+    """The module `ray`, connected to a cluster.
+
+    Args:
+        where: what asks for it, in messages.
+        address: host:port of an existing cluster, `auto` for the one that runs on this machine; None starts one here.
+        cpus: number of CPUs of a cluster that is started here; None takes all.
+
+    Raises:
+        FednetError: Ray is not installed, or the cluster cannot be reached.
+    """
+    try:
+        ray = importlib.import_module("ray")
+    except ImportError as error:
+        raise FednetError(f"{where}: Ray is not installed; pip install 'fednet-emu[ray]'") from error
+    here = {"address": "local", "num_cpus": cpus, "include_dashboard": False}  # even if one runs here already
+    options: dict[str, Any] = {"address": address} if address else here
+    try:
+        if address and address != "auto":
+            _knock(address)
+        ray.init(log_to_driver=False, logging_level="error", ignore_reinit_error=True, **options)
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise FednetError(f"{where}: no cluster can be used, got '{reason}'; check the address") from error
+    return ray
+
+
+def _knock(address: str) -> None:
+    """Raise an error if nobody answers there, for which Ray itself would wait for minutes."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if not host or not port.isdigit():
+        raise ValueError(f"{address} is no host:port")
+    try:
+        socket.create_connection((host, int(port)), _ANSWER_S).close()
+    except OSError as error:
+        raise OSError(f"nobody answers at {address}: {error}") from error
