@@ -33,11 +33,15 @@ FOREVER_NS = 1 << 62
 """A time in nanoseconds later than any event of a run (146 years); it stands for "never"."""
 
 
-def to_ns(duration_s: float) -> int:
-    """Convert seconds to nanoseconds, rounded up; floating-point noise of the product does not add a nanosecond."""
+def to_ns(duration_s: float, what: str = "a duration") -> int:
+    """Convert seconds to nanoseconds, rounded up; floating-point noise of the product does not add a nanosecond.
+
+    Raises:
+        ScenarioError: they are too many for the clock; the text says of `what`.
+    """
     exact = duration_s * 1e9
     if not exact < FOREVER_NS:
-        raise ScenarioError(f"a duration: too long for the clock, got {duration_s:g} s; 4.6e9 s is the most")
+        raise ScenarioError(f"{what}: too long for the clock, got {duration_s:g} s; 4.6e9 s is the most")
     noise = 4 * ulp(exact)
     return ceil(exact - (noise if noise < 0.25 else 0.25))
 

@@ -13,6 +13,8 @@ from fednet_emu.network.edge_servers import BackhaulSettings
 from fednet_emu.network.medium.transfer import Delivery
 from fednet_emu.records.ledger import CODE, DIRECTIONS, NEVER_NS, SERVER, Ledger
 
+_RATE = "network.edges.backhaul.rate_bps"
+
 Line = deque["Message"]
 """The message that is being sent, and behind it those that wait."""
 
@@ -106,7 +108,7 @@ class Backhaul:
     def _start(self, line: Line) -> None:
         message, rate_bps, now_ns = line[0], self.settings.rate_bps, self.clock.now
         message.started_ns = now_ns
-        takes_ns = 0 if rate_bps is None else to_ns(message.size_bit / rate_bps)
+        takes_ns = 0 if rate_bps is None else to_ns(message.size_bit / rate_bps, _RATE)
         message.timer = self.clock.call_at(now_ns + takes_ns, lambda _: self._leave(line))
 
     def _leave(self, line: Line) -> None:

@@ -22,6 +22,8 @@ from fednet_emu.arrays import Array
 from fednet_emu.radio.fading import Fading
 
 _STEPS = 1 << 14
+_NEVER = 1e-300
+"""Probability of a gain that is taken for zero."""
 
 
 def n_slots(entries: int, symbols_per_slot: int) -> int:
@@ -38,9 +40,9 @@ def mean_inverse(fading: Fading, cutoff: float, *, los: bool = False) -> float:
     if math.isinf(fading.coherence_s):
         gain = fading.gain(0.5, los)
         return 1.0 / gain if gain >= cutoff else 0.0
-    silent = float(fading.cdf(np.array([cutoff]), los)[0])
-    middles = silent + (1.0 - silent) * (np.arange(_STEPS) + 0.5) / _STEPS
-    return (1.0 - silent) * float(np.mean(1.0 / np.maximum(fading.gains(middles, los), cutoff)))
+    silent = max(float(fading.cdf(np.array([cutoff]), los)[0]), _NEVER)
+    middles = silent ** ((np.arange(_STEPS) + 0.5) / _STEPS)  # evenly in the logarithm, as 1 / |h|^2 is steep near 0
+    return -math.log(silent) * float(np.mean(middles / np.maximum(fading.gains(middles, los), cutoff)))
 
 
 def misalignment(gain: Array, csi_error: float, normal: Array) -> Array:

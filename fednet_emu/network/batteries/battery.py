@@ -29,7 +29,7 @@ class Battery(Component):
     Ignored here: self-discharge, ageing, losses of charging, and a supply voltage that falls with the charge.
     """
 
-    capacity_j: float = Field(gt=0, ge=1e-6, le=1e12)
+    capacity_j: float = Field(ge=1e-6, le=1e12)
     """Energy in J in a full battery. What is harvested beyond it is spilled."""
     initial_share: float = Field(default=1.0, ge=0, le=1)
     """Part of the capacity that is charged at the start; at 0 the devices start away."""

@@ -21,6 +21,7 @@ LN_2 = math.log(2.0)
 _HALVINGS = 60
 _MOST_STEPS, _CLOSE = 100, 1e-12
 _NEAR, _NEWTON = 1.1, 3
+_BRANCH, _SERIES = 0.02, (-221 / 8505, 769 / 17280, -43 / 540, 11 / 72, -1 / 3, 1.0)
 
 
 def full_power_efficiency(a: Array) -> Array:
@@ -46,9 +47,12 @@ def priced_efficiency(y: Array) -> Array:
 
     u = 1 + W((y - 1) / e). With the price c of the whole band, y = c gamma eta / (P t) minimises P t' b (e^u - 1) /
     (gamma eta) + c b over b; the same form with y = (K + P_c) gamma eta / P minimises the energy of a transmission plus
-    K times its time.
+    K times its time. Close to its branch point, where W loses digits, its series.
     """
-    return np.asarray(1.0 + scipy.special.lambertw((np.maximum(y, 0.0) - 1.0) / math.e).real)
+    p = np.sqrt(2.0 * np.maximum(y, 0.0))
+    near = p < _BRANCH
+    w = scipy.special.lambertw(np.where(near, 0.0, (y - 1.0) / math.e)).real
+    return np.asarray(np.where(near, p * np.polyval(_SERIES, p), 1.0 + w))
 
 
 def root(function: Callable[[Array], Array], low: Array, high: Array) -> Array:

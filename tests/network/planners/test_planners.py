@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mpmath import mp
 from pydantic import ValidationError
 from scipy.optimize import minimize_scalar
 
@@ -28,12 +29,19 @@ SEEDS = st.integers(0, 10_000)
 
 
 @given(st.floats(1e-3, 30))
-def test_closed_forms_solve_their_equations(u):
-    """(e^u - 1) / u = a and (u - 1) e^u + 1 = y are solved by the W function."""
-    a, y = np.expm1(u) / u, u * np.exp(u) - np.expm1(u)
+def test_the_efficiency_at_full_power_solves_its_equation(u):
+    """(e^u - 1) / u = a is solved by the lower branch of W."""
+    assert full_power_efficiency(np.array([np.expm1(u) / u]))[0] == pytest.approx(u, rel=1e-9)
 
-    assert full_power_efficiency(np.array([a]))[0] == pytest.approx(u, rel=1e-9)
-    assert priced_efficiency(np.array([y]))[0] == pytest.approx(u, rel=1e-6 if u < 0.1 else 1e-9)
+
+@given(st.floats(-12, np.log10(30)))
+def test_the_efficiency_for_a_price_solves_its_equation(log_u):
+    """(u - 1) e^u + 1 = y is solved by W, however close to its branch point."""
+    with mp.workdps(50):
+        u = mp.mpf(10.0**log_u)
+        y = float((u - 1) * mp.exp(u) + 1)
+
+    assert priced_efficiency(np.array([y]))[0] == pytest.approx(float(u), rel=1e-11)
 
 
 def test_no_bandwidth_is_wide_enough_for_too_high_a_rate():
@@ -70,6 +78,20 @@ def test_the_least_energy_is_that_of_a_generic_solver(seed, n, law, stretch):
     assert end_s(round_, grants.share, grants.power_part, grants.clock_part).max() <= within_s * (1 + 1e-9)
     assert grants.share.sum() <= 1 + 1e-12
     assert ours_j <= energy_j(round_, fastest.share, fastest.power_part, fastest.clock_part) * (1 + 1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(SEEDS, st.integers(1, 6), st.floats(-90, 60), st.sampled_from([1.0001, 2.0, 1e6]))
+def test_links_of_any_strength_have_a_plan_in_time(seed, n, gain_db, stretch):
+    """From -90 dB to 90 dB, and for a time just above the shortest or a million times it: finite, in time, in band."""
+    round_ = random_round(seed, n, PRACTICAL, circuit_w=0.1 * (seed % 2))
+    round_ = replace(round_, snr=round_.snr * 10 ** (gain_db / 10))
+    end = LeastTime().plan(round_).ends_s[0]
+    grants = LeastEnergy(stretch=stretch).plan(round_)
+
+    assert np.isfinite(np.concatenate([grants.share, grants.power_part, grants.clock_part])).all()
+    assert end_s(round_, *grants[:3]).max() <= stretch * end * (1 + 1e-6)
+    assert grants.share.sum() <= 1 + 1e-12
 
 
 @settings(max_examples=20, deadline=None)
