@@ -279,8 +279,9 @@ class Scenario(Component):
             if not isinstance(link.compression, NoCompression) and link.DIRECTION not in moves:
                 yield (
                     ("network", link.DIRECTION, "compression"),
-                    f"the algorithm {kind} sends nothing that can be compressed on the {link.DIRECTION}, got "
-                    f"{getattr(link.compression, 'kind', type(link.compression).__name__)}; leave it out",
+                    f"the algorithm {kind} has nothing to compress on the {link.DIRECTION}, no movement since a model "
+                    f"that both ends know, got {getattr(link.compression, 'kind', type(link.compression).__name__)}; "
+                    "leave it out",
                 )
 
     def _not_by_sums(self) -> Iterator[Problem]:
