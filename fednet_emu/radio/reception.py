@@ -78,7 +78,7 @@ class MaximumRatio(Reception):
 
     kind: Literal["mrc"] = "mrc"
 
-    antennas: int = Field(gt=0, le=1000)
+    antennas: int = Field(4, gt=0, le=1000)
     """Antennas of each base station (N)."""
 
 
@@ -93,7 +93,7 @@ class ZeroForcing(Reception):
 
     kind: Literal["zf"] = "zf"
 
-    antennas: int = Field(gt=0, le=1000)
+    antennas: int = Field(4, gt=0, le=1000)
     """Antennas of each base station (N), the most that may send in the same part of the band at once."""
 
     def branches(self, senders: int) -> int:
