@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from fednet_emu.api.ranking import Ranking
     from fednet_emu.api.run import Run, plot
     from fednet_emu.api.running import run
+    from fednet_emu.api.searching import Search, search
     from fednet_emu.api.study import Study
     from fednet_emu.api.study import compared as compare
     from fednet_emu.api.study import opened as open
@@ -48,6 +49,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "run": "api.running",
     "sweep": "api.sweeping",
+    "search": "api.searching",
     "open": "api.study:opened",
     "compare": "api.study:compared",
     "plot": "api.run",
@@ -59,6 +61,7 @@ _HOMES = {
     "Study": "api.study",
     "Comparison": "api.comparing",
     "Ranking": "api.ranking",
+    "Search": "api.searching",
     "Explanation": "api.explaining",
     "Scenario": "scenario.model",
     "Samples": "learning.data.datasets.base",
@@ -80,6 +83,7 @@ _HOMES = {
 __all__ = [  # noqa: RUF022  (what a user meets first comes first)
     "run",
     "sweep",
+    "search",
     "open",
     "compare",
     "plot",
@@ -91,6 +95,7 @@ __all__ = [  # noqa: RUF022  (what a user meets first comes first)
     "Study",
     "Comparison",
     "Ranking",
+    "Search",
     "Explanation",
     "Scenario",
     "Samples",

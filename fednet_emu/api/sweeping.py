@@ -16,6 +16,7 @@ from fednet_emu.component import Component
 from fednet_emu.errors import FednetError
 from fednet_emu.limits import folder_to_write
 from fednet_emu.report.views.study import open_study
+from fednet_emu.scenario.model import Scenario
 from fednet_emu.study.cells import LoadedStudy, is_study_file, load_study, make_study
 from fednet_emu.study.sweep import Runner
 from fednet_emu.study.sweep import sweep as run_cells
@@ -80,7 +81,14 @@ def sweep(
         told = {"base": name, "grid": grid or {}, "seeds": 5 if seeds is None else seeds, "target": target}
         told = {key: value for key, value in told.items() if value is not None}
         loaded = make_study(name, base, told, changed, timing_only=timing_only)
-    found = swept(loaded, out, runner_of(loaded, workers, ray), data_dir=data_dir, track=track, progress=progress)
+    found = swept(
+        loaded,
+        out,
+        runner_of([cell.scenario for cell in loaded.cells], workers, ray),
+        data_dir=data_dir,
+        track=track,
+        progress=progress,
+    )
     if found.failures:
         first = found.failures[0]
         text = f"{len(found.failures)} of {len(loaded.cells)} cells failed, first {first.label}: {first.reason}"
@@ -98,11 +106,7 @@ def swept(
     progress: bool | None = None,
 ) -> Study:
     """Run the cells of a study that are not finished, and open it."""
-    names = (track,) if isinstance(track, str) else tuple(track)
-    if not all(isinstance(name, str) for name in names):
-        raise FednetError(f"track: a sweep takes names, got {names!r}; give an import path, package.module:Class")
-    trackers_of(names)  # what cannot be made is told before anything runs
-    folder = folder_to_write(out, "out") if out is not None else Path(mkdtemp(prefix="fednet-"))
+    names, folder = tracker_names(track), folder_of(out)
     with live(progress) as show:
         ended = run_cells(loaded, folder, runner, data_dir=data_dir, track=names, on_news=show)
     failures = [
@@ -112,13 +116,27 @@ def swept(
     return Study(open_study(folder), folder, passing=out is None, failures=failures)
 
 
-def runner_of(loaded: LoadedStudy, workers: int | None, ray: bool | str) -> Runner:
+def tracker_names(track: str | Iterable[str]) -> tuple[str, ...]:
+    """The names of trackers that many runs get; what cannot be made is told before anything runs."""
+    names = (track,) if isinstance(track, str) else tuple(track)
+    if not all(isinstance(name, str) for name in names):
+        raise FednetError(f"track: a sweep takes names, got {names!r}; give an import path, package.module:Class")
+    trackers_of(names)
+    return names
+
+
+def folder_of(out: str | Path | None) -> Path:
+    """The folder of a study that was asked for, or a new temporary one."""
+    return folder_to_write(out, "out") if out is not None else Path(mkdtemp(prefix="fednet-"))
+
+
+def runner_of(scenarios: Iterable[Scenario], workers: int | None, ray: bool | str) -> Runner:
     """What runs the cells: processes of this machine, a Ray cluster, or this very process where nothing else can."""
     if ray:
         from fednet_emu.study.on_ray import run_on_ray
 
         return lambda tasks: run_on_ray(tasks, ray if isinstance(ray, str) else None, workers)
-    if any(_lives_here(cell.scenario) for cell in loaded.cells):
+    if any(map(_lives_here, scenarios)):
         from fednet_emu.study.here import run_here
 
         return run_here

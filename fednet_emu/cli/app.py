@@ -1,4 +1,4 @@
-"""The commands: run, flower, sweep, compare, best, explain, plot, trace, reproduce, check, channels, schema."""
+"""The commands: run, flower, sweep, search, compare, best, explain, plot, trace, reproduce, check, channels, schema."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from fednet_emu.cli.options import (
     device_numbers,
 )
 from fednet_emu.cli.outcome import ERRORS, outcome
+from fednet_emu.cli.search import search
 from fednet_emu.errors import FednetError
 
 if TYPE_CHECKING:
@@ -173,6 +174,7 @@ def _run(
 
 
 app.command()(studies.sweep)
+app.command()(search)
 app.command()(studies.compare)
 app.command()(studies.best)
 app.command()(explain)

@@ -251,7 +251,9 @@ def _runner(
     from fednet_emu.api.sweeping import runner_of
     from fednet_emu.study.slurm import collected
 
-    return partial(collected, out=folder) if collect else runner_of(loaded, workers, ray)
+    return (
+        partial(collected, out=folder) if collect else runner_of([cell.scenario for cell in loaded.cells], workers, ray)
+    )
 
 
 def _to_slurm(

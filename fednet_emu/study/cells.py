@@ -101,6 +101,62 @@ def is_study_file(name: str) -> bool:
     return tree is not None and isinstance(tree.value, dict) and "base" in tree.value
 
 
+@dataclass(frozen=True)
+class Sources:
+    """A study as it was written, before any of its cells is made.
+
+    Attributes:
+        name: name of the study.
+        text: the text of its file; for a study made in Python, the text that such a file would have.
+        base: the scenario that the study varies.
+        root: the content of the file, with the places of all values.
+        study: the validated study.
+    """
+
+    name: str
+    text: str
+    base: Document
+    root: Node
+    study: Study
+
+    def common(self, asked: Iterable[str | Setting], axes: Iterable[Axis]) -> tuple[Setting, ...]:
+        """Return the settings that all cells share: those that make them repeat, the study's own, and those asked for.
+
+        Raises:
+            ScenarioError: one of them is a seed, or is asked for and varied by an axis.
+        """
+        own = settings_of(self.root.value["set"]) if "set" in self.root.value else ()
+        wanted = tuple(Setting.parse(override) if isinstance(override, str) else override for override in asked)
+        _check(own, wanted, axes)
+        return (*_repeatable(self.base), *own, *wanted)
+
+
+def study_file(name: str | Path) -> Sources:
+    """Read a study by path, or by the name of a file in scenarios/studies/.
+
+    Raises:
+        ScenarioError: every problem of the file itself, or its base is not there.
+    """
+    path, root, study = read_study(name)
+    return Sources(run_name(path), path.read_text(encoding="utf-8-sig"), _base(root.value["base"], path), root, study)
+
+
+def study_values(name: str, base: Document, settings: Mapping[str, Any]) -> Sources:
+    """Like `study_file`, but from Python values.
+
+    Args:
+        name: name of the study.
+        base: the scenario that the study varies.
+        settings: the keys of a study file; its `base` is only used as a name.
+
+    Raises:
+        ScenarioError: every problem of the settings.
+    """
+    root = node_of(settings, Place("study", 0))
+    study = validate(Study, Document(root, None, {}))
+    return Sources(name, dump(study), base, root, study)
+
+
 def load_study(name: str | Path, overrides: Iterable[str | Setting] = (), *, timing_only: bool = False) -> LoadedStudy:
     """Read a study and make its cells.
 
@@ -113,10 +169,7 @@ def load_study(name: str | Path, overrides: Iterable[str | Setting] = (), *, tim
     Raises:
         ScenarioError: every problem of the study and of its scenarios, each with its line.
     """
-    path, root, study = read_study(name)
-    base = _base(root.value["base"], path)
-    text = path.read_text(encoding="utf-8-sig")
-    return _with_cells(run_name(path), text, base, (root, study), overrides, timing_only)
+    return _with_cells(study_file(name), overrides, timing_only)
 
 
 def make_study(
@@ -127,41 +180,24 @@ def make_study(
     *,
     timing_only: bool = False,
 ) -> LoadedStudy:
-    """Like `load_study`, but from Python values.
-
-    Args:
-        name: name of the study.
-        base: the scenario that the study varies.
-        settings: the keys of a study file; its `base` is only used as a name.
-        overrides: settings of every cell, as for `load_study`.
-        timing_only: whether the cells leave out training.
+    """Like `load_study`, but from Python values; see `study_values`.
 
     Raises:
         ScenarioError: every problem of the study and of its scenarios.
     """
-    root = node_of(settings, Place("study", 0))
-    study = validate(Study, Document(root, None, {}))
-    return _with_cells(name, dump(study), base, (root, study), overrides, timing_only)
+    return _with_cells(study_values(name, base, settings), overrides, timing_only)
 
 
-def _with_cells(
-    name: str,
-    text: str,
-    base: Document,
-    told: tuple[Node, Study],
-    overrides: Iterable[str | Setting],
-    timing_only: bool,
-) -> LoadedStudy:
-    root, study = told
-    axes = axes_of(root.value.get("grid"))
-    own = settings_of(root.value["set"]) if "set" in root.value else ()
-    asked = tuple(Setting.parse(override) if isinstance(override, str) else override for override in overrides)
-    _check(own, asked, axes)
+def _with_cells(sources: Sources, overrides: Iterable[str | Setting], timing_only: bool) -> LoadedStudy:
+    name, text, study = sources.name, sources.text, sources.study
+    if study.search is not None:
+        raise ScenarioError(f"{name}: is searched, not swept, got 'search' in place of a grid; fednet search {name}")
+    axes = axes_of(sources.root.value.get("grid"))
+    common = sources.common(overrides, axes)
     size = math.prod(len(axis.levels) for axis in axes) * len(study.all_seeds)
     if size > MAX_CELLS:
         raise ScenarioError(f"grid: a study has at most {MAX_CELLS} cells, got {size}; remove levels or seeds")
-    common = (*_repeatable(base), *own, *asked)
-    cells = list(_cells(base, study, common, axes, timing_only))
+    cells = list(_cells(CellMaker(sources.base, common, timing_only), study.all_seeds, axes))
     _refuse_twins(cells)
     return LoadedStudy(name, text, study, tuple(axes), tuple(cells), timing_only)
 
@@ -228,26 +264,54 @@ def _check(own: Iterable[Setting], asked: Iterable[Setting], axes: Iterable[Axis
         raise ScenarioError(*problems)
 
 
-def _cells(
-    base: Document, study: Study, common: Iterable[Setting], axes: list[Axis], timing_only: bool
-) -> Iterator[Cell]:
+class CellMaker:
+    """Makes the cells of settings; settings that share devices, channel and network are checked once for reachability.
+
+    Args:
+        base: the scenario that the study varies.
+        common: settings of all cells.
+        timing_only: whether the cells leave out training.
+    """
+
+    def __init__(self, base: Document, common: Iterable[Setting], timing_only: bool) -> None:
+        self._base, self._common, self._timing_only = base, tuple(common), timing_only
+        self._reached: set[str] = set()
+
+    def cells(
+        self, label: str, columns: Mapping[str, Any], settings: Iterable[Setting], seeds: Sequence[int]
+    ) -> Iterator[Cell]:
+        """Yield the cell of a setting with each seed.
+
+        Args:
+            label: the setting as readable text.
+            columns: the varied keys and their values.
+            settings: what is varied.
+            seeds: the seeds.
+
+        Raises:
+            ScenarioError: every problem of the scenario.
+        """
+        asked, timing_only = (*self._common, *settings), self._timing_only
+        document = apply_overrides(self._base, asked)
+        for scenario in _seeded(document, seeds):
+            content = scenario.model_dump(mode="json")
+            world = _digest([content[key] for key in _WORLD])
+            if world not in self._reached:
+                refuse_unreachable(scenario, document)
+                self._reached.add(world)
+            digest = _digest([content, timing_only])
+            where = ", ".join(part for part in (label, f"seed={scenario.seed}") if part)
+            yield Cell(where, columns, scenario, digest, self._base.path, asked, timing_only)
+
+
+def _cells(maker: CellMaker, seeds: Sequence[int], axes: list[Axis]) -> Iterator[Cell]:
     """Yield a cell for each combination of levels and seed, in the order of the file."""
     problems: list[str] = []
-    reached: set[str] = set()
     for levels in itertools.product(*(axis.levels for axis in axes)):
-        settings = (*common, *(setting for level in levels for setting in level.settings))
-        label = "".join(f"{axis.name}={level.label}, " for axis, level in zip(axes, levels, strict=True))
+        label = ", ".join(f"{axis.name}={level.label}" for axis, level in zip(axes, levels, strict=True))
         columns = {name: value for level in levels for name, value in level.columns.items()}
         try:
-            document = apply_overrides(base, settings)
-            for scenario in _seeded(document, study.all_seeds):
-                content = scenario.model_dump(mode="json")
-                world = _digest([content[key] for key in _WORLD])
-                if world not in reached:
-                    refuse_unreachable(scenario, document)
-                    reached.add(world)
-                digest = _digest([content, timing_only])
-                yield Cell(f"{label}seed={scenario.seed}", columns, scenario, digest, base.path, settings, timing_only)
+            yield from maker.cells(label, columns, [its for level in levels for its in level.settings], seeds)
         except ScenarioError as error:
             problems.extend(error.problems)
     if problems:

@@ -41,7 +41,7 @@ class Axis:
 
 def settings_of(node: Node) -> tuple[Setting, ...]:
     """Return the settings that a mapping from key paths to values asks for, each with its place."""
-    return tuple(Setting(key, _as_option(child)) for key, child in (node.value or {}).items())
+    return tuple(Setting(key, as_option(child)) for key, child in (node.value or {}).items())
 
 
 def axes_of(grid: Node | None) -> list[Axis]:
@@ -53,11 +53,11 @@ def axes_of(grid: Node | None) -> list[Axis]:
     axes: list[Axis] = []
     problems: list[str] = []
     for name, node in (grid.value or {}).items() if grid else ():
-        what = _problem(name, node)
+        what = reserved(name) or axis_problem(node)
         if what:
             problems.append(problem_text(node.place, ("grid", name), what))
         else:
-            axes.append(Axis(name, tuple(_levels(name, node))))
+            axes.append(Axis(name, tuple(levels_of(name, node))))
     problems.extend(_varied_twice(axes))
     if problems:
         raise ScenarioError(*problems)
@@ -76,11 +76,16 @@ def option_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=repr)
 
 
-def _problem(name: str, node: Node) -> str | None:
-    """Return what is wrong with an axis; None if nothing is."""
-    if name in RESERVED:
-        remedy = "give the seeds under 'seeds'" if name == "seed" else "choose another name"
-        return f"is a column of the results, got an axis of that name; {remedy}"
+def reserved(name: str) -> str | None:
+    """Return why an axis must not have a name; None if it may."""
+    if name not in RESERVED:
+        return None
+    remedy = "give the seeds under 'seeds'" if name == "seed" else "choose another name"
+    return f"is a column of the results, got an axis of that name; {remedy}"
+
+
+def axis_problem(node: Node) -> str | None:
+    """Return what is wrong with the levels of an axis; None if nothing is."""
     if isinstance(node.value, list):
         return None if node.value else "varies nothing, got an empty list; give at least one value"
     parts = list(node.value.values()) if isinstance(node.value, dict) else []
@@ -93,17 +98,18 @@ def _problem(name: str, node: Node) -> str | None:
     return f"expected {choices}, got {show(node.plain())}"
 
 
-def _levels(name: str, node: Node) -> Iterator[Level]:
+def levels_of(name: str, node: Node) -> Iterator[Level]:
+    """Yield the levels of an axis in their order."""
     if isinstance(node.value, list):
         column = column_of([entry.plain() for entry in node.value])
         for value, entry in zip(column, node.value, strict=True):
-            yield Level(_text(value), {name: value}, (Setting(name, _as_option(entry)),))
+            yield Level(level_label(value), {name: value}, (Setting(name, as_option(entry)),))
     elif isinstance(next(iter(node.value.values())).value, list):
         keys, lists = list(node.value), [child.value for child in node.value.values()]
         columns = [column_of([entry.plain() for entry in entries]) for entries in lists]
         for together, values in zip(zip(*lists, strict=True), zip(*columns, strict=True), strict=True):
-            label = ", ".join(map(_text, values))
-            settings = tuple(Setting(key, _as_option(entry)) for key, entry in zip(keys, together, strict=True))
+            label = ", ".join(map(level_label, values))
+            settings = tuple(Setting(key, as_option(entry)) for key, entry in zip(keys, together, strict=True))
             yield Level(label, {name: label, **dict(zip(keys, values, strict=True))}, settings)
     else:
         for variant, child in node.value.items():
@@ -115,17 +121,18 @@ def column_of(values: list[Any]) -> list[Any]:
     if all(isinstance(value, bool) for value in values):
         return values
     if any(isinstance(value, bool) or not isinstance(value, int | float) for value in values):
-        return [_text(value) for value in values]
+        return [level_label(value) for value in values]
     return values if all(isinstance(value, int) for value in values) else [float(value) for value in values]
 
 
-def _text(value: Any) -> str:
+def level_label(value: Any) -> str:
+    """Return a value as short text: of a component without other settings its kind, of a number six digits."""
     if isinstance(value, dict):
         if set(value) == {"kind"}:
             return str(value["kind"])
-        return "{" + ", ".join(f"{key}: {_text(part)}" for key, part in value.items()) + "}"
+        return "{" + ", ".join(f"{key}: {level_label(part)}" for key, part in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(map(_text, value)) + "]"
+        return "[" + ", ".join(map(level_label, value)) + "]"
     return f"{value:g}" if isinstance(value, float) else option_text(value)
 
 
@@ -141,11 +148,11 @@ def _varied_twice(axes: list[Axis]) -> Iterator[str]:
                 yield problem_text(setting.value.place, path, f"sets {setting.name}, which '{other}' sets, too")
 
 
-def _as_option(node: Node) -> Node:
+def as_option(node: Node) -> Node:
     """Mark a value of a study file as a command-line option, which overrides all files; its line stays in its place."""
     value = node.value
     if isinstance(value, dict):
-        value = {key: _as_option(child) for key, child in value.items()}
+        value = {key: as_option(child) for key, child in value.items()}
     elif isinstance(value, list):
-        value = [_as_option(child) for child in value]
+        value = [as_option(child) for child in value]
     return Node(value, Place(str(node.place)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -37,6 +37,59 @@ class Limits(Component):
     """Number of GPUs that a Ray cluster reserves for each cell."""
 
 
+Cost = Literal["time", "bits", "energy", "device-energy", "rounds"]
+"""What can be minimised and limited: simulated seconds, bits of all links, joules of all devices together, joules per
+device on average, and rounds."""
+
+
+class Search(Component):
+    """How settings are searched where a grid of them would be too large."""
+
+    space: dict[str, Any] = Field(min_length=1)
+    """What is varied. An entry is an axis as in `grid`, or a range of numbers, `{low: 0.01, high: 1, log: true}`, of
+    whole ones if both ends are and no step says otherwise. `when: {ENTRY: LEVEL}` beside low and high, or beside
+    `choices`, varies it only where an entry above it has that level, or one of a list of levels."""
+    minimise: Cost | tuple[Cost, ...] = "time"
+    """The cost of reaching the target that is minimised, or several, for which a Pareto front is searched. Without a
+    target, the cost of the whole run."""
+    maximise: Literal["accuracy"] | None = None
+    """`accuracy` searches for the highest test accuracy within the limits instead, of the last evaluation there."""
+    within: dict[Cost, Annotated[float, Field(gt=0)]] = Field({})
+    """The largest amount of each limited cost that a run may spend, as `time: 60`."""
+    trials: int = Field(40, gt=0)
+    """How many settings are tried."""
+    batch: int = Field(4, gt=0)
+    """How many settings are proposed together, before the outcome of any of them is known. The results depend on it,
+    but not on the number of workers."""
+    trial_seeds: int = Field(1, gt=0)
+    """With how many of the study's seeds each setting is tried; only the finalists get the others."""
+    finalists: int = Field(4, gt=0)
+    """How many of the cheapest settings take part in the race over the other seeds."""
+    cap: float | None = Field(2.0, ge=1)
+    """A trial ends when it has cost so many times what the best setting so far needed with the same seed; null for no
+    such end. Only for a single minimised cost."""
+    least_rounds: int = Field(1, gt=0)
+    """Fewest rounds in which any setting could reach the target. What so many rounds cost is computed without training,
+    and a setting that breaks a limit by then is dropped."""
+    seed: int = Field(0, ge=0)
+    """Seed of the proposals."""
+
+    @model_validator(mode="after")
+    def _one_aim(self) -> Search:
+        if len(set(self.costs)) < max(len(self.costs), 1):
+            raise ValueError(f"minimise: expected different costs, got {list(self.costs)}; give each once")
+        if self.maximise and "minimise" in self.model_fields_set:
+            raise ValueError("maximise: stands alone, got minimise as well; leave out one of them")
+        if self.maximise and not self.within:
+            raise ValueError("maximise: needs a limit, got none; say within what, as `within: {time: 60}`")
+        return self
+
+    @property
+    def costs(self) -> tuple[str, ...]:
+        """What is minimised."""
+        return (self.minimise,) if isinstance(self.minimise, str) else self.minimise
+
+
 class Study(Component):
     """A study: a base scenario, the settings that are varied, and how often each combination is repeated."""
 
@@ -49,6 +102,8 @@ class Study(Component):
     grid: dict[str, Any] = Field({})
     """The axes; every combination of their levels is run. An axis is a list of values for one key, a mapping of named
     variants, or a mapping of lists of equal length whose entries are used together."""
+    search: Search | None = None
+    """How settings are searched, by `fednet search`, in place of `grid`."""
     seeds: int | tuple[int, ...] = 5
     """The number of seeds, counted from 0, or a list of seeds; every combination is run once with each seed."""
     target: Target | None = None
@@ -68,6 +123,23 @@ class Study(Component):
         seeds = self.all_seeds
         if not seeds or min(seeds) < 0 or len(set(seeds)) < len(seeds):
             raise ValueError(f"seeds: expected a number above 0 or different numbers from 0 on, got {self.seeds}")
+        return self
+
+    @model_validator(mode="after")
+    def _searched_or_swept(self) -> Study:
+        if self.search is None:
+            return self
+        if self.grid:
+            raise ValueError(
+                f"search: takes the place of grid, got both; move {', '.join(self.grid)} into search.space"
+            )
+        if self.search.trial_seeds > len(self.all_seeds):
+            have = len(self.all_seeds)
+            raise ValueError(
+                f"search.trial_seeds: at most the {have} seeds of the study, got {self.search.trial_seeds}"
+            )
+        if self.search.maximise and self.target:
+            raise ValueError("target: is not for search.maximise, got both; leave out one of them")
         return self
 
     @property

@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from fednet_emu.data import checksum
 from fednet_emu.records.files import told, write_json, write_text
@@ -19,6 +20,7 @@ from fednet_emu.study.attempt import CellJob, Outcome
 from fednet_emu.study.cells import Cell, LoadedStudy
 from fednet_emu.study.finished import finished
 from fednet_emu.study.local import News
+from fednet_emu.study.model import Limits, Study
 from fednet_emu.study.tables import TABLES, aim, write_tables
 
 STUDY = "study.json"
@@ -42,7 +44,7 @@ class Progress:
         at_once: the most cells that were under way together, at most one for each core here.
     """
 
-    cells: Sequence[Cell]
+    cells: list[Cell]
     folder_of: list[Path]
     data_dir: Path | str | None = None
     done: set[int] = field(default_factory=set)
@@ -50,6 +52,28 @@ class Progress:
     failures: dict[int, str] = field(default_factory=dict)
     host_s: list[float] = field(default_factory=list)
     at_once: int = 0
+
+    def add(self, cells: Sequence[Cell], folder: Path) -> list[int]:
+        """Take in more cells, some of which may be finished already, and return their places.
+
+        Args:
+            cells: the cells.
+            folder: the folder of the run folders of all cells.
+        """
+        places = list(range(len(self.cells), len(self.cells) + len(cells)))
+        self.cells.extend(cells)
+        self.folder_of.extend(_folders(cells, folder))
+        for place in places:
+            summary = finished(self.folder_of[place])
+            if summary is None:
+                continue
+            tidy(self.folder_of[place])
+            if summary["verified"]:
+                self.done.add(place)
+                self.host_s.append(summary["host_s"])
+            else:
+                self.failures[place] = f"conservation laws are broken: {summary['broken_laws']}"
+        return places
 
     def replay(self, place: int) -> str:
         """The command that runs a cell by itself; one that comes from Python, from what its run folder says."""
@@ -98,12 +122,14 @@ def sweep(
     Raises:
         DataError: the folder holds something else, or another sweep writes to it.
     """
-    with _locked(out):
-        _describe(loaded, out, _tables(out))
-        progress = _progress(loaded.cells, out / "cells", data_dir)
+    work = Work(loaded.name, out, loaded.study.limits, loaded.timing_only, run, data_dir, track, on_news)
+    with study_folder(out):
+        _describe(loaded, out, known_tables(out))
+        progress = Progress([], [], data_dir)
+        progress.add(loaded.cells, out / "cells")
         on_news(progress)
         try:
-            _run(loaded, out, run, progress, data_dir, track, on_news)
+            work.finish(progress)
         finally:
             folders = {place: progress.folder_of[place] for place in sorted(progress.done)}
             write_tables(out, loaded.cells, folders, progress.failures, loaded.study.target)
@@ -111,33 +137,50 @@ def sweep(
     return progress
 
 
-def _run(
-    loaded: LoadedStudy,
-    out: Path,
-    run: Runner,
-    progress: Progress,
-    data_dir: Path | str | None,
-    track: tuple[str, ...],
-    on_news: Callable[[Progress], None],
-) -> None:
-    places = progress.left
-    tasks = [
-        CellJob(
-            loaded.cells[place].scenario,
-            f"{loaded.name}: {loaded.cells[place].label}",
-            progress.folder_of[place].resolve(),
-            Path(data_dir).resolve() if data_dir else None,
-            loaded.timing_only,
-            loaded.study.limits,
-            track,
-            (loaded.name, out.resolve()),
-        )
-        for place in places
-    ]
-    with closing(run(tasks)) as news:
-        for index, outcome in news:
-            _note(progress, places[index], outcome, out / "failures")
-            on_news(progress)
+@dataclass(frozen=True)
+class Work:
+    """How the cells of a study are run.
+
+    Attributes:
+        name: name of the study.
+        out: the folder of the study.
+        limits: limits of each cell.
+        timing_only: whether the cells leave out training.
+        run: runs the tasks.
+        data_dir: where data sets are.
+        track: names of the trackers that hear of every cell that runs.
+        on_news: called when a cell starts or ends.
+    """
+
+    name: str
+    out: Path
+    limits: Limits
+    timing_only: bool
+    run: Runner
+    data_dir: Path | str | None
+    track: tuple[str, ...]
+    on_news: Callable[[Progress], None]
+
+    def finish(self, progress: Progress) -> None:
+        """Run the cells that have not ended."""
+        places = progress.left
+        tasks = [
+            CellJob(
+                progress.cells[place].scenario,
+                f"{self.name}: {progress.cells[place].label}",
+                progress.folder_of[place].resolve(),
+                Path(self.data_dir).resolve() if self.data_dir else None,
+                self.timing_only,
+                self.limits,
+                self.track,
+                (self.name, self.out.resolve()),
+            )
+            for place in places
+        ]
+        with closing(self.run(tasks)) as news:
+            for index, outcome in news:
+                _note(progress, places[index], outcome, self.out / "failures")
+                self.on_news(progress)
 
 
 def _note(progress: Progress, place: int, outcome: Outcome | None, failures: Path) -> None:
@@ -160,28 +203,13 @@ def _note(progress: Progress, place: int, outcome: Outcome | None, failures: Pat
         write_text(report, f"{cell.label}\n{outcome.reason}\nreplay: {progress.replay(place)}\n\n{outcome.details}")
 
 
-def _progress(cells: Sequence[Cell], folder: Path, data_dir: Path | str | None) -> Progress:
-    """What earlier sweeps have left."""
-    progress = Progress(cells, _folders(cells, folder), data_dir)
-    for place, path in enumerate(progress.folder_of):
-        summary = finished(path)
-        if summary is not None:
-            tidy(path)
-            if summary["verified"]:
-                progress.done.add(place)
-                progress.host_s.append(summary["host_s"])
-            else:
-                progress.failures[place] = f"conservation laws are broken: {summary['broken_laws']}"
-    return progress
-
-
 def _folders(cells: Iterable[Cell], folder: Path) -> list[Path]:
     """The run folder of each cell: the one that has its digest, whatever the cell was called then."""
     there = {path.name.rpartition("__")[2]: path for path in sorted(folder.glob("*__*"), reverse=True)}
     return [there.get(cell.digest, folder / cell.name) for cell in cells]
 
 
-def _tables(out: Path) -> dict[str, str]:
+def known_tables(out: Path) -> dict[str, str]:
     """The checksums of the tables that an earlier sweep has written, as it has noted them."""
     try:
         return dict(json.loads((out / STUDY).read_text(encoding="utf-8"))["files"])
@@ -190,24 +218,30 @@ def _tables(out: Path) -> dict[str, str]:
 
 
 def _describe(loaded: LoadedStudy, out: Path, tables: Mapping[str, str]) -> None:
-    """Write the study's file, and what figures need of it, with the checksums of its tables."""
-    study = loaded.study
-    measure, level = aim(study.target) if study.target else (None, None)
-    description = {
-        "name": loaded.name,
-        "title": study.title or loaded.name,
-        "axes": {axis.name: [level.columns[axis.name] for level in axis.levels] for axis in loaded.axes},
-        "seeds": study.all_seeds,
-        "target": {measure: level} if measure else {},
-        "timing_only": loaded.timing_only,
-        "files": tables,
-    }
-    write_json(out / STUDY, description)
+    axes = {axis.name: [level.columns[axis.name] for level in axis.levels] for axis in loaded.axes}
+    describe(loaded.name, loaded.study, axes, loaded.timing_only, out, tables)
     write_text(out / "study.yaml", loaded.text)
 
 
+def describe(
+    name: str, study: Study, axes: Mapping[str, Sequence[Any]], timing_only: bool, out: Path, tables: Mapping[str, str]
+) -> None:
+    """Write what figures need to know of a study, with the checksums of its tables, into its folder."""
+    measure, level = aim(study.target) if study.target else (None, None)
+    description = {
+        "name": name,
+        "title": study.title or name,
+        "axes": axes,
+        "seeds": study.all_seeds,
+        "target": {measure: level} if measure else {},
+        "timing_only": timing_only,
+        "files": tables,
+    }
+    write_json(out / STUDY, description)
+
+
 @contextmanager
-def _locked(out: Path) -> Iterator[None]:
+def study_folder(out: Path) -> Iterator[None]:
     """The folder of a study, to which nobody else writes; it is let go when this process ends, however it ends."""
     if not any((out / name).is_file() for name in (STUDY, *TABLES)):
         require_free(out, "the folder of a study")

@@ -153,7 +153,7 @@ def rank(view: StudyView, minimised: str = "time", limits: Mapping[str, float] |
     tables = dict(list(evaluations.groupby("cell", sort=False)))
     courses = [
         [
-            _course(tables.get(row["cell"], evaluations[:0]), row["status"], measure, level, minimised, limits)
+            course_of(tables.get(row["cell"], evaluations[:0]), row["status"], measure, level, minimised, limits)
             for _, row in setting.cells.set_index("seed").loc[seeds].iterrows()
         ]
         for setting in settings
@@ -198,7 +198,7 @@ def _ranked(settings: Sequence[Setting], courses: Sequence[Sequence[Course]], co
     ]
 
 
-def _course(
+def course_of(
     rows: pd.DataFrame, status: str, measure: str, level: float, minimised: str, limits: Mapping[str, float]
 ) -> Course:
     """How far a run came, from its evaluations with the columns `spent COST`."""
