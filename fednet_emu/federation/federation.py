@@ -23,7 +23,7 @@ from fednet_emu.federation.processors import Processors, Work
 from fednet_emu.federation.readings import Checkpoint, Kept, NothingKept
 from fednet_emu.federation.retry import PATIENCE_S, PAUSE_S, Limits, Retry, Send
 from fednet_emu.federation.rounds import Rounds
-from fednet_emu.federation.stop import Evaluation, Stop
+from fednet_emu.federation.stop import COSTS, Evaluation, Stop
 from fednet_emu.federation.sums import Sums
 from fednet_emu.kernel.all_of import AllOf, cancel, gather
 from fednet_emu.kernel.clock import Clock, Process, Sleep, rare_garbage_collection
@@ -348,7 +348,8 @@ class Federation:
     @property
     def stopped(self) -> bool:
         """Whether a stop rule ends the run at the end of the latest round."""
-        return self._stop.reached(self.round, sum(self.ledger.sent_bit), self.ledger.energy_j, self.accuracy)
+        costs = self.round, self.clock.now_s, sum(self.ledger.sent_bit), self.ledger.energy_j
+        return self._stop.reached(dict(zip(COSTS, costs, strict=True)), self.accuracy)
 
     # ---- measuring ---------------------------------------------------------------------------------------------------
 

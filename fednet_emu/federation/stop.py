@@ -2,12 +2,44 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+
 from pydantic import Field, model_validator
 
 from fednet_emu.component import Component
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.metrics import AnyMetric
 from fednet_emu.records.ledger import DEVICE_EVALUATIONS, EVALUATIONS
+
+COSTS = ("rounds", "simulated_s", "bits", "energy_j")
+"""What a run spends."""
+
+
+class Milestone(Component):
+    """The accuracy that a run must have once it has spent so much; one that has less is hopeless, and ends."""
+
+    rounds: int | None = Field(None, gt=0)
+    """Number of rounds after which the accuracy counts."""
+    simulated_s: float | None = Field(None, gt=0, le=1e9)
+    """Simulated time in s after which it counts."""
+    bits: float | None = Field(None, gt=0)
+    """Bits on the air of all links together after which it counts."""
+    energy_j: float | None = Field(None, gt=0)
+    """Energy in J of the whole network after which it counts."""
+    accuracy: float = Field(gt=0, le=1)
+    """Lowest pooled test accuracy, between 0 and 1, with which the run goes on."""
+
+    @model_validator(mode="after")
+    def _one_cost(self) -> Milestone:
+        given = [name for name in COSTS if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"exactly one of {', '.join(COSTS)} is needed, got {', '.join(given) or 'none'}")
+        return self
+
+    def is_missed(self, spent: Mapping[str, float], accuracy: float) -> bool:
+        """Whether a run that has spent so much of each cost has too low an accuracy."""
+        return accuracy < self.accuracy and any(spent[name] >= (getattr(self, name) or math.inf) for name in COSTS)
 
 
 class Stop(Component):
@@ -24,17 +56,33 @@ class Stop(Component):
     accuracy: float | None = Field(None, gt=0, le=1)
     """Pooled test accuracy, between 0 and 1, at which the run ends; null for no such limit."""
 
+    milestones: tuple[Milestone, ...] = ()
+    """What a run must have reached by when; one that misses a milestone ends at the end of that round."""
+
     @model_validator(mode="after")
     def _something_ends_the_run(self) -> Stop:
         limits = (self.rounds, self.simulated_s, self.bits, self.energy_j, self.accuracy)
         if all(limit is None for limit in limits):
-            raise ValueError(f"nothing ends the run, got no limit; give one of {', '.join(type(self).model_fields)}")
+            raise ValueError(f"nothing ends the run, got no limit; give one of {', '.join((*COSTS, 'accuracy'))}")
         return self
 
-    def reached(self, rounds: int, bits: float, energy_j: float, accuracy: float | None) -> bool:
-        """Whether a run that has come so far, at the end of a round, is over."""
-        so_far = ((rounds, self.rounds), (bits, self.bits), (energy_j, self.energy_j), (accuracy, self.accuracy))
-        return any(value is not None and limit is not None and value >= limit for value, limit in so_far)
+    def reached(self, spent: Mapping[str, float], accuracy: float | None) -> bool:
+        """Whether a run that has come so far, at the end of a round, is over.
+
+        Args:
+            spent: what it has spent, by the names in `COSTS`.
+            accuracy: its latest accuracy; None if none was measured.
+        """
+        if any(spent[name] >= (getattr(self, name) or math.inf) for name in COSTS if name != "simulated_s"):
+            return True
+        if accuracy is None:
+            return False
+        return accuracy >= (self.accuracy or math.inf) or any(its.is_missed(spent, accuracy) for its in self.milestones)
+
+    @property
+    def asks_for_accuracy(self) -> bool:
+        """Whether the end of the run depends on what is learnt."""
+        return self.accuracy is not None or bool(self.milestones)
 
     @property
     def only_accuracy(self) -> bool:

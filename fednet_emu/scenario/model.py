@@ -205,7 +205,7 @@ class Scenario(Component):
         links = self.network.uplink, self.network.downlink
         return (
             self.algorithm.events_depend_on_learning
-            or self.stop.accuracy is not None
+            or self.stop.asks_for_accuracy
             or any(link.compression.depends_on_values for link in links)
         )
 

@@ -68,6 +68,9 @@ class Search(Component):
     cap: float | None = Field(2.0, ge=1)
     """A trial ends when it has cost so many times what the best setting so far needed with the same seed; null for no
     such end. Only for a single minimised cost."""
+    behind: float | None = Field(None, gt=0, le=0.5)
+    """A trial also ends if, once it has spent a quarter, a half or three quarters of its cap, its accuracy is below
+    this quantile of those that the settings before it had there; null for no such end. Only for a target accuracy."""
     least_rounds: int = Field(1, gt=0)
     """Fewest rounds in which any setting could reach the target. What so many rounds cost is computed without training,
     and a setting that breaks a limit by then is dropped."""
@@ -80,6 +83,8 @@ class Search(Component):
             raise ValueError(f"minimise: expected different costs, got {list(self.costs)}; give each once")
         if self.maximise and "minimise" in self.model_fields_set:
             raise ValueError("maximise: stands alone, got minimise as well; leave out one of them")
+        if self.behind is not None and (self.cap is None or self.maximise or len(self.costs) > 1):
+            raise ValueError("behind: is taken at parts of the cap, got none; minimise one cost, with a cap")
         if self.maximise and not self.within:
             raise ValueError("maximise: needs a limit, got none; say within what, as `within: {time: 60}`")
         return self
@@ -137,6 +142,10 @@ class Study(Component):
             have = len(self.all_seeds)
             raise ValueError(
                 f"search.trial_seeds: at most the {have} seeds of the study, got {self.search.trial_seeds}"
+            )
+        if self.search.behind is not None and (self.target is None or self.target.accuracy is None):
+            raise ValueError(
+                f"search.behind: needs a target accuracy, got {self.search.behind:g} without; leave it out"
             )
         if self.search.maximise and self.target:
             raise ValueError("target: is not for search.maximise, got both; leave out one of them")

@@ -20,6 +20,8 @@ from fednet_emu.study.model import Target
 
 TABLES = ("study.parquet", "cells.parquet")
 """The tables that figures and comparisons read; the host times beside them differ from sweep to sweep."""
+KEYS = ("seed", "cell")
+"""Columns that name a cell, beside those of the axes."""
 TOTALS = ("rounds", "simulated_s", "uplink_bit", "downlink_bit", "sidelink_bit", "energy_j")
 BACKHAUL = ("backhaul_bit", "backhaul_j")
 """Totals of runs that use a backhaul; its energy is part of `energy_j`, its bits are none of `total_bit`."""
@@ -59,7 +61,8 @@ def write_tables(
     ]
     hosts = [{"cell": cells[place].name, "host_s": summary["host_s"]} for place, summary in summaries.items()]
     write_table(folder / "study.parquet", [evaluations])
-    write_table(folder / "cells.parquet", [pd.concat([pd.DataFrame(rows), reached], axis="columns")])
+    table = pd.DataFrame(rows) if rows else pd.DataFrame(columns=[*KEYS, "status", "reason"])
+    write_table(folder / "cells.parquet", [pd.concat([table, reached], axis="columns")])
     write_table(folder / "hosts.parquet", [pd.DataFrame(hosts, columns=["cell", "host_s"])])
 
 
@@ -107,5 +110,6 @@ def _evaluations(cells: Sequence[Cell], finished: Sequence[tuple[int, Path]]) ->
     tables = [pq.ParquetFile(folder / "evaluations.parquet").read(use_threads=False) for _, folder in finished]
     together = pa.concat_tables(tables or [none], promote_options="permissive").replace_schema_metadata()
     rows = np.repeat([place for place, _ in finished], [len(table) for table in tables]).astype(int)
-    keys = pd.DataFrame([_keys(cell) for cell in cells]).iloc[rows].reset_index(drop=True)
+    keys = pd.DataFrame([_keys(cell) for cell in cells], columns=None if cells else KEYS)
+    keys = keys.iloc[rows].reset_index(drop=True)
     return pd.concat([keys, with_total_bits(together.to_pandas())], axis="columns")

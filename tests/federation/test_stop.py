@@ -86,3 +86,48 @@ def test_some_limit_is_required() -> None:
     """A run that nothing ends is refused, with the settings that would end it."""
     with pytest.raises(ValidationError, match="give one of rounds, simulated_s, bits, energy_j, accuracy"):
         Stop()
+
+
+LEARNING = (*CLASSES, "stop.rounds=6", "algorithm.lr=0.01")
+
+
+def test_a_run_that_misses_a_milestone_ends_there() -> None:
+    """It ends at the end of the first round after the milestone at which it has less, as an uninterrupted run tells."""
+    whole = run_small(*LEARNING)
+    evaluations = whole.ledger.frames()["evaluations"]
+    accuracies, times_s = evaluations["accuracy"].tolist(), evaluations["simulated_s"].tolist()
+    assert len(accuracies) == 7
+    assert max(accuracies) < 1
+
+    for after in (1, 3, 6):
+        for milestone in (f"rounds: {after}", f"simulated_s: {times_s[after]}"):
+            fed = run_small(*LEARNING, f"stop.milestones=[{{{milestone}, accuracy: 1}}]")
+            assert fed.round == after
+            assert list(fed.ledger.evaluations.column("accuracy")) == accuracies[: after + 1]
+
+
+def test_a_milestone_that_is_met_changes_nothing() -> None:
+    """An accuracy that a run has is enough, the same number too; before its time a milestone counts for nothing."""
+    whole = run_small(*LEARNING)
+    least = float(min(whole.ledger.evaluations.column("accuracy")[1:]))
+
+    assert run_small(*LEARNING, f"stop.milestones=[{{rounds: 1, accuracy: {least!r}}}]").round == 6
+    assert run_small(*LEARNING, "stop.milestones=[{bits: 1e12, accuracy: 1}, {energy_j: 1e6, accuracy: 1}]").round == 6
+    assert run_small(*LEARNING, "stop.milestones=[{bits: 1, accuracy: 1}]").round == 1
+    assert run_small(*LEARNING, "stop.milestones=[{energy_j: 1e-30, accuracy: 1}]").round == 1
+
+
+def test_a_milestone_counts_for_nothing_where_no_accuracy_is_measured() -> None:
+    """Neither a regression nor a timing-only run has one."""
+    assert run_small("stop.milestones=[{rounds: 1, accuracy: 1}]").round == 3
+    assert run_small(*LEARNING, "stop.milestones=[{rounds: 1, accuracy: 1}]", timing_only=True).round == 6
+
+
+@pytest.mark.parametrize(
+    ("text", "got"), [("accuracy: 1", "none"), ("rounds: 1, bits: 2, accuracy: 1", "rounds, bits")]
+)
+def test_a_milestone_names_one_cost(text: str, got: str) -> None:
+    """With none or two it is refused."""
+    what = f"exactly one of rounds, simulated_s, bits, energy_j is needed, got {got}"
+    with pytest.raises(ScenarioError, match=what):
+        run_small(f"stop.milestones=[{{{text}}}]")

@@ -76,7 +76,7 @@ def open_search(folder: Path) -> SearchView:
         raise DataError(str(folder), "no such folder of a search", "give the folder that `fednet search` wrote")
     try:
         told = json.loads((folder / SEARCH).read_text(encoding="utf-8"))
-        trials = pd.read_csv(folder / TRIALS)
+        trials = pd.read_csv(folder / TRIALS, dtype={"why_not": str}).fillna({"why_not": ""})
         return SearchView(
             told["name"],
             told["costs"],
@@ -110,7 +110,7 @@ def search_lines(view: SearchView) -> Iterator[str]:
 def _tried(view: SearchView) -> str:
     trials, runs = view.trials, view.trials["runs"] > 0
     whole = int((runs & (trials["reached"] == trials["runs"])).sum())
-    why = trials["why_not"].fillna("").astype(str)
+    why = trials["why_not"]
     costly, invalid = int(why.str.startswith("too costly").sum()), int(why.str.startswith("invalid").sum())
     others = len(trials) - whole - costly - invalid
     aim = f"reach {target_text(view.target)}" if view.target else "end"

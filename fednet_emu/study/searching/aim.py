@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +32,19 @@ class Outcome:
         costs: what is minimised, each cost, or minus the accuracy; infinite if the run did not reach the target.
         score: the best score within the limits; NaN if nothing was measured.
         why: why it did not reach the target; empty if it did.
+        course: what it had spent of the first cost by each evaluation, and the score, [2, evaluations].
     """
 
     costs: tuple[float, ...]
     score: float
     why: tuple[str, ...] = ()
+    course: Array = field(default_factory=lambda: np.empty((2, 0)), repr=False, compare=False)
+
+    def score_at(self, amount: float) -> float:
+        """Return the score at the last evaluation by which no more than an amount had been spent; NaN before any."""
+        spent, scores = self.course
+        count = int(np.searchsorted(spent, amount, side="right"))
+        return float(scores[count - 1]) if count else math.nan
 
     @property
     def reached(self) -> bool:
@@ -74,7 +82,9 @@ class Aim:
         """Whether one cost is minimised, so that a run can be ended when it has cost too much."""
         return len(self.costs) == 1
 
-    def stops(self, scenario: Scenario, cap: float = math.inf) -> dict[str, float]:
+    def stops(
+        self, scenario: Scenario, cap: float = math.inf, milestones: Mapping[float, float] | None = None
+    ) -> dict[str, Any]:
         """Return the limits with which a scenario ends as soon as its outcome is known, by their names under `stop`.
 
         That is at the target, beyond a limit, or at a cap. Limits that the scenario has itself stay.
@@ -82,32 +92,38 @@ class Aim:
         Args:
             scenario: the scenario.
             cap: the largest amount of the minimised cost.
+            milestones: the accuracy that it must have once it has spent so much of the minimised cost.
         """
         limits = [*self.limits.items(), *([(self.costs[0], cap)] if self.is_single and math.isfinite(cap) else ())]
-        stops: dict[str, float] = {}
+        stops: dict[str, Any] = {}
         for cost, most in limits:
-            key, amount = STOPS[cost], most * (scenario.devices.count if cost == DEVICE_ENERGY else 1)
+            key, amount = _as_stop(scenario, cost, most)
             known = stops.get(key, getattr(scenario.stop, key))
             stops[key] = amount if known is None else min(known, amount)
-        if "rounds" in stops:
-            stops["rounds"] = max(1, math.ceil(stops["rounds"]))
         if self.measure == "accuracy":
             stops["accuracy"] = min(self.level, scenario.stop.accuracy or 1.0)
+        if milestones:
+            asked = [its.model_dump(exclude_none=True) for its in scenario.stop.milestones]
+            for amount, least in milestones.items():
+                asked.append(dict([_as_stop(scenario, self.costs[0], amount), ("accuracy", least)]))
+            stops["milestones"] = asked
         return stops
 
-    def outcome(self, evaluations: pd.DataFrame, status: str, devices: int) -> Outcome:
-        """Return what a run was worth, from its evaluations in the order of time, and how it ended."""
+    def outcome(self, evaluations: pd.DataFrame, summary: Mapping[str, Any], devices: int) -> Outcome:
+        """Return what a run was worth, from its evaluations in the order of time, and its summary."""
+        status = str(summary["status"])
+        if self.costs and self.measure is None:
+            return self._whole(spent_in(summary, devices), status)
         rows = with_total_bits(evaluations)
         spent = {name: rows[SPENT[name]] for name in dict.fromkeys([*self.costs, *self.limits])}
         if DEVICE_ENERGY in spent:
             spent[DEVICE_ENERGY] = spent[DEVICE_ENERGY] / devices
         rows = rows.assign(**{f"spent {name}": amounts for name, amounts in spent.items()})
-        if not self.costs:
-            return self._accuracy(rows, status)
         if self.measure is None:
-            return self._whole(rows, status)
+            return self._accuracy(rows, status)
         courses = [course_of(rows, status, self.measure, self.level, cost, self.limits) for cost in self.costs]
-        return Outcome(tuple(its.cost for its in courses), courses[0].score, courses[0].stopped_by)
+        course = rows[[f"spent {self.costs[0]}", self.measure]].to_numpy(np.float64).T
+        return Outcome(tuple(its.cost for its in courses), courses[0].score, courses[0].stopped_by, course)
 
     def _within(self, rows: pd.DataFrame) -> pd.DataFrame:
         over = [rows[f"spent {cost}"].to_numpy() > most for cost, most in self.limits.items()]
@@ -120,11 +136,11 @@ class Aim:
             return Outcome((math.inf,), math.nan, (status if status == "diverged" else ENDED,))
         return Outcome((-float(scores[-1]),), float(scores[-1]))
 
-    def _whole(self, rows: pd.DataFrame, status: str) -> Outcome:
-        over = tuple(cost for cost, most in self.limits.items() if rows[f"spent {cost}"].iloc[-1] > most)
+    def _whole(self, spent: Mapping[str, float], status: str) -> Outcome:
+        over = tuple(cost for cost, most in self.limits.items() if spent[cost] > most)
         if over or status == "diverged":
             return Outcome((math.inf,) * len(self.costs), math.nan, over or (status,))
-        return Outcome(tuple(float(rows[f"spent {cost}"].iloc[-1]) for cost in self.costs), math.nan)
+        return Outcome(tuple(spent[cost] for cost in self.costs), math.nan)
 
     def shortfall(self, outcome: Outcome) -> float:
         """Return how far a run that did not reach the target was from it, from 0 to 1; 1 if nobody knows."""
@@ -134,10 +150,17 @@ class Aim:
         return min(max(missing / self.level, 0.0), 1.0)
 
 
+def _as_stop(scenario: Scenario, cost: str, amount: float) -> tuple[str, float]:
+    """The limit of a scenario that stands for an amount of a cost: its name under `stop`, and its value."""
+    if cost == DEVICE_ENERGY:
+        amount *= scenario.devices.count
+    return STOPS[cost], max(1, math.ceil(amount)) if cost == "rounds" else amount
+
+
 def outcome_in(aim: Aim, folder: Path, devices: int) -> Outcome:
     """Return what the finished run in a folder was worth."""
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    return aim.outcome(pd.read_parquet(folder / "evaluations.parquet"), summary["status"], devices)
+    return aim.outcome(pd.read_parquet(folder / "evaluations.parquet"), summary, devices)
 
 
 def spent_in(summary: Mapping[str, Any], devices: int) -> dict[str, float]:

@@ -39,4 +39,4 @@ def too_costly(aim: Aim, scenario: Scenario, rounds: int, cap: float = math.inf)
         return ""
     count = f"{rounds} rounds" if rounds > 1 else "a round"
     its = COSTS[over[0]]
-    return f"{its.show(spent[over[0]])} after {count}, of {its.show(limits[over[0]])}"
+    return f"{its.show(spent[over[0]])} after {count}, {its.show(limits[over[0]])} allowed"

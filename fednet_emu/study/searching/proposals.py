@@ -1,7 +1,7 @@
 """What a search tries next, by Optuna's Tree-structured Parzen Estimator.
 
-Bergstra, Bardenet, Bengio, Kegl, "Algorithms for Hyper-Parameter Optimization", NeurIPS 2011; Akiba, Sano, Yanase, Ohta,
-Koyama, "Optuna", KDD 2019. A proposal is a function of what is known and of the search's seed alone: nothing is
+Bergstra, Bardenet, Bengio, Kegl, "Algorithms for Hyper-Parameter Optimization", NeurIPS 2011; Akiba, Sano, Yanase,
+Ohta, Koyama, "Optuna", KDD 2019. A proposal is a function of what is known and of the search's seed alone: nothing is
 remembered from one to the next, so that a search that is run again proposes the same.
 """
 

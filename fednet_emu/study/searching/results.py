@@ -77,7 +77,7 @@ def write_results(
             "importance": importance(parameters, known),
         },
     )
-    levels = {SETTING: [trial.label for trial in left]}
+    levels = {SETTING: [trial.label for trial in left]} if left else {}
     describe(sources.name, sources.study, levels, timing_only, out, {name: checksum(out / name) for name in TABLES})
     write_text(out / "study.yaml", sources.text)
 

@@ -2,9 +2,10 @@
 
 The race drops a setting as soon as it is truly worse than the best (Maron, Moore, "Hoeffding Races", NIPS 1993;
 Birattari, Stuetzle, Paquete, Varrentrapp, "A Racing Algorithm for Configuring Metaheuristics", GECCO 2002), by the
-model confidence set of `fednet best` in place of the Friedman test. A trial ends when it has cost a multiple of what the
-best setting needed with the same seed (adaptive capping: Hutter, Hoos, Leyton-Brown, Stuetzle, "ParamILS: An Automatic
-Algorithm Configuration Framework", JAIR 36, 2009).
+model confidence set of `fednet best` in place of the Friedman test. A trial ends when it has cost a multiple of what
+the best setting needed with the same seed (adaptive capping: Hutter, Hoos, Leyton-Brown, Stuetzle, "ParamILS: An
+Automatic Algorithm Configuration Framework", JAIR 36, 2009), and also, if asked for, when its accuracy stays behind
+that of the settings before it (as the median stopping rule: Golovin et al., "Google Vizier", KDD 2017).
 
 All of it follows from the study's file and from the outcomes of the runs, which are in their folders: a search that was
 killed and is started again goes the same way, and what was finished is not run again.
@@ -26,11 +27,14 @@ from fednet_emu.study.cells import Cell, CellMaker, Sources
 from fednet_emu.study.grid import Axis
 from fednet_emu.study.model import Search
 from fednet_emu.study.searching.aim import Aim, costs_of, values_of
-from fednet_emu.study.searching.proposals import proposals, require_optuna
+from fednet_emu.study.searching.proposals import STARTUP, proposals, require_optuna
 from fednet_emu.study.searching.results import write_results
-from fednet_emu.study.searching.space import SETTING, Parameter, corners, label_of, levels_at, space_of
-from fednet_emu.study.searching.trials import Dropped, Trial, Trials
+from fednet_emu.study.searching.space import Parameter, corners, label_of, levels_at, space_of
+from fednet_emu.study.searching.trials import Dropped, Hurdle, Trial, Trials
 from fednet_emu.study.sweep import Progress, Runner, Work, describe, known_tables, study_folder
+
+PARTS = (0.25, 0.5, 0.75)
+"""The parts of a cap at which the accuracy of a trial is looked at."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +127,7 @@ def search(
         aim = Aim.of(study)
         seeds = study.all_seeds[: loaded.told.trial_seeds]
         trials = Trials(aim, loaded.parameters, maker, progress, out / "cells", seeds, loaded.timing_only)
-        describe(loaded.sources.name, study, {SETTING: []}, loaded.timing_only, out, known_tables(out))
+        describe(loaded.sources.name, study, {}, loaded.timing_only, out, known_tables(out))
         finalists: list[Trial] = []
         dropped: list[Dropped] = []
         try:
@@ -145,19 +149,32 @@ def _explore(loaded: LoadedSearch, trials: Trials, work: Work) -> None:
         points = proposals(loaded.parameters, known, count, told.seed)
         if not points:
             return
-        caps = _caps(told, trials)
+        hurdles = _hurdles(told, trials)
         for point in points:
-            trials.begin(point, caps, told.least_rounds)
+            trials.begin(point, hurdles, told.least_rounds)
         work.finish(trials.progress)
 
 
-def _caps(told: Search, trials: Trials) -> Mapping[int, float]:
-    """The largest cost of a trial by seed: a multiple of what the best setting needed."""
+def _hurdles(told: Search, trials: Trials) -> Mapping[int, Hurdle]:
+    """What a trial has to keep up with by seed: a multiple of what the best setting needed, and most of the others."""
     ranked = _ranked(trials)
     if told.cap is None or not trials.aim.is_single or not ranked:
         return {}
     best = zip(trials.seeds, trials.tried(ranked[0]), strict=True)
-    return {seed: told.cap * outcome.costs[0] for seed, outcome in best}
+    caps = {seed: told.cap * outcome.costs[0] for seed, outcome in best}
+    return {seed: Hurdle(cap, _milestones(told.behind, cap, trials, seed)) for seed, cap in caps.items()}
+
+
+def _milestones(behind: float | None, cap: float, trials: Trials, seed: int) -> dict[float, float]:
+    """The quantile of the accuracies that the trials so far had with a seed, at some parts of a cap."""
+    runs = [
+        its for trial in trials.all for at, its in zip(trials.seeds, trials.tried(trial), strict=False) if at == seed
+    ]
+    if behind is None or len(runs) < STARTUP:
+        return {}
+    least = {part * cap: [its.score_at(part * cap) for its in runs] for part in PARTS}
+    found = {amount: float(np.nanquantile(scores, behind, method="lower")) for amount, scores in least.items()}
+    return {amount: score for amount, score in found.items() if score > 0}
 
 
 def _ranked(trials: Trials) -> list[Trial]:

@@ -160,7 +160,7 @@ def _parameter(name: str, node: Node, above: Mapping[str, Parameter]) -> Paramet
     inner = {key: child for key, child in given.items() if key != WHEN}
     is_range = any(key in given and not isinstance(given[key].value, dict | list) for key in ("low", "high"))
     if is_range:
-        found: tuple[Level, ...] | Range = validate(Range, Document(Node(inner, node.place), None, {}))
+        found: tuple[Level, ...] | Range = _range(name, Node(inner, node.place))
     else:
         chosen = given[CHOICES] if set(inner) == {CHOICES} else node
         what = axis_problem(chosen)
@@ -170,6 +170,14 @@ def _parameter(name: str, node: Node, above: Mapping[str, Parameter]) -> Paramet
         found = tuple(levels_of(name, chosen))
     is_conditional = WHEN in given and (is_range or CHOICES in given)
     return Parameter(name, found, dict(_conditions(name, given[WHEN], above)) if is_conditional else {})
+
+
+def _range(name: str, node: Node) -> Range:
+    try:
+        return validate(Range, Document(node, None, {}))
+    except ScenarioError as error:
+        where = f"  search.space.{name}: "
+        raise ScenarioError(*(problem.replace("  ", where, 1) for problem in error.problems)) from None
 
 
 def _conditions(name: str, node: Node, above: Mapping[str, Parameter]) -> Iterator[tuple[str, frozenset[str]]]:

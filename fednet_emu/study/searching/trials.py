@@ -6,12 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fednet_emu.errors import ScenarioError
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.overrides import Setting
-from fednet_emu.scenario.tree import Node, Place
+from fednet_emu.scenario.tree import Place, node_of
 from fednet_emu.study.cells import Cell, CellMaker
 from fednet_emu.study.searching.aim import Aim, Outcome, outcome_in
 from fednet_emu.study.searching.bound import too_costly
@@ -42,6 +42,18 @@ class Trial:
     scenario: Scenario | None = None
     cells: dict[int, int] = field(default_factory=dict)
     unable: str = ""
+
+
+class Hurdle(NamedTuple):
+    """What a trial has to keep up with.
+
+    Attributes:
+        cap: the largest amount of the minimised cost.
+        milestones: the accuracy that it must have once it has spent so much of it.
+    """
+
+    cap: float = math.inf
+    milestones: Mapping[float, float] = {}
 
 
 @dataclass(frozen=True)
@@ -86,12 +98,12 @@ class Trials:
         self._parameters, self._maker, self._folder, self._timing_only = parameters, maker, folder, timing_only
         self._known: dict[int, Outcome] = {}
 
-    def begin(self, point: Point, caps: Mapping[int, float], least_rounds: int) -> Trial:
+    def begin(self, point: Point, hurdles: Mapping[int, Hurdle], least_rounds: int) -> Trial:
         """Take in a new setting, and its runs, unless the clock alone tells that it is too costly.
 
         Args:
             point: the setting.
-            caps: the largest amount of the minimised cost by seed; none where it is missing.
+            hurdles: what it has to keep up with, by seed; nothing where there is none.
             least_rounds: fewest rounds in which the target could be reached.
         """
         levels, label = levels_at(self._parameters, point), label_of(self._parameters, point)
@@ -105,23 +117,23 @@ class Trials:
             trial.unable = f"invalid: {'; '.join(error.problems)}"
             return trial
         trial.scenario = plain[0].scenario
-        for cell in plain if not self._timing_only else ():
-            cap = caps.get(cell.scenario.seed, math.inf)
-            why = too_costly(self.aim, cell.scenario, least_rounds, cap)
+        cells = [(cell, hurdles.get(cell.scenario.seed, Hurdle())) for cell in plain]
+        for cell, hurdle in cells if not self._timing_only else ():
+            why = too_costly(self.aim, cell.scenario, least_rounds, hurdle.cap)
             if why:
                 trial.unable = f"too costly: {why}"
                 return trial
-        self.run(trial, [(cell, caps.get(cell.scenario.seed, math.inf)) for cell in plain])
+        self._run(trial, cells)
         return trial
 
     def more(self, trial: Trial, seed: int) -> None:
         """Take in one more run of a trial, with another seed."""
         cell = next(self._maker.cells(trial.label, trial.columns, trial.settings, [seed]))
-        self.run(trial, [(cell, math.inf)])
+        self._run(trial, [(cell, Hurdle())])
 
-    def run(self, trial: Trial, cells: Sequence[tuple[Cell, float]]) -> None:
-        """Take in runs of a trial, each with its cap."""
-        ended = [self._ended(trial, cell.scenario, cap) for cell, cap in cells]
+    def _run(self, trial: Trial, cells: Sequence[tuple[Cell, Hurdle]]) -> None:
+        """Take in runs of a trial, each with its hurdle."""
+        ended = [self._ended(trial, cell.scenario, hurdle) for cell, hurdle in cells]
         places = self.progress.add(ended, self._folder)
         trial.cells |= {cell.scenario.seed: place for cell, place in zip(ended, places, strict=True)}
 
@@ -148,10 +160,8 @@ class Trials:
                 self._known[place] = outcome_in(self.aim, self.progress.folder_of[place], devices)
         return self._known[place]
 
-    def _ended(self, trial: Trial, scenario: Scenario, cap: float) -> Cell:
+    def _ended(self, trial: Trial, scenario: Scenario, hurdle: Hurdle) -> Cell:
         """The cell of a scenario that ends when its outcome is known."""
-        stops = [
-            Setting(f"stop.{name}", Node(amount, Place("search")))
-            for name, amount in self.aim.stops(scenario, cap).items()
-        ]
-        return next(self._maker.cells(trial.label, trial.columns, (*trial.settings, *stops), [scenario.seed]))
+        stops = self.aim.stops(scenario, *hurdle)
+        settings = [Setting(f"stop.{name}", node_of(value, Place("search"))) for name, value in stops.items()]
+        return next(self._maker.cells(trial.label, trial.columns, (*trial.settings, *settings), [scenario.seed]))
