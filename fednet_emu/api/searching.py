@@ -105,7 +105,7 @@ def search(
 ) -> Search:
     """Search the settings with which a scenario reaches a target at the least cost.
 
-    Settings are proposed by Optuna's TPE and tried with one seed; those that the clock alone shows to break a limit are
+    Settings are proposed by Optuna's TPE and tried with two seeds; those that the clock alone shows to break a limit are
     dropped without training, and a run ends when it has cost twice what the best setting needed. The best ones race
     over the other seeds until they are told apart. The same search gives the same result with any number of workers,
     and one that was interrupted goes on where it was.

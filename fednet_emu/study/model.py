@@ -61,9 +61,9 @@ class Search(Component):
     batch: int = Field(4, gt=0)
     """How many settings are proposed together, before the outcome of any of them is known. The results depend on it,
     but not on the number of workers."""
-    trial_seeds: int = Field(1, gt=0)
-    """With how many of the study's seeds each setting is tried; only the finalists get the others."""
-    finalists: int = Field(4, gt=0)
+    trial_seeds: int = Field(2, gt=0)
+    """With how many of the study's seeds each setting is tried, at most all; only the finalists get the others."""
+    finalists: int = Field(8, gt=0)
     """How many of the cheapest settings take part in the race over the other seeds."""
     cap: float | None = Field(2.0, ge=1)
     """A trial ends when it has cost so many times what the best setting so far needed with the same seed; null for no
@@ -137,11 +137,6 @@ class Study(Component):
         if self.grid:
             raise ValueError(
                 f"search: takes the place of grid, got both; move {', '.join(self.grid)} into search.space"
-            )
-        if self.search.trial_seeds > len(self.all_seeds):
-            have = len(self.all_seeds)
-            raise ValueError(
-                f"search.trial_seeds: at most the {have} seeds of the study, got {self.search.trial_seeds}"
             )
         if self.search.behind is not None and (self.target is None or self.target.accuracy is None):
             raise ValueError(
