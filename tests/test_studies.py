@@ -8,24 +8,26 @@ import pytest
 
 from fednet_emu.errors import FednetError
 from fednet_emu.scenario.search import STUDIES, names
-from fednet_emu.study.cells import load_study
+from fednet_emu.study.cells import load_study, study_file
 from fednet_emu.study.reproduce import fitting_studies
+from fednet_emu.study.searching.search import load_search
 
 FOLDER = Path(__file__).parents[1] / "scenarios" / "studies"
 FILES = sorted(FOLDER.glob("*.yaml"))
+SEARCHED = {path for path in FILES if "\nsearch:" in path.read_text(encoding="utf-8")}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_the_header_says_command_time_and_what_to_see(path: Path) -> None:
-    """The first line reads `# fednet sweep NAME ...; TIME on ...; WHAT TO SEE.`."""
+    """The first line reads `# fednet sweep NAME ...; TIME on ...; WHAT TO SEE.`, or search for sweep."""
     command, time, sight = path.read_text(encoding="utf-8").splitlines()[0].split("; ")
 
-    assert command.split()[:4] == ["#", "fednet", "sweep", path.stem]
+    assert command.split()[:4] == ["#", "fednet", "search" if path in SEARCHED else "sweep", path.stem]
     assert " on " in time
     assert sight.endswith(".")
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(set(FILES) - SEARCHED), ids=lambda path: path.stem)
 def test_cells_are_possible(path: Path) -> None:
     """Every cell is a valid scenario, no two are the same, and each has a title to be drawn under."""
     if "kind: flower" in path.read_text(encoding="utf-8"):
@@ -34,6 +36,15 @@ def test_cells_are_possible(path: Path) -> None:
 
     assert len({cell.digest for cell in loaded.cells}) == len(loaded.cells)
     assert loaded.study.title
+
+
+@pytest.mark.parametrize("path", sorted(SEARCHED), ids=lambda path: path.stem)
+def test_searches_are_possible(path: Path) -> None:
+    """The space is sound, and the scenarios at its ends are."""
+    loaded = load_search(study_file(path))
+
+    assert loaded.parameters
+    assert loaded.sources.study.title
 
 
 def test_studies_are_found_by_name_and_are_no_scenarios() -> None:

@@ -13,6 +13,7 @@ from fednet_emu.report.page.overlay_page import write_overlay_page
 from fednet_emu.report.page.run import Played, write_run_page
 from fednet_emu.report.page.study_page import write_study_page
 from fednet_emu.report.views.run import RunView, open_run
+from fednet_emu.report.views.searched import search_in
 from fednet_emu.report.views.study import is_one_study, is_study, open_study
 from fednet_emu.scenario.load import load_scenario
 from fednet_emu.scenario.scene import scene
@@ -43,7 +44,7 @@ def report(paths: Sequence[str | Path], out: str | Path | None = None) -> Path:
                 "give a folder that `fednet run` or `fednet sweep` wrote"
             )
     if is_one_study(folders, "report"):
-        return write_study_page(open_study(folders[0]), path or folders[0] / PAGE)
+        return write_study_page(open_study(folders[0]), path or folders[0] / PAGE, search_in(folders[0]))
     runs = [open_run(folder) for folder in folders]
     if len(runs) > 1:
         return write_overlay_page(runs, path or Path(PAGE))

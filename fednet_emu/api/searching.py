@@ -49,9 +49,9 @@ class Search:
     @property
     def best(self) -> list[dict[str, Any]]:
         """The settings that remained in the race, the best first, by the names of what was varied."""
-        columns = list(self.view.parameters)
-        rows = self.view.trials.set_index("trial").loc[list(self.view.finalists), columns]
-        return [{str(name): value for name, value in row.items() if not pd.isna(value)} for _, row in rows.iterrows()]
+        rows = self.view.trials.set_index("trial")
+        values = [{name: rows[name][number] for name in self.view.parameters} for number in self.view.finalists]
+        return [{name: value for name, value in each.items() if not pd.isna(value)} for each in values]
 
     @property
     def importance(self) -> dict[str, float]:
@@ -105,8 +105,8 @@ def search(
 ) -> Search:
     """Search the settings with which a scenario reaches a target at the least cost.
 
-    Settings are proposed by Optuna's TPE and tried with two seeds; those that the clock alone shows to break a limit are
-    dropped without training, and a run ends when it has cost twice what the best setting needed. The best ones race
+    Settings are proposed by Optuna's TPE and tried with two seeds; those that the clock alone shows to break a limit
+    are dropped without training, and a run ends when it has cost twice what the best setting needed. The best ones race
     over the other seeds until they are told apart. The same search gives the same result with any number of workers,
     and one that was interrupted goes on where it was.
 

@@ -13,6 +13,7 @@ from fednet_emu.api.comparing import Comparison, Within, between, side_by_side
 from fednet_emu.api.ranking import Ranking, ranked
 from fednet_emu.api.run import Run
 from fednet_emu.errors import FednetError
+from fednet_emu.report.views.searched import search_in
 from fednet_emu.report.views.study import StudyView, is_study, level_text, open_study, study_of_run
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ class Study:
 
         if path is None and self.folder is None:
             raise FednetError("path: is required for a study without a folder, got none; say where the page should go")
-        return write_study_page(self.view, Path(path or self._folder / "report.html"))
+        return write_study_page(self.view, Path(path or self._folder / "report.html"), search_in(self._folder))
 
     def __repr__(self) -> str:
         axes = ", ".join(f"{len(levels)} {name}" for name, levels in self.view.axes.items()) or "no axis"

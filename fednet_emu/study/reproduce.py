@@ -30,8 +30,9 @@ def fitting_studies(minutes: float) -> dict[str, float]:
     Raises:
         FednetError: not even one fits.
     """
-    costs = {name: study.minutes for name in names(STUDIES) for _, _, study in [read_study(name)]}
-    known = sorted((cost, name) for name, cost in costs.items() if cost is not None)
+    studies = {name: read_study(name)[2] for name in names(STUDIES)}
+    swept = {name: study.minutes for name, study in studies.items() if study.search is None}
+    known = sorted((cost, name) for name, cost in swept.items() if cost is not None)
     if not known or known[0][0] > minutes:
         least = f"the cheapest, {known[0][1]}, takes {known[0][0]:g}" if known else "none says what it costs"
         raise FednetError(f"minutes: no study of the library fits, got {minutes:g}; {least}")

@@ -286,3 +286,39 @@ def test_names_in_figures_are_short_and_distinct(shown):
     alike = ["first - that - last", "first - this - last"]
     assert shown.js(short, alike) == alike
     assert shown.js(short, ["a", "a"]) == ["a", "a"]
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory):
+    """A search of step sizes and accesses, with limits that some break."""
+    out = tmp_path_factory.mktemp("search") / "out"
+    space = {"algorithm.lr": {"low": 0.001, "high": 1.0, "log": True}, "network.uplink.access": ["tdma", "ofdma"]}
+    base, settings = from_text(DIGITS, "small").data, SETTINGS | {"channel": "urban-micro"}
+    options = {"target": {"accuracy": 0.5}, "within": {"rounds": 4}, "seeds": 3, "trials": 8, "workers": 2}
+    return fe.search(base, space, settings=settings, out=out, **options)
+
+
+def test_a_search_shows_its_trials_and_what_remained(browser, searched):
+    """The table has all trials; every one is a point, those that did not get there above the others."""
+    shown = browser.open(searched.study.report())
+    trials = searched.trials
+    data = {
+        trace["name"]: trace
+        for trace in shown.js(f"return Array.from({TRACES.format('search')}, ({{name, x, y}}) => ({{name, x, y}}))")
+    }
+    known = trials["time"].notna()
+
+    assert column(shown, "search", "Setting") == trials["setting"].tolist()
+    points = {int(x) for name in ("trial", "remained") for x in data.get(name, {"x": []})["x"]}
+    assert points == set(trials["trial"][known])
+    assert set(data["remained"]["x"]) == set(searched.view.finalists)
+    lost = data.get("did not get there", {"x": [], "y": [np.inf]})
+    assert set(lost["x"]) == set(trials["trial"][~known])
+    assert min(lost["y"]) > max(max(data[name]["y"]) for name in ("trial", "remained") if name in data)
+    assert searched.lines()[0] in shown.js("return document.querySelector('#search').textContent")
+    assert not shown.notes()[1]
+
+
+def test_other_studies_have_no_section_of_a_search(shown):
+    """Nothing was searched."""
+    assert shown.js("return document.querySelector('#search')") is None

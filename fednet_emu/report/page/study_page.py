@@ -16,29 +16,31 @@ from fednet_emu.report.page.differences import ALL_PAIRS, MOST, compared_axes, d
 from fednet_emu.report.page.document import write_page
 from fednet_emu.report.page.fronts import pareto
 from fednet_emu.report.page.needed import costs_to_target
+from fednet_emu.report.page.search import search_part
 from fednet_emu.report.quantities import counted, format_bits, format_energy, format_seconds
 from fednet_emu.report.views.scales import STUDY_COSTS
+from fednet_emu.report.views.searched import SearchView
 from fednet_emu.report.views.settings import Setting, settings_of
 from fednet_emu.report.views.statistics import mean_interval
 from fednet_emu.report.views.study import StudyView, level_text, target_text
 
-SCRIPTS = ("lines.js", "study.js", "fronts.js")
+SCRIPTS = ("lines.js", "study.js", "search.js", "fronts.js")
 MEANS = ("accuracy", "loss", "simulated_s", "total_bit", "energy_j")
 """Columns of the cells whose means over seeds stand in the table of settings."""
 MOST_NAMED = 3
 """Most settings that share a first place and are named."""
 
 
-def write_study_page(view: StudyView, path: Path) -> Path:
-    """Write the page of a study to a file and return the file.
+def write_study_page(view: StudyView, path: Path, search: SearchView | None = None) -> Path:
+    """Write the page of a study, and of the search that it comes from, to a file and return the file.
 
     Raises:
         DataError: the file cannot be written.
     """
-    return write_page(path, view.name, study_document(view), SCRIPTS)
+    return write_page(path, view.name, study_document(view, search), SCRIPTS)
 
 
-def study_document(view: StudyView) -> dict[str, Any]:
+def study_document(view: StudyView, search: SearchView | None = None) -> dict[str, Any]:
     """Return what the page of a study shows; values in seconds, bits and joules, what is unknown as NaN."""
     settings = settings_of(view)
     needed = list(costs_to_target(settings)) if view.target else []
@@ -48,6 +50,7 @@ def study_document(view: StudyView) -> dict[str, Any]:
         "axes": [{"name": name, "levels": [level_text(level) for level in view.axes[name]]} for name in view.axes],
         "target": target_text(view.target),
         "words": [*words(view, settings), *telling(view, settings, compared)],
+        "search": None if search is None else search_part(search),
         "settings": [
             {
                 "label": setting.label,

@@ -66,6 +66,15 @@ def is_search(folder: Path) -> bool:
     return (folder / SEARCH).is_file()
 
 
+def search_in(folder: Path) -> SearchView | None:
+    """Open the search in a folder of a study, if it comes from one.
+
+    Raises:
+        DataError: a file of it is unreadable.
+    """
+    return open_search(folder) if is_search(folder) else None
+
+
 def open_search(folder: Path) -> SearchView:
     """Open the search in a folder.
 

@@ -4,6 +4,7 @@
 fednet.page((study) => {
   const story = fednet.section("words", "In short");
   for (const text of study.words) story.append(fednet.element("p", { class: "story", text }));
+  if (study.search) studySearch(study);
   if (study.curves.length) studyCurves(study);
   if (study.target) studyNeeded(study);
   if (study.best.length) studyBest(study);
