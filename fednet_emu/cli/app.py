@@ -187,12 +187,13 @@ def check(
     seed: Seed = None,
     overrides: Overrides = None,
 ) -> None:
-    """Validate a scenario, or every cell of a study, and print it with every default filled in."""
+    """Validate a scenario, every cell of a study, or the ends of a search, and print it with every default."""
     with outcome():
         import fednet_emu as fe
         from fednet_emu.scenario.cost import cost_of
         from fednet_emu.scenario.document import dump
-        from fednet_emu.study.cells import is_study_file, load_study
+        from fednet_emu.study.cells import is_study_file, load_study, study_file
+        from fednet_emu.study.searching.search import load_search
 
         changes = _all_overrides(overrides, seed, None)
         if not is_study_file(name):
@@ -200,8 +201,9 @@ def check(
             OUTPUT.out(dump(checked), end="")
             ERRORS.print(str(cost_of(checked)))
             return
-        loaded = load_study(name, changes)
-        OUTPUT.out(f"{dump(loaded.study)}# {loaded.extent}: all possible")
+        sources = study_file(name)
+        extent = (load_study(name, changes) if sources.study.search is None else load_search(sources, changes)).extent
+        OUTPUT.out(f"{dump(sources.study)}# {extent}")
 
 
 @app.command()

@@ -89,9 +89,9 @@ class LoadedStudy:
 
     @property
     def extent(self) -> str:
-        """The number of cells and how it comes about: `30 cells, 2 access x 3 devices.count x 5 seeds`."""
+        """The number of cells and how it comes about: `6 cells, 2 access x 3 seeds: all possible`."""
         axes = [*((len(axis.levels), axis.name) for axis in self.axes), (len(self.study.all_seeds), "seeds")]
-        return f"{len(self.cells)} cells, {' x '.join(f'{size} {name}' for size, name in axes)}"
+        return f"{len(self.cells)} cells, {' x '.join(f'{size} {name}' for size, name in axes)}: all possible"
 
 
 def is_study_file(name: str) -> bool:

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 import fednet_emu as fe
+from fednet_emu.study.cells import study_file
+from fednet_emu.study.searching.search import load_search
 
 DOCS = Path(__file__).parents[2] / "docs"
 SHORT = {"stop.rounds": 2, "devices.count": 4, "algorithm.cohort": 2}
@@ -53,6 +55,21 @@ def test_a_model_and_data_of_ones_own(tmp_path: Path, monkeypatch: pytest.Monkey
 
     assert own_model.summary["accuracy"] > 0
     assert own_data.summary["verified"]
+
+
+def test_the_search_of_its_guide_is_right(tmp_path: Path) -> None:
+    """The file passes `fednet check`, and the code runs, here for two settings of two rounds."""
+    (text,) = re.findall(r"```yaml\n(.*?)```", (DOCS / "search.md").read_text(encoding="utf-8"), re.DOTALL)
+    (tmp_path / "mine.yaml").write_text(text, encoding="utf-8")
+    (code,) = blocks("search.md")
+    short = code.replace(
+        "trials=12,", f"trials=2, seeds=1, workers=1, settings={{'stop.rounds': 2}}, out={str(tmp_path / 'out')!r},"
+    )
+
+    assert len(load_search(study_file(tmp_path / "mine.yaml")).parameters) == 4
+    assert short != code
+    exec(compile(short, "search.md", "exec"), {})
+    assert fe.open(tmp_path / "out").name
 
 
 def test_the_scenario_of_the_first_page_is_right(tmp_path: Path) -> None:

@@ -57,6 +57,12 @@ class LoadedSearch:
     timing_only: bool
     example: Scenario
 
+    @property
+    def extent(self) -> str:
+        """How much is tried of what: `40 trials of a, b; the ends of all are possible`."""
+        names = ", ".join(parameter.name for parameter in self.parameters)
+        return f"{self.told.trials} trials of {names}; the ends of all are possible"
+
 
 def load_search(
     sources: Sources, overrides: Iterable[str | Setting] = (), *, trials: int | None = None, timing_only: bool = False
