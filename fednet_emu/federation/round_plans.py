@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import final
 
@@ -37,6 +38,7 @@ class RoundPlans:
         self._planner: Planner | None = access.planner if isinstance(access, Planned) and rules.rates is None else None
         law = rules.band.law
         law = law.law if isinstance(law, ErgodicRate) else law
+        self._told = False
         self._law = law if isinstance(law, Shannon) else Shannon()
 
     @property
@@ -75,6 +77,11 @@ class RoundPlans:
             numbers = np.array([devices[place] for place in places])
             round_ = self._round(numbers, ready_s[places], flop[numbers], n_samples[numbers], overhead.wire_bit(up_bit))
             kept += self._granted(planner, numbers, round_, t)
+        if not kept and not self._told:
+            self._told = True
+            kind = getattr(planner, "kind", type(planner).__name__)
+            text = f"lets none of the {len(devices)} devices of round {t + 1} upload; loosen its limits"
+            warnings.warn(f"network.uplink.access: the planner {kind} {text}", stacklevel=2)
         return sorted(kept)
 
     def _granted(self, planner: Planner, numbers: IntArray, round_: Round, t: int) -> list[int]:

@@ -56,7 +56,7 @@ class Search(Component):
     """`accuracy` searches for the highest test accuracy within the limits instead, of the last evaluation there."""
     within: dict[Cost, Annotated[float, Field(gt=0)]] = Field({})
     """The largest amount of each limited cost that a run may spend, as `time: 60`."""
-    trials: int = Field(40, gt=0)
+    trials: int = Field(40, gt=0, le=MAX_CELLS)
     """How many settings are tried."""
     batch: int = Field(4, gt=0)
     """How many settings are proposed together, before the outcome of any of them is known. The results depend on it,

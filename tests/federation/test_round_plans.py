@@ -104,6 +104,15 @@ def test_devices_without_a_block_are_not_asked():
     assert len(up) == 6
 
 
+def test_a_plan_that_nobody_fits_into_is_told_once():
+    """No upload is short enough: nobody is asked in any round, and a warning says why, once."""
+    with pytest.warns(UserWarning, match="the planner resource-blocks lets none of the 4 devices of round 1") as told:
+        fed = run_small(*planned("{kind: resource-blocks, upload_s: 1.0e-9}"))
+
+    assert fed.ledger.frames()["rounds"]["invited"].tolist() == [0, 0, 0]
+    assert len(told) == 1
+
+
 def test_spare_band_is_used_if_it_may_be():
     """With `spare: used` no round is longer than planned, and some upload is sooner."""
     idle, used = (

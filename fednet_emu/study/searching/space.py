@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from fednet_emu.component import Component
 from fednet_emu.errors import ScenarioError, did_you_mean
@@ -23,6 +23,8 @@ from fednet_emu.study.grid import Level, axis_problem, level_label, levels_of, r
 CHOICES, WHEN = "choices", "when"
 SETTING = "setting"
 """The column of the tables of a search that names the whole setting."""
+LARGEST = 10**15
+"""Largest number of a range, up to which whole numbers and their distances are exact."""
 DIGITS = 4
 """Significant digits of a number that is drawn from a range, so that scenario files stay readable."""
 
@@ -35,9 +37,9 @@ Point = Mapping[str, Value]
 class Range(Component):
     """Numbers from `low` to `high`, whole ones if both ends are and no step says otherwise."""
 
-    low: int | float
+    low: int | float = Field(ge=-LARGEST, le=LARGEST)
     """Smallest value."""
-    high: int | float
+    high: int | float = Field(ge=-LARGEST, le=LARGEST)
     """Largest value."""
     log: bool = False
     """Whether equal factors, not equal distances, are equally likely."""
