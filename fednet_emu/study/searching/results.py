@@ -17,6 +17,8 @@ import pandas as pd
 
 from fednet_emu.data import checksum
 from fednet_emu.records.files import told, write_json, write_text
+from fednet_emu.report.views.ranking import ENDED
+from fednet_emu.report.views.study import SPENT
 from fednet_emu.scenario.document import dump
 from fednet_emu.study.cells import Sources
 from fednet_emu.study.searching.aim import values_of
@@ -27,6 +29,8 @@ from fednet_emu.study.sweep import describe
 from fednet_emu.study.tables import TABLES, write_tables
 
 TRIALS, SEARCH, BEST = "trials.csv", "search.json", "best"
+_WHY = {ENDED: "ended without it", **{cost: f"limit of {cost}" for cost in SPENT}}
+"""How trials.csv calls the reasons why a run did not get there."""
 DIGITS = 9
 """Significant digits of the numbers in trials.csv."""
 
@@ -107,7 +111,7 @@ def _rows(trials: Trials, ended: Sequence[Trial], parameters: Sequence[Parameter
         runs = trials.tried(trial)
         reached = bool(runs) and all(its.reached for its in runs)
         means = sign * np.mean([its.costs for its in runs], axis=0) if reached else np.full(len(names), math.nan)
-        why = trial.unable or ", ".join(dict.fromkeys(cause for its in runs for cause in its.why))
+        causes = dict.fromkeys(_WHY.get(cause, cause) for its in runs for cause in its.why)
         told_of = {parameter.name: trial.columns.get(parameter.name, "") for parameter in parameters}
         yield {
             "trial": trial.number,
@@ -117,7 +121,7 @@ def _rows(trials: Trials, ended: Sequence[Trial], parameters: Sequence[Parameter
             "reached": sum(its.reached for its in runs),
             **dict(zip(names, map(float, means), strict=True)),
             "score": float(np.mean([its.score for its in runs])) if runs else math.nan,
-            "why_not": why,
+            "why_not": trial.unable or ", ".join(causes),
         }
 
 
