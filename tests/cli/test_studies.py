@@ -106,7 +106,7 @@ def test_schema_of_studies() -> None:
     """`fednet schema --study` prints the keys of a study file."""
     keys = json.loads(fednet("schema", "--study").stdout)["properties"]
 
-    assert list(keys) == ["title", "base", "set", "grid", "seeds", "target", "limits", "minutes", "figures"]
+    assert list(keys) == ["title", "base", "set", "grid", "search", "seeds", "target", "limits", "minutes", "figures"]
 
 
 def done(out: Path) -> dict[Path, int]:
@@ -254,7 +254,7 @@ def test_report_is_about_what_the_folders_hold(swept: Path, tmp_path: Path, monk
 def test_a_failed_report_loses_no_sweep(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tables are there, the exit code is that of the cells, and it is said what went wrong and how to go on."""
 
-    def fail(_view: object) -> None:
+    def fail(*_parts: object) -> None:
         raise ValueError("no ink")
 
     monkeypatch.setattr("fednet_emu.report.page.study_page.study_document", fail)

@@ -34,7 +34,8 @@ class SearchView:
         target: measure and level that runs have to reach; empty if the costs are those of whole runs.
         trials: one row for each setting that was tried.
         finalists: numbers of the trials that remained in the race, the best first.
-        dropped: numbers of those that were dropped, with the number of seeds and the p-value.
+        dropped: numbers of those that were dropped, with the number of seeds and the p-value, NaN where several costs
+            are minimised.
         runs: the costs of each finalist, [seeds, costs], with NaN for a run that did not reach the target.
         importance: the share of each parameter in the variation of the first cost, the largest first.
         parameters: names of what was varied.
@@ -93,7 +94,7 @@ def open_search(folder: Path) -> SearchView:
             told["target"],
             trials,
             told["finalists"],
-            {its["trial"]: (its["seeds"], its["p"]) for its in told["dropped"]},
+            {its["trial"]: (its["seeds"], math.nan if its["p"] is None else its["p"]) for its in told["dropped"]},
             {int(number): np.array(runs, np.float64) for number, runs in told["runs"].items()},
             told["importance"],
             told["parameters"],
@@ -147,7 +148,8 @@ def _finalists(view: SearchView) -> Iterator[str]:
         yield f" {place}. {labels[number]}: {', '.join(told)}{late}; best/{place}.yaml"
     yield from _told_apart(view)
     for number, (after, p) in view.dropped.items():
-        yield f" dropped: {labels[number]}: truly worse after {counted(after, 'seed')}, p = {p:.2g}"
+        why = "another is better in all costs" if math.isnan(p) else f"truly worse, p = {p:.2g}"
+        yield f" dropped: {labels[number]}: {why}, after {counted(after, 'seed')}"
 
 
 def _told_apart(view: SearchView) -> Iterator[str]:

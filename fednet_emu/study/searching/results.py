@@ -76,7 +76,10 @@ def write_results(
             "trials": len(ended),
             "parameters": [parameter.name for parameter in parameters],
             "finalists": [trial.number for trial in left],
-            "dropped": [{"trial": its.trial.number, "seeds": its.seeds, "p": its.p} for its in dropped],
+            "dropped": [
+                {"trial": its.trial.number, "seeds": its.seeds, "p": None if math.isnan(its.p) else its.p}
+                for its in dropped
+            ],
             "runs": {str(trial.number): _costs(trials, trial) for trial in finalists if trials.has_ended(trial)},
             "importance": importance(parameters, known),
         },

@@ -13,6 +13,7 @@ killed and is started again goes the same way, and what was finished is not run 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -191,16 +192,24 @@ def _ranked(trials: Trials) -> list[Trial]:
 
 
 def finalists_of(told: Search, trials: Trials) -> list[Trial]:
-    """Return the trials that take part in the race: the best ones, or with several costs some of the Pareto front."""
-    ranked = _ranked(trials)
+    """Return the trials that take part in the race: the cheapest ones.
+
+    With several costs those that no other dominates, then those that only the first ones dominate, and so on (Deb,
+    Pratap, Agarwal, Meyarivan, "A Fast and Elitist Multiobjective Genetic Algorithm: NSGA-II", IEEE Transactions on
+    Evolutionary Computation 6(2), 2002); of too many on the last such front, some that are spread over it.
+    """
+    left, chosen = _ranked(trials), list[Trial]()
     if len(trials.aim.costs) < 2:
-        return ranked[: told.finalists]
-    values = values_of(trials.aim, [trials.tried(trial) for trial in trials.all])
-    front = [
-        trial for trial in ranked if not any(_dominates(values[other.number], values[trial.number]) for other in ranked)
-    ]
-    chosen = np.linspace(0, len(front) - 1, min(told.finalists, len(front))).round().astype(int)
-    return [front[place] for place in chosen]
+        return left[: told.finalists]
+    every = values_of(trials.aim, [trials.tried(trial) for trial in trials.all])
+    while left and len(chosen) < told.finalists:
+        values = [every[trial.number] for trial in left]
+        on_front = [not any(_dominates(other, own) for other in values) for own in values]
+        front = [trial for trial, first in zip(left, on_front, strict=True) if first]
+        places = np.linspace(0, len(front) - 1, min(told.finalists - len(chosen), len(front)))
+        chosen += [front[place] for place in places.round().astype(int)]
+        left = [trial for trial, first in zip(left, on_front, strict=True) if not first]
+    return chosen
 
 
 def _dominates(first: Sequence[float], second: Sequence[float]) -> bool:
@@ -209,15 +218,19 @@ def _dominates(first: Sequence[float], second: Sequence[float]) -> bool:
 
 
 def _race(finalists: Sequence[Trial], seeds: Sequence[int], trials: Trials, work: Work) -> list[Dropped]:
-    """Run the finalists with one seed after the other, and drop those that are truly worse than the best."""
+    """Run the finalists with one seed after the other, and drop those that are truly worse than the best.
+
+    With several costs, those are dropped that another dominates in the end.
+    """
     left, dropped = list(finalists), list[Dropped]()
+    several = len(trials.aim.costs) > 1
     for seed in seeds:
         if len(left) < 2:
-            return dropped
+            break
         for trial in left:
             trials.more(trial, seed)
         work.finish(trials.progress)
-        if not trials.aim.is_single and trials.aim.costs:
+        if several:
             continue
         costs = np.concatenate(costs_of(trials.aim, [trials.raced(trial) for trial in left]), axis=1)
         may_be_best, p = confidence_set(costs)
@@ -227,4 +240,8 @@ def _race(finalists: Sequence[Trial], seeds: Sequence[int], trials: Trials, work
             if not kept
         ]
         left = [trial for trial, kept in zip(left, may_be_best, strict=True) if kept]
+    if several:
+        values = values_of(trials.aim, [trials.raced(trial) for trial in left])
+        beaten = [any(_dominates(other, own) for other in values) for own in values]
+        dropped += [Dropped(its, len(its.cells), math.nan) for its, worse in zip(left, beaten, strict=True) if worse]
     return dropped

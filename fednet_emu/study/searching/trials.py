@@ -63,7 +63,7 @@ class Dropped:
     Attributes:
         trial: the finalist.
         seeds: after how many seeds.
-        p: the p-value.
+        p: the p-value; NaN if another setting is better in all of several costs.
     """
 
     trial: Trial
