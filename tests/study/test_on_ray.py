@@ -9,10 +9,11 @@ from importlib.util import find_spec
 import pytest
 
 from fednet_emu.errors import FednetError
-from fednet_emu.study import on_ray
+from fednet_emu.study import cells, on_ray
 from fednet_emu.study.cells import load_study
 from fednet_emu.study.local import run_locally
 from fednet_emu.study.on_ray import run_on_ray
+from fednet_emu.study.searching.search import load_search, search
 from fednet_emu.study.sweep import sweep
 
 with_ray = pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray: pip install 'fednet-emu[ray]'")
@@ -48,6 +49,23 @@ def test_tables_are_those_of_a_local_sweep(study_file, moods, tmp_path, monkeypa
 
     assert progress.failures == {1: "ZeroDivisionError: no way", 2: "took longer than limits.time_s, 180 s"}
     for name in ("study.parquet", "cells.parquet"):
+        assert (tmp_path / "ray" / name).read_bytes() == (tmp_path / "local" / name).read_bytes()
+
+
+@with_ray
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_search_is_that_of_one_worker_here(study_file, tmp_path, monkeypatch):
+    """Trials, proposals that follow from them, and the race are equal to the byte."""
+    pytest.importorskip("optuna")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    space = "{algorithm.local_steps: {low: 1, high: 5}, algorithm.lr: {low: 0.01, high: 0.2, log: true}}"
+    path = study_file(f"target: {{loss: 0.6}}\nseeds: 3\nsearch: {{space: {space}, trials: 6, finalists: 2}}\n")
+    loaded = load_search(cells.study_file(path))
+    search(loaded, tmp_path / "local", lambda tasks: run_locally(tasks, 1))
+    search(loaded, tmp_path / "ray", lambda tasks: run_on_ray(tasks, None, 2))
+
+    for name in ("trials.csv", "search.json", "study.parquet", "cells.parquet"):
         assert (tmp_path / "ray" / name).read_bytes() == (tmp_path / "local" / name).read_bytes()
 
 
