@@ -76,11 +76,11 @@ def test_a_master_step_does_not_grow_with_the_workers() -> None:
 
 
 def test_training_and_master_take_longer_than_the_time_plane() -> None:
-    """With a thousand workers, events and records alone make at least twice as many iterations per second."""
+    """With a thousand workers, events and records alone make at least 1.5 times as many iterations per second."""
     whole, timing = iterations_per_s(1000), iterations_per_s(1000, training=False)
     print(f"{whole:.0f} iterations per second with 1,000 workers, {timing:.0f} without training")
 
-    assert timing > 2 * whole
+    assert timing > 1.5 * whole
 
 
 def test_worst_cases_of_a_thousand_workers_take_milliseconds() -> None:
