@@ -101,7 +101,7 @@ def report(workload: str, measured: Mapping[str, float]) -> None:
 
 
 def test_softmax_regression_of_a_hundred_clients(data: TrainData) -> None:
-    """W1, 100 clients x 5 steps x 32 samples: with graph, records of jobs and keyed draws at most 1.3x the loop."""
+    """W1, 100 clients x 5 steps x 32 samples: with graph, records of jobs and keyed draws at most 1.4x the loop."""
     plan, model = SgdPlan(lr=LR, batch_size=32, steps=5), flat(Softmax())
     w, rng, x = model.initial(), np.random.default_rng(0), data.x.view(-1, 784)
     plays: dict[str, Callable[[], Any]] = {
@@ -111,11 +111,11 @@ def test_softmax_regression_of_a_hundred_clients(data: TrainData) -> None:
     }
     measured = in_turns(plays, 15)
     report("W1, processor time per round", measured)
-    assert measured["batched"] < 1.3 * measured["by hand"]
+    assert measured["batched"] < 1.4 * measured["by hand"]
 
 
 def test_perceptrons_of_ten_clients(data: TrainData) -> None:
-    """W2, 10 clients x 1 epoch of 600 in batches of 50: at most 1.2x the loop."""
+    """W2, 10 clients x 1 epoch of 600 in batches of 50: at most 1.25x the loop."""
     plan, model = SgdPlan(lr=LR, batch_size=50, epochs=1), flat(Mlp())
     w, rng, x = model.initial(), np.random.default_rng(0), data.x.view(-1, 784)
     plays: dict[str, Callable[[], Any]] = {
@@ -125,11 +125,11 @@ def test_perceptrons_of_ten_clients(data: TrainData) -> None:
     }
     measured = in_turns(plays, 15)
     report("W2, processor time per round", measured)
-    assert measured["batched"] < 1.2 * measured["by hand"]
+    assert measured["batched"] < 1.25 * measured["by hand"]
 
 
 def test_convolutions_of_ten_clients(data: TrainData) -> None:
-    """W3, 10 clients x 5 steps x 20 samples: at most 1.2x the loop."""
+    """W3, 10 clients x 5 steps x 20 samples: at most 1.25x the loop."""
     plan, model = SgdPlan(lr=LR, batch_size=20, steps=5), flat(McMahanCnn())
     live, w, rng = model.live(), model.initial(), np.random.default_rng(0)
     plays: dict[str, Callable[[], Any]] = {
