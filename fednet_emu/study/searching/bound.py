@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 from fednet_emu.errors import FednetError
 from fednet_emu.report.views.ranking import COSTS
@@ -11,7 +12,9 @@ from fednet_emu.scenario.run import play
 from fednet_emu.study.searching.aim import Aim, spent_in
 
 
-def too_costly(aim: Aim, scenario: Scenario, rounds: int, cap: float = math.inf) -> str:
+def too_costly(
+    aim: Aim, scenario: Scenario, rounds: int, cap: float = math.inf, data_dir: Path | str | None = None
+) -> str:
     """Return why a scenario cannot reach the target within the limits, or not below a cap; empty if it might.
 
     Time, bits and energy of the first rounds are those of the run itself, training or not, unless events or sizes of
@@ -22,6 +25,7 @@ def too_costly(aim: Aim, scenario: Scenario, rounds: int, cap: float = math.inf)
         scenario: the scenario.
         rounds: fewest rounds in which the target could be reached.
         cap: the largest amount of the minimised cost.
+        data_dir: where data sets are.
     """
     limits = dict(aim.limits)
     if aim.is_single and math.isfinite(cap):
@@ -31,7 +35,9 @@ def too_costly(aim: Aim, scenario: Scenario, rounds: int, cap: float = math.inf)
     if not limits or short.events_depend_on_learning or list(short.untimed()):
         return ""
     try:
-        spent = spent_in(play(short, "bound", None, timing_only=True).summary, scenario.devices.count)
+        spent = spent_in(
+            play(short, "bound", None, timing_only=True, data_dir=data_dir).summary, scenario.devices.count
+        )
     except FednetError:  # told when the run itself meets it
         return ""
     over = [cost for cost, most in limits.items() if spent[cost] > most]

@@ -119,7 +119,7 @@ class Trials:
         trial.scenario = plain[0].scenario
         cells = [(cell, hurdles.get(cell.scenario.seed, Hurdle())) for cell in plain]
         for cell, hurdle in cells if not self._timing_only else ():
-            why = too_costly(self.aim, cell.scenario, least_rounds, hurdle.cap)
+            why = too_costly(self.aim, cell.scenario, least_rounds, hurdle.cap, self.progress.data_dir)
             if why:
                 trial.unable = f"too costly: {why}"
                 return trial
