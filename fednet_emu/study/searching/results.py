@@ -132,8 +132,9 @@ def _write_best(folder: Path, name: str, left: Sequence[Trial]) -> None:
     """Write the scenarios of the best settings, the best first, and take away those of an earlier search."""
     with told(folder, "written"):
         folder.mkdir(exist_ok=True)
-        for path in folder.glob("[0-9]*.yaml"):
-            path.unlink()
+        for path in folder.glob("*.yaml"):
+            if path.stem.isdecimal():  # others are not ours
+                path.unlink()
     for place, trial in enumerate(left, 1):
         if trial.scenario is not None:
             heading = f"# {name}, place {place}: {trial.label}\n"

@@ -174,9 +174,8 @@ def _hurdles(told: Search, trials: Trials) -> Mapping[int, Hurdle]:
 
 def _milestones(behind: float | None, cap: float, trials: Trials, seed: int) -> dict[float, float]:
     """The quantile of the accuracies that the trials so far had with a seed, at some parts of a cap."""
-    runs = [
-        its for trial in trials.all for at, its in zip(trials.seeds, trials.tried(trial), strict=False) if at == seed
-    ]
+    place = trials.seeds.index(seed)
+    runs = [trials.tried(trial)[place] for trial in trials.all if trial.cells]
     if behind is None or len(runs) < STARTUP:
         return {}
     least = {part * cap: [its.score_at(part * cap) for its in runs] for part in PARTS}

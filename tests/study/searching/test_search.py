@@ -181,6 +181,20 @@ def test_the_best_scenarios_run(whole):
         assert scenario.algorithm.lr == row["algorithm.lr"]
 
 
+def test_files_of_others_stay(searching, shorter, tmp_path):
+    """A search that goes on replaces its own scenarios of an earlier one, and touches nothing else."""
+    out = tmp_path / "out"
+    shutil.copytree(shorter, out)
+    mine, stale = out / "best" / "1-mine.yaml", out / "best" / "99.yaml"
+    mine.write_text("kept", encoding="utf-8")
+    stale.write_text("of an earlier search", encoding="utf-8")
+    searched(searching, out, trials=4)
+
+    assert mine.read_text(encoding="utf-8") == "kept"
+    assert not stale.exists()
+    assert content(out) == content(shorter)
+
+
 def test_the_folder_is_a_study_of_the_finalists(whole):
     """Figures, comparisons and rankings take it as any other."""
     view = open_search(whole)
