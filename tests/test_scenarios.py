@@ -44,8 +44,10 @@ def needs_a_gpu(path: Path) -> bool:
 
 
 def smoke(path: Path) -> list[str]:
-    """What makes a scenario short: one round, of two devices where the algorithm draws a cohort."""
-    return [*SMOKE, "algorithm.cohort=2"] if hasattr(load_scenario(path).algorithm, "cohort") else SMOKE
+    """What makes a scenario short: one round, of two devices where the algorithm draws a cohort, of one epoch each."""
+    algorithm = load_scenario(path).algorithm
+    cohort = ["algorithm.cohort=2"] if hasattr(algorithm, "cohort") else []
+    return [*SMOKE, *cohort, *(["algorithm.local_epochs=1"] if getattr(algorithm, "local_epochs", None) else [])]
 
 
 def contacts_stand_in(path: Path, folder: Path) -> list[str]:

@@ -129,6 +129,7 @@ def shorter(searching):
     return out
 
 
+@pytest.mark.slow
 def test_a_killed_search_goes_on(searching, shorter, tmp_path):
     """Kill -9 after the first runs, then the same command: the bytes of a search that nobody disturbed."""
     out = tmp_path / "killed"
