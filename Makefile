@@ -33,10 +33,10 @@ demo: $(VENV)/.installed  ## Run scenarios/quickstart.yaml on embedded data, wit
 	$(BIN)/fednet run scenarios/quickstart.yaml --out results/quickstart/demo --force
 
 test: $(VENV)/.developing  ## Run the tests (minutes)
-	$(BIN)/python -m pytest -q -m "not slow" --numprocesses 2
+	$(BIN)/python -m pytest -q -m "not slow" --numprocesses 2 --dist worksteal
 
 test-all: $(VENV)/.developing  ## Run all tests, the slow ones too
-	$(BIN)/python -m pytest -q --numprocesses 2
+	$(BIN)/python -m pytest -q --numprocesses 2 --dist worksteal
 
 test-browser: $(VENV)/.developing  ## Look at report pages in a headless Chromium, which this installs if it can
 	$(PIP) --editable '.[browser]'

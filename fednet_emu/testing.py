@@ -11,8 +11,10 @@ sample. Each of 4 devices has 20 samples, takes all of them in every step and do
 
 from __future__ import annotations
 
+from functools import cache
+
 from fednet_emu.federation.federation import Federation
-from fednet_emu.scenario.document import apply_overrides, from_text
+from fednet_emu.scenario.document import Document, apply_overrides, from_text
 from fednet_emu.scenario.emulation import build
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.problems import validate
@@ -39,7 +41,7 @@ def small_scenario(*settings: str) -> Scenario:
     Raises:
         ScenarioError: a setting is malformed or unknown.
     """
-    return validate(Scenario, apply_overrides(from_text(SMALL, "small"), settings))
+    return validate(Scenario, apply_overrides(_small(), settings))
 
 
 def small_federation(*settings: str, timing_only: bool = False) -> Federation:
@@ -65,3 +67,8 @@ def run_small(*settings: str, timing_only: bool = False) -> Federation:
     fed = build(scenario, timing_only=timing_only)
     fed.run(scenario.algorithm)
     return fed
+
+
+@cache
+def _small() -> Document:
+    return from_text(SMALL, "small")

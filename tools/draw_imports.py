@@ -26,7 +26,7 @@ LAYERS = [
     {"arrays"},
     {"elementary"},
     {"errors", "units"},
-    {"limits", "plugins", "processes"},
+    {"garbage", "limits", "plugins", "processes"},
     {"component"},
     {"data"},
     {"radio", "kernel", "records", "compression"},

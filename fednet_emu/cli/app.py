@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -193,7 +192,6 @@ def check(
         from fednet_emu.scenario.cost import cost_of
         from fednet_emu.scenario.document import dump
         from fednet_emu.study.cells import is_study_file, load_study, study_file
-        from fednet_emu.study.searching.search import load_search
 
         changes = _all_overrides(overrides, seed, None)
         if not is_study_file(name):
@@ -202,7 +200,12 @@ def check(
             ERRORS.print(str(cost_of(checked)))
             return
         sources = study_file(name)
-        extent = (load_study(name, changes) if sources.study.search is None else load_search(sources, changes)).extent
+        if sources.study.search is None:
+            extent = load_study(name, changes).extent
+        else:
+            from fednet_emu.study.searching.search import load_search
+
+            extent = load_search(sources, changes).extent
         OUTPUT.out(f"{dump(sources.study)}# {extent}")
 
 
@@ -385,9 +388,3 @@ def _print_rows(rows: list[tuple[str, str]]) -> None:
     width = max((len(what) for what, _ in rows), default=0) + 2
     for what, value in rows:
         OUTPUT.out(f"{what:<{width}}{value}")
-
-
-def main() -> None:
-    """Entry point of the command `fednet`; processes that it starts do not import from the current folder either."""
-    os.environ.setdefault("PYTHONSAFEPATH", "1")
-    app()

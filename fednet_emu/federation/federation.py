@@ -25,8 +25,9 @@ from fednet_emu.federation.retry import PATIENCE_S, PAUSE_S, Limits, Retry, Send
 from fednet_emu.federation.rounds import Rounds
 from fednet_emu.federation.stop import COSTS, Evaluation, Stop
 from fednet_emu.federation.sums import Sums
+from fednet_emu.garbage import rare_garbage_collection
 from fednet_emu.kernel.all_of import AllOf, cancel, gather
-from fednet_emu.kernel.clock import Clock, Process, Sleep, rare_garbage_collection
+from fednet_emu.kernel.clock import Clock, Process, Sleep
 from fednet_emu.kernel.inbox import Inbox
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.accumulation import Accumulation
@@ -371,6 +372,7 @@ class Federation:
         """Reuse the values in a checkpoint of the same scenario instead of computing them; call it before `run`."""
         self._learner.resume(checkpoint)
 
+    @rare_garbage_collection()
     def run(self, algorithm: _Runs) -> Models | None:
         """Run an algorithm until it ends or a stop rule ends it; the final model is evaluated.
 
@@ -378,17 +380,15 @@ class Federation:
             Deadlock: the algorithm waits for what can never come; says who, and which transfers were lost.
         """
         process = algorithm.run(self)
-        with rare_garbage_collection():
-            try:
-                self._observer.start(self._stop.simulated_s)
-                self.clock.run_process(process, self._stop.simulated_s)
-            except Deadlock as deadlock:
-                now_s, waits = deadlock.args
-                raise Deadlock(now_s, waits + recent_losses(self.ledger)) from None
-            finally:
-                process.close()
-            self.close()
-            self._observer.evaluate()
+        try:
+            self._observer.start(self._stop.simulated_s)
+            self.clock.run_process(process, self._stop.simulated_s)
+        except Deadlock as deadlock:
+            raise Deadlock(deadlock.args[0], deadlock.args[1] + recent_losses(self.ledger)) from None
+        finally:
+            process.close()
+        self.close()
+        self._observer.evaluate()
         return self.latest
 
     def close(self) -> None:

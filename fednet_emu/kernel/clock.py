@@ -9,9 +9,7 @@ Events of one instant run in the order (priority, creation):
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable
 from heapq import heapify, heappop, heappush
 from math import ceil, ulp
 from typing import Any, cast
@@ -20,6 +18,7 @@ import simpy
 from simpy.events import URGENT, Event, EventPriority, Timeout
 
 from fednet_emu.errors import Deadlock, ScenarioError
+from fednet_emu.garbage import rare_garbage_collection
 from fednet_emu.kernel.process import RunningProcess
 
 Process = Generator[Event, Any, Any]
@@ -184,17 +183,6 @@ class Sleep(Timeout):
         """Remove the event from the queue, unless another process waits for it too."""
         if self.callbacks is not None and len(self.callbacks) == 1:
             cast("Clock", self.env).forget(self)
-
-
-@contextmanager
-def rare_garbage_collection() -> Iterator[None]:
-    """Make Python's cyclic garbage collector run rarely: nearly all objects of a run are freed without it."""
-    before = gc.get_threshold()
-    gc.set_threshold(2_000_000, 50, 100)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 def _nothing(_event: Event) -> None:

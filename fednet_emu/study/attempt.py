@@ -26,8 +26,6 @@ from fednet_emu.tracking.table import trackers_of
 POLL_S = 0.05
 GRACE_S = 5.0
 """Seconds of host time that a cell has to write its records after it is told to stop."""
-LATE_IMPORTS = ("torch._dynamo",)
-"""Modules that runs import late, which takes two seconds; the fork server imports them once for all processes."""
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -77,7 +75,7 @@ class Attempt:
     """A cell that is running in its own process; `poll` tells whether it has ended, and enforces its limits."""
 
     def __init__(self, task: CellJob) -> None:
-        context = clean_context(__name__, *LATE_IMPORTS)
+        context = clean_context("fednet_emu.study.fork_server")
         self.limits = task.limits
         self._started_s = float("inf")
         self.results, sender = context.Pipe(duplex=False)

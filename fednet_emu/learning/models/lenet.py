@@ -28,11 +28,11 @@ class _SixAndSixteen(Model):
         height, width = (((side + 2 * self.PADDING - 4) // 2 - 4) // 2 for side in sides)
         return nn.Sequential(
             nn.Conv2d(channels, 6, 5, padding=self.PADDING),
-            nn.ReLU(),
             nn.MaxPool2d(2),
+            nn.ReLU(),
             nn.Conv2d(6, 16, 5),
-            nn.ReLU(),
             nn.MaxPool2d(2),
+            nn.ReLU(),
             nn.Flatten(),
             nn.Linear(16 * height * width, 120),
             nn.ReLU(),
