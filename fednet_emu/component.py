@@ -31,7 +31,7 @@ from fednet_emu.plugins import imported, is_import_path, kind_of, offered, offer
 class Component(BaseModel):
     """Base of every configurable part: frozen, no unknown keys, numbers are never booleans."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     @field_validator("*", mode="before")
     @classmethod

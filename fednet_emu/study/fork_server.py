@@ -1,7 +1,8 @@
-"""What the fork server imports before it forks the first cell: all cells share the memory.
+"""What the fork server imports before it forks the first cell: all cells share the memory, and none imports it again.
 
-PyTorch's compiler is what runs import late, and it takes two seconds. Frozen objects are left out of the garbage
-collections of the cells, which would otherwise copy their pages (see `gc.freeze` in Python's manual).
+Importing what runs import late, PyTorch's compiler among it, would take each cell longer than a short run. Frozen
+objects are left out of the garbage collections of the cells, which would otherwise copy their pages (see `gc.freeze` in
+Python's manual).
 """
 
 from __future__ import annotations
@@ -12,6 +13,6 @@ from importlib import import_module
 from fednet_emu.garbage import rare_garbage_collection
 
 with rare_garbage_collection():
-    for _name in ("fednet_emu.study.attempt", "torch._dynamo"):
+    for _name in ("fednet_emu.study.attempt", "pandas", "pyarrow.parquet", "scipy.special", "torch._dynamo"):
         import_module(_name)
 gc.freeze()

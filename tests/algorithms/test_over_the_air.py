@@ -10,7 +10,7 @@ from fednet_emu.algorithms import ALGORITHMS
 from fednet_emu.algorithms.selection.table import SELECTIONS
 from fednet_emu.records.verify import verify
 from fednet_emu.testing import run_small, small_scenario
-from tests.algorithms.test_conformance import ALGORITHM_SETTINGS, EVERYWHERE, finals, resumed_every_round
+from tests.algorithms.test_conformance import ALGORITHM_SETTINGS, EVERYWHERE, ROUNDS, finals, resumed_every_round
 
 BY_SUMS = ("ditto", "fedavg", "fedper", "fedprox", "fedrep", "fedul")
 """The algorithms that ask for sums."""
@@ -74,7 +74,7 @@ def test_rules_by_presence_and_channels_choose_who_sends(kind: str) -> None:
     """They need no upload of a single device."""
     fed = run_small(*settings_of("fedavg", f"algorithm.selection={kind}"), timing_only=True)
 
-    assert fed.round == 6
+    assert fed.round == ROUNDS
     assert not any(verify(fed.ledger, frozenset()).values())
 
 
@@ -86,7 +86,7 @@ def test_runs_keep_the_laws_and_do_not_depend_on_how_training_is_run(algorithm: 
     timed = run_small(*settings, timing_only=True)
     lost = serial.ledger.frames()["transfers"].query("kind == 'uplink'")["lost"]
 
-    assert serial.round == 6
+    assert serial.round == ROUNDS
     assert not any(verify(serial.ledger, frozenset({"downlink"})).values())
     assert len({fed.ledger.event_digest() for fed in (serial, batched, timed)}) == 1
     assert serial.ledger.series["over_the_air"] == timed.ledger.series["over_the_air"]

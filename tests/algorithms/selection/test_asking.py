@@ -14,7 +14,7 @@ from fednet_emu.algorithms.selection.table import SELECTIONS
 from fednet_emu.federation.federation import Federation
 from fednet_emu.records.verify import verify
 from fednet_emu.testing import run_small, small_scenario
-from tests.algorithms.test_conformance import ALGORITHM_SETTINGS, CONDITIONS, EVERYWHERE, resumed_every_round
+from tests.algorithms.test_conformance import ALGORITHM_SETTINGS, CONDITIONS, EVERYWHERE, ROUNDS, resumed_every_round
 
 KINDS = {
     **{kind: kind for kind in SELECTIONS},
@@ -36,7 +36,7 @@ HARD = {
 
 
 def settings_of(algorithm: str, selection: str, condition: str) -> tuple[str, ...]:
-    """A run of six rounds on four devices, or one."""
+    """A run of four rounds on four devices, or one."""
     own = ALGORITHM_SETTINGS[algorithm]
     more = ("algorithm.cohort=1",) if condition == "one device" else ("algorithm.cohort=2",)
     if algorithm == "q-ffl":
@@ -62,7 +62,7 @@ def test_it_conforms(algorithm: str, selection: str, condition: str) -> None:
     batched, timed = run_small(*settings, "training.engine=batched"), run_small(*settings, timing_only=True)
     rule = small_scenario(*settings).algorithm.selection
 
-    assert fed.round == timed.round == 6
+    assert fed.round == timed.round == ROUNDS
     assert not any(verify(fed.ledger, frozenset({"uplink", "downlink"})).values())
     assert fed.ledger.event_digest() == batched.ledger.event_digest()
     assert rule.needs_losses == timed.nominal
@@ -75,7 +75,7 @@ def test_it_goes_on_from_a_checkpoint_file(selection: str) -> None:
     """Cut after each of its rounds, resumed from the file of the one before: no table differs in a bit."""
     settings = settings_of("fedavg", selection, "30 % loss")
     whole = run_small(*settings)
-    last, _ = resumed_every_round(5, *settings)
+    last, _ = resumed_every_round(ROUNDS - 1, *settings)
 
     frames, expected = last.ledger.frames(), whole.ledger.frames()
     assert frames.keys() == expected.keys()
