@@ -37,7 +37,7 @@ def finals(*changes: str) -> tuple[Federation, torch.Tensor]:
 @pytest.mark.parametrize("kind", TRAINED)
 def test_every_algorithm_with_local_steps_has_them(kind: str, own: str) -> None:
     """Each changes what is learnt, and no event; both engines agree; or the algorithm refuses it and says why."""
-    settings = settings_of(kind, "ideal")
+    settings = settings_of(kind, "ideal", "stop.rounds=6")
     if ALGORITHMS[kind].plain_steps or own in REFUSED.get(kind, ()):
         refusal = r"plain steps of one size, got|a weighted sum of gradients, got|steps along gradients, got"
         with pytest.raises(ScenarioError, match=refusal):
