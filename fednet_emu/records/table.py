@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 CHUNK_ROWS = 1 << 10
 HELD_ROWS = 1 << 20
 BLOCK_ROWS = 1 << 20
-"""Rows of a data frame that is written at once."""
+"""Rows of a block, in which a table is written and checked."""
+
+Rows = NDArray[np.void]
+"""Records with the columns' names."""
 
 _FORMATS = {np.int8: "b", np.int32: "i", np.int64: "q", np.float64: "d"}
 """The `struct` format of each column type; `struct` packs rows in a third of NumPy's time."""
@@ -67,7 +70,7 @@ class Table:
         self._rows: list[tuple[Any, ...]] = []
         self._record = np.dtype([(name, column.dtype) for name, column in columns.items()])
         self._format = Struct("=" + "".join(_FORMATS[column.dtype] for column in columns.values()))
-        self._packed: list[NDArray[np.void]] = []
+        self._packed: list[Rows] = []
         self._packed_rows = 0
         self._filed_rows = 0
         self._file: IO[bytes] | None = None
@@ -102,7 +105,7 @@ class Table:
             self._keep(np.frombuffer(b"".join(starmap(self._format.pack, self._rows)), self._record))
             self._rows.clear()
 
-    def _keep(self, records: NDArray[np.void]) -> None:
+    def _keep(self, records: Rows) -> None:
         self._packed.append(records)
         self._packed_rows += len(records)
         if self.folder is not None and self._packed_rows >= HELD_ROWS:
@@ -121,7 +124,7 @@ class Table:
         self._packed_rows = 0
         self._packed.clear()
 
-    def _chunks(self) -> Iterator[NDArray[np.void]]:
+    def _chunks(self) -> Iterator[Rows]:
         """All rows, in order, in chunks of any size."""
         self._pack()
         if self._file is not None:
@@ -131,9 +134,9 @@ class Table:
                 yield np.frombuffer(self._file.read(size), self._record)
         yield from self._packed
 
-    def _blocks(self) -> Iterator[NDArray[np.void]]:
-        """All rows, in order, in blocks of some `BLOCK_ROWS`; at least one block."""
-        block, rows = [np.empty(0, self._record)], 0
+    def blocks(self) -> Iterator[Rows]:
+        """All rows, in order, in blocks of some `BLOCK_ROWS`; at least one."""
+        block, rows = [self.none], 0
         for records in self._chunks():
             if rows >= BLOCK_ROWS:
                 yield np.concatenate(block)
@@ -141,6 +144,11 @@ class Table:
             block.append(records)
             rows += len(records)
         yield np.concatenate(block)
+
+    @property
+    def none(self) -> Rows:
+        """No rows."""
+        return np.empty(0, self._record)
 
     def column(self, name: str) -> NDArray[Any]:
         """All values of one column as they were appended."""
@@ -153,7 +161,7 @@ class Table:
 
     def frames(self) -> Iterator[pd.DataFrame]:
         """The rows of `frame`, a part after the other; at least one."""
-        for records in self._blocks():
+        for records in self.blocks():
             yield self._shown({name: np.ascontiguousarray(records[name]) for name in self.columns})
 
     def _shown(self, values: Mapping[str, NDArray[Any]]) -> pd.DataFrame:
