@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
@@ -50,7 +51,7 @@ class LocalWork(RoundBased):
             )
         return self
 
-    @property
+    @cached_property
     def plan(self) -> SgdPlan:
         """The local steps of a device in a round; `Federation.train` applies the schedule."""
         return SgdPlan(

@@ -149,6 +149,8 @@ class Sums:
         if not isinstance(ready, Upload):
             return ready
         device, payload, since, attempts = ready
+        if attempts == 1:
+            return (yield self._links.uplink(device.index, payload, None, 1.0, since))
         send = partial(self._links.uplink, device.index, payload, None, 1.0, since)
         return (yield Retry(self._clock, [send], Limits(attempts, 0.0), alone=True))
 

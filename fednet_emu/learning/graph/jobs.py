@@ -106,6 +106,8 @@ class SgdPlan:
         """Number of samples processed in all steps together, repetitions included."""
         if n_samples == 0:
             return 0
+        if self.epochs is not None and not self.drop_last:
+            return self.epochs * n_samples
         width = self.batch_width(n_samples)
         per_epoch = self.steps_per_epoch(n_samples)
         epochs, rest = divmod(self.n_steps(n_samples), per_epoch)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
+from operator import mul
 from typing import NamedTuple
 
 import numpy as np
@@ -164,18 +167,20 @@ class Band:
         links, blocks = (np.array([snr]), np.array([fading_key], np.uint64)), 4 * _FEW_BLOCKS
         while True:
             self.check_blocks(start_ns, now_ns)
-            blocks = min(blocks, (until_ns - now_ns) // self.coherence_ns + 1)
+            blocks = min(blocks, -(-until_ns // self.coherence_ns) - now_ns // self.coherence_ns)
             edges_ns, sinr, rate_bps = self.pace(*links, now_ns, blocks)
-            for edge_ns, ratio, rate in zip(edges_ns[1:].tolist(), sinr[0].tolist(), rate_bps[0].tolist(), strict=True):
-                if ratio >= self.threshold and ratio < lowest:
-                    lowest = ratio
-                per_ns, block_end_ns = work_per_ns(rate), min(edge_ns, until_ns)
-                if per_ns and now_ns - -work // per_ns <= block_end_ns:
-                    return now_ns - -work // per_ns, float(size_bit), lowest
-                work -= per_ns * (block_end_ns - now_ns)
-                now_ns = block_end_ns
-                if now_ns >= until_ns:
-                    return until_ns, size_bit - work / BIT, lowest
+            edges_ns = np.minimum(edges_ns, until_ns)
+            per_ns = list(map(work_per_ns, rate_bps[0].tolist()))
+            done = list(accumulate(map(mul, per_ns, np.diff(edges_ns).tolist())))
+            last = bisect_left(done, work)  # the block in which the last bit is carried, if any
+            heard = sinr[0, : last + 1]
+            lowest = min(lowest, float(heard[heard >= self.threshold].min(initial=math.inf)))
+            if last < len(done):
+                rest = work - done[last] + per_ns[last] * int(edges_ns[last + 1] - edges_ns[last])
+                return int(edges_ns[last]) - -rest // per_ns[last], float(size_bit), lowest
+            work, now_ns = work - done[-1], int(edges_ns[-1])
+            if now_ns == until_ns:
+                return until_ns, size_bit - work / BIT, lowest
             blocks = min(2 * blocks, _MANY_BLOCKS)
 
     def soon_through(self, snr: Array, fading_key: Keys, size_bit: float, start_ns: int) -> Soon:
