@@ -74,18 +74,25 @@ class Retry(Event):
             event.defused = True
             self.fail(cast("Exception", event._value))
             return
+        if self._alone and type(event._value) is Delivery and not event._value.lost:  # nearly always
+            self._come(event._value)
+            return
         for place, value in zip(self._places, [event._value] if self._alone else event._value, strict=True):
             self._last[place] = value
         self._places = [place for place in self._places if self._is_worth_another(self._last[place])]
         enough = self._made == self._limits.attempts or self._clock.now_s + self._pause_s > self._last_s
         if not self._places or enough:
-            self._ok, self._value = True, self._last[0] if self._alone else self._last
-            self._clock.come([self])  # at once: whoever waits goes on as if it had waited for the attempt itself
+            self._come(self._last[0] if self._alone else self._last)
         elif self._pause_s == 0:
             self._attempt()
         else:
             self._wait(self._clock.sleep(self._pause_s), self._attempt)
             self._pause_s *= 2
+
+    def _come(self, value: Any) -> None:
+        """Trigger at once: whoever waits goes on as if it had waited for the attempt itself."""
+        self._ok, self._value = True, value
+        self._clock.come([self])
 
     def _is_worth_another(self, value: Delivery | Sequence[Delivery]) -> bool:
         reasons = [value.lost] if isinstance(value, Delivery) else [delivery.lost for delivery in value]

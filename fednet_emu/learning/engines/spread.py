@@ -74,13 +74,14 @@ class _Wavefront:
 
     Attributes:
         shares: places of the jobs in each share that no thread has taken yet.
-        ready: results on their way to the caller; None from each thread that has ended.
+        ready: results on their way to the caller, several of small models together: to be woken takes the caller longer
+            than to take one of them; None from each thread that has ended.
         failed: shares that failed, with their errors; the first share is the same whichever thread is faster.
     """
 
     def __init__(self, jobs: Sequence[ResolvedJob], shares: deque[list[int]]) -> None:
         self._jobs, self.shares = jobs, shares
-        self.ready: SimpleQueue[tuple[int, TrainResult] | None] = SimpleQueue()
+        self.ready: SimpleQueue[deque[tuple[int, TrainResult]] | None] = SimpleQueue()
         self.failed: list[tuple[list[int], Exception]] = []
 
     def work(self, engine: Engine) -> None:
@@ -91,21 +92,34 @@ class _Wavefront:
         self.ready.put(None)
 
     def _run(self, engine: Engine, share: list[int]) -> None:
+        held: deque[tuple[int, TrainResult]] = deque()
+
+        def take(place: int, result: TrainResult) -> None:
+            held.append((place, result))
+            if len(held) * result.params.nbytes >= _HELD_BYTE:
+                self._send(held)
+
         try:
-            engine.run([self._jobs[place] for place in share], at(share, self._take))
+            engine.run([self._jobs[place] for place in share], at(share, take))
         except Exception as error:
             self.failed.append((share, error))
             self.shares.clear()
+        self._send(held)
 
-    def _take(self, place: int, result: TrainResult) -> None:
-        self.ready.put((place, result))
+    def _send(self, held: deque[tuple[int, TrainResult]]) -> None:
+        self.ready.put(held.copy())
+        held.clear()
 
 
-def _hand_over(found: tuple[int, TrainResult] | None, take: Take) -> bool:
-    """Hand over a result; True if it is the end of a thread instead. Nothing keeps the result when this returns."""
+_HELD_BYTE = 1 << 24
+
+
+def _hand_over(found: deque[tuple[int, TrainResult]] | None, take: Take) -> bool:
+    """Hand over results; True if it is the end of a thread instead. Nothing keeps a result after it was taken."""
     if found is None:
         return True
-    take(*found)
+    while found:
+        take(*found.popleft())
     return False
 
 

@@ -337,14 +337,14 @@ class Graph:
         if not nodes or self.engine is None:
             return False
         jobs = [node._work.resolve() for node in nodes]
-        waiting, nodes = dict(enumerate(nodes)), []
-        self._ready_jobs = []
+        waiting, nodes, self._ready_jobs = dict(enumerate(nodes)), [], []
+        part = self.host.brief_part if self._elsewhere is None else self.host.part
 
         def take(place: int, result: TrainResult) -> None:
             self._settle(waiting.pop(place), result)
             self.statistics.jobs += 1
             if self._ready_calls:
-                with self.host.part("deferred functions"):
+                with part("deferred functions"):
                     while self._run_call():
                         pass
 

@@ -80,8 +80,9 @@ class SharedAir:
             if len(over):
                 ended = self._take_off(over)
             self._first_until_ns = int(on_air.leg["until_ns"].min(initial=FOREVER_NS))
-        if len(on_air):
-            (through,) = on_air.of_bursts(np.logical_and, self._done()).nonzero()
+        done = self._done()
+        if done is not None:
+            (through,) = on_air.of_bursts(np.logical_and, done).nonzero()
             if len(through):
                 ended += self._take_off(on_air.legs_of(through))
         return ended
@@ -109,10 +110,13 @@ class SharedAir:
             for burst, power in zip(self._on_air.bursts, self._plan.rated.power.tolist(), strict=True):
                 yield Power(burst[0], from_ns if len(power) > 1 else from_ns[:1], power)
 
-    def _done(self) -> Mask:
-        """Mask [legs] of the legs that are delivered or can never be."""
-        done = np.array([not work for work in self._on_air.work])
-        return done | self._on_air.leg["dead"] if self._band.constant else done
+    def _done(self) -> Mask | None:
+        """Mask [legs] of the legs that are delivered or can never be; None if nothing is on the air, or nobody is."""
+        work, constant = self._on_air.work, self._band.constant
+        if not work or not (constant or 0 in work):
+            return None
+        done = np.array([not left for left in work])
+        return done | self._on_air.leg["dead"] if constant else done
 
     def _take_off(self, gone: IntArray) -> list[Burst]:
         """Store the outcome in the legs at these indices, remove them, and return the bursts that are over."""
@@ -135,8 +139,11 @@ class SharedAir:
         if plan is not None and now_ns > self._since_ns:
             rate_bps, power, work = plan.rated.rate_bps, plan.rated.power, on_air.work
             for block, span_ns in passed(plan.edges_ns, now_ns):
-                gone = [int(rate * SCALE) * span_ns for rate in rate_bps[:, block].tolist()]
-                work[:] = [left - less if left > less else 0 for left, less in zip(work, gone, strict=True)]
+                units = (rate_bps[:, block] * SCALE).tolist()
+                work[:] = [
+                    left - less if left > (less := int(each) * span_ns) else 0
+                    for left, each in zip(work, units, strict=True)
+                ]
                 on_air.burst["power_s"] += power[:, min(block, power.shape[1] - 1)] * (span_ns / NS_PER_S)
             if self._band.outage_sinr > 0:
                 on_air.leg["outage"] |= _in_outage(plan, now_ns - self._since_ns, self._band.outage_sinr)
@@ -178,7 +185,9 @@ class SharedAir:
         if rated.dead is not None:
             on_air.leg["dead"] = rated.dead
         needed = needed_ns(edges_ns, rated.rate_bps, np.array(on_air.work, np.float64) / SCALE)
-        needed[self._done()] = 0.0
+        done = self._done()
+        if done is not None:
+            needed[done] = 0.0
         next_ns = min(self._first_until_ns, int(edges_ns[-1]), self._first_end_ns(edges_ns, rated.rate_bps, needed))
         return Plan(edges_ns, rated, needed, next_ns)
 

@@ -17,7 +17,7 @@ from fednet_emu.learning.engines.serial import SerialEngine
 from fednet_emu.learning.engines.spread import SpreadEngine
 from fednet_emu.learning.engines.stacks.form import VmapForm
 from fednet_emu.learning.engines.stacks.scratch import Scratch
-from fednet_emu.learning.graph.engine import results_of
+from fednet_emu.learning.graph.engine import TrainResult, results_of
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
 from fednet_emu.learning.models.flat import FlatModel
@@ -140,14 +140,39 @@ def test_of_several_errors_the_first_jobs_is_told(seed):
             time.sleep(float(rng.random()) * 1e-3)
             if job.job.label in {"dev-2", "dev-3", "dev-4"}:
                 raise ScenarioError(job.job.label)
-            take(0, job.job.label)
+            take(0, TrainResult(job.params, float(job.job.label.removeprefix("dev-"))))
 
     found = {}
     with pytest.raises(ScenarioError, match="dev-2"):
         SpreadEngine(Failing, 3, together=False).run(wavefront(), found.__setitem__)
 
-    assert {0: "dev-0", 1: "dev-1"}.items() <= found.items()
+    assert {0, 1} <= set(found)
+    assert all(result.loss == place for place, result in found.items())
     assert not {2, 3, 4} & set(found)
+
+
+def test_a_large_result_is_handed_over_while_its_share_goes_on():
+    """Engines that wait until their first result of 16 MiB was taken come to an end; small ones may come together."""
+    taken = {0: threading.Event(), 3: threading.Event()}
+
+    class Patient:
+        def run(self, jobs, take):
+            first = int(jobs[0].job.label.removeprefix("dev-"))
+            take(0, TrainResult(torch.empty(2**22), 0.0))
+            assert taken[first].wait(timeout=600)
+            for place in range(1, len(jobs)):
+                take(place, TrainResult(torch.empty(1), 0.0))
+
+    found = []
+
+    def take(place, result):
+        found.append((place, len(result.params)))
+        if place in taken:
+            taken[place].set()
+
+    SpreadEngine(Patient, 2, together=True).run(wavefront(), take)
+
+    assert sorted(found) == [(place, 2**22 if place in taken else 1) for place in range(6)]
 
 
 def test_results_come_in_turn_in_the_callers_thread():

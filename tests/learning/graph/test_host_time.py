@@ -94,3 +94,21 @@ def test_an_error_ends_its_part(watch):
 
     assert parts["broken"].host_s == 0.0
     assert parts[REST].host_s == 2.0
+
+
+def test_a_brief_part_counts_alone_and_leaves_the_waiting_to_the_part_around_it(watch):
+    """Of 8 s in a part, 3 s are those of two brief parts in it, and 4 s outside of them were waiting."""
+    host = HostTime()
+    with host.part("training"):
+        watch.passes(busy_s=1.0)
+        with host.brief_part("deferred functions"):
+            watch.passes(busy_s=2.0)
+        watch.passes(idle_s=4.0)
+        with host.brief_part("deferred functions"):
+            watch.passes(busy_s=1.0)
+    watch.passes(busy_s=0.5)
+    parts = host.parts()
+
+    assert parts["deferred functions"] == (3.0, 0.0)
+    assert parts["training"] == (5.0, 4.0)
+    assert parts[REST] == (0.5, 0.0)
