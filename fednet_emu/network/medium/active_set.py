@@ -16,14 +16,16 @@ from fednet_emu.network.links.links import Links
 from fednet_emu.network.medium.band import Band
 from fednet_emu.network.medium.link_gains import LinkGains
 from fednet_emu.network.medium.transfer import Burst, Grant, Transfer
-from fednet_emu.network.work import BIT
+from fednet_emu.network.work import BIT, SCALE
 
 _ALL = slice(None)
-LEG = np.dtype([("row", np.int64), ("until_ns", np.int64), ("outage", np.bool_), ("dead", np.bool_)])
-"""A leg: the row of its receiver, the time of its timeout or of an end's departure, whether it had an outage, and
-whether it can never be delivered."""
-SLOT = np.dtype([("rate_bps", np.float64), ("sinr", np.float64), ("carries", np.bool_)])
-"""Rate in bit/s and SINR (linear) of a leg in the present slot, and whether the slot carries bits."""
+LEG = np.dtype([
+    ("row", np.int64), ("until_ns", np.int64), ("left_nbit", np.float64), ("outage", np.bool_), ("dead", np.bool_),
+    ("slot_rate_bps", np.float64), ("slot_sinr", np.float64), ("slot_carries", np.bool_),
+])  # fmt: skip
+"""A leg: the row of its receiver, the time of its timeout or of an end's departure, the bits it still has to carry
+times 1e9, rounded, whether it had an outage, whether it can never be delivered, and rate in bit/s and SINR (linear) in
+the present slot and whether that carries bits."""
 BURST = np.dtype([
     ("cell", np.int64), ("legs", np.int64), ("column", np.int64), ("power_s", np.float64), ("slot_power", np.float64)
 ])  # fmt: skip
@@ -48,9 +50,8 @@ class ActiveSet:
     Attributes:
         bursts: the bursts.
         legs: the legs of all bursts, in the same order.
-        work: what each leg still has to carry, in units of `network.work`; updated in place.
+        work: what each leg still has to carry, in units of `network.work`; see `carry`.
         leg: `LEG` for each leg; updated in place.
-        slot: `SLOT` for each leg; zero for new legs.
         burst: `BURST` for each burst; updated in place.
         gains: SNRs between all senders and receivers on the air.
         cells: the part of each cell; see `gather`.
@@ -67,7 +68,6 @@ class ActiveSet:
         self.legs: list[Transfer] = []
         self.work: list[int] = []
         self.leg = np.empty(0, LEG)
-        self.slot = np.empty(0, SLOT)
         self.burst = np.empty(0, BURST)
         self.cells: list[Cell] = []
         self._in_order = True  # column k is the sender of burst k
@@ -104,11 +104,24 @@ class ActiveSet:
         leg, burst = np.zeros(len(legs), LEG), np.zeros(len(bursts), BURST)
         leg["row"] = self.gains.listen([self._radios(one)[1] for one in legs])
         leg["until_ns"] = [one.until_ns for one in legs]
+        leg["left_nbit"] = [one.size_bit * 1e9 for one in legs]
         burst["column"] = self._columns([(self._radios(one[0])[0], one[0].power_part) for one in bursts])
         burst["cell"] = [one[0].cell for one in bursts]
         burst["legs"] = [len(one) for one in bursts]
         self.leg, self.burst = _joined(self.leg, leg), _joined(self.burst, burst)
-        self.slot = _joined(self.slot, np.zeros(len(legs), SLOT))
+
+    def carry(self, rates: list[tuple[list[float], int]]) -> None:
+        """Subtract what each leg carries: for each block its rates [legs] in bit/s times `SCALE`, and its length in ns.
+
+        No leg carries more than it has left.
+        """
+        work = self.work
+        for rate, span_ns in rates:
+            work = [
+                left - less if left > (less := int(each) * span_ns) else 0
+                for left, each in zip(work, rate, strict=True)
+            ]
+        self.work, self.leg["left_nbit"] = work, np.array(work, np.float64) / SCALE
 
     def power_part(self, first: Transfer) -> float:
         """Share of full power at which the sender of a burst sends; if it is on the air already, the share it has."""
@@ -130,7 +143,7 @@ class ActiveSet:
         _drop(self.work, gone)
         stays = _others(gone, len(self.leg))
         new_row = self.gains.leave(self.leg["row"].take(gone))
-        self.leg, self.slot = self.leg.take(stays), self.slot.take(stays)
+        self.leg = self.leg.take(stays)
         if new_row is not None:
             self.leg["row"] = new_row.take(self.leg["row"])
         return self._remove_bursts(ended) if len(ended) else []
@@ -194,7 +207,7 @@ class ActiveSet:
 
     def gather(self) -> None:
         """Rebuild `cells` after a change: the members of each cell and the bits each leg has left."""
-        left = np.array(self.work, np.float64) / float(BIT)
+        left = self.leg["left_nbit"] / 1e9
         if self._several_cells:
             self.cells = [self._cell(cell, left) for cell in np.unique(self.burst["cell"]).tolist()]
         else:

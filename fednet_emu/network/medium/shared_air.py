@@ -112,11 +112,11 @@ class SharedAir:
 
     def _done(self) -> Mask | None:
         """Mask [legs] of the legs that are delivered or can never be; None if nothing is on the air, or nobody is."""
-        work, constant = self._on_air.work, self._band.constant
-        if not work or not (constant or 0 in work):
-            return None
-        done = np.array([not left for left in work])
-        return done | self._on_air.leg["dead"] if constant else done
+        leg = self._on_air.leg
+        done: Mask = leg["left_nbit"] == 0.0
+        if self._band.constant:
+            done |= leg["dead"]
+        return done if done.any() else None
 
     def _take_off(self, gone: IntArray) -> list[Burst]:
         """Store the outcome in the legs at these indices, remove them, and return the bursts that are over."""
@@ -137,13 +137,10 @@ class SharedAir:
         """Subtract the bits carried since the last call at the planned rates; no leg carries more than it has left."""
         plan, on_air = self._plan, self._on_air
         if plan is not None and now_ns > self._since_ns:
-            rate_bps, power, work = plan.rated.rate_bps, plan.rated.power, on_air.work
-            for block, span_ns in passed(plan.edges_ns, now_ns):
-                units = (rate_bps[:, block] * SCALE).tolist()
-                work[:] = [
-                    left - less if left > (less := int(each) * span_ns) else 0
-                    for left, each in zip(work, units, strict=True)
-                ]
+            rates, power = plan.rated.rate_bps * SCALE, plan.rated.power
+            spans = list(passed(plan.edges_ns, now_ns))
+            on_air.carry([(rates[:, block].tolist(), span_ns) for block, span_ns in spans])
+            for block, span_ns in spans:
                 on_air.burst["power_s"] += power[:, min(block, power.shape[1] - 1)] * (span_ns / NS_PER_S)
             if self._band.outage_sinr > 0:
                 on_air.leg["outage"] |= _in_outage(plan, now_ns - self._since_ns, self._band.outage_sinr)
@@ -158,9 +155,9 @@ class SharedAir:
         if now_ns % self._band.slot_ns == 0:
             return
         block = int(np.searchsorted(plan.edges_ns, now_ns, side="right")) - 1
-        slot, rated = self._on_air.slot, plan.rated
-        slot["rate_bps"], slot["sinr"] = rated.rate_bps[:, block], rated.sinr[:, block]
-        slot["carries"] = True if rated.carries is None else rated.carries[:, block]
+        leg, rated = self._on_air.leg, plan.rated
+        leg["slot_rate_bps"], leg["slot_sinr"] = rated.rate_bps[:, block], rated.sinr[:, block]
+        leg["slot_carries"] = True if rated.carries is None else rated.carries[:, block]
         self._on_air.burst["slot_power"] = rated.power[:, min(block, rated.power.shape[1] - 1)]
 
     def _adapt(self, edges_ns: IntArray, now_ns: int) -> None:
@@ -184,7 +181,7 @@ class SharedAir:
             rated = self._resume_slot(rated)
         if rated.dead is not None:
             on_air.leg["dead"] = rated.dead
-        needed = needed_ns(edges_ns, rated.rate_bps, np.array(on_air.work, np.float64) / SCALE)
+        needed = needed_ns(edges_ns, rated.rate_bps, on_air.leg["left_nbit"])
         done = self._done()
         if done is not None:
             needed[done] = 0.0
@@ -211,10 +208,10 @@ class SharedAir:
 
     def _resume_slot(self, rated: Rated) -> Rated:
         """Replace the first block by the rest of the present slot, whose outcome is already decided."""
-        slot = self._on_air.slot
-        rated.rate_bps[:, 0], rated.sinr[:, 0] = slot["rate_bps"], slot["sinr"]
+        leg = self._on_air.leg
+        rated.rate_bps[:, 0], rated.sinr[:, 0] = leg["slot_rate_bps"], leg["slot_sinr"]
         if rated.carries is not None:
-            rated.carries[:, 0] = slot["carries"]
+            rated.carries[:, 0] = leg["slot_carries"]
         power = np.array(np.broadcast_to(rated.power, (len(self._on_air), rated.sinr.shape[1])))
         power[:, 0] = self._on_air.burst["slot_power"]
         return rated._replace(power=power)
