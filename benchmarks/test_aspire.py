@@ -69,7 +69,8 @@ def sets_of(count: int) -> dict[str, UncertaintySet]:
 
 def test_a_master_step_does_not_grow_with_the_workers() -> None:
     """With 3,000 workers there are at least half as many iterations per second as with 100."""
-    few, many = iterations_per_s(100), iterations_per_s(3000)
+    turns = [(iterations_per_s(100), iterations_per_s(3000)) for _ in range(3)]
+    few, many = map(max, zip(*turns, strict=True))
     print(f"{few:.0f} iterations per second with 100 workers, {many:.0f} with 3,000")
 
     assert many > 0.5 * few
@@ -77,7 +78,8 @@ def test_a_master_step_does_not_grow_with_the_workers() -> None:
 
 def test_training_and_master_take_longer_than_the_time_plane() -> None:
     """With a thousand workers, events and records alone make at least 1.5 times as many iterations per second."""
-    whole, timing = iterations_per_s(1000), iterations_per_s(1000, training=False)
+    turns = [(iterations_per_s(1000), iterations_per_s(1000, training=False)) for _ in range(2)]
+    whole, timing = map(max, zip(*turns, strict=True))
     print(f"{whole:.0f} iterations per second with 1,000 workers, {timing:.0f} without training")
 
     assert timing > 1.5 * whole
