@@ -7,6 +7,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 _MARKUP = re.compile(r"([\\*_|<>\[\]$#])")
+_ADDRESS = re.compile(r"https?://\S*[\w/]")
+"""The address of a page, without the punctuation that follows it in a sentence."""
+_VERBATIM = re.compile(rf"(`[^`]+`|{_ADDRESS.pattern})")
 _REFERENCE = re.compile(r"https?://|arXiv|et al\.|\b(19|20)\d\d\b|\bT[RS] \d|\bIEEE\b|\bITU\b|3GPP")
 
 
@@ -37,9 +40,14 @@ def code_in(module: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return text on one line, with all markup characters escaped except code in backticks."""
-    parts = re.split(r"(`[^`]+`)", " ".join(text.split()))
-    return "".join(part.replace("|", "\\|") if part[:1] == "`" else _MARKUP.sub(r"\\\1", part) for part in parts)
+    """Return text on one line; code in backticks stays as it is, addresses become links, other markup is escaped."""
+    return "".join(map(_escaped_part, _VERBATIM.split(" ".join(text.split()))))
+
+
+def _escaped_part(part: str) -> str:
+    if part.startswith("`"):
+        return part.replace("|", "\\|")
+    return f"<{part}>" if _ADDRESS.fullmatch(part) else _MARKUP.sub(r"\\\1", part)
 
 
 def paragraphs(docstring: str) -> Iterator[str]:
@@ -62,7 +70,7 @@ def sources_of(docstring: str | None) -> Iterator[str]:
     """Yield the paragraphs of a module's docstring that cite a paper, a standard or a web page."""
     for part in inspect.cleandoc(docstring or "").split("\n\n"):
         if _REFERENCE.search(part) and not part.startswith(("    ", "- ", "Differences")):
-            yield re.sub(r"(https?://[^\s,;)]*[^\s,;).])", r"<\1>", " ".join(part.split()).replace("*", "\\*"))
+            yield escaped(part)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

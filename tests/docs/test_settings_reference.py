@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from markdown_text import escaped
 from settings_reference import pages
 
 from fednet_emu.scenario.model import Scenario
@@ -37,6 +38,14 @@ def keys_of(schema: dict[str, Any], path: str = "") -> Iterator[str]:
 
 
 KEYS = sorted(set(keys_of(SCHEMA)))
+
+
+def test_an_address_ends_before_the_punctuation_of_its_sentence() -> None:
+    """A colon behind an address is not part of the link, while underscores inside it are."""
+    text = "See https://arxiv.org/abs/1911.02417: the time. Also https://a.org/b_c/d."
+
+    assert escaped(text) == "See <https://arxiv.org/abs/1911.02417>: the time. Also <https://a.org/b_c/d>."
+    assert not [link for text in PAGES.values() for link in re.findall(r"https?://[^\s>]*[:;,.](?=[\s>]|$)", text)]
 
 
 def test_every_key_of_every_kind_has_an_anchor() -> None:
