@@ -154,7 +154,7 @@ def test_a_chain_of_includes_has_an_end() -> None:
     for number in range(300):
         Path(f"f{number}.yaml").write_text(f"include: f{number + 1}.yaml\n", encoding="utf-8")
     what = (
-        f"  include: more than {MAX_CHAIN} files include each other one by one, got one more; write out what they hold"
+        f"  include: more than {MAX_CHAIN} files include each other one by one, got one more"
     )
 
     Path("f300.yaml").write_text("title: the end\n", encoding="utf-8")
