@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all test-browser test-flower test-ray test-trackers test-data lint format docs imports \
+.PHONY: help install demo test test-all test-browser test-flower test-latex test-ray test-trackers test-data lint format docs imports \
 	swarm mutants bench bench-peers reproduce clean
 
 help:  ## Show this list
@@ -42,6 +42,10 @@ test-browser: $(VENV)/.developing  ## Look at report pages in a headless Chromiu
 	$(PIP) --editable '.[browser]'
 	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || tools/install_chromium.sh
 	$(BIN)/python -m pytest -q tests/browser
+
+test-latex: $(VENV)/.developing  ## Compile figures and tables with LaTeX, which must be there
+	@command -v pdflatex >/dev/null || { echo "pdflatex: not found; install texlive-latex-recommended, texlive-pictures and lmodern, or the like"; exit 1; }
+	$(BIN)/python -m pytest -q tests/report/figures
 
 test-ray: $(VENV)/.developing  ## Run the tests of sweeps and of training on Ray, which this installs (as the extra `ray` does)
 	$(PIP) --editable '.[ray]'

@@ -20,6 +20,8 @@ MAX_NESTING = 50
 """Largest depth of mappings and lists inside each other; also the largest number of keys in a key path."""
 MAX_FILES = 500
 """Largest number of includes that a scenario follows."""
+MAX_CHAIN = 50
+"""Largest number of files that include each other one by one."""
 MAX_RECORDING_BYTE = 2**30
 """Largest size of a file or archive of recorded data, unpacked."""
 MAX_CELLS = 10_000

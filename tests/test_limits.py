@@ -55,6 +55,7 @@ def test_a_folder_to_write_need_not_exist(tmp_path: Path) -> None:
         f"| values of a scenario | {limits.MAX_VALUES:,} |",
         f"| nesting | {limits.MAX_NESTING} levels |",
         f"| includes | {limits.MAX_FILES} |",
+        f"| chain of includes | {limits.MAX_CHAIN} |",
         f"| whole numbers | ±(2^{(limits.MAX_INTEGER + 1).bit_length() - 1} − 1) |",
         f"| other numbers | 0, or {limits.SMALLEST:g} to {limits.LARGEST:g} in magnitude |".replace("+", ""),
         f"| levels in decibels | ±{limits.MAX_DECIBEL:g} |",

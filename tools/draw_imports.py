@@ -28,7 +28,7 @@ LAYERS = [
     {"errors", "units"},
     {"garbage", "limits", "plugins", "processes"},
     {"component"},
-    {"data"},
+    {"data", "files"},
     {"radio", "kernel", "records", "compression"},
     {"network", "learning", "tracking"},
     {"federation"},

@@ -121,6 +121,8 @@ def remedies(scenario: Scenario, path: Path) -> Iterator[Remedy]:
     if isinstance(scenario.network.uplink.compression, NoCompression):
         yield Remedy("half the bits of each upload", {"network.uplink.compression": "float16"})
     yield Remedy("twice the bandwidth", {"channel.bandwidth_hz": 2 * scenario.channel.bandwidth_hz})
+    if scenario.network.edges is not None and (rate_bps := scenario.network.edges.backhaul.rate_bps) is not None:
+        yield Remedy("twice the rate of the backhaul", {"network.edges.backhaul.rate_bps": 2 * rate_bps})
     power_dbm = scenario.channel.device.tx_power_dbm
     yield Remedy("devices that send with ten times the power", {"channel.device.tx_power_dbm": power_dbm + 10})
     for name in SPEEDS:

@@ -231,9 +231,9 @@ class Run:
     def explain(self, *, replay: bool = True) -> Explanation:
         """Say what decided when each round ended, and what remedies could give.
 
-        The critical path of a round is the chain of transfers, computations and waits that decided when it ended; its
-        parts add up to the length of the round. A remedy is the same run with one thing changed, replayed without
-        training and with the same random numbers for as many rounds.
+        The critical path of a round is the chain of transfers, computations, waits and messages on the backhaul that
+        decided when it ended; its parts add up to the length of the round. A remedy is the same run with one thing
+        changed, replayed without training and with the same random numbers for as many rounds.
 
         Args:
             replay: whether to replay the run with remedies; this needs its scenario, and takes some host time.

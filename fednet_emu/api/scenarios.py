@@ -112,4 +112,6 @@ def _plain(value: Any) -> Any:
         if theirs or isinstance(value, GivenModule | GivenSamples | GivenFlower):
             return value
         return {name: _plain(getattr(value, name)) for name in type(value).model_fields}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
     return [_plain(part) for part in value] if isinstance(value, tuple | list) else value

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fednet_emu.errors import ScenarioError
-from fednet_emu.limits import MAX_FILE_BYTE, MAX_FILES, MAX_NESTING, MAX_VALUES
+from fednet_emu.limits import MAX_CHAIN, MAX_FILE_BYTE, MAX_FILES, MAX_NESTING, MAX_VALUES
 from fednet_emu.scenario.search import Folder, locate, no_such
 from fednet_emu.scenario.tree import KeyPath, Node, file_text, merge, problem_text, show
 from fednet_emu.scenario.yaml_text import parse
@@ -128,6 +128,9 @@ class Reader:
         self.spent.files += 1
         if self.spent.files > MAX_FILES:
             what = f"the scenario follows more than {MAX_FILES} includes, got one more; write out what they share"
+            raise ScenarioError(problem_text(name.place, key, what))
+        if len(self.files) > MAX_CHAIN:
+            what = f"more than {MAX_CHAIN} files include each other one by one, got one more; write out what they hold"
             raise ScenarioError(problem_text(name.place, key, what))
         beside = self.files[-1] if self.files else None
         path = locate(name.value, folder, beside)

@@ -33,6 +33,29 @@ def test_the_path_of_the_small_federation_is_known():
     assert found.lines()[0] == "A small federation: 3 rounds took 6.96 ms; what decided when they ended"
 
 
+def test_what_goes_over_a_backhaul_is_on_the_path():
+    """An edge server at the end of a line of 0.1 Mbit/s and 1 ms: 4.2 ms each way, around what is on the air."""
+    found = explained(
+        algorithm={"kind": "hier-favg", "cohort": 4, "lr": 0.1, "batch_size": None, "local_steps": 1, "edge_rounds": 2},
+        network__edges={"backhaul": {"rate_bps": 1e5, "delay_s": 1e-3, "energy_j_per_bit": 1e-3}},
+    )
+    kinds = found.path.kinds.set_index("what")
+
+    assert dict(kinds["took_s"]) == pytest.approx(
+        {
+            "backhaul down": 3 * 4.2e-3,
+            "backhaul up": 3 * 4.2e-3,
+            "uplink": 3 * 2 * 4 * 320e-6,
+            "compute": 3 * 2 * 720e-6,
+            "downlink": 3 * 2 * 320e-6,
+        }
+    )
+    assert kinds.loc["backhaul up", "energy_j"] == pytest.approx(3 * 0.32)
+    assert "  sending to the cloud over the backhaul: 12.6 ms, 32%, 960 mJ" in found.lines()
+    gain = {its.title: found.path.took_s - its.simulated_s for its in found.remedies}
+    assert gain["twice the rate of the backhaul"] == pytest.approx(3 * 2 * 1.6e-3)
+
+
 def test_remedies_give_what_arithmetic_says():
     """Half the bits halve the uploads, twice the speed halves the computing, three fewer devices save three turns."""
     saved = {its.title: 3 * ROUND_S - its.simulated_s for its in explained().remedies}
@@ -96,6 +119,19 @@ def test_paths_are_as_long_as_the_rounds_of_any_run(settings):
     lengths = run.rounds["ended_s"] - run.rounds["started_s"]
     assert found.frame.groupby("round")["took_s"].sum().to_numpy() == pytest.approx(lengths[lengths > 0].to_numpy())
     assert ("deadline" in set(found.frame["what"])) == ("deadline_s" in settings.get("algorithm", {}))
+
+
+def test_windows_of_devices_are_replayed():
+    """Devices are numbers in a scenario and text in a file; device 0 is away from 1 ms on, and never returns."""
+    windows = {"kind": "windows", "devices": {"0": [[0.0, 1e-3]], "3": [[0, 1]]}}
+    run = fe.run(MAPPING, settings={"devices.availability": windows})
+    again = fe.run(run.scenario)
+
+    assert run.scenario.devices.availability.devices[0] == ((0.0, 1e-3),)
+    assert again.summary["event_digest"] == run.summary["event_digest"] != fe.run(MAPPING).summary["event_digest"]
+    assert fe.check(run.scenario) == run.scenario
+    assert not run.explain().no_remedies
+    assert all(its.simulated_s for its in run.explain().remedies)
 
 
 def test_a_run_that_ended_at_an_accuracy_is_replayed_for_as_many_rounds():

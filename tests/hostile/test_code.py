@@ -18,9 +18,9 @@ import pytest
 
 import fednet_emu
 from fednet_emu.errors import DataError
+from fednet_emu.files.recordings import read_texts
 from fednet_emu.learning.data.datasets.npz import Npz
 from fednet_emu.network.mobility.walks import load_walks
-from fednet_emu.network.traces.files import read_texts
 from fednet_emu.scenario.final_model import load_model
 
 PACKAGE = Path(fednet_emu.__file__).parent

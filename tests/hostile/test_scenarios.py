@@ -9,8 +9,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from fednet_emu.cli.app import app
-from fednet_emu.limits import MAX_FILES, MAX_NESTING, MAX_VALUES
+from fednet_emu.limits import MAX_CHAIN, MAX_FILES, MAX_NESTING, MAX_VALUES
 from fednet_emu.scenario import wording
+from fednet_emu.scenario.document import load
 
 QUICKSTART = (Path(__file__).parents[2] / "scenarios/quickstart.yaml").read_text(encoding="utf-8")
 LONG = "n" * 300
@@ -146,6 +147,20 @@ def test_aliases_that_double_are_counted_and_not_written_out(of_maps: bool) -> N
     told = checked("\n".join(["a0: &a0 [1]", *lines, QUICKSTART]))
 
     assert f"holds more than {MAX_VALUES} values, with aliases written out" in told
+
+
+def test_a_chain_of_includes_has_an_end() -> None:
+    """As many as the limit, each file including the next, are one scenario; one more is refused, and so are 300."""
+    for number in range(300):
+        Path(f"f{number}.yaml").write_text(f"include: f{number + 1}.yaml\n", encoding="utf-8")
+    what = (
+        f"  include: more than {MAX_CHAIN} files include each other one by one, got one more"
+    )
+
+    Path("f300.yaml").write_text("title: the end\n", encoding="utf-8")
+    assert load(f"f{300 - MAX_CHAIN}.yaml").data == {"title": "the end"}
+    assert f"f299.yaml:1{what}" in refused("check", f"f{299 - MAX_CHAIN}.yaml")
+    assert f"f{MAX_CHAIN}.yaml:1{what}" in refused("check", "f0.yaml")
 
 
 def test_includes_that_multiply_are_counted() -> None:

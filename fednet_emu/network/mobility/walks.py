@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Literal
 
@@ -13,10 +10,10 @@ import numpy as np
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.data import locate
 from fednet_emu.errors import DataError
+from fednet_emu.files.npz import read_arrays
 from fednet_emu.kernel.streams import Streams, mixes, uniforms
 from fednet_emu.network.mobility.base import Mobility
 from fednet_emu.network.mobility.regions import Region
-from fednet_emu.network.traces.files import check_size, read_bytes
 
 _HOW = "write it with np.savez(path, walk_1=..., walk_2=...) from arrays [n, 3] of t_s, x_m, y_m"
 _DRAWS = np.arange(2)[:, None]
@@ -100,15 +97,7 @@ def load_walks(path: Path) -> list[Array]:
     Raises:
         DataError: The file is missing, is not in this form, or the times of a walk do not increase.
     """
-    try:
-        content = read_bytes(path)
-        if zipfile.is_zipfile(io.BytesIO(content)):
-            with zipfile.ZipFile(io.BytesIO(content)) as archive:
-                check_size(path, sum(member.file_size for member in archive.infolist()))
-        file = np.load(io.BytesIO(content), allow_pickle=False)
-        named = {name: file[name] for name in file.files} if isinstance(file, np.lib.npyio.NpzFile) else {}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(str(path), f"cannot be read as an .npz file of numbers ({error})", _HOW) from error
+    named = read_arrays(path, _HOW, limited=True)
     if not named:
         raise DataError(str(path), "holds no walks", _HOW)
     for name, rows in named.items():

@@ -11,8 +11,8 @@ from pydantic import Field
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.data import locate
 from fednet_emu.errors import DataError
+from fednet_emu.files.recordings import read_texts
 from fednet_emu.network.topology.edges import Edges, EdgeSource, Ends, World
-from fednet_emu.network.traces.files import read_texts
 
 _HOW = "lines of time, CONN, node, node, up or down, separated by blanks, are right"
 

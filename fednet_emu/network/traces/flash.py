@@ -17,7 +17,7 @@ import numpy as np
 from fednet_emu.arrays import Array
 from fednet_emu.elementary import exp, log
 from fednet_emu.errors import DataError
-from fednet_emu.network.traces.files import read_bytes
+from fednet_emu.files.recordings import read_bytes
 
 BIT_PER_KILOBYTE = 8 * 1024
 """FLASH divides a size in byte by 1024 and then by a speed: its "kb/s" are 1024 byte per second."""

@@ -11,8 +11,8 @@ from pydantic import Field
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.data import locate
 from fednet_emu.errors import DataError
+from fednet_emu.files.recordings import read_texts
 from fednet_emu.network.traces.base import RateTraces
-from fednet_emu.network.traces.files import read_texts
 from fednet_emu.network.traces.series import RateSeries
 
 _MS = 1e-3

@@ -11,14 +11,12 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 
 from fednet_emu.errors import FednetError, did_you_mean
+from fednet_emu.report.figures.tex import escaped
 from fednet_emu.report.style import POINTS_PER_IN, SIZES, PaperFigure, add_legend, paper_style, wrapped
 
 TITLE_PT = 8.0
 DIGITS = 6
 """Significant digits of numbers in tables."""
-_LATEX = {c: rf"\{c}" for c in "&%$#_{}"} | {
-    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "µ": r"\textmu{}",
-}  # fmt: skip
 
 
 def fit_to_page(figure: Figure, size: str | None = None, title: str | None = None) -> None:
@@ -79,7 +77,7 @@ def latex_text(numbers: pd.DataFrame) -> str:
     lines = [
         rf"\begin{{tabular}}{{{''.join('r' if numeric else 'l' for numeric in right)}}}",
         r"\toprule",
-        _row(map(_escaped, map(str, numbers.columns))),
+        _row(map(escaped, map(str, numbers.columns))),
         r"\midrule",
         *(_row(map(_cell, row)) for row in numbers.itertuples(index=False)),
         r"\bottomrule",
@@ -89,17 +87,14 @@ def latex_text(numbers: pd.DataFrame) -> str:
 
 
 def _row(cells: Iterable[str]) -> str:
-    return " & ".join(cells) + r" \\"
+    r"""A row; what it begins with must not be taken for an option of the `\\` or the rule before it."""
+    return re.sub(r"^[\[*]", r"{\g<0>}", " & ".join(cells)) + r" \\"
 
 
 def _cell(value: object) -> str:
     if isinstance(value, float):
         return "--" if math.isnan(value) else f"{value:.{DIGITS}g}"
-    return _escaped(str(value))
-
-
-def _escaped(text: str) -> str:
-    return re.sub(r"[\\&%$#_{}~^µ]", lambda found: _LATEX[found[0]], text)
+    return escaped(str(value))
 
 
 def _arrange_legend(figure: Figure) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 
 from fednet_emu.errors import DataError, FednetError, did_you_mean
 from fednet_emu.records.files import write_text
+from fednet_emu.report.figures import tex
 from fednet_emu.report.figures.curves import (
     EVALUATION_COLUMNS,
     ROUND_COLUMNS,
@@ -39,8 +40,9 @@ from fednet_emu.report.views.run import RunView, distinct_labels
 from fednet_emu.report.views.scales import METRICS, STUDY_COSTS
 
 RESOLUTION_DPI = 300
-UNDATED = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}, "pgf": {}}
+UNDATED = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
 """Metadata that is left out of each file format, so that equal figures give equal files."""
+FORMATS = (*UNDATED, "pgf")
 TEX = ("lualatex", "xelatex", "pdflatex")
 """Programs one of which PGF files need, to measure text; the first that is there is used."""
 
@@ -194,7 +196,8 @@ def save(
         folder.mkdir(parents=True, exist_ok=True)
         with paper_style(), rc_context(settings):  # type: ignore[arg-type]
             for name, figure in figures.items():
-                written += [_save_one(figure, folder / f"{name}.{picture}", picture) for picture in formats]
+                for picture in formats:
+                    written += _save_one(figure, folder / f"{name}.{picture}", picture)
                 for ending, text in texts:
                     write_text(folder / f"{name}.{ending}", text(numbers_of(figure)))
                     written.append(folder / f"{name}.{ending}")
@@ -206,8 +209,8 @@ def save(
 def _settings(formats: Sequence[str]) -> dict[str, Any]:
     """Check the formats, and return the settings that they need."""
     for picture in formats:
-        if picture not in UNDATED:
-            raise FednetError(f"formats: no such picture format, got {picture!r}; choose from {', '.join(UNDATED)}")
+        if picture not in FORMATS:
+            raise FednetError(f"formats: no such picture format, got {picture!r}; choose from {', '.join(FORMATS)}")
     if "pgf" not in formats:
         return {}
     found = [program for program in TEX if shutil.which(program)]
@@ -276,11 +279,13 @@ def _device_count(run: RunView) -> int:
     return int(run.scenario.get("devices", {}).get("count", 0))
 
 
-def _save_one(figure: Figure, path: Path, picture: str) -> Path:
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        figure.savefig(unfinished, format=picture, dpi=RESOLUTION_DPI, metadata=UNDATED[picture])
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
-    return path
+def _save_one(figure: Figure, path: Path, picture: str) -> list[Path]:
+    """Write a figure, and the images that PGF keeps in files of their own beside it; return all files."""
+    with TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as unfinished:
+        target = Path(unfinished, path.name)
+        if picture == "pgf":
+            with tex.measured(path.name):
+                figure.savefig(target, format=picture, dpi=RESOLUTION_DPI, backend=f"module://{tex.__name__}")
+        else:
+            figure.savefig(target, format=picture, dpi=RESOLUTION_DPI, metadata=UNDATED[picture])
+        return [made.replace(path.with_name(made.name)) for made in sorted(target.parent.iterdir(), reverse=True)]

@@ -5,12 +5,15 @@ The walk begins at the end of the round and asks each time what ended at that ve
 - what the server waited for, or else anything that ended then, let the round end;
 - the end of another transfer in the same band let a transfer begin that had waited for its turn, so that the path goes
   on with the other device, whose sending was in the way, and not with whoever waited;
-- a transfer or computation of a device began when something was received, computed or sent by it.
+- a transfer or computation of a device began when something was received, computed or sent by it;
+- where edge servers average, the server is the cloud, and the transfers of a cell are to and from its edge server; a
+  message on the backhaul began when something was received or sent by whoever sends it.
 
 Where nothing ended at an instant, time passed without a cause in the records until then: a pause, or waiting for a
 device to return. A round whose last transfers were given up at a deadline lasted until that deadline and no longer for
-anybody's sake. What began in an earlier round counts from the start of this one. Times are whole nanoseconds, and the
-parts of a round lie end to end, so that their sum is its length exactly.
+anybody's sake; so did an edge round, from when its edge server invited devices. What began in an earlier round counts
+from the start of this one. Times are whole nanoseconds, and the parts of a round lie end to end, so that their sum is
+its length exactly.
 """
 
 from __future__ import annotations
@@ -23,12 +26,16 @@ import numpy as np
 import pandas as pd
 
 from fednet_emu.arrays import IntArray
-from fednet_emu.records.ledger import SERVER, SEVERAL
+from fednet_emu.records.ledger import DIRECTIONS, SERVER, SEVERAL
 
 NS_PER_S = 1_000_000_000
 COMPUTE, WAITING, DEADLINE, IDLE = "compute", "waiting", "deadline", "idle"
+BACKHAUL = {direction: f"backhaul {direction}" for direction in DIRECTIONS}
+"""What a message is, by its direction on the backhaul."""
 NOBODY = -3
 """The device of a part that nobody is busy in."""
+_FIRST_EDGE = -4
+"""The edge server of cell e is number -4 - e among those who send and receive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +44,10 @@ class Part:
 
     Attributes:
         round: the number of the round.
-        what: a kind of transfer, `compute`, `waiting` for a turn in the band, `deadline` or `idle`.
-        device: who sent or computed; of a transfer from the server to one device, that device; `SERVER`; or `NOBODY`.
+        what: a kind of transfer, `backhaul up` or `backhaul down`, `compute`, `waiting` for a turn in the band,
+            `deadline` or `idle`.
+        device: who sent or computed; of a transfer from the server to one device, that device; `SERVER`, which stands
+            for edge servers, too; or `NOBODY`.
         started_ns: its start in simulated nanoseconds.
         ended_ns: its end, at which the next part starts.
         energy_j: the energy that the activity spent, in proportion to its time on the path.
@@ -54,13 +63,18 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """A transfer or computation; a transfer that never went on the air starts when it ends."""
+    """A transfer, computation or message on the backhaul; what never went on the air or the line starts when it ends.
+
+    Whatever waits for a turn in the same band, or on the same line of the backhaul, has the same `what` and `cell`.
+    """
 
     what: str
     sender: int
     receiver: int
     requested_ns: int
     started_ns: int
+    freed_ns: int
+    """When the next in the same band or on the same line could start."""
     ended_ns: int
     given_up: bool
     cell: int
@@ -68,24 +82,30 @@ class Activity:
 
     @property
     def device(self) -> int:
-        """The device that it is about."""
-        return self.receiver if self.sender == SERVER and self.receiver >= 0 else self.sender
+        """The device that it is about; `SERVER` of what edge servers do."""
+        device = self.receiver if self.sender < 0 <= self.receiver else self.sender
+        return max(device, SERVER)
 
     def lets_go_on(self, actor: int) -> bool:
-        """Whether its end can let something begin at a device, or at the server."""
-        return actor in (self.sender, self.receiver) or (self.receiver == SEVERAL and actor != SERVER)
+        """Whether its end can let something begin at a device, at the server or at an edge server."""
+        return actor in (self.sender, self.receiver) or (self.receiver == SEVERAL and actor >= 0)
 
 
-def critical_path(transfers: pd.DataFrame, computes: pd.DataFrame, rounds: pd.DataFrame) -> list[Part]:
+def critical_path(
+    transfers: pd.DataFrame, computes: pd.DataFrame, rounds: pd.DataFrame, backhaul: pd.DataFrame | None = None
+) -> list[Part]:
     """Return the parts of all rounds in the order of time, without those of no length.
 
     Args:
         transfers: the table `transfers` of a run.
         computes: its table `computes`.
         rounds: its table `rounds`.
+        backhaul: its table `backhaul`, if edge servers average.
     """
-    activities = sorted([*_transfers(transfers), *_computes(computes)], key=lambda its: its.ended_ns)
-    walk = _Walk(activities)
+    activities = [*_transfers(transfers, edges=backhaul is not None), *_computes(computes)]
+    if backhaul is not None:
+        activities += _messages(backhaul)
+    walk = _Walk(sorted(activities, key=lambda its: its.ended_ns))
     starts, ends = (_ns(rounds[name]) for name in ("started_s", "ended_s"))
     return [
         part
@@ -110,8 +130,13 @@ class _Walk:
 
     def __init__(self, activities: list[Activity]) -> None:
         self._ended_at: dict[int, list[Activity]] = defaultdict(list)
+        self._freed_at: dict[int, list[Activity]] = defaultdict(list)
+        self._invited: dict[int, list[int]] = defaultdict(list)
         for its in activities:
             self._ended_at[its.ended_ns].append(its)
+            self._freed_at[its.freed_ns].append(its)
+            if its.what == "downlink":
+                self._invited[its.sender].append(its.requested_ns)
         self._ends = np.array(sorted(self._ended_at), np.int64)
 
     def back(self, number: int, start: int, end: int) -> Iterator[Part]:
@@ -123,6 +148,11 @@ class _Walk:
         now, actor, used = end, SERVER, set[int]()
         cause = self._cause(now, actor, used) or next((its for its in reversed(ending) if not its.given_up), None)
         while now > start:
+            if self._is_deadline(now, actor, cause):
+                earlier = max((ns for ns in self._invited[actor] if start < ns < now), default=start)
+                yield Part(number, DEADLINE, NOBODY, earlier, now)
+                now, cause = earlier, self._cause(earlier, actor, used)
+                continue
             if cause is None:
                 earlier = self._latest(now, actor, start, used)
                 yield Part(number, IDLE, NOBODY, earlier, now)
@@ -149,11 +179,20 @@ class _Walk:
         found = [its for its in self._ended_at.get(now, ()) if id(its) not in used and its.lets_go_on(actor)]
         return max(found, key=lambda its: (not its.given_up, its.receiver != SEVERAL), default=None)
 
+    def _is_deadline(self, now: int, actor: int, cause: Activity | None) -> bool:
+        """Whether an edge server went on because it gave up those who were late in its edge round."""
+        if actor > _FIRST_EDGE or (cause is not None and not cause.given_up):
+            return False
+        return any(its.given_up for its in self._ended_at.get(now, ()))
+
     def _in_the_way(self, its: Activity, used: set[int]) -> Activity | None:
-        """The transfer in the same band whose end let a waiting one begin."""
+        """The transfer in the same band, or message on the same line, that let a waiting one begin.
+
+        Of several it is the last in the records: the one that had its turn right before.
+        """
         found = [
             other
-            for other in self._ended_at.get(its.started_ns, ())
+            for other in self._freed_at.get(its.started_ns, ())
             if id(other) not in used and (other.what, other.cell) == (its.what, its.cell) and other is not its
         ]
         return found[-1] if found else None
@@ -168,23 +207,56 @@ class _Walk:
         return start
 
 
-def _transfers(table: pd.DataFrame) -> Iterator[Activity]:
-    ended = _ns(table["ended_s"])
-    started = np.where(table["started_s"].isna(), ended, _ns(table["started_s"].fillna(0.0)))
+def _transfers(table: pd.DataFrame, *, edges: bool) -> Iterator[Activity]:
     energy_j = table["energy_j"] + (table["receive_j"].fillna(0.0) if "receive_j" in table else 0.0)
     cells = table["cell"] if "cell" in table else np.zeros(len(table), np.int64)
-    given_up = table["lost"].isin(["deadline"])
-    columns = (table["kind"], table["sender"], table["receiver"], _ns(table["requested_s"]), started, ended)
-    for kind, sender, receiver, asked, began, over, late, cell, joule in zip(
-        *columns, given_up, cells, energy_j, strict=True
-    ):
-        yield Activity(str(kind), sender, receiver, int(asked), int(began), int(over), late, int(cell), float(joule))
+    columns = (table["kind"], table["sender"], table["receiver"], *_times(table), table["lost"], cells, energy_j)
+    for kind, sender, receiver, asked, began, over, lost, cell, joule in zip(*columns, strict=True):
+        here = _edge(cell) if edges else SERVER
+        ends = (here if sender == SERVER else sender, here if receiver == SERVER else receiver)
+        times = (int(asked), int(began), int(over), int(over))
+        yield Activity(str(kind), *ends, *times, lost == "deadline", int(cell), float(joule))
 
 
 def _computes(table: pd.DataFrame) -> Iterator[Activity]:
     columns = (table["device"], _ns(table["started_s"]), _ns(table["ended_s"]), table["stopped"] == "deadline")
     for device, began, over, late, joule in zip(*columns, table["energy_j"], strict=True):
-        yield Activity(COMPUTE, device, device, int(began), int(began), int(over), late, 0, float(joule))
+        start, end = int(began), int(over)
+        yield Activity(COMPUTE, device, device, start, start, end, end, late, 0, float(joule))
+
+
+def _messages(table: pd.DataFrame) -> Iterator[Activity]:
+    columns = (table["direction"], table["edge"], *_times(table), _freed(table), table["lost"], table["energy_j"])
+    for direction, edge, asked, began, over, freed, lost, joule in zip(*columns, strict=True):
+        ends = (_edge(edge), SERVER) if direction == "up" else (SERVER, _edge(edge))
+        times = (int(asked), int(began), int(freed), int(over))
+        yield Activity(BACKHAUL[direction], *ends, *times, lost == "deadline", int(edge), float(joule))
+
+
+def _freed(table: pd.DataFrame) -> IntArray:
+    """When messages freed their lines: when the next one started if that had waited, else when they arrived."""
+    asked, began, over = _times(table)
+    freed, next_ns = over.copy(), dict[tuple[str, int], int]()
+    lines = list(zip(table["direction"], table["edge"], strict=True))
+    never = table["started_s"].isna().to_numpy()
+    for row in reversed(np.argsort(began, kind="stable").tolist()):
+        if not never[row]:
+            freed[row] = next_ns.pop(lines[row], freed[row])
+            if asked[row] < began[row]:
+                next_ns[lines[row]] = int(began[row])
+    return freed
+
+
+def _edge(cell: int) -> int:
+    """The number of the edge server of a cell."""
+    return _FIRST_EDGE - int(cell)
+
+
+def _times(table: pd.DataFrame) -> tuple[IntArray, IntArray, IntArray]:
+    """When each row was requested, started and ended; what never started starts when it ends."""
+    ended = _ns(table["ended_s"])
+    started = np.where(table["started_s"].isna(), ended, _ns(table["started_s"].fillna(0.0)))
+    return _ns(table["requested_s"]), started, ended
 
 
 def _ns(seconds: pd.Series) -> IntArray:

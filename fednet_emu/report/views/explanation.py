@@ -11,7 +11,7 @@ import pandas as pd
 from fednet_emu.errors import DataError
 from fednet_emu.records.ledger import SERVER, device_label
 from fednet_emu.report.quantities import counted, format_energy, format_seconds
-from fednet_emu.report.views.critical_path import DEADLINE, IDLE, WAITING, critical_path, parts_frame
+from fednet_emu.report.views.critical_path import BACKHAUL, DEADLINE, IDLE, WAITING, critical_path, parts_frame
 from fednet_emu.report.views.run import RunView
 
 NAMED = 5
@@ -20,6 +20,8 @@ MEANING = {
     "uplink": "sending to the server",
     "downlink": "sending to the devices",
     "sidelink": "sending to each other",
+    BACKHAUL["up"]: "sending to the cloud over the backhaul",
+    BACKHAUL["down"]: "sending to the edge servers over the backhaul",
     "compute": "computing",
     WAITING: "waiting for a turn, with nobody in the way",
     DEADLINE: "waiting for the deadline",
@@ -71,7 +73,8 @@ def path_of(run: RunView) -> Path:
     Raises:
         DataError: the run has no rounds that took any time, or a table is missing or unreadable.
     """
-    parts = critical_path(run.table("transfers"), run.table("computes"), run.table("rounds"))
+    backhaul = run.table("backhaul") if run.has("backhaul") else None
+    parts = critical_path(run.table("transfers"), run.table("computes"), run.table("rounds"), backhaul)
     if not parts:
         raise DataError(
             f"{run.label}: rounds", "none took any time, so that nothing decided when they ended", "run more"

@@ -124,11 +124,11 @@ def test_a_file_that_is_no_npz_is_explained(tmp_path, content):
 
 
 def test_a_bare_array_is_no_npz(tmp_path):
-    """A file of np.save lacks the names, and the error says so."""
+    """A file of np.save is no archive, and the error says how to write one."""
     with (tmp_path / "own.npz").open("wb") as file:
         np.save(file, np.ones(3))
 
-    with pytest.raises(DataError, match="lacks train_x, train_y, test_x, test_y, got none of them"):
+    with pytest.raises(DataError, match=r"\(File is not a zip file\); write it with np.savez"):
         Npz(path="own.npz").load(tmp_path, RNG)
 
 

@@ -13,6 +13,8 @@ import pytest
 from pydantic import TypeAdapter
 
 from fednet_emu.errors import DataError
+from fednet_emu.files import recordings
+from fednet_emu.files.recordings import read_texts
 from fednet_emu.network.mobility.walks import load_walks
 from fednet_emu.network.traces import (
     RATE_TRACES,
@@ -22,9 +24,7 @@ from fednet_emu.network.traces import (
     Lumos5gTraces,
     MahimahiTraces,
     PensieveTraces,
-    files,
 )
-from fednet_emu.network.traces.files import read_texts
 
 DATA = Path(os.environ.get("FEDNET_DATA", Path(__file__).parents[4] / "shared" / "data"))
 
@@ -251,7 +251,7 @@ def pack_nothing(path, size_byte):
 @pytest.mark.parametrize("name", ["a.csv.gz", "a.csv.xz", "a.zip", "a.tar.xz"])
 def test_what_unpacks_to_too_much_is_refused(tmp_path, monkeypatch, name):
     """All that an archive holds counts, and one byte decides."""
-    monkeypatch.setattr(files, "MAX_RECORDING_BYTE", 100_000)
+    monkeypatch.setattr(recordings, "MAX_RECORDING_BYTE", 100_000)
     pack_nothing(tmp_path / name, 100_000)
     assert sum(len(text) for _, text in read_texts(tmp_path / name)) == 100_000
 
@@ -264,7 +264,7 @@ def test_what_unpacks_to_too_much_is_refused(tmp_path, monkeypatch, name):
 def test_walks_that_unpack_to_too_much_are_refused(tmp_path, monkeypatch):
     """Of an .npz file the declared sizes are added up before anything is unpacked."""
     np.savez_compressed(tmp_path / "w.npz", walk=np.zeros((10_000, 3)))
-    monkeypatch.setattr(files, "MAX_RECORDING_BYTE", 200_000)
+    monkeypatch.setattr(recordings, "MAX_RECORDING_BYTE", 200_000)
 
     with pytest.raises(DataError, match=r"w\.npz: holds more than"):
         load_walks(tmp_path / "w.npz")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import shutil
 
 import numpy as np
 import pandas as pd
@@ -110,12 +109,3 @@ def test_pgf_without_latex_is_a_mistake_in_words(two, tmp_path, monkeypatch):
     with pytest.raises(FednetError, match="formats: pgf needs LaTeX for its text, got no lualatex"):
         save(two, tmp_path / "out", ("pgf",))
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.skipif(not any(map(shutil.which, ("lualatex", "xelatex", "pdflatex"))), reason="there is no LaTeX")
-def test_pgf_is_a_picture_for_latex(two, tmp_path):
-    """The file draws with PGF and names the axis."""
-    (path,) = save({"latency": two["round-latency"]}, tmp_path, ("pgf",))
-
-    assert r"\begin{pgfpicture}" in path.read_text(encoding="utf-8")
-    assert "Round latency" in path.read_text(encoding="utf-8")

@@ -16,21 +16,27 @@ TIMES = st.integers(0, 3_000_000_000)
 def tables(sent=(), computed=(), rounds=((0, 10),)):
     """The three tables, from rows in seconds.
 
-    A transfer is (kind, sender, receiver, requested, started, ended, lost), a computation (device, started, ended), a
-    round (started, ended).
+    A transfer is (kind, sender, receiver, requested, started, ended, lost, cell), a computation (device, started,
+    ended), a round (started, ended).
     """
     transfers = pd.DataFrame(
-        [(*row, "")[:7] for row in sent],
-        columns=["kind", "sender", "receiver", "requested_s", "started_s", "ended_s", "lost"],
-    ).assign(energy_j=2.0, receive_j=1.0, cell=0)
+        [(*row, *("", 0)[len(row) - 6 :]) for row in sent],
+        columns=["kind", "sender", "receiver", "requested_s", "started_s", "ended_s", "lost", "cell"],
+    ).assign(energy_j=2.0, receive_j=1.0)
     computes = pd.DataFrame([(*row, "")[:4] for row in computed], columns=["device", "started_s", "ended_s", "stopped"])
     spans = [(number, *span) for number, span in enumerate(rounds, start=1)]
     return transfers, computes.assign(energy_j=4.0), pd.DataFrame(spans, columns=["round", "started_s", "ended_s"])
 
 
-def path(*args, **kwargs):
+def messages(*rows):
+    """The table `backhaul` from rows (direction, edge, requested, started, ended, lost) in seconds."""
+    columns = ["direction", "edge", "requested_s", "started_s", "ended_s", "lost"]
+    return pd.DataFrame([(*row, "")[:6] for row in rows], columns=columns).assign(energy_j=6.0)
+
+
+def path(*args, backhaul=None, **kwargs):
     """The parts as (what, device, start, end) in seconds."""
-    found = critical_path(*tables(*args, **kwargs))
+    found = critical_path(*tables(*args, **kwargs), backhaul)
     return [(its.what, its.device, its.started_ns / 1e9, its.ended_ns / 1e9) for its in found]
 
 
@@ -71,6 +77,82 @@ def test_a_wait_with_nobody_in_the_way_is_a_wait():
     sent = [("downlink", SERVER, SEVERAL, 0, 0, 5), ("uplink", 0, SERVER, 2, 5, 10)]
 
     assert path(sent, [(0, 0, 2)]) == [("compute", 0, 0, 2), ("waiting", 0, 2, 5), ("uplink", 0, 5, 10)]
+
+
+def test_a_turn_in_another_cell_is_in_nobodys_way():
+    """A sending that ends at 5 s in cell 1 has not kept device 0 waiting in cell 0; one in cell 0 has."""
+    sent = [("downlink", SERVER, SEVERAL, 0, 0, 1), ("uplink", 0, SERVER, 2, 5, 10)]
+    in_cell_1, in_cell_0 = (("uplink", 1, SERVER, 1, 1, 5, "", cell) for cell in (1, 0))
+
+    assert path([*sent, in_cell_1], [(0, 1, 2)])[2:] == [("waiting", 0, 2, 5), ("uplink", 0, 5, 10)]
+    assert path([*sent, in_cell_0], [(0, 1, 2)])[1:] == [("uplink", 1, 1, 5), ("uplink", 0, 5, 10)]
+
+
+def test_of_several_turns_that_end_together_the_last_was_in_the_way():
+    """Devices 1 and 2 leave a band for two at 5 s, device 2 as the last; the server got both, device 1 as the first."""
+    band_for_two = [("uplink", 1, SERVER, 0, 0, 5), ("uplink", 2, SERVER, 0, 0, 5)]
+
+    assert path([*band_for_two, ("uplink", 0, SERVER, 1, 5, 10)]) == [("uplink", 2, 0, 5), ("uplink", 0, 5, 10)]
+    assert path([*band_for_two, ("downlink", SERVER, 0, 5, 5, 10)]) == [("uplink", 1, 0, 5), ("downlink", 0, 5, 10)]
+
+
+def test_edge_servers_stand_between_the_devices_and_the_cloud():
+    """Both edge servers get the model; that of cell 1 is the last, two edge rounds and a lost message later."""
+    sent = [
+        ("downlink", SERVER, 0, 2, 2, 3, "", 0),
+        ("uplink", 0, SERVER, 3, 3, 4, "", 0),
+        ("downlink", SERVER, 1, 1, 1, 2, "", 1),
+        ("uplink", 1, SERVER, 3, 3, 4, "", 1),
+        ("downlink", SERVER, 1, 4, 4, 5, "", 1),
+        ("uplink", 1, SERVER, 5, 5, 6, "", 1),
+    ]
+    backhaul = messages(
+        ("down", 0, 0, 0, 2),
+        ("down", 1, 0, 0, 1),
+        ("up", 0, 4, 4, 6),
+        ("up", 1, 6, 6, 8, "erased"),
+        ("up", 1, 8, 8, 10),
+    )
+
+    assert path(sent, [(1, 2, 3)], backhaul=backhaul) == [
+        ("backhaul down", SERVER, 0, 1),
+        ("downlink", 1, 1, 2),
+        ("compute", 1, 2, 3),
+        ("uplink", 1, 3, 4),
+        ("downlink", 1, 4, 5),
+        ("uplink", 1, 5, 6),
+        ("backhaul up", SERVER, 6, 8),
+        ("backhaul up", SERVER, 8, 10),
+    ]
+
+
+def test_a_message_that_waits_for_its_line_follows_the_one_in_front():
+    """One second on the line and two more to the cloud: device 1's waits from 1 s to 3 s behind what began at 2 s."""
+    sent = [("uplink", 0, SERVER, 0, 0, 2), ("uplink", 1, SERVER, 0, 0, 1, "", 1)]
+    backhaul = messages(("up", 0, 2, 2, 5), ("up", 0, 2.5, 3, 6), ("up", 0, 2.7, None, 2.8), ("down", 0, 2.5, 3, 6))
+
+    assert path(sent, rounds=[(0, 6)], backhaul=backhaul) == [
+        ("uplink", 0, 0, 2),
+        ("backhaul up", SERVER, 2, 3),
+        ("backhaul up", SERVER, 3, 6),
+    ]
+
+
+def test_a_deadline_of_an_edge_round_counts_from_its_invitation():
+    """Device 1 is given up while it computes; the edge server had invited it at 2 s, and sends what it has at 7 s."""
+    sent = [
+        ("downlink", SERVER, SEVERAL, 2, 2, 3),
+        ("uplink", 0, SERVER, 4, 4, 5),
+    ]
+    backhaul = messages(("down", 0, 0, 0, 2), ("up", 0, 7, 7, 10))
+
+    assert path(sent, [(0, 3, 4), (1, 3, 7, "deadline")], backhaul=backhaul) == [
+        ("backhaul down", SERVER, 0, 2),
+        ("deadline", -3, 2, 7),
+        ("backhaul up", SERVER, 7, 10),
+    ]
+    later = path(sent, [(0, 3, 4), (1, 3, 7, "deadline")], rounds=[(0, 3), (3, 10)], backhaul=backhaul)
+    assert later[-2:] == [("deadline", -3, 3, 7), ("backhaul up", SERVER, 7, 10)]
 
 
 def test_a_deadline_is_nobodys_work():

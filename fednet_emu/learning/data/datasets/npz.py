@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +13,7 @@ from pydantic import Field
 from fednet_emu.arrays import IntArray
 from fednet_emu.data import locate
 from fednet_emu.errors import DataError
+from fednet_emu.files.npz import read_arrays, read_shapes
 from fednet_emu.learning.data.datasets.base import Dataset, Extent, Samples
 
 _REQUIRED = ("train_x", "train_y", "test_x", "test_y")
@@ -43,9 +42,9 @@ class Npz(Dataset):
     def extent(self, data_dir: Path | None) -> Extent | None:
         """What the headers of the arrays say, without reading the arrays; None where `load` will say what is wrong."""
         try:
-            shapes = _shapes(locate(self.path, data_dir))
+            shapes = read_shapes(locate(self.path, data_dir), _HOW)
             (train, *inputs), (test, *_) = shapes["train_x"], shapes["test_x"]
-        except (DataError, OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
+        except (DataError, ValueError, KeyError):
             return None
         return Extent(tuple(inputs), self.classes, train + test, 4 if self.vocabulary is None else 8)
 
@@ -90,30 +89,11 @@ def checked_samples(
 
 
 def _read(path: Path) -> dict[str, NDArray[Any]]:
-    try:
-        with path.open("rb") as stream:
-            file = np.load(stream, allow_pickle=False)
-            names = file.files if isinstance(file, np.lib.npyio.NpzFile) else []
-            arrays = {name: file[name] for name in (*_REQUIRED, *_OPTIONAL) if name in names}
-    except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(str(path), f"cannot be read as an .npz file of numbers ({error})", _HOW) from error
+    arrays = read_arrays(path, _HOW, (*_REQUIRED, *_OPTIONAL))
     missing = [name for name in _REQUIRED if name not in arrays]
     if missing:
         raise DataError(str(path), f"lacks {', '.join(missing)}, got {', '.join(arrays) or 'none of them'}", _HOW)
     return arrays
-
-
-def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Shapes of the arrays in a file of np.savez, from their headers."""
-    found = {}
-    with zipfile.ZipFile(path) as archive:
-        for member in archive.namelist():
-            with archive.open(member) as stream:
-                version = np.lib.format.read_magic(stream)
-                first = version == (1, 0)
-                read = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
-                found[member.removesuffix(".npy")] = read(stream)[0]
-    return found
 
 
 def _inputs(where: str, arrays: dict[str, NDArray[Any]], name: str, vocabulary: int | None) -> NDArray[Any]:

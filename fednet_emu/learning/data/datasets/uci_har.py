@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import lzma
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,6 +12,7 @@ from pydantic import Field
 from fednet_emu.arrays import IntArray
 from fednet_emu.data import locate
 from fednet_emu.errors import DataError
+from fednet_emu.files.npz import read_arrays
 from fednet_emu.learning.data.datasets.base import Dataset, Extent, Samples
 from fednet_emu.learning.data.datasets.held_out import last_of_each, windows_of_people
 
@@ -67,12 +66,11 @@ _Windows = tuple[NDArray[np.float32], IntArray, IntArray]
 
 
 def _packed(path: Path) -> _Windows:
-    try:
-        with lzma.open(path) as file:
-            arrays = np.load(io.BytesIO(file.read()), allow_pickle=False)
-        x, y, subject = (arrays[name] for name in ("x", "y", "subject"))
-    except (OSError, EOFError, lzma.LZMAError, ValueError, KeyError) as error:
-        raise DataError(str(path), f"cannot be read as packed windows ({error})", "use the published files") from error
+    how = "use the published files"
+    arrays = read_arrays(path, how, ("x", "y", "subject"))
+    if len(arrays) < 3:
+        raise DataError(str(path), f"lacks windows x, activities y or subjects, got {', '.join(arrays) or 'none'}", how)
+    x, y, subject = arrays["x"], arrays["y"], arrays["subject"]
     return (x * np.float32(PACKED_UNIT)).astype(np.float32), y.astype(np.int64), subject.astype(np.int64)
 
 

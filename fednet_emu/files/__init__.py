@@ -1,0 +1,1 @@
+"""Files of data that the package reads, wherever they come from."""

@@ -1,0 +1,110 @@
+r"""Text that TeX sets as it stands, and figures as PGF pictures whose names are text, whatever is in them.
+
+A document that includes a PGF picture runs it as TeX, so a name such as `50 % & more` must not break it, nor may
+`\input{...}` in one read a file.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from matplotlib import cbook
+from matplotlib.backends.backend_mixed import MixedModeRenderer
+from matplotlib.backends.backend_pgf import FigureCanvasPgf, LatexError, RendererPgf
+
+from fednet_emu.errors import FednetError, visible
+
+_SPECIAL = {c: rf"\{c}" for c in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "µ": r"\textmu{}",
+    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "-": "-{}",
+}  # fmt: skip
+_MATH = re.compile(r"(?:[\w .,+*/=()^{}-]|\\(?:mathdefault|times)(?![a-zA-Z]))*", re.ASCII)
+"""Formulas of labels and of Matplotlib's numbers; whatever else stands between dollar signs is text."""
+_HEAD = r"""%% Include this picture with \input; the preamble needs \usepackage{pgf}, and often \usepackage{lmodern}.
+\begingroup%%
+\makeatletter%%
+\everymath=\expandafter{\the\everymath\displaystyle}%%
+\def\mathdefault#1{#1}%%
+\begin{pgfpicture}%%
+\pgfpathrectangle{\pgfpointorigin}{\pgfqpoint{%fin}{%fin}}%%
+\pgfusepath{use as bounding box, clip}%%
+"""
+_END = r"""\end{pgfpicture}%
+\makeatother%
+\endgroup%
+"""
+
+
+def escaped(text: str) -> str:
+    r"""Return text so that TeX sets every character of it; what prints nothing is an escape such as `\x1b`."""
+    return re.sub(r"[\\&%$#_{}~^µ<>|]|-(?=-)", lambda found: _SPECIAL[found[0]], visible(text))
+
+
+def label_text(text: str, *, formulas: bool) -> str:
+    """Return the text of a label for TeX; known formulas between dollar signs remain if there are any."""
+    parts = re.split(r"(?<!\\)\$", text) if formulas else [text]
+    if not all(map(_MATH.fullmatch, parts[1::2])):
+        parts = [text]
+    parts[::2] = [escaped(part.replace(r"\$", "$")) for part in parts[::2]]
+    return "$".join(parts)
+
+
+@contextmanager
+def measured(name: str) -> Iterator[None]:
+    """Turn a failure of LaTeX, which measures the text of a picture, into an error that names the picture.
+
+    Raises:
+        FednetError: LaTeX does not run, or has no such character.
+    """
+    try:
+        yield
+    except (LatexError, ValueError, RuntimeError) as error:
+        text = str(error)
+        complaint = re.search(r"^! (.*)", text, re.MULTILINE)
+        got = visible(complaint[1] if complaint else text.partition("\n")[0])
+        raise FednetError(
+            f"formats: LaTeX cannot measure the text of {name}, got '{got}'; change the text, or take svg or pdf"
+        ) from error
+
+
+class FigureCanvas(FigureCanvasPgf):
+    """Matplotlib's canvas for PGF, whose labels are escaped; `Figure.savefig` finds it by this name."""
+
+    def get_renderer(self) -> Any:
+        """What measures text for the layout."""
+        return _Renderer(self.figure, None)
+
+    def print_pgf(self, fname_or_fh: Any, *, bbox_inches_restore: Any = None, **_: Any) -> None:
+        """Write the picture to a path or to a stream of text or bytes."""
+        size_in = self.figure.get_size_inches()
+        head = _HEAD % tuple(size_in)
+        with cbook.open_file_cm(fname_or_fh, "w", encoding="utf-8") as file:
+            stream = file if cbook.file_requires_unicode(file) else codecs.getwriter("utf-8")(file)
+            stream.write(head)
+            lines: Any = _Renderer(self.figure, stream)
+            mixed: Any = MixedModeRenderer
+            self.figure.draw(
+                mixed(self.figure, *size_in, self.figure.dpi, lines, bbox_inches_restore=bbox_inches_restore)
+            )
+            stream.write(_END)
+
+
+class _Renderer(RendererPgf):
+    """Writes what is drawn as PGF, with all text escaped."""
+
+    def __init__(self, figure: Any, fh: Any) -> None:
+        super().__init__(figure, fh)  # type: ignore[no-untyped-call]
+
+    def draw_text(
+        self, gc: Any, x: float, y: float, s: str, prop: Any, angle: float, ismath: Any = False, mtext: Any = None
+    ) -> None:
+        text = label_text(s, formulas=bool(ismath))
+        super().draw_text(gc, x, y, text, prop, angle, ismath, mtext)  # type: ignore[no-untyped-call]
+
+    def get_text_width_height_descent(self, s: str, prop: Any, ismath: Any) -> Any:
+        text = label_text(s, formulas=bool(ismath))
+        return super().get_text_width_height_descent(text, prop, ismath)  # type: ignore[no-untyped-call]
