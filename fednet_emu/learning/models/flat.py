@@ -207,9 +207,9 @@ class FlatModel:
 
         Parameters that are not trained, and buffers that training leaves alone, are those of this model, not copies.
         """
-        kept = [p for p in self._module.parameters() if not p.requires_grad]
-        kept += [its for name, its in self._module.named_buffers() if name not in (*self._statistics, *self._counters)]
-        module = _copied(self._module, kept)
+        moving = {*self._names, *self._counters}
+        tensors = (*self._module.named_parameters(), *self._module.named_buffers())
+        module = _copied(self._module, [tensor for name, tensor in tensors if name not in moving])
         parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())
         trainable = tuple(parameters[name] for name in self._names if name not in self._statistics)
         statistics = tuple(buffers[name] for name in self._statistics)

@@ -63,11 +63,11 @@ class FlopCount(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __enter__(self) -> Self:
         self._fast_path.append(mha.get_fastpath_enabled())
         mha.set_fastpath_enabled(False)
-        super().__enter__()
+        super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(self, *raised: Any) -> None:
-        super().__exit__(*raised)
+        super().__exit__(*raised)  # type: ignore[no-untyped-call]
         mha.set_fastpath_enabled(self._fast_path.pop())
 
     @classmethod

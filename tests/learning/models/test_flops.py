@@ -70,7 +70,7 @@ def by_hand(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("backward", [False, True])
 def test_attention_costs_its_products_whoever_computes_them(backward: bool) -> None:
-    """3 samples, 4 heads, 5 queries of width 6, 7 keys, values of width 6: 2 x 3 x 4 x 5 x 7 x 12, thrice with backward."""
+    """3 samples, 4 heads, 5 queries, 7 keys, all of width 6: 2 x 3 x 4 x 5 x 7 x 12, and thrice that with backward."""
     totals = []
     for attention in (by_hand, nn.functional.scaled_dot_product_attention):
         q, k, v = (torch.randn(3, 4, n, 6, requires_grad=True) for n in (5, 7, 7))
@@ -98,7 +98,7 @@ class Encoder(nn.Module):
 
 
 def test_a_transformer_costs_the_same_in_evaluation_and_in_training() -> None:
-    """64 tokens of width d = 64: 24 T d^2 + 4 T^2 d, and the dense layers; a backward pass twice that, less the input."""
+    """64 tokens of width d = 64: 24 T d^2 + 4 T^2 d, and the dense layers; backward is twice that, less the input."""
     model = FlatModel(Encoder(), "cross-entropy", (64, 8))
     dense, layer, head = 2 * 64 * 8 * 64, 24 * 64 * 64**2 + 4 * 64**2 * 64, 2 * 64 * 10
     forward = dense + layer + head
