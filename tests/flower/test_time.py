@@ -78,10 +78,33 @@ def test_operations_are_counted_once_per_device_and_message(write_app):
     assert run.computes.ended_s.max() < 1
 
 
-def test_training_in_which_nothing_is_counted_is_refused(write_app):
-    """A client of NumPy would take no time, and nobody would notice."""
+@pytest.mark.parametrize("fraction", [1.0, 0.5])
+def test_an_app_without_pytorch_works_six_operations_per_parameter_and_example(write_app, fraction):
+    """100 parameters, 20 examples: a fit is 12,000 operations, an evaluation 4,000, and a warning says so once."""
+    told = r"no operation in the training of dev-\d.*; give one, as with --set algorithm\.work\.flop_per_example=600$"
+    app = write_app(fraction_train=fraction, min_train_nodes=1)
+    with pytest.warns(UserWarning, match=told) as warned:
+        run = fe.run(on_small(app, work={}), **FAST)
+
+    assert len(warned) == 1
+    assert run.computes.flop.value_counts().to_dict() == {12_000.0: 3 * round(4 * fraction), 4_000.0: 12}
+    given = {"flop_per_example": 600.0, "evaluate_flop_per_example": 200.0}
+    assert run.digest == fe.run(on_small(app, work=given), **FAST).digest
+
+
+def test_training_without_parameters_has_no_price(write_app):
+    """Bytes, as of a forest, are no parameters: such a client would take no time, and nobody would notice."""
+    server = SERVER.replace("np.zeros(100, np.float32)", "np.zeros(100, np.uint8)")
     with pytest.raises(ScenarioError, match=r"algorithm.work: PyTorch has counted no operation in the training of dev"):
-        fe.run(on_small(write_app(), work={}), **FAST)
+        fe.run(on_small(write_app(server=server), work={}), **FAST)
+
+
+def test_an_evaluation_without_products_is_free_where_pytorch_counts_training(write_app):
+    """Only an app whose training is not counted either is taken to evaluate its parameters."""
+    client = LINEAR.replace("torch.nn.Linear(10, 4)(torch.ones(20, 10))\n", "pass\n")
+    run = fe.run(on_small(write_app(client=client), work={}, run_config={"rounds": 2}), **FAST)
+
+    assert sorted(set(run.computes.flop)) == [0.0, 3200.0, 6400.0, 9600.0, 12800.0]
 
 
 def test_evaluation_may_have_a_price_of_its_own(write_app):

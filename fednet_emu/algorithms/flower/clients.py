@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, final
 
 from flwr.app import Message, RecordDict
@@ -29,18 +30,12 @@ class Answering:
     """A device that answers a message.
 
     Args:
-        clients: the devices.
-        device: this one.
-        message: the message.
-        result: waits for what comes of it.
-
-    Attributes:
+        settle: waits for what comes of the message, and makes the answer of it.
         flop: the operations that this takes, if they are known before the reply.
     """
 
-    def __init__(self, clients: Clients, device: Device, message: Message, result: Result, flop: float | None) -> None:
-        self._clients, self._device, self._message, self._result = clients, device, message, result
-        self.flop = flop
+    def __init__(self, settle: Callable[[], Answer], flop: float | None) -> None:
+        self._settle, self.flop = settle, flop
         self._answer: Answer | None = None
 
     def answer(self) -> Answer:
@@ -50,7 +45,7 @@ class Answering:
             AppFailed: the `ClientApp` raises.
         """
         if self._answer is None:
-            self._answer = self._clients.settle(self._device, self._message, self._result())
+            self._answer = self._settle()
         return self._answer
 
 
@@ -99,7 +94,8 @@ class Clients:
             result = self._kept(key, self._executor.start(task))
         else:
             result = lambda: Done(*known)  # noqa: E731
-        begun = self._answering[k] = Answering(self, device, message, result, self._toll.before(device, kind))
+        settle = lambda: self._settle(device, message, content, result())  # noqa: E731
+        begun = self._answering[k] = Answering(settle, self._toll.before(device, kind))
         return begun
 
     def _kept(self, key: str, result: Result) -> Result:
@@ -112,7 +108,7 @@ class Clients:
 
         return waited_for
 
-    def settle(self, device: Device, message: Message, done: Done) -> Answer:
+    def _settle(self, device: Device, message: Message, content: RecordDict, done: Done) -> Answer:
         """Note what has come of a message, and return the answer."""
         k, kind = device.index, str(message.metadata.message_type)
         del self._answering[k]
@@ -120,4 +116,4 @@ class Clients:
         self._toll.learn(device, kind, done.counted)
         with at(self._fed.clock.now):
             reply = reply_of(done.reply, message)
-        return Answer(reply, self._toll.flop(device, kind, reply), done.slept_s)
+        return Answer(reply, self._toll.flop(device, kind, content, reply), done.slept_s)

@@ -1,7 +1,9 @@
-"""What an app's answers cost: floating-point operations, given per example or counted by PyTorch."""
+"""What an app's answers cost: floating-point operations, given per example, counted by PyTorch, or estimated."""
 
 from __future__ import annotations
 
+import math
+import warnings
 from typing import TYPE_CHECKING, Any, final
 
 from pydantic import Field
@@ -11,10 +13,14 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import Device
 
 if TYPE_CHECKING:
-    from flwr.app import Message
+    from flwr.app import Message, RecordDict
 
 EXAMPLES = ("num-examples", "num_examples")
 """The metric of a reply that says how many examples it is about; the second is that of the classic interface."""
+
+
+FLOP_PER_PARAMETER = {"train": 6.0, "evaluate": 2.0}
+"""Operations per parameter and example where none is counted: a multiply-add forward, and two backward."""
 
 
 class FlowerWork(Component):
@@ -22,7 +28,8 @@ class FlowerWork(Component):
 
     flop_per_example: float | None = Field(None, ge=0)
     """Floating-point operations of training for each of the `num-examples` of its reply, all local epochs together.
-    null counts the operations of the first message of each type at each device, with PyTorch's FLOP counter."""
+    null counts the operations of the first message of each type at each device, with PyTorch's FLOP counter; an app
+    that trains without PyTorch is taken to need 6 per parameter and example, and 2 in evaluation."""
     evaluate_flop_per_example: float | None = Field(None, ge=0)
     """The same for evaluation; null takes a third of `flop_per_example`, because there is no backward pass."""
 
@@ -34,6 +41,8 @@ class Toll:
     def __init__(self, work: FlowerWork) -> None:
         self._work = work
         self._counted: dict[tuple[int, str], int] = {}
+        self._most_in_training: int | None = None
+        self._warned = False
 
     def counts(self, device: Device, kind: str) -> bool:
         """Whether the operations of this message are to be counted: those of the first of its type at the device."""
@@ -41,31 +50,32 @@ class Toll:
 
     def learn(self, device: Device, kind: str, counted: int | None) -> None:
         """So many operations have been counted for a message of this type at a device, if they were counted."""
-        if counted is not None:
-            self._counted[device.index, kind] = counted
+        if counted is None:
+            return
+        self._counted[device.index, kind] = counted
+        if _category(kind) == "train":
+            self._most_in_training = max(counted, self._most_in_training or 0)
 
     def before(self, device: Device, kind: str) -> float | None:
         """The operations for a message of this type, as far as they are known before the reply."""
         if self._work.flop_per_example is None:
-            return self._counted.get((device.index, kind))
+            counted = self._counted.get((device.index, kind))
+            return None if counted == 0 and self._is_estimated(kind) else counted
         return None if self._per_example(kind) else 0.0
 
-    def flop(self, device: Device, kind: str, reply: Message) -> float:
-        """The operations for a message of this type.
+    def flop(self, device: Device, kind: str, content: RecordDict, reply: Message) -> float:
+        """The operations for a message of this type, with these records.
 
         Raises:
             ScenarioError: they are unknown.
         """
         per_example = self._per_example(kind)
-        if per_example is not None:
-            return per_example * _examples(device, kind, reply) if per_example else 0.0
-        flop = self._counted[device.index, kind]
-        if not flop and _category(kind) == "train":
-            raise ScenarioError(
-                f"algorithm.work: PyTorch has counted no operation in the training of {device.name}, got no "
-                "flop_per_example; give one, 0 if training is to take no time"
-            )
-        return float(flop)
+        if per_example is None:
+            counted = self._counted[device.index, kind]
+            if counted or not self._is_estimated(kind):
+                return float(counted)
+            per_example = self._estimate(device, kind, _n_parameters(content))
+        return per_example * _examples(device, kind, reply) if per_example else 0.0
 
     def _per_example(self, kind: str) -> float | None:
         training, evaluation = self._work.flop_per_example, self._work.evaluate_flop_per_example
@@ -77,9 +87,41 @@ class Toll:
             return training / 3 if evaluation is None else evaluation
         return 0.0
 
+    def _is_estimated(self, kind: str) -> bool:
+        """Whether messages of this type in which nothing is counted are work all the same: the app is without PyTorch.
+
+        An evaluation in which nothing is counted is none if PyTorch does count the training.
+        """
+        category = _category(kind)
+        return category == "train" or (category == "evaluate" and self._most_in_training == 0)
+
+    def _estimate(self, device: Device, kind: str, n_parameters: int) -> float:
+        """The operations per example of an app without PyTorch, with a warning the first time."""
+        category, uncounted = _category(kind), f"PyTorch has counted no operation in the training of {device.name}"
+        if category == "train" and not n_parameters:
+            raise ScenarioError(
+                f"algorithm.work: {uncounted}, which was sent no parameters, got no flop_per_example; give one, 0 if "
+                "training is to take no time"
+            )
+        per_example = FLOP_PER_PARAMETER[category] * n_parameters
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"algorithm.work: {uncounted}, so that a fit takes 6 per parameter and example, and an evaluation 2, "
+                f"got no flop_per_example; give one, as with --set algorithm.work.flop_per_example={per_example:g}",
+                stacklevel=2,
+            )
+        return per_example
+
 
 def _category(kind: str) -> str:
     return kind.partition(".")[0]
+
+
+def _n_parameters(content: RecordDict) -> int:
+    """The number of real numbers in the arrays of these records."""
+    arrays = (array for record in content.array_records.values() for array in record.values())
+    return sum(math.prod(array.shape) for array in arrays if "float" in array.dtype)
 
 
 def _examples(device: Device, kind: str, reply: Any) -> float:
@@ -95,6 +137,6 @@ def _examples(device: Device, kind: str, reply: Any) -> float:
             if isinstance(record.get(name), int | float):
                 return float(record[name])
     raise ScenarioError(
-        f"algorithm.work: the reply of {device.name} to '{kind}' has no metric '{EXAMPLES[0]}', got flop_per_example; "
-        "let the app return it, or leave flop_per_example out, which lets PyTorch count"
+        f"algorithm.work: the reply of {device.name} to '{kind}' has no metric '{EXAMPLES[0]}', so that its operations "
+        "are unknown; let the app return it, give flop_per_example: 0, or leave that out where PyTorch can count"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -94,8 +94,7 @@ class FlatModel:
                 f"model.loss: unknown loss, got '{loss}'; known are {', '.join(LOSSES)}{did_you_mean(loss, LOSSES)}"
             )
         self._module = copy.deepcopy(module).train()
-        shared = {id(parameter): parameter for parameter in self._module.parameters()}
-        self._eval_module = copy.deepcopy(self._module, shared).eval()
+        self._eval_module = _copied(self._module, self._module.parameters()).eval()
         self._loss = LOSSES[loss]
         self._hits = HITS.get(loss)
         self.input_shape, self.vocabulary = tuple(input_shape), vocabulary
@@ -204,8 +203,13 @@ class FlatModel:
         return (losses * weight).sum() / weight.sum(), (losses.square() * weight).sum()
 
     def live(self) -> Live:
-        """A new module whose parameters and statistics are views into one flat vector, for training in place."""
-        module = copy.deepcopy(self._module)
+        """A new module whose parameters and statistics are views into one flat vector, for training in place.
+
+        Parameters that are not trained, and buffers that training leaves alone, are those of this model, not copies.
+        """
+        moving = {*self._names, *self._counters}
+        tensors = (*self._module.named_parameters(), *self._module.named_buffers())
+        module = _copied(self._module, [tensor for name, tensor in tensors if name not in moving])
         parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())
         trainable = tuple(parameters[name] for name in self._names if name not in self._statistics)
         statistics = tuple(buffers[name] for name in self._statistics)
@@ -346,11 +350,17 @@ class FlatModel:
 
         Other threads that draw wait meanwhile, or their numbers would be disturbed and taken for the module's own.
         """
+        frozen = (p for p in module.parameters() if not p.requires_grad and p.device.type == "cpu")
         with torch_seed(0):
-            yield copy.deepcopy(module).cpu()
+            yield _copied(module, frozen).cpu()
 
 
 _OF_ANY_LAYOUT = {nn.Conv2d, nn.MaxPool2d, nn.AvgPool2d, nn.BatchNorm2d, nn.ReLU, nn.Flatten, nn.Linear}
+
+
+def _copied(module: nn.Module, shared: Iterable[Tensor]) -> nn.Module:
+    """A copy of a module that holds the `shared` tensors themselves."""
+    return copy.deepcopy(module, {id(tensor): tensor for tensor in shared})
 
 
 def _sequence(module: nn.Module) -> tuple[nn.Module, ...]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Any, Self, final
 
 import torch
 from torch import Tensor
+from torch.backends import mha
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
@@ -19,12 +20,27 @@ def _recurrent_backward_flop(*args: Any, out_val: Any) -> int:
     return 2 * _recurrent_flop(*args, out_val=out_val)
 
 
+def _attention_flop(query: Tensor, key: Tensor, value: Tensor, *_: Any, out_val: Any, **__: Any) -> int:
+    """Operations of attention: the products of queries [..., n, d] with keys [..., m, d], and of shares with values."""
+    return int(2 * query.shape[:-1].numel() * key.shape[-2] * (query.shape[-1] + value.shape[-1]))
+
+
+def _attention_backward_flop(_: Tensor, *args: Any, out_val: Any, **__: Any) -> int:
+    """The four products of a backward pass; a fifth, with which a kernel saves memory, is no work of the model."""
+    return 2 * _attention_flop(*args, out_val=out_val)
+
+
+_ATTENTION = ("flash_attention", "flash_attention_for_cpu", "efficient_attention", "cudnn_attention")
+_aten = torch.ops.aten
 _FORMULAS = {
     **flop_registry,
-    torch.ops.aten.mkldnn_rnn_layer: _recurrent_flop,
-    torch.ops.aten.mkldnn_rnn_layer_backward: _recurrent_backward_flop,
+    _aten.mkldnn_rnn_layer: _recurrent_flop,
+    _aten.mkldnn_rnn_layer_backward: _recurrent_backward_flop,
+    **{getattr(_aten, f"_scaled_dot_product_{kernel}"): _attention_flop for kernel in _ATTENTION},
+    **{getattr(_aten, f"_scaled_dot_product_{kernel}_backward"): _attention_backward_flop for kernel in _ATTENTION},
 }
-"""Those of PyTorch, and those of the recurrent layers that run as one operation on a CPU, which it counts as none."""
+"""Those of PyTorch, and those of layers that run as one operation on a CPU, which it counts as none. Attention costs
+what its matrix products cost, whichever kernel computes it."""
 
 
 @final
@@ -32,7 +48,8 @@ class FlopCount(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Adds up matrix products and convolutions, forward and backward; a multiply-add is two operations.
 
     The same as `torch.utils.flop_counter.FlopCounterMode`, but without loading PyTorch's compiler (75 MB), which a
-    small run does not need, and with the recurrent layers that run as one operation.
+    small run does not need, and with recurrent layers and attention that run as one operation. Transformer layers do
+    not take their fast path for evaluation meanwhile, which would hide all of their products.
 
     Attributes:
         total: operations so far.
@@ -41,6 +58,17 @@ class FlopCount(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.total = 0
+        self._fast_path: list[bool] = []
+
+    def __enter__(self) -> Self:
+        self._fast_path.append(mha.get_fastpath_enabled())
+        mha.set_fastpath_enabled(False)
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        super().__exit__(*raised)  # type: ignore[no-untyped-call]
+        mha.set_fastpath_enabled(self._fast_path.pop())
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:

@@ -278,6 +278,24 @@ def test_a_model_holds_its_parameters_once():
     assert file.tell() < 1.1 * 4 * 159010
 
 
+def test_lives_share_what_is_never_trained():
+    """Frozen weights and constant buffers are held once for all threads; what is trained, or moves, is each life's."""
+    module = nn.Sequential(nn.Linear(6, 4).requires_grad_(False), nn.BatchNorm1d(4), Odd("keeps a constant"))
+    model, frozen = flat(module, 6), module[0].weight.clone()
+    one, other = model.live(), model.live()
+
+    def same(name: str) -> bool:
+        tensors = [life.module.state_dict()[name] for life in (one, other)]
+        return tensors[0].data_ptr() == tensors[1].data_ptr()
+
+    assert {name for name in module.state_dict() if same(name)} == {"0.weight", "0.bias", "2.centre"}
+    one.start(torch.ones(model.size))
+    assert torch.equal(other.module[0].weight, frozen)
+    assert not torch.equal(one.module[2].linear.weight, other.module[2].linear.weight)
+    assert model.flop_per_sample > 0
+    assert torch.equal(model.live().module[0].weight, frozen)
+
+
 def test_counting_activations_leaves_nothing_behind():
     """The trial pass is gone when it is over, with all that it saved for a backward pass."""
     model = flat(mlp(), 784)
