@@ -39,6 +39,37 @@ def test_uploads_arrive_when_they_were_planned_to(planner):
     assert rounds["ended_s"].to_numpy() == pytest.approx(ends_s[3::4], abs=1e-6)
 
 
+ONE_CELL = ("devices.placement={kind: list, xy_m: [[20, 0], [90, 0], [40, 30], [150, 0]]}",)
+TWO_CELLS = (
+    "devices.placement={kind: list, xy_m: [[20, 0], [4910, 0], [90, 0], [4980, 0]]}",
+    "network.cells={kind: list, xy_m: [[0, 0], [5000, 0]]}",
+)
+"""Stations so far apart that they hardly hear each other, each with a near and a far device."""
+
+
+@pytest.mark.parametrize("where", [ONE_CELL, TWO_CELLS], ids=["one cell", "two cells"])
+@pytest.mark.parametrize(
+    ("planner", "asked"),
+    [
+        ("least-time", 4),
+        ("{kind: least-energy, stretch: 1.7}", 4),
+        ("{kind: fedl, j_per_s: 0.1}", 4),
+        ("{kind: fedl, j_per_s: 10}", 4),
+        ("{kind: resource-blocks, blocks: 4}", 4),
+        ("{kind: resource-blocks, blocks: 1}", None),
+    ],
+)
+def test_each_upload_ends_when_the_plan_says(planner, asked, where):
+    """By device, in turns or in parts, where the devices with slow downlinks are not asked, and in each cell."""
+    plan, up, frames = plan_and_uploads(run_small(*planned(planner, *where, "stop.rounds=2"), timing_only=True))
+    started_s = dict(zip(frames["rounds"]["round"], frames["rounds"]["started_s"], strict=True))
+    ends_s = {(row.round, row.device): started_s[row.round] + row.ends_s for row in plan.itertuples()}
+    ended_s = {(1 + (row.requested_s >= started_s[2]), row.sender): row.ended_s for row in up.itertuples()}
+
+    assert len(ends_s) == 2 * (asked or (1 if where is ONE_CELL else 2))
+    assert ended_s == pytest.approx(ends_s, abs=1e-6)
+
+
 def test_least_energy_spends_what_clocks_and_powers_say():
     """Time goes by 1/x and energy by x^2 of a clock, power times time is what an upload takes."""
     plan, up, frames = plan_and_uploads(run_small(*planned("{kind: least-energy, stretch: 1.7}")))
