@@ -61,7 +61,8 @@ TWO_CELLS = (
 )
 def test_each_upload_ends_when_the_plan_says(planner, asked, where):
     """By device, in turns or in parts, where the devices with slow downlinks are not asked, and in each cell."""
-    plan, up, frames = plan_and_uploads(run_small(*planned(planner, *where, "stop.rounds=2"), timing_only=True))
+    more = (*where, "network.overhead={kind: header, header_bit: 400}", "stop.rounds=2")
+    plan, up, frames = plan_and_uploads(run_small(*planned(planner, *more), timing_only=True))
     started_s = dict(zip(frames["rounds"]["round"], frames["rounds"]["started_s"], strict=True))
     ends_s = {(row.round, row.device): started_s[row.round] + row.ends_s for row in plan.itertuples()}
     ended_s = {(1 + (row.requested_s >= started_s[2]), row.sender): row.ended_s for row in up.itertuples()}
@@ -91,6 +92,19 @@ def test_least_energy_spends_what_clocks_and_powers_say():
     part = np.array([by_device[1 + place // 4, sender] for place, sender in enumerate(up["sender"])])
     full_w = 10 ** ((23 - 30) / 10)
     assert up["energy_j"].to_numpy() == pytest.approx(part * full_w * (up["ended_s"] - up["started_s"]).to_numpy())
+
+
+def test_clocks_of_an_earlier_plan_are_forgotten():
+    """Candidates compute their losses before a round is planned: at their full clocks in the second round, too."""
+    ask = "algorithm.selection={kind: power-of-choice, candidates: 4}"
+    rows = run_small(*planned("{kind: least-energy, stretch: 5}", ask, "stop.rounds=2"), timing_only=True)
+    forward = rows.task.model.forward_flop_per_sample * 20
+    computes = rows.ledger.frames()["computes"].query(f"flop < {1.5 * forward}")
+    took_s = (computes["ended_s"] - computes["started_s"]).to_numpy()
+
+    assert min(row["clock_part"] for row in rows.ledger.series["plan"]) < 0.5
+    assert took_s == pytest.approx(forward / np.array([1e6, 2e6, 4e6, 8e6])[computes["device"].to_numpy()], rel=1e-3)
+    assert len(took_s) == 8
 
 
 def test_less_energy_for_more_time():
