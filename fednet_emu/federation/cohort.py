@@ -35,8 +35,11 @@ class Cohort(Event):
             self._clock.call_at(returns_ns, self._look, COLLECT)
 
     def describe(self) -> str:
-        """Say that all devices are away, for deadlock messages."""
-        return f"a device to return; all {self._presence.count} are away"
+        """Say that all devices are away, and how many for good, for deadlock messages."""
+        batteries = self._presence.batteries
+        stranded = 0 if batteries is None else batteries.stranded()
+        why = f", {stranded} of them with an empty battery that nothing charges" if stranded else ""
+        return f"a device to return; all {self._presence.count} are away{why}"
 
 
 def draw(present: IntArray, size: int, rng: np.random.Generator) -> list[int]:

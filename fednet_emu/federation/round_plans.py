@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import final
 
 import numpy as np
 
-from fednet_emu.arrays import Array, IntArray
+from fednet_emu.arrays import Array, IntArray, Mask
 from fednet_emu.federation.links import Links
 from fednet_emu.federation.processors import Processors
 from fednet_emu.network.access import Planned
@@ -68,14 +69,14 @@ class RoundPlans:
         planner, overhead = self._planner, self._network.settings.overhead
         if planner is None:
             return list(devices)
-        ready_s = self._ready_s(devices, overhead.wire_bit(down_bit))
         cells: dict[int, list[int]] = {}
-        for place, device in enumerate(devices):
-            cells.setdefault(self._network.uplink.rules.links.radios(device, SERVER)[1], []).append(place)
+        for device in devices:
+            cells.setdefault(self._network.serving_cell(device), []).append(device)
         kept = []
-        for places in cells.values():
-            numbers = np.array([devices[place] for place in places])
-            round_ = self._round(numbers, ready_s[places], flop[numbers], n_samples[numbers], overhead.wire_bit(up_bit))
+        for own in cells.values():
+            numbers = np.array(own)
+            download_s = self._download_s(numbers, overhead.wire_bit(down_bit))
+            round_ = self._round(numbers, download_s, flop[numbers], n_samples[numbers], overhead.wire_bit(up_bit))
             kept += self._granted(planner, numbers, round_, t)
         if not kept and not self._told:
             self._told = True
@@ -85,18 +86,22 @@ class RoundPlans:
         return sorted(kept)
 
     def _granted(self, planner: Planner, numbers: IntArray, round_: Round, t: int) -> list[int]:
-        """Plan for the devices of a cell that have links; the others take part without a grant."""
+        """Plan for the devices of a cell that have links; the others take part without a grant.
+
+        A plan that leaves devices out is made again without them, because they do not receive the model.
+        """
         able = (round_.gamma > 0) & np.isfinite(round_.ready_s)
-        kept: list[int] = numbers[~able].tolist()
-        for device in kept:
+        for device in numbers[~able].tolist():
             self._links.grants[device] = Grant(_CRUMB)
-        if not able.any():
-            return kept
-        grants = planner.plan(round_.only(able))
-        for place, device in enumerate(numbers[able].tolist()):
-            if grants.asked[place]:
-                kept.append(device)
-                self._grant(device, place, grants, t)
+        asked = able.copy()
+        while asked.any():
+            grants = planner.plan(self._after_download(round_, asked | ~able).only(asked))
+            if grants.asked.all():
+                for place, device in enumerate(numbers[asked].tolist()):
+                    self._grant(device, place, grants, t)
+                break
+            asked[asked] = grants.asked
+        kept: list[int] = numbers[asked | ~able].tolist()
         return kept
 
     def _grant(self, device: int, place: int, grants: Grants, t: int) -> None:
@@ -106,17 +111,22 @@ class RoundPlans:
         what = {"share": share, "power_part": power_part, "clock_part": clock_part, "ends_s": ends_s, "error": error}
         self._ledger.record("plan", round=t + 1, device=device, **what)
 
-    def _ready_s(self, devices: Sequence[int], down_bit: int) -> Array:
-        """Expected times [n] at which devices have received the model, from the start of the round."""
-        rates_bps = self._network.expected_bps(np.array(devices), down=True)
+    def _download_s(self, numbers: IntArray, down_bit: int) -> Array:
+        """Expected times [n] of the model's way to each device by itself."""
+        if not down_bit:
+            return np.zeros(len(numbers))
         with np.errstate(divide="ignore"):
-            air_s = down_bit / rates_bps if down_bit else np.zeros(len(devices))
-        finite_s = air_s[np.isfinite(air_s)]
-        if self._network.downlink.rules.multicast and len(finite_s):
-            return np.where(np.isfinite(air_s), finite_s.max(), air_s)
-        return np.asarray(air_s)
+            return np.asarray(down_bit / self._network.expected_bps(numbers, down=True))
 
-    def _round(self, numbers: IntArray, ready_s: Array, flop: Array, n_samples: IntArray, up_bit: int) -> Round:
+    def _after_download(self, round_: Round, there: Mask) -> Round:
+        """The round if the model is sent to these of its devices: a broadcast takes as long as the slowest needs."""
+        download_s = round_.ready_s
+        if not self._network.downlink.rules.multicast:
+            return round_
+        reached = np.isfinite(download_s)
+        return replace(round_, ready_s=np.where(reached, download_s.max(initial=0.0, where=reached & there), np.inf))
+
+    def _round(self, numbers: IntArray, download_s: Array, flop: Array, n_samples: IntArray, up_bit: int) -> Round:
         rules, processors = self._network.uplink.rules, self._processors
         radio = rules.radio
         assert radio is not None, "an uplink knows the radio of its senders"
@@ -127,12 +137,13 @@ class RoundPlans:
         costs = [processors.nominal(device, work) for device, work in zip(devices, flop.tolist(), strict=True)]
         compute_s, compute_j, least_clock = np.array(costs).T
         return Round(
-            ready_s=ready_s,
+            ready_s=download_s,
             compute_s=compute_s,
             compute_j=compute_j,
             least_clock=least_clock,
             size_bit=up_bit,
-            snr=np.array([links.snr(device, SERVER) for device in devices]) / db_to_linear(self._planner.margin_db),
+            snr=np.array([links.snr(*links.radios(device, SERVER)) for device in devices])
+            / db_to_linear(self._planner.margin_db),
             power_w=np.array([full_w if power_w is None else power_w for power_w in powers_w]),
             amplifier_efficiency=radio.amplifier_efficiency,
             circuit_w=radio.circuit_w,

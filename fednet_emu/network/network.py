@@ -254,26 +254,26 @@ class Network:
 
     def expected_uplink_bps(self, device: int) -> float:
         """Rate in bit/s of a device's uplink alone in the band at its present mean SNR, or as recorded now."""
-        return self._expected_bps(self.uplink.rules, device, SERVER)
+        return float(self.expected_bps(np.array([device]), down=False)[0])
 
     def expected_downlink_bps(self, device: int) -> float:
         """Rate in bit/s of the downlink to a device, defined as for `expected_uplink_bps`."""
-        return self._expected_bps(self.downlink.rules, SERVER, device)
-
-    def _expected_bps(self, rules: Rules, sender: int, receiver: int) -> float:
-        if rules.rates is not None:
-            return rules.rates.rate_bps(max(sender, receiver), self._clock.now_s)
-        share = rules.band.access.share(1)
-        return float(rules.band.rates_bps(np.array(rules.links.snr(sender, receiver) / share), share))
+        return float(self.expected_bps(np.array([device]), down=True)[0])
 
     def expected_bps(self, devices: IntArray, *, down: bool) -> Array:
         """Rates in bit/s [n] of the uplinks, or downlinks, of some devices, each as `expected_uplink_bps` has it."""
         rules = (self.downlink if down else self.uplink).rules
         if rules.rates is not None:
             return rules.rates.rates_bps(devices, self._clock.now_s)
-        server, share = np.full(len(devices), SERVER), rules.band.access.share(1)
-        snr = rules.links.snrs(server, devices) if down else rules.links.snrs(devices, server)
+        station, share = self._stations(devices), rules.band.access.share(1)
+        snr = rules.links.snrs(station, devices) if down else rules.links.snrs(devices, station)
         return np.asarray(rules.band.rates_bps(snr / share, share), np.float64)
+
+    def _stations(self, devices: IntArray) -> IntArray:
+        """Radios [n] of the base stations that serve some devices now."""
+        if len(self._stations_m) == 1:
+            return np.full(len(devices), SERVER)
+        return np.array([-1 - self.serving_cell(device) for device in devices.tolist()], np.int64)
 
     def serving_cell(self, device: int) -> int:
         """Number of the cell that serves a device now, if it has no transfer under way that keeps it in another."""

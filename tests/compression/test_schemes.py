@@ -59,6 +59,16 @@ def test_random_rounding_keeps_the_mean(scheme: Compression) -> None:
     assert 0 < relative <= 1.02 * (scheme.growth(60) - 1)  # which random-k attains
 
 
+@pytest.mark.parametrize("bits", [2, 4, 8])
+def test_the_growth_of_uniform_rounding_is_nearly_attained(bits: int) -> None:
+    """Of one 1, one -1 and zeros between two levels the variance is (n - 2) / (2 (2^b - 1)^2), close below the bound."""
+    scheme, v = Uniform(bits=bits), torch.tensor([1.0, -1.0, *[0.0] * 198])
+    relative = float((reads(scheme, v) - v).square().sum(1).mean() / v.square().sum())
+
+    assert relative == pytest.approx(198 / (2 * (2**bits - 1) ** 2), rel=1e-3)
+    assert relative < scheme.growth(200) - 1 < 1.02 * relative
+
+
 def test_the_variance_of_qsgd_is_exact() -> None:
     """It is norm^2 / s^2 times the sum of p (1 - p), with the fractions p of s |v| / norm."""
     v, s = vector(50, 2), 3

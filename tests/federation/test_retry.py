@@ -171,15 +171,24 @@ def test_expected_rates_are_those_of_the_mean_snr() -> None:
 CELLS = "network.cells={kind: hexagonal, rings: 1, inter_site_distance_m: 300}"
 
 
-@pytest.mark.parametrize("network", ["", CELLS, "network.uplink.access=noma"])
-def test_many_expected_rates_are_those_of_each(network: str) -> None:
-    """To the bit, in either direction, and in the order asked for."""
-    fed = small_federation("channel={include: urban-micro}", *filter(None, [network]))
-    numbers = np.array([3, 0, 2])
-    devices = [fed.device(number) for number in numbers]
+@pytest.mark.parametrize("network", ["network.uplink.access=tdma", CELLS, "network.uplink.access=noma"])
+def test_expected_rates_are_those_at_the_station_that_serves(network: str) -> None:
+    """In either direction a message that is alone takes its bits over the rate, whichever base station serves."""
+    fed = small_federation("channel={include: urban-micro, fading: none}", "devices.count=6", network)
+    numbers = np.array([3, 0, 5, 2])
+    up_bps, down_bps = (fed.network.expected_bps(numbers, down=down) for down in (False, True))
 
-    assert fed.network.expected_bps(numbers, down=False).tolist() == [k.expected_rate_bps for k in devices]
-    assert fed.network.expected_bps(numbers, down=True).tolist() == [k.expected_downlink_rate_bps for k in devices]
+    def alone():
+        took_s = []
+        for number in numbers.tolist():
+            up = yield fed.uplink(fed.device(number), None, size_bit=10**7)
+            down = yield fed.downlink(fed.device(number), None, size_bit=10**7)
+            took_s.append((up.latency_s, down.latency_s))
+        return np.array(took_s)
+
+    took_s = fed.clock.run_process(alone())
+    assert np.stack([up_bps, down_bps], axis=1) == pytest.approx(1e7 / took_s, rel=1e-6)
+    assert up_bps.tolist() == [fed.device(number).expected_rate_bps for number in numbers]
 
 
 def test_the_expected_rate_of_a_fixed_link_is_its_rate() -> None:

@@ -39,6 +39,38 @@ def test_uploads_arrive_when_they_were_planned_to(planner):
     assert rounds["ended_s"].to_numpy() == pytest.approx(ends_s[3::4], abs=1e-6)
 
 
+ONE_CELL = ("devices.placement={kind: list, xy_m: [[20, 0], [90, 0], [40, 30], [150, 0]]}",)
+TWO_CELLS = (
+    "devices.placement={kind: list, xy_m: [[20, 0], [4910, 0], [90, 0], [4980, 0]]}",
+    "network.cells={kind: list, xy_m: [[0, 0], [5000, 0]]}",
+)
+"""Stations so far apart that they hardly hear each other, each with a near and a far device."""
+
+
+@pytest.mark.parametrize("where", [ONE_CELL, TWO_CELLS], ids=["one cell", "two cells"])
+@pytest.mark.parametrize(
+    ("planner", "asked"),
+    [
+        ("least-time", 4),
+        ("{kind: least-energy, stretch: 1.7}", 4),
+        ("{kind: fedl, j_per_s: 0.1}", 4),
+        ("{kind: fedl, j_per_s: 10}", 4),
+        ("{kind: resource-blocks, blocks: 4}", 4),
+        ("{kind: resource-blocks, blocks: 1}", None),
+    ],
+)
+def test_each_upload_ends_when_the_plan_says(planner, asked, where):
+    """By device, in turns or in parts, where the devices with slow downlinks are not asked, and in each cell."""
+    more = (*where, "network.overhead={kind: header, header_bit: 400}", "stop.rounds=2")
+    plan, up, frames = plan_and_uploads(run_small(*planned(planner, *more), timing_only=True))
+    started_s = dict(zip(frames["rounds"]["round"], frames["rounds"]["started_s"], strict=True))
+    ends_s = {(row.round, row.device): started_s[row.round] + row.ends_s for row in plan.itertuples()}
+    ended_s = {(1 + (row.requested_s >= started_s[2]), row.sender): row.ended_s for row in up.itertuples()}
+
+    assert len(ends_s) == 2 * (asked or (1 if where is ONE_CELL else 2))
+    assert ended_s == pytest.approx(ends_s, abs=1e-6)
+
+
 def test_least_energy_spends_what_clocks_and_powers_say():
     """Time goes by 1/x and energy by x^2 of a clock, power times time is what an upload takes."""
     plan, up, frames = plan_and_uploads(run_small(*planned("{kind: least-energy, stretch: 1.7}")))
@@ -60,6 +92,19 @@ def test_least_energy_spends_what_clocks_and_powers_say():
     part = np.array([by_device[1 + place // 4, sender] for place, sender in enumerate(up["sender"])])
     full_w = 10 ** ((23 - 30) / 10)
     assert up["energy_j"].to_numpy() == pytest.approx(part * full_w * (up["ended_s"] - up["started_s"]).to_numpy())
+
+
+def test_clocks_of_an_earlier_plan_are_forgotten():
+    """Candidates compute their losses before a round is planned: at their full clocks in the second round, too."""
+    ask = "algorithm.selection={kind: power-of-choice, candidates: 4}"
+    rows = run_small(*planned("{kind: least-energy, stretch: 5}", ask, "stop.rounds=2"), timing_only=True)
+    forward = rows.task.model.forward_flop_per_sample * 20
+    computes = rows.ledger.frames()["computes"].query(f"flop < {1.5 * forward}")
+    took_s = (computes["ended_s"] - computes["started_s"]).to_numpy()
+
+    assert min(row["clock_part"] for row in rows.ledger.series["plan"]) < 0.5
+    assert took_s == pytest.approx(forward / np.array([1e6, 2e6, 4e6, 8e6])[computes["device"].to_numpy()], rel=1e-3)
+    assert len(took_s) == 8
 
 
 def test_less_energy_for_more_time():

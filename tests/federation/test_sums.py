@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 import torch
 from scipy.special import exp1
+from simpy.events import Event
 
 from fednet_emu.errors import ScenarioError
-from fednet_emu.federation import Federation, accumulated, mean_update
+from fednet_emu.federation import Federation, Upload, accumulated, mean_update
 from fednet_emu.federation.sums import NoisyMean
 from fednet_emu.kernel.streams import Streams, uniform
 from fednet_emu.radio.energy import transmit_energy_j
@@ -81,6 +83,17 @@ def test_who_leaves_in_the_middle_of_a_burst_is_left_out() -> None:
     assert fed.ledger.rounds.column("arrived").tolist() == [2]
 
 
+def test_who_leaves_has_sent_what_the_slots_until_then_carry() -> None:
+    """The burst of 3 ms and 320 bit begins at 1.92 ms; a device that leaves at 2.67 ms has sent a quarter of it."""
+    slow = "devices.speed={kind: list, flop_per_s: [4.5e5, 1e6, 1e6, 1e6]}"
+    away = "devices.availability={kind: windows, devices: {1: [[0, 0.00267], [9, 10]]}}"
+    rows = uplinks(run_small(AIR, slow, "stop.rounds=1", away))
+
+    assert dict(zip(rows["sender"], rows["air_bit"], strict=True)) == pytest.approx(
+        {0: 320, 1: 80, 2: 320, 3: 320}, abs=0.1
+    )
+
+
 def test_energy_is_that_of_the_inverted_channels() -> None:
     """Each row costs the power that its gain asks for, over the amplifier's efficiency, for three slots."""
     fed = run_small(AIR, FADING, "stop.rounds=20", timing_only=True)
@@ -141,6 +154,42 @@ def test_noise_is_relative_to_the_strongest_signal() -> None:
     assert torch.allclose(noise(1.0, [2, 6]), noise(1.0, [1, 3]), atol=1e-5)
     assert noise(1.0, [1, 3]).std() > 0.1
     assert torch.equal(w + accumulated(mean(w, [1, 3]), [w, w]), w)
+
+
+@pytest.mark.parametrize("weights", [[1.0, 4.0], [4.0, 1.0], [0.5, 0.5]])
+def test_the_scale_of_the_noise_is_the_strongest_weighted_signal(weights: list[float]) -> None:
+    """Movements of root mean square 3 and 1: noise of deviation max(3 p_1, p_2) / (P sqrt(snr)) in every entry."""
+    w, snr = torch.zeros(100_000), 25.0
+    mean = accumulated(NoisyMean([1.0, 1.0], snr, Streams(0), 1)(w, weights), [w + 3, w - 1])
+    noise = mean - (3 * weights[0] - weights[1]) / sum(weights)
+    due = max(3 * weights[0], weights[1]) / (sum(weights) * math.sqrt(snr))
+
+    assert noise.double().std().item() == pytest.approx(due, rel=0.01)
+
+
+def test_channels_are_misjudged_anew_in_every_burst() -> None:
+    """The same movement in two bursts of one block: another factor, with next to no noise; again in another run."""
+    wrong = "network.uplink.access={kind: over-the-air, slot_s: 1e-3, symbols_per_slot: 4, csi_error: 0.2, snr_db: 120}"
+
+    def factors() -> list[float]:
+        fed = small_federation(wrong, "channel.device.tx_power_dbm=120")
+        w, read = fed.initial_model(), []
+
+        def client() -> Iterator[Upload]:
+            return Upload(fed.device(0), fed.defer(torch.add, w, 1))
+            yield
+
+        def bursts() -> Iterator[Event]:
+            for _ in range(2):
+                summed = yield fed.uplink_sum(w, [client()])
+                read.append(accumulated(summed.mean(w.value, [1]), [w.value + 1])[0].item())
+
+        fed.clock.run_process(bursts())
+        return read
+
+    first, second = factors()
+    assert abs(first - second) > 1e-3
+    assert factors() == [first, second]
 
 
 def test_misaligned_signals_are_weighted_by_their_factors() -> None:

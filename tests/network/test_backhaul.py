@@ -96,8 +96,10 @@ def test_the_end_of_the_run_stops_everything() -> None:
     world = World(rate_bps=1e6, delay_s=10)
     world.play(*[(0, 0, True, MBIT)] * 3, until_s=1.25)
 
+    started_s = world.column("started_s")
     assert world.column("lost") == ["end"] * 3
     assert sorted(world.column("sent_bit")) == [0, 250_000, MBIT]
+    assert sorted(start for start in started_s if start == start) == [0.0, 1.0]  # noqa: PLR0124  # the third never
 
 
 def test_losses_have_their_probability_and_cost_as_much() -> None:
@@ -110,6 +112,15 @@ def test_losses_have_their_probability_and_cost_as_much() -> None:
     assert lost[:1000] != lost[1000:]
     assert world.ledger.backhaul_bit == 2000 * 1000
     assert max(end_s for end_s in ends_s if end_s is not None) == pytest.approx(1.0)
+
+
+def test_losses_of_both_directions_of_an_edge_server_are_independent() -> None:
+    """Of 2000 pairs, each half lost, about a quarter loses both, within five standard deviations."""
+    world = World(loss={"kind": "random", "probability": 0.5})
+    ends_s = world.play(*[(0, 0, up, 1000) for up in (True, False) for _ in range(2000)])
+    both = sum(up is None and down is None for up, down in zip(ends_s[:2000], ends_s[2000:], strict=True))
+
+    assert abs(both - 500) < 5 * (2000 * 0.25 * 0.75) ** 0.5
 
 
 REQUEST = st.tuples(st.floats(0, 5), st.integers(0, 1), st.booleans(), st.integers(0, 4_000_000))

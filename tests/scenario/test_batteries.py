@@ -130,9 +130,10 @@ def test_nobody_waits_for_a_device_that_is_empty_for_ever() -> None:
 
 
 def test_a_fleet_that_is_empty_for_ever_is_a_deadlock() -> None:
-    """With nobody left to ask, the run says so."""
+    """With nobody left to ask, the run says so, and that nothing charges the batteries."""
     fed = small_federation(*WATT, battery(1e-3))
-    with pytest.raises(Deadlock, match="a device to return; all 4 are away"):
+    why = "a device to return; all 4 are away, 4 of them with an empty battery that nothing charges"
+    with pytest.raises(Deadlock, match=why):
         fed.run(small_scenario(*WATT).algorithm)
 
 

@@ -67,9 +67,12 @@ def conserved(case: Case) -> str | None:
 
 
 def ends(case: Case) -> str | None:
-    """Nobody waits for ever where nothing is lost and nobody leaves."""
-    lost = case.whole.ledger.transfers.column("lost").any() or case.whole.ledger.receptions.column("lost").any()
-    if lost or not isinstance(case.scenario.devices.availability, Always):
+    """Nobody waits for ever where nothing is lost, and nobody leaves or has an empty battery that nothing charges."""
+    ledger, devices = case.whole.ledger, case.scenario.devices
+    lost = ledger.transfers.column("lost").any() or ledger.receptions.column("lost").any()
+    never_charged = devices.battery is not None and not devices.battery.harvesting.mean_w
+    stranded = never_charged and not ledger.batteries.column("state").all()
+    if lost or stranded or not isinstance(devices.availability, Always):
         return None
     return case.whole.why
 

@@ -104,6 +104,17 @@ def test_a_law_of_agreement_can_fail(law: str) -> None:
     assert "events" in str(LAWS[law](Case(small(), scenario, replace(whole, events="other"), Random(0))))
 
 
+@pytest.mark.parametrize("share", [0, None])
+def test_a_deadlock_is_none_of_the_emulators_where_nothing_charges_an_empty_battery(share: float | None) -> None:
+    """All batteries are empty at the start: the law does not apply. Without batteries, a run that waits breaks it."""
+    devices = {**small()["devices"], "battery": {"capacity_j": 1.0, "initial_share": share} if share == 0 else None}
+    settings = {**small(), "devices": devices}
+    waits = replace(played(scenario_of(settings)), ended="deadlock", why="waits")
+
+    seen = LAWS["no deadlock without a loss"](Case(settings, scenario_of(settings), waits, Random(0)))
+    assert seen == (None if share == 0 else "waits")
+
+
 def test_a_run_that_is_killed_elsewhere_is_noticed() -> None:
     """Other books than those of the plain run break the law, and a row that never comes is an error."""
     scenario = scenario_of(small())

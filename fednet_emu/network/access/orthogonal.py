@@ -28,7 +28,7 @@ class Tdma(Access):
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
         """SINR of the only burst of the cell, on the whole band."""
-        return _on_parts(inputs, 1.0)
+        return on_parts(inputs, 1.0)
 
 
 class Ofdma(Access):
@@ -92,13 +92,13 @@ class Ofdma(Access):
             snr = active.of_legs(active.mean) * active.part[active.burst]
             weakest = np.minimum.reduceat(snr, active.first_leg)
             left_bit = np.maximum.reduceat(active.left_bit, active.first_leg)
-            return _on_parts(
+            return on_parts(
                 inputs, equal_finish_shares(weakest, left_bit, inputs.law, inputs.bandwidth_hz)[active.burst]
             )
-        return _on_parts(inputs, self.share(len(active.sender)))
+        return on_parts(inputs, self.share(len(active.sender)))
 
 
-def _on_parts(inputs: RateInputs, share: Array | float) -> Allocation:
+def on_parts(inputs: RateInputs, share: Array | float) -> Allocation:
     """SINR of legs on parts of the band that do not overlap, each with its share of its sender's power."""
     active = inputs.active
     boost = active.part[active.burst] / share

@@ -8,6 +8,7 @@ import numpy as np
 
 from fednet_emu.arrays import Array
 from fednet_emu.network.access.base import Access, Allocation, RateInputs
+from fednet_emu.network.access.orthogonal import on_parts
 from fednet_emu.network.planners import AnyPlanner, LeastTime
 
 
@@ -48,9 +49,10 @@ class Planned(Access):
         return 1.0 if self.planner.IN_TURNS else 1.0 / active
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """SINR and share of each leg on its own part of the band."""
+        """SINR and share of each leg on its own part of the band, or in its turn on the whole of it."""
         active = inputs.active
-        assert active.grants is not None, "the medium knows the grants of planned bursts"
+        if active.grants is None:  # in turns
+            return on_parts(inputs, 1.0)
         share, noise = active.grants[active.burst].T
         whole = float(active.grants[:, 0].sum())
         if self.spare == "used" and whole < 1.0:

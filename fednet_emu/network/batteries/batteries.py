@@ -98,6 +98,10 @@ class Batteries:
             self._back.setdefault(device, []).append(callback)
         return not self._never
 
+    def stranded(self) -> int:
+        """How many devices are empty and stay so, because nothing charges them."""
+        return int(np.count_nonzero(~self.on)) if self._never else 0
+
     def used_j(self, use: int) -> float:
         """Energy in J that all devices together have drawn for this use by the end of the run."""
         return float(sum(charge.used_j[use] for charge in self._charges))

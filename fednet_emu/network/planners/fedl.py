@@ -23,6 +23,7 @@ from pydantic import Field
 
 from fednet_emu.arrays import Array
 from fednet_emu.elementary import expm1, log1p, power
+from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.network.planners.base import Grants, Planner, Round
 from fednet_emu.network.planners.closed_forms import priced_efficiency
 
@@ -43,8 +44,19 @@ class Fedl(Planner):
         clock = np.clip(round_.compute_s / compute_s, round_.least_clock, 1.0) if compute_s else round_.least_clock
         efficiency = sending_efficiency(round_, self.j_per_s)
         part = np.minimum(expm1(efficiency) / round_.gamma, 1.0)
-        end_s = float(np.max(round_.ready_s)) + compute_s + float((round_.need_s / efficiency).sum())
-        return Grants.of(np.ones(len(part)), part, clock, np.full(len(part), end_s))
+        ends_s = in_turns(round_.ready_s + round_.compute_s / clock, round_.need_s / efficiency)
+        return Grants.of(np.ones(len(part)), part, clock, ends_s)
+
+
+def in_turns(starts_s: Array, air_s: Array) -> Array:
+    """When uploads [n] of these lengths [n] end that are ready at these times [n] and are sent one after the other.
+
+    Whoever is ready first sends first; of those that are ready in one nanosecond, the first in the order of devices.
+    """
+    ends_s, free_s = np.empty(len(air_s)), 0.0
+    for place in np.argsort(np.round(starts_s * NS_PER_S), kind="stable").tolist():
+        ends_s[place] = free_s = max(free_s, float(starts_s[place])) + float(air_s[place])
+    return ends_s
 
 
 def computing_s(round_: Round, j_per_s: float) -> float:

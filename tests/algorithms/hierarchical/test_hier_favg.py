@@ -148,6 +148,43 @@ def test_it_is_the_algorithm_of_the_paper(engine: str) -> None:
     assert (flat - expected).abs().max() > 1e-3  # one edge server for all would be told apart
 
 
+def test_edge_rounds_draw_the_batches_of_as_many_rounds() -> None:
+    """One station: two rounds of two edge rounds see the batches of four rounds of fedavg, and end where they do."""
+    ours, _ = trained("data.n_samples=83", hier("edge_rounds: 2"), "stop.rounds=2")
+    flat, _ = trained("data.n_samples=83", FEDAVG, "stop.rounds=4")
+    other, _ = trained("data.n_samples=83", FEDAVG, "stop.rounds=4", "seed=1")
+
+    torch.testing.assert_close(ours, flat, rtol=1e-5, atol=1e-6)
+    assert (flat - other).abs().max() > 1e-3
+
+
+def test_an_edge_server_weighs_what_all_of_its_edge_rounds_have_brought() -> None:
+    """A device that leaves before the second edge round counts once: three models of one station, four of the other.
+
+    What each station moves by is seen in a run in which the other one has nobody.
+    """
+    far = (*THREE_STATIONS, "channel.rate={kind: fixed, bit_rate_bps: 1e6}", "stop.rounds=1")
+    algorithm = "algorithm={kind: hier-favg, cohort: 4, lr: 0.1, batch_size: null, local_steps: 5, edge_rounds: 2}"
+
+    def moved(*absent: int) -> Tensor:
+        windows = {1: "[[0, 0.005], [9, 10]]", **dict.fromkeys(absent, "[[9, 10]]")}
+        there = ", ".join(f"{k}: {window}" for k, window in windows.items())
+        away = f"devices.availability={{kind: windows, devices: {{{there}}}}}"
+        final, fed = trained(*far, algorithm, away)
+        samples.update({k: int(fed.task.n_samples[k]) for k in range(4)})
+        arrived.append(int(fed.ledger.rounds.column("arrived")[0]))
+        return final - fed.task.model.initial()
+
+    samples: dict[int, int] = {}
+    arrived: list[int] = []
+    first, second, both = moved(2, 3), moved(0, 1), moved()
+    weights = 2 * samples[0] + samples[1], 2 * samples[2] + 2 * samples[3]
+
+    assert arrived == [3, 4, 7]
+    assert (first - second).abs().max() > 1e-2
+    torch.testing.assert_close(both, (weights[0] * first + weights[1] * second) / sum(weights), rtol=1e-4, atol=1e-6)
+
+
 # ---- times, bits and joules ------------------------------------------------------------------------------------------
 
 

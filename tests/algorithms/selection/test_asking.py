@@ -10,10 +10,12 @@ import pytest
 
 from fednet_emu.algorithms import ALGORITHMS
 from fednet_emu.algorithms.chosen import ChosenCohort
+from fednet_emu.algorithms.selection.base import Jobs
 from fednet_emu.algorithms.selection.table import SELECTIONS
+from fednet_emu.federation import SgdPlan
 from fednet_emu.federation.federation import Federation
 from fednet_emu.records.verify import verify
-from fednet_emu.testing import run_small, small_scenario
+from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.algorithms.test_conformance import ALGORITHM_SETTINGS, CONDITIONS, EVERYWHERE, ROUNDS, resumed_every_round
 
 KINDS = {
@@ -168,3 +170,12 @@ def test_round_robin_is_fair_and_best_channel_is_not() -> None:
     out = sorted(set(range(10)) - set(fast.ledger.asked))
     assert out
     assert rates_bps[list(fast.ledger.asked)].min() > rates_bps[out].max()
+
+
+@pytest.mark.parametrize(("compression", "model_bit"), [("none", 320), ("float16", 160)])
+def test_the_expected_upload_has_all_numbers(compression: str, model_bit: int) -> None:
+    """Of 25 numbers the 10 of the model may be compressed, and 15 take 32 bit each."""
+    fed = small_federation(f"network.uplink.compression={compression}")
+    jobs = Jobs(fed, SgdPlan(lr=0.1, batch_size=None, steps=1), down=10, up=25)
+
+    assert jobs.up_bit == model_bit + 15 * 32

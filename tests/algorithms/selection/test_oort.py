@@ -138,6 +138,15 @@ def test_the_pacer_gives_more_time_when_rounds_bring_less() -> None:
     assert memory.percent == 35  # not less than the window before
 
 
+def test_a_round_has_brought_what_arrived_in_it() -> None:
+    """Of utilities 10, 20 and 30 the first is of two rounds ago: the pacer counts 50 for the latest round."""
+    rule = Oort(exploration=0, least_exploration=0)
+    memory = rule.start(3)
+    rule.choose(known(3, 1, 5, memory=memory, **explored(3, 5, [1.0, 4.0, 9.0], last_arrived=[3, 4, 4])))
+
+    assert memory.brought == [50]
+
+
 def test_those_who_took_part_often_enough_are_left_out() -> None:
     """With a limit of three updates, devices 0 and 1 are left out; when only they remain, they are asked again."""
     rule = Oort(exploration=0, least_exploration=0, most_rounds=3)

@@ -137,6 +137,13 @@ def test_power_of_choice_without_messages_takes_the_last_losses() -> None:
     assert set(rule.choose(known(6, 3, told=told))) == {1, 2, 5}
 
 
+def test_candidates_are_twice_the_cohort_unless_given() -> None:
+    """Of ten devices and three places six are asked for their losses, or as many as there are."""
+    assert len(PowerOfChoice().poll(known(10, 3))) == 6
+    assert len(PowerOfChoice().poll(known(5, 3))) == 5
+    assert len(PowerOfChoice(candidates=4).poll(known(10, 3))) == 4
+
+
 def test_candidates_are_drawn_by_their_samples() -> None:
     """A device with three times the samples is twice to three times as often among two of ten candidates."""
     rule, counts = PowerOfChoice(candidates=1), np.zeros(4)

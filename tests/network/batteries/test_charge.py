@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import accumulate
 
 import numpy as np
 import pytest
@@ -10,8 +11,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Clock
-from fednet_emu.kernel.streams import Streams
+from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Clock, to_ns
+from fednet_emu.kernel.streams import Streams, uniform
 from fednet_emu.network.availability import Periodic, Presence
 from fednet_emu.network.batteries import COMPUTING, IDLE, SENDING, Batteries, Battery, Load
 from fednet_emu.network.batteries.harvesting import (
@@ -130,6 +131,28 @@ def test_what_has_no_room_is_spilled() -> None:
     last = bench.rows(5.0)[-1]
 
     assert last[2:5].tolist() == [1.0, 10.0, 7.0]
+
+
+def test_what_is_spilled_keeps_no_device_on() -> None:
+    """A full battery of 1 J, 1 W drawn, 2 W of sun for 10 s: no more than 1 J is in it then, so it is empty at 11 s."""
+    bench = Bench(capacity_j=1.0, harvesting=TraceHarvesting(power_w=(2.0, 0.0), step_s=10.0))
+    bench.draw(1.0)
+    bench.clock.run(until=15 * NS_PER_S)
+
+    assert bench.log == [("empty", 11 * NS_PER_S)]
+
+
+def test_arrivals_can_be_asked_for_again_after_a_look_ahead() -> None:
+    """After thirty-two pieces ahead of any instant, the next arrival is that of the sums of exponential gaps."""
+    source, mean_s = PoissonHarvesting(mean_interval_s=0.5).source(KEY), 0.5
+    gaps_ns = [max(to_ns(-mean_s * math.log(uniform(KEY, n))), 1) for n in range(9000)]
+    arrives_ns = [0, *accumulate(gaps_ns)]
+    for place in range(0, 8900, 20):
+        ahead_ns = arrives_ns[place]
+        for _ in range(32):
+            ahead_ns = source.piece(ahead_ns).until_ns
+        assert ahead_ns == arrives_ns[place + 32]
+        assert source.piece(arrives_ns[place]).until_ns == arrives_ns[place + 1]
 
 
 def test_energy_packets_bring_a_device_back_at_the_first_that_suffices() -> None:

@@ -13,7 +13,7 @@ from scipy.optimize import minimize_scalar
 
 from fednet_emu.network.planners import PLANNERS, Fedl, LeastEnergy, LeastTime, ResourceBlocks
 from fednet_emu.network.planners.closed_forms import full_power_efficiency, priced_efficiency
-from fednet_emu.network.planners.fedl import computing_s
+from fednet_emu.network.planners.fedl import computing_s, in_turns
 from fednet_emu.network.planners.resource_blocks import assign
 from tests.network.planners.instances import (
     CAPACITY,
@@ -160,6 +160,17 @@ def test_who_has_no_block_is_not_asked():
     assert not ResourceBlocks(energy_j=1e-9).plan(round_).asked.any()
 
 
+@pytest.mark.parametrize("efficiency", [1.0, 0.25])
+def test_a_limit_of_energy_counts_what_the_amplifier_draws(efficiency):
+    """One device on the whole band: computing, and (P / eta + P_c) times s / (B log2(1 + x)), just within or not."""
+    round_ = random_round(3, 1, CAPACITY, circuit_w=0.05, efficiency=efficiency)
+    air_s = round_.size_bit / (1e6 * np.log2(1 + round_.snr[0]))
+    due_j = round_.compute_j[0] + (round_.power_w[0] / efficiency + 0.05) * air_s
+
+    assert ResourceBlocks(blocks=1, energy_j=1.001 * due_j).plan(round_).asked.all()
+    assert not ResourceBlocks(blocks=1, energy_j=0.999 * due_j).plan(round_).asked.any()
+
+
 @settings(max_examples=15, deadline=None)
 @given(SEEDS, st.integers(1, 5), st.floats(0.01, 10))
 def test_fedl_is_the_optimum_of_its_two_problems(seed, n, j_per_s):
@@ -182,6 +193,13 @@ def test_fedl_is_the_optimum_of_its_two_problems(seed, n, j_per_s):
         assert sending(part) == pytest.approx(
             min(minimize_scalar(sending, bounds=(1e-9, 1), method="bounded", options=TIGHT).fun, sending(1)), rel=1e-6
         )
+
+
+def test_turns_are_a_queue():
+    """Who has computed first sends first; the second waits for the first, the third for nobody."""
+    ends_s = in_turns(np.array([2.0, 1.0, 9.0, 1.0]), np.array([1.0, 3.0, 1.0, 0.5]))
+
+    assert ends_s.tolist() == [5.5, 4.0, 10.0, 4.5]
 
 
 TIGHT = {"xatol": 1e-12}
