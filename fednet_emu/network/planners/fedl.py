@@ -43,7 +43,7 @@ class Fedl(Planner):
         clock = np.clip(round_.compute_s / compute_s, round_.least_clock, 1.0) if compute_s else round_.least_clock
         efficiency = sending_efficiency(round_, self.j_per_s)
         part = np.minimum(expm1(efficiency) / round_.gamma, 1.0)
-        end_s = float(np.max(round_.ready_s)) + compute_s + float((round_.need_s / efficiency).sum())
+        end_s = float(np.max(round_.ready_s)) + compute_s + float((round_.need_s / (efficiency * round_.widest)).sum())
         return Grants.of(np.ones(len(part)), part, clock, np.full(len(part), end_s))
 
 
