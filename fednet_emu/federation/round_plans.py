@@ -17,7 +17,6 @@ from fednet_emu.network.medium.transfer import Grant
 from fednet_emu.network.network import Network
 from fednet_emu.network.planners import Grants, Planner, Round
 from fednet_emu.radio.ergodic import ErgodicRate
-from fednet_emu.radio.rate import Shannon
 from fednet_emu.records.ledger import SERVER, Ledger
 from fednet_emu.units import db_to_linear
 
@@ -38,9 +37,8 @@ class RoundPlans:
         access, rules = network.uplink.rules.band.access, network.uplink.rules
         self._planner: Planner | None = access.planner if isinstance(access, Planned) and rules.rates is None else None
         law = rules.band.law
-        law = law.law if isinstance(law, ErgodicRate) else law
+        self._law = law.law if isinstance(law, ErgodicRate) else law
         self._told = False
-        self._law = law if isinstance(law, Shannon) else Shannon()
 
     @property
     def active(self) -> bool:

@@ -325,7 +325,8 @@ class Network:
         if settings.trace is not None and self._recorded:
             rates = device_rates(settings.trace, len(self._everybody), self._streams, self._data_dir)
         reception = self.settings.reception if kind == "uplink" else ONE_ANTENNA
-        law = channel.medium_rate(reception.branches(1))
+        narrows = kind != "downlink" and settings.access.separate
+        law = channel.medium_rate(reception.branches(1), narrows=narrows)
         band = Band.of(channel.usable_hz, settings.access, law, channel.medium_fading, access_key, reception)
         rules = Rules(
             band=band,

@@ -12,11 +12,12 @@ from fednet_emu.arrays import Array, Mask
 from fednet_emu.component import Component
 from fednet_emu.errors import ScenarioError
 from fednet_emu.radio.draws import LinkDraws
-from fednet_emu.radio.ergodic import ErgodicRate, require_mean
+from fednet_emu.radio.ergodic import averaged, require_mean
 from fednet_emu.radio.fading import AnyFading, Fading, NoFading
 from fednet_emu.radio.geometry import Hop
+from fednet_emu.radio.narrowing import narrowed
 from fednet_emu.radio.noise import thermal_noise_w
-from fednet_emu.radio.numerology import occupied_hz
+from fednet_emu.radio.numerology import SUBCARRIERS_PER_BLOCK, occupied_hz
 from fednet_emu.radio.path_loss import AnyPathLoss
 from fednet_emu.radio.rate import AnyRateLaw, Shannon
 from fednet_emu.radio.rate_law import RateLaw
@@ -24,6 +25,7 @@ from fednet_emu.radio.shadowing import AnyShadowing, NoShadowing, ShadowingOfPat
 from fednet_emu.units import THERMAL_NOISE_DBM_HZ, db_to_linear, dbm_to_watt
 
 _TRIAL_M = 50.0
+_LTE_SPACING_KHZ = 15
 
 
 class Terminal(Component):
@@ -107,6 +109,15 @@ class Channel(Component):
     rate: AnyRateLaw = Shannon()
     """From SINR to bit/s."""
 
+    narrowing: Literal["on", "off"] = "on"
+    """Whether a device that is too weak for its whole band sends on a part of it, with all its power, as schedulers
+    let it. It holds for uplinks and sidelinks on which each sender has a part of the band to itself (`tdma`, `ofdma`,
+    `planned`), and for rate laws with a least efficiency. Base stations have a fixed power per block."""
+
+    narrowest_hz: float | None = Field(default=None, gt=0)
+    """Narrowest part in Hz that a device sends on; null for a resource block, which has 12 subcarriers: 180 kHz, or
+    12 times `numerology_khz`."""
+
     long_transfers: Literal["walk", "ergodic"] = "walk"
     """`walk` computes every fading block of a transmission; `ergodic` uses the rate averaged over fading throughout."""
 
@@ -142,6 +153,10 @@ class Channel(Component):
             occupied_hz(self.bandwidth_hz, self.numerology_khz, self.carrier_hz)
         if self.long_transfers == "ergodic":
             require_mean(self.rate, self.fading)
+        if self.narrowing == "off" and self.narrowest_hz is not None:
+            raise ValueError(
+                f"narrowest_hz says nothing with narrowing: off, got {self.narrowest_hz:g} Hz; leave one of the two out"
+            )
         try:
             self.path_loss.loss_db(self._trial_hop(), self.carrier_hz)
         except ScenarioError as problem:
@@ -159,11 +174,19 @@ class Channel(Component):
             return self.bandwidth_hz
         return occupied_hz(self.bandwidth_hz, self.numerology_khz, self.carrier_hz)
 
-    def medium_rate(self, branches: int = 1) -> RateLaw:
-        """The rate law of a block, or averaged over the fading of combined antennas, as `long_transfers` says."""
-        if self.long_transfers == "walk" or isinstance(self.fading, NoFading):
+    def block_rate(self, *, narrows: bool) -> RateLaw:
+        """The rate law of a block, for a sender that may send on part of its band, or for one that may not."""
+        if not narrows or self.narrowing == "off":
             return self.rate
-        return ErgodicRate(law=self.rate, fading=self.fading.combined(branches))
+        spacing_khz = self.numerology_khz or _LTE_SPACING_KHZ
+        return narrowed(self.rate, self.narrowest_hz or SUBCARRIERS_PER_BLOCK * spacing_khz * 1e3)
+
+    def medium_rate(self, branches: int = 1, *, narrows: bool = False) -> RateLaw:
+        """That law, or its average over the fading of combined antennas, as `long_transfers` says."""
+        law = self.block_rate(narrows=narrows)
+        if self.long_transfers == "walk" or isinstance(self.fading, NoFading):
+            return law
+        return averaged(law, self.fading.combined(branches))
 
     @property
     def medium_fading(self) -> Fading:

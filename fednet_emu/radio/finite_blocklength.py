@@ -41,6 +41,11 @@ class FiniteBlocklength(RateLaw):
         """The SINR at which the approximation is zero."""
         return self._zero_sinr
 
+    @property
+    def peaks(self) -> Array:
+        """The SINR of most bits per joule, where the approximation has its tangent through the origin."""
+        return np.array([self._best_sinr])
+
     def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
         """Rate of one transmission in bit/s."""
         if sinr <= self._zero_sinr:
@@ -66,6 +71,20 @@ class FiniteBlocklength(RateLaw):
         for _ in range(100):
             nats = 0.5 * (low + high)
             if nats < self._penalty * math.sqrt(-math.expm1(-2.0 * nats)):
+                low = nats
+            else:
+                high = nats
+        return math.expm1(high)
+
+    @cached_property
+    def _best_sinr(self) -> float:
+        """Root of the derivative of nats / s, by bisection in ln(1 + s)."""
+        low, high = math.log1p(self._zero_sinr), 1.0 + self._penalty
+        for _ in range(100):
+            nats = 0.5 * (low + high)
+            spread = math.sqrt(-math.expm1(-2.0 * nats))
+            slope = 1.0 - self._penalty * math.exp(-2.0 * nats) / spread
+            if slope * -math.expm1(-nats) > nats - self._penalty * spread:
                 low = nats
             else:
                 high = nats

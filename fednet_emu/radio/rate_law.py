@@ -39,3 +39,16 @@ class RateLaw(Component):
     def jumps(self) -> Array:
         """SINRs at which the rate jumps; averages over fading are exact only when all are named."""
         return np.array([self.min_sinr]) if self.min_sinr > 0 else np.empty(0)
+
+    @property
+    def peaks(self) -> Array:
+        """SINRs in rising order at which the rate over the SINR, bits per joule on part of a band, is highest nearby.
+
+        Below these a sender does better on part of its band (`narrowing`). By default all jumps: between them that
+        ratio falls where the rate is concave.
+        """
+        return self.jumps
+
+    def narrowest_part(self, bandwidth_hz: Array | float) -> Array | float:
+        """Narrowest part of a band that a sender may put its whole power on: 1, the band itself, if not narrowed."""
+        return 1.0

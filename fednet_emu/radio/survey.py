@@ -31,6 +31,7 @@ def uplink_rates(channel: Channel, distances_2d_m: Array) -> Rates:
 
     The places are a fixed low-discrepancy sequence, so the numbers are always the same; with 2000 places the median is
     within about 1 %.
+    Devices that are too weak for the whole band send on part of it, as `narrowing` has it.
     Ignored here: other transmissions, headers, and the access scheme.
     """
     draws = _places(LINKS)
@@ -55,7 +56,8 @@ def _rates_bps(channel: Channel, distance_m: float, draws: LinkDraws) -> Array:
         gains = np.where(np.broadcast_to(state.los, (LINKS,))[:, None], in_sight, not_in_sight)
     else:
         gains = channel.fading.gains(blocks)[None, :]
-    return np.asarray(channel.rate.rates_bps(snr[:, None] * gains, channel.usable_hz).mean(axis=1))
+    law = channel.block_rate(narrows=True)
+    return np.asarray(law.rates_bps(snr[:, None] * gains, channel.usable_hz).mean(axis=1))
 
 
 def _places(count: int) -> LinkDraws:

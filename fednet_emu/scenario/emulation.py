@@ -159,13 +159,16 @@ def unreachable(scenario: Scenario) -> Iterator[Problem]:
     Yields:
         The key path of the setting to change, and what is wrong.
     """
-    law, fading = scenario.channel.rate, scenario.channel.fading
+    channel, fading = scenario.channel, scenario.channel.fading
     margin = 1.0 if math.isinf(fading.coherence_s) else _FADING_MARGIN
     for kind, links in zip(("uplink", "downlink"), _links_at_start(scenario), strict=True):
-        best, threshold = float(np.max(links.mean_snr)), getattr(scenario.network, kind).access.threshold
-        needed = max(law.min_sinr, threshold)
+        access = getattr(scenario.network, kind).access
+        best, threshold = float(np.max(links.mean_snr)), access.threshold
+        law = channel.block_rate(narrows=kind == "uplink" and access.separate)
+        least = law.min_sinr * float(law.narrowest_part(channel.usable_hz))
+        needed = max(least, threshold)
         if best < needed / margin:
-            rate = law.min_sinr >= threshold
+            rate = least >= threshold
             yield (
                 ("channel", "rate") if rate else ("network", kind, "access"),
                 f"nobody can reach it on the {kind}, the best mean SNR is {linear_to_db(best):.1f} dB, got "

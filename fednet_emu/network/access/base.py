@@ -143,6 +143,11 @@ class Access(Component):
         return False
 
     @property
+    def separate(self) -> bool:
+        """Whether each sender has a part of the band to itself, so that it may send on less of it than that."""
+        return not (self.overlapping or self.only_sums)
+
+    @property
     def only_sums(self) -> bool:
         """Whether the receiver gets the sum of all signals of a burst, and no signal by itself."""
         return False

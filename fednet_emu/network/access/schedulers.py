@@ -47,7 +47,7 @@ def equal_finish_shares(snr: Array, left_bit: Array, law: RateLaw, bandwidth_hz:
     shares, open_ = np.full(count, 1.0 / count), (snr > 0) & (left_bit > 0)
     if not law.PER_HERTZ or not open_.any():
         return shares
-    narrowing = _Narrowing(law)
+    narrowing = _Narrowing(law, bandwidth_hz)
     budget, shares = 1.0, np.where(open_, 0.0, _CRUMB)
     work = np.divide(left_bit, snr * bandwidth_hz, out=np.zeros(count), where=open_)
     while open_.any():
@@ -72,11 +72,11 @@ class _Narrowing:
     envelope takes the narrowest part that reaches a rate.
     """
 
-    def __init__(self, law: RateLaw) -> None:
+    def __init__(self, law: RateLaw, bandwidth_hz: float) -> None:
         lowest = max(law.min_sinr * (1.0 + 1e-12), _LOWEST_SINR)
         self._log_sinr = np.linspace(log(lowest), log(_HIGHEST_SINR), _GRID)
         sinr = exp(self._log_sinr)
-        per_snr = np.maximum(law.rates_bps(sinr, 1.0), 0.0) / sinr
+        per_snr = np.maximum(law.rates_bps(sinr, bandwidth_hz), 0.0) / (sinr * bandwidth_hz)
         envelope = np.maximum.accumulate(per_snr[::-1])
         self._log_rate = log(np.maximum(envelope, 1e-300))
         self.most = float(envelope[-1])

@@ -15,7 +15,9 @@ from fednet_emu.arrays import Array, Mask
 from fednet_emu.component import Component
 from fednet_emu.elementary import log1p
 from fednet_emu.network.planners.closed_forms import LN_2
+from fednet_emu.radio.narrowing import Narrowed
 from fednet_emu.radio.rate import Shannon
+from fednet_emu.radio.rate_law import RateLaw
 from fednet_emu.units import db_to_linear
 
 _INSIDE = 1e-9
@@ -38,7 +40,7 @@ class Round:
         circuit_w: power that the rest of a transmitter draws while it sends.
         weight: what the update of each counts for, its number of samples.
         bandwidth_hz: width of the band.
-        law: the rate law.
+        law: the rate law of a block: `shannon`, narrowed or not.
     """
 
     ready_s: Array
@@ -52,7 +54,7 @@ class Round:
     circuit_w: float
     weight: Array
     bandwidth_hz: float
-    law: Shannon
+    law: RateLaw
 
     def only(self, who: Mask) -> Round:
         """The round of some of its devices."""
@@ -60,10 +62,17 @@ class Round:
         chosen: dict[str, Any] = {name: its[who] for name, its in values.items() if isinstance(its, np.ndarray)}
         return replace(self, **chosen)
 
+    @property
+    def shannon(self) -> Shannon:
+        """The rate law of a part of the band, of which closed forms are known."""
+        law = self.law.law if isinstance(self.law, Narrowed) else self.law
+        assert isinstance(law, Shannon), "a scenario with planned access has this law"
+        return law
+
     @cached_property
     def gamma(self) -> Array:
         """SNRs [n] over the gap of the rate law."""
-        return np.asarray(self.snr / db_to_linear(self.law.gap_db))
+        return np.asarray(self.snr / db_to_linear(self.shannon.gap_db))
 
     @property
     def need_s(self) -> float:
@@ -73,21 +82,23 @@ class Round:
     @property
     def lowest(self) -> float:
         """The lowest efficiency of the rate law in nat/s/Hz."""
-        return self.law.min_efficiency_bps_hz * LN_2 * (1 + _INSIDE)
+        return self.shannon.min_efficiency_bps_hz * LN_2 * (1 + _INSIDE)
 
     @property
     def highest(self) -> float:
         """The highest efficiency of the rate law in nat/s/Hz."""
-        return (self.law.max_efficiency_bps_hz or np.inf) * LN_2
+        return (self.shannon.max_efficiency_bps_hz or np.inf) * LN_2
+
+    @cached_property
+    def widest(self) -> Array:
+        """The part of the band [n] with the highest rate, at full power: less than 1 for weak signals."""
+        return np.minimum(1.0, self.gamma / math.expm1(self.lowest)) if self.lowest > 0 else np.ones(len(self.gamma))
 
     @cached_property
     def shortest_s(self) -> Array:
         """Shortest time on the air [n]: full power, and the part of the band with the highest rate."""
         with np.errstate(divide="ignore"):
-            if self.lowest > 0:
-                widest = np.minimum(1.0, self.gamma / math.expm1(self.lowest))
-            else:
-                widest = np.ones(len(self.gamma))
+            widest = self.widest
             efficiency = np.minimum(
                 log1p(np.divide(self.gamma, widest, where=widest > 0, out=widest * 0)), self.highest
             )

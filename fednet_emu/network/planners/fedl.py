@@ -44,7 +44,7 @@ class Fedl(Planner):
         clock = np.clip(round_.compute_s / compute_s, round_.least_clock, 1.0) if compute_s else round_.least_clock
         efficiency = sending_efficiency(round_, self.j_per_s)
         part = np.minimum(expm1(efficiency) / round_.gamma, 1.0)
-        ends_s = in_turns(round_.ready_s + round_.compute_s / clock, round_.need_s / efficiency)
+        ends_s = in_turns(round_.ready_s + round_.compute_s / clock, round_.need_s / (efficiency * round_.widest))
         return Grants.of(np.ones(len(part)), part, clock, ends_s)
 
 
