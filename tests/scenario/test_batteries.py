@@ -10,7 +10,7 @@ import pytest
 
 from fednet_emu.errors import Deadlock
 from fednet_emu.federation.federation import Federation
-from fednet_emu.records.charge import USES, empty_share
+from fednet_emu.records.charge import USES, empty_s
 from fednet_emu.records.verify import verify
 from fednet_emu.scenario.checkpoints import from_bytes, to_bytes
 from fednet_emu.testing import run_small, small_federation, small_scenario
@@ -242,7 +242,7 @@ def test_the_share_of_time_that_batteries_were_empty() -> None:
     """The story of the computation that goes on: 2 x 900 of 3020 us."""
     fed = run_small(*ONE, battery(360e-6, restart_share=0.5, harvesting=harvest(0.2)))
 
-    assert empty_share(fed.ledger, fed.clock.now) == pytest.approx(1800 / 3020, rel=1e-9)
+    assert empty_s(fed.ledger, 1)[0] / fed.clock.now_s == pytest.approx(1800 / 3020, rel=1e-9)
 
 
 def test_the_server_sees_the_charge_of_those_that_are_there() -> None:
