@@ -80,7 +80,7 @@ def test_a_device_computes_one_thing_at_a_time_and_devices_side_by_side() -> Non
 
 def test_a_computation_cancelled_half_way_records_half_its_work_and_energy() -> None:
     """What was done until then is recorded as stopped, and its event never comes to a process that was cancelled."""
-    bench = Bench(1e6, kappa=1e-18, clock_hz=1e9, flop_per_cycle=1.0)
+    bench = Bench(1e6, kappa=1e-18, clock_hz=1e6, flop_per_cycle=1.0)
 
     computation = bench.compute(0, 1000, "a")
     bench.at(250_000, lambda: computation.cancel(LATE))
