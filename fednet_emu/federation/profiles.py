@@ -105,7 +105,7 @@ class Profile(Component):
         for name, number in self.numbers.items():
             mark = getattr(self.evidence, name)
             if number is not None and mark is None:
-                raise ValueError(f"evidence.{name}: is required, got {number:g} without it; give one of {MARKS}")
+                raise ValueError(f"evidence.{name}: is required, got {number:g} without it; give {', '.join(MARKS)}")
             if number is None and mark is not None:
                 raise ValueError(f"evidence.{name}: there is no number to judge, got {mark}; leave it out")
         return self

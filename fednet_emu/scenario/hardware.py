@@ -67,7 +67,7 @@ def unfit(scenario: Scenario) -> Iterator[Problem]:
     if devices.profile == () or len(profiles) > MOST_PROFILES:
         yield (
             ("devices", "profile"),
-            f"is a mixture of 1 to {MOST_PROFILES} profiles, got {len(profiles)}; give so many",
+            f"is 1 to {MOST_PROFILES} profiles, got {len(profiles)}; give so many",
         )
     if not profiles and (devices.speed is None or devices.speed.relative):
         path = ("devices", "speed") if devices.speed is None else ("devices", "speed", "median_flop_per_s")
