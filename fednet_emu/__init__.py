@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fednet_emu.algorithms.flower.algorithm import flower as Flower  # noqa: N812
     from fednet_emu.api.comparing import Comparison
     from fednet_emu.api.explaining import Explanation
-    from fednet_emu.api.library import channels, check, scenarios, schema
+    from fednet_emu.api.library import channels, check, profiles, scenarios, schema
     from fednet_emu.api.ranking import Ranking
     from fednet_emu.api.run import Run, plot
     from fednet_emu.api.running import run
@@ -55,6 +55,7 @@ _HOMES = {
     "plot": "api.run",
     "check": "api.library",
     "channels": "api.library",
+    "profiles": "api.library",
     "scenarios": "api.library",
     "schema": "api.library",
     "Run": "api.run",
@@ -89,6 +90,7 @@ __all__ = [  # noqa: RUF022  (what a user meets first comes first)
     "plot",
     "check",
     "channels",
+    "profiles",
     "scenarios",
     "schema",
     "Run",

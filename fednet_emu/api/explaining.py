@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fednet_emu.report.views.run import RunView
-    from fednet_emu.scenario.model import Scenario
+    from fednet_emu.scenario.model import Devices, Scenario
 
 DROPPED = 3
 """How many devices are left out by the remedy that leaves out the slowest."""
@@ -125,16 +125,31 @@ def remedies(scenario: Scenario, path: Path) -> Iterator[Remedy]:
         yield Remedy("twice the rate of the backhaul", {"network.edges.backhaul.rate_bps": 2 * rate_bps})
     power_dbm = scenario.channel.device.tx_power_dbm
     yield Remedy("devices that send with ten times the power", {"channel.device.tx_power_dbm": power_dbm + 10})
-    for name in SPEEDS:
-        speed = getattr(scenario.devices.speed, name, None)
-        if speed is not None:
-            faster = [2 * each for each in speed] if isinstance(speed, tuple) else 2 * speed
-            yield Remedy("devices that compute twice as fast", {f"devices.speed.{name}": faster})
+    faster = _faster(scenario.devices)
+    if faster:
+        yield Remedy("devices that compute twice as fast", faster)
+    fixed_s = scenario.devices.overhead_s
+    if fixed_s or (fixed_s is None and any(its.compute.overhead_s for its in scenario.devices.profiles)):
+        yield Remedy("no fixed time of a computation", {"devices.overhead_s": 0.0})
     left_out = slowest(path, DROPPED)
     if left_out and isinstance(scenario.devices.availability, Always) and scenario.devices.count > len(left_out):
         gone = {"kind": "windows", "devices": {str(device): [] for device in left_out}}
         who = ", ".join(map(device_label, left_out))
         yield Remedy(f"without {who}, for whom others are asked", {"devices.availability": gone})
+
+
+def _faster(devices: Devices) -> dict[str, Any]:
+    """The settings with which devices compute twice as fast; none where it is not known which these are."""
+    for name in SPEEDS:
+        speed = getattr(devices.speed, name, None)
+        if speed is not None:
+            return {f"devices.speed.{name}": [2 * each for each in speed] if isinstance(speed, tuple) else 2 * speed}
+    if devices.speed is not None and not devices.speed.relative:
+        return {}
+    single = not isinstance(devices.profile, tuple)
+    places = ("devices.profile" if single else f"devices.profile.{place}" for place in range(len(devices.profiles)))
+    speeds = (2 * its.compute.flop_per_s for its in devices.profiles)
+    return {f"{place}.compute.flop_per_s": speed for place, speed in zip(places, speeds, strict=True)}
 
 
 def _not_replayed(view: RunView, scenario: Scenario) -> str:

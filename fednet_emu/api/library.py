@@ -1,4 +1,4 @@
-"""List what the library offers and validate scenarios: check, channels, scenarios, schema."""
+"""List what the library offers and validate scenarios: check, channels, profiles, scenarios, schema."""
 
 from __future__ import annotations
 
@@ -54,6 +54,36 @@ def channels(names: Sequence[str] | None = None) -> pd.DataFrame:
         for name, channel in environments(names).items()
     ]
     return pd.DataFrame(rows)
+
+
+def profiles(names: Sequence[str] | None = None) -> pd.DataFrame:
+    """Return a table of devices that exist, each number with how well it is known.
+
+    Args:
+        names: names of profiles; None for all of the library.
+
+    Returns:
+        One row for each profile: name, title, year, its numbers (`flop_per_s`, `overhead_s`, `active_w`, `idle_w`,
+        `transmit_w`, `receive_w`, `memory_bytes`; NaN where no source states one), and each one's mark, such as
+        `flop_per_s_evidence`.
+
+    Raises:
+        ScenarioError: there is no such profile, or it is invalid.
+    """
+    import pandas as pd
+
+    from fednet_emu.api.profiles import known
+
+    return pd.DataFrame(
+        {
+            "profile": name,
+            "title": profile.title,
+            "year": profile.year,
+            **{number: float("nan") if value is None else value for number, value in profile.numbers.items()},
+            **{f"{number}_evidence": getattr(profile.evidence, number) for number in profile.numbers},
+        }
+        for name, profile in known(names).items()
+    )
 
 
 def scenarios() -> list[str]:

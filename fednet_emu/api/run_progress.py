@@ -56,7 +56,7 @@ def progress_of(fed: Federation, stop: Stop) -> float:
             (fed.round, stop.rounds),
             (fed.clock.now_s, stop.simulated_s),
             (sum(fed.ledger.sent_bit), stop.bits),
-            (fed.ledger.energy_j, stop.energy_j),
+            (fed.ledger.spent_j(fed.clock.now), stop.energy_j),
         )
         if limit is not None
     ]

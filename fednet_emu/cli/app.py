@@ -1,4 +1,4 @@
-"""The commands: run, flower, sweep, search, compare, best, explain, plot, trace, reproduce, check, channels, schema."""
+"""The commands: run, flower, sweep, search, compare, best, explain, plot, trace, reproduce, check, schema."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 from fednet_emu import __version__
 from fednet_emu.cli import data as pictures
-from fednet_emu.cli import studies
+from fednet_emu.cli import library, studies
 from fednet_emu.cli.explain import explain
 from fednet_emu.cli.options import (
     OUTPUT,
@@ -35,6 +35,7 @@ from fednet_emu.errors import FednetError
 if TYPE_CHECKING:
     from fednet_emu.api.run import Timeline
     from fednet_emu.api.scenarios import ScenarioLike
+    from fednet_emu.scenario.model import Scenario
 
 app = typer.Typer(
     help="Discrete-event network emulator for wireless federated learning.",
@@ -150,6 +151,7 @@ def _run(
             ERRORS.print(APPROXIMATE)
         if not quiet:
             ERRORS.print(str(cost_of(checked, data_folder(data_dir))))
+            _print_notes(checked)
         default = Path("results") / (name or run_name(Path(str(scenario)))) / f"seed-{checked.seed}"
         folder = default if out is None else folder_to_write(out, "--out")
         ended = fe.run(
@@ -178,6 +180,8 @@ app.command()(studies.compare)
 app.command()(studies.best)
 app.command()(explain)
 app.command()(studies.reproduce)
+app.command()(library.channels)
+app.command()(library.profiles)
 
 
 @app.command()
@@ -198,6 +202,7 @@ def check(
             checked = fe.check(name, settings=changes)
             OUTPUT.out(dump(checked), end="")
             ERRORS.print(str(cost_of(checked)))
+            _print_notes(checked)
             return
         sources = study_file(name)
         if sources.study.search is None:
@@ -325,27 +330,6 @@ def report(
 
 
 @app.command()
-def channels(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="[CHANNEL]...", help="Channel files; all by default.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Also draw rate against distance, into this folder.")
-    ] = None,
-) -> None:
-    """List radio environments with the median uplink rate of a lone device at 50, 200 and 500 m."""
-    with outcome():
-        from fednet_emu.api.channels import rate_curves, rows
-        from fednet_emu.report.figures.rates import rate_figure
-        from fednet_emu.report.figures.run_figures import save
-
-        OUTPUT.out("\n".join(rows(names)))
-        if out is not None:
-            for path in save({"rate-distance": rate_figure(rate_curves(names))}, out):
-                OUTPUT.out(str(path))
-
-
-@app.command()
 def schema(study: Annotated[bool, typer.Option("--study", help="That of study files.")] = False) -> None:
     """Print the JSON schema of scenario files, for editors that complete and check them."""
     with outcome():
@@ -369,6 +353,14 @@ def _all_overrides(overrides: list[str] | None, seed: int | None, engine: Engine
     if engine is not None:
         changes.append(f"training.engine={engine.value}")
     return changes
+
+
+def _print_notes(scenario: Scenario) -> None:
+    """Say what is not known of the devices, and how well the rest is."""
+    from fednet_emu.scenario.hardware import notes
+
+    for note in notes(scenario):
+        ERRORS.print(f"note: {note}")
 
 
 def _draw(runs: list[Path], labels: list[str], folder: Path, timeline: Timeline, page: Page) -> list[Path]:

@@ -349,7 +349,7 @@ class Federation:
     @property
     def stopped(self) -> bool:
         """Whether a stop rule ends the run at the end of the latest round."""
-        costs = self.round, self.clock.now_s, sum(self.ledger.sent_bit), self.ledger.energy_j
+        costs = self.round, self.clock.now_s, sum(self.ledger.sent_bit), self.ledger.spent_j(self.clock.now)
         return self._stop.reached(dict(zip(COSTS, costs, strict=True)), self.accuracy)
 
     # ---- measuring ---------------------------------------------------------------------------------------------------

@@ -111,7 +111,7 @@ class Observer:
         accuracy = np.nan if pooled.accuracy is None else pooled.accuracy
         spread = (accuracies.min(), accuracies.std()) if len(accuracies) else (np.nan, np.nan)
         more = (scores.worst_train_loss, scores.attack_success)
-        costs = (*ledger.sent_bit, ledger.energy_j)
+        costs = (*ledger.sent_bit, ledger.spent_j(self._clock.now))
         own = (pooled.metrics.get(name, np.nan) for name in ledger.metrics)
         ledger.add_evaluation(self._latest_round, self._clock.now, *costs, pooled.loss, accuracy, *spread, *more, *own)
 

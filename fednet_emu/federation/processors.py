@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple, cast
 
@@ -15,6 +16,7 @@ from fednet_emu.federation.stragglers import NoStraggler, Straggler
 from fednet_emu.kernel.clock import NS_PER_S, Clock, Timer, to_ns
 from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.network.batteries import COMPUTING, Batteries, Load
+from fednet_emu.network.powers import PerDevice
 from fednet_emu.radio.energy import ComputeEnergy
 from fednet_emu.records.ledger import CODE, NEVER_NS, SERVER, Ledger, device_label
 
@@ -107,6 +109,19 @@ class Processors:
 
     Attributes:
         granted: the part of its full clock at which each device computes in a planned round, by device.
+
+    Args:
+        clock: simulated time.
+        ledger: records.
+        flop_per_s: speeds [devices] in FLOP/s.
+        server_flop_per_s: that of the server; None if it does not compute.
+        energy: laws of what computations draw beside the idle power, by profile; None where none is known.
+        straggler: how computations take longer.
+        straggler_key: its randomness.
+        batteries: what computations draw from, if anything.
+        frequency: the clocks.
+        overhead_s: time in s that each computation of a device takes beside its operations; None for none.
+        which: for each device, which of the profiles it has; empty for one.
     """
 
     def __init__(
@@ -115,18 +130,20 @@ class Processors:
         ledger: Ledger,
         flop_per_s: Array,
         server_flop_per_s: float | None,
-        energy: ComputeEnergy,
+        energy: Sequence[ComputeEnergy | None],
         straggler: Straggler,
         straggler_key: int,
         batteries: Batteries | None = None,
         frequency: Frequency = Frequency(),  # noqa: B008  # frozen
+        overhead_s: PerDevice | None = None,
+        which: bytes = b"",
     ) -> None:
         self.clock = clock
         self._ledger = ledger
         self._flop_per_s: list[float] = (flop_per_s * frequency.part).tolist()
         self._frequency, self.granted = frequency, dict[int, float]()
         self._server_flop_per_s = server_flop_per_s
-        self._energy = energy
+        self._energy, self._which, self._overhead_s = energy, which or bytes(len(flop_per_s)), overhead_s
         self._straggler = straggler
         self._straggler_key = straggler_key
         self._batteries = batteries
@@ -149,16 +166,25 @@ class Processors:
 
     def expected_s(self, device: int, flop: float) -> float:
         """Time in s of some work without straggling, at the clock that the device chooses for it."""
-        full_s = flop / self._flop_per_s[device]
+        full_s = self._full_s(device, flop)
         return full_s / self._frequency.chosen(full_s)
 
     def nominal(self, device: int, flop: float) -> tuple[float, float, float]:
         """Time in s and energy in J of some work at a device's full clock, and the lowest part of it that saves."""
-        speed, least = self._flop_per_s[device], self._frequency.least
-        full_s = flop / speed
-        full_j = self._energy.energy_j(flop, speed, full_s)
-        saves = self._energy.energy_j(flop, speed * least, full_s / least) < full_j
+        least, full_s = self._frequency.least, self._full_s(device, flop)
+        full_j = self._energy_j(device, flop, full_s)
+        saves = self._energy_j(device, flop, full_s / least, least) < full_j
         return full_s, full_j, least if saves else 1.0
+
+    def _full_s(self, device: int, flop: float) -> float:
+        """Time in s of some work at the full clock of a device, or of the server: a fixed time, and work over speed."""
+        fixed_s = 0.0 if self._overhead_s is None or device == SERVER else self._overhead_s[device]
+        return fixed_s + flop / self.flop_per_s(device)
+
+    def _energy_j(self, device: int, flop: float, duration_s: float, clock_part: float = 1.0) -> float:
+        """Energy in J of some work beside the idle power; 0 where no law is known."""
+        law = self._energy[self._which[device]]
+        return 0.0 if law is None else law.energy_j(flop, duration_s, self._frequency.part * clock_part)
 
     def run(self, device: int, work: Work) -> Computation:
         """Compute as soon as the processor is free; the event comes at the end."""
@@ -172,7 +198,7 @@ class Processors:
 
     def _begin(self, computation: Computation) -> None:
         device = computation.device
-        duration_s = computation.work.flop / self.flop_per_s(device)
+        duration_s = self._full_s(device, computation.work.flop)
         if device != SERVER:
             computation.clock_part = self.granted.get(device) or self._frequency.chosen(duration_s)
             duration_s /= computation.clock_part
@@ -276,5 +302,4 @@ class Processors:
             flop *= span_ns / whole_ns
         if device == SERVER:
             return flop, 0.0
-        speed = self._flop_per_s[device] * computation.clock_part
-        return flop, self._energy.energy_j(flop, speed, span_ns / NS_PER_S)
+        return flop, self._energy_j(device, flop, span_ns / NS_PER_S, computation.clock_part)

@@ -22,6 +22,11 @@ Speed = Annotated[float, Field(gt=1e-3, le=1e21)]
 class Speeds(Component):
     """The law of the devices' speeds."""
 
+    @property
+    def relative(self) -> bool:
+        """Whether draws are relative to the speeds of `devices.profile`."""
+        return False
+
     @abstractmethod
     def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
         """Speeds [count] in FLOP/s."""
@@ -43,14 +48,19 @@ class LogNormalSpeed(Speeds):
     """Speeds spread around a median: median exp(sigma Z), Z standard normal."""
 
     kind: Literal["log-normal"] = "log-normal"
-    median_flop_per_s: Speed
-    """Median speed of the devices in FLOP/s."""
+    median_flop_per_s: Speed | None = None
+    """Median speed of the devices in FLOP/s; null takes the speed that `devices.profile` states."""
     sigma: float = Field(ge=0, le=10)
     """Standard deviation of the logarithm; 0 makes all devices equal."""
 
+    @property
+    def relative(self) -> bool:
+        """Whether the median is that of the profile."""
+        return self.median_flop_per_s is None
+
     def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
         """One draw per device."""
-        speeds: Array = self.median_flop_per_s * exp(self.sigma * rng.standard_normal(count))
+        speeds: Array = (self.median_flop_per_s or 1.0) * exp(self.sigma * rng.standard_normal(count))
         return speeds
 
 

@@ -32,12 +32,12 @@ from fednet_emu.network.medium.medium import Medium, Rules
 from fednet_emu.network.medium.superposition import Superposition
 from fednet_emu.network.mobility import Paths
 from fednet_emu.network.picture import Picture
+from fednet_emu.network.powers import DevicePowers
 from fednet_emu.network.topology import Digraph, Graphs, Topology, World
 from fednet_emu.network.traces import AnyRateTraces
 from fednet_emu.network.traces.assign import device_rates
 from fednet_emu.radio.admission import Rivals
 from fednet_emu.radio.channel import Channel, Terminal
-from fednet_emu.radio.energy import transmit_energy_j
 from fednet_emu.radio.overhead import AnyOverhead, NoOverhead
 from fednet_emu.radio.power_control import AnyPowerControl, FullPower
 from fednet_emu.radio.reception import ONE_ANTENNA, AnyReception, SingleAntenna
@@ -176,6 +176,7 @@ class Network:
         data_dir: folder of recorded data.
         recorded: whether to load recorded rates and contacts; if False, the channel is used instead of recorded rates,
             and there are no graphs.
+        powers: what the devices draw; None takes what the radios of the channel state.
     """
 
     def __init__(
@@ -190,8 +191,10 @@ class Network:
         *,
         data_dir: Path | None = None,
         recorded: bool = True,
+        powers: DevicePowers | None = None,
     ) -> None:
         self._data_dir, self._recorded = data_dir, recorded
+        self._powers = powers or DevicePowers.of(channel.device, bytes(presence.count))
         self._clock, self._ledger, self._streams, self._presence = clock, ledger, streams, presence
         self._paths, self._everybody, self.settings = paths, np.arange(presence.count), settings
         self._stations_m = settings.cells.positions_m()
@@ -321,6 +324,8 @@ class Network:
         learn: Callable[[IntArray, IntArray], None] | None = None,
     ) -> Medium:
         access_key = self._streams.key("access", kind)
+        circuit_w = None if kind == "downlink" else self._powers.circuit_w(sender)
+        receive_w = None if kind == "uplink" else self._powers.receive_w(channel.device)
         rates = None
         if settings.trace is not None and self._recorded:
             rates = device_rates(settings.trace, len(self._everybody), self._streams, self._data_dir)
@@ -333,11 +338,12 @@ class Network:
             links=links,
             loss=settings.loss,
             loss_key=self._streams.key("loss", kind),
-            drawn_w=transmit_energy_j(sender.tx_power_w, 1.0, sender.amplifier_efficiency, sender.circuit_w),
+            drawn_w=sender.drawn_w(sender.tx_power_w, circuit_w[0] if circuit_w else None),
             multicast=isinstance(settings, Downlink) and settings.mode == "broadcast",
             timeout_s=settings.timeout_s,
             cells=cells,
-            receive_w=0.0 if kind == "uplink" else channel.device.receive_w,
+            receive_w=receive_w or None,
+            circuit_w=circuit_w,
             rates=rates,
             radio=sender,
             controlled=rates is None and self._powers_differ(settings),

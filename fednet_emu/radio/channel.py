@@ -12,6 +12,7 @@ from fednet_emu.arrays import Array, Mask
 from fednet_emu.component import Component
 from fednet_emu.errors import ScenarioError
 from fednet_emu.radio.draws import LinkDraws
+from fednet_emu.radio.energy import transmit_energy_j
 from fednet_emu.radio.ergodic import averaged, require_mean
 from fednet_emu.radio.fading import AnyFading, Fading, NoFading
 from fednet_emu.radio.geometry import Hop
@@ -43,19 +44,27 @@ class Terminal(Component):
     amplifier_efficiency: float = Field(default=1.0, gt=0, le=1)
     """Radiated over drawn power of the amplifier; 1 as in most papers, 0.35 in hardware."""
 
-    circuit_w: float = Field(default=0.0, ge=0)
-    """Power in W that the rest of the transmitter draws while it sends."""
+    circuit_w: float | None = Field(default=None, ge=0)
+    """Power in W that the rest of the transmitter draws while it sends, beside `idle_w`; null takes what is left of the
+    power that `devices.profile` states for sending, and 0, as in most papers, where it states none."""
 
-    receive_w: float = Field(default=0.0, ge=0)
-    """Power in W that the receiver draws while it receives; 0 as in most papers, 0.1 to 1 in hardware."""
+    receive_w: float | None = Field(default=None, ge=0)
+    """Power in W that the receiver draws while it receives, beside `idle_w`; null takes that of `devices.profile`, and
+    0, as in most papers, where it states none; 0.1 to 1 in hardware."""
 
-    idle_w: float = Field(default=0.0, ge=0)
-    """Power that the radio draws while it neither sends nor receives; 0 as in most papers, 0.01 to 0.1 in hardware."""
+    idle_w: float | None = Field(default=None, ge=0)
+    """Power in W that the whole device draws all the time, whatever it does; null takes that of `devices.profile`, and
+    0, as in most papers, where it states none."""
 
     @property
     def tx_power_w(self) -> float:
         """Radiated power in W."""
         return dbm_to_watt(self.tx_power_dbm)
+
+    def drawn_w(self, radiated_w: float, circuit_w: float | None = None) -> float:
+        """Power in W that the transmitter draws while it radiates some; `circuit_w` replaces its own."""
+        circuit_w = self.circuit_w or 0.0 if circuit_w is None else circuit_w
+        return transmit_energy_j(radiated_w, 1.0, self.amplifier_efficiency, circuit_w)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

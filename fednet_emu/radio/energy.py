@@ -1,11 +1,11 @@
-"""Energy of a transmission, of reception and waiting, and of a computation."""
+"""Energy of a transmission, and of a computation."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from fednet_emu.component import Component, Slot
 from fednet_emu.radio.presets import ENERGY_PRESETS, PresetName
@@ -42,30 +42,37 @@ def compute_energy_j(cycles: float, frequency_hz: float, kappa: float) -> float:
 
 
 class ComputeEnergy(Component):
-    """The law of the energy of a computation."""
+    """The law of the energy of a computation, beside the idle power of the device."""
 
     @abstractmethod
-    def energy_j(self, flop: float, flop_per_s: float, duration_s: float) -> float:
-        """Energy of `flop` operations on a processor whose nominal speed is `flop_per_s`, which took `duration_s`."""
+    def energy_j(self, flop: float, duration_s: float, clock: float = 1.0) -> float:
+        """Energy of `flop` operations that took `duration_s` at the part `clock` of the device's nominal clock."""
+
+    def beside(self, idle_w: float) -> ComputeEnergy:
+        """The law of what a computation draws beside an idle power in W; a law of dynamic energy is one already."""
+        return self
 
 
 class CmosEnergy(ComputeEnergy):
-    """Dynamic energy kappa x cycles x f^2, where the clock is f = speed / flop_per_cycle; see `compute_energy_j`.
+    """Dynamic energy kappa x cycles x f^2 of a processor whose clock f is given; see `compute_energy_j`.
 
     Ignored here: how long it took, leakage, memory, and everything else that draws power while the processor works.
     """
 
     kind: Literal["cmos"] = "cmos"
 
-    flop_per_cycle: float = Field(default=8.0, gt=0)
-    """Floating-point operations per clock cycle; 8 is a core with 256-bit vectors."""
+    clock_hz: float = Field(ge=1e3, le=1e11)
+    """Clock frequency f in Hz at the speed that `devices.speed` states; 1e9 in most papers."""
+
+    flop_per_cycle: float = Field(gt=0)
+    """Floating-point operations for each clock cycle that is counted: FLOP of a sample over the paper's C."""
 
     kappa: float = Field(default=1e-28, ge=0)
     """Effective switched capacitance in J s^2; 1e-28 in most papers, 1e-27 close to small boards."""
 
-    def energy_j(self, flop: float, flop_per_s: float, duration_s: float) -> float:
+    def energy_j(self, flop: float, duration_s: float, clock: float = 1.0) -> float:
         """Dynamic energy of the cycles, however long they took."""
-        return compute_energy_j(flop / self.flop_per_cycle, flop_per_s / self.flop_per_cycle, self.kappa)
+        return compute_energy_j(flop / self.flop_per_cycle, self.clock_hz * clock, self.kappa)
 
 
 class PublishedEnergy(ComputeEnergy):
@@ -79,20 +86,16 @@ class PublishedEnergy(ComputeEnergy):
     preset: PresetName
     """Name of the publication whose constant kappa is used."""
 
-    flop_per_cycle: float = Field(default=8.0, gt=0)
-    """Floating-point operations per clock cycle."""
+    clock_hz: float = Field(ge=1e3, le=1e11)
+    """Clock frequency f in Hz at the speed that `devices.speed` states."""
 
-    @field_validator("preset")
-    @classmethod
-    def _has_kappa(cls, preset: PresetName) -> PresetName:
-        if ENERGY_PRESETS[preset].kappa_j_s2 is None:
-            raise ValueError(f"this source measured watts instead of kappa, got {preset}; use kind: measured")
-        return preset
+    flop_per_cycle: float = Field(gt=0)
+    """Floating-point operations for each clock cycle that is counted."""
 
-    def energy_j(self, flop: float, flop_per_s: float, duration_s: float) -> float:
+    def energy_j(self, flop: float, duration_s: float, clock: float = 1.0) -> float:
         """Dynamic energy of the cycles, however long they took."""
-        kappa = ENERGY_PRESETS[self.preset].kappa_j_s2 or 0.0
-        return compute_energy_j(flop / self.flop_per_cycle, flop_per_s / self.flop_per_cycle, kappa)
+        kappa = ENERGY_PRESETS[self.preset].kappa_j_s2
+        return compute_energy_j(flop / self.flop_per_cycle, self.clock_hz * clock, kappa)
 
 
 class MeasuredEnergy(ComputeEnergy):
@@ -105,11 +108,15 @@ class MeasuredEnergy(ComputeEnergy):
     kind: Literal["measured"] = "measured"
 
     active_w: float = Field(ge=0)
-    """Power in W that the whole device draws while it computes."""
+    """Power in W that the whole device draws while it computes, its idle power included."""
 
-    def energy_j(self, flop: float, flop_per_s: float, duration_s: float) -> float:
+    def energy_j(self, flop: float, duration_s: float, clock: float = 1.0) -> float:
         """Power times time."""
         return self.active_w * duration_s
+
+    def beside(self, idle_w: float) -> MeasuredEnergy:
+        """The power beyond the idle power."""
+        return MeasuredEnergy(active_w=max(self.active_w - idle_w, 0.0))
 
 
 COMPUTE_ENERGIES: dict[str, type[ComputeEnergy]] = {

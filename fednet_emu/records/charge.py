@@ -2,7 +2,7 @@
 
 At each row of the table `batteries`, initial charge + harvested - spilled - drawn = charge. At the end of the run, what
 each device has drawn for computing and sending is the sum of its computations and transmissions, and what all together
-have drawn for receiving is the sum of all receptions.
+have drawn for receiving is the sum of all receptions, and for idling the idle power over the time that they last.
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ def charge_problem(ledger: Ledger) -> str:
     wrong = off_j > RELATIVE * (came_j + drawn_j) + 1e-15
     if wrong.any():
         return f"{int(wrong.sum())} of {len(wrong)} charges are not conserved, first in row {np.flatnonzero(wrong)[0]}"
+    idle_j, due_j = float(column("idle_j")[last].sum()), ledger.idle.until_j(int(column("simulated_ns")[last].max()))
+    if _differ(np.array([idle_j]), np.array([due_j])).any():
+        return f"idle_j of all batteries is {idle_j:.9g} J, the idle power over time gives {due_j:.9g} J"
     return _differs_from_rows(ledger, {use: column(use)[last] for use in USES})
 
 
@@ -63,14 +66,12 @@ def _differ(one_j: Array, other_j: Array) -> Mask:
     return np.asarray(~np.isclose(one_j, other_j, rtol=RELATIVE, atol=1e-12))
 
 
-def empty_share(ledger: Ledger, simulated_ns: int) -> float:
-    """Share of the time of all devices in which their batteries were empty; 0 without batteries or time."""
+def empty_s(ledger: Ledger, n_devices: int) -> Array:
+    """Time in s [n_devices] in which batteries were empty; 0 without batteries."""
     column = ledger.batteries.column
     device, at_ns, on = column("device"), column("simulated_ns"), column("state") > 0
-    if not len(device) or not simulated_ns:
-        return 0.0
     order = np.argsort(device, kind="stable")
     device, at_ns, on = device[order], at_ns[order], on[order]
-    follows = device[1:] == device[:-1]
-    empty_ns = np.diff(at_ns)[follows & ~on[:-1]].sum()
-    return float(empty_ns / (simulated_ns * len(np.unique(device))))
+    empty = (device[1:] == device[:-1]) & ~on[:-1]
+    took_s = np.diff(at_ns)[empty] / 1e9
+    return np.asarray(np.bincount(device[1:][empty], took_s, n_devices), np.float64)

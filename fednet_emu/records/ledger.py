@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fednet_emu.records.idle_energy import IdleEnergy
 from fednet_emu.records.table import Column, Table
 
 if TYPE_CHECKING:
@@ -149,7 +150,9 @@ class Ledger:
         listeners: each is called with the name and the columns of every row of `evaluations`, `rounds` and the series
             of algorithms, when it is added; they must not change the run.
         sent_bit, offered_bit: totals on the air, by kind of link.
-        backhaul_bit, backhaul_j: totals of the backhaul; its energy is part of `energy_j`, that of all there is.
+        backhaul_bit, backhaul_j: totals of the backhaul; its energy is part of `energy_j`.
+        energy_j: energy of all transmissions, receptions and computations so far, beside the idle power of the devices.
+        idle: that idle power over time.
     """
 
     def __init__(self, metrics: Sequence[str] = ()) -> None:
@@ -171,7 +174,12 @@ class Ledger:
         self.backhaul_bit = 0
         self.backhaul_j = 0.0
         self.energy_j = 0.0
+        self.idle = IdleEnergy()
         self.listeners: list[Callable[[str, Mapping[str, Any]], None]] = []
+
+    def spent_j(self, now_ns: int) -> float:
+        """Energy in J of all there is until now: of what has ended, and of waiting."""
+        return self.energy_j + self.idle.until_j(now_ns)
 
     def record(self, series: str, **values: Any) -> None:
         """Add a row to a series that an algorithm defines, for example `record("staleness", step=3, staleness=1)`.

@@ -24,7 +24,7 @@ from fednet_emu.scenario.yaml_text import parse
 
 __all__ = ["SHORT_FORMS", "Document", "apply_overrides", "dump", "find", "from_mapping", "from_text", "load", "names"]
 
-SHORT_FORMS: ShortForms = {"channel": "channels"}
+SHORT_FORMS: ShortForms = {"channel": "channels", "profile": "profiles"}
 """Settings whose value may be the name of a file, each with the folder in which the name is searched."""
 
 

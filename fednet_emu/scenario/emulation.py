@@ -32,9 +32,12 @@ from fednet_emu.network.batteries import Batteries
 from fednet_emu.network.links.links import Sky
 from fednet_emu.network.links.station_links import network_links
 from fednet_emu.network.network import Network, Pair
+from fednet_emu.network.powers import DevicePowers, PerDevice
+from fednet_emu.records.idle_energy import IdleEnergy
 from fednet_emu.records.ledger import SERVER, Ledger
 from fednet_emu.scenario.cost import unaffordable
 from fednet_emu.scenario.dealing import deal
+from fednet_emu.scenario.hardware import hardware, speeds, unfit
 from fednet_emu.scenario.model import Problem, Scenario, Training
 from fednet_emu.scenario.tree import path_text
 from fednet_emu.units import linear_to_db
@@ -61,6 +64,7 @@ def build(
     """
     folder = data_folder(data_dir)
     _refuse(unaffordable(scenario, folder))
+    _refuse(unfit(scenario))
     _refuse(scenario.untimed() if timing_only else iter(()))
     streams, clock, devices = Streams(scenario.seed), Clock(), scenario.devices
     ledger = Ledger(scenario.evaluation.columns)
@@ -68,17 +72,20 @@ def build(
     task = None if scenario.algorithm.own_learning else build_task(scenario, streams, folder, timing_only)
     small = scenario.training.threads is None if task is None else task.model.flop_per_sample < _SMALL_MODEL_FLOP
     torch.set_num_threads(1 if small else threads)
-    presence = build_presence(scenario, clock, ledger, streams)
+    hard = hardware(scenario, streams)
+    presence = build_presence(scenario, clock, ledger, streams, hard.powers.idle_w)
     processors = Processors(
         clock,
         ledger,
-        devices.speed.draw(devices.count, streams("speed"), folder),
+        speeds(scenario, hard.which, streams, folder),
         scenario.server.flop_per_s,
-        devices.compute_energy,
+        hard.energy,
         devices.straggler,
         streams.key("straggler"),
         presence.batteries,
         devices.frequency,
+        hard.overhead_s if hard.overhead_s else None,
+        hard.which,
     )
     return Federation(
         clock,
@@ -90,7 +97,7 @@ def build(
             host,
         ),
         task,
-        build_network(scenario, clock, ledger, streams, presence, folder),
+        build_network(scenario, clock, ledger, streams, presence, folder, hard.powers),
         processors,
         presence,
         scenario.stop,
@@ -113,9 +120,10 @@ def build_engine(training: Training, threads: int) -> Engine:
     )
 
 
-def build_presence(scenario: Scenario, clock: Clock, ledger: Ledger, streams: Streams) -> Presence:
-    """When devices are there, with their batteries if they have any."""
-    devices, idle_w, batteries = scenario.devices, scenario.channel.device.idle_w, None
+def build_presence(scenario: Scenario, clock: Clock, ledger: Ledger, streams: Streams, idle_w: PerDevice) -> Presence:
+    """When devices are there, with their batteries if they have any; their idle power counts from now on."""
+    devices, batteries = scenario.devices, None
+    ledger.idle = IdleEnergy(idle_w.total)
     if devices.battery is not None:
         batteries = Batteries(devices.battery, devices.count, idle_w, clock, ledger, streams)
     return Presence(devices.availability, streams.key("availability"), devices.count, batteries)
@@ -142,12 +150,14 @@ def build_network(
     streams: Streams,
     presence: Presence,
     data_dir: Path | None = None,
+    powers: DevicePowers | None = None,
 ) -> Network:
     """Place the devices, create their paths of movement, and build the network that connects them."""
     devices = scenario.devices
     xy_m = devices.placement.positions_m(devices.count, streams("placement"))
     paths = devices.mobility.paths(xy_m, devices.where_they_roam(), streams, data_dir)
-    return Network(clock, ledger, streams, presence, scenario.channel, paths, scenario.network, data_dir=data_dir)
+    settings, channel = scenario.network, scenario.channel
+    return Network(clock, ledger, streams, presence, channel, paths, settings, data_dir=data_dir, powers=powers)
 
 
 def unreachable(scenario: Scenario) -> Iterator[Problem]:

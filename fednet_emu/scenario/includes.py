@@ -1,7 +1,8 @@
 """Includes: a mapping takes its missing keys from another file.
 
 Any mapping may contain `include: NAME`; its own keys override those of the file. For the keys in a table of short
-forms a plain text does the same: `channel: urban-micro` means `channel: {include: urban-micro}`.
+forms a plain text does the same: `channel: urban-micro` means `channel: {include: urban-micro}`. For `profile`,
+names with shares mean a list of files: `{pi-4b: 0.5, jetson-nano: 0.5}` is `[{include: pi-4b, share: 0.5}, ...]`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from fednet_emu.scenario.tree import KeyPath, Node, file_text, merge, problem_te
 from fednet_emu.scenario.yaml_text import parse
 
 INCLUDE = "include"
+MIXED, SHARE = "profile", "share"
+"""The setting that may be a mixture of files, and the key of the part that each has."""
 _TABLES = "keep large tables in files of data"
 
 ShortForms = Mapping[str, Folder]
@@ -100,7 +103,8 @@ class Reader:
         if isinstance(node.value, list):
             return Node([self.expand(child, (*at, index)) for index, child in enumerate(node.value)], node.place)
         if isinstance(node.value, dict):
-            return self._mapping(node, at)
+            parts = _mixture(node) if at and at[-1] == MIXED and MIXED in self.short_forms else None
+            return self.expand(parts, at) if parts else self._mapping(node, at)
         if at and at[-1] in self.short_forms and isinstance(node.value, str):
             base = self.include(node, at, at)
             return Node(base.value, node.place) if base else node
@@ -148,3 +152,12 @@ class Reader:
 
     def _complain(self, node: Node, key: KeyPath, what: str) -> None:
         self.problems.append(problem_text(node.place, key, what))
+
+
+def _mixture(node: Node) -> Node | None:
+    """Write names with shares as a list of files; None for a mapping whose keys are those of the setting itself."""
+    shares: dict[str, Node] = node.value
+    if not shares or not all(isinstance(share.value, int | float) for share in shares.values()):
+        return None
+    parts = ({INCLUDE: Node(name, share.place), SHARE: share} for name, share in shares.items())
+    return Node([Node(part, node.place) for part in parts], node.place)

@@ -9,6 +9,7 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.scenario.cost import unaffordable
 from fednet_emu.scenario.document import Document, apply_overrides, load
 from fednet_emu.scenario.emulation import unfit_augmentation, unreachable
+from fednet_emu.scenario.hardware import unfit
 from fednet_emu.scenario.model import Problem, Scenario
 from fednet_emu.scenario.problems import validate
 from fednet_emu.scenario.tree import problem_text
@@ -50,6 +51,7 @@ def valid(document: Document) -> Scenario:
     extent = scenario.extent(None)
     problems = (
         list(unaffordable(scenario))
+        or list(unfit(scenario))
         or list(scenario.contradictions())
         or list(unfit_augmentation(scenario, extent.input_shape) if extent else ())
     )

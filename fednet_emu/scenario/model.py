@@ -14,6 +14,7 @@ from fednet_emu.component import Component, Waived
 from fednet_emu.compression import NoCompression
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.frequency import Frequency
+from fednet_emu.federation.profiles import Profile
 from fednet_emu.federation.speeds import AnySpeeds
 from fednet_emu.federation.stop import Evaluation, Stop
 from fednet_emu.federation.stragglers import AnyStraggler, NoStraggler, SlowWindow
@@ -36,7 +37,7 @@ from fednet_emu.network.mobility import AnyMobility, AnyRegion, DiscRegion, Regi
 from fednet_emu.network.network import NetworkSettings
 from fednet_emu.network.placement import AnyPlacement
 from fednet_emu.radio.channel import Channel
-from fednet_emu.radio.energy import AnyComputeEnergy, CmosEnergy
+from fednet_emu.radio.energy import AnyComputeEnergy
 from fednet_emu.radio.rate import Shannon
 from fednet_emu.radio.reception import SingleAntenna
 from fednet_emu.units import linear_to_db
@@ -57,15 +58,30 @@ class Devices(Component):
     mobility: AnyMobility = Static()
     region: AnyRegion | None = None
     """Area in which devices move; null takes the disc around the origin that reaches as far as the placement."""
-    speed: AnySpeeds
+    profile: Profile | tuple[Profile, ...] | None = None
+    """Devices that exist, by the name of a file in profiles/, or a mixture: names with their shares. It states speed,
+    time and power; a setting beside it wins."""
+    speed: AnySpeeds | None = None
+    """How fast devices compute; null takes what `profile` states."""
+    overhead_s: float | None = Field(None, ge=0, le=1e6)
+    """Time in s that each computation takes beside its operations over the speed; null takes what `profile` states, and
+    0 without."""
     frequency: Frequency = Frequency()
     """The clocks of the processors: which part of their speed devices use."""
-    compute_energy: AnyComputeEnergy = CmosEnergy()
+    compute_energy: AnyComputeEnergy | None = None
+    """What computations draw; null takes the power that `profile` states. Without either it is not counted."""
     straggler: AnyStraggler = NoStraggler()
     availability: AnyAvailability = Always()
     battery: Battery | None = None
     """The battery of each device, which `compute_energy` and the radios of `channel` draw from; null for devices that
     never run out of energy."""
+
+    @property
+    def profiles(self) -> tuple[Profile, ...]:
+        """The profiles; none if there is no profile."""
+        if self.profile is None or isinstance(self.profile, tuple):
+            return self.profile or ()
+        return (self.profile,)
 
     def where_they_roam(self) -> Region:
         """Return the given region, or else the disc around the origin that just covers the placement, at least 1 m."""

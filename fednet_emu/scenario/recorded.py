@@ -14,18 +14,19 @@ import numpy as np
 
 from fednet_emu.errors import DataError, Diverged
 from fednet_emu.federation.federation import Federation
+from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.engines.auto import AutoEngine
 from fednet_emu.learning.engines.elsewhere.ray_engine import RayEngine
 from fednet_emu.learning.engines.rule import RuleEngine
-from fednet_emu.network.batteries import IDLE
-from fednet_emu.records.charge import empty_share
+from fednet_emu.records.charge import empty_s
 from fednet_emu.records.fairness import asking
 from fednet_emu.records.idle import idle_s
-from fednet_emu.records.ledger import KINDS, Ledger, scores_in
+from fednet_emu.records.ledger import KINDS, SERVER, Ledger, scores_in
 from fednet_emu.records.manifest import FINISHED
 from fednet_emu.records.store import LOG_FILE, RunFolder
 from fednet_emu.records.verify import verify
 from fednet_emu.scenario.checkpoints import Saver
+from fednet_emu.scenario.hardware import hardware
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.signals import graceful
 
@@ -158,8 +159,7 @@ def _totals(fed: Federation, scenario: Scenario) -> dict[str, Any]:
         "rounds": fed.round,
         **{f"{kind}_bit": sent_bit for kind, sent_bit in zip(KINDS, ledger.sent_bit, strict=True)},
         **_backhaul(ledger),
-        "energy_j": ledger.energy_j,
-        "idle_energy_j": _idle_energy_j(fed, scenario),
+        **_energies(fed, scenario),
         **_emptiness(fed),
         **asking(ledger.asked, _able(fed)),
         **_last_evaluation(fed),
@@ -179,17 +179,33 @@ def _backhaul(ledger: Ledger) -> dict[str, float]:
     return {"backhaul_bit": ledger.backhaul_bit, "backhaul_j": ledger.backhaul_j} if len(ledger.backhaul) else {}
 
 
-def _idle_energy_j(fed: Federation, scenario: Scenario) -> float:
-    """Energy drawn by devices that neither compute, send nor receive; with batteries only while these last."""
-    if fed.presence.batteries is not None:
-        return fed.presence.batteries.used_j(IDLE)
-    return scenario.channel.device.idle_w * float(idle_s(fed.ledger, fed.n_devices, fed.clock.now).sum())
+def _energies(fed: Federation, scenario: Scenario) -> dict[str, float | None]:
+    """The energy of all there is, and its parts in J; of computing None where some devices' law is not known.
+
+    `idle_j` is what devices draw all the time, whatever they do, and `waiting_j` that part of it in which they do
+    nothing else: for want of work, or of others who are slower. The other parts come on top of it.
+    """
+    ledger, now_ns, hard = fed.ledger, fed.clock.now, hardware(scenario, Streams(scenario.seed))
+    sent, device = ledger.transfers.column, ledger.transfers.column("sender") > SERVER
+    known = None not in hard.energy
+    waiting_s = idle_s(ledger, fed.n_devices, now_ns) - empty_s(ledger, fed.n_devices)
+    return {
+        "energy_j": ledger.spent_j(now_ns),
+        "compute_j": float(ledger.computes.column("energy_j").sum()) if known else None,
+        "transmit_j": float(sent("energy_j")[device].sum()),
+        "receive_j": float(sent("receive_j").sum()),
+        "idle_j": ledger.idle.until_j(now_ns),
+        "waiting_j": float(hard.powers.idle_w.all @ waiting_s),
+        "station_j": float(sent("energy_j")[~device].sum()),
+    }
 
 
 def _emptiness(fed: Federation) -> dict[str, float]:
     """The share of the devices' time in which their batteries were empty, if they have any."""
-    batteries = fed.presence.batteries
-    return {} if batteries is None else {"empty_share": empty_share(fed.ledger, fed.clock.now)}
+    if fed.presence.batteries is None:
+        return {}
+    whole_s = fed.clock.now_s * fed.n_devices
+    return {"empty_share": float(empty_s(fed.ledger, fed.n_devices).sum() / whole_s) if whole_s else 0.0}
 
 
 def _able(fed: Federation) -> int:

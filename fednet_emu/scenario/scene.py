@@ -14,6 +14,7 @@ from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.availability import Presence
 from fednet_emu.records.ledger import Ledger
 from fednet_emu.scenario.emulation import build_network
+from fednet_emu.scenario.hardware import hardware, speeds
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.units import linear_to_db
 
@@ -47,6 +48,7 @@ class Scene:
     downlink_bps: Array
     stations_m: Array
     speed_flop_per_s: Array
+    idle_w: Array
 
 
 def scene(scenario: Scenario, until_s: float, data_dir: Path | str | None = None) -> Scene:
@@ -69,6 +71,7 @@ def scene(scenario: Scenario, until_s: float, data_dir: Path | str | None = None
     times_s = np.linspace(0.0, until_s, count) if count > 1 else np.zeros(1)
     xy_m, cell, snr, up_bps, down_bps = map(np.stack, zip(*map(network.picture, times_s.tolist()), strict=True))
     snr_db = np.reshape(linear_to_db(snr.ravel()), snr.shape)
-    speed = devices.speed.draw(devices.count, streams("speed"), folder)
+    hard = hardware(scenario, streams)
+    speed, idle_w = speeds(scenario, hard.which, streams, folder), hard.powers.idle_w.all
     stations_m = scenario.network.cells.positions_m()
-    return Scene(times_s, xy_m[..., 0], xy_m[..., 1], cell, snr_db, up_bps, down_bps, stations_m, speed)
+    return Scene(times_s, xy_m[..., 0], xy_m[..., 1], cell, snr_db, up_bps, down_bps, stations_m, speed, idle_w)

@@ -1,4 +1,4 @@
-"""Find scenarios, channels and studies by name: beside the including file, in the working folder, in the library."""
+"""Find settings by name: beside the file that includes them, in the working folder, in the library."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from fednet_emu.errors import ScenarioError, did_you_mean
 from fednet_emu.limits import expanded, is_file, problem_of
 from fednet_emu.scenario.tree import shortened, show
 
-Folder = Literal["scenarios", "channels", "scenarios/studies"]
+Folder = Literal["scenarios", "channels", "profiles", "scenarios/studies"]
 
 STUDIES: Folder = "scenarios/studies"
-_ONE = {"scenarios": "scenario", "channels": "channel", STUDIES: "study"}
+_ONE = {"scenarios": "scenario", "channels": "channel", "profiles": "profile", STUDIES: "study"}
 
 SUFFIXES = (".yaml", ".yml")
 """Endings of the files that are searched; a name may be given without its ending."""

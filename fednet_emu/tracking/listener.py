@@ -50,7 +50,7 @@ class Listener:
         ended = len(self._ledger.rounds)
         round_ = int(row.get("round", row.get("step", ended)))
         uplink, downlink, sidelink = self._ledger.sent_bit
-        costs = Costs(round_, self._clock.now_s, uplink, downlink, sidelink, self._ledger.energy_j)
+        costs = Costs(round_, self._clock.now_s, uplink, downlink, sidelink, self._ledger.spent_j(self._clock.now))
         if costs != self._costs or metrics.keys() & self._metrics.keys():
             self.flush()
         self._costs = costs

@@ -269,7 +269,7 @@ def test_bits_are_the_closed_form(mode: str, copies: int) -> None:
 def test_a_rounds_energy_is_the_sum_of_its_parts() -> None:
     """Four uploads and a broadcast at drawn power for 320 us each, and kappa C f^2 for four steps of 720 FLOP."""
     fed = run_small("channel.device.amplifier_efficiency=0.35", "channel.device.circuit_w=0.1",
-                    "devices.compute_energy={kind: cmos, kappa: 1e-20, flop_per_cycle: 2}",
+                    "devices.compute_energy={kind: cmos, clock_hz: 5.0e+5, kappa: 1e-20, flop_per_cycle: 2}",
                     "stop.rounds=1")  # fmt: skip
     radio_j = 4 * (10 ** (23 / 10 - 3) / 0.35 + 0.1) * 320e-6 + 10 ** (30 / 10 - 3) * 320e-6
     compute_j = 4 * 1e-20 * (720 / 2) * (1e6 / 2) ** 2

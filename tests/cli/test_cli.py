@@ -355,6 +355,27 @@ def test_digest_does_not_depend_on_the_hash_seed(finished: Path, tmp_path: Path)
     assert digests[0] == digests[1]
 
 
+def test_profiles_are_listed_with_how_well_their_numbers_are_known() -> None:
+    """`fednet profiles` has a line for each device: no mark behind what was measured, `a` behind what is assumed."""
+    result = fednet("profiles", "pi-4b", "phone-2019-mid")
+
+    assert result.exit_code == 0, result.output
+    _, board, phone, legend = result.stdout.splitlines()
+    assert board.split()[:7] == ["pi-4b", "1.39e+10", "FLOP/s", "11.4", "s", "5.1", "W"]
+    assert "3 W a" in phone
+    assert "a assumed; - not known" in legend
+    assert fednet("profiles", "pi-4c").exit_code == 2
+
+
+def test_a_check_says_what_is_not_known_of_the_devices() -> None:
+    """Without a profile the energy of computing is not counted; with one, its weakest evidence is named."""
+    plain = fednet("check", "fashion_mnist")
+    board = fednet("check", "quickstart")
+
+    assert "note: the energy of computing is not counted" in plain.stderr
+    assert "the weakest evidence is 'assumed' (flop_per_s)" in board.stderr
+
+
 def test_channels_are_listed_with_their_rates(tmp_path: Path) -> None:
     """`fednet channels` names each environment with its median rates, and draws them when asked."""
     result = fednet("channels", "ideal", "urban-micro", "--out", str(tmp_path))

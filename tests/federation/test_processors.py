@@ -29,7 +29,7 @@ class Bench:
         self, *speeds: float, straggler: Straggler | None = None, server: float | None = None, **energy: float
     ):
         self.clock, self.ledger = Clock(), Ledger()
-        laws = (CmosEnergy(**energy), straggler or NoStraggler(), 7)
+        laws = ([CmosEnergy(**energy) if energy else None], straggler or NoStraggler(), 7)
         self.processors = Processors(self.clock, self.ledger, np.array(speeds), server, *laws)
         self.log: list[tuple[str, int]] = []
 
@@ -80,7 +80,7 @@ def test_a_device_computes_one_thing_at_a_time_and_devices_side_by_side() -> Non
 
 def test_a_computation_cancelled_half_way_records_half_its_work_and_energy() -> None:
     """What was done until then is recorded as stopped, and its event never comes to a process that was cancelled."""
-    bench = Bench(1e6, kappa=1e-18, flop_per_cycle=1.0)
+    bench = Bench(1e6, kappa=1e-18, clock_hz=1e6, flop_per_cycle=1.0)
 
     computation = bench.compute(0, 1000, "a")
     bench.at(250_000, lambda: computation.cancel(LATE))
@@ -169,7 +169,7 @@ def test_whatever_is_cancelled_one_device_never_computes_two_things(jobs: list[t
 
 def test_the_energy_of_a_computation_is_the_worked_example_of_the_literature() -> None:
     """2e4 cycles per sample, 500 samples, 1 GHz and kappa 1e-28 take 10 ms and 1 mJ per epoch."""
-    bench = Bench(1e9, kappa=1e-28, flop_per_cycle=1.0)
+    bench = Bench(1e9, kappa=1e-28, clock_hz=1e9, flop_per_cycle=1.0)
 
     bench.compute(0, 2e4 * 500)
     [row] = bench.table().itertuples()

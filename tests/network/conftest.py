@@ -16,6 +16,7 @@ from fednet_emu.network.medium.band import Band
 from fednet_emu.network.medium.loss import Loss, NoLoss
 from fednet_emu.network.medium.medium import Medium, Rules
 from fednet_emu.network.medium.transfer import Delivery
+from fednet_emu.network.powers import PerDevice
 from fednet_emu.radio.fading import Fading, NoFading
 from fednet_emu.radio.rate import FixedRate, RateLaw
 from fednet_emu.radio.reception import ONE_ANTENNA, Reception
@@ -81,7 +82,7 @@ class Cell:
         self.band = Band.of(bandwidth_hz, access, *laws, reception=reception)
         self.exclusive = frozenset({"uplink"} if access.capacity == 1 else ())
         rules = Rules(self.band, HandMadeLinks(snr), loss or NoLoss(), 77, drawn_w, multicast, timeout_s)
-        rules = replace(rules, receive_w=receive_w)
+        rules = replace(rules, receive_w=PerDevice((receive_w,), bytes(len(snr))) if receive_w else None)
         presence = Presence(availability or Always(), 99, len(snr))
         self.medium = Medium(self.clock, self.ledger, presence, 0, rules)
 

@@ -40,15 +40,29 @@ def test_a_second_of_work_costs_kappa_f_cubed(kappa, frequency_hz, expected_w):
 
 
 def test_kappa_of_a_component_is_that_of_the_formula():
-    """1e10 operations at 8 per cycle and 8 GFLOP/s: 1.25e9 cycles at 1 GHz cost 0.125 J."""
-    law = CmosEnergy(flop_per_cycle=8, kappa=1e-28)
+    """1e10 operations at 8 per cycle: 1.25e9 cycles at 1 GHz cost 0.125 J, at half the clock a quarter of it."""
+    law = CmosEnergy(clock_hz=1e9, flop_per_cycle=8, kappa=1e-28)
 
-    assert law.energy_j(1e10, 8e9, duration_s=99.0) == pytest.approx(0.125)
+    assert law.energy_j(1e10, duration_s=99.0) == pytest.approx(0.125)
+    assert law.energy_j(1e10, duration_s=99.0, clock=0.5) == pytest.approx(0.125 / 4)
+
+
+@pytest.mark.parametrize("lacking", ["clock_hz", "flop_per_cycle"])
+def test_a_clock_is_never_made_up(lacking):
+    """Speed over 8 as the clock gave 1.56 nW at 2e7 FLOP/s and 1.56 kW at 2e11; now clock and cycles must be given."""
+    assert compute_energy_j(2e7 / 8, 2e7 / 8, 1e-28) == pytest.approx(1.56e-9, rel=2e-3)
+    settings = {"clock_hz": 1e9, "flop_per_cycle": 8.0}
+    del settings[lacking]
+
+    with pytest.raises(ValidationError, match=lacking):
+        CmosEnergy(**settings)
+    with pytest.raises(ValidationError, match=lacking):
+        PublishedEnergy(preset="tran-2019", **settings)
 
 
 def test_measured_power_counts_time_not_cycles():
     """4.2 W for 10 s are 42 J, however much was computed."""
-    assert MeasuredEnergy(active_w=4.2).energy_j(1.0, 1.0, duration_s=10.0) == pytest.approx(42.0)
+    assert MeasuredEnergy(active_w=4.2).energy_j(1.0, duration_s=10.0) == pytest.approx(42.0)
 
 
 @pytest.mark.parametrize(
@@ -61,15 +75,9 @@ def test_measured_power_counts_time_not_cycles():
 )
 def test_presets_reproduce_a_worked_number(preset, cycles, frequency_hz, expected_j):
     """Tran: 20 cycles on each bit of 5 MB; Chen: 40 on each bit of 1 Mbit; Yang: 2e4 on each of 500 samples."""
-    law = PublishedEnergy(preset=preset, flop_per_cycle=1)
+    law = PublishedEnergy(preset=preset, clock_hz=frequency_hz, flop_per_cycle=1)
 
-    assert law.energy_j(cycles, frequency_hz, duration_s=0.0) == pytest.approx(expected_j)
-
-
-def test_a_measurement_has_no_kappa():
-    """The boards of ns3-fl were measured in watts, so the preset is refused as a kappa."""
-    with pytest.raises(ValidationError, match="measured watts instead of kappa, got ns3-fl-2022; use kind: measured"):
-        PublishedEnergy(preset="ns3-fl-2022")
+    assert law.energy_j(cycles, duration_s=0.0) == pytest.approx(expected_j)
 
 
 def test_every_preset_says_how_well_it_is_known():

@@ -46,8 +46,8 @@ def test_idle_is_what_a_second_by_second_count_finds(spans):
 
 
 @pytest.mark.parametrize(("idle_w", "expected_j"), [(0.0, 0.0), (0.25, 2.5)])
-def test_idle_energy_is_power_times_idle_time(tmp_path, idle_w, expected_j):
-    """Two devices, one at a time always busy: one of them idles through all 10 s, at 0.25 W for 2.5 J."""
+def test_waiting_costs_idle_power_times_idle_time(tmp_path, idle_w, expected_j):
+    """Two devices, one at a time always busy: one of them waits through all 10 s, at 0.25 W for 2.5 of 5 J."""
     changes = [
         "devices={count: 2, placement: {kind: disc, radius_m: 50}, speed: {kind: fixed, flop_per_s: 1.0e+8}}",
         *("channel=ideal", f"channel.device.idle_w={idle_w}", "algorithm.cohort=1", "stop={simulated_s: 10}"),
@@ -56,4 +56,5 @@ def test_idle_energy_is_power_times_idle_time(tmp_path, idle_w, expected_j):
     summary = run_scenario(load_scenario("quickstart", changes), "idle", tmp_path / "run", timing_only=True)
 
     assert summary["transfers"] > 10
-    assert summary["idle_energy_j"] == pytest.approx(expected_j, abs=1e-6)
+    assert summary["waiting_j"] == pytest.approx(expected_j, abs=1e-6)
+    assert summary["idle_j"] == pytest.approx(2 * expected_j, abs=1e-6)

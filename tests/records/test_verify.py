@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from fednet_emu.records.idle_energy import IdleEnergy
 from fednet_emu.records.ledger import CODE, SERVER, Ledger
 from fednet_emu.records.verify import verify
 
@@ -307,15 +308,22 @@ def charged(rows):
         (5, {"sending_j": 0.125, "charge_j": 3.0}, "dev-2: sending_j of its battery differs"),
         (4, {"computing_j": 0.0, "charge_j": 2.625}, "dev-1: computing_j of its battery differs"),
         (4, {"receiving_j": 0.125, "charge_j": 2.25}, "receiving_j of all batteries differs from receive_j"),
+        (3, {"idle_j": 0.125, "charge_j": 2.5}, "idle_j of all batteries is 0.625 J, the idle power"),
     ],
 )
 def test_charge_is_conserved(rows, make_ledger, row, changes, text):
-    """What came in is spilled, drawn or left, and what was drawn is the energy of the other tables."""
+    """What came in is spilled, drawn or left; what was drawn is the energy of the other tables, or 50 mW of idling."""
+
+    def of_batteries(lawful):
+        ledger = make_ledger(lawful)
+        ledger.idle = IdleEnergy(3 * 0.05)
+        return broken(ledger)
+
     lawful = charged(rows)
-    assert broken(make_ledger(lawful)) == {}
+    assert of_batteries(lawful) == {}
 
     lawful["batteries"][row] |= changes
-    assert text in broken(make_ledger(lawful))[CHARGE]
+    assert text in of_batteries(lawful)[CHARGE]
 
 
 def test_every_law_has_a_breach():

@@ -10,7 +10,7 @@ import pytest
 
 from fednet_emu.errors import Deadlock
 from fednet_emu.federation.federation import Federation
-from fednet_emu.records.charge import USES, empty_share
+from fednet_emu.records.charge import USES, empty_s
 from fednet_emu.records.verify import verify
 from fednet_emu.scenario.checkpoints import from_bytes, to_bytes
 from fednet_emu.testing import run_small, small_federation, small_scenario
@@ -157,18 +157,27 @@ def test_one_receiver_of_a_broadcast_dies_alone() -> None:
     assert law(fed) == ""
 
 
-def test_waiting_draws_what_the_radio_draws_when_idle() -> None:
-    """0.1 W before and after, for as long as the device is on; the summary counts no more."""
-    settings = ("channel.device.idle_w=0.1", battery(1100e-6))
+def test_idle_power_is_drawn_once_under_everything_else() -> None:
+    """1360 us at 0.1 W, 720 us of computing that add 0.9 W to it, and 320 us of sending that add 1 W: 1104 uJ."""
+    settings = ("channel.device.idle_w=0.1", battery(1200e-6))
     fed = run_small(*ONE, *settings)
     last = fed.ledger.frames()["batteries"].iloc[-1]
 
-    assert last["charge_j"] == pytest.approx(1100e-6 - 1040e-6, rel=1e-9)
-    assert last["idle_j"] == 0.0  # it receives, computes and sends all the time
+    assert last["idle_j"] == pytest.approx(136e-6, rel=1e-9)
+    assert last["charge_j"] == pytest.approx(1200e-6 - 1104e-6, rel=1e-9)
+    assert fed.ledger.spent_j(fed.clock.now) == pytest.approx(1104e-6 + 320e-6, rel=1e-9)  # the station sends with 1 W
+    assert law(fed) == ""
     crowd = run_small(*WATT, "channel.device.idle_w=0.1", battery(1.0), "stop.rounds=1").ledger.frames()["batteries"]
-    assert crowd.groupby("device").last()["idle_j"].to_numpy() == pytest.approx(
-        [0.1 * us * 1e-6 for us in (960, 960, 960, 960)], rel=1e-9
-    )
+    assert crowd.groupby("device").last()["idle_j"].to_numpy() == pytest.approx([232e-6] * 4, rel=1e-9)
+
+
+def test_a_device_whose_battery_is_empty_draws_no_idle_power() -> None:
+    """It ends after 500 us of 1 W: from then on idle power counts no more, in the battery and in the total."""
+    fed = run_small(*ONE, "channel.device.idle_w=0.25", battery(400e-6))
+    died_s = 320e-6 + (400e-6 - 80e-6) / 1.0
+
+    assert fed.ledger.idle.until_j(fed.clock.now) == pytest.approx(0.25 * died_s, rel=1e-6)
+    assert law(fed) == ""
 
 
 def drawn_of_rows(frames: dict[str, pd.DataFrame], device: int, use: str) -> float:
@@ -243,7 +252,7 @@ def test_the_share_of_time_that_batteries_were_empty() -> None:
     """The story of the computation that goes on: 2 x 900 of 3020 us."""
     fed = run_small(*ONE, battery(360e-6, restart_share=0.5, harvesting=harvest(0.2)))
 
-    assert empty_share(fed.ledger, fed.clock.now) == pytest.approx(1800 / 3020, rel=1e-9)
+    assert empty_s(fed.ledger, 1)[0] / fed.clock.now_s == pytest.approx(1800 / 3020, rel=1e-9)
 
 
 def test_the_server_sees_the_charge_of_those_that_are_there() -> None:

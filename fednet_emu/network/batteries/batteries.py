@@ -16,6 +16,7 @@ from fednet_emu.arrays import Array, Mask
 from fednet_emu.kernel.clock import FOREVER_NS, Clock, Timer
 from fednet_emu.kernel.streams import Streams, mix, uniform
 from fednet_emu.network.batteries.battery import Battery, Charge, Load
+from fednet_emu.network.powers import PerDevice
 from fednet_emu.records.ledger import Ledger
 
 
@@ -25,7 +26,7 @@ class Batteries:
     Args:
         battery: their settings.
         count: how many devices there are.
-        idle_w: power in W that a device draws while it neither computes, sends nor receives.
+        idle_w: power in W that each device draws all the time, but while it is away for want of charge.
         clock: simulated time.
         ledger: records; each battery has a row for the start, the end, and each instant at which its draws change.
         streams: randomness.
@@ -35,9 +36,9 @@ class Batteries:
     """
 
     def __init__(
-        self, battery: Battery, count: int, idle_w: float, clock: Clock, ledger: Ledger, streams: Streams
+        self, battery: Battery, count: int, idle_w: PerDevice, clock: Clock, ledger: Ledger, streams: Streams
     ) -> None:
-        self._clock, self._ledger = clock, ledger
+        self._clock, self._ledger, self._idle_w = clock, ledger, idle_w
         self._needed_j = battery.restart_share * battery.capacity_j
         self._never = battery.harvesting.mean_w == 0
         spread, harvest = streams.key("battery"), streams.key("harvesting")
@@ -45,7 +46,7 @@ class Batteries:
             Charge(
                 battery.capacity_j,
                 battery.capacity_j * (battery.initial_share - battery.initial_spread * uniform(spread, device)),
-                idle_w,
+                idle_w[device],
                 battery.harvesting.source(mix(harvest, device)),
             )
             for device in range(count)
@@ -55,6 +56,8 @@ class Batteries:
         self._timers: list[Timer | None] = [None] * count
         self._back: dict[int, list[Callable[[], None]]] = {}
         for device in range(count):
+            if not self.on[device]:
+                ledger.idle.change(clock.now, -idle_w[device])
             self._record(device)
             self._plan(device)
 
@@ -138,6 +141,7 @@ class Batteries:
             return
         charge.on = not charge.on
         self.on[device] = charge.on
+        self._ledger.idle.change(self._clock.now, self._idle_w[device] if charge.on else -self._idle_w[device])
         cut, charge.loads = charge.loads, []
         self._record(device)
         self._plan(device)

@@ -112,7 +112,7 @@ class Charge:
         while start_ns < until_ns:
             harvest_w, piece_ns, arrival_j = self._source.piece(start_ns)
             powers = [load.at(start_ns) for load in loads]
-            draws_w = [power_w for power_w, _ in powers] if loads else [self._idle_w] if self.on else []
+            draws_w = [*(power_w for power_w, _ in powers), self._idle_w] if self.on else []
             end_ns = min(piece_ns, until_ns, *(change_ns for _, change_ns in powers))
             yield Span(start_ns, end_ns, harvest_w, draws_w, arrival_j if end_ns == piece_ns else 0.0)
             start_ns = end_ns
@@ -121,11 +121,10 @@ class Charge:
         """Follow the charge until now."""
         for start_ns, end_ns, harvest_w, draws_w, arrival_j in self._spans(now_ns):
             span_s = (end_ns - start_ns) / NS_PER_S
-            if self.loads:
-                for load, power_w in zip(self.loads, draws_w, strict=True):
+            if self.on:
+                for load, power_w in zip(self.loads, draws_w[:-1], strict=True):
                     load.drawn_j += power_w * span_s
                     self.used_j[load.use] += power_w * span_s
-            elif self.on:
                 self.used_j[IDLE] += self._idle_w * span_s
             self._take(harvest_w * span_s, sum(draws_w) * span_s)
             if arrival_j:

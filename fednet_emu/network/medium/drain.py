@@ -9,6 +9,7 @@ from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.network.batteries import RECEIVING, SENDING, Batteries, Load
 from fednet_emu.network.medium.air import Power
 from fednet_emu.network.medium.transfer import Burst, Transfer
+from fednet_emu.network.powers import PerDevice
 from fednet_emu.records.ledger import SERVER
 
 
@@ -17,11 +18,11 @@ class Drain:
 
     Args:
         batteries: the batteries of all devices.
-        receive_w: power in W that each receiving device draws while it receives.
+        receive_w: power in W that each receiving device draws while it receives, beside its idle power; None for none.
         lose: loses these legs of one burst now, because the battery of an end is empty.
     """
 
-    def __init__(self, batteries: Batteries, receive_w: float, lose: Callable[[Burst], None]) -> None:
+    def __init__(self, batteries: Batteries, receive_w: PerDevice | None, lose: Callable[[Burst], None]) -> None:
         self._batteries, self._receive_w, self._lose = batteries, receive_w, lose
         self._sending: dict[Transfer, Load] = {}  # by the first leg of the burst
         self._receiving: dict[Transfer, Load] = {}
@@ -33,7 +34,7 @@ class Drain:
             self._sending[first] = load(first.sender, SENDING, first.drawn_w, partial(self._lose, burst))
         for leg in burst:
             if leg.receiver != SERVER:
-                self._receiving[leg] = load(leg.receiver, RECEIVING, self._receive_w, partial(self._lose, [leg]))
+                self._receiving[leg] = load(leg.receiver, RECEIVING, self._power_w(leg), partial(self._lose, [leg]))
 
     def follow(self, powers: Iterable[Power]) -> None:
         """Let senders draw from now on what is planned for the next blocks."""
@@ -50,7 +51,11 @@ class Drain:
         for leg in burst:
             load = self._receiving.pop(leg, None)
             if load is not None:
-                own_j = self._receive_w * ((min(now_ns, load.cut_ns) - leg.started_ns) / NS_PER_S)
+                own_j = self._power_w(leg) * ((min(now_ns, load.cut_ns) - leg.started_ns) / NS_PER_S)
                 self._batteries.unload(load, own_j)
                 receive_j += own_j
         return receive_j
+
+    def _power_w(self, leg: Transfer) -> float:
+        """Power in W that the receiver of a leg draws for it."""
+        return 0.0 if self._receive_w is None else self._receive_w[leg.receiver]

@@ -27,9 +27,9 @@ from fednet_emu.network.medium.superposition import SlotWalker
 from fednet_emu.network.medium.traced_air import TraceWalker
 from fednet_emu.network.medium.transfer import Burst, Delivery, Grant, Transfer
 from fednet_emu.network.medium.turn_queue import TurnQueue
+from fednet_emu.network.powers import PerDevice
 from fednet_emu.network.traces.assign import DeviceRates
 from fednet_emu.radio.channel import Terminal
-from fednet_emu.radio.energy import transmit_energy_j
 from fednet_emu.records.ledger import CODE, NEVER_NS, SEVERAL, Ledger, device_label
 
 
@@ -46,8 +46,10 @@ class Rules:
     multicast: bool
     timeout_s: float
     cells: int = 1
-    receive_w: float = 0.0
-    """Power in W that each receiving device draws while it receives."""
+    receive_w: PerDevice | None = None
+    """Power in W that each receiving device draws while it receives, beside its idle power; None for none."""
+    circuit_w: PerDevice | None = None
+    """Power in W that each sending device draws beside its amplifier; None where that of the radio holds for all."""
     rates: DeviceRates | None = None
     """Recorded rates of the devices, used instead of band and links; None for none."""
     radio: Terminal | None = None
@@ -79,7 +81,8 @@ class Medium:
         self._due_ns = FOREVER_NS
         self._timeout_ns = min(to_ns(rules.timeout_s), FOREVER_NS)
         self._lossy = type(rules.loss) is not NoLoss
-        self._powers_differ = rules.controlled and rules.radio is not None
+        differ = rules.controlled or (rules.circuit_w is not None and rules.circuit_w.differ)
+        self._powers_differ = differ and rules.radio is not None
         self._sent: dict[tuple[int, int], int] = {}
         self._under_way: dict[int, dict[Transfer, int]] = defaultdict(dict)  # by device, with their cells
         self._stop = self.cancel
@@ -262,7 +265,8 @@ class Medium:
             return self.rules.drawn_w
         power_w = self.rules.links.power_w(transfer.sender)
         radiated_w = (radio.tx_power_w if power_w is None else power_w) * transfer.power_part
-        return transmit_energy_j(radiated_w, 1.0, radio.amplifier_efficiency, radio.circuit_w)
+        circuit_w = self.rules.circuit_w
+        return radio.drawn_w(radiated_w, None if circuit_w is None else circuit_w[transfer.sender])
 
     def _is_there(self, transfer: Transfer, now_ns: int) -> bool:
         """Whether both ends are present; sets `until_ns` to the time one of them leaves, if before the timeout."""
@@ -328,9 +332,11 @@ class Medium:
             for transfer in burst:
                 add((row, transfer.receiver, CODE[transfer.lost]))
         energy_j = first.drawn_w * first.power_s
-        receive_j = rules.receive_w * (now_ns - started_ns) / NS_PER_S * count if rules.receive_w else 0.0
+        receive_j, receive_w = 0.0, rules.receive_w
         if self._drain is not None:
             receive_j = self._drain.end(burst, energy_j, now_ns)
+        elif receive_w is not None:
+            receive_j = sum([receive_w[leg.receiver] for leg in burst]) * (now_ns - started_ns) / NS_PER_S
         ledger.sent_bit[self.kind] += size_bit if air_bit >= size_bit else round(air_bit)
         ledger.energy_j += energy_j + receive_j
         ledger.transfers.append((

@@ -37,7 +37,7 @@ class Round:
         snr: SNR (linear) of each uplink at full power on the whole band, averaged over fading.
         power_w: the full transmit power.
         amplifier_efficiency: radiated over drawn power.
-        circuit_w: power that the rest of a transmitter draws while it sends.
+        circuit_w: power that the rest of each transmitter draws while it sends, or of all alike.
         weight: what the update of each counts for, its number of samples.
         bandwidth_hz: width of the band.
         law: the rate law of a block: `shannon`, narrowed or not.
@@ -51,7 +51,7 @@ class Round:
     snr: Array
     power_w: Array
     amplifier_efficiency: float
-    circuit_w: float
+    circuit_w: Array | float
     weight: Array
     bandwidth_hz: float
     law: RateLaw

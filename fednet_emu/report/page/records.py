@@ -42,6 +42,8 @@ class SceneLike(Protocol):
     def stations_m(self) -> Array: ...  # noqa: D102
     @property
     def speed_flop_per_s(self) -> Array: ...  # noqa: D102
+    @property
+    def idle_w(self) -> Array: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -117,9 +119,10 @@ class Records:
 
     @cached_property
     def energy_j(self) -> dict[str, Array]:
-        """Joules of each device by cause, [devices]: what they send, receive and compute.
+        """Joules of each device by cause, [devices]: what they send, receive and compute, and their idle power.
 
         What the receivers of one transmission draw is shared among them equally, as they all listen equally long.
+        Idle power is `waiting` while a device does nothing else, and `idle` under whatever it does.
         """
         sent, made = self.transfers, self.computes
         spent = {
@@ -132,7 +135,19 @@ class Records:
         heard = heard[heard["receiver"] > SERVER]
         received = self.per_device(alone["receiver"], alone["receive_j"])
         received = received + self.per_device(heard["receiver"], heard["receive_j"] / heard["receivers"])
-        return {**spent, "receiving": received, "computing": self.per_device(made["device"], made["energy_j"])}
+        computing = self.per_device(made["device"], made["energy_j"])
+        return {**spent, "receiving": received, "computing": computing, **self._idle_j()}
+
+    def _idle_j(self) -> dict[str, Array]:
+        """Joules of idle power of each device, [devices] each; none where the scene is not known."""
+        if self.scene is None or not self.scene.idle_w.any():
+            return {}
+        whole_j = self.scene.idle_w * self.simulated_s
+        if self.run.summary.get("empty_share"):
+            drawn = self.run.table("batteries", ("device", "idle_j"))
+            whole_j = drawn.groupby("device")["idle_j"].last().to_numpy(np.float64)
+        busy_s = self.simulated_s - self.split["idle"] - self.split["waiting"]
+        return {"waiting": whole_j - self.scene.idle_w * busy_s, "idle": self.scene.idle_w * busy_s}
 
     def per_device(self, device: pd.Series[int], amount: pd.Series[float] | None = None) -> Array:
         """Sum of amounts, or their number, for each device, [devices]; the server's are left out."""

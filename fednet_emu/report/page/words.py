@@ -55,6 +55,8 @@ def _costs(records: Records) -> str:
 
 
 def _cause(cause: str) -> str:
+    if cause == "idle":
+        return "idle power meanwhile"
     return cause if cause.endswith("ing") else f"sending over the {cause}"
 
 

@@ -37,11 +37,13 @@ class Path:
         label: the name of the run.
         parts: the parts of the paths, see `parts_frame`.
         energy_j: what the whole run spent.
+        waiting_j: how much of it devices drew while they did nothing.
     """
 
     label: str
     parts: pd.DataFrame
     energy_j: float
+    waiting_j: float = 0.0
 
     @property
     def took_s(self) -> float:
@@ -79,7 +81,8 @@ def path_of(run: RunView) -> Path:
         raise DataError(
             f"{run.label}: rounds", "none took any time, so that nothing decided when they ended", "run more"
         )
-    return Path(run.label, parts_frame(parts), float(run.summary.get("energy_j") or 0.0))
+    energy_j, waiting_j = (float(run.summary.get(name) or 0.0) for name in ("energy_j", "waiting_j"))
+    return Path(run.label, parts_frame(parts), energy_j, waiting_j)
 
 
 def path_lines(path: Path) -> Iterator[str]:
@@ -92,6 +95,9 @@ def path_lines(path: Path) -> Iterator[str]:
     spent = float(path.parts["energy_j"].sum())
     if path.energy_j > 0:
         yield f"  of {format_energy(path.energy_j)} in all, {spent / path.energy_j:.0%} were spent on these paths"
+    if path.waiting_j > 0:
+        share = path.waiting_j / path.energy_j
+        yield f"  and {format_energy(path.waiting_j)}, {share:.0%}, by devices that had nothing to do meanwhile"
     if len(path.devices):
         yield "whom they waited for longest"
         yield from (f"  {text}" for text in device_texts(path))

@@ -21,7 +21,8 @@ def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     Args:
         summary: the content of `summary.json`, SI units; None and NaN mean that a quantity was not measured.
     """
-    return [(title, show(summary[key])) for key, title, show in _ROWS if _is_known(summary.get(key))]
+    known = ((key, title, show) for key, title, show in _ROWS if _is_known(summary.get(key)))
+    return [(title, show(summary[key])) for key, title, show in known if key not in _PARTS or summary[key] > 0]
 
 
 def profile_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -90,6 +91,9 @@ def _format_verdict(verified: Any) -> str:
     return "; ".join(map(str, verified)) or "all records consistent"
 
 
+_PARTS = ("compute_j", "transmit_j", "receive_j", "idle_j", "waiting_j", "station_j")
+"""Parts of the energy, which have no row where nothing was spent on them."""
+
 _ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("name", "scenario", str),
     ("seed", "seed", str),
@@ -103,6 +107,12 @@ _ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("sidelink_bit", "sidelink", format_bits),
     ("backhaul_bit", "backhaul", format_bits),
     ("energy_j", "energy", format_energy),
+    ("compute_j", "  computing", format_energy),
+    ("transmit_j", "  sending", format_energy),
+    ("receive_j", "  receiving", format_energy),
+    ("idle_j", "  idle power", format_energy),
+    ("waiting_j", "    of this while waiting", format_energy),
+    ("station_j", "  base stations", format_energy),
     ("backhaul_j", "energy of the backhaul", format_energy),
     ("accuracy", "accuracy", _format_score),
     ("loss", "loss", _format_loss),

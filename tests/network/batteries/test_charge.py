@@ -22,7 +22,9 @@ from fednet_emu.network.batteries.harvesting import (
     SolarHarvesting,
     TraceHarvesting,
 )
+from fednet_emu.network.powers import PerDevice
 from fednet_emu.records.charge import charge_problem
+from fednet_emu.records.idle_energy import IdleEnergy
 from fednet_emu.records.ledger import Ledger
 
 KEY = 5
@@ -33,7 +35,10 @@ class Bench:
 
     def __init__(self, count: int = 1, idle_w: float = 0.0, **battery: object) -> None:
         self.clock, self.ledger = Clock(), Ledger()
-        self.batteries = Batteries(Battery(**battery), count, idle_w, self.clock, self.ledger, Streams(1))
+        self.ledger.idle = IdleEnergy(count * idle_w)
+        self.batteries = Batteries(
+            Battery(**battery), count, PerDevice((idle_w,), bytes(count)), self.clock, self.ledger, Streams(1)
+        )
         self.log: list[tuple[str, int]] = []
 
     def draw(self, power_w: float, device: int = 0, use: int = SENDING) -> Load:
@@ -97,16 +102,16 @@ def test_round_numbers_are_met_to_the_nanosecond() -> None:
     assert charge_problem(bench.ledger).startswith("dev-0: sending_j")  # the ledger has no transfers
 
 
-def test_waiting_draws_only_while_nothing_else_does() -> None:
-    """1 W while idle: 2 s of idling and 3 s of computing at 0.5 W leave 10 - 2 - 1.5 J; then 6.5 s until empty."""
+def test_idle_power_is_drawn_under_everything_else() -> None:
+    """1 W all the time: 5 s of it and 3 s of computing at 0.5 W leave 10 - 5 - 1.5 J; then 3.5 s until empty."""
     bench = Bench(idle_w=1.0, capacity_j=10.0)
     began: list[Load] = []
     bench.clock.call_at(2 * NS_PER_S, lambda _: began.append(bench.draw(0.5, use=COMPUTING)))
     bench.clock.call_at(5 * NS_PER_S, lambda _: bench.batteries.unload(began[0], 1.5))
     rows = bench.rows(20.0)
 
-    assert rows[:, 1].tolist() == [0, 2 * NS_PER_S, 5 * NS_PER_S, 11.5 * NS_PER_S, 20 * NS_PER_S]
-    assert rows[:, 2].tolist() == [10.0, 8.0, 6.5, 0.0, 0.0]
+    assert rows[:, 1].tolist() == [0, 2 * NS_PER_S, 5 * NS_PER_S, 8.5 * NS_PER_S, 20 * NS_PER_S]
+    assert rows[:, 2].tolist() == [10.0, 8.0, 3.5, 0.0, 0.0]
     assert bench.batteries.used_j(IDLE) == 8.5
     assert not bench.batteries.on[0]
     assert bench.log == []  # nothing was cut
@@ -235,7 +240,7 @@ def test_a_slow_integrator_agrees(data: st.DataObject) -> None:
     replayed = [charge_j]
     for at_ns in range(0, 30 * NS_PER_S, step_ns):
         draws = [p for a, b, p in asked if a <= at_ns < b and a > cut_ns]
-        drawn_w = (sum(draws) if draws else idle_w) if on else 0.0
+        drawn_w = (sum(draws) + idle_w) if on else 0.0
         charge_j += (trace[at_ns // (NS_PER_S // 2) % len(trace)] - drawn_w) * 1e-3
         spilled_j += max(charge_j - capacity_j, 0.0)
         charge_j = min(charge_j, capacity_j)

@@ -64,10 +64,10 @@ const runTime = (told) => {
 
 const runEnergy = (told) => {
   const section = fednet.section("energy", "Energy", "");
-  const names = { uplink: "sending up", sidelink: "sending to devices", receiving: "receiving", computing: "computing" };
-  const colours = { uplink: "uplink", sidelink: "sidelink", receiving: "downlink", computing: "compute" };
+  const names = { uplink: "sending up", sidelink: "sending to devices", receiving: "receiving", computing: "computing", idle: "idle power meanwhile", waiting: "waiting" };
+  const colours = { uplink: "uplink", sidelink: "sidelink", receiving: "downlink", computing: "compute", idle: "idle", waiting: "waiting" };
   const sum = (values) => values.reduce((all, value) => all + value, 0);
-  const parts = Object.entries(names).map(([key, name]) => ({ name, colour: colours[key], values: told.energy[key] })).filter((part) => sum(part.values) > 0);
+  const parts = Object.entries(names).map(([key, name]) => ({ name, colour: colours[key], values: told.energy[key] ?? [] })).filter((part) => sum(part.values) > 0);
   const spent = parts.map((part) => `${part.name} ${units.energy(sum(part.values))}`);
   section.append(fednet.element("p", { text: (spent.length ? `All devices together: ${spent.join(", ")}.` : "No device spent energy in this scenario.") +
     (told.energy.stations > 0 ? ` Stations spent ${units.energy(told.energy.stations)} sending.` : "") }));
