@@ -5,11 +5,12 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from fednet_emu.errors import FednetError
-from fednet_emu.report.views.compare import Difference, compare, lines
+from fednet_emu.report.views.compare import Difference, compare
+from fednet_emu.report.views.difference_words import QUESTION, lines, sentence
 from fednet_emu.report.views.study import StudyView
 
 if TYPE_CHECKING:
@@ -30,15 +31,20 @@ class Comparison:
         names: the names of A and B.
         differences: one for each quantity and each combination of the remaining axes, and one over all combinations.
         target: measure and level of the target that both sides share; empty if they share none.
+        of_one_study: whether A and B are settings of one study, which may have more of them.
     """
 
     names: tuple[str, str]
     differences: Sequence[Difference]
     target: Mapping[str, float]
+    of_one_study: bool = False
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row for each difference: means of A and B, mean of B - A, limits of its 95 % interval, verdict."""
+        """One row for each difference: means of A and B, mean of B - A, its 95 % interval, p, and the sentence.
+
+        p is the chance of means so far apart if A and B could be exchanged within each seed.
+        """
         import pandas as pd
 
         rows = [
@@ -51,7 +57,8 @@ class Comparison:
                 "difference": its.paired.mean,
                 "low": its.paired.low,
                 "high": its.paired.high,
-                "verdict": its.verdict,
+                "p": its.p,
+                "sentence": sentence(its, ("A", "B"), self.target),
             }
             for its in self.differences
         ]
@@ -59,7 +66,8 @@ class Comparison:
 
     def lines(self) -> list[str]:
         """The comparison as lines of text."""
-        return list(lines(self.differences, self.names, self.target))
+        told = lines(self.differences, self.names, self.target)
+        return [*told, *(["", QUESTION] if self.of_one_study else [])]
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -85,7 +93,7 @@ def between(
         FednetError: a condition or cost is malformed, or there is no such axis, level or cost.
     """
     first, second = (view.where(conditions(text)) for text in settings)
-    return side_by_side((first, second), settings, accuracy=accuracy, within=within)
+    return replace(side_by_side((first, second), settings, accuracy=accuracy, within=within), of_one_study=True)
 
 
 def side_by_side(

@@ -37,7 +37,7 @@ class Ranking:
 
     @property
     def best(self) -> list[dict[str, Any]]:
-        """The levels of the settings that cannot be told apart from the best, the cheapest first."""
+        """The levels of the settings that may be the best, the cheapest first."""
         return [dict(its.setting.levels) for its in self.view.settings if its.may_be_best]
 
     def lines(self) -> list[str]:

@@ -100,7 +100,10 @@ class Study:
         return Run.opened(self._folder / "cells" / str(rows["cell"].iloc[0]))
 
     def compare(self, first: str, second: str, *, accuracy: float | None = None, within: Within = ()) -> Comparison:
-        """Compare two settings by their differences, paired by seed, and say whether these are more than noise.
+        """Compare two settings by their differences, paired by seed, with 95 % intervals.
+
+        The question is how much these two settings differ, chosen before the runs. Which of all settings may be the
+        best is another one; see `best`.
 
         Args:
             first: the setting A, as `axis=level`, or several such conditions separated by commas.
@@ -121,10 +124,10 @@ class Study:
         minimise: str = "time",
         where: Mapping[str, Any] | None = None,
     ) -> Ranking:
-        """Rank the settings by what reaching the target costs them, and say which can be told apart from the best.
+        """Rank the settings by what reaching the target costs them, and say which of all may be the best.
 
-        Runs that do not reach it within the limits count as the largest cost that is known of all runs. Settings are
-        told apart by exchanging their costs within seeds, so that comparing many of them finds no more than one.
+        Runs that do not reach it within the limits count as the largest cost that is known of all runs. Who is not the
+        best is decided by exchanging costs within seeds, which accounts for the number of settings.
 
         Args:
             accuracy: the target accuracy, instead of the study's target.

@@ -111,7 +111,7 @@ def compare(
         ),
     ] = None,
 ) -> None:
-    """Print the differences between two settings, paired by seed, and whether they are more than noise."""
+    """Print how much two settings differ, chosen before the runs: differences paired by seed, with 95 % intervals."""
     with outcome():
         import fednet_emu as fe
 
@@ -155,7 +155,7 @@ def best(
     csv: Csv = False,
     latex: Latex = False,
 ) -> None:
-    """Rank the settings of a study by what the target costs, and say which can be told apart from the best."""
+    """Rank the settings of a study by what the target costs, and say which of all may be the best."""
     with outcome():
         from fednet_emu.api.comparing import conditions
         from fednet_emu.api.study import Study
