@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fednet_emu.algorithms.flower.algorithm import flower as Flower  # noqa: N812
     from fednet_emu.api.comparing import Comparison
     from fednet_emu.api.explaining import Explanation
-    from fednet_emu.api.library import channels, check, scenarios, schema
+    from fednet_emu.api.library import channels, check, kinds, scenarios, schema
     from fednet_emu.api.ranking import Ranking
     from fednet_emu.api.run import Run, plot
     from fednet_emu.api.running import run
@@ -56,6 +56,7 @@ _HOMES = {
     "check": "api.library",
     "channels": "api.library",
     "scenarios": "api.library",
+    "kinds": "api.library",
     "schema": "api.library",
     "Run": "api.run",
     "Study": "api.study",
@@ -90,6 +91,7 @@ __all__ = [  # noqa: RUF022  (what a user meets first comes first)
     "check",
     "channels",
     "scenarios",
+    "kinds",
     "schema",
     "Run",
     "Study",
@@ -122,4 +124,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return sorted([*__all__, "__version__"])

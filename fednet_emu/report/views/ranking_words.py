@@ -129,11 +129,8 @@ def _more_seeds(ranking: Ranking) -> Iterator[str]:
     known = {its.setting.label: more_seeds(its) for its in rivals if math.isfinite(its.seeds_needed)}
     if known:
         least, most = min(known, key=lambda name: known[name]), max(known.values())
-        rest = (
-            f", and {most} about all of {'these' if len(known) < len(rivals) else 'them'}"
-            if most > known[least]
-            else ""
-        )
+        all_of = "these" if len(known) < len(rivals) else "them"
+        rest = f", and {most} about all of {all_of}" if most > known[least] else ""
         yield f"If they differ as it seems, {_about(known[least])} would probably decide about {least}{rest}."
     endless = [its.setting.label for its in rivals if its.setting.label not in known]
     if endless:
@@ -189,7 +186,7 @@ def against_best(ranking: Ranking, its: Ranked) -> str:
     verdict = f"may be the best of {len(ranking.settings)}" if its.may_be_best else "not the best"
     text += f": {verdict}, p = {its.p:.2g}"
     if its.may_be_best and math.isfinite(its.seeds_needed):
-        text += f"; {_about(more_seeds(its))} would probably do"
+        text += f"; {_about(more_seeds(its))} would probably decide"
     return text
 
 

@@ -125,19 +125,19 @@ class StudyView:
         Raises:
             FednetError: there is no such axis or level.
         """
-        part = self
-        for axis, text in conditions.items():
-            level = part.level(axis, text)
-            part = replace(
-                part,
-                axes={name: levels for name, levels in part.axes.items() if name != axis},
-                evaluations=part.evaluations[part.evaluations[axis] == level],
-                cells=part.cells[part.cells[axis] == level],
-            )
-        return part
+        levels = {axis: self.level(axis, text) for axis, text in conditions.items()}
+        missing = rows_of(self.missing, levels) if len(self.missing) else self.missing
+        return replace(
+            self,
+            axes={name: known for name, known in self.axes.items() if name not in levels},
+            evaluations=rows_of(self.evaluations, levels),
+            cells=rows_of(self.cells, levels),
+            missing=missing,
+            unfinished=list(missing["cell"]) if len(self.missing) else self.unfinished,
+        )
 
     def level(self, axis: str, text: str) -> Any:
-        """Return the level of an axis that a text means: as `level_text` writes it, or the same number, `2e6` for 2e+06.
+        """Return the level of an axis that a text means, as `level_text` writes it or as another number: 2e6 is 2e+06.
 
         Raises:
             FednetError: there is no such axis or level.
