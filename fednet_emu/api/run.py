@@ -262,6 +262,12 @@ class Run:
 
         return explained(self.view, lambda: self.scenario, replay=replay)
 
+    def cite(self) -> str:
+        """Return BibTeX entries of the methods, models, data and standards that the run uses, and of the emulator."""
+        from fednet_emu.api.citing import bibtex
+
+        return bibtex([self.scenario])
+
     def report(self, path: str | Path | None = None) -> Path:
         """Write a page that shows the run: a single HTML file for any browser, which loads nothing from elsewhere.
 

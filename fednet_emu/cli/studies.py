@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fednet_emu.cli.complete import study_names
 from fednet_emu.cli.options import (
     OUTPUT,
     Csv,
@@ -32,7 +33,12 @@ if TYPE_CHECKING:
     from fednet_emu.study.sweep import Runner
 
 StudyName = Annotated[
-    str, typer.Argument(metavar="STUDY", help="A study file, or the name of one in scenarios/studies/.")
+    str,
+    typer.Argument(
+        metavar="STUDY",
+        help="A study file, or the name of one in scenarios/studies/.",
+        autocompletion=study_names,
+    ),
 ]
 Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Cells at a time. [default: one per core]")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress, no table.")]
