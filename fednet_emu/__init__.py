@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fednet_emu.algorithms.flower.algorithm import flower as Flower  # noqa: N812
     from fednet_emu.api.comparing import Comparison
     from fednet_emu.api.explaining import Explanation
-    from fednet_emu.api.library import channels, check, profiles, scenarios, schema
+    from fednet_emu.api.library import channels, check, kinds, profiles, scenarios, schema
     from fednet_emu.api.ranking import Ranking
     from fednet_emu.api.run import Run, plot
     from fednet_emu.api.running import run
@@ -57,6 +57,7 @@ _HOMES = {
     "channels": "api.library",
     "profiles": "api.library",
     "scenarios": "api.library",
+    "kinds": "api.library",
     "schema": "api.library",
     "Run": "api.run",
     "Study": "api.study",
@@ -92,6 +93,7 @@ __all__ = [  # noqa: RUF022  (what a user meets first comes first)
     "channels",
     "profiles",
     "scenarios",
+    "kinds",
     "schema",
     "Run",
     "Study",
@@ -124,4 +126,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return sorted([*__all__, "__version__"])

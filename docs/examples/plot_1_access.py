@@ -30,7 +30,7 @@ runs = {
 # in the time that transmissions take.
 
 planned = [name for name in runs if name != "slotted ALOHA"]
-fe.plot(*(runs[name] for name in planned), what="accuracy", against="time", labels=planned)
+fe.plot([runs[name] for name in planned], "accuracy", against="time", labels=planned)
 
 # %%
 # What takes the time? The bars show the mean time for which an upload waits for its turn, and the mean time for which

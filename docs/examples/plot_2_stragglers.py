@@ -37,4 +37,4 @@ right.set(xlabel="Deadline", ylabel="Updates that arrive, of 10")
 # %%
 # The effect on learning: accuracy against simulated time.
 
-fe.plot(*runs.values(), what="accuracy", against="time", labels=list(runs))
+fe.plot(list(runs.values()), "accuracy", against="time", labels=list(runs))

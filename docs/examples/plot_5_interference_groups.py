@@ -46,4 +46,4 @@ right.invert_yaxis()
 # %%
 # Together, these two numbers determine how fast the model learns.
 
-fe.plot(*runs.values(), what="accuracy", against="time", labels=list(runs))
+fe.plot(list(runs.values()), "accuracy", against="time", labels=list(runs))

@@ -31,7 +31,7 @@ runs = {
 # %%
 # The accuracy of the worst worker, which a robust method tries to improve, against simulated time.
 
-fe.plot(*runs.values(), what="worst_accuracy", against="time", labels=list(runs))
+fe.plot(list(runs.values()), "worst_accuracy", against="time", labels=list(runs))
 
 # %%
 # If the master waits for all workers, most of them are idle most of the time. If it does not wait, reports refer to

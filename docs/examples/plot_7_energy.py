@@ -27,12 +27,12 @@ runs = {name: fe.run("quickstart", seed=1, settings=SETTINGS | choice) for name,
 # %%
 # Accuracy against the energy spent.
 
-fe.plot(*runs.values(), what="accuracy", against="energy", labels=list(runs))
+fe.plot(list(runs.values()), "accuracy", against="energy", labels=list(runs))
 
 # %%
 # Accuracy against simulated time:
 
-fe.plot(*runs.values(), what="accuracy", against="time", labels=list(runs))
+fe.plot(list(runs.values()), "accuracy", against="time", labels=list(runs))
 
 # %%
 # The parts of the energy. The sum includes the base station's part, the broadcast downlink.

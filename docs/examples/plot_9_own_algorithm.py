@@ -52,4 +52,4 @@ runs = {
 # %%
 # All three runs have the same phones, channels and batches.
 
-fe.plot(*runs.values(), what="accuracy", against="time", labels=[f"momentum {momentum}" for momentum in runs])
+fe.plot(list(runs.values()), "accuracy", against="time", labels=[f"momentum {momentum}" for momentum in runs])

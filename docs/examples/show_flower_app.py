@@ -42,7 +42,7 @@ subprocess.run([*FLOWER, APP, *NR, *LESS, "--out", OUT / "narrow", "--force", "-
 # Accuracy against simulated time, of which Flower's own simulation knows nothing. The narrow band is the faster one.
 
 runs = {"20 MHz": fe.open(OUT / "wide"), "5 MHz": fe.open(OUT / "narrow")}
-figure = fe.plot(*runs.values(), what="accuracy", against="time", labels=list(runs))
+figure = fe.plot(list(runs.values()), "accuracy", against="time", labels=list(runs))
 figure.savefig(OUT / "accuracy.png", dpi=110, bbox_inches="tight")
 
 # %%

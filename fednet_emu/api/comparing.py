@@ -5,16 +5,19 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from fednet_emu.errors import FednetError
-from fednet_emu.report.views.compare import Difference, compare, lines
-from fednet_emu.report.views.study import StudyView
+from fednet_emu.report.views.compare import Difference, compare
+from fednet_emu.report.views.difference_words import QUESTION, lines, sentence
+from fednet_emu.report.views.study import StudyView, level_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
+Condition = str | Mapping[str, Any]
+"""The levels of some axes: `axis=level`, several of them separated by commas, or `{axis: level}`."""
 CONDITION = re.compile(r",(?=[^,=]+=)")
 """Separator of conditions: a comma followed by `axis=`; other commas belong to a level."""
 
@@ -30,15 +33,20 @@ class Comparison:
         names: the names of A and B.
         differences: one for each quantity and each combination of the remaining axes, and one over all combinations.
         target: measure and level of the target that both sides share; empty if they share none.
+        of_one_study: whether A and B are settings of one study, which may have more of them.
     """
 
     names: tuple[str, str]
     differences: Sequence[Difference]
     target: Mapping[str, float]
+    of_one_study: bool = False
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row for each difference: means of A and B, mean of B - A, limits of its 95 % interval, verdict."""
+        """One row for each difference: means of A and B, mean of B - A, its 95 % interval, p, and the sentence.
+
+        p is the chance of means so far apart if A and B could be exchanged within each seed.
+        """
         import pandas as pd
 
         rows = [
@@ -51,7 +59,8 @@ class Comparison:
                 "difference": its.paired.mean,
                 "low": its.paired.low,
                 "high": its.paired.high,
-                "verdict": its.verdict,
+                "p": its.p,
+                "sentence": sentence(its, ("A", "B"), self.target),
             }
             for its in self.differences
         ]
@@ -59,7 +68,8 @@ class Comparison:
 
     def lines(self) -> list[str]:
         """The comparison as lines of text."""
-        return list(lines(self.differences, self.names, self.target))
+        told = lines(self.differences, self.names, self.target)
+        return [*told, *(["", QUESTION] if self.of_one_study else [])]
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -71,21 +81,23 @@ class Comparison:
 
 
 def between(
-    view: StudyView, settings: tuple[str, str], *, accuracy: float | None = None, within: Within = ()
+    view: StudyView, settings: tuple[Condition, Condition], *, accuracy: float | None = None, within: Within = ()
 ) -> Comparison:
     """Compare two settings of one study.
 
     Args:
         view: the study.
-        settings: A and B, each a condition `axis=level` or several of them, separated by commas.
+        settings: A and B.
         accuracy: a target accuracy, instead of the study's target.
         within: upper limits of what both sides may spend.
 
     Raises:
         FednetError: a condition or cost is malformed, or there is no such axis, level or cost.
     """
-    first, second = (view.where(conditions(text)) for text in settings)
-    return side_by_side((first, second), settings, accuracy=accuracy, within=within)
+    first, second = (conditions(each, "compare") for each in settings)
+    names = _text(first), _text(second)
+    found = side_by_side((view.where(first), view.where(second)), names, accuracy=accuracy, within=within)
+    return replace(found, of_one_study=True)
 
 
 def side_by_side(
@@ -127,13 +139,19 @@ def _spending(text: str) -> tuple[str, float]:
         raise FednetError(f"--within: expected cost=amount, got '{text}'; for example time=60 or bits=2e8") from None
 
 
-def conditions(text: str, option: str = "--between") -> dict[str, str]:
-    """Return the level of each axis that a text like `axis=level,axis=level` names.
+def conditions(given: Condition, option: str) -> dict[str, str]:
+    """Return the level of each axis that is named, as text.
 
     Raises:
-        FednetError: the text is malformed; `option` is what it was given to.
+        FednetError: a text is malformed; `option` is what it was given to.
     """
-    pairs = [part.partition("=") for part in CONDITION.split(text)]
+    if isinstance(given, Mapping):
+        return {axis: level_text(level) for axis, level in given.items()}
+    pairs = [part.partition("=") for part in CONDITION.split(given)]
     if not all(equals and axis.strip() for axis, equals, _ in pairs):
-        raise FednetError(f"{option}: expected axis=level, got '{text}'; for example access=tdma")
+        raise FednetError(f"{option}: expected axis=level, got '{given}'; for example access=tdma")
     return {axis.strip(): level.strip() for axis, _, level in pairs}
+
+
+def _text(levels: Mapping[str, str]) -> str:
+    return ",".join(f"{axis}={level}" for axis, level in levels.items())

@@ -1,9 +1,9 @@
-"""List what the library offers and validate scenarios: check, channels, profiles, scenarios, schema."""
+"""List what the library offers and validate scenarios: check, channels, profiles, scenarios, kinds, schema."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from fednet_emu.api.scenarios import ScenarioLike, Settings, scenario_of
 from fednet_emu.scenario.model import Scenario
@@ -91,6 +91,29 @@ def scenarios() -> list[str]:
     from fednet_emu.scenario.search import names
 
     return names("scenarios")
+
+
+@overload
+def kinds(slot: None = None) -> dict[str, dict[str, str]]: ...
+@overload
+def kinds(slot: str) -> dict[str, str]: ...
+def kinds(slot: str | None = None) -> dict[str, Any]:
+    """Return the kinds of a slot, those of installed plug-ins included, each with a sentence that says what it is.
+
+    Args:
+        slot: a slot, for example `access`, or a key that holds one, for example `network.uplink.access`; None for all.
+
+    Returns:
+        The kinds of the slot with their sentences; without a slot, these for each slot by its name.
+
+    Raises:
+        ScenarioError: there is no such slot.
+    """
+    from fednet_emu.scenario.slots import slot_of, slots
+
+    if slot is not None:
+        return slot_of(slot).described()
+    return {name: place.described() for name, place in slots().items()}
 
 
 def schema(*, study: bool = False) -> dict[str, Any]:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fednet_emu.api.comparing import Within, limits_of
+from fednet_emu.api.comparing import Condition, Within, conditions, limits_of
 from fednet_emu.errors import FednetError
 from fednet_emu.report.views.ranking import Ranking as Ranked
 from fednet_emu.report.views.ranking import rank
 from fednet_emu.report.views.ranking_words import frame, lines
-from fednet_emu.report.views.study import StudyView, level_text
+from fednet_emu.report.views.study import StudyView
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,7 +36,7 @@ class Ranking:
 
     @property
     def best(self) -> list[dict[str, Any]]:
-        """The levels of the settings that cannot be told apart from the best, the cheapest first."""
+        """The levels of the settings that may be the best, the cheapest first."""
         return [dict(its.setting.levels) for its in self.view.settings if its.may_be_best]
 
     def lines(self) -> list[str]:
@@ -67,7 +66,7 @@ def ranked(
     accuracy: float | None = None,
     within: Within = (),
     minimise: str = "time",
-    where: Mapping[str, Any] | None = None,
+    where: Condition | None = None,
 ) -> Ranking:
     """Rank the settings of a study; see `Study.best`.
 
@@ -85,5 +84,5 @@ def ranked(
                 f"--within: a limit must be a number above 0, got {cost}={most:g}; for example time=60 or bits=2e8"
             )
         limits[cost] = most
-    part = view.where({axis: level_text(level) for axis, level in (where or {}).items()})
+    part = view.where(conditions(where or {}, "where"))
     return Ranking(rank(part if accuracy is None else part.aiming_at(accuracy), minimise, limits))

@@ -9,7 +9,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from fednet_emu.errors import DataError, FednetError
+from fednet_emu.errors import DataError, FednetError, did_you_mean
 from fednet_emu.records.ledger import TABLES
 from fednet_emu.report.quantities import format_seconds
 from fednet_emu.report.views.run import RunView, open_run
@@ -45,7 +45,8 @@ class Run:
     """The results of a run: its summary, its tables and its model, in memory or in a run folder.
 
     Tables are pandas data frames with times in seconds, sizes in bits and energies in joules. Each access reads the
-    table again and returns a new frame, which the caller may change.
+    table again and returns a new frame, which the caller may change. Every entry of the summary that is no table is an
+    attribute, too: `run.accuracy`, `run.simulated_s`, `run.energy_j`, `run.seed`, `run.status`.
     """
 
     def __init__(self, view: RunView, scenario: Scenario | None = None, model: FinalModel | None = None) -> None:
@@ -85,6 +86,22 @@ class Run:
     def summary(self) -> Mapping[str, Any]:
         """Totals and final scores, as in summary.json."""
         return dict(self.view.summary)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an entry of the summary."""
+        summary = self.__dict__["view"].summary if "view" in self.__dict__ else {}
+        if name in summary:
+            return summary[name]
+        hint = "" if name.startswith("_") else did_you_mean(name, dir(self)) or "; see its summary"
+        raise AttributeError(f"a run has no attribute '{name}'{hint}")
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self.view.summary})
+
+    @property
+    def total_bit(self) -> int:
+        """The bits that were sent, all links together."""
+        return sum(int(self.view.summary[f"{link}_bit"]) for link in ("uplink", "downlink", "sidelink"))
 
     @property
     def digest(self) -> str:
@@ -187,7 +204,7 @@ class Run:
         Raises:
             FednetError: there is no such figure, or the run did not measure it.
         """
-        return plot(self, what=what, against=against, **timeline)
+        return plot(self, what, against=against, **timeline)
 
     def figures(self, **timeline: Unpack[Timeline]) -> dict[str, Figure]:
         """Draw all figures that the run has data for, by name; for the arguments see `plot`."""
@@ -245,6 +262,12 @@ class Run:
 
         return explained(self.view, lambda: self.scenario, replay=replay)
 
+    def cite(self) -> str:
+        """Return BibTeX entries of the methods, models, data and standards that the run uses, and of the emulator."""
+        from fednet_emu.api.citing import bibtex
+
+        return bibtex([self.scenario])
+
     def report(self, path: str | Path | None = None) -> Path:
         """Write a page that shows the run: a single HTML file for any browser, which loads nothing from elsewhere.
 
@@ -285,27 +308,35 @@ def views(runs: Sequence[Run | str | Path], labels: Sequence[str] = ()) -> list[
 
 
 def plot(
-    *runs: Run | ScenarioLike,
+    runs: Run | ScenarioLike | Sequence[Run | ScenarioLike],
     what: str | None = None,
+    *,
     against: str | None = None,
     labels: Sequence[str] = (),
     **timeline: Unpack[Timeline],
 ) -> Figure:
-    """Draw one figure with several runs overlaid; see `Run.plot`.
+    """Draw one figure of a run, or of several runs overlaid; the arguments after the first are those of `Run.plot`.
 
     Args:
-        runs: runs, or the folders of runs; for the figures of the data, which need no run, a scenario too.
+        runs: a run or its folder, or a list of several; for the figures of the data, which need no run, a scenario too.
         what: the measure or figure, as for `Run.plot`.
         against: the cost, as for `Run.plot`.
         labels: one for each run in the legend; by default the names of the scenarios.
         timeline: what the timeline shows, as for `Run.plot`.
+
+    Raises:
+        FednetError: there is no such figure, the runs did not measure it, or they are not in a list.
     """
+    given: list[Run | ScenarioLike] = [*runs] if isinstance(runs, list | tuple) else [runs]  # type: ignore[list-item]
+    if not isinstance(what, str | None):
+        got = type(what).__name__
+        raise FednetError(f"plot: the second argument says what is drawn, got a {got}; give several runs as a list")
     if what in DATA_FIGURES:
-        return _data_figure(runs, what)
+        return _data_figure(given, what)
     from fednet_emu.report.figures.run_figures import one_figure
 
-    played = [run for run in runs if isinstance(run, Run | str | Path)]
-    if len(played) < len(runs):
+    played = [run for run in given if isinstance(run, Run | str | Path)]
+    if len(played) < len(given):
         raise FednetError(f"plot: a scenario that has not run shows only {' and '.join(DATA_FIGURES)}, got '{what}'")
     return one_figure(views(played, labels), what, against=against, shown=_shown(timeline))
 

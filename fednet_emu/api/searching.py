@@ -107,8 +107,8 @@ def search(
 
     Settings are proposed by Optuna's TPE and tried with two seeds; those that the clock alone shows to break a limit
     are dropped without training, and a run ends when it has cost twice what the best setting needed. The best ones race
-    over the other seeds until they are told apart. The same search gives the same result with any number of workers,
-    and one that was interrupted goes on where it was.
+    over the other seeds, until it is clear who is not the best. The same search gives the same result with any number
+    of workers, and one that was interrupted goes on where it was.
 
     Args:
         study: a study file with the key `search`, by path or name; or a scenario, as `run` takes it, with a space.

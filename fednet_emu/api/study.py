@@ -5,16 +5,16 @@ from __future__ import annotations
 import html
 import shutil
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from fednet_emu.api.comparing import Comparison, Within, between, side_by_side
+from fednet_emu.api.comparing import Comparison, Condition, Within, between, conditions, side_by_side
 from fednet_emu.api.ranking import Ranking, ranked
 from fednet_emu.api.run import Run
 from fednet_emu.errors import FednetError
 from fednet_emu.report.views.searched import search_in
-from fednet_emu.report.views.study import StudyView, is_study, level_text, open_study, study_of_run
+from fednet_emu.report.views.study import StudyView, is_study, open_study, study_of_run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,6 +34,9 @@ class Failure(NamedTuple):
 class Study:
     """The results of a sweep: one row for each cell, all evaluations, comparisons and figures.
 
+    It has as many entries as finished runs: `len(study)`, `study[0]`, `for run in study`. The part with some levels is
+    a study again: `study["network.uplink.access=tdma"]`, `study[{"devices.count": 20}]`.
+
     Attributes:
         view: the tables from which figures and comparisons are made.
         folder: the folder of the study; None for a temporary folder, which is deleted together with this object.
@@ -50,6 +53,7 @@ class Study:
     ) -> None:
         self.view, self.failures = view, tuple(failures)
         self.folder, self._folder = None if passing else folder, folder
+        self._whole: Study | None = None  # the study whose temporary folder must stay while this part is used
         if passing:
             weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
 
@@ -82,6 +86,35 @@ class Study:
         """One row for each evaluation of each finished cell, with the cell's levels and seed."""
         return self.view.evaluations.copy()
 
+    def __len__(self) -> int:
+        return len(self.view.cells)
+
+    def __iter__(self) -> Iterator[Run]:
+        return (self[place] for place in range(len(self)))
+
+    @overload
+    def __getitem__(self, which: int) -> Run: ...
+    @overload
+    def __getitem__(self, which: Condition) -> Study: ...
+    def __getitem__(self, which: int | Condition) -> Run | Study:
+        """Return the run in a row of `cells`, or the part of the study with some levels.
+
+        Raises:
+            IndexError: there is no such row.
+            FednetError: there is no such axis or level.
+        """
+        if isinstance(which, str | Mapping):
+            return self._part(conditions(which, self.name))
+        if not -len(self) <= which < len(self):
+            raise IndexError(f"{self.name}: no such run, got {which}; there are {len(self)}, counted from 0")
+        return Run.opened(self._folder / "cells" / str(self.view.cells["cell"].iloc[which]))
+
+    def _part(self, levels: Mapping[str, str]) -> Study:
+        """The part of the study with some levels; it has no folder of its own, and keeps that of the whole."""
+        part = Study(self.view.where(levels), self._folder)
+        part.folder, part._whole = None, self
+        return part
+
     def run(self, seed: int | None = None, **levels: Any) -> Run:
         """Return the run of one cell.
 
@@ -92,18 +125,23 @@ class Study:
         Raises:
             FednetError: no cell, or more than one, has this seed and these levels.
         """
-        rows = self.view.where({axis: level_text(level) for axis, level in levels.items()}).cells
+        rows = self.view.where(conditions(levels, self.name)).cells
         if seed is not None:
             rows = rows[rows["seed"] == seed]
         if len(rows) != 1:
             raise FednetError(f"{self.name}: one cell is needed, got {len(rows)} of these levels; name seed and levels")
         return Run.opened(self._folder / "cells" / str(rows["cell"].iloc[0]))
 
-    def compare(self, first: str, second: str, *, accuracy: float | None = None, within: Within = ()) -> Comparison:
-        """Compare two settings by their differences, paired by seed, and say whether these are more than noise.
+    def compare(
+        self, first: Condition, second: Condition, *, accuracy: float | None = None, within: Within = ()
+    ) -> Comparison:
+        """Compare two settings by their differences, paired by seed, with 95 % intervals.
+
+        The question is how much these two settings differ, chosen before the runs. Which of all settings may be the
+        best is another one; see `best`.
 
         Args:
-            first: the setting A, as `axis=level`, or several such conditions separated by commas.
+            first: the setting A: `axis=level`, several of these separated by commas, or a mapping from axes to levels.
             second: the setting B, in the same form.
             accuracy: a target accuracy, instead of the study's target.
             within: upper limits of what both sides may spend, for example `{"time": 60}` in seconds.
@@ -119,12 +157,12 @@ class Study:
         accuracy: float | None = None,
         within: Within = (),
         minimise: str = "time",
-        where: Mapping[str, Any] | None = None,
+        where: Condition | None = None,
     ) -> Ranking:
-        """Rank the settings by what reaching the target costs them, and say which can be told apart from the best.
+        """Rank the settings by what reaching the target costs them, and say which of all may be the best.
 
-        Runs that do not reach it within the limits count as the largest cost that is known of all runs. Settings are
-        told apart by exchanging their costs within seeds, so that comparing many of them finds no more than one.
+        Runs that do not reach it within the limits count as the largest cost that is known of all runs. Who is not the
+        best is decided by exchanging costs within seeds, which accounts for the number of settings.
 
         Args:
             accuracy: the target accuracy, instead of the study's target.
@@ -132,7 +170,7 @@ class Study:
                 `{"energy": 4, "bits": 20e6}`: `time` in seconds, `bits` of all links, `energy` in joules of all devices
                 together, `device-energy` in joules per device on average, or `rounds`.
             minimise: the cost by which settings are ranked, one of the same five.
-            where: the level of each of some axes; only settings with these are ranked.
+            where: the levels of some axes, as for `compare`; only settings with these are ranked.
 
         Raises:
             FednetError: there is no such cost, axis or level, no target, or no run that reaches it within the limits.

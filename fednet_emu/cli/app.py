@@ -1,8 +1,7 @@
-"""The commands: run, flower, sweep, search, compare, best, explain, plot, trace, reproduce, check, schema."""
+"""The commands of `fednet`; those with a file of their own are put together with the others here."""
 
 from __future__ import annotations
 
-import json
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +11,11 @@ import typer
 from fednet_emu import __version__
 from fednet_emu.cli import data as pictures
 from fednet_emu.cli import library, studies
+from fednet_emu.cli.cite import cite
+from fednet_emu.cli.complete import scenario_names
 from fednet_emu.cli.explain import explain
+from fednet_emu.cli.help import with_examples
+from fednet_emu.cli.new import new
 from fednet_emu.cli.options import (
     OUTPUT,
     Csv,
@@ -40,7 +43,6 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="Discrete-event network emulator for wireless federated learning.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -57,7 +59,10 @@ class Engine(StrEnum):
 
 
 ScenarioName = Annotated[
-    str, typer.Argument(metavar="SCENARIO", help="A scenario file, or the name of one in scenarios/.")
+    str,
+    typer.Argument(
+        metavar="SCENARIO", help="A scenario file, or the name of one in scenarios/.", autocompletion=scenario_names
+    ),
 ]
 RunOut = Annotated[Path | None, typer.Option("--out", help="The run folder. [default: results/NAME/seed-N]")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress, no table.")]
@@ -180,13 +185,24 @@ app.command()(studies.compare)
 app.command()(studies.best)
 app.command()(explain)
 app.command()(studies.reproduce)
+app.command()(library.kinds)
 app.command()(library.channels)
 app.command()(library.profiles)
+app.command()(library.schema)
+app.command()(new)
+app.command()(cite)
 
 
 @app.command()
 def check(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A scenario or study: a file, or a name of the library.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="A scenario or study: a file, or a name of the library.",
+            autocompletion=scenario_names,
+        ),
+    ],
     seed: Seed = None,
     overrides: Overrides = None,
 ) -> None:
@@ -329,21 +345,15 @@ def report(
         OUTPUT.out(str(written(runs, out)))
 
 
-@app.command()
-def schema(study: Annotated[bool, typer.Option("--study", help="That of study files.")] = False) -> None:
-    """Print the JSON schema of scenario files, for editors that complete and check them."""
-    with outcome():
-        import fednet_emu as fe
-
-        OUTPUT.out(json.dumps(fe.schema(study=study), indent=2))
-
-
 @app.callback(invoke_without_command=True)
 def version(show: Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True)] = False) -> None:
     """Discrete-event network emulator for wireless federated learning."""
     if show:
         OUTPUT.out(f"fednet_emu {__version__}")
         raise typer.Exit
+
+
+with_examples(app)
 
 
 def _all_overrides(overrides: list[str] | None, seed: int | None, engine: Engine | None) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from fednet_emu.api.console import PlainConsole
+from fednet_emu.cli.complete import settings
 from fednet_emu.errors import FednetError
 
 if TYPE_CHECKING:
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 OUTPUT = PlainConsole()
 
 Overrides = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, e.g. algorithm.lr=0.05.")
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Change a setting, e.g. algorithm.lr=0.05.", autocompletion=settings
+    ),
 ]
 DataDir = Annotated[Path | None, typer.Option("--data-dir", envvar="FEDNET_DATA", help="Folder with data sets.")]
 Devices = Annotated[

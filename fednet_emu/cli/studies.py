@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fednet_emu.cli.complete import study_names
 from fednet_emu.cli.options import (
     OUTPUT,
     Csv,
@@ -32,7 +33,12 @@ if TYPE_CHECKING:
     from fednet_emu.study.sweep import Runner
 
 StudyName = Annotated[
-    str, typer.Argument(metavar="STUDY", help="A study file, or the name of one in scenarios/studies/.")
+    str,
+    typer.Argument(
+        metavar="STUDY",
+        help="A study file, or the name of one in scenarios/studies/.",
+        autocompletion=study_names,
+    ),
 ]
 Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Cells at a time. [default: one per core]")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress, no table.")]
@@ -111,7 +117,7 @@ def compare(
         ),
     ] = None,
 ) -> None:
-    """Print the differences between two settings, paired by seed, and whether they are more than noise."""
+    """Print how much two settings differ, chosen before the runs: differences paired by seed, with 95 % intervals."""
     with outcome():
         import fednet_emu as fe
 
@@ -155,7 +161,7 @@ def best(
     csv: Csv = False,
     latex: Latex = False,
 ) -> None:
-    """Rank the settings of a study by what the target costs, and say which can be told apart from the best."""
+    """Rank the settings of a study by what the target costs, and say which of all may be the best."""
     with outcome():
         from fednet_emu.api.comparing import conditions
         from fednet_emu.api.study import Study

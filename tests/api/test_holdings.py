@@ -49,7 +49,7 @@ def test_natural_groups_and_noise(tmp_path):
 def test_a_run_its_folder_and_its_scenario_have_the_same_figure(tmp_path):
     """`fe.plot` draws it of each, before and after the run."""
     run = fe.run("quickstart", settings=SMALL, out=tmp_path / "run", timing_only=True)
-    drawn = [fe.plot(source, what="data") for source in (run, tmp_path / "run", run.scenario)]
+    drawn = [fe.plot(source, "data") for source in (run, tmp_path / "run", run.scenario)]
 
     for figure in drawn:
         np.testing.assert_array_equal(figure.numbers, drawn[0].numbers)
@@ -60,13 +60,13 @@ def test_a_run_its_folder_and_its_scenario_have_the_same_figure(tmp_path):
 def test_what_has_no_such_figure_is_refused(tmp_path):
     """Two at once, a scenario that has not run for another figure, and an algorithm with its own data."""
     with pytest.raises(fe.FednetError, match=r"plot: 'data' shows the data of one run or scenario, got 2; give one"):
-        fe.plot("quickstart", "quickstart", what="data")
+        fe.plot(["quickstart", "quickstart"], "data")
     scenario = scenario_of("quickstart", SMALL)[1]
     with pytest.raises(fe.FednetError, match="a scenario that has not run shows only data and data-test, got 'loss'"):
-        fe.plot(scenario, what="loss")
+        fe.plot(scenario, "loss")
     samples = {"train_x": np.zeros((12, 2)), "train_y": np.arange(12) % 2, "train_group": np.arange(12) % 3}
     np.savez(tmp_path / "mine.npz", test_x=np.zeros((4, 2)), test_y=np.arange(4) % 2, **samples)
     mine = {"data": {"kind": "npz", "path": str(tmp_path / "mine.npz")}, "partition": "group", "devices.count": 3}
     untested = scenario_of("quickstart", {**SMALL, **mine})[1]
     with pytest.raises(fe.FednetError, match=r"'data-test' has nothing to show, got no test samples at any device"):
-        fe.plot(untested, what="data-test")
+        fe.plot(untested, "data-test")

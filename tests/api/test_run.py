@@ -1,5 +1,6 @@
 """`fe.run`: one scenario from Python, in memory or into a folder."""
 
+import copy
 import json
 import os
 from typing import Literal
@@ -73,6 +74,18 @@ def test_numbers_of_the_small_federation(small):
     assert set(uplinks["size_bit"]) == {320}
     assert len(small.computes) == 12
     assert len(small.evaluations) == 4
+
+
+def test_what_the_summary_holds_are_attributes(small):
+    """Totals and scores are read and completed as attributes; names of tables stay tables; others suggest one."""
+    for name in ("accuracy", "loss", "simulated_s", "energy_j", "seed", "status", "uplink_bit"):
+        assert getattr(small, name) == small.summary[name]
+        assert name in dir(small)
+    assert small.total_bit == sum(small.summary[f"{link}_bit"] for link in ("uplink", "downlink", "sidelink"))
+    assert isinstance(small.rounds, pd.DataFrame)
+    with pytest.raises(AttributeError, match="a run has no attribute 'acuracy'; did you mean 'accuracy'"):
+        small.acuracy  # noqa: B018
+    assert copy.copy(small).digest == small.digest
 
 
 def test_a_frame_is_the_callers_own(small):

@@ -33,9 +33,19 @@ def test_a_measure_against_a_cost(runs, what, against):
 
 def test_several_runs_in_one_figure(runs):
     """Each has its line and its name."""
-    figure = fe.plot(*runs, what="loss", labels=["first", "second"])
+    figure = fe.plot(list(runs), "loss", labels=["first", "second"])
 
     assert [line.get_label() for line in figure.axes[0].lines] == ["first", "second"]
+    with pytest.raises(fe.FednetError, match="says what is drawn, got a Run; give several runs as a list"):
+        fe.plot(*runs)
+
+
+def test_the_function_plots_as_the_method_does(runs):
+    """The arguments after the run are the same, also by position."""
+    drawn = [fe.plot(runs[0], "loss", against="bits"), runs[0].plot("loss", against="bits")]
+
+    assert drawn[0].axes[0].lines[0].get_xydata().tolist() == drawn[1].axes[0].lines[0].get_xydata().tolist()
+    assert {figure.axes[0].get_xlabel() for figure in drawn} == {drawn[0].axes[0].get_xlabel()}
 
 
 def test_what_is_drawn_by_default():

@@ -1,7 +1,9 @@
 """`fe.sweep`, `fe.open`, `fe.compare`: studies from Python."""
 
+import gc
 import subprocess
 import sys
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -12,7 +14,8 @@ from fednet_emu.testing import SMALL
 
 MAPPING = from_text(SMALL, "small").data
 TDMA, OFDMA = "network.uplink.access=tdma", "network.uplink.access=ofdma"
-GRID = {"network.uplink.access": ["tdma", "ofdma"]}
+GRID_LEVELS = ["tdma", "ofdma"]
+GRID = {"network.uplink.access": GRID_LEVELS}
 
 
 class Silent(fe.Algorithm):
@@ -57,6 +60,64 @@ def test_a_comparison_reads_and_counts(study):
     assert told._repr_html_().startswith("<pre>A: ")
     limited = study.compare(TDMA, OFDMA, within={"rounds": 1, "time": 1e9}).frame.set_index("quantity")
     assert limited.loc["energy_j", "a"] < told.frame.set_index("quantity").loc["energy_j", "a"]
+
+
+def test_a_study_is_a_sequence_of_its_runs(study):
+    """As many runs as finished cells, in the order of the table, also counted from the end."""
+    assert len(study) == 4
+    assert [run.digest for run in study] == [study[place].digest for place in (0, 1, 2, 3)]
+    assert study[-1].digest == study.run(seed=1, **{"network.uplink.access": "ofdma"}).digest
+    assert [run.seed for run in study] == list(study.cells["seed"])
+    with pytest.raises(IndexError, match="no such run, got 4; there are 4, counted from 0"):
+        study[4]
+
+
+def test_a_part_of_a_study_is_a_study(study):
+    """It has the cells of its levels, and no folder in which its page would replace that of the whole."""
+    part = study[OFDMA]
+
+    assert part.axes == {}
+    assert [run.digest for run in part] == [run.digest for run in study][2:]
+    assert study[{"network.uplink.access": "ofdma"}].cells.equals(part.cells)
+    assert part.folder is None
+    assert fe.compare(study[TDMA], part).frame["difference"].equals(study.compare(TDMA, OFDMA).frame["difference"])
+    with pytest.raises(fe.FednetError, match=r"no such level of [a-z.]+, got 'ofdm'; did you mean 'ofdma'"):
+        study["network.uplink.access=ofdm"]
+    with pytest.raises(fe.FednetError, match="expected axis=level, got 'ofdma'"):
+        study["ofdma"]
+
+
+def test_the_folder_of_a_study_lives_as_long_as_its_parts():
+    """A study without a folder may be forgotten while a part of it is read."""
+    part = fe.sweep(MAPPING, grid=GRID, seeds=1, workers=1, settings={"stop.rounds": 1})[TDMA]
+    gc.collect()
+
+    assert part[0].rounds["arrived"].sum() > 0
+
+
+def test_settings_may_be_mappings(study):
+    """Two mappings compare as two texts do; a number is a level however it is written."""
+    texts, mappings = study.compare(TDMA, OFDMA), study.compare(*({"network.uplink.access": k} for k in GRID_LEVELS))
+    view = replace(study.view, axes={"band_hz": [1e6, 2e6]}, cells=study.cells.assign(band_hz=[1e6, 2e6, 1e6, 2e6]),
+                   evaluations=study.evaluations.assign(band_hz=1e6))  # fmt: skip
+
+    assert str(mappings) == str(texts)
+    for text in ("2e6", "2000000", "2e+06", "2.0e6"):
+        assert view.where({"band_hz": text}).cells["seed"].tolist() == [1, 1]
+    with pytest.raises(fe.FednetError, match="no such level of band_hz, got '2e5'"):
+        view.where({"band_hz": "2e5"})
+
+
+def test_a_part_has_only_its_own_unfinished_cells(study):
+    """What the other levels have not finished is none of its concern."""
+    waiting = pd.DataFrame([
+        {"network.uplink.access": access, "seed": 2, "cell": f"{access}-2", "status": "waiting", "reason": ""}
+        for access in GRID_LEVELS
+    ])  # fmt: skip
+    view = replace(study.view, missing=waiting, unfinished=list(waiting["cell"]))
+
+    assert list(view.where({"network.uplink.access": "ofdma"}).unfinished) == ["ofdma-2"]
+    assert list(view.where({"network.uplink.access": "ofdma"}).missing["cell"]) == ["ofdma-2"]
 
 
 def test_a_study_reads_and_draws(study):
@@ -146,3 +207,23 @@ def test_check_channels_scenarios_and_schema():
     assert list(fe.channels(["ideal"])["rate_at_500_m_bps"]) == [1e6]
     assert "quickstart" in fe.scenarios()
     assert "algorithm" in str(fe.schema())
+
+
+def test_the_package_shows_its_public_names_only():
+    """What a user completes after `fe.` is what the documentation lists."""
+    assert dir(fe) == sorted([*fe.__all__, "__version__"])
+    assert all(hasattr(fe, name) for name in dir(fe))
+
+
+def test_kinds_are_listed_with_what_they_are():
+    """A slot by its name or by a key; all of them; every built-in kind has a sentence; close names are suggested."""
+    access = fe.kinds("access")
+
+    assert access["tdma"] == "One transmission at a time, in the order of requests, each on the whole band."
+    assert fe.kinds("network.uplink.access") == access == fe.kinds()["access"]
+    assert fe.kinds("data").keys() == fe.kinds("dataset").keys()
+    assert {"algorithm", "path_loss", "selection", "compression", "model"} <= fe.kinds().keys()
+    untold = [(slot, kind) for slot, its in fe.kinds().items() for kind, text in its.items() if not text.endswith(".")]
+    assert untold == []
+    with pytest.raises(fe.ScenarioError, match="no such slot, got 'acess'; did you mean 'access'"):
+        fe.kinds("acess")

@@ -1,4 +1,4 @@
-"""The ranking of a study's settings: what the target cost each run, and who can be told apart from the best."""
+"""The ranking of a study's settings: what the target cost each run, and who may be the best."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ MEAN: dict[str, Any] = {"marker": "D", "markersize": 3.2, "linestyle": "", "mark
 def best_figure(ranking: Ranking) -> PaperFigure:
     """Draw the cost of each run, with its setting's mean and 95 % interval, a row for each setting, the cheapest first.
 
-    Blue settings cannot be told apart from the best, grey ones can. A run that did not reach the target is a cross at
+    Blue settings may be the best, grey ones are not. A run that did not reach the target is a cross at
     the cost that it counts as, and the row says how many did.
     """
     title, units = TITLES[ranking.minimised]
@@ -96,7 +96,7 @@ def _draw(axes: Axes, its: Ranked, row: int, unit: Unit) -> bool:
 def _entries(ranking: Ranking) -> list[Line2D]:
     found = [Line2D([], [], **MEAN, color=BLUE, label="mean, may be the best")]
     if not all(its.may_be_best for its in ranking.settings):
-        found.append(Line2D([], [], **MEAN, color=GREY, label="mean, truly worse"))
+        found.append(Line2D([], [], **MEAN, color=GREY, label="mean, not the best"))
     if not all(its.got_there.all() for its in ranking.settings):
         found.append(Line2D([], [], **CROSS, label="run that never got there"))
     return found

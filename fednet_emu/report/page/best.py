@@ -11,7 +11,7 @@ import pandas as pd
 from fednet_emu.errors import FednetError
 from fednet_emu.report.page.columns import TITLES, columns_of
 from fednet_emu.report.views.ranking import Ranking, rank
-from fednet_emu.report.views.ranking_words import table, words
+from fednet_emu.report.views.ranking_words import headline, table, words
 from fednet_emu.report.views.settings import settings_of
 from fednet_emu.report.views.study import StudyView
 
@@ -34,9 +34,10 @@ def rankings(view: StudyView) -> Iterator[dict[str, Any]]:
             try:
                 found = rank(part, cost)
             except FednetError as problem:
-                yield {"cost": cost, "data_set": data_set, "words": [f"{problem}."], "columns": []}
-                continue
-            yield {"cost": cost, "data_set": data_set, "words": words(found), "columns": _columns(found)}
+                its: dict[str, Any] = {"headline": f"{problem}.", "words": [f"{problem}."], "columns": []}
+            else:
+                its = {"headline": headline(found), "words": words(found), "columns": _columns(found)}
+            yield {"cost": cost, "data_set": data_set, **its}
 
 
 def _columns(ranking: Ranking) -> list[dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from fednet_emu.report.page.document import write_page
 from fednet_emu.report.page.fronts import pareto
 from fednet_emu.report.page.needed import costs_to_target
 from fednet_emu.report.page.search import search_part
-from fednet_emu.report.quantities import counted, format_bits, format_energy, format_seconds
+from fednet_emu.report.quantities import counted
 from fednet_emu.report.views.scales import STUDY_COSTS
 from fednet_emu.report.views.searched import SearchView
 from fednet_emu.report.views.settings import Setting, settings_of
@@ -27,8 +26,8 @@ from fednet_emu.report.views.study import StudyView, level_text, target_text
 SCRIPTS = ("lines.js", "study.js", "search.js", "fronts.js")
 MEANS = ("accuracy", "loss", "simulated_s", "total_bit", "energy_j")
 """Columns of the cells whose means over seeds stand in the table of settings."""
-MOST_NAMED = 3
-"""Most settings that share a first place and are named."""
+FIRST = ("time", "bits", "energy")
+"""The costs whose rankings are told first."""
 
 
 def write_study_page(view: StudyView, path: Path, search: SearchView | None = None) -> Path:
@@ -44,12 +43,12 @@ def study_document(view: StudyView, search: SearchView | None = None) -> dict[st
     """Return what the page of a study shows; values in seconds, bits and joules, what is unknown as NaN."""
     settings = settings_of(view)
     needed = list(costs_to_target(settings)) if view.target else []
-    compared = list(differences(view))
+    compared, ranked = list(differences(view)), list(rankings(view))
     return {
         "name": view.name,
         "axes": [{"name": name, "levels": [level_text(level) for level in view.axes[name]]} for name in view.axes],
         "target": target_text(view.target),
-        "words": [*words(view, settings), *telling(view, settings, compared)],
+        "words": [*words(view, settings, ranked), *telling(view, settings, compared)],
         "search": None if search is None else search_part(search),
         "settings": [
             {
@@ -65,7 +64,7 @@ def study_document(view: StudyView, search: SearchView | None = None) -> dict[st
         "costs": {name: cost.title for name, cost in STUDY_COSTS.items()},
         "curves": list(curves(view, settings)),
         "needed": needed,
-        "best": list(rankings(view)),
+        "best": ranked,
         "differences": compared,
         "left_out": left_out(view),
         "pareto": pareto(view, settings),
@@ -101,8 +100,8 @@ def means_columns(settings: Sequence[Setting], needed: Sequence[dict[str, Any]])
     return columns_of(pd.DataFrame(table).dropna(axis="columns", how="all"), {**TITLES, **limits})
 
 
-def words(view: StudyView, settings: Sequence[Setting]) -> list[str]:
-    """Return what the study is and what came out, in a few sentences."""
+def words(view: StudyView, settings: Sequence[Setting], ranked: Sequence[dict[str, Any]]) -> list[str]:
+    """Return what the study is and what came out, in a few sentences; `ranked` are its rankings."""
     axes = " x ".join(f"{len(levels)} {name}" for name, levels in view.axes.items())
     seeds = len({*view.cells["seed"], *view.missing.get("seed", ())})
     size = f"{counted(len(settings), 'setting')}{f' ({axes})' if axes else ''} with {counted(seeds, 'seed')}"
@@ -115,7 +114,9 @@ def words(view: StudyView, settings: Sequence[Setting]) -> list[str]:
     sets = dict.fromkeys(setting.data_set for setting in settings if len(setting.cells))
     for name in sets:
         part = [setting for setting in settings if setting.data_set == name]
-        told += [f"On {name}: {text}" if len(sets) > 1 else text for text in _about_target(view, part)]
+        best = dict.fromkeys(its["headline"] for its in ranked if its["data_set"] == name and its["cost"] in FIRST)
+        found = [*best, _who_reached(view, part)]
+        told += [f"On {name}: {text}" if len(sets) > 1 else text for text in found]
     return told
 
 
@@ -136,26 +137,14 @@ def telling(view: StudyView, settings: Sequence[Setting], compared: Sequence[dic
     return [f"{text[0].upper()}{text[1:]}." for text in found]
 
 
-def _about_target(view: StudyView, settings: Sequence[Setting]) -> list[str]:
-    target, told = target_text(view.target), []
-    for what, column, show in (
-        ("soonest, after", "time_to_target_s", format_seconds),
-        ("with the fewest bits,", "bits_to_target", format_bits),
-        ("with the least energy,", "energy_to_target_j", format_energy),
-    ):
-        least, best = _best(settings, column)
-        if best:
-            reach = "reaches" if len(best) == 1 else "reach"
-            who = (
-                " and ".join(setting.label for setting in best) if len(best) <= MOST_NAMED else f"{len(best)} settings"
-            )
-            told.append(f"{who} {reach} {target} {what} {show(least)} on average.")
+def _who_reached(view: StudyView, settings: Sequence[Setting]) -> str:
+    target = target_text(view.target)
     reached = [len(setting.cells["time_to_target_s"].dropna()) for setting in settings]
     whole = sum(number == setting.of for number, setting in zip(reached, settings, strict=True))
-    never = reached.count(0)
     if whole == len(settings):
-        return [*told, f"Every run reached {target}."]
-    return [*told, f"{whole} of {counted(len(settings), 'setting')} reached {target} on every seed, {never} on none."]
+        return f"Every run reached {target}."
+    never = reached.count(0)
+    return f"{whole} of {counted(len(settings), 'setting')} reached {target} on every seed, {never} on none."
 
 
 def left_out(view: StudyView) -> str:
@@ -168,14 +157,3 @@ def left_out(view: StudyView) -> str:
     if large:
         told.append(f"{', '.join(large)}: more than {MOST} comparisons; `fednet compare` makes them one by one")
     return "; ".join(told)
-
-
-def _best(settings: Sequence[Setting], column: str) -> tuple[float, list[Setting]]:
-    """The lowest mean cost among the settings whose every run reached the target, and whose it is; NaN if nobody's."""
-    means = [
-        (float(setting.cells[column].mean()), setting)
-        for setting in settings
-        if len(setting.cells[column].dropna()) == setting.of
-    ]
-    least = min((mean for mean, _ in means), default=math.nan)
-    return least, [setting for mean, setting in means if mean == least]

@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
+from fednet_emu.arrays import Array
 from fednet_emu.errors import FednetError
-from fednet_emu.report.quantities import counted, format_bits, format_energy, format_seconds
+from fednet_emu.report.quantities import format_bits, format_energy, format_seconds
+from fednet_emu.report.views.confidence_set import chance_of_range
 from fednet_emu.report.views.statistics import Interval, paired_difference, unpaired_difference
-from fednet_emu.report.views.study import StudyView, level_text, target_text
+from fednet_emu.report.views.study import StudyView, level_text
 
 EVERYWHERE = "all together"
-ROUNDING = 1e-12
-"""Part of the larger mean that a mean difference of nothing may have by rounding."""
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """What is compared: its column, its name, how it is written, and the words for less and for more of it."""
+    """What is compared: its column, its name, how it is written, and the words for less and for more of it.
+
+    `phrase` says what happens with B, by how much, and whether that is less or more than with A.
+    """
 
     column: str
     title: str
     show: Callable[[float], str]
     less: str
     more: str
-    words: str = "B takes {} {}"
+    phrase: str
 
 
 def _score(value: float) -> str:
@@ -40,17 +43,17 @@ def _rounds(value: float) -> str:
 
 
 QUANTITIES = (
-    Quantity("accuracy", "final accuracy", _score, "lower", "higher", "B is {} {}"),
-    Quantity("loss", "final loss", _score, "lower", "higher", "B is {} {}"),
-    Quantity("simulated_s", "time of the run", format_seconds, "less", "more"),
-    Quantity("total_bit", "bits of the run", format_bits, "less", "more"),
-    Quantity("energy_j", "energy of the run", format_energy, "less", "more"),
+    Quantity("accuracy", "final accuracy", _score, "lower", "higher", "the run ends with an accuracy {} {}"),
+    Quantity("loss", "final loss", _score, "lower", "higher", "the run ends with a loss {} {}"),
+    Quantity("simulated_s", "time of the run", format_seconds, "less", "more", "the run takes {} {}"),
+    Quantity("total_bit", "bits of the run", format_bits, "less", "more", "the run sends {} {}"),
+    Quantity("energy_j", "energy of the run", format_energy, "less", "more", "the run spends {} {}"),
 )
 TO_TARGET = (
-    Quantity("time_to_target_s", "time to target", format_seconds, "sooner", "later", "B is {} {}"),
-    Quantity("bits_to_target", "bits to target", format_bits, "less", "more"),
-    Quantity("energy_to_target_j", "energy to target", format_energy, "less", "more"),
-    Quantity("rounds_to_target", "rounds to target", _rounds, "fewer", "more"),
+    Quantity("time_to_target_s", "time to target", format_seconds, "sooner", "later", "{target} is reached {} {}"),
+    Quantity("bits_to_target", "bits to target", format_bits, "less", "more", "{target} is reached with {} {}"),
+    Quantity("energy_to_target_j", "energy to target", format_energy, "less", "more", "{target} is reached with {} {}"),
+    Quantity("rounds_to_target", "rounds to target", _rounds, "fewer", "more", "{target} is reached in {} {}"),
 )
 
 
@@ -61,24 +64,37 @@ class Difference:
     Attributes:
         where: the levels of the remaining axes, or `all together`: each seed's mean over all places.
         quantity: what is compared.
-        pairs: how many seeds have it on both sides.
+        values: those of A and B on the seeds that have it on both sides, [pairs, 2].
         known: how many have it in A and in B.
         of: how many there are.
-        means: of A and B, over the pairs.
         paired: mean difference and 95 % interval, seed by seed.
         unpaired: the same as if the seeds had nothing in common.
-        signs: in how many pairs B has less of it than A, and in how many it has more.
     """
 
     where: str
     quantity: Quantity
-    pairs: int
+    values: Array
     known: tuple[int, int]
     of: int
-    means: tuple[float, float]
     paired: Interval
     unpaired: Interval
-    signs: tuple[int, int]
+
+    @property
+    def pairs(self) -> int:
+        """How many seeds have it on both sides."""
+        return len(self.values)
+
+    @property
+    def means(self) -> tuple[float, float]:
+        """The means of A and B over the pairs; NaN without any."""
+        mean_a, mean_b = self.values.mean(axis=0) if self.pairs else (np.nan, np.nan)
+        return float(mean_a), float(mean_b)
+
+    @property
+    def signs(self) -> tuple[int, int]:
+        """In how many pairs B has less of it than A, and in how many it has more."""
+        a, b = self.values.T
+        return int((b < a).sum()), int((b > a).sum())
 
     @property
     def is_none(self) -> bool:
@@ -86,19 +102,9 @@ class Difference:
         return self.paired.mean == 0 and not self.paired.low < 0
 
     @property
-    def verdict(self) -> str:
-        """The difference in words."""
-        if not self.pairs:
-            return "no pair has it on both sides"
-        if self.is_none:
-            return "the same in every pair"
-        quantity, mean = self.quantity, self.paired.mean
-        if abs(mean) <= ROUNDING * max(map(abs, self.means)):
-            return "the same on average, with differences of both signs: no more than noise"
-        words = quantity.words.format(quantity.show(abs(mean)), quantity.more if mean > 0 else quantity.less)
-        if not np.isfinite(self.paired.low):
-            return f"{words}; one pair cannot tell that from noise"
-        return f"{words}: {'more' if self.paired.excludes_zero else 'no more'} than noise"
+    def p(self) -> float:
+        """The chance of means so far apart if A and B could be exchanged within each seed, as in a ranking of both."""
+        return chance_of_range(self.values) if self.pairs else np.nan
 
 
 def compare(first: StudyView, second: StudyView) -> list[Difference]:
@@ -124,42 +130,6 @@ def compare(first: StudyView, second: StudyView) -> list[Difference]:
     if len(places) > 1:
         found += [_difference(EVERYWHERE, _seed_means(pairs, its, len(places)), its) for its in measured]
     return found
-
-
-def lines(differences: Sequence[Difference], names: tuple[str, str], target: Mapping[str, float]) -> Iterator[str]:
-    """The differences as text: A and B, then a block for each place."""
-    yield f"A: {names[0]}"
-    yield f"B: {names[1]}"
-    if target:
-        yield f"target: {target_text(target)}"
-    yield "differences B - A, mean and 95 % interval, paired by seed and as if unpaired"
-    for where in dict.fromkeys(difference.where for difference in differences):
-        yield f"\n{where}" if where else ""
-        for difference in differences:
-            if difference.where == where:
-                yield from _lines(difference)
-
-
-def _lines(difference: Difference) -> Iterator[str]:
-    show, (mean_a, mean_b) = difference.quantity.show, difference.means
-    means = f" (A {show(mean_a)}, B {show(mean_b)}, pairs: {difference.pairs})" if difference.pairs else ""
-    yield f"  {difference.quantity.title}: {difference.verdict}{means}"
-    if np.isfinite(difference.paired.low) and not difference.is_none:
-        paired, unpaired = (f"{show(low)} to {show(high)}" for _, low, high in (difference.paired, difference.unpaired))
-        yield f"    paired {paired}; unpaired {unpaired}"
-    if difference.pairs < difference.of:
-        yield f"    {_gaps(difference)}"
-
-
-def _gaps(difference: Difference) -> str:
-    """Why not every seed counts."""
-    (known_a, known_b), of = difference.known, difference.of
-    if difference.where == EVERYWHERE:
-        have = "seed has" if of == 1 else "seeds have"
-        return f"{difference.pairs} of {of} {have} it on both sides in every place; only they count"
-    verb = "reached" if difference.quantity in TO_TARGET else "measured"
-    times_a, times_b = counted(known_a, "time"), counted(known_b, "time")
-    return f"{verb} {times_a} in A and {times_b} in B of {of}; pairs of both count"
 
 
 def _refuse_repeats(view: StudyView, axes: Sequence[str]) -> None:
@@ -194,11 +164,9 @@ def _difference(where: str, values: pd.DataFrame, quantity: Quantity) -> Differe
     return Difference(
         where,
         quantity,
-        pairs=int(both.sum()),
+        values=np.stack([a[both], b[both]], axis=1),
         known=(int(np.isfinite(a).sum()), int(np.isfinite(b).sum())),
         of=len(values),
-        means=(float(a[both].mean()), float(b[both].mean())) if both.any() else (np.nan, np.nan),
         paired=paired_difference(a[both], b[both]),
         unpaired=unpaired_difference(a[np.isfinite(a)], b[np.isfinite(b)]),
-        signs=(int((b < a)[both].sum()), int((b > a)[both].sum())),
     )

@@ -1,4 +1,4 @@
-"""Which settings can be told apart from the best: a model confidence set from permutations within seeds.
+"""Which of all settings may be the best: a model confidence set from permutations within seeds.
 
 Hansen, Lunde, Nason, "The Model Confidence Set", Econometrica 79(2), 2011: as long as the settings that are left differ
 by more than chance allows, the dearest of them is dropped. What remains has the best in it with a probability of 95 %,
@@ -9,7 +9,7 @@ Differences from the paper: the test is not a block bootstrap for long series, b
 a seed meet the same channel, data and stragglers; if they did not differ, their costs within the seed could be
 exchanged (Pitman, "Significance Tests Which May be Applied to Samples from any Populations III", Biometrika 29, 1938).
 The statistic is the range of their means. With k settings and n seeds the smallest p-value is (k (k - 1))^(1 - n), for
-the last two settings 2^(1 - n): fewer than six seeds never tell two settings apart.
+the last two settings 2^(1 - n): with fewer than six seeds the last two always remain.
 
 Ignored here: settings with equal means but different spreads are not exchangeable. If one of six has five times the
 spread of the others, something is dropped in 16 % of all cases with three or five seeds, and in 11 % with ten.
@@ -32,7 +32,8 @@ EXACT, DRAWS = 20_000, 10_000
 ROUNDING = 1e-12
 """Part of the costs by which equal ranges may differ."""
 POWER, MOST_SEEDS = 0.8, 1000
-"""Probability with which the recommended number of seeds tells two settings apart, and the largest such number."""
+"""Probability with which the recommended number of seeds drops the worse of two settings, and the largest such number.
+"""
 
 
 def confidence_set(costs: Array) -> tuple[Mask, Array]:
@@ -83,13 +84,13 @@ def smallest_p(settings: int, seeds: int) -> float:
     return float(min(1.0, (settings * (settings - 1.0)) ** (1 - seeds)))
 
 
-def fewest_seeds() -> int:
-    """Return how many seeds are needed at least to tell two settings apart."""
-    return next(seeds for seeds in itertools.count(1) if smallest_p(2, seeds) <= ALPHA)
+def fewest_seeds(settings: int = 2) -> int:
+    """Return how many seeds are needed at least to drop one of so many settings."""
+    return next(seeds for seeds in itertools.count(1) if smallest_p(settings, seeds) <= ALPHA)
 
 
 def seeds_needed(differences: Array) -> float:
-    """Return how many seeds would tell two settings apart with a probability of 80 %, if they differ as it seems.
+    """Return how many seeds would drop the worse of two settings in 80 % of all studies, if they differ as it seems.
 
     Guenther, "Sample Size Formulas for Normal Theory t Tests", The American Statistician 35(4), 1981, but never fewer
     than the test needs. Infinite if they do not differ on average or more than 1000 seeds would be needed; NaN for a

@@ -69,9 +69,10 @@ class Ranked:
         got_there: which seeds reached the target within the limits, [seeds].
         cost: mean of the costs, and its 95 % interval.
         difference: what it costs more than the cheapest setting, paired by seed, with its 95 % interval.
-        p: the smallest level at which it is told apart from the best.
-        may_be_best: whether it cannot be told apart from the best.
-        seeds_needed: how many seeds would tell it apart from the cheapest, if they differ as it seems.
+        p: the chance that all settings up to this one differ so much if they are equally good; the smallest level at
+            which it is not the best.
+        may_be_best: whether it may be the best of all settings.
+        seeds_needed: how many seeds would drop it, or the cheapest, if these two differ as it seems.
         limited_by: how many runs did not get there for which reason.
     """
 
@@ -128,7 +129,7 @@ class Ranking:
 
     @property
     def rivals(self) -> list[Ranked]:
-        """The settings that cannot be told apart from the best, without the cheapest."""
+        """The settings that may be the best, without the cheapest."""
         return [its for its in self.settings[1:] if its.may_be_best]
 
 

@@ -16,6 +16,10 @@ from fednet_emu.report.views.study import level_text, target_text
 
 MOST_NAMED = 4
 """Most settings that a sentence names."""
+QUESTION = (
+    "p: the chance of means so far apart if all settings up to this one were equally good; "
+    "intervals are of one setting, or of two, alone"
+)
 PHRASES = {
     "time": "{} reaches {target} soonest{within}, after {}",
     "bits": "{} reaches {target} with the fewest bits{within}, {}",
@@ -27,7 +31,7 @@ PHRASES = {
 
 def words(ranking: Ranking) -> list[str]:
     """Return the answer in sentences: what is best, what is as good, how sure that is, and how runs were counted."""
-    told = [_first(ranking), *_told_apart(ranking), *_more_seeds(ranking), *_counted(ranking)]
+    told = [_first(ranking), *_rest(ranking), *_more_seeds(ranking), *_counted(ranking)]
     if ranking.left_out:
         told.append(f"Left out, because no run has finished: {_named(ranking.left_out)}.")
     if ranking.more_seeds:
@@ -36,10 +40,17 @@ def words(ranking: Ranking) -> list[str]:
     return told
 
 
+def headline(ranking: Ranking) -> str:
+    """Return the answer in short: what is best, and what may be the best, too."""
+    return " ".join([_first(ranking), *(_rest(ranking) if len(ranking.settings) > 1 else ())])
+
+
 def lines(ranking: Ranking) -> Iterator[str]:
     """The ranking as text: the answer in sentences, then a block for each setting."""
     yield from words(ranking)
     yield f"\n{ranking.quantity.title}: mean and 95 % interval over {counted(len(ranking.seeds), 'seed')}"
+    if len(ranking.settings) > 1:
+        yield QUESTION
     for place, its in enumerate(ranking.settings, start=1):
         yield from _block(ranking, place, its)
 
@@ -90,43 +101,44 @@ def _first(ranking: Ranking) -> str:
     return f"{text}."
 
 
-def _told_apart(ranking: Ranking) -> Iterator[str]:
+def _rest(ranking: Ranking) -> Iterator[str]:
     rivals, others = ranking.rivals, [its for its in ranking.settings if not its.may_be_best]
     if len(ranking.settings) == 1:
         yield "There is no other setting to compare it with."
         return
     if rivals:
-        yield f"It cannot be told apart from {_named([its.setting.label for its in rivals])}."
+        yield f"{_named([its.setting.label for its in rivals])} may be the best, too."
     if others:
-        better = "It is" if not rivals else "These are"
         names = _named([its.setting.label for its in others])
-        yield f"{better} truly better than {names} (p at most {max(its.p for its in others):.2g})."
+        yield f"Not the best: {names} (p at most {max(its.p for its in others):.2g})."
 
 
 def _more_seeds(ranking: Ranking) -> Iterator[str]:
     rivals, seeds = ranking.rivals, len(ranking.seeds)
     if not rivals:
         return
+    left = len(rivals) + 1
     if seeds == 1:
-        yield f"One seed cannot tell a difference from noise; at least {fewest_seeds()} tell two settings apart."
+        yield f"One seed does not show how much seeds vary; at least {fewest_seeds()} can decide between two settings."
         return
-    if smallest_p(2, seeds) > ALPHA:
+    if smallest_p(left, seeds) > ALPHA:
         yield (
-            f"With {seeds} seeds two settings alone are never told apart, however they differ (their smallest p-value "
-            f"is {smallest_p(2, seeds):.3g}); {fewest_seeds()} are needed."
+            f"Between the {left} that are left, {seeds} seeds cannot decide, however they differ (p is at least "
+            f"{smallest_p(left, seeds):.3g}); {fewest_seeds(left)} can."
         )
     known = {its.setting.label: more_seeds(its) for its in rivals if math.isfinite(its.seeds_needed)}
     if known:
         least, most = min(known, key=lambda name: known[name]), max(known.values())
-        rest = f", and {most} all of {'these' if len(known) < len(rivals) else 'them'}" if most > known[least] else ""
-        yield f"If they differ as it seems, {_about(known[least])} would probably tell {least} from it{rest}."
+        all_of = "these" if len(known) < len(rivals) else "them"
+        rest = f", and {most} about all of {all_of}" if most > known[least] else ""
+        yield f"If they differ as it seems, {_about(known[least])} would probably decide about {least}{rest}."
     endless = [its.setting.label for its in rivals if its.setting.label not in known]
     if endless:
-        yield f"No reasonable number of seeds would tell {_named(endless)} from it: take them as equally good."
+        yield f"No reasonable number of seeds would decide about {_named(endless)}: take them as equally good."
 
 
 def more_seeds(its: Ranked) -> int:
-    """Return how many more seeds would tell a setting from the cheapest."""
+    """Return how many more seeds would decide between a setting and the cheapest."""
     return max(1, int(its.seeds_needed) - len(its.costs))
 
 
@@ -166,15 +178,15 @@ def _block(ranking: Ranking, place: int, its: Ranked) -> Iterator[str]:
 
 
 def against_best(ranking: Ranking, its: Ranked) -> str:
-    """Return in words what a setting costs more than the cheapest, and whether it can be told apart from the best."""
+    """Return in words what a setting costs more than the cheapest, and whether it may be the best of all settings."""
     show, quantity, difference = ranking.quantity.show, ranking.quantity, its.difference
     text = f"{show(difference.mean)} {quantity.more}" if difference.mean > 0 else "the same on average"
     if np.isfinite(difference.low) and difference.high > difference.low:
         text += f" ({show(difference.low)} to {show(difference.high)})"
-    verdict = "not told apart" if its.may_be_best else "truly worse"
+    verdict = f"may be the best of {len(ranking.settings)}" if its.may_be_best else "not the best"
     text += f": {verdict}, p = {its.p:.2g}"
     if its.may_be_best and math.isfinite(its.seeds_needed):
-        text += f"; {_about(more_seeds(its))} would probably do"
+        text += f"; {_about(more_seeds(its))} would probably decide"
     return text
 
 

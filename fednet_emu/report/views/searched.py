@@ -146,16 +146,16 @@ def _finalists(view: SearchView) -> Iterator[str]:
         missed = int((~np.isfinite(runs).all(axis=1)).sum())
         late = f", {missed} of {len(runs)} did not get there" if missed else ""
         yield f" {place}. {labels[number]}: {', '.join(told)}{late}; best/{place}.yaml"
-    yield from _told_apart(view)
+    yield from _undecided(view)
     for number, (after, p) in view.dropped.items():
-        why = "another is better in all costs" if math.isnan(p) else f"truly worse, p = {p:.2g}"
+        why = "another is better in all costs" if math.isnan(p) else f"not the best, p = {p:.2g}"
         yield f" dropped: {labels[number]}: {why}, after {counted(after, 'seed')}"
 
 
-def _told_apart(view: SearchView) -> Iterator[str]:
+def _undecided(view: SearchView) -> Iterator[str]:
     if len(view.finalists) < 2 or len(view.columns) > 1:
         return
     costs = np.concatenate([view.runs[number] for number in view.finalists], axis=1)
-    few = f"; it takes {fewest_seeds()} seeds at least to tell two apart" if len(costs) < fewest_seeds() else ""
+    few = f"; between two, at least {fewest_seeds()} seeds can decide" if len(costs) < fewest_seeds() else ""
     if np.isfinite(costs).all() and confidence_set(costs)[0].all():
-        yield f"these cannot be told apart with {counted(len(costs), 'seed')}{few}"
+        yield f"each of these may be the best, after {counted(len(costs), 'seed')}{few}"

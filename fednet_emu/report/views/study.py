@@ -125,19 +125,19 @@ class StudyView:
         Raises:
             FednetError: there is no such axis or level.
         """
-        part = self
-        for axis, text in conditions.items():
-            level = part.level(axis, text)
-            part = replace(
-                part,
-                axes={name: levels for name, levels in part.axes.items() if name != axis},
-                evaluations=part.evaluations[part.evaluations[axis] == level],
-                cells=part.cells[part.cells[axis] == level],
-            )
-        return part
+        levels = {axis: self.level(axis, text) for axis, text in conditions.items()}
+        missing = rows_of(self.missing, levels) if len(self.missing) else self.missing
+        return replace(
+            self,
+            axes={name: known for name, known in self.axes.items() if name not in levels},
+            evaluations=rows_of(self.evaluations, levels),
+            cells=rows_of(self.cells, levels),
+            missing=missing,
+            unfinished=list(missing["cell"]) if len(self.missing) else self.unfinished,
+        )
 
     def level(self, axis: str, text: str) -> Any:
-        """Return the level of an axis whose text, as `level_text` writes it, is `text`.
+        """Return the level of an axis that a text means, as `level_text` writes it or as another number: 2e6 is 2e+06.
 
         Raises:
             FednetError: there is no such axis or level.
@@ -145,7 +145,7 @@ class StudyView:
         if axis not in self.axes:
             close = did_you_mean(axis, self.axes) or f"; its axes: {', '.join(self.axes) or 'none'}"
             raise FednetError(f"{self.name}: no such axis, got '{axis}'{close}")
-        found = [level for level in self.axes[axis] if level_text(level) == text]
+        found = [level for level in self.axes[axis] if level_text(level) == text or _is_number(level, text)]
         if not found:
             texts = [level_text(level) for level in self.axes[axis]]
             close = did_you_mean(text, texts) or f"; its levels: {', '.join(texts)}"
@@ -158,6 +158,16 @@ def level_text(level: Any) -> str:
     if isinstance(level, bool):
         return str(level).lower()
     return f"{level:g}" if isinstance(level, float) else str(level)
+
+
+def _is_number(level: Any, text: str) -> bool:
+    """Whether a level is the number that a text reads."""
+    if isinstance(level, bool) or not isinstance(level, int | float):
+        return False
+    try:
+        return bool(float(text) == level)
+    except ValueError:
+        return False
 
 
 def combinations(view: StudyView, names: Sequence[str]) -> list[Levels]:

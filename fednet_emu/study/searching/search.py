@@ -1,6 +1,6 @@
 """A search: settings are proposed, tried with few seeds, and the best of them race over the others.
 
-The race drops a setting as soon as it is truly worse than the best (Maron, Moore, "Hoeffding Races", NIPS 1993;
+The race drops a setting as soon as it cannot be the best (Maron, Moore, "Hoeffding Races", NIPS 1993;
 Birattari, Stuetzle, Paquete, Varrentrapp, "A Racing Algorithm for Configuring Metaheuristics", GECCO 2002), by the
 model confidence set of `fednet best` in place of the Friedman test. A trial ends when it has cost a multiple of what
 the best setting needed with the same seed (adaptive capping: Hutter, Hoos, Leyton-Brown, Stuetzle, "ParamILS: An
@@ -217,7 +217,7 @@ def _dominates(first: Sequence[float], second: Sequence[float]) -> bool:
 
 
 def _race(finalists: Sequence[Trial], seeds: Sequence[int], trials: Trials, work: Work) -> list[Dropped]:
-    """Run the finalists with one seed after the other, and drop those that are truly worse than the best.
+    """Run the finalists with one seed after the other, and drop those that cannot be the best.
 
     With several costs, those are dropped that another dominates in the end.
     """

@@ -33,6 +33,9 @@ def raced(runs: dict[Any, list[dict[str, Any]]], axis: str = "method", target: f
                     **keys,
                     "round": steps // 2,
                     "simulated_s": steps.astype(float),
+                    "uplink_bit": steps * run.get("bps", 1e6),
+                    "downlink_bit": 0.0,
+                    "sidelink_bit": 0.0,
                     "total_bit": steps * run.get("bps", 1e6),
                     "energy_j": steps * run.get("watt", 1.0),
                     "loss": 1.0,
@@ -44,6 +47,7 @@ def raced(runs: dict[Any, list[dict[str, Any]]], axis: str = "method", target: f
                 {
                     **keys,
                     "status": run.get("status", "done"),
+                    **rows.iloc[-1][["simulated_s", "total_bit", "energy_j", "loss", "accuracy"]],
                     **first_reached(rows, [keys["cell"]], "accuracy", target).iloc[0],
                 }
             )

@@ -12,8 +12,12 @@ from fednet_emu.api.ranking import ranked
 from fednet_emu.errors import FednetError
 from fednet_emu.report.figures.study_best import best_figure
 from fednet_emu.report.page.best import rankings
+from fednet_emu.report.page.study_page import study_document
+from fednet_emu.report.views.compare import compare
+from fednet_emu.report.views.confidence_set import smallest_p
+from fednet_emu.report.views.difference_words import lines as difference_lines
 from fednet_emu.report.views.ranking import rank
-from fednet_emu.report.views.ranking_words import frame, lines, words
+from fednet_emu.report.views.ranking_words import frame, headline, lines, words
 from fednet_emu.report.views.statistics import mean_interval
 
 GOOD = [{"at": 5 + seed % 3} for seed in range(8)]
@@ -25,7 +29,7 @@ def told(ranking):
     return "\n".join(lines(ranking))
 
 
-def test_the_cheapest_is_first_and_truly_better(raced):
+def test_the_cheapest_is_first_and_the_best(raced):
     """Eight seeds agree: 10 s earlier, with the p-value of the sign-flip test."""
     found = rank(raced({"slow": SLOW, "good": GOOD}))
 
@@ -33,8 +37,8 @@ def test_the_cheapest_is_first_and_truly_better(raced):
     assert found.best.cost.mean == pytest.approx(np.mean([run["at"] for run in GOOD]))
     assert found.settings[1].difference == pytest.approx((10.0, 10.0, 10.0))
     assert found.settings[1].p == 2 / 2**8
-    assert words(found)[1] == "It is truly better than slow (p at most 0.0078)."
-    assert "10 s later: truly worse, p = 0.0078" in told(found)
+    assert words(found)[1] == "Not the best: slow (p at most 0.0078)."
+    assert "10 s later: not the best, p = 0.0078" in told(found)
 
 
 def test_every_cost_can_be_minimised(raced):
@@ -133,18 +137,62 @@ def test_only_seeds_that_all_settings_have_count(raced):
 
 
 def test_seeds_that_would_settle_it_are_told(raced):
-    """Five seeds cannot tell two settings apart; a difference as large as its spread needs a dozen."""
+    """Five seeds cannot decide between two settings; a difference as large as its spread needs a dozen."""
     rivals = {"a": [{"at": 6}] * 5, "b": [{"at": at} for at in (5, 6, 7, 8, 9)]}
     sentences = words(rank(raced(rivals)))
 
-    assert sentences[1] == "It cannot be told apart from b."
-    assert "With 5 seeds two settings alone are never told apart" in sentences[2]
-    assert "(their smallest p-value is 0.0625); 6 are needed." in sentences[2]
-    assert sentences[3] == "If they differ as it seems, 17 more seeds would probably tell b from it."
+    assert sentences[1] == "b may be the best, too."
+    assert sentences[2] == (
+        "Between the 2 that are left, 5 seeds cannot decide, however they differ (p is at least 0.0625); 6 can."
+    )
+    assert sentences[3] == "If they differ as it seems, 17 more seeds would probably decide about b."
     one = words(rank(raced({"a": [{"at": 5}], "b": [{"at": 6}]})))
-    assert one[2] == "One seed cannot tell a difference from noise; at least 6 tell two settings apart."
+    assert one[2] == "One seed does not show how much seeds vary; at least 6 can decide between two settings."
     same = words(rank(raced({"a": [{"at": 5}, {"at": 7}], "b": [{"at": 7}, {"at": 5}]})))
-    assert same[-1] == "No reasonable number of seeds would tell b from it: take them as equally good."
+    assert same[-1] == "No reasonable number of seeds would decide about b: take them as equally good."
+
+
+def test_two_settings_have_one_p_whoever_is_asked(raced):
+    """In a study of two settings the question of `compare` is that of `best`: so is the answer, and each says which."""
+    view = raced({"a": [{"at": 6 + seed} for seed in range(5)], "b": [{"at": 8 + 2 * seed} for seed in range(5)]})
+    alone = compare(view.where({"method": "a"}), view.where({"method": "b"}))
+    (time,) = [its for its in alone if its.quantity.column == "time_to_target_s"]
+    ranking = rank(view)
+
+    assert time.p == ranking.settings[1].p == 2 / 2**5
+    assert time.paired == ranking.settings[1].difference
+    assert "4 s later (2.04 s to 5.96 s): may be the best of 2, p = 0.062" in told(ranking)
+    assert "5 seeds cannot decide, however they differ (p is at least 0.0625); 6 can." in told(ranking)
+    pair = "\n".join(difference_lines([time], ("a", "b"), view.target))
+    assert "(mean +4 s, 95 % 2.04 s to 5.96 s): the interval excludes zero" in pair
+    assert "p = 0.062" in pair
+
+
+def test_what_cannot_be_decided_is_said_of_those_that_are_left(raced):
+    """Three settings, five seeds: one is dropped, which no sentence above denies; two are left, undecided."""
+    runs = {"a": range(5, 10), "b": (6, 6, 8, 8, 10), "slow": range(15, 20)}
+    found = rank(raced({name: [{"at": at} for at in times] for name, times in runs.items()}))
+
+    assert found.settings[2].p < 0.01 < smallest_p(2, 5)
+    assert words(found)[1:3] == [
+        "b may be the best, too.",
+        f"Not the best: slow (p at most {found.settings[2].p:.2g}).",
+    ]
+    assert words(found)[3].startswith("Between the 2 that are left, 5 seeds cannot decide")
+    three = rank(raced({name: [{"at": at} for at in (5, 9, 7, 6, 8)] for name in "abc"}))
+    assert not [text for text in words(three) if "cannot decide" in text], "five seeds can decide between three"
+
+
+def test_a_page_names_the_best_that_the_ranking_names(raced):
+    """A setting of which one run in eight fails is still the best: the page's first words are those of `best`."""
+    view = raced(
+        {"fast": [{"at": None, "until": 20}] + [{"at": 3}] * 7, "steady": [{"at": 8 + s % 2} for s in range(8)]}
+    )
+    first = study_document(view)["words"][1]
+
+    assert first == headline(rank(view))
+    assert first.startswith("fast reaches accuracy 0.9 soonest, after 5.12 s on average (95 % ")
+    assert first.endswith("in 7 of 8 runs. steady may be the best, too.")
 
 
 def test_the_table_and_the_figure_have_the_numbers(raced):

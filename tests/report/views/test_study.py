@@ -17,7 +17,8 @@ from fednet_emu.report.figures.study_curves import Layout
 from fednet_emu.report.figures.study_figures import study_figures
 from fednet_emu.report.figures.study_pareto import mean_progress
 from fednet_emu.report.views.bands import on_front, step_values
-from fednet_emu.report.views.compare import compare, lines
+from fednet_emu.report.views.compare import compare
+from fednet_emu.report.views.difference_words import lines, sentence
 from fednet_emu.report.views.study import StudyView, open_study
 from fednet_emu.report.views.targets import first_reached
 
@@ -75,9 +76,13 @@ def test_differences_are_paired_by_seed_and_by_place():
         reach = 2.776 * expected.std(ddof=1) / 5**0.5
         assert found.pairs == 5
         assert found.paired == pytest.approx((-3.6, -3.6 - reach, -3.6 + reach), abs=1e-3)
-        assert found.verdict == "B is 3.6 s sooner: more than noise"
+        assert sentence(found, ("a", "b"), view.target) == (
+            "with b, accuracy 0.55 is reached 3.6 s sooner than with a, on 5 of 5 seeds "
+            f"(mean -3.6 s, 95 % {-3.6 - reach:.3g} s to {-3.6 + reach:.3g} s): the interval excludes zero"
+        )
         assert found.signs == (5, 0), "B needs less in every pair"
-    assert by["all together", "bits to target"].verdict == "the same in every pair"
+    same = sentence(by["all together", "bits to target"], ("a", "b"), view.target)
+    assert same == "bits to target is the same with a and b on every seed"
 
 
 def test_pairs_without_the_target_are_said():
@@ -88,11 +93,12 @@ def test_pairs_without_the_target_are_said():
     first, second = view.where({"air": "a"}), view.where({"air": "b"})
 
     text = "\n".join(lines(compare(first, second), ("a", "b"), view.target))
-    assert "time to target: B is 3.9 s sooner: more than noise (A 7.8 s, B 3.9 s, pairs: 3)" in text
-    assert "reached 5 times in A and 3 times in B of 5; pairs of both count" in text
+    assert "with B, accuracy 0.55 is reached 3.9 s sooner than with A, on 3 of 3 seeds" in text
+    assert "\n    A 7.8 s, B 3.9 s, pairs: 3; as if unpaired " in text
+    assert "; of 5 seeds, 5 with A and 3 with B reached it, and only seeds with both count" in text
     view.cells.loc[(view.cells["air"] == "b") & (view.cells["seed"] < 4), "time_to_target_s"] = np.nan
     text = "\n".join(lines(compare(view.where({"air": "a"}), view.where({"air": "b"})), ("a", "b"), view.target))
-    assert "reached 5 times in A and 1 time in B of 5; pairs of both count" in text
+    assert "on one seed, which does not show how much seeds vary; of 5 seeds, 5 with A and 1 with B reached it" in text
 
 
 def test_seeds_that_are_missing_somewhere_are_said():
@@ -103,9 +109,8 @@ def test_seeds_that_are_missing_somewhere_are_said():
 
     text = "\n".join(lines(compare(part.where({"air": "a"}), part.where({"air": "b"})), ("a", "b"), {}))
 
-    assert "\n    4 of 5 seeds have it on both sides in every place; only they count" in text
-    assert "time to target: B is 3.45 s sooner: more than noise (A 6.9 s, B 3.45 s, pairs: 4)" in text
-    assert "reached" not in text
+    assert "; of 5 seeds, 4 reached it with both in every place, and only they count" in text
+    assert "\n    A 6.9 s, B 3.45 s, pairs: 4; as if unpaired " in text
 
 
 def test_levels_pair_by_what_they_read():
@@ -115,21 +120,29 @@ def test_levels_pair_by_what_they_read():
     assert {difference.where for difference in differences} == {"size=2"}
 
 
-def test_noise_is_called_noise():
-    """A difference whose sign changes from seed to seed is no more than noise; one seed alone can tell nothing."""
+def test_a_difference_that_may_be_zero_is_said_to_be_one():
+    """A sign that changes from seed to seed leaves zero in the interval; one seed alone can tell nothing."""
+    names = ("a", "b")
+
+    def told(its: StudyView) -> dict[str, str]:
+        found = compare(its.where({"air": "a"}), its.where({"air": "b"}))
+        return {d.quantity.title: sentence(d, names, its.target) for d in found}
+
     view = study({"air": ["a", "b"]})
     ways = np.where(view.cells["seed"] % 2, 0.01, -0.01) * (view.cells["air"] == "b")
     view.cells["accuracy"] += ways
-    verdicts = {d.quantity.title: d.verdict for d in compare(view.where({"air": "a"}), view.where({"air": "b"}))}
-    assert verdicts["final accuracy"] == "B is 0.002 lower: no more than noise"
+    assert told(view)["final accuracy"] == (
+        "with b, the run ends with an accuracy 0.002 lower than with a, on 3 of 5 seeds "
+        "(mean -0.002, 95 % -0.0156 to 0.0116): the interval includes zero"
+    )
 
     view.cells["accuracy"] += np.where(view.cells["seed"] == 4, 0.01, 0) * (view.cells["air"] == "b")
-    verdicts = {d.quantity.title: d.verdict for d in compare(view.where({"air": "a"}), view.where({"air": "b"}))}
-    assert verdicts["final accuracy"] == "the same on average, with differences of both signs: no more than noise"
+    assert told(view)["final accuracy"] == "final accuracy is the same with a and b on average"
 
     lone = study({"air": ["a", "b"]}, lambda air: 2.0 if air == "b" else 1.0, seeds=1)
-    verdicts = {d.quantity.title: d.verdict for d in compare(lone.where({"air": "a"}), lone.where({"air": "b"}))}
-    assert verdicts["time to target"] == "B is 3 s sooner; one pair cannot tell that from noise"
+    assert told(lone)["time to target"] == (
+        "with b, accuracy 0.55 is reached 3 s sooner than with a on one seed, which does not show how much seeds vary"
+    )
 
 
 def test_unlike_sides_are_refused():

@@ -148,7 +148,7 @@ function studyNeeded(study) {
 
 function studyBest(study) {
   const place = fednet.section("best", "Which setting is best",
-    "By the mean cost of reaching the target; a run that did not reach it counts as the largest cost that is known of all runs. Settings are told apart from the best by exchanging their costs within seeds, which accounts for their number. Limits: fednet best --within.");
+    "By the mean cost of reaching the target; a run that did not reach it counts as the largest cost that is known of all runs. Which of all settings may be the best is decided by exchanging their costs within seeds, which accounts for their number; intervals are of one setting, or of two, alone. Limits: fednet best --within.");
   const state = { cost: study.best[0].cost, data: study.best[0].data_set };
   const told = fednet.element("div", { "aria-live": "polite" }), kinds = [...new Set(study.best.map(({ data_set }) => data_set))];
   function draw() {
@@ -164,7 +164,7 @@ function studyBest(study) {
 
 function studyDifferences(study) {
   const place = fednet.section("differences", "Paired differences",
-    `Equal seeds have the same channel, data and stragglers, so differences are taken seed by seed. Of many comparisons one in twenty finds something where there is nothing.${study.left_out ? ` Left out: ${study.left_out}.` : ""}`);
+    `Equal seeds have the same channel, data and stragglers, so differences are taken seed by seed. Each sentence asks about two settings alone, chosen before the runs: of many intervals one in twenty excludes zero by chance. The ranking asks which of all settings may be the best.${study.left_out ? ` Left out: ${study.left_out}.` : ""}`);
   const pairs = [...new Map(study.differences.map(({ axis, a, b }) => [`${axis}: ${b} rather than ${a}`, { axis, a, b }]))];
   const state = { pair: pairs[0][0], where: "" };
   const list = fednet.element("ul", { "aria-live": "polite" }), places = fednet.element("span");
@@ -183,7 +183,7 @@ function studyDifferences(study) {
       fednet.element("li", {}, fednet.element(certain ? "strong" : "span", { text: `${capital(sentence)}.` }))));
   }
   place.append(fednet.controls(fednet.select("Compare", pairs.map(([name]) => [name, name]), (value) => { state.pair = value; chosen(); }), places), list,
-    fednet.element("p", { class: "faint", text: "In bold: more than noise. All comparisons:" }));
+    fednet.element("p", { class: "faint", text: "In bold: the 95 % interval excludes zero. All comparisons:" }));
   chosen();
   const KINDS = { simulated_s: "time", total_bit: "bits", energy_j: "energy", time_to_target_s: "time", bits_to_target: "bits", energy_to_target_j: "energy" };
   const signed = (value, row) => `${value < 0 ? "−" : value > 0 ? "+" : ""}${plain(Math.abs(value), row)}`;

@@ -1,0 +1,73 @@
+"""What a shell completes: names of scenarios and studies, slots, and the keys and values of `--set`.
+
+Each function takes what was typed so far and returns what it may become; only this imports what knows the answer.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fednet_emu.scenario.search import Folder
+
+Completion = list[str] | list[tuple[str, str]]
+"""What may stand there, or that with what it means."""
+
+
+def scenario_names(incomplete: str) -> Completion:
+    """Names of the library and of ./scenarios, and files below the working folder."""
+    return _named("scenarios", incomplete) or _files(incomplete)
+
+
+def study_names(incomplete: str) -> Completion:
+    """Names of the studies in the library and in ./scenarios/studies, and files below the working folder."""
+    return _named("scenarios/studies", incomplete) or _files(incomplete)
+
+
+def channel_names(incomplete: str) -> Completion:
+    """Names of radio environments."""
+    return _named("channels", incomplete)
+
+
+def profile_names(incomplete: str) -> Completion:
+    """Names of devices that exist."""
+    return _named("profiles", incomplete)
+
+
+def slot_names(incomplete: str) -> Completion:
+    """Slots, each with the key that holds it."""
+    from fednet_emu.scenario.slots import slots
+
+    return [(name, place.keys[0]) for name, place in slots().items() if name.startswith(incomplete)]
+
+
+def settings(incomplete: str) -> Completion:
+    """Keys of a scenario, one level at a time, and after the `=` what may stand there."""
+    from fednet_emu.scenario.slots import choices, settings_below
+
+    key, equals, value = incomplete.partition("=")
+    *above, last = key.split(".")
+    below = settings_below(above)
+    if equals:
+        return [f"{key}={choice}" for choice in choices(below.get(last, ())) if choice.startswith(value)]
+    names = [".".join([*above, name]) for name in below if name.startswith(last)]
+    return [f"{name}." if settings_below(name.split(".")) else f"{name}=" for name in names]
+
+
+def _named(folder: Folder, incomplete: str) -> list[str]:
+    from fednet_emu.scenario.search import names
+
+    return [name for name in names(folder) if name.startswith(incomplete)]
+
+
+def _files(incomplete: str) -> list[str]:
+    from fednet_emu.scenario.search import SUFFIXES
+
+    folder, slash, start = incomplete.rpartition("/")
+    places = Path(folder + slash or ".").iterdir() if Path(folder + slash or ".").is_dir() else ()
+    return sorted(
+        f"{folder}{slash}{place.name}{'/' if place.is_dir() else ''}"
+        for place in places
+        if place.name.startswith(start) and (place.is_dir() or place.suffix in SUFFIXES)
+    )

@@ -1,0 +1,134 @@
+"""What can be set: the keys of a scenario, the values that may be chosen, and the slots with their kinds.
+
+Everything is read from the annotations of the component classes, so that plug-ins and new settings need no entry here.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from fednet_emu.component import Slot
+from fednet_emu.errors import ScenarioError, did_you_mean
+from fednet_emu.scenario.model import Scenario
+from fednet_emu.scenario.shapes import Shape
+
+_SENTENCE = re.compile(r".+?[.!?](?=\s|$)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A slot and the keys of a scenario that it stands for.
+
+    Attributes:
+        slot: the slot.
+        keys: the key paths of the settings that hold one of its kinds, for example `network.uplink.access`.
+    """
+
+    slot: Slot
+    keys: tuple[str, ...]
+
+    def described(self) -> dict[str, str]:
+        """Return each kind with the first sentence of its docstring; of one that cannot be imported, why not."""
+        return {kind: _described(self.slot, kind) for kind in self.slot.names()}
+
+
+@cache
+def slots() -> Mapping[str, Place]:
+    """Return every slot of a scenario by its name, in alphabetical order."""
+    found: dict[str, tuple[Slot, list[str]]] = {}
+    for path, slot in _slots_below([Shape.of(Scenario)], (), frozenset()):
+        found.setdefault(slot.name, (slot, []))[1].append(".".join(path))
+    return {name: Place(slot, tuple(dict.fromkeys(keys))) for name, (slot, keys) in sorted(found.items())}
+
+
+def slot_of(name: str) -> Place:
+    """Return the slot of a name, or the one that a key of a scenario stands for.
+
+    Raises:
+        ScenarioError: there is no such slot or key.
+    """
+    for place in slots().values():
+        if name in (place.slot.name, *place.keys) or name in {key.rpartition(".")[2] for key in place.keys}:
+            return place
+    hint = did_you_mean(name, slots()) or f"; choose from {', '.join(slots())}"
+    raise ScenarioError(f"kinds: no such slot, got '{name}'{hint}")
+
+
+def settings_below(keys: Sequence[str]) -> Mapping[str, Sequence[Shape]]:
+    """Return the settings that may stand below a key path, each with its shapes, one for each kind that has it."""
+    shapes: Sequence[Shape] = [Shape.of(Scenario)]
+    for key in keys:
+        shapes = _inside(shapes).get(key, [])
+    return _inside(shapes)
+
+
+def choices(shapes: Iterable[Shape]) -> list[str]:
+    """Return the words that may be the value of a setting: kinds, literals, true and false; empty for numbers."""
+    found: list[Any] = []
+    for shape in shapes:
+        found += shape.choice.names() if shape.choice is not None else shape.literals
+        found += [True, False] if shape.annotation is bool else []
+    return list(dict.fromkeys(str(each).lower() if isinstance(each, bool) else str(each) for each in found))
+
+
+def first_sentence(text: str | None) -> str:
+    """Return the first sentence of a docstring, in one line."""
+    found = _SENTENCE.match(inspect.cleandoc(text or ""))
+    return " ".join(found[0].split()) if found else " ".join((text or "").split())
+
+
+def _described(slot: Slot, kind: str) -> str:
+    try:
+        component = slot.find(kind)
+    except ScenarioError as problem:
+        return str(problem)
+    return first_sentence(component.__doc__ if component is not None else None)
+
+
+def _slots_below(
+    shapes: Sequence[Shape], path: tuple[str, ...], inside_of: frozenset[str]
+) -> Iterator[tuple[tuple[str, ...], Slot]]:
+    """Yield the slots below a key path; a slot inside one of its own kinds is not entered again."""
+    for slot in dict.fromkeys(slot for shape in shapes for slot in _slots_of(shape)):
+        yield path, slot
+        inside_of |= {slot.name}
+    for name, its in _inside(shapes).items():
+        entered = [shape for shape in its if inside_of.isdisjoint(slot.name for slot in _slots_of(shape))]
+        if entered:
+            yield from _slots_below(entered, (*path, name), inside_of)
+
+
+def _slots_of(shape: Shape) -> list[Slot]:
+    own = [shape.choice] if shape.choice is not None else []
+    return [*own, *(slot for part in (*shape.members, *_parts(shape)) for slot in _slots_of(part))]
+
+
+def _inside(shapes: Iterable[Shape]) -> dict[str, list[Shape]]:
+    """The settings inside values of these shapes: of a slot those of every kind in its table."""
+    found: dict[str, list[Shape]] = {}
+    for shape in shapes:
+        for part in _classes(shape):
+            for name, its in part.settings.items():
+                found.setdefault(name, []).append(its)
+    return found
+
+
+def _classes(shape: Shape) -> Iterator[Shape]:
+    if shape.choice is not None:
+        yield from (Shape(component) for component in shape.choice.table.values())
+    elif shape.members:
+        for member in shape.members:
+            yield from _classes(member)
+    else:
+        yield shape
+
+
+def _parts(shape: Shape) -> list[Shape]:
+    """The shape of the entries of a list or mapping; empty for other values."""
+    step = None if shape.choice is not None or shape.members else shape.step(0)
+    return [] if step is None else [step[1]]

@@ -1,0 +1,181 @@
+"""What a new user types first: `--help`, `new`, `kinds`, the tab key, and, at the end, `cite`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from ruamel.yaml import YAML
+from typer.testing import CliRunner, Result
+
+import fednet_emu as fe
+from fednet_emu.api.citing import bibtex, references
+from fednet_emu.cli import complete
+from fednet_emu.cli.app import app
+from fednet_emu.cli.help import MORE
+from fednet_emu.scenario.slots import slots
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = [command.name or command.callback.__name__ for command in app.registered_commands]
+UNPUBLISHED = {"algorithm.individual", "algorithm.local"}
+"""Baselines of many papers, which have no source."""
+
+
+def fednet(*arguments: str, **env: str) -> Result:
+    """Run a command in this process."""
+    return CliRunner().invoke(app, list(arguments), env=env, prog_name="fednet")
+
+
+def plain_yaml(text: str) -> Any:
+    """The values of a YAML text."""
+    return YAML(typ="safe", pure=True).load(text)
+
+
+def test_the_list_of_commands_is_not_cut():
+    """Each command has its whole first sentence."""
+    told = " ".join(fednet("--help").stdout.split())
+
+    assert "..." not in told.partition("Commands:")[2]
+    assert "say which of all may be the best." in told
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_has_an_example_and_a_page(command):
+    """The example is a command line of that command, with options that it has; the page is there."""
+    told = fednet(command, "--help").stdout
+    example, page = MORE[command]
+
+    assert f"\n  Example: {example}\n  More:    docs/{page}.md\n" in told
+    assert example.split()[:2] == ["fednet", command]
+    assert all(option in told for option in re.findall(r" (--[a-z-]+)", example))
+    assert (ROOT / f"docs/{page}.md").is_file()
+
+
+def test_a_new_scenario_runs(tmp_path, monkeypatch):
+    """It is there under its name, and valid; a second one of that name leaves it as it is."""
+    monkeypatch.chdir(tmp_path)
+    made = fednet("new", "my phones")
+    text = Path("my phones.yaml").read_text(encoding="utf-8")
+    again = fednet("new", "my phones.yaml")
+
+    assert made.stdout == "my phones.yaml: run it with `fednet run 'my phones.yaml'`\n"
+    assert again.exit_code == 2
+    assert "my phones.yaml: is already there, got the same name; choose another, or remove it" in again.stderr
+    assert Path("my phones.yaml").read_text(encoding="utf-8") == text
+    done = fednet("run", "my phones.yaml", "--set", "stop.rounds=2", "--no-plots", "--out", "out")
+    assert done.exit_code == 0, done.stderr
+    assert fednet("new", "").exit_code == fednet("new", "..").exit_code == 2
+
+
+def test_what_a_new_scenario_proposes_is_valid(tmp_path):
+    """Every line that is commented out can be used, and a title is text whatever its name reads."""
+    path = tmp_path / "true.yaml"
+    assert fednet("new", str(path)).exit_code == 0
+    text = path.read_text(encoding="utf-8")
+    used = re.sub(r"^  # (\w+:)", r"  \1", text, flags=re.MULTILINE)
+
+    assert len(re.findall(r"^  # \w+:", text, re.MULTILINE)) == 2
+    assert fe.check(plain_yaml(text)).title == "true"
+    assert fe.check(plain_yaml(used)).devices.straggler.kind == "shifted-exponential"
+
+
+def test_kinds_are_printed_with_the_keys_that_hold_them():
+    """A heading with the slot and its keys, then a line for each kind; without a slot, all of them."""
+    access = fednet("kinds", "network.uplink.access").stdout.splitlines()
+    everything = fednet("kinds").stdout
+
+    assert access[0] == "access (network.uplink.access, network.downlink.access, network.sidelink.access)"
+    assert access[1].split(maxsplit=1) == ["tdma", fe.kinds("access")["tdma"]]
+    assert len(access) == 1 + len(fe.kinds("access"))
+    assert "\n".join(access) in everything
+    assert "kinds: no such slot, got 'acess'; did you mean 'access'?" in fednet("kinds", "acess").stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("netw", ["network."]),
+        ("network.uplink.acc", ["network.uplink.access."]),
+        ("network.uplink.access=t", ["network.uplink.access=tdma"]),
+        ("algorithm.kind=fedp", ["algorithm.kind=fedper", "algorithm.kind=fedprox"]),
+        ("algorithm=scaf", ["algorithm=scaffold"]),
+        ("algorithm.cohor", ["algorithm.cohort="]),
+        ("training.tf32=", ["training.tf32=true", "training.tf32=false"]),
+        ("channel.bandwidth_hz=", []),
+        ("no.such.key", []),
+    ],
+)
+def test_settings_are_completed(typed, completed):
+    """A key level by level, then kinds, literals, true and false; nothing where a number is due."""
+    assert complete.settings(typed) == completed
+
+
+def test_the_shell_is_answered(tmp_path, monkeypatch):
+    """By typer's protocol: commands, names of the library and files, studies for a command that takes them, slots."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "quicker.yaml").touch()
+    (tmp_path / "own.txt").touch()
+
+    def answer(*words: str) -> list[str]:
+        env = {"_FEDNET_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
+        return fednet(**env).stdout.split()
+
+    assert answer("fednet", "sw") == ["sweep"]
+    assert answer("fednet", "run", "quicks") == ["quickstart"]
+    assert answer("fednet", "run", "./") == ["./quicker.yaml"]
+    assert answer("fednet", "sweep", "quickstart_a") == ["quickstart_access"]
+    assert answer("fednet", "channels", "rur") == ["rural"]
+    assert answer("fednet", "kinds", "acc") == ["access"]
+    assert answer("fednet", "run", "quickstart", "--set", "see") == ["seed="]
+
+
+def test_a_run_is_cited_by_what_it_uses(tmp_path):
+    """The emulator, the method, the data and the law of its channel; what it does not use is not there."""
+    changes = ["--set", "stop.rounds=1", "--set", "network.uplink.compression=qsgd"]
+    assert fednet("run", "quickstart", "--no-plots", "--timing-only", "--out", str(tmp_path / "run"), *changes)
+    keys = re.findall(r"^@\w+\{(\w+),$", fednet("cite", str(tmp_path / "run")).stdout, re.MULTILINE)
+
+    assert keys[0] == "fednet_emu"
+    assert {"mcmahan2017communication", "alistarh2017qsgd", "alpaydin1998optical", "3gpp38901"} <= set(keys)
+    assert {"reddi2021adaptive", "karimireddy2020scaffold", "lecun1998gradient"}.isdisjoint(keys)
+    assert fe.open(tmp_path / "run").cite() == fednet("cite", str(tmp_path / "run")).stdout.rstrip()
+
+
+def test_the_references_name_kinds_that_exist():
+    """No entry is for nothing, no key comes twice, and every algorithm has a source."""
+    sources = {name for names in references().values() for name in names} - {"fednet_emu"}
+    known = {f"{slot}.{kind}" for slot, place in slots().items() for kind in place.slot.table}
+    keys = [re.match(r"@\w+\{([\w-]+),\n", entry)[1] for entry in references()]
+
+    assert sources <= known
+    assert len(set(keys)) == len(keys) == (ROOT / "fednet_emu/api/references.bib").read_text().count("\n@")
+    assert {name for name in known if name.startswith("algorithm.")} - sources == UNPUBLISHED
+    assert all(entry.count("{") == entry.count("}") for entry in references())
+
+
+def test_the_emulator_is_cited_as_its_citation_file_says():
+    """Title, version and year are those of CITATION.cff, and the version is that of the package."""
+    told = plain_yaml((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    own = bibtex([]).replace("\\_", "_")
+
+    assert f"title = {{{told['title']}}}" in own
+    assert f"version = {{{told['version']}}}" in own
+    assert f"year = {{{told['date-released'].year}}}" in own
+    assert told["version"] == fe.__version__
+
+
+def test_a_plug_in_brings_its_own_references():
+    """The entries of its class stand after those of the package, and once."""
+
+    class Own(fe.Algorithm):
+        bibtex: ClassVar[str] = "\n@misc{own2026,\n  title = {Own},\n}\n"
+
+        def run(self, fed):
+            raise NotImplementedError
+
+    scenario = fe.check("quickstart", settings={"algorithm": Own()})
+
+    assert bibtex([scenario, scenario]).count("own2026") == 1
+    assert "mcmahan2017" not in bibtex([scenario])
