@@ -194,13 +194,13 @@ class Federation:
         Args:
             send: function that makes one attempt, or a sequence of them, which run at the same time; those that were
                 lost are sent again when all have ended, and the value is the list of their values.
-            attempts: largest number of attempts; None for no limit but `patience_s`.
+            attempts: most attempts; None for no limit but `patience_s`. At rest, a device out of reach gets one.
             pause_s: pause in s between the first and the second attempt; it doubles each time. 0 sends again at once.
             patience_s: timeout in s: no attempt begins later than this after the first one. The default is a week.
             to_the_gone: whether to go on when a device is away; synchronous rounds do better with False.
         """
-        sends, limits = [send] if callable(send) else send, Limits(attempts, pause_s, patience_s, to_the_gone)
-        return Retry(self.clock, sends, limits, alone=callable(send))
+        limits = Limits(attempts, pause_s, patience_s, to_the_gone, beyond_reach=self.network.moving)
+        return Retry(self.clock, [send] if callable(send) else send, limits, alone=callable(send))
 
     def digraph(self, *name: int) -> Digraph:
         """Who can send to whom from device to device now; `name` names the draw, the number of the round first.

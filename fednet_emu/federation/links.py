@@ -110,6 +110,11 @@ class Links:
         return model if self._publications is None else self._publications.publish(model)
 
     @property
+    def moving(self) -> bool:
+        """Whether devices move, so that whoever is out of reach may come back."""
+        return self._network.moving
+
+    @property
     def compresses_uploads(self) -> bool:
         """Whether `since` is of use, so that it has to be kept until the upload."""
         return self._uploads is not None

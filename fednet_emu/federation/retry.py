@@ -19,6 +19,8 @@ PAUSE_S = 1e-3
 PATIENCE_S = 604_800.0
 """Timeout in s: no attempt begins later than a week after the first."""
 
+BEYOND_REACH = "unreachable"
+"""Reason of a loss because the link carries nothing: where nobody moves, sending again fails for ever."""
 GONE = frozenset({"away", "left", "empty"})
 """Reasons of a loss because the device is away: sending again fails until it returns, which may be never."""
 
@@ -31,12 +33,18 @@ class Limits(NamedTuple):
         pause_s: time in s from the end of the first attempt to the second; it doubles each time.
         patience_s: timeout in s: no attempt begins later than this after the first one.
         to_the_gone: whether to go on when a device is away.
+        beyond_reach: whether to go on when a device is out of reach.
     """
 
     attempts: int | None = None
     pause_s: float = PAUSE_S
     patience_s: float = PATIENCE_S
     to_the_gone: bool = True
+    beyond_reach: bool = False
+
+    def allow(self, reason: str) -> bool:
+        """Whether to send again what was lost for a reason."""
+        return (self.to_the_gone or reason not in GONE) and (self.beyond_reach or reason != BEYOND_REACH)
 
 
 class Retry(Event):
@@ -96,7 +104,7 @@ class Retry(Event):
 
     def _is_worth_another(self, value: Delivery | Sequence[Delivery]) -> bool:
         reasons = [value.lost] if isinstance(value, Delivery) else [delivery.lost for delivery in value]
-        return any(reason and (self._limits.to_the_gone or reason not in GONE) for reason in reasons)
+        return any(reason and self._limits.allow(reason) for reason in reasons)
 
     def cancel(self, outcome: Any) -> None:
         """Cancel the sends under way, and send nothing again."""

@@ -152,7 +152,7 @@ class Sums:
         if attempts == 1:
             return (yield self._links.uplink(device.index, payload, None, 1.0, since))
         send = partial(self._links.uplink, device.index, payload, None, 1.0, since)
-        return (yield Retry(self._clock, [send], Limits(attempts, 0.0), alone=True))
+        return (yield Retry(self._clock, [send], Limits(attempts, 0.0, beyond_reach=self._links.moving), alone=True))
 
     def _together(
         self, air: Superposition, w: Deferred, clients: Iterable[Process], deadline_s: float | None

@@ -28,7 +28,8 @@ from fednet_emu.network.links.moving_links import MovingLinks
 from fednet_emu.network.links.station_links import StationLinks, network_links
 from fednet_emu.network.medium.band import Band
 from fednet_emu.network.medium.loss import AnyLoss, NoLoss
-from fednet_emu.network.medium.medium import Medium, Rules
+from fednet_emu.network.medium.medium import Medium
+from fednet_emu.network.medium.rules import Rules
 from fednet_emu.network.medium.superposition import Superposition
 from fednet_emu.network.mobility import Paths
 from fednet_emu.network.picture import Picture
@@ -57,8 +58,10 @@ class Uplink(Component):
     an algorithm sends travels whole."""
     trace: AnyRateTraces | None = None
     """Recorded rates, one trace per device, instead of channel and access scheme; null to use channel and access."""
-    timeout_s: float = Field(3600.0, gt=0)
-    """Timeout in s: a transfer that is on the air for longer is lost."""
+    timeout_s: float | None = Field(None, gt=0)
+    """Timeout in s: a transfer that is on the air for longer is lost; waiting for a turn does not count. Null takes 20
+    times what the message is expected to take at the mean rate of its link, from 60 s to 3600 s; one that is expected
+    to take more than 3600 s is not tried, and lost as `unreachable`."""
 
     @field_validator("access")
     @classmethod

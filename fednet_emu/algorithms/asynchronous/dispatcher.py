@@ -56,16 +56,18 @@ class Dispatcher:
 
     The next one to be asked is drawn uniformly among those that are there and idle; when all of these are away, the
     first that returns is asked. An answer that is lost, or late, only makes room. What comes in one instant is handed
-    over in the order of devices, and makes room when all of it has been: so those asked then know all of it.
+    over in the order of devices, and makes room when all of it has been: so those asked then know all of it. Where
+    nobody moves, whoever is out of reach is not asked again.
     """
 
     def __init__(self, fed: Federation, concurrency: int, deadline_s: float | None) -> None:
         self._fed, self._deadline_s, self._inbox = fed, deadline_s, fed.inbox()
         self._idle = {k.index for k in fed.devices() if k.n_samples}
         self._asked = [0] * fed.n_devices
-        self._free = min(concurrency, len(self._idle))
+        self._concurrency, self._left = concurrency, len(self._idle)
         self._came: deque[Arrival] = deque()
-        self._draws = self._tries = 0
+        self._trips = self._draws = self._tries = self._ended = 0
+        self._since: dict[int, int] = {}  # by device at work: how many trips had ended when it was asked
 
     def next(self, version: int, client: Client) -> Process:
         """Keep devices at work on `client`, with the model of this version, until there is an `Arrival`: the result.
@@ -75,20 +77,25 @@ class Dispatcher:
         """
         self._version, self._client = version, client
         while not self._came:
-            for _ in range(self._free):
+            if not self._left:
+                raise Deadlock(self._fed.now_s, "the server waits for an answer; all devices are out of reach")
+            while self._trips < min(self._concurrency, self._left):
                 self._fed.start(self._trip())
+                self._trips += 1
             ended = yield self._inbox.collect()
-            self._free = len(ended)
+            self._trips -= len(ended)
             for k, answer, given in ended:
                 self._note(k, answer, given)
         return self._came.popleft()
 
     def _note(self, k: Device, answer: Delivery, version: int) -> None:
         self._tries += 1
+        self._ended += 1
         if not answer.lost:
             self._came.append(Arrival(k, answer.payload, version, answer.ended_s, self._tries))
             self._tries = 0
-        elif self._tries == MAX_FRUITLESS_ROUNDS:
+        elif self._tries >= MAX_FRUITLESS_ROUNDS >= self._ended - min(self._since.values(), default=self._ended):
+            # nobody at work was asked before all these
             raise Deadlock(self._fed.now_s, f"the server waits for an answer; {self._tries} in a row were lost")
 
     def _trip(self) -> Process:
@@ -96,8 +103,13 @@ class Dispatcher:
         k = yield from self._somebody()
         version, number = self._version, self._asked[k.index]
         self._asked[k.index] += 1
+        self._since[k.index] = self._ended
         [answer] = yield self._fed.gather([self._client(k, number)], self._deadline_s)
-        self._idle.add(k.index)
+        del self._since[k.index]
+        if answer.lost != "unreachable" or self._fed.network.moving:
+            self._idle.add(k.index)
+        else:
+            self._left -= 1
         self._inbox.put(k.index, (k, answer, version))
 
     def _somebody(self) -> Process:

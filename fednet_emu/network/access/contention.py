@@ -106,7 +106,7 @@ class Noma(UpTo):
         turn = successive_cancellation(heard.T, noise[:, None], self.threshold, self.residual)
         sender = active.sender[active.burst]
         carries = None if self.threshold_db is None else turn.decoded.T[sender]
-        return Allocation(turn.sinr.T[sender], _own_parts(inputs), heard[sender], carries)
+        return Allocation(turn.sinr.T[sender], _own_parts(inputs), inputs.own, carries)
 
 
 class SlottedAloha(Access):

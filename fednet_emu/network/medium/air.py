@@ -131,13 +131,16 @@ class BandWalker:
 
     def __init__(self, band: Band) -> None:
         self._band = band
-        self._alone, self._outage_sinr = band.alone, band.outage_sinr
+        self._alone, self._outage_sinr, self._doubtful_snr = band.alone, band.outage_sinr, band.doubtful_snr
         self.ahead_ns = FOREVER_NS if band.constant else _AHEAD_BLOCKS * band.coherence_ns
 
     def walk(self, burst: Burst, start_ns: int, horizon_ns: int) -> int:
         """Follow each leg until it is delivered, reaches its timeout, one of its ends leaves, or the horizon."""
         alone, outage_sinr, last_ns = self._alone, self._outage_sinr, start_ns
         for leg in burst if len(burst) < _MANY_LEGS else self._decisive(burst, start_ns):
+            if leg.snr <= self._doubtful_snr and self._is_beyond_reach(leg, start_ns):
+                leg.lost, leg.air_bit = "unreachable", 0.0
+                continue
             until_ns = leg.until_ns if leg.until_ns < horizon_ns else horizon_ns
             end_ns, leg.air_bit, lowest_sinr = alone(leg.snr, leg.fading_key, leg.size_bit, start_ns, until_ns)
             if end_ns > last_ns:
@@ -147,8 +150,14 @@ class BandWalker:
             if lowest_sinr < outage_sinr:
                 leg.lost = "outage"
             elif leg.air_bit < leg.size_bit:
-                leg.lost = "unreachable" if end_ns == start_ns < leg.until_ns else leg.until_reason
+                leg.lost = leg.until_reason
         return last_ns
+
+    def _is_beyond_reach(self, leg: Transfer, start_ns: int) -> bool:
+        """Whether nothing would ever get through, if the leg is not given up for another reason at once."""
+        if leg.size_bit <= 0 or leg.until_ns <= start_ns:
+            return False
+        return not self._band.carries(leg.snr, los=leg.fading_key & 1 == 1)
 
     def _decisive(self, burst: Burst, start_ns: int) -> Burst:
         """Select the legs that may be lost or end last and so need the exact walk; all others are set as delivered."""

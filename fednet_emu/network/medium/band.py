@@ -106,6 +106,22 @@ class Band:
         """Whether the access scheme has its own slots, which then replace the fading blocks."""
         return self.slot_ns < FOREVER_NS
 
+    @cached_property
+    def doubtful_snr(self) -> float:
+        """Mean SNR above which any link alone carries something sooner or later, so that `carries` need not be asked.
+
+        A rate law that loses in outage sends at any SINR.
+        """
+        fading, share = self.fading.combined(self.reception.branches(1)), self.access.share(1)
+        needed = max(0.0 if self.outage_sinr > 0 else self.law.min_sinr, self.threshold)
+        return needed * share / min(fading.peak(los) for los in (False, True)) * (1 + ROUGHLY)
+
+    def carries(self, snr: float, *, los: bool) -> bool:
+        """Whether a link alone, of a mean SNR, ever carries anything: in more than one fading block in 10^8."""
+        share, bandwidth_hz, threshold, _, rate_of, _, _ = self._alone
+        sinr = snr * self.fading.combined(self.reception.branches(1)).peak(los) / share
+        return sinr >= threshold and work_per_ns(rate_of(sinr, bandwidth_hz)) > 0
+
     # ---- one link alone ----------------------------------------------------------------------------------------------
 
     @cached_property

@@ -127,6 +127,10 @@ class LinkGains:
         mean = self.mean[rows, columns] * (branches / self._band.reception.antennas)
         return mean[:, None] * self._band.gains(self._keys[rows, columns][:, None], numbers, branches)
 
+    def in_sight(self, rows: IntArray, columns: IntArray) -> Mask:
+        """Mask [pairs] of the pairs of receivers and senders whose links have line of sight."""
+        return (self._keys[rows, columns] & np.uint64(1)).astype(np.bool_)
+
     def deaf(self, rows: Places, columns: Places) -> Mask | None:
         """Mask [rows, columns] of pairs in which receiver and sender are the same radio; None if there are none."""
         if not self._devices_listen:

@@ -4,60 +4,26 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 from simpy.events import Event
 
-from fednet_emu.arrays import IntArray
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Clock, Timer, to_ns
 from fednet_emu.kernel.streams import mix, uniform
-from fednet_emu.network.access.over_the_air import OverTheAir
 from fednet_emu.network.availability import Presence
-from fednet_emu.network.links.links import Links
-from fednet_emu.network.medium.air import Air, BandWalker, SeparateAir
-from fednet_emu.network.medium.band import Band
 from fednet_emu.network.medium.drain import Drain
-from fednet_emu.network.medium.loss import Loss, NoLoss
-from fednet_emu.network.medium.shared_air import SharedAir
-from fednet_emu.network.medium.superposition import SlotWalker
-from fednet_emu.network.medium.traced_air import TraceWalker
+from fednet_emu.network.medium.loss import NoLoss
+from fednet_emu.network.medium.patience import LEAST_S, MOST_S, Patience
+from fednet_emu.network.medium.rules import Rules, air_of, patience_of, turns_of
 from fednet_emu.network.medium.transfer import Burst, Delivery, Grant, Transfer
-from fednet_emu.network.medium.turn_queue import TurnQueue
-from fednet_emu.network.powers import PerDevice
-from fednet_emu.network.traces.assign import DeviceRates
-from fednet_emu.radio.channel import Terminal
 from fednet_emu.records.ledger import CODE, NEVER_NS, SEVERAL, Ledger, device_label
 
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """Settings of one medium: how its band is shared, which transfers are lost, and the power drawn by radios."""
-
-    band: Band
-    links: Links
-    loss: Loss
-    loss_key: int
-    drawn_w: float
-    """Power in W that a sender draws from its battery while it sends at full power."""
-    multicast: bool
-    timeout_s: float
-    cells: int = 1
-    receive_w: PerDevice | None = None
-    """Power in W that each receiving device draws while it receives, beside its idle power; None for none."""
-    circuit_w: PerDevice | None = None
-    """Power in W that each sending device draws beside its amplifier; None where that of the radio holds for all."""
-    rates: DeviceRates | None = None
-    """Recorded rates of the devices, used instead of band and links; None for none."""
-    radio: Terminal | None = None
-    """The sender's radio, from which its draw at less than full power is calculated."""
-    controlled: bool = False
-    """Whether each link has its own transmit power."""
-    learn: Callable[[IntArray, IntArray], None] | None = None
-    """Computes the links of the given senders and receivers in one vectorised call, before each is used."""
+NOTICE_S = 1.0
+"""Time in s after which a sender knows that its receiver is out of reach, unless its timeout is shorter: the default of
+the timers T300 and T310 of 5G NR, after which a connection counts as failed (TS 38.331). Nothing is on the air
+meanwhile. Since it is above 0, whoever sends again at once does not do so for ever in one instant."""
 
 
 class Medium:
@@ -79,7 +45,12 @@ class Medium:
         self._came: list[Event] = []
         self._timer: Timer | None = None
         self._due_ns = FOREVER_NS
-        self._timeout_ns = min(to_ns(rules.timeout_s), FOREVER_NS)
+        self._timeout_ns = to_ns(MOST_S if rules.timeout_s is None else rules.timeout_s)
+        self._notice_ns = min(to_ns(NOTICE_S), self._timeout_ns)
+        self._untold: dict[Transfer, Timer] = {}
+        self._patience = patience_of(rules, presence.count)
+        if self._patience is not None:
+            self._timeout_ns = to_ns(LEAST_S)
         self._lossy = type(rules.loss) is not NoLoss
         differ = rules.controlled or (rules.circuit_w is not None and rules.circuit_w.differ)
         self._powers_differ = differ and rules.radio is not None
@@ -141,6 +112,9 @@ class Medium:
         if transfer.triggered or transfer.cancelled:
             return
         transfer.cancelled = reason
+        if transfer in self._untold:
+            self._untold.pop(transfer).cancel()
+            return
         burst = self._on_air.get(transfer)
         if burst is None:
             self._record_unsent(transfer, reason)
@@ -235,17 +209,23 @@ class Medium:
         """Put a burst on the air, without the transfers one of whose ends is away; False if none is left."""
         now_ns: int = self.clock.now
         latest_ns, always, on_air, some_are_gone = now_ns + self._timeout_ns, self._presence.always, self._on_air, False
+        patience = self._patience
         for transfer in burst:
-            transfer.until_ns = latest_ns
-            if transfer.cancelled or not (always or self._is_there(transfer, now_ns)):
+            if transfer.cancelled:
                 some_are_gone = True
                 continue
-            transfer.started_ns = now_ns
+            transfer.until_ns = latest_ns
             if self._looks_up:
                 links = self.rules.links
                 transfer.snr = links.snr(transfer.sender, transfer.receiver) * transfer.power_part
                 if self._fades:
                     transfer.fading_key = links.fading_key(transfer.sender, transfer.receiver)
+            if patience is not None and transfer.snr < patience.ample[transfer.size_bit.bit_length()]:
+                self._limit(transfer, patience)
+            if not (always or self._is_there(transfer, now_ns)):
+                some_are_gone = True
+                continue
+            transfer.started_ns = now_ns
             on_air[transfer] = burst
         if some_are_gone:
             burst[:] = [transfer for transfer in burst if transfer.started_ns == now_ns]
@@ -257,6 +237,19 @@ class Medium:
         if self._drain is not None:
             self._drain.start(burst)
         return True
+
+    def _limit(self, transfer: Transfer, patience: Patience) -> None:
+        """Choose how long a transfer that starts now may take; one that is not worth trying ends at once."""
+        snr, key = transfer.snr, transfer.fading_key
+        if not self._looks_up:
+            links, station = self.rules.links, -1 - transfer.cell
+            sender, receiver = (end if end >= 0 else station for end in (transfer.sender, transfer.receiver))
+            snr = links.snr(sender, receiver) * transfer.power_part
+            key = links.fading_key(sender, receiver) if self._fades else 0
+        limit_ns = patience.limit_ns(transfer.size_bit, snr, los=key & 1 == 1)
+        transfer.until_ns = self.clock.now + limit_ns
+        if not limit_ns:
+            transfer.until_reason = "unreachable"
 
     def _draw_of(self, transfer: Transfer) -> float:
         """Power in W that a sender draws from its battery at the transmit power it uses."""
@@ -291,8 +284,21 @@ class Medium:
                 continue
             if (self._lossy or transfer.grant is not None) and not transfer.lost and self._is_erased(transfer):
                 transfer.lost = "erased"
-            self._deliver(transfer, now_ns)
+            if transfer.lost == "unreachable" and now_ns < transfer.started_ns + self._notice_ns:
+                self._tell_later(transfer)
+            else:
+                self._deliver(transfer, now_ns)
         self._record(burst, now_ns)
+
+    def _tell_later(self, transfer: Transfer) -> None:
+        """Deliver the loss of a transfer that is off the air when its sender notices that nobody answers."""
+
+        def tell(_event: Event) -> None:
+            del self._untold[transfer]
+            self._deliver(transfer, self.clock.now)
+            self._settle_at(self.clock.now)
+
+        self._untold[transfer] = self.clock.call_at(transfer.started_ns + self._notice_ns, tell)
 
     def _is_erased(self, transfer: Transfer) -> bool:
         link = (transfer.sender, transfer.receiver)
@@ -351,26 +357,6 @@ class Medium:
         ends = (self.kind, transfer.sender, transfer.receiver, 1, transfer.size_bit, transfer.number)
         row = (*ends, transfer.requested_ns, NEVER_NS, now_ns, 0.0, 0, code, 0.0, 0.0, transfer.cell)
         self._ledger.transfers.append(row)
-
-
-def air_of(rules: Rules) -> tuple[Air, bool]:
-    """Choose the model of simultaneous bursts, and say whether each transfer's link is looked up when it starts."""
-    if rules.rates is not None:
-        return SeparateAir(TraceWalker(rules.rates)), False
-    access = rules.band.access
-    if isinstance(access, OverTheAir):
-        return SeparateAir(SlotWalker(access, rules.band.bandwidth_hz)), False
-    if not access.disturbed and (rules.cells == 1 or access.clustered):
-        return SeparateAir(BandWalker(rules.band)), True
-    return SharedAir(rules.band, rules.links, rules.cells), False
-
-
-def turns_of(rules: Rules) -> TurnQueue:
-    """Create the queue that decides when a burst of this medium may start."""
-    if rules.rates is not None:
-        return TurnQueue(None, 1)
-    access = rules.band.access
-    return TurnQueue(access.capacity, None if access.clustered else rules.cells, exclusive=access.clustered)
 
 
 _new = tuple.__new__  # half the time of the named tuple's own constructor

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fednet_emu.arrays import Array, IntArray, Mask
-from fednet_emu.network.access.base import Allocation, RateInputs
+from fednet_emu.network.access.base import RateInputs
 from fednet_emu.network.medium.active_set import ActiveSet, Cell
 from fednet_emu.network.medium.band import Band
 
@@ -21,8 +21,8 @@ class Rated(NamedTuple):
         rate_bps: [legs, blocks] rate in bit/s.
         carries: [legs, blocks] whether a block carries any bits; None where every block does.
         power: [bursts, blocks or 1] part of its sender's power that each burst has.
-        dead: [legs] whether a leg carries nothing in the first block even without interference; None with fading,
-            where the next block may be better.
+        dead: [legs] whether a leg never carries anything with its share of the band, even without interference and in
+            the best fading block of 10^8; None if that holds for no leg.
     """
 
     sinr: Array
@@ -65,12 +65,13 @@ def rate_cells(on_air: ActiveSet, band: Band, heard: Array, numbers: IntArray) -
     cells = on_air.cells
     alone = [inputs(cell) for cell in cells]
     powers = [band.access.power(each) for each in alone]
+    dead = [_dead(on_air, band, *of_cell) for of_cell in zip(cells, alone, powers, strict=True)]
     if len(cells) == 1:
-        return _rated(band, alone[0], powers[0])
+        return _rated(band, alone[0], powers[0], dead[0])
     noise = _noise_and_other_cells(cells, powers, heard)
     parts = [
-        _rated(band, replace(each, noise=noise[cell.rows]), power)
-        for cell, each, power in zip(cells, alone, powers, strict=True)
+        _rated(band, replace(each, noise=noise[cell.rows]), power, its_dead)
+        for cell, each, power, its_dead in zip(cells, alone, powers, dead, strict=True)
     ]
     return _together(on_air, parts, heard.shape[2])
 
@@ -80,17 +81,41 @@ def _after_combining(on_air: ActiveSet, band: Band, cell: Cell, heard: Array, nu
 
     Both are SNRs; `heard` is that of each sender at one antenna.
     """
-    active, reception = cell.active, band.reception
-    branches = reception.branches(len(active.radio) if band.access.overlapping else 1)
+    branches = _branches(band, cell)
     if branches == 1:
-        own = active.of_legs(heard)
+        own = cell.active.of_legs(heard)
     else:
-        columns = on_air.burst["column"][on_air.burst_of_leg]
-        own = on_air.gains.combined(on_air.leg["row"][cell.legs], columns[cell.legs], numbers, branches)
-    return own, np.zeros_like(heard) if reception.NULLS else heard
+        own = on_air.gains.combined(*_pairs(on_air, cell), numbers, branches)
+    return own, np.zeros_like(heard) if band.reception.NULLS else heard
 
 
-def _rated(band: Band, inputs: RateInputs, power: Array | None) -> Rated:
+def _branches(band: Band, cell: Cell) -> int:
+    """How many antennas' gains add up in each signal of a cell."""
+    return band.reception.branches(len(cell.active.radio) if band.access.overlapping else 1)
+
+
+def _pairs(on_air: ActiveSet, cell: Cell) -> tuple[IntArray, IntArray]:
+    """Rows and columns of the links of a cell's legs."""
+    columns = on_air.burst["column"][on_air.burst_of_leg]
+    return on_air.leg["row"][cell.legs], columns[cell.legs]
+
+
+def _dead(on_air: ActiveSet, band: Band, cell: Cell, inputs: RateInputs, power: Array | None) -> Mask | None:
+    """Mask [legs] of the legs that never carry anything, see `Rated`; None if all do."""
+    active, branches = cell.active, _branches(band, cell)
+    mean = active.of_legs(active.mean) * (branches / band.reception.antennas)
+    if not band.access.planned and (mean * active.part[active.burst]).min() > band.doubtful_snr:
+        return None
+    fading = band.fading.combined(branches)
+    best = mean * np.where(on_air.gains.in_sight(*_pairs(on_air, cell)), fading.peak(True), fading.peak(False))
+    heard, noise, numbers = inputs.heard[:, :, :1], inputs.noise[:, :1], inputs.numbers[:1]
+    at_best = replace(inputs, own=best[:, None], heard=heard, noise=noise, numbers=numbers)
+    allocation = band.access.allocate(at_best, None if power is None else power[:, :1])
+    dead: Mask = band.rates_bps(allocation.clear, allocation.share)[:, 0] == 0
+    return dead if dead.any() else None
+
+
+def _rated(band: Band, inputs: RateInputs, power: Array | None, dead: Mask | None) -> Rated:
     """The rates of one cell."""
     allocation = band.access.allocate(inputs, power)
     rate_bps, carries = band.rates_bps(allocation.sinr, allocation.share), allocation.carries
@@ -101,16 +126,7 @@ def _rated(band: Band, inputs: RateInputs, power: Array | None) -> Rated:
         carries = reaches if carries is None else carries & reaches
     if power is None:
         power = inputs.active.part[:, None]
-    return Rated(allocation.sinr, rate_bps, carries, power, _dead(band, allocation, rate_bps))
-
-
-def _dead(band: Band, allocation: Allocation, rate_bps: Array) -> Mask | None:
-    if not band.constant:
-        return None
-    silent: Mask = rate_bps[:, 0] == 0
-    if silent.any():
-        silent &= band.rates_bps(allocation.clear, allocation.share)[:, 0] == 0
-    return silent
+    return Rated(allocation.sinr, rate_bps, carries, power, dead)
 
 
 def _noise_and_other_cells(cells: list[Cell], powers: list[Array | None], heard: Array) -> Array:
@@ -129,10 +145,10 @@ def _together(on_air: ActiveSet, parts: list[Rated], blocks: int) -> Rated:
     legs = (len(on_air.legs), blocks)
     sinr, rate_bps, power = np.empty(legs), np.empty(legs), np.empty((len(on_air), blocks))
     carries = None if all(part.carries is None for part in parts) else np.ones(legs, np.bool_)
-    dead = None if parts[0].dead is None else np.empty(len(on_air.legs), np.bool_)
+    dead = None if all(part.dead is None for part in parts) else np.zeros(len(on_air.legs), np.bool_)
     for cell, part in zip(on_air.cells, parts, strict=True):
         sinr[cell.legs], rate_bps[cell.legs], power[cell.bursts] = part.sinr, part.rate_bps, part.power
-        if dead is not None:
+        if dead is not None and part.dead is not None:
             dead[cell.legs] = part.dead
         if carries is not None and part.carries is not None:
             carries[cell.legs] = part.carries

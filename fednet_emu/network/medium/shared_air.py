@@ -113,9 +113,7 @@ class SharedAir:
     def _done(self) -> Mask | None:
         """Mask [legs] of the legs that are delivered or can never be; None if nothing is on the air, or nobody is."""
         leg = self._on_air.leg
-        done: Mask = leg["left_nbit"] == 0.0
-        if self._band.constant:
-            done |= leg["dead"]
+        done: Mask = leg["dead"] | (leg["left_nbit"] == 0.0)
         return done if done.any() else None
 
     def _take_off(self, gone: IntArray) -> list[Burst]:
@@ -179,8 +177,7 @@ class SharedAir:
         rated = rate_cells(on_air, band, on_air.gains.heard(numbers), numbers)
         if band.slotted and since_ns % band.slot_ns:
             rated = self._resume_slot(rated)
-        if rated.dead is not None:
-            on_air.leg["dead"] = rated.dead
+        on_air.leg["dead"] = False if rated.dead is None else rated.dead
         needed = needed_ns(edges_ns, rated.rate_bps, on_air.leg["left_nbit"])
         done = self._done()
         if done is not None:

@@ -31,12 +31,16 @@ def gone(reason):
 
 @BOTH_AIRS
 def test_a_dead_link_is_lost_at_once(cell, access):
-    """A constant link below the lowest rate is unreachable, costs nothing, and holds nobody else up."""
+    """A constant link below the lowest rate is unreachable, costs nothing, and holds nobody else up.
+
+    It is off the air in the instant in which it would start, and its sender knows a second later.
+    """
     world = cell(access, Shannon(gap_db=0), snr=[1e-6, 100.0])
     dead, alive = world.play((1.0, 0, MBIT), (1.0, 1, MBIT))
 
-    assert (dead.lost, dead.ended_s, dead.payload) == ("unreachable", 1.0, None)
-    assert alive.lost == ""
+    assert (dead.lost, dead.ended_s, dead.payload) == ("unreachable", 2.0, None)
+    assert world.rows["ended_s"].tolist() == [1.0, alive.ended_s]
+    assert (alive.lost, alive.started_s) == ("", 1.0)
     assert world.rows["energy_j"][0] == 0.0
     assert world.rows["lost"][0] == "unreachable"
 
@@ -104,7 +108,7 @@ def test_an_end_at_the_last_moment_is_in_time(cell, access, rate_bps):
 @BOTH_AIRS
 def test_a_link_in_endless_outage_is_given_up(cell, access):
     """Ten thousand fading blocks without a bit: the timeout comes, at its instant, in a few events."""
-    law = FixedRate(bit_rate_bps=1e6, threshold_db=60.0, on_outage="stall")
+    law = FixedRate(bit_rate_bps=1e6, threshold_db=12.5, on_outage="stall")
     world = cell(access, law, Rayleigh(coherence_s=0.01), timeout_s=100.0)
     (delivery,) = world.play((0.0, 0, MBIT))
 

@@ -63,10 +63,11 @@ def test_a_lone_sender_gets_what_the_general_path_gives(cell, access, law, coher
     ],
 )
 def test_a_threshold_holds_for_a_lone_sender(cell, access):
-    """29 dB does not pass 40 dB: on a constant link at once, without time or energy."""
+    """29 dB does not pass 40 dB: on a constant link that is known in a second, without airtime or energy."""
     (delivery,), world = play(cell(access, CAPACITY, snr=(794.0,)), (1.0, 0, MBIT))
 
-    assert (delivery.lost, delivery.ended_s) == ("unreachable", 1.0)
+    assert (delivery.lost, delivery.ended_s) == ("unreachable", 2.0)
+    assert world.rows["ended_s"].tolist() == [1.0]
     assert world.rows["energy_j"].tolist() == [0.0]
 
 

@@ -156,9 +156,8 @@ class Emulator:
         self.deal_out()
         for burst in self.air:
             for leg in burst.legs:
-                clear = as_double(self.own(burst, leg))
-                hopeless = clear < self.world.threshold or not law.bps(clear, world.hertz * burst.share)
-                leg.dead = world.coherence_ns is None and hopeless
+                clear = as_double(self.mean(burst, leg, burst.radio) * world.peak * burst.part / burst.share)
+                leg.dead = clear < self.world.threshold or not law.bps(clear, world.hertz * burst.share)
         if world.slot_ns and self.now_ns % world.slot_ns:
             return
         for burst in self.air:

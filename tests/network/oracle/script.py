@@ -123,6 +123,12 @@ class World:
         """The SINR below which a block carries nothing."""
         return Fraction(ratio(self.threshold_db))
 
+    @property
+    def peak(self) -> Fraction:
+        """The gain that fewer than one block in 10^8 exceeds."""
+        best = {"none": 1.0, "rayleigh": -math.log(1e-8)}.get(self.fading, 4.0)
+        return Fraction(best if self.coherence_ns else 1.0)
+
     def leaves_ns(self, device: int, now_ns: int) -> float:
         """When a device goes away; now, if it is away."""
         if device not in self.windows:
