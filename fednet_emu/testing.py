@@ -14,7 +14,7 @@ from __future__ import annotations
 from functools import cache
 
 from fednet_emu.federation.federation import Federation
-from fednet_emu.scenario.document import Document, apply_overrides, from_text
+from fednet_emu.scenario.document import Document, apply_overrides, filled, from_text
 from fednet_emu.scenario.emulation import build
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.problems import validate
@@ -71,4 +71,4 @@ def run_small(*settings: str, timing_only: bool = False) -> Federation:
 
 @cache
 def _small() -> Document:
-    return from_text(SMALL, "small")
+    return filled(from_text(SMALL, "small"))

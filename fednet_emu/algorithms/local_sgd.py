@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
 from fednet_emu.algorithms.base import RoundBased
-from fednet_emu.federation import AnyOptimizer, AnySchedule, Constant, Sgd, SgdPlan
+from fednet_emu.federation import AnyOptimizer, AnySchedule, CohortSize, Constant, Sgd, SgdPlan, cohort_size
 
 
 class LocalWork(RoundBased):
     """Settings of a device's local training; subclasses define which devices train, and what becomes of the results."""
 
-    lr: float = Field(ge=0)
+    lr: float = Field(0.1, ge=0)
     """Step size of the devices."""
-    batch_size: int | None = Field(gt=0)
+    batch_size: int | None = Field(20, gt=0)
     """Samples per gradient step; null takes all of the device's samples."""
     local_epochs: int | None = Field(None, gt=0)
-    """Passes over the device's samples per round; give this or `local_steps`."""
+    """Passes over the device's samples per round; 1 unless this or `local_steps` is given."""
     local_steps: int | None = Field(None, gt=0)
-    """Gradient steps per round; give this or `local_epochs`."""
+    """Gradient steps per round, in the place of `local_epochs`."""
     local_optimizer: AnyOptimizer = Sgd()
     """Optimizer of the devices; its state begins anew in every round."""
     lr_schedule: AnySchedule = Constant()
@@ -32,11 +32,19 @@ class LocalWork(RoundBased):
     plain_steps: ClassVar[bool] = False
     """Whether the algorithm's formulas hold for plain steps of one size only, so that it refuses any others."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _one_epoch_unless_told(cls, given: Any) -> Any:
+        if isinstance(given, Mapping) and given.get("local_epochs") is None and given.get("local_steps") is None:
+            return {**given, "local_epochs": 1}
+        return given
+
     @model_validator(mode="after")
     def _one_measure_of_local_work(self) -> Self:
-        if (self.local_epochs is None) == (self.local_steps is None):
+        if self.local_epochs is not None and self.local_steps is not None:
             raise ValueError(
-                f"exactly one of local_epochs and local_steps is needed, got {self.local_epochs} and {self.local_steps}"
+                f"local_epochs and local_steps are two measures of one thing, got {self.local_epochs} and "
+                f"{self.local_steps}; give one of them"
             )
         return self
 
@@ -68,9 +76,13 @@ class LocalWork(RoundBased):
 class LocalSgd(LocalWork):
     """Settings of a cohort that trains locally; subclasses define what the server does with the results."""
 
-    cohort: int = Field(gt=0)
-    """Number of devices invited per round; fewer if fewer are present."""
+    cohort: CohortSize = 0.5
+    """Number of devices invited per round, or, below 1, their share of all devices; fewer if fewer are present."""
+
+    def participants(self, count: int) -> int:
+        """The largest number of devices, out of `count`, that take part in a round: the cohort."""
+        return min(cohort_size(self.cohort, count), count)
 
     def demands(self) -> Iterator[tuple[str, str, int]]:
         """Settings that need a minimum number of devices, as (key, what is wrong with fewer, that minimum)."""
-        yield "cohort", "invites more devices than there are", self.cohort
+        yield "cohort", "invites more devices than there are", cohort_size(self.cohort, 1)

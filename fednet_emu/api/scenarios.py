@@ -16,7 +16,7 @@ from fednet_emu.learning.data.datasets.base import Dataset, Samples
 from fednet_emu.learning.data.datasets.given_samples import GivenSamples
 from fednet_emu.learning.models.base import Model
 from fednet_emu.learning.models.given_module import GivenModule
-from fednet_emu.scenario.document import Document, apply_overrides, from_mapping, load
+from fednet_emu.scenario.document import Document, apply_overrides, filled, from_mapping, load
 from fednet_emu.scenario.load import checked
 from fednet_emu.scenario.model import LEARNING, ON_OUR_DATA, Scenario
 from fednet_emu.scenario.overrides import Setting
@@ -41,12 +41,12 @@ def named(scenario: ScenarioLike) -> tuple[str, Document]:
         FednetError: `scenario` has a type that cannot describe a scenario.
     """
     if isinstance(scenario, Scenario):
-        return scenario.title or UNNAMED, from_mapping(_plain(scenario), UNNAMED)
+        return scenario.title or UNNAMED, filled(from_mapping(_plain(scenario), UNNAMED))
     if isinstance(scenario, Mapping):
         settings = {key: _component(key, value) for key, value in scenario.items()}
-        return str(scenario.get("title") or UNNAMED), from_mapping(settings, UNNAMED)
+        return str(scenario.get("title") or UNNAMED), filled(from_mapping(settings, UNNAMED))
     if isinstance(scenario, str | Path):
-        document = load(scenario)
+        document = filled(load(scenario))
         return run_name(document.path or Path(scenario)), document
     wanted = "give a name, a path, a mapping or a Scenario"
     raise FednetError(f"scenario: expected what describes one, got {type(scenario).__name__}; {wanted}")

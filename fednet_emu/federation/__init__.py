@@ -1,5 +1,6 @@
 """The interface for algorithms: devices, links, training, deferred values, gathering, evaluation and inboxes."""
 
+from fednet_emu.federation.cohort import CohortSize, cohort_size
 from fednet_emu.federation.device import Device
 from fednet_emu.federation.edge_servers import EdgeServers
 from fednet_emu.federation.federation import Federation
@@ -27,6 +28,7 @@ __all__ = [
     "AnyAugmentation",
     "AnyOptimizer",
     "AnySchedule",
+    "CohortSize",
     "Computation",
     "Constant",
     "Deferred",
@@ -51,6 +53,7 @@ __all__ = [
     "Upload",
     "Work",
     "accumulated",
+    "cohort_size",
     "mean_update",
     "of_means",
 ]

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import AfterValidator, Field
 from simpy.events import Event
 
 from fednet_emu.arrays import IntArray
 from fednet_emu.kernel.clock import COLLECT, FOREVER_NS, Clock
 from fednet_emu.network.availability import Presence
+
+
+def _whole_or_share(cohort: float) -> float:
+    if cohort >= 1 and cohort != int(cohort):
+        raise ValueError(f"is a whole number of devices, or a share of them below 1, got {cohort:g}")
+    return cohort if cohort < 1 else int(cohort)
+
+
+CohortSize = Annotated[float, Field(gt=0), AfterValidator(_whole_or_share)]
+"""A number of devices, or, below 1, a share of all devices."""
+
+
+def cohort_size(cohort: float, count: int) -> int:
+    """The number of devices that a `CohortSize` means where there are `count`: a share is rounded, to at least one."""
+    return int(cohort) if cohort >= 1 else max(1, math.floor(cohort * count + 0.5))
 
 
 class Cohort(Event):

@@ -11,7 +11,7 @@ from simpy.events import Process as Started
 
 from fednet_emu.arrays import IntArray
 from fednet_emu.errors import Deadlock
-from fednet_emu.federation.cohort import Cohort
+from fednet_emu.federation.cohort import Cohort, cohort_size
 from fednet_emu.federation.device import Device
 from fednet_emu.federation.learner import Learner
 from fednet_emu.federation.learning_task import LearningTask
@@ -113,14 +113,15 @@ class Federation:
         """All devices in order."""
         return (Device(self, index) for index in range(self.n_devices))
 
-    def cohort(self, size: int, *key: Any, among: IntArray | None = None) -> Cohort:
+    def cohort(self, size: float, *key: Any, among: IntArray | None = None) -> Cohort:
         """Event with up to `size` devices that have training samples, drawn uniformly among those that are there.
 
-        They come in the order of their numbers; when all are away, as soon as one returns. `key` names the draw, for
-        example the round. With `among`, numbers of devices in order, no others are drawn.
+        A size below 1 is a share of all devices. They come in the order of their numbers; when all are away, as soon as
+        one returns. `key` names the draw, for example the round. With `among`, numbers of devices in order, no others
+        are drawn.
         """
         able = self._able if among is None else self.presence.only(among)
-        return Cohort(self.clock, able, size, self.streams("cohort", *key), self.device)
+        return Cohort(self.clock, able, cohort_size(size, self.n_devices), self.streams("cohort", *key), self.device)
 
     # ---- links -------------------------------------------------------------------------------------------------------
 

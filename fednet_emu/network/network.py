@@ -211,8 +211,8 @@ class Network:
             up = self._moving(lambda at_s: self._cell_links(at_s)[0])
             down = self._moving(lambda at_s: self._cell_links(at_s)[1])
         count = len(self._stations_m)
-        self.uplink = self._medium("uplink", settings.uplink, channel, up, channel.device, count)
-        self.downlink = self._medium("downlink", settings.downlink, channel, down, channel.base_station, count)
+        self.uplink = self._medium("uplink", settings.uplink, channel, up, count)
+        self.downlink = self._medium("downlink", settings.downlink, channel, down, count)
         edges, loss_key = settings.edges or EdgeServers(), streams.key("loss", "backhaul")
         self.backhaul = Backhaul(clock, ledger, edges.backhaul, loss_key)
         access = settings.uplink.access
@@ -233,7 +233,7 @@ class Network:
 
         still = pair_links(0.0)
         links, learn = (self._moving(pair_links), None) if moving else (still, still.learn)
-        self.sidelink = self._medium("sidelink", side, side.channel, links, side.channel.device, learn=learn)
+        self.sidelink = self._medium("sidelink", side, side.channel, links, learn=learn)
         if side.topology is not None and self._recorded:
             links_at = pair_links if moving else lambda _at_s: still
             world = World(len(self._everybody), self._streams, self._paths, links_at, self._data_dir)
@@ -322,12 +322,12 @@ class Network:
         settings: Uplink,
         channel: Channel,
         links: Links,
-        sender: Terminal,
         cells: int = 1,
         learn: Callable[[IntArray, IntArray], None] | None = None,
     ) -> Medium:
         access_key = self._streams.key("access", kind)
-        circuit_w = None if kind == "downlink" else self._powers.circuit_w(sender)
+        sender: Terminal = channel.base_station if kind == "downlink" else channel.device
+        circuit_w = None if kind == "downlink" else self._powers.circuit_w(channel.device)
         receive_w = None if kind == "uplink" else self._powers.receive_w(channel.device)
         rates = None
         if settings.trace is not None and self._recorded:

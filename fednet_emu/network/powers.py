@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from fednet_emu.arrays import Array, IntArray
-from fednet_emu.radio.channel import Terminal
+from fednet_emu.radio.channel import DeviceRadio
 
 
 class PerDevice:
@@ -73,18 +73,18 @@ class DevicePowers:
     idle_w: PerDevice
 
     @classmethod
-    def of(cls, radio: Terminal, which: bytes, stated: tuple[Stated, ...] = (Stated(),)) -> Self:
+    def of(cls, radio: DeviceRadio, which: bytes, stated: tuple[Stated, ...] = (Stated(),)) -> Self:
         """Powers of devices with these profiles; what the radio states by itself wins."""
         own = radio.idle_w
         idle_w = tuple((its.idle_w or 0.0) if own is None else own for its in stated)
         return cls(which, stated, PerDevice(idle_w, which))
 
-    def circuit_w(self, radio: Terminal) -> PerDevice:
+    def circuit_w(self, radio: DeviceRadio) -> PerDevice:
         """Power in W beside idle_w and the amplifier while a device sends: of the radio, else by its profile."""
         amplifier_w = radio.tx_power_w / radio.amplifier_efficiency
         return self._beyond_idle(radio.circuit_w, tuple(its.transmit_w for its in self.stated), amplifier_w)
 
-    def receive_w(self, radio: Terminal) -> PerDevice:
+    def receive_w(self, radio: DeviceRadio) -> PerDevice:
         """Power in W beside idle_w while a device receives: of the radio, else by its profile."""
         return self._beyond_idle(radio.receive_w, tuple(its.receive_w for its in self.stated), 0.0)
 

@@ -33,13 +33,13 @@ class Terminal(Component):
     """The radio of a device or of a base station."""
 
     tx_power_dbm: float
-    """Radiated power in dBm; 23 for handsets, 30 (small cell) to 46 (macro) for base stations."""
+    """Radiated power in dBm."""
 
     noise_figure_db: float = Field(ge=0)
-    """Noise figure of the receiver in dB; 9 for handsets, 5 for base stations."""
+    """Noise figure of the receiver in dB."""
 
     height_m: float = Field(ge=0)
-    """Height of the antenna above ground in m; 1.5 for handsets, 10 to 35 for base stations."""
+    """Height of the antenna above ground in m."""
 
     amplifier_efficiency: float = Field(default=1.0, gt=0, le=1)
     """Radiated over drawn power of the amplifier; 1 as in most papers, 0.35 in hardware."""
@@ -47,14 +47,6 @@ class Terminal(Component):
     circuit_w: float | None = Field(default=None, ge=0)
     """Power in W that the rest of the transmitter draws while it sends, beside `idle_w`; null takes what is left of the
     power that `devices.profile` states for sending, and 0, as in most papers, where it states none."""
-
-    receive_w: float | None = Field(default=None, ge=0)
-    """Power in W that the receiver draws while it receives, beside `idle_w`; null takes that of `devices.profile`, and
-    0, as in most papers, where it states none; 0.1 to 1 in hardware."""
-
-    idle_w: float | None = Field(default=None, ge=0)
-    """Power in W that the whole device draws all the time, whatever it does; null takes that of `devices.profile`, and
-    0, as in most papers, where it states none."""
 
     @property
     def tx_power_w(self) -> float:
@@ -65,6 +57,40 @@ class Terminal(Component):
         """Power in W that the transmitter draws while it radiates some; `circuit_w` replaces its own."""
         circuit_w = self.circuit_w or 0.0 if circuit_w is None else circuit_w
         return transmit_energy_j(radiated_w, 1.0, self.amplifier_efficiency, circuit_w)
+
+
+class DeviceRadio(Terminal):
+    """The radio of a device; by default that of a handset."""
+
+    tx_power_dbm: float = 23.0
+    """Radiated power in dBm."""
+
+    noise_figure_db: float = Field(default=9.0, ge=0)
+    """Noise figure of the receiver in dB."""
+
+    height_m: float = Field(default=1.5, ge=0)
+    """Height of the antenna above ground in m."""
+
+    receive_w: float | None = Field(default=None, ge=0)
+    """Power in W that the receiver draws while it receives, beside `idle_w`; null takes that of `devices.profile`, and
+    0, as in most papers, where it states none; 0.1 to 1 in hardware."""
+
+    idle_w: float | None = Field(default=None, ge=0)
+    """Power in W that the whole device draws all the time, whatever it does; null takes that of `devices.profile`, and
+    0, as in most papers, where it states none."""
+
+
+class StationRadio(Terminal):
+    """The radio of a base station, of which only sending is counted as energy; by default that of a small cell."""
+
+    tx_power_dbm: float = 30.0
+    """Radiated power in dBm; 30 for a small cell, 46 for a macro cell."""
+
+    noise_figure_db: float = Field(default=5.0, ge=0)
+    """Noise figure of the receiver in dB."""
+
+    height_m: float = Field(default=10.0, ge=0)
+    """Height of the antenna above ground in m; 10 to 35 outdoors, 3 in offices."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,7 +126,7 @@ class Channel(Component):
     carrier_hz: float = Field(gt=0)
     """Centre frequency in Hz."""
 
-    bandwidth_hz: float = Field(gt=0)
+    bandwidth_hz: float = Field(default=20e6, gt=0)
     """Nominal width in Hz of the whole band, which the access scheme divides among transmissions."""
 
     numerology_khz: Literal[15, 30, 60, 120] | None = None
@@ -133,10 +159,10 @@ class Channel(Component):
     noise_density_dbm_hz: float = THERMAL_NOISE_DBM_HZ
     """Power density of the noise in dBm/Hz, before the receiver's noise figure."""
 
-    device: Terminal
+    device: DeviceRadio = DeviceRadio()
     """The radio of every device that has none of its own."""
 
-    base_station: Terminal
+    base_station: StationRadio = StationRadio()
     """The radio of the base station."""
 
     @field_validator("bandwidth_hz")

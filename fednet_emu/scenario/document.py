@@ -22,10 +22,24 @@ from fednet_emu.scenario.search import Folder, find, names
 from fednet_emu.scenario.tree import KeyPath, Node, Place, node_of
 from fednet_emu.scenario.yaml_text import parse
 
-__all__ = ["SHORT_FORMS", "Document", "apply_overrides", "dump", "find", "from_mapping", "from_text", "load", "names"]
+__all__ = [
+    "SHORT_FORMS",
+    "Document",
+    "apply_overrides",
+    "dump",
+    "filled",
+    "find",
+    "from_mapping",
+    "from_text",
+    "load",
+    "names",
+]
 
 SHORT_FORMS: ShortForms = {"channel": "channels", "profile": "profiles"}
 """Settings whose value may be the name of a file, each with the folder in which the name is searched."""
+
+CHANNEL, PROFILE = "urban-micro", "pi-4b"
+"""The channel of a scenario without one, and the profile of devices of which it says neither profile nor speed."""
 
 
 @dataclass(frozen=True)
@@ -103,3 +117,16 @@ def apply_overrides(document: Document, overrides: Iterable[str | Setting]) -> D
         ScenarioError: One line for each override that is malformed or does not fit the document.
     """
     return replace(document, root=overridden(document.root, document.short_forms, overrides))
+
+
+def filled(document: Document) -> Document:
+    """Return the document of a scenario with the channel and the profile of the library where it has none."""
+    root, reader = document.root, Reader(document.short_forms, [])
+    if not isinstance(root.value, dict):
+        return document
+    devices = root.value.get("devices", Node({}, root.place))
+    missing = {} if "channel" in root.value else {"channel": reader.expand(Node(CHANNEL, root.place), ("channel",))}
+    if isinstance(devices.value, dict) and not devices.value.keys() & {"profile", "speed"}:
+        profile = reader.expand(Node(PROFILE, devices.place), ("devices", "profile"))
+        missing["devices"] = Node({**devices.value, "profile": profile}, devices.place)
+    return replace(document, root=Node({**root.value, **missing}, root.place))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fednet_emu.errors import ScenarioError
 from fednet_emu.scenario.cost import unaffordable
-from fednet_emu.scenario.document import Document, apply_overrides, load
+from fednet_emu.scenario.document import Document, apply_overrides, filled, load
 from fednet_emu.scenario.emulation import unfit_augmentation, unreachable
 from fednet_emu.scenario.hardware import unfit
 from fednet_emu.scenario.model import Problem, Scenario
@@ -25,7 +25,7 @@ def load_scenario(name: str | Path, overrides: Iterable[str] = ()) -> Scenario:
     Raises:
         ScenarioError: lists every problem of the file with its line.
     """
-    return checked(apply_overrides(load(name), overrides))
+    return checked(apply_overrides(filled(load(name)), overrides))
 
 
 def checked(document: Document) -> Scenario:

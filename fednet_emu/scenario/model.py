@@ -27,6 +27,7 @@ from fednet_emu.learning.data.feature_noise import FeatureNoise
 from fednet_emu.learning.data.groups import AnyGroups
 from fednet_emu.learning.data.partitions import AnyPartition
 from fednet_emu.learning.data.partitions.base import Partition
+from fednet_emu.learning.data.partitions.iid import Iid
 from fednet_emu.learning.models import AnyModel
 from fednet_emu.learning.models.base import Model
 from fednet_emu.network.access import Planned
@@ -35,7 +36,7 @@ from fednet_emu.network.availability import Always, AnyAvailability, Windows
 from fednet_emu.network.batteries import Battery
 from fednet_emu.network.mobility import AnyMobility, AnyRegion, DiscRegion, Region, Static
 from fednet_emu.network.network import NetworkSettings
-from fednet_emu.network.placement import AnyPlacement
+from fednet_emu.network.placement import AnyPlacement, Disc
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.energy import AnyComputeEnergy
 from fednet_emu.radio.rate import Shannon
@@ -52,9 +53,10 @@ LEARNING, ON_OUR_DATA = ("data", "partition", "model"), ("groups", "feature_nois
 class Devices(Component):
     """The devices of the federation."""
 
-    count: int = Field(gt=0)
+    count: int = Field(20, gt=0)
     """Number of devices; they are numbered from 0."""
-    placement: AnyPlacement
+    placement: AnyPlacement = Disc(radius_m=100.0, inner_radius_m=10.0)
+    """Where devices are at the start, unless `mobility` is a trace that says so itself."""
     mobility: AnyMobility = Static()
     region: AnyRegion | None = None
     """Area in which devices move; null takes the disc around the origin that reaches as far as the placement."""
@@ -145,16 +147,19 @@ class Scenario(Component):
         LEARNING, "algorithm", tuple(kind for kind, its in ALGORITHMS.items() if its.own_learning)
     )
 
+    filled: ClassVar[frozenset[str]] = frozenset({"channel"})
+    """Required settings that a document takes from the library where they are left out."""
+
     title: str = ""
     """A readable title; it does not affect the run."""
     seed: int = Field(0, ge=0)
     """Seed of all random numbers of the run; runs with equal seeds have equal channels, stragglers and data."""
-    devices: Devices
+    devices: Devices = Devices()
     server: Server = Server()
     channel: Channel
     network: NetworkSettings = NetworkSettings()
     data: AnyDataset | None = Digits()
-    partition: AnyPartition | None
+    partition: AnyPartition | None = Iid()
     """How the samples are split among the devices; null only where the algorithm brings its own data and model."""
     groups: AnyGroups | None = None
     """Groups of devices that see the data in different ways; null if all devices see the same data."""
@@ -165,7 +170,7 @@ class Scenario(Component):
     algorithm: AnyAlgorithm
     attack: AnyAttack | None = None
     """The attack that malicious devices carry out; null for no attack."""
-    stop: Stop
+    stop: Stop = Stop(rounds=50)
     evaluation: Evaluation = Evaluation()
     training: Training = Training()
 

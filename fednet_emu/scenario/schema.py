@@ -84,7 +84,8 @@ class _Builder:
 
     def _mapping(self, model_class: type[BaseModel], kind: str | None = None, *, partial: bool) -> Schema:
         fields = {field.alias or name: field for name, field in documented_fields(model_class).items()}
-        required = [name for name, field in fields.items() if field.is_required() and not partial]
+        filled: frozenset[str] = getattr(model_class, "filled", frozenset())
+        needed = [] if partial else [name for name, field in fields.items() if field.is_required()]
         properties = {name: self._setting(name, field, partial=partial) for name, field in fields.items()}
         if kind is not None:
             properties["kind"] = {"const": kind}
@@ -93,7 +94,7 @@ class _Builder:
             "description": model_class.__doc__ or "",
             "properties": properties | self.extra,
             "additionalProperties": False,
-            **_required(required, getattr(model_class, "waived", None)),
+            **_required([name for name in needed if name not in filled], getattr(model_class, "waived", None)),
         }
 
     def _setting(self, name: str, field: FieldInfo, *, partial: bool) -> Schema:

@@ -14,7 +14,7 @@ from typing import Any
 
 from fednet_emu.errors import ScenarioError
 from fednet_emu.limits import MAX_CELLS
-from fednet_emu.scenario.document import Document, apply_overrides, dump, find, load
+from fednet_emu.scenario.document import Document, apply_overrides, dump, filled, find, load
 from fednet_emu.scenario.includes import read_tree
 from fednet_emu.scenario.load import refuse_unreachable, valid
 from fednet_emu.scenario.model import Scenario
@@ -231,7 +231,7 @@ def _base(node: Node, study: Path) -> Document:
     path = locate(node.value, "scenarios", study)
     if path is None:
         raise ScenarioError(problem_text(node.place, ("base",), no_such(node.value, "scenarios", study)))
-    return load(path)
+    return filled(load(path))
 
 
 def _repeatable(base: Document) -> Iterator[Setting]:

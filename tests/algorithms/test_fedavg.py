@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 import pytest
@@ -285,11 +284,28 @@ def test_a_round_takes_the_closed_form_to_the_nanosecond() -> None:
     assert run_small("stop.rounds=1").clock.now == 320_000 + 720_000 + 4 * 320_000
 
 
-@pytest.mark.parametrize("work", [{}, {"local_steps": 1, "local_epochs": 1}])
-def test_local_work_is_measured_one_way(work: dict[str, Any]) -> None:
-    """Neither or both of local_epochs and local_steps is an error that shows both."""
-    with pytest.raises(ValidationError, match="exactly one of local_epochs and local_steps is needed, got"):
-        FedAvg(cohort=1, lr=0.1, batch_size=None, **work)
+def test_local_work_is_measured_one_way() -> None:
+    """Both of local_epochs and local_steps is an error that shows both; neither is one epoch."""
+    with pytest.raises(ValidationError, match="two measures of one thing, got 3 and 1; give one of them"):
+        FedAvg(local_steps=1, local_epochs=3)
+
+    assert (FedAvg().plan.epochs, FedAvg().plan.steps) == (1, None)
+    assert (FedAvg(local_steps=4).plan.epochs, FedAvg(local_steps=4).plan.steps) == (None, 4)
+
+
+@pytest.mark.parametrize(("cohort", "invited"), [(3, 3), (1, 1), (0.5, 2), (0.6, 2), (0.7, 3), (0.01, 1)])
+def test_a_cohort_is_a_number_of_devices_or_a_share_of_them(cohort: float, invited: int) -> None:
+    """Of four devices a share of 0.6 is 2.4, rounded to 2; at least one is invited; a selection rule gets as many."""
+    for selection in ("uniform", "round-robin"):
+        fed = run_small(f"algorithm.cohort={cohort}", f"algorithm.selection={selection}", "stop.rounds=2")
+
+        assert fed.ledger.frames()["rounds"]["invited"].tolist() == [invited, invited]
+
+
+def test_a_cohort_of_one_device_and_a_half_is_refused() -> None:
+    """From 1 on it is a number of devices, which is whole."""
+    with pytest.raises(ValidationError, match=r"whole number of devices, or a share of them below 1, got 1\.5"):
+        FedAvg(cohort=1.5)
 
 
 def test_the_order_of_arrivals_changes_no_bit() -> None:

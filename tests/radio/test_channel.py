@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 from ruamel.yaml import YAML
 
-from fednet_emu.radio.channel import Channel, Terminal
+from fednet_emu.radio.channel import Channel, DeviceRadio, StationRadio
 from fednet_emu.radio.draws import LinkDraws
 from fednet_emu.radio.fading import NoFading, coherence_time_s
 from fednet_emu.radio.geometry import Hop
@@ -18,8 +18,8 @@ from fednet_emu.radio.rate import Shannon
 from fednet_emu.units import watt_to_dbm
 
 FILES = sorted((Path(__file__).parents[2] / "channels").glob("*.yaml"))
-HANDSET = Terminal(tx_power_dbm=23, noise_figure_db=9, height_m=1.5)
-STATION = Terminal(tx_power_dbm=30, noise_figure_db=5, height_m=10)
+HANDSET = DeviceRadio(tx_power_dbm=23, noise_figure_db=9, height_m=1.5)
+STATION = StationRadio(tx_power_dbm=30, noise_figure_db=5, height_m=10)
 
 
 def load(name):
@@ -198,7 +198,7 @@ def test_a_misspelt_setting_is_refused():
 def test_an_amplifier_radiates_some_and_at_most_all(efficiency):
     """Its efficiency lies in (0, 1]."""
     with pytest.raises(ValidationError, match="amplifier_efficiency"):
-        Terminal(tx_power_dbm=23, noise_figure_db=9, height_m=1.5, amplifier_efficiency=efficiency)
+        DeviceRadio(tx_power_dbm=23, noise_figure_db=9, height_m=1.5, amplifier_efficiency=efficiency)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

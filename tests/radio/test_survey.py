@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from fednet_emu.radio.channel import Channel, Terminal
+from fednet_emu.radio.channel import Channel, DeviceRadio, StationRadio
 from fednet_emu.radio.survey import uplink_rates
 
-HANDSET = Terminal(tx_power_dbm=23, noise_figure_db=9, height_m=1.5)
-STATION = Terminal(tx_power_dbm=30, noise_figure_db=5, height_m=10)
+HANDSET = DeviceRadio(tx_power_dbm=23, noise_figure_db=9, height_m=1.5)
+STATION = StationRadio(tx_power_dbm=30, noise_figure_db=5, height_m=10)
 
 
 def channel(**changes):

@@ -25,7 +25,7 @@ from torch import Tensor
 from fednet_emu.algorithms.chosen import ChosenCohort
 from fednet_emu.algorithms.selection.asking import Asking
 from fednet_emu.algorithms.selection.plain import Uniform
-from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Process, SgdPlan, Work
+from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Process, SgdPlan, Work, cohort_size
 
 _LOSS = SgdPlan(lr=0.0, steps=1)
 """All samples, and no step."""
@@ -72,7 +72,7 @@ class QFfl(ChosenCohort):
         """The cohort of a round by numbers of samples, in the order of numbers."""
         there = yield fed.cohort(fed.n_devices, t)
         share = np.array([k.n_samples for k in there], dtype=float)
-        size = min(self.cohort, len(there))
+        size = min(cohort_size(self.cohort, fed.n_devices), len(there))
         places = fed.streams("q-ffl", t).choice(len(there), size, replace=False, p=share / share.sum())
         return asking.planned(t, [there[place] for place in np.sort(places)])
 
