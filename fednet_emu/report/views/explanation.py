@@ -10,6 +10,7 @@ import pandas as pd
 
 from fednet_emu.errors import DataError
 from fednet_emu.records.ledger import SERVER, device_label
+from fednet_emu.records.losses import losses_in_words
 from fednet_emu.report.quantities import counted, format_energy, format_seconds
 from fednet_emu.report.views.critical_path import DEADLINE, IDLE, WAITING, critical_path, parts_frame
 from fednet_emu.report.views.run import RunView
@@ -23,7 +24,7 @@ MEANING = {
     "compute": "computing",
     WAITING: "waiting for a turn, with nobody in the way",
     DEADLINE: "waiting for the deadline",
-    IDLE: "nothing recorded: pauses, or devices that were away",
+    IDLE: "nothing recorded: pauses, or devices that were away or out of reach",
 }
 
 
@@ -35,11 +36,13 @@ class Path:
         label: the name of the run.
         parts: the parts of the paths, see `parts_frame`.
         energy_j: what the whole run spent.
+        losses: in words how many messages were lost, and why; empty for none.
     """
 
     label: str
     parts: pd.DataFrame
     energy_j: float
+    losses: str = ""
 
     @property
     def took_s(self) -> float:
@@ -76,7 +79,8 @@ def path_of(run: RunView) -> Path:
         raise DataError(
             f"{run.label}: rounds", "none took any time, so that nothing decided when they ended", "run more"
         )
-    return Path(run.label, parts_frame(parts), float(run.summary.get("energy_j") or 0.0))
+    energy_j, losses = float(run.summary.get("energy_j") or 0.0), losses_in_words(run.summary)
+    return Path(run.label, parts_frame(parts), energy_j, losses)
 
 
 def path_lines(path: Path) -> Iterator[str]:
@@ -89,6 +93,8 @@ def path_lines(path: Path) -> Iterator[str]:
     spent = float(path.parts["energy_j"].sum())
     if path.energy_j > 0:
         yield f"  of {format_energy(path.energy_j)} in all, {spent / path.energy_j:.0%} were spent on these paths"
+    if path.losses:
+        yield f"  {path.losses}"
     if len(path.devices):
         yield "whom they waited for longest"
         yield from (f"  {text}" for text in device_texts(path))
