@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -224,22 +224,22 @@ class AtStart(NamedTuple):
     in_sight: Mask
 
 
-_latest: dict[str, tuple[AtStart, AtStart]] = {}
-"""What `links_at_start` has found last, since a run asks for it several times; with a million devices it takes long."""
+_latest: list[tuple[tuple[Any, ...], tuple[AtStart, AtStart]]] = []
+"""The settings that `links_at_start` was last asked for, and what it has found: it is asked several times before a run,
+and takes seconds for a million devices."""
 
 
 def links_at_start(scenario: Scenario) -> tuple[AtStart, AtStart]:
     """Uplinks and downlinks with all devices at their initial positions, which no data are read for."""
     devices, network = scenario.devices, scenario.network
-    settings = (devices.placement, scenario.channel, network.cells, network.power_control, network.reception)
-    key = repr((scenario.seed, devices.count, *settings))
-    found = _latest.get(key)
-    if found is None:
-        up, down = (AtStart(links.mean_snr, links.in_sight) for links in _links_at_start(scenario))
-        found = up, down
-        _latest.clear()
-        _latest[key] = found
-    return found
+    settings = devices.placement, scenario.channel, network.cells, network.power_control, network.reception
+    asked = scenario.seed, devices.count, *settings
+    for known, found in _latest:
+        if known == asked:
+            return found
+    up, down = (AtStart(links.mean_snr, links.in_sight) for links in _links_at_start(scenario))
+    _latest[:] = [(asked, (up, down))]
+    return up, down
 
 
 def _links_at_start(scenario: Scenario) -> Pair:
