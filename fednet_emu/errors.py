@@ -66,6 +66,10 @@ class Diverged(ScenarioError):  # noqa: N818  (what has happened; a run ends wit
     """A loss or a parameter is not finite any more; the text names the job, the step and the learning rate."""
 
 
+class ScenarioWarning(UserWarning):
+    """A scenario is valid but suspicious; the text begins with the key path of the setting to look at."""
+
+
 class DataError(FednetError):
     """A data file or run folder cannot be used: `path: problem; remedy`."""
 

@@ -97,7 +97,7 @@ REASONS = {
     "": "delivered",
     "erased": "random loss, `network.*.loss`",
     "outage": "the SINR fell below the threshold of the rate law",
-    "unreachable": "a link that never changes and carries nothing",
+    "unreachable": "a link that never carries a bit, or is expected to take more than an hour",
     "away": "the device was not there when it was its turn",
     "left": "the device went away in the middle",
     "timeout": "on the air for longer than `network.*.timeout_s`",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from fednet_emu.api.scenarios import ScenarioLike, Settings, scenario_of
 from fednet_emu.scenario.model import Scenario
+from fednet_emu.scenario.warnings import warn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,10 +21,15 @@ def check(scenario: ScenarioLike, *, seed: int | None = None, settings: Settings
         seed: a seed that replaces the scenario's.
         settings: changes, for example `{"algorithm.lr": 0.05}`.
 
+    Warns:
+        ScenarioWarning: something in it is suspicious, for example devices that are out of reach.
+
     Raises:
         ScenarioError: lists every problem of the scenario with its place.
     """
-    return scenario_of(scenario, settings, seed=seed)[1]
+    checked = scenario_of(scenario, settings, seed=seed)[1]
+    warn(checked)
+    return checked
 
 
 def channels(names: Sequence[str] | None = None) -> pd.DataFrame:

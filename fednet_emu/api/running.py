@@ -12,6 +12,7 @@ from fednet_emu.api.scenarios import Network, ScenarioLike, Settings, scenario_o
 from fednet_emu.limits import folder_to_write
 from fednet_emu.scenario.run import play
 from fednet_emu.scenario.side_effects import none_left_behind
+from fednet_emu.scenario.warnings import warn
 from fednet_emu.tracking.table import trackers_of
 from fednet_emu.tracking.tracker import Tracker
 
@@ -55,6 +56,9 @@ def run(
             runs.
         progress: whether to show the progress of the run; None shows it only in a terminal or a notebook.
 
+    Warns:
+        ScenarioWarning: something in the scenario is suspicious, for example devices that are out of reach.
+
     Raises:
         ScenarioError: lists every problem of the scenario with its place.
         FednetError: there is no such tracker, or its library is not installed.
@@ -64,6 +68,7 @@ def run(
     with none_left_behind():  # reading a scenario loads libraries, too
         trackers = trackers_of(track)
         name, meant = scenario_of(scenario, settings, seed=seed, algorithm=algorithm, model=model, data=data)
+    warn(meant)
     folder = None if out is None else folder_to_write(out, "out")
     with live(meant.stop, progress) as on_round:
         ended = play(

@@ -7,14 +7,15 @@ import logging
 import shlex
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 
 from fednet_emu.api.console import PlainConsole
-from fednet_emu.errors import AppFailed, FednetError
+from fednet_emu.errors import AppFailed, FednetError, ScenarioWarning
 from fednet_emu.scenario.signals import undisturbed
 
 ERRORS = PlainConsole(stderr=True)
@@ -27,13 +28,13 @@ MISTAKE, INTERRUPTED, BUG, FAILED = 2, 130, 1, 1
 
 @contextmanager
 def outcome(interrupted: Callable[[], str] = lambda: "interrupted") -> Iterator[None]:
-    """Turn exceptions of a command into a message and an exit code, and print which plug-in modules are imported.
+    """Turn exceptions of a command into a message and an exit code; print warnings, and which plug-ins are imported.
 
     Args:
         interrupted: returns the message to print after Ctrl-C.
     """
     try:
-        with _imports_told():
+        with _imports_told(), _warnings_told():
             yield
     except AppFailed as error:
         ERRORS.print(str(error))
@@ -77,6 +78,25 @@ def _imports_told() -> Iterator[None]:
     finally:
         logger.setLevel(before)
         logger.removeHandler(handler)
+
+
+@contextmanager
+def _warnings_told() -> Iterator[None]:
+    """Print each warning of a scenario once, in a line of its own."""
+    told, before = set[str](), warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if not issubclass(category, ScenarioWarning):
+            before(message, category, *where, **more)
+        elif str(message) not in told:
+            told.add(str(message))
+            ERRORS.print(f"warning: {message}")
+
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = before
 
 
 class _Told(logging.Handler):

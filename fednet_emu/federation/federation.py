@@ -82,11 +82,11 @@ class Federation:
         workers: int = 1,
     ) -> None:
         self.clock, self.streams, self.ledger, self.graph = clock, streams, ledger, graph
-        self._task, self.network, self.processors = task, network, processors
-        self.timing_only, self.workers = timing_only, workers
-        self._rounds, self._learner = Rounds(clock, ledger), Learner(graph, task, streams, timing_only=timing_only)
-        self.reports, self.server = self._learner.reports, Device(self, SERVER)
-        self.presence, self._stop = presence, stop
+        self._task, self.network, self.processors, self.timing_only = task, network, processors, timing_only
+        self._rounds, self.workers = Rounds(clock, ledger, moving=network.moving), workers
+        learner = Learner(graph, task, streams, timing_only=timing_only)
+        self._learner, self.server = learner, Device(self, SERVER)
+        self.reports, self.presence, self._stop = learner.reports, presence, stop
         self._able = presence if task is None else presence.only(np.flatnonzero(task.n_samples))
         self.links = Links(network, graph, streams, self._learner.read, self.reports)
         self._sums = Sums(clock, self.links, network.superposition, streams, ledger, self._rounds)

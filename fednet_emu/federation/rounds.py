@@ -11,22 +11,35 @@ from fednet_emu.records.ledger import Ledger
 MAX_FRUITLESS_ROUNDS = 1000
 """A run ends after this many rounds in a row in which nothing arrives, because it would never end otherwise."""
 
+AWAY_S = 86_400.0
+"""Where devices move, they may come back into reach: a run then also goes on for this long without anything."""
+
+
+def is_standstill(fruitless: int, lasted_s: float, *, moving: bool) -> bool:
+    """Whether nothing will ever arrive, after so many attempts in a row, and so long, in which nothing has."""
+    return fruitless >= MAX_FRUITLESS_ROUNDS and (not moving or lasted_s >= AWAY_S)
+
 
 @final
 class Rounds:
     """Counts rounds and records each.
+
+    Args:
+        clock: simulated time.
+        ledger: records.
+        moving: whether devices move.
 
     Attributes:
         ended: rounds ended so far.
         deadline_s: the deadline of the latest round, if it had one, for messages.
     """
 
-    def __init__(self, clock: Clock, ledger: Ledger) -> None:
-        self._clock, self._ledger = clock, ledger
+    def __init__(self, clock: Clock, ledger: Ledger, *, moving: bool = False) -> None:
+        self._clock, self._ledger, self._moving = clock, ledger, moving
         self.ended = 0
         self.deadline_s: float | None = None
         self._started_ns = 0
-        self._fruitless = 0
+        self._fruitless = self._fruitful_ns = 0
 
     def end(self, *, invited: int, arrived: int) -> None:
         """Record a round that ends now; the next one starts.
@@ -42,10 +55,14 @@ class Rounds:
 
     def _watch_for_standstill(self, *, fruitless: bool, took_s: float) -> None:
         """Detect runs that would never end because all their transfers fail or miss their deadline."""
-        self._fruitless = self._fruitless + 1 if fruitless else 0
-        if self._fruitless < MAX_FRUITLESS_ROUNDS:
+        if not fruitless:
+            self._fruitless, self._fruitful_ns = 0, self._clock.now
             return
-        waits = f"{MAX_FRUITLESS_ROUNDS} rounds in a row brought nothing, the last of them in {took_s:g} s"
+        self._fruitless += 1
+        lasted_s = (self._clock.now - self._fruitful_ns) / NS_PER_S
+        if not is_standstill(self._fruitless, lasted_s, moving=self._moving):
+            return
+        waits = f"{self._fruitless} rounds in a row brought nothing, the last of them in {took_s:g} s"
         if self.deadline_s is not None:
             waits += f"; nobody meets algorithm.deadline_s, {self.deadline_s:g} s: give more time"
         raise Deadlock(self._clock.now_s, waits)

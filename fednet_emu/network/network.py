@@ -63,6 +63,11 @@ class Uplink(Component):
     times what the message is expected to take at the mean rate of its link, from 60 s to 3600 s; one that is expected
     to take more than 3600 s is not tried, and lost as `unreachable`."""
 
+    @property
+    def narrows(self) -> bool:
+        """Whether senders that are too weak for their part of the band may use less of it: devices, in parts apart."""
+        return self.DIRECTION != "downlink" and self.access.separate
+
     @field_validator("access")
     @classmethod
     def _goes_this_way(cls, access: Access) -> Access:
@@ -333,8 +338,7 @@ class Network:
         if settings.trace is not None and self._recorded:
             rates = device_rates(settings.trace, len(self._everybody), self._streams, self._data_dir)
         reception = self.settings.reception if kind == "uplink" else ONE_ANTENNA
-        narrows = kind != "downlink" and settings.access.separate
-        law = channel.medium_rate(reception.branches(1), narrows=narrows)
+        law = channel.medium_rate(reception.branches(1), narrows=settings.narrows)
         band = Band.of(channel.usable_hz, settings.access, law, channel.medium_fading, access_key, reception)
         rules = Rules(
             band=band,

@@ -32,9 +32,10 @@ DIRECTIONS = ("down", "up")
 REASONS = ("", "erased", "outage", "unreachable", "away", "left", "timeout", "deadline", "end", "empty")
 """Why a transfer was lost; the empty reason means delivered.
 
-erased: random loss; outage: SINR, or gain over the air, below the threshold; unreachable: no rate at all on a constant
-link; away: the device was not there when it was its turn; left: it went away in the middle; timeout: on the air for too
-long; deadline: the algorithm stopped waiting; end: the run ended; empty: the battery of an end ran out in the middle.
+erased: random loss; outage: SINR, or gain over the air, below the threshold; unreachable: the link never carries a bit,
+or is expected to take over an hour; away: the device was not there when it was its turn; left: it went away in the
+middle; timeout: on the air for too long; deadline: the algorithm stopped waiting; end: the run ended; empty: the
+battery of an end ran out in the middle.
 """
 CODE = {reason: code for code, reason in enumerate(REASONS)}
 

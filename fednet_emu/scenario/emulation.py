@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from fednet_emu.arrays import IntArray
+from fednet_emu.arrays import Array, IntArray, Mask
 from fednet_emu.data import data_folder
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
@@ -31,8 +32,9 @@ from fednet_emu.network.availability import Presence
 from fednet_emu.network.batteries import Batteries
 from fednet_emu.network.links.links import Sky
 from fednet_emu.network.links.station_links import network_links
-from fednet_emu.network.network import Network, Pair
+from fednet_emu.network.network import Network, Pair, Uplink
 from fednet_emu.network.powers import DevicePowers, PerDevice
+from fednet_emu.radio.fading import Fading
 from fednet_emu.records.idle_energy import IdleEnergy
 from fednet_emu.records.ledger import SERVER, Ledger
 from fednet_emu.scenario.cost import unaffordable
@@ -160,29 +162,57 @@ def build_network(
     return Network(clock, ledger, streams, presence, channel, paths, settings, data_dir=data_dir, powers=powers)
 
 
-def unreachable(scenario: Scenario) -> Iterator[Problem]:
-    """Find directions in which no device, or hardly any, could ever deliver a message.
+@dataclass(frozen=True)
+class Needed:
+    """What a link of one direction needs to carry anything.
 
-    That is the case if the best mean SNR of all devices at their initial positions is too low for the lowest SINR that
-    the rate law and the access scheme need. Recorded rates are ignored, so that no file is read.
+    Attributes:
+        sinr: the least SINR (linear) of a fading block.
+        by_rate: whether the rate law needs it, rather than the threshold of the access scheme.
+        fading: the fading of all antennas of the receiver combined.
+    """
+
+    sinr: float
+    by_rate: bool
+    fading: Fading
+
+    @classmethod
+    def by(cls, scenario: Scenario, way: Uplink) -> Needed:
+        """What the links of a direction need."""
+        channel, reception = scenario.channel, scenario.network.reception
+        branches = reception.branches(1) if way.DIRECTION == "uplink" else 1
+        law, threshold = channel.block_rate(narrows=way.narrows), way.access.threshold
+        least = law.min_sinr * float(law.narrowest_part(channel.usable_hz))
+        return cls(max(least, threshold), least >= threshold, channel.fading.combined(branches))
+
+    @property
+    def by_whom(self) -> str:
+        """What needs it."""
+        return "the rate law" if self.by_rate else "the threshold of the access scheme"
+
+    def mean_snr(self, in_sight: Mask) -> Array:
+        """The mean SNR (linear) below which links [links] with or without line of sight never carry anything."""
+        return self.sinr / np.where(in_sight, self.fading.peak(True), self.fading.peak(False))
+
+
+def unreachable(scenario: Scenario) -> Iterator[Problem]:
+    """Find directions in which no device could ever deliver a message.
+
+    That is the case if no mean SNR at the initial positions suffices for the lowest SINR that the rate law and the
+    access scheme need, in the best fading block of 10^8. Recorded rates are ignored, so that no file is read.
 
     Yields:
         The key path of the setting to change, and what is wrong.
     """
-    channel, fading = scenario.channel, scenario.channel.fading
-    margin = 1.0 if math.isinf(fading.coherence_s) else _FADING_MARGIN
-    for kind, links in zip(("uplink", "downlink"), _links_at_start(scenario), strict=True):
-        access = getattr(scenario.network, kind).access
-        best, threshold = float(np.max(links.mean_snr)), access.threshold
-        law = channel.block_rate(narrows=kind == "uplink" and access.separate)
-        least = law.min_sinr * float(law.narrowest_part(channel.usable_hz))
-        needed = max(least, threshold)
-        if best < needed / margin:
-            rate = least >= threshold
+    network = scenario.network
+    for way, links in zip((network.uplink, network.downlink), links_at_start(scenario), strict=True):
+        needed = Needed.by(scenario, way)
+        if (links.mean_snr < needed.mean_snr(links.in_sight)).all():
+            best_db, needed_db = linear_to_db(float(np.max(links.mean_snr))), linear_to_db(needed.sinr)
             yield (
-                ("channel", "rate") if rate else ("network", kind, "access"),
-                f"nobody can reach it on the {kind}, the best mean SNR is {linear_to_db(best):.1f} dB, got "
-                f"{'a rate' if rate else 'a threshold'} that needs {linear_to_db(needed):.1f} dB; lower the threshold "
+                ("channel", "rate") if needed.by_rate else ("network", way.DIRECTION, "access"),
+                f"nobody can reach it on the {way.DIRECTION}, the best mean SNR is {best_db:.1f} dB, got "
+                f"{'a rate' if needed.by_rate else 'a threshold'} that needs {needed_db:.1f} dB; lower the threshold "
                 "or the distances, or raise the power",
             )
 
@@ -193,8 +223,37 @@ def serving_cells(scenario: Scenario) -> IntArray:
     return np.array([-1 - min(links.radios(device, SERVER)) for device in range(scenario.devices.count)], np.int64)
 
 
-def _links_at_start(scenario: Scenario) -> Pair:
+class AtStart(NamedTuple):
+    """The links of one direction with all devices at their initial positions.
+
+    Attributes:
+        mean_snr: [devices] SNR (linear) alone on the whole band, averaged over fading.
+        in_sight: [devices] whether there is line of sight.
+    """
+
+    mean_snr: Array
+    in_sight: Mask
+
+
+_latest: list[tuple[tuple[Any, ...], tuple[AtStart, AtStart]]] = []
+"""The settings that `links_at_start` was last asked for, and what it has found: it is asked several times before a run,
+and takes seconds for a million devices."""
+
+
+def links_at_start(scenario: Scenario) -> tuple[AtStart, AtStart]:
     """Uplinks and downlinks with all devices at their initial positions, which no data are read for."""
+    devices, network = scenario.devices, scenario.network
+    settings = devices.placement, scenario.channel, network.cells, network.power_control, network.reception
+    asked = scenario.seed, devices.count, *settings
+    for known, found in _latest:
+        if known == asked:
+            return found
+    up, down = (AtStart(links.mean_snr, links.in_sight) for links in _links_at_start(scenario))
+    _latest[:] = [(asked, (up, down))]
+    return up, down
+
+
+def _links_at_start(scenario: Scenario) -> Pair:
     streams, devices, network = Streams(scenario.seed), scenario.devices, scenario.network
     xy_m = devices.placement.positions_m(devices.count, streams("placement"))
     sky = Sky(scenario.channel, streams, network.power_control, antennas=network.reception.antennas)
@@ -224,9 +283,6 @@ def available_cores() -> int:
 
 _SMALL_MODEL_FLOP = 1e7
 """FLOP per sample below which several threads within one operation cost more in synchronization than they save."""
-
-_FADING_MARGIN = 20.0
-"""Factor (13 dB) by which fading may exceed the mean SNR: under Rayleigh fading fewer than 1 block in 10^8 does."""
 
 
 def _torch_device(training: Training) -> torch.device:

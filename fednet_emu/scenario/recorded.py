@@ -22,6 +22,7 @@ from fednet_emu.records.charge import empty_s
 from fednet_emu.records.fairness import asking
 from fednet_emu.records.idle import idle_s
 from fednet_emu.records.ledger import KINDS, SERVER, Ledger, scores_in
+from fednet_emu.records.losses import messages
 from fednet_emu.records.manifest import FINISHED
 from fednet_emu.records.store import LOG_FILE, RunFolder
 from fednet_emu.records.verify import verify
@@ -169,6 +170,7 @@ def _totals(fed: Federation, scenario: Scenario) -> dict[str, Any]:
         "events_depend_on_learning": scenario.events_depend_on_learning,
         "nominal_values": fed.nominal,
         "transfers": len(ledger.transfers),
+        **messages(ledger),
         "wavefronts": fed.graph.statistics.wavefronts,
         "mean_wavefront": fed.graph.statistics.mean_wavefront,
     }

@@ -100,7 +100,7 @@ def test_rows_tell_unit_range_and_default() -> None:
     (row,) = [line for line in PAGES["network"].splitlines() if 'id="network.uplink.timeout_s"' in line]
 
     cells = [cell.strip() for cell in row.strip("|").split("|")]
-    assert cells[1:5] == ["number", "s", "> 0", "`3600.0`"]
+    assert cells[1:5] == ["number or `null`", "s", "> 0", "`null`"]
     assert "is lost" in cells[5]
 
 

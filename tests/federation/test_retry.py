@@ -220,3 +220,37 @@ def test_an_attempt_may_begin_when_patience_ends() -> None:
     _, fed = play(flow, LOSSY)
 
     assert requested_s(fed) == pytest.approx([0, 0.5 + MODEL_S], abs=1e-12)
+
+
+# ---- out of reach ----------------------------------------------------------------------------------------------------
+
+FAR = (
+    "channel={include: urban-micro, path_loss: {kind: log-distance, exponent: 3.76, reference_loss_db: 35.3}, "
+    "shadowing: none}",
+    "devices.placement={kind: list, xy_m: [[50000, 0], [30, 0], [0, 30], [-30, 0]]}",
+    "devices.region={kind: disc, radius_m: 60000}",
+)
+
+
+def far_upload(fed: Federation) -> Process:
+    """Send from the device that is 50 km away, for two minutes at most."""
+    w = fed.initial_model()
+    return (yield fed.retry(lambda: fed.uplink(fed.device(0), w), patience_s=120.0))
+
+
+def test_where_nobody_moves_a_device_out_of_reach_is_sent_to_once() -> None:
+    """Its link never changes: a second later it is given up, whatever the patience."""
+    delivery, fed = play(far_upload, *FAR)
+
+    assert (delivery.lost, fed.clock.now_s, requested_s(fed)) == ("unreachable", 1.0, [0.0])
+
+
+def test_who_moves_may_come_back_and_is_sent_to_again() -> None:
+    """Each attempt takes a second, and pauses double from 1 ms: no two begin in one instant, and patience ends."""
+    moving = "devices.mobility={kind: gauss-markov, mean_speed_m_s: 0.001, speed_sigma_m_s: 0}"
+    delivery, fed = play(far_upload, *FAR, moving)
+
+    begun_s = np.array(requested_s(fed))
+    assert delivery.lost == "unreachable"
+    assert np.diff(begun_s) == pytest.approx(1.0 + 1e-3 * 2.0 ** np.arange(len(begun_s) - 1))
+    assert begun_s[-1] <= 120.0

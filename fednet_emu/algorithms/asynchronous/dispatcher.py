@@ -12,7 +12,7 @@ from pydantic import Field
 from fednet_emu.algorithms.local_sgd import LocalWork
 from fednet_emu.errors import Deadlock
 from fednet_emu.federation import Deferred, Delivery, Device, Federation, Process
-from fednet_emu.federation.rounds import MAX_FRUITLESS_ROUNDS
+from fednet_emu.federation.rounds import is_standstill
 
 Client = Callable[[Device, int], Process]
 """What a device does when it is asked for the nth time, from 0; the result of the process is its answer's delivery."""
@@ -67,6 +67,7 @@ class Dispatcher:
         self._concurrency, self._left = concurrency, len(self._idle)
         self._came: deque[Arrival] = deque()
         self._trips = self._draws = self._tries = self._ended = 0
+        self._fruitful_s = fed.now_s
         self._since: dict[int, int] = {}  # by device at work: how many trips had ended when it was asked
 
     def next(self, version: int, client: Client) -> Process:
@@ -93,9 +94,11 @@ class Dispatcher:
         self._ended += 1
         if not answer.lost:
             self._came.append(Arrival(k, answer.payload, version, answer.ended_s, self._tries))
-            self._tries = 0
-        elif self._tries >= MAX_FRUITLESS_ROUNDS >= self._ended - min(self._since.values(), default=self._ended):
-            # nobody at work was asked before all these
+            self._tries, self._fruitful_s = 0, self._fed.now_s
+            return
+        oldest = self._ended - min(self._since.values(), default=self._ended)
+        lasted_s = self._fed.now_s - self._fruitful_s
+        if oldest < self._tries and is_standstill(self._tries, lasted_s, moving=self._fed.network.moving):
             raise Deadlock(self._fed.now_s, f"the server waits for an answer; {self._tries} in a row were lost")
 
     def _trip(self) -> Process:

@@ -26,6 +26,7 @@ class StationLinks:
         self._los = np.zeros(snr.shape, np.bool_) if los is None else los
         self._power_w = power_w
         self.mean_snr: Array = snr[serving, np.arange(len(serving))]
+        self.in_sight: Mask = self._los[serving, np.arange(len(serving))]
         self._snr = snr
         self._serving: list[int] = serving.tolist()
         self._keys = np.array(keys, np.uint64)

@@ -1,12 +1,13 @@
 """Patience: how long a transfer may take if the scenario leaves that open, from its size and the mean rate of its link.
 
-The rate is the mean over fading at the link's mean SNR, in steps of 1 dB, so that one table serves all links of a band.
+The rate is the mean over fading at the link's mean SNR, in steps of 0.5 dB, so that one table serves all links of a
+band.
 """
 
 from __future__ import annotations
 
 import math
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple, final
 
 import numpy as np
@@ -15,16 +16,18 @@ from fednet_emu.arrays import Array
 from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.network.medium.band import Band
 from fednet_emu.radio.fading import RARE
+from fednet_emu.units import db_to_linear
 
 TIMES = 20.0
 """The timeout is so many times the expected duration."""
 LEAST_S, MOST_S = 60.0, 3600.0
 """Shortest and longest timeout in s; what is expected to take more than the longest is not tried."""
 
-_LOW_DB, _HIGH_DB = -120, 120
+_LOW_DB, _HIGH_DB, _STEP_DB = -60.0, 80.0, 0.5
+_LEVELS = round((_HIGH_DB - _LOW_DB) / _STEP_DB) + 1
 _QUANTILES = 40
 """Points of the fading law in each decade of its upper tail."""
-_SIZES = 64
+_DIGITS = 64
 
 
 class Pace(NamedTuple):
@@ -57,9 +60,9 @@ class Patience:
             infinity as long as that is not known.
     """
 
-    def __init__(self, band: Band, crowd: int, *, disturbed: bool) -> None:
+    def __init__(self, band: Band, crowd: int = 1, *, disturbed: bool = False) -> None:
         self._band, self._crowd, self._disturbed = band, crowd, disturbed
-        self.ample = [math.inf] * (_SIZES + 1)
+        self.ample = [math.inf] * (_DIGITS + 1)
         self._known: set[int] = set()
 
     def limit_ns(self, size_bit: int, snr: float, *, los: bool) -> int:
@@ -70,49 +73,63 @@ class Patience:
         if digits not in self._known:
             self._known.add(digits)
             self.ample[digits] = self._ample(1 << digits)
-        level_db = _LOW_DB if snr <= 0 else min(max(math.floor(10.0 * math.log10(snr)), _LOW_DB), _HIGH_DB - 1)
-        low = level_db - _LOW_DB
-        soonest_s, latest_s = self._expected_s(size_bit, los, low + 1).min(), self._expected_s(size_bit, los, low).max()
-        return 0 if soonest_s > MOST_S else math.ceil(float(self._limits_s(latest_s)) * NS_PER_S)
+        step = math.floor((10.0 * math.log10(snr) - _LOW_DB) / _STEP_DB) if snr > 0 else -1
+        level = min(max(step, 0), _LEVELS - 2)
+        paces = [(pace.rate_bps[level : level + 2], pace.wait_s[level : level + 2]) for pace in self._paces[los]]
+        expected_s = np.array([Pace(*pace).expected_s(size_bit) for pace in paces])
+        if expected_s[:, 1].min() > MOST_S:
+            return 0
+        return math.ceil(self._limit_s(expected_s[:, 0].max() if step >= 0 else math.inf) * NS_PER_S)
 
     def expected_s(self, size_bit: int, snr: Array, *, los: bool) -> Array:
-        """Expected durations in s [links] of so many bits, each alone in the band, at mean SNRs rounded up to 1 dB."""
+        """Expected durations in s [links] of so many bits, each alone in the band, at their mean SNRs."""
+        levels_s = self._paces[los][-1].expected_s(size_bit)
         with np.errstate(divide="ignore"):
-            levels = np.clip(np.floor(10.0 * np.log10(snr)) + 1 - _LOW_DB, 0, _HIGH_DB - _LOW_DB).astype(np.int64)
-        return np.asarray(self._paces[los][-1].expected_s(size_bit)[levels])
+            place = np.clip((10.0 * np.log10(snr) - _LOW_DB) / _STEP_DB, 0.0, _LEVELS - 1.0)
+            logs = np.interp(place, np.arange(_LEVELS), np.log(np.minimum(levels_s, 1e30)))
+        return np.asarray(np.where(levels_s[np.ceil(place).astype(np.int64)] < 1e30, np.exp(logs), math.inf))
 
-    def _expected_s(self, size_bit: int, los: bool, level: int) -> Array:
-        """Expected durations [shares] at a level of SNR."""
-        return np.array([Pace(*(part[level] for part in pace)).expected_s(size_bit) for pace in self._paces[los]])
-
-    def _limits_s(self, expected_s: Array) -> Array:
-        return np.asarray(np.clip(TIMES * expected_s, MOST_S if self._disturbed else LEAST_S, MOST_S))
+    def _limit_s(self, expected_s: float) -> float:
+        return min(max(TIMES * expected_s, MOST_S if self._disturbed else LEAST_S), MOST_S)
 
     def _ample(self, size_bit: int) -> float:
         """The mean SNR from which on so many bits have `LEAST_S`, with or without line of sight."""
         expected_s = np.array([pace.expected_s(size_bit) for of_state in self._paces for pace in of_state]).max(axis=0)
-        above = np.flatnonzero(self._limits_s(expected_s) > LEAST_S)
-        first = int(above[-1]) + 1 if len(above) else 0
-        return 10.0 ** ((first + _LOW_DB) / 10.0) * (1 + 1e-9) if first < len(expected_s) else math.inf
+        (longer,) = np.nonzero(expected_s > (0.0 if self._disturbed else LEAST_S / TIMES))
+        first = int(longer[-1]) + 1 if len(longer) else 0
+        return 10.0 ** ((first * _STEP_DB + _LOW_DB) / 10.0) if first < _LEVELS else math.inf
 
     @cached_property
     def _paces(self) -> list[list[Pace]]:
         """The paces [levels] without and with line of sight, with the least and with the largest share of the band."""
-        shares = sorted({self._band.access.share(1), self._band.access.share(self._crowd)})
-        return [[_pace(self._band, share, los=los) for share in shares] for los in (False, True)]
+        band = self._band
+        shares = sorted({band.access.share(1), band.access.share(self._crowd)})
+        fading = band.fading.combined(band.reception.branches(1))
+        states = (False, True) if fading.peak(False) != fading.peak(True) else (False,)
+        block_s = math.inf if band.constant else min(band.coherence_ns, band.slot_ns) / NS_PER_S
+        plain = Band(band.bandwidth_hz, band.access, band.law, fading, band.coherence_ns)
+        paces = [[_pace(plain, share, block_s, los) for share in shares] for los in states]
+        return paces * (2 // len(paces))
 
 
-def _pace(band: Band, share: float, *, los: bool) -> Pace:
-    """What links with a share of the band carry on average, at each level of their mean SNR."""
-    snr = 10.0 ** (np.arange(_LOW_DB, _HIGH_DB + 1)[:, None] / 10.0)
-    if band.constant:
+@lru_cache(maxsize=256)
+def _pace(band: Band, share: float, block_s: float, los: bool) -> Pace:
+    """What links with a share of a band carry on average, at each level of their mean SNR.
+
+    Args:
+        band: the band, with the fading of all antennas combined.
+        share: the share.
+        block_s: how long the gain of a link stays the same; infinity for ever.
+        los: whether the links have line of sight.
+    """
+    snr = db_to_linear(_LOW_DB + _STEP_DB * np.arange(_LEVELS, dtype=np.float64))[:, None]
+    if math.isinf(block_s):
         rates_bps = band.rates_bps(snr * band.fading.gain(0.5) / share, share)
-        return Pace(rates_bps[:, 0], np.zeros(len(snr)))
+        return Pace(rates_bps[:, 0], np.zeros(_LEVELS))
     tail = np.append(10.0 ** (-np.arange(round(-math.log10(RARE)) * _QUANTILES + 1) / _QUANTILES), 0.0)
     weight = tail[:-1] - tail[1:]
-    gain = band.fading.combined(band.reception.branches(1)).gains(1.0 - (tail[:-1] + tail[1:]) / 2.0, los)
+    gain = band.fading.gains(1.0 - (tail[:-1] + tail[1:]) / 2.0, los)
     rates_bps = band.rates_bps(snr * gain / share, share)
-    carries = (rates_bps > 0) @ weight
     with np.errstate(divide="ignore"):
-        wait_s = (1.0 / np.minimum(carries, 1.0) - 1.0) * min(band.coherence_ns, band.slot_ns) / NS_PER_S
+        wait_s = (1.0 / np.minimum((rates_bps > 0) @ weight, 1.0) - 1.0) * block_s
     return Pace(rates_bps @ weight, wait_s)

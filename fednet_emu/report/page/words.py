@@ -1,10 +1,11 @@
-"""What happened in a run, in three sentences: how long it took, what cost most, and who was slowest."""
+"""What happened in a run, in a few sentences: how long it took, what was lost, what cost most, who was slowest."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from fednet_emu.arrays import Array
+from fednet_emu.records.losses import losses_in_words
 from fednet_emu.report.page.records import Records
 from fednet_emu.report.quantities import counted, format_bits, format_energy, format_seconds
 
@@ -16,7 +17,9 @@ DOING = {
 
 def words(records: Records) -> list[str]:
     """Return the sentences."""
-    return [_length(records), _costs(records), _slowest(records)]
+    losses = losses_in_words(records.run.summary)
+    told = [f"{losses[0].upper()}{losses[1:]}."] if losses else []
+    return [_length(records), *told, _costs(records), _slowest(records)]
 
 
 def _length(records: Records) -> str:

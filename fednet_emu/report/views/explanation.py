@@ -10,6 +10,7 @@ import pandas as pd
 
 from fednet_emu.errors import DataError
 from fednet_emu.records.ledger import SERVER, device_label
+from fednet_emu.records.losses import losses_in_words
 from fednet_emu.report.quantities import counted, format_energy, format_seconds
 from fednet_emu.report.views.critical_path import BACKHAUL, DEADLINE, IDLE, WAITING, critical_path, parts_frame
 from fednet_emu.report.views.run import RunView
@@ -25,7 +26,7 @@ MEANING = {
     "compute": "computing",
     WAITING: "waiting for a turn, with nobody in the way",
     DEADLINE: "waiting for the deadline",
-    IDLE: "nothing recorded: pauses, or devices that were away",
+    IDLE: "nothing recorded: pauses, or devices that were away or out of reach",
 }
 
 
@@ -38,12 +39,14 @@ class Path:
         parts: the parts of the paths, see `parts_frame`.
         energy_j: what the whole run spent.
         waiting_j: how much of it devices drew while they did nothing.
+        losses: in words how many messages were lost, and why; empty for none.
     """
 
     label: str
     parts: pd.DataFrame
     energy_j: float
     waiting_j: float = 0.0
+    losses: str = ""
 
     @property
     def took_s(self) -> float:
@@ -82,7 +85,7 @@ def path_of(run: RunView) -> Path:
             f"{run.label}: rounds", "none took any time, so that nothing decided when they ended", "run more"
         )
     energy_j, waiting_j = (float(run.summary.get(name) or 0.0) for name in ("energy_j", "waiting_j"))
-    return Path(run.label, parts_frame(parts), energy_j, waiting_j)
+    return Path(run.label, parts_frame(parts), energy_j, waiting_j, losses_in_words(run.summary))
 
 
 def path_lines(path: Path) -> Iterator[str]:
@@ -98,6 +101,8 @@ def path_lines(path: Path) -> Iterator[str]:
     if path.waiting_j > 0:
         share = path.waiting_j / path.energy_j
         yield f"  and {format_energy(path.waiting_j)}, {share:.0%}, by devices that had nothing to do meanwhile"
+    if path.losses:
+        yield f"  {path.losses}"
     if len(path.devices):
         yield "whom they waited for longest"
         yield from (f"  {text}" for text in device_texts(path))

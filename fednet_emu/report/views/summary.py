@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from fednet_emu.records.losses import losses_in_words
 from fednet_emu.report.quantities import format_bits, format_energy, format_seconds
 from fednet_emu.report.views.scales import OWN_METRICS
 
@@ -21,8 +22,9 @@ def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     Args:
         summary: the content of `summary.json`, SI units; None and NaN mean that a quantity was not measured.
     """
-    known = ((key, title, show) for key, title, show in _ROWS if _is_known(summary.get(key)))
-    return [(title, show(summary[key])) for key, title, show in known if key not in _PARTS or summary[key] > 0]
+    known = {**summary, "losses": losses_in_words(summary) or None}
+    rows = ((key, title, show) for key, title, show in _ROWS if _is_known(known.get(key)))
+    return [(title, show(known[key])) for key, title, show in rows if key not in _PARTS or known[key] > 0]
 
 
 def profile_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -106,6 +108,7 @@ _ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("downlink_bit", "downlink", format_bits),
     ("sidelink_bit", "sidelink", format_bits),
     ("backhaul_bit", "backhaul", format_bits),
+    ("losses", "losses", str),
     ("energy_j", "energy", format_energy),
     ("compute_j", "  computing", format_energy),
     ("transmit_j", "  sending", format_energy),

@@ -45,7 +45,7 @@ const runLosses = (told) => {
   const missed = sum(lost), all = sum(told.losses);
   const section = fednet.section("losses", "Losses", missed ? `${units.count(missed)} of ${units.count(all)} deliveries (${units.share(missed / all)}) were lost; a broadcast is one for each receiver.` :
     all ? `None of the ${units.count(all)} deliveries was lost; a broadcast is one for each receiver.` : "Nothing was sent.");
-  const MEANING = { erased: "random loss", outage: "SINR below the threshold", unreachable: "no rate on the link", away: "the device was away when it was its turn",
+  const MEANING = { erased: "random loss", outage: "SINR below the threshold", unreachable: "the link never carries a bit", away: "the device was away when it was its turn",
     left: "the device left in the middle", timeout: "too long on the air", deadline: "the algorithm stopped waiting", end: "the run ended" };
   if (!all) return null;
   const figure = missed ? fednet.figure(section, "Lost deliveries by reason", () => {
