@@ -2,7 +2,8 @@
 
     geometry, draws -> path_loss (classical, tr38901, d2d, v2v) -> shadowing, movement   mean gain, once per link
     fading    gain of one coherence block (hot path of the medium)
-    rate      bit/s from SINR and bandwidth: Shannon, fixed, nr_mcs, finite_blocklength; ergodic averages over fading
+    rate      bit/s from SINR and bandwidth: Shannon, fixed, nr_mcs, finite_blocklength
+    narrowing the rate of a sender that may use part of its band; ergodic averages over fading
     noise, interference, power_control, reception                                        SINR
     numerology, retransmission, overhead                                                 what the standard adds
     energy, presets                                                                      J

@@ -81,9 +81,10 @@ class Shannon(RateLaw):
 
     def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
         """Rates of many transmissions in bit/s, in the broadcast shape."""
-        efficiency_bps_hz = log1p(sinr / _linear(self.gap_db)) / _LN_2
-        capped_bps_hz = np.minimum(efficiency_bps_hz, self.max_efficiency_bps_hz or math.inf)
-        return bandwidth_hz * np.where(efficiency_bps_hz < self.min_efficiency_bps_hz, 0.0, capped_bps_hz)
+        gap, lowest_bps_hz, highest_bps_hz = self._terms
+        efficiency_bps_hz = log1p(sinr / gap) / _LN_2
+        capped_bps_hz = np.minimum(efficiency_bps_hz, highest_bps_hz)
+        return bandwidth_hz * np.where(efficiency_bps_hz < lowest_bps_hz, 0.0, capped_bps_hz)
 
 
 class FixedRate(RateLaw):

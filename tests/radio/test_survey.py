@@ -53,3 +53,16 @@ def test_each_state_fades_by_its_own_law():
         mixed = channel(path_loss={"kind": "3gpp-umi", "los": los}, fading="by-line-of-sight")
         plain = channel(path_loss={"kind": "3gpp-umi", "los": los}, fading=same)
         assert uplink_rates(mixed, distance).median_bps == pytest.approx(uplink_rates(plain, distance).median_bps)
+
+
+def test_a_weak_device_sends_on_part_of_its_band():
+    """At 40 km a lone device of 20 MHz is 9 dB below the least SINR, and reaches it on an eighth of the band."""
+    gain_db = -20 * np.log10(4 * np.pi * np.hypot(40e3, 8.5) * 3.5e9 / 3e8)
+    snr = 10 ** ((23 + gain_db + 174 - 73.0103 - 5) / 10)
+    part = snr / (10**0.2 * (2**0.1523 - 1))
+
+    rates = {on: uplink_rates(channel(narrowing=on), np.array([40e3])).median_bps[0] for on in ("on", "off")}
+
+    assert 0.12 < part < 0.14
+    assert rates["on"] == pytest.approx(20e6 * 0.1523 * part, rel=1e-5)
+    assert rates["off"] == 0.0

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fednet_emu.arrays import Array
+from fednet_emu.arrays import Array, Mask
 from fednet_emu.federation.federation import Federation
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.scenario.emulation import build
@@ -33,41 +33,69 @@ def with_values(settings: Settings, values: dict[str, Any]) -> Settings:
     return changed
 
 
+NARROW_HZ = 1e4
+"""A width that half of every drawn band exceeds."""
+UNDISTURBED = {
+    "channel.long_transfers": "walk",
+    "network.uplink": {"access": "tdma"},
+    "network.cells": "single",
+    "network.power_control": "none",
+    "devices.availability": "always",
+    "devices.battery": None,
+    "devices.mobility": "static",
+}
+"""Uplinks in turns whose rates are those of the rate law at every instant, whenever a transfer begins."""
+
+
 def half_the_bandwidth(settings: Settings) -> str | None:
-    """With half the bandwidth no transfer of a fixed request over TDMA ends earlier.
+    """With half the bandwidth no transfer of a fixed request over TDMA ends earlier, whatever the rate law.
 
-    The requests are one upload of each device at the start. It is a law where rates fall with the bandwidth at every
-    instant (Shannon's rate without a floor, full power, no other cells), whenever a transfer begins (nobody moves or
-    leaves).
+    The requests are one upload of each device at the start. It is a law where a weak device sends on part of its band,
+    and bands are wider than the narrowest part.
     """
-    shannon = {"kind": "shannon", "min_efficiency_bps_hz": 0}
+    width_hz = settings["channel"]["bandwidth_hz"]
     plain = {
-        "channel.rate": shannon,
+        **UNDISTURBED,
         "channel.numerology_khz": None,
-        "channel.long_transfers": "walk",
-        "network.uplink": {"access": "tdma"},
-        "network.cells": "single",
-        "network.power_control": "none",
-        "devices.availability": "always",
-        "devices.battery": None,
-        "devices.mobility": "static",
+        "channel.narrowing": "on",
+        "channel.narrowest_hz": NARROW_HZ,
     }
-    half = {**plain, "channel.bandwidth_hz": settings["channel"]["bandwidth_hz"] / 2}
+    return _no_earlier(settings, plain, {**plain, "channel.bandwidth_hz": width_hz / 2})
+
+
+def half_the_power(settings: Settings) -> str | None:
+    """With 3 dB less power no transfer of a fixed request over TDMA ends earlier, narrowed or not."""
+    power_dbm = settings["channel"]["device"]["tx_power_dbm"]
+    return _no_earlier(settings, UNDISTURBED, {**UNDISTURBED, "channel.device.tx_power_dbm": power_dbm - 3})
+
+
+def _no_earlier(settings: Settings, more: Settings, less: Settings) -> str | None:
+    """Uploads that end earlier with fewer resources; None if some are then lost, which may end at once."""
     sizes_bit = [SIZE_BIT] * settings["devices"]["count"]
-    whole_ns, half_ns = (_uploads(scenario_of(with_values(settings, values)), sizes_bit)[1] for values in (plain, half))
-    early = np.flatnonzero(half_ns < whole_ns * (1 - SLACK) - len(whole_ns))
-    return "".join(f"dev-{d} at {half_ns[d]} ns instead of {whole_ns[d]} ns; " for d in early)
+    with_more, with_less = (_uploads(scenario_of(with_values(settings, values)), sizes_bit) for values in (more, less))
+    if with_less.lost.any():
+        return None
+    early = np.flatnonzero(with_less.ended_ns < with_more.ended_ns * (1 - SLACK) - len(sizes_bit))
+    return "".join(f"dev-{d} at {with_less.ended_ns[d]} ns instead of {with_more.ended_ns[d]} ns; " for d in early)
 
 
-def _uploads(scenario: Scenario, sizes_bit: list[int]) -> tuple[Array, Array]:
-    """When the upload of each device begins and ends (ns), delivered or lost, if all are asked for at the start."""
+class Uploads(NamedTuple):
+    """The upload of each device: when it begins and ends in ns, and whether it is lost."""
+
+    started_ns: Array
+    ended_ns: Array
+    lost: Mask
+
+
+def _uploads(scenario: Scenario, sizes_bit: list[int]) -> Uploads:
+    """The uploads of all devices if all are asked for at the start."""
     fed = build(scenario, timing_only=True)
     sent = [fed.network.uplink.send(device, SERVER, None, -1, size_bit) for device, size_bit in enumerate(sizes_bit)]
     fed.clock.run_process(_all(fed, sent))
     fed.close()
     column = fed.ledger.transfers.column
     order = np.argsort(column("sender"))
-    return column("started_ns")[order].astype(float), column("ended_ns")[order].astype(float)
+    return Uploads(*(column(name)[order].astype(float) for name in ("started_ns", "ended_ns", "lost")))
 
 
 def _all(fed: Federation, events: list[Any]) -> Any:
@@ -221,7 +249,7 @@ def renumbered(settings: Settings) -> str | None:
     for devices in (range(count), range(count)[::-1]):
         there = {"kind": "list", "xy_m": [places[device] for device in devices]}
         scenario = scenario_of(with_values(settings, {**plain, "devices.placement": there}))
-        started_ns, ended_ns = _uploads(scenario, [SIZE_BIT * (1 + device) for device in devices])
+        started_ns, ended_ns, _ = _uploads(scenario, [SIZE_BIT * (1 + device) for device in devices])
         took_ns.append(np.sort(ended_ns - started_ns))
     same = np.allclose(*took_ns, rtol=SLACK, atol=count)
     return "" if same else f"{took_ns[0]} ns, and in the opposite order {took_ns[1]} ns"
@@ -231,6 +259,7 @@ METAMORPHIC = {
     "twice the time": twice_the_time,
     "renumbered": renumbered,
     "half the bandwidth": half_the_bandwidth,
+    "half the power": half_the_power,
     "a later deadline": a_later_deadline,
     "no foresight": no_foresight,
     "one more device": one_more_device,

@@ -174,6 +174,7 @@ RECIPES: dict[str, Recipe] = {
     "mean_factor": spread(0.1, 10),
     "median_flop_per_s": spread(1e5, 1e9),
     "min_sinr_db": between(-10, 10),
+    "narrowest_hz": among(None, 1e4, 360e3),
     "noise_figure_db": between(0, 9),
     "noise_density_dbm_hz": between(-180, -165),
     "off_s": spread(0.1, 10),

@@ -17,7 +17,7 @@ from tests.swarm.draw import drawn
 from tests.swarm.faults import FAULTS
 from tests.swarm.judge import LAWS, Case, judged
 from tests.swarm.killed import killed_and_resumed
-from tests.swarm.metamorphic import METAMORPHIC
+from tests.swarm.metamorphic import METAMORPHIC, Uploads
 from tests.swarm.pairs import pairs_of, places, possible
 from tests.swarm.plays import played, scenario_of
 from tests.swarm.shrink import shrunk, told
@@ -129,13 +129,19 @@ def test_a_run_that_is_killed_elsewhere_is_noticed() -> None:
 
 BREAKERS = {
     "twice the time": ("_times", lambda play: [play.events]),
-    "renumbered": ("_uploads", lambda scenario, sizes_bit: (np.zeros(1), np.array([1e6 * np.arange(4) @ sizes_bit]))),
-    "half the bandwidth": ("_uploads", lambda scenario, sizes_bit: (None, np.array([scenario.channel.bandwidth_hz]))),
+    "renumbered": ("_uploads", lambda scenario, sizes_bit: ends_at(1e6 * np.arange(4) @ sizes_bit)),
+    "half the bandwidth": ("_uploads", lambda scenario, sizes_bit: ends_at(scenario.channel.bandwidth_hz)),
+    "half the power": ("_uploads", lambda scenario, sizes_bit: ends_at(1e9 * scenario.channel.device.tx_power_w)),
     "a later deadline": ("played", lambda scenario, **_: Invited(-scenario.algorithm.deadline_s)),
     "no foresight": ("_before", lambda play, end_ns: [play.rounds]),
     "one more device": ("scenario_of", lambda settings: small_scenario(f"seed={settings['devices']['count']}")),
 }
 """For each metamorphic law a part of it, and what in its place breaks the law."""
+
+
+def ends_at(end_ns: float) -> Uploads:
+    """One upload that ends then."""
+    return Uploads(np.zeros(1), np.array([end_ns]), np.zeros(1, np.bool_))
 
 
 class Invited:

@@ -9,6 +9,7 @@ from fednet_emu.elementary import exp, log
 from fednet_emu.radio.rate_law import RateLaw
 
 _LOWEST_SINR, _HIGHEST_SINR, _GRID = 1e-6, 1e14, 8192
+_WIDE_HZ = 2.0**40  # a power of two rounds nothing, and in so wide a band a narrowed law has parts of any width
 _HALVINGS = 60
 _TIE = 1 - 1e-12
 
@@ -47,7 +48,7 @@ def equal_finish_shares(snr: Array, left_bit: Array, law: RateLaw, bandwidth_hz:
     shares, open_ = np.full(count, 1.0 / count), (snr > 0) & (left_bit > 0)
     if not law.PER_HERTZ or not open_.any():
         return shares
-    narrowing = _Narrowing(law, bandwidth_hz)
+    narrowing = _Narrowing(law)
     budget, shares = 1.0, np.where(open_, 0.0, _CRUMB)
     work = np.divide(left_bit, snr * bandwidth_hz, out=np.zeros(count), where=open_)
     while open_.any():
@@ -72,11 +73,11 @@ class _Narrowing:
     envelope takes the narrowest part that reaches a rate.
     """
 
-    def __init__(self, law: RateLaw, bandwidth_hz: float) -> None:
+    def __init__(self, law: RateLaw) -> None:
         lowest = max(law.min_sinr * (1.0 + 1e-12), _LOWEST_SINR)
         self._log_sinr = np.linspace(log(lowest), log(_HIGHEST_SINR), _GRID)
         sinr = exp(self._log_sinr)
-        per_snr = np.maximum(law.rates_bps(sinr, bandwidth_hz), 0.0) / (sinr * bandwidth_hz)
+        per_snr = np.maximum(law.rates_bps(sinr, _WIDE_HZ) / _WIDE_HZ, 0.0) / sinr
         envelope = np.maximum.accumulate(per_snr[::-1])
         self._log_rate = log(np.maximum(envelope, 1e-300))
         self.most = float(envelope[-1])

@@ -150,14 +150,14 @@ class Emulator:
 
     def rate(self) -> None:
         """Work out everybody's power, SINR and rate; in the middle of a slot only who has no hope."""
-        world, law = self.world, self.world.law
+        world = self.world
         for burst in self.air:
             burst.part = Fraction(1, sum(other.radio == burst.radio for other in self.air))
         self.deal_out()
         for burst in self.air:
             for leg in burst.legs:
                 clear = as_double(self.mean(burst, leg, burst.radio) * world.peak * burst.part / burst.share)
-                leg.dead = clear < self.world.threshold or not law.bps(clear, world.hertz * burst.share)
+                leg.dead = clear < self.world.threshold or not world.bps(clear, world.hertz * burst.share)
         if world.slot_ns and self.now_ns % world.slot_ns:
             return
         for burst in self.air:
@@ -165,7 +165,7 @@ class Emulator:
         for burst in self.air:
             for leg in burst.legs:
                 leg.sinr, leg.carries = self.hear(burst, leg)
-                leg.bps = law.bps(leg.sinr, world.hertz * burst.share) if leg.carries else NOTHING
+                leg.bps = world.bps(leg.sinr, world.hertz * burst.share) if leg.carries else NOTHING
 
     def mean(self, burst: Burst, leg: Leg, radio: int) -> Fraction:
         """SNR of a sender at a leg's receiver, as it was when the later of the two came on the air, without fading."""

@@ -20,6 +20,7 @@ from fednet_emu.network.medium.loss import NoLoss
 from fednet_emu.network.medium.medium import Medium, Rules
 from fednet_emu.radio.channel import Terminal
 from fednet_emu.radio.fading import Fading, NoFading, Rayleigh
+from fednet_emu.radio.narrowing import narrowed
 from fednet_emu.radio.rate import FixedRate, Shannon
 from fednet_emu.radio.rate_law import RateLaw
 from fednet_emu.records.ledger import KINDS, REASONS, Ledger
@@ -142,8 +143,11 @@ class Play:
         radio = Terminal(
             tx_power_dbm=30.0, noise_figure_db=0, height_m=1, amplifier_efficiency=efficiency, circuit_w=circuit_w
         )
+        access, law = access_of(world), law_of(world.law)
+        if world.narrowest_hz is not None and access.separate and world.kind != "downlink":
+            law = narrowed(law, world.narrowest_hz)
         rules = Rules(
-            band=Band.of(float(world.hertz), access_of(world), law_of(world.law), fading_of(world), ACCESS_KEY),
+            band=Band.of(float(world.hertz), access, law, fading_of(world), ACCESS_KEY),
             links=TableLinks(world, self.clock),
             loss=NoLoss(),
             loss_key=0,

@@ -54,8 +54,13 @@ class Law:
         """The lowest SINR of the fixed rate."""
         return ratio(self.lowest_db)
 
+    @property
+    def least(self) -> float:
+        """The SINR of the lowest efficiency."""
+        return ratio(self.gap_db) * math.expm1(self.lowest_bps_hz * math.log(2))
+
     def bps(self, sinr: Fraction, hertz: Fraction) -> Fraction:
-        """The rate."""
+        """The rate on all of these hertz."""
         if self.kind == "fixed":
             return Fraction(self.fixed_bps if self.loses or sinr >= self.lowest else 0)
         if self.kind == "root":
@@ -114,6 +119,7 @@ class World:
     probability: float | None = None
     coloured: bool = False
     interference: bool = True
+    narrowest_hz: int | None = None  # of the part of its band that a weak sender is granted; None for all of it
     full_w: Fraction = Fraction(2)  # drawn by the amplifier at full power
     circuit_w: Fraction = Fraction(1, 4)
     windows: Mapping[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)  # of presence, [from, to) in ns
@@ -128,6 +134,19 @@ class World:
         """The gain that fewer than one block in 10^8 exceeds."""
         best = {"none": 1.0, "rayleigh": -math.log(1e-8)}.get(self.fading, 4.0)
         return Fraction(best if self.coherence_ns else 1.0)
+
+    @property
+    def narrows(self) -> bool:
+        """Whether weak senders are granted part of their band: devices that have it to themselves."""
+        return self.narrowest_hz is not None and self.kind != "downlink" and self.access in {"tdma", "ofdma"}
+
+    def bps(self, sinr: Fraction, hertz: Fraction) -> Fraction:
+        """The rate on a share of the band: below the lowest efficiency that one, on as many hertz as reach it."""
+        law, least = self.law, self.law.least
+        if self.narrows and self.narrowest_hz < hertz and law.kind == "shannon" and sinr < least:
+            granted_hz = float(hertz) * float(sinr) / least
+            return Fraction(granted_hz * law.lowest_bps_hz * (granted_hz >= self.narrowest_hz))
+        return law.bps(sinr, hertz)
 
     def leaves_ns(self, device: int, now_ns: int) -> float:
         """When a device goes away; now, if it is away."""

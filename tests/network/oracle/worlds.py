@@ -60,6 +60,7 @@ def worlds(draw: Draw, features: frozenset[str] = ALL) -> World:
     )
     world = World(kind, access, law, devices, draw(st.sampled_from([20, 5, 100])) * MS, snr, cells=cells)
     world = replace(world, serving=serving, period_ns=draw(st.sampled_from([2, 5])) * MS)
+    world = replace(world, narrowest_hz=draw(st.sampled_from([None, 180_000, 10_000])))
     fading = draw(st.sampled_from(["none", *(name for name in ("table", "rayleigh") if _has(name, features))]))
     if fading != "none":
         world = replace(world, fading=fading, coherence_ns=draw(st.sampled_from([MS, 2_500_000, 7 * MS])))

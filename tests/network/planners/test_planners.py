@@ -15,6 +15,8 @@ from fednet_emu.network.planners import PLANNERS, Fedl, LeastEnergy, LeastTime, 
 from fednet_emu.network.planners.closed_forms import full_power_efficiency, priced_efficiency
 from fednet_emu.network.planners.fedl import computing_s, in_turns
 from fednet_emu.network.planners.resource_blocks import assign
+from fednet_emu.radio.narrowing import Narrowed
+from fednet_emu.radio.rate import CQI_1_BPS_HZ
 from tests.network.planners.instances import (
     CAPACITY,
     PRACTICAL,
@@ -203,6 +205,20 @@ def test_turns_are_a_queue():
 
 
 TIGHT = {"xatol": 1e-12}
+
+
+@pytest.mark.parametrize(("planner", "blocks"), [(Fedl(), 1), (ResourceBlocks(blocks=4), 4)], ids=["fedl", "blocks"])
+def test_a_weak_device_is_planned_at_its_narrowed_rate(planner, blocks):
+    """At a fifth of the least SINR on its band or block: that part of it at the least efficiency, at full power."""
+    least = 10**0.2 * (2**CQI_1_BPS_HZ - 1)
+    round_ = random_round(2, 1, Narrowed(law=PRACTICAL, narrowest_hz=1e3))
+    round_ = replace(round_, snr=np.array([0.2 * least / blocks]), compute_s=np.zeros(1), least_clock=np.ones(1))
+    grants = planner.plan(round_)
+
+    air_s = round_.size_bit / (0.2 * round_.bandwidth_hz / blocks * CQI_1_BPS_HZ)
+    assert grants.ends_s[0] == pytest.approx(round_.ready_s[0] + air_s, rel=1e-6)
+    assert grants.power_part[0] == 1.0
+    assert grants.asked.all()
 
 
 def test_interference_is_for_each_block():
