@@ -61,7 +61,7 @@ def test_random_rounding_keeps_the_mean(scheme: Compression) -> None:
 
 @pytest.mark.parametrize("bits", [2, 4, 8])
 def test_the_growth_of_uniform_rounding_is_nearly_attained(bits: int) -> None:
-    """Of one 1, one -1 and zeros between two levels the variance is (n - 2) / (2 (2^b - 1)^2), close below the bound."""
+    """Of 1, -1 and zeros between two levels the variance is (n - 2) / (2 (2^b - 1)^2), close below the bound."""
     scheme, v = Uniform(bits=bits), torch.tensor([1.0, -1.0, *[0.0] * 198])
     relative = float((reads(scheme, v) - v).square().sum(1).mean() / v.square().sum())
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.swarm.judge import OF_THEIR_OWN
 from tests.swarm.report import Report
 from tests.swarm.shrink import shrunk, told
-from tests.swarm.trial import Trial, tried
+from tests.swarm.trial import Trial, trials
 
 KEEP_EVERY = 50
 
@@ -28,12 +28,13 @@ def main() -> int:
     options = parser.parse_args()
     report = Report.read(options.keep) if options.keep else Report()
     seeds = range(options.first + report.seeds, options.first + options.seeds)
-    for seed, trial in zip(seeds, _trials(seeds, options.workers), strict=True):
-        report.add(seed, trial)
-        for failure in trial.failures:
-            drawn = options.no_shrink or failure.law in OF_THEIR_OWN
-            small = trial.settings if drawn else shrunk(trial.settings, failure.law)
-            print(told(seed, failure, small), flush=True)
+    for seed, found in zip(seeds, _trials(seeds, options.workers), strict=True):
+        for trial in found:
+            report.add(seed, trial)
+            for failure in trial.failures:
+                drawn = options.no_shrink or failure.law in OF_THEIR_OWN
+                small = trial.settings if drawn else shrunk(trial.settings, failure.law)
+                print(told(seed, failure, small), flush=True)
         if options.keep and (report.seeds % KEEP_EVERY == 0 or seed == seeds[-1]):
             report.write(options.keep)
             print(f"{report.seeds} of {options.seeds} seeds, {report.failures.total()} failures", file=sys.stderr)
@@ -41,13 +42,13 @@ def main() -> int:
     return 1 if report.failures else 0
 
 
-def _trials(seeds: range, workers: int) -> Iterator[Trial]:
-    """The trials of the seeds, in their order."""
+def _trials(seeds: range, workers: int) -> Iterator[list[Trial]]:
+    """The trials of each seed, in their order."""
     if workers == 1:
-        yield from map(tried, seeds)
+        yield from map(trials, seeds)
         return
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
-        yield from pool.map(tried, seeds, chunksize=4)
+        yield from pool.map(trials, seeds, chunksize=4)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from fednet_emu.errors import FednetError
 from fednet_emu.records.ledger import Ledger
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.shapes import Shape
+from tests.swarm.mixtures import mixture
 from tests.swarm.plays import played, scenario_of
 from tests.swarm.recipes import EITHER, ELSEWHERE, NEEDS, OPTIONAL, RARE, RECIPES
 
@@ -45,15 +46,16 @@ class Drawn:
     ledger: Ledger | None = field(default=None, compare=False)
 
 
-def drawn(seed: int) -> Drawn:
-    """Return the first scenario of a seed that the scenario layer accepts.
+def drawn(seed: int, *, mixed: bool = False) -> Drawn:
+    """Return the first scenario of a seed, or its first mixture of newer kinds, that the scenario layer accepts.
 
     Raises:
         LookupError: none of many draws is accepted.
     """
     refused: Counter[str] = Counter()
     for attempt in range(MOST_ATTEMPTS):
-        draw = _Draw(Random(f"swarm {seed} {attempt}"))
+        rng = Random(f"{'mixture' if mixed else 'swarm'} {seed} {attempt}")
+        draw = _Draw(rng, mixture(rng) if mixed else {})
         settings = draw.scenario(seed)
         reason, ledger = refusal(settings)
         if not reason:
@@ -83,11 +85,10 @@ def kinds_of(slot: Slot) -> list[str]:
 
 
 class _Draw:
-    def __init__(self, rng: Random) -> None:
-        self.rng = rng
+    def __init__(self, rng: Random, needs: Settings) -> None:
+        self.rng, self.needs = rng, needs
         self.picks: Picks = {}
         self.count = rng.choice((1, 2, 3, 4, 5, 8))
-        self.needs: Settings = {}
 
     def scenario(self, seed: int) -> Settings:
         shapes = Shape(Scenario).settings
@@ -98,7 +99,7 @@ class _Draw:
             if required or self._wanted(name, name):
                 settings[name] = self._value(shapes[name], name, "", "")
             if name == "algorithm":
-                self.needs = NEEDS.get(self.picks["algorithm"], {})
+                self.needs = {**self.needs, **NEEDS.get(self.picks["algorithm"], {})}
         settings["stop"].setdefault("rounds", self.rng.randint(1, 4))
         return settings
 

@@ -17,6 +17,8 @@ from fednet_emu.errors import FednetError
 from fednet_emu.network.availability import Always
 from fednet_emu.records.ledger import TABLES
 from fednet_emu.scenario.model import Scenario
+from tests.federation.oracle.scenes import scene
+from tests.federation.oracle.test_second_rounds import assert_same_rounds
 from tests.network.oracle.script import Script, World
 from tests.network.oracle.test_second_emulator import assert_same_books
 from tests.network.oracle.worlds import plays
@@ -140,6 +142,16 @@ def second_emulator(case: Case) -> str | None:
     return ""
 
 
+def second_rounds(case: Case) -> str | None:
+    """Scenes of their own, drawn by the seed: runs keep the books of the second emulator of whole rounds."""
+    for number in range(case.settings["seed"] * SCENES, (case.settings["seed"] + 1) * SCENES):
+        try:
+            assert_same_rounds(scene(number))
+        except AssertionError as error:
+            return f"scene {number}: {error}"
+    return ""
+
+
 def _differ(one: Play, other: Play, *names: str) -> str:
     seen = [(name, getattr(one, name), getattr(other, name)) for name in names]
     return "; ".join(f"{name} {before} and {after}" for name, before, after in seen if before != after)
@@ -166,11 +178,12 @@ LAWS: dict[str, Law] = {
     "resumed": resumes,
     "killed": killed,
     "the second emulator": second_emulator,
+    "the second emulator's rounds": second_rounds,
     **{name: _of_settings(law) for name, law in METAMORPHIC.items()},
 }
 
 
-OF_THEIR_OWN = ("the second emulator",)
+OF_THEIR_OWN = ("the second emulator", "the second emulator's rounds")
 """Laws that shrink worlds of their own: a smaller scenario says nothing about them."""
 
 
@@ -191,6 +204,8 @@ class Verdict:
 
 FREE = ("conservation", "no deadlock without a loss")
 """Laws that need no further run."""
+SCENES = 4
+"""How many scenes of its own the second emulator of whole rounds plays for a seed."""
 LAWS_PER_SEED = 3
 """How many laws a scenario is judged by: each costs a run or more, and another scenario finds more than another law."""
 

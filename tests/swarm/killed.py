@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
+import torch
 from numpy.typing import NDArray
 
 from fednet_emu.errors import Deadlock
@@ -55,6 +56,7 @@ def _run_until_killed(scenario: Scenario, out: Path, rows: int) -> None:
         count(len(next(iter(columns.values()))))
         extend(table, **columns)
 
+    torch.set_num_threads(1)  # a fork has lost the threads that torch believes to have
     try:
         with (
             suppress(Deadlock),

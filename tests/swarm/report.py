@@ -19,7 +19,8 @@ class Report:
     """Sums over the trials of a swarm; as text, the report.
 
     Attributes:
-        seeds: how many scenarios were judged.
+        seeds: how many seeds were tried.
+        mixtures: how many of them had a mixture of the newer kinds as well, and how many mixtures were refused.
         cpu_s: processor time that this took.
         events: transfers and computations of their plain runs.
         failures: broken laws.
@@ -32,6 +33,7 @@ class Report:
     """
 
     seeds: int = 0
+    mixtures: Counts = field(default_factory=Counter)
     cpu_s: float = 0.0
     events: int = 0
     failures: Counts = field(default_factory=Counter)
@@ -58,7 +60,8 @@ class Report:
 
     def add(self, seed: int, trial: Trial) -> None:
         """Count one trial."""
-        self.seeds += 1
+        self.seeds += not trial.mixed
+        self.mixtures.update({"played": 1, "refused": trial.refused.total()} if trial.mixed else {})
         self.cpu_s += trial.cpu_s
         self.events += trial.events
         self.ended[trial.ended] += 1
@@ -76,6 +79,7 @@ class Report:
         return "\n".join(
             [
                 f"swarm: {self.seeds} seeds in {hours:.2f} h of processor time ({self.seeds / hours:.0f} an hour)",
+                f"mixtures of newer kinds: {_counts(self.mixtures) or 'none'}",
                 f"events: {self.events}",
                 f"ended: {_counts(self.ended)}",
                 f"faults: {_counts(self.faults)}",

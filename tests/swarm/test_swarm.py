@@ -20,8 +20,9 @@ from tests.swarm.killed import killed_and_resumed
 from tests.swarm.metamorphic import METAMORPHIC, Uploads
 from tests.swarm.pairs import pairs_of, places, possible
 from tests.swarm.plays import played, scenario_of
+from tests.swarm.report import Report
 from tests.swarm.shrink import shrunk, told
-from tests.swarm.trial import tried
+from tests.swarm.trial import trials, tried
 
 FEW = (1, 2, 4, 5, 6, 8, 9, 10)
 """Seeds whose scenarios take less than a second."""
@@ -54,6 +55,27 @@ def test_a_seed_draws_the_same_scenario_every_time() -> None:
     """A failure can be replayed; another seed is another scenario."""
     assert drawn(3) == drawn(3)
     assert drawn(3).settings != drawn(4).settings
+
+
+def test_a_mixture_has_what_it_must_and_keeps_every_law() -> None:
+    """Mixtures differ from the plain draws; one with a planner in several cells is among the first, and is sound."""
+    first = drawn(9, mixed=True).settings
+
+    assert first == drawn(9, mixed=True).settings
+    assert first["network"]["uplink"]["access"]["planner"]["kind"] == "fedl"
+    assert first["network"]["cells"]["kind"] == "hexagonal"
+    assert first != drawn(9).settings
+    assert not tried(9, mixed=True).failures
+
+
+def test_every_fourth_seed_has_a_mixture_which_the_report_counts() -> None:
+    """Two trials of seed 4, one of seed 5; a mixture is no further seed."""
+    report = Report()
+    for trial in [*trials(4), *trials(5)]:
+        report.add(4, trial)
+
+    assert (report.seeds, report.mixtures["played"]) == (2, 1)
+    assert "mixtures of newer kinds: " in str(report)
 
 
 def test_pairs_are_those_that_can_meet() -> None:

@@ -10,11 +10,13 @@ from random import Random
 from fednet_emu.errors import FednetError
 from tests.swarm.draw import Picks, Settings, drawn
 from tests.swarm.faults import faulted
-from tests.swarm.judge import Failure, Verdict, judged
+from tests.swarm.judge import LAWS, OF_THEIR_OWN, Failure, Verdict, judged
 from tests.swarm.plays import tasks_kept
 
 FAULTY = 0.7
 """Share of the scenarios that get a fault."""
+MIXED_EVERY = 4
+"""Every so many seeds there is a mixture of the newer kinds as well, judged by all laws."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class Trial:
         ended: how the plain run ended.
         events: transfers and computations of the plain run.
         cpu_s: processor time of the whole trial.
+        mixed: whether it is a mixture of the newer kinds.
     """
 
     settings: Settings
@@ -42,27 +45,34 @@ class Trial:
     ended: str
     events: int
     cpu_s: float
+    mixed: bool = False
 
 
-def tried(seed: int) -> Trial:
-    """Draw the scenario of a seed, put a fault into most of them, and judge it."""
+def trials(seed: int) -> list[Trial]:
+    """The trial of a seed, and that of its mixture, if it has one."""
+    return [tried(seed)] + ([tried(seed, mixed=True)] if seed % MIXED_EVERY == 0 else [])
+
+
+def tried(seed: int, *, mixed: bool = False) -> Trial:
+    """Draw the scenario of a seed, or its mixture, put a fault into most of them, and judge it."""
     began_s = time.process_time()
+    laws = [law for law in LAWS if law not in OF_THEIR_OWN] if mixed else []
     with tasks_kept():
-        draw, rng = drawn(seed), Random(f"fault {seed}")
+        draw, rng = drawn(seed, mixed=mixed), Random(f"fault {seed}")
         settings, fault = draw.settings, ""
         if draw.ledger is not None and rng.random() < FAULTY:
             settings, fault = faulted(settings, draw.ledger, rng)
-        found, ended, events = _judged(settings), "broke down", 0
+        found, ended, events = _judged(settings, *laws), "broke down", 0
     if found.whole is not None:
         ledger = found.whole.ledger
         ended, events = found.whole.ended, len(ledger.transfers) + len(ledger.computes)
     took_s = time.process_time() - began_s
-    return Trial(settings, fault, draw.picks, draw.refused, found.failures, found.checked, ended, events, took_s)
+    return Trial(settings, fault, draw.picks, draw.refused, found.failures, found.checked, ended, events, took_s, mixed)
 
 
-def _judged(settings: Settings) -> Verdict:
+def _judged(settings: Settings, *laws: str) -> Verdict:
     """The verdict; a scenario that was played without training must not be refused when it trains."""
     try:
-        return judged(settings)
+        return judged(settings, *laws)
     except FednetError as error:
         return Verdict([Failure("accepted without training, accepted with", str(error))])

@@ -1,0 +1,105 @@
+"""Whole rounds by the project and by the second emulator: the same books."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fednet_emu.errors import Deadlock
+from fednet_emu.federation.federation import Federation
+from fednet_emu.records.ledger import KINDS, REASONS
+from fednet_emu.records.table import Table
+from fednet_emu.scenario.emulation import build
+from fednet_emu.testing import small_scenario
+
+from .emulator import Emulator
+from .scenes import scene
+
+CLOSE_NS = 50
+"""Instants that both have calculated by themselves differ by rounding, which adds up from instant to instant."""
+
+Rows = list[tuple[Any, ...]]
+
+
+def rows(table: Table, names: str) -> Rows:
+    """Some columns of a table, by row."""
+    return list(zip(*(table.column(name).tolist() for name in names.split()), strict=True))
+
+
+def books_of(fed: Federation) -> dict[str, Rows]:
+    """The ledger in the second emulator's form."""
+    ledger = fed.ledger
+    fates: dict[int, Rows] = {}
+    for transfer, receiver, lost in rows(ledger.receptions, "transfer receiver lost"):
+        fates.setdefault(transfer, []).append((receiver, REASONS[lost]))
+    transfers = []
+    what = "kind sender started_ns ended_ns receiver lost air_bit energy_j receive_j"
+    for number, (kind, sender, start, end, receiver, lost, *amounts) in enumerate(rows(ledger.transfers, what)):
+        each = sorted(fates.get(number, [(receiver, REASONS[lost])]))
+        transfers.append((KINDS[kind], sender, start, end, *each, *amounts))
+    flips, state = [], dict[int, int]()
+    for k, at_ns, on in rows(ledger.batteries, "device simulated_ns state"):
+        if state.setdefault(k, on) != on:
+            flips.append((k, at_ns, bool(on)))
+            state[k] = on
+    balance = "device charge_j harvested_j spilled_j computing_j sending_j receiving_j idle_j"
+    backhaul = rows(ledger.backhaul, "edge direction requested_ns started_ns ended_ns lost energy_j")
+    computes = rows(ledger.computes, "device started_ns ended_ns stopped flop energy_j")
+    plans, bursts = ledger.series.get("plan", []), ledger.series.get("over_the_air", [])
+    return {
+        "transfers": transfers,
+        "computes": [(*when, REASONS[stopped], flop, joule) for *when, stopped, flop, joule in computes],
+        "rounds": rows(ledger.rounds, "started_ns ended_ns invited arrived"),
+        "backhaul": [(edge, bool(up), *when, REASONS[lost], joule) for edge, up, *when, lost, joule in backhaul],
+        "flips": flips,
+        "batteries": list({row[0]: row for row in rows(ledger.batteries, balance)}.values()),
+        "plan": [tuple(row[name] for name in ("round", "device", "share", "power_part", "ends_s")) for row in plans],
+        "bursts": [tuple(row[name] for name in ("ready", "summed", "snr")) for row in bursts],
+    }  # fmt: skip
+
+
+def assert_same_rounds(settings: tuple[str, ...]) -> None:
+    """Every row of every table: instants to some nanoseconds, and amounts to what flows in these."""
+    scenario = small_scenario(*settings)
+    fed, other, ended = build(scenario, timing_only=True), Emulator(scenario).play(), "done"
+    try:
+        fed.run(scenario.algorithm)
+    except Deadlock:
+        ended = "deadlock"
+        fed.close()
+    books = books_of(fed)
+    assert ended == other.ended
+    for name, expected in other.all_books().items():
+        found, due = (sorted(each, key=in_order) for each in (books[name], expected))
+        assert len(found) == len(due), (name, found, due)
+        for pair in zip(found, due, strict=True):
+            assert len(pair[0]) == len(pair[1]), (name, pair)
+            assert all(map(is_close, *pair)), (name, pair)
+
+
+def in_order(row: tuple[Any, ...]) -> list[str]:
+    """By what and whom, and then by time: not by what was written first in an instant."""
+    return [f"{value:>30}" if isinstance(value, int) else str(value) for value in row]
+
+
+def is_close(found: Any, due: Any) -> bool:
+    """Whether two entries of the books are as good as equal."""
+    if isinstance(due, float):
+        return bool(found == pytest.approx(due, rel=1e-5, abs=2e-7 if due < 1 else 0.2, nan_ok=True))
+    if isinstance(due, int) and due > 1000:
+        return abs(found - due) <= CLOSE_NS
+    return bool(found == due)
+
+
+@pytest.mark.parametrize("number", range(80))
+def test_both_keep_the_same_books(number: int) -> None:
+    """Of eighty scenes: turns, parts, plans, sums over the air and edge servers, half of them with batteries."""
+    assert_same_rounds(scene(number))
+
+
+@pytest.mark.slow
+def test_both_keep_the_same_books_of_many_scenes() -> None:
+    """Of three thousand."""
+    for number in range(3000):
+        assert_same_rounds(scene(number))
