@@ -153,9 +153,7 @@ def test_a_chain_of_includes_has_an_end() -> None:
     """As many as the limit, each file including the next, are one scenario; one more is refused, and so are 300."""
     for number in range(300):
         Path(f"f{number}.yaml").write_text(f"include: f{number + 1}.yaml\n", encoding="utf-8")
-    what = (
-        f"  include: more than {MAX_CHAIN} files include each other one by one, got one more"
-    )
+    what = f"  include: more than {MAX_CHAIN} files include each other one by one, got one more"
 
     Path("f300.yaml").write_text("title: the end\n", encoding="utf-8")
     assert load(f"f{300 - MAX_CHAIN}.yaml").data == {"title": "the end"}
