@@ -69,7 +69,7 @@ def sweep(
 
     Raises:
         ScenarioError: every problem of the study and of its scenarios.
-        DataError: the folder holds something else, or another sweep writes to it.
+        DataError: the folder holds something else, or another sweep or search writes to it.
     """
     changed = [*changes(settings, algorithm=algorithm, model=model, data=data)]
     if isinstance(study, str | Path) and grid is None and is_study_file(str(study)):

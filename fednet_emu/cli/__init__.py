@@ -3,14 +3,21 @@
 import atexit
 import gc
 import os
+import sys
 
-from fednet_emu.cli.app import app
 from fednet_emu.garbage import rare_garbage_collection
+
+_INTERRUPTED = 130
 
 
 def main() -> None:
     """Entry point of the command `fednet`; processes that it starts do not import from the current folder either."""
     os.environ.setdefault("PYTHONSAFEPATH", "1")
     atexit.register(gc.freeze)  # what is left goes with the process; a last look through it would take half a second
+    try:
+        from fednet_emu.cli.app import app  # takes a while, in which Ctrl-C is no surprise
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(_INTERRUPTED)
     with rare_garbage_collection():
         app()

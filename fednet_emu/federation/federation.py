@@ -390,6 +390,7 @@ class Federation:
             process.close()
         self.close()
         self._observer.evaluate()
+        self.graph.close()
         return self.latest
 
     def close(self) -> None:

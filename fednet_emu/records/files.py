@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 PART = ".fednet-part"
 """Ending of the names of files that are being written; what is left of them after a kill may be deleted."""
+FORMULA = ("=", "+", "-", "@", "'", "\t", "\r")
+"""What a text in a CSV file begins with that a spreadsheet would not show as it is; some are run as formulas."""
 RETRY = "make room, or make the folder writable, and give the same command again"
 
 
@@ -47,6 +49,48 @@ def write_table(path: Path, parts: Iterable[pd.DataFrame]) -> None:
                 writer.write_table(part)
 
     write_atomically(path, write)
+
+
+def csv_text(table: pd.DataFrame, digits: int) -> str:
+    """Return a table as CSV, with so many significant digits; `read_csv` reads it back.
+
+    A text that a spreadsheet would take for a formula begins with an apostrophe; one that reads as a number does not.
+    """
+    safe = _mapped(table, _shown)
+    return str(safe.to_csv(index=False, float_format=f"%.{digits}g", lineterminator="\n"))
+
+
+def read_csv(path: Path, **options: Any) -> pd.DataFrame:
+    """Read what `csv_text` has made; the options are those of `pandas.read_csv`."""
+    import pandas as pd
+
+    return _mapped(pd.read_csv(path, **options), _meant)
+
+
+def _mapped(table: pd.DataFrame, change: Callable[[Any], Any]) -> pd.DataFrame:
+    """Change the names of the columns, and all that is in those that are not numbers."""
+    texts = {
+        str(name): table[name].astype(object).map(change).astype(object)
+        for name in table
+        if table[name].dtype.kind not in "biuf"
+    }
+    return table.assign(**texts).rename(columns=change)
+
+
+def _shown(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) and not _is_number(value) else value
+
+
+def _meant(value: Any) -> Any:
+    return value[1:] if isinstance(value, str) and value.startswith("'") else value
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:

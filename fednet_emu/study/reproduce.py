@@ -9,7 +9,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from fednet_emu.errors import FednetError
-from fednet_emu.records.files import write_text
+from fednet_emu.records.files import csv_text, write_text
 from fednet_emu.report.figures.run_figures import save
 from fednet_emu.report.views.study import StudyView
 from fednet_emu.scenario.search import STUDIES, names
@@ -64,5 +64,5 @@ def write_cells(view: StudyView, folder: Path) -> Path:
     """Write `cells.csv`, one row for each finished run of a study, and return it."""
     folder.mkdir(parents=True, exist_ok=True)
     table = view.cells.drop(columns=["cell", "status", "reason"], errors="ignore").dropna(axis="columns", how="all")
-    write_text(folder / "cells.csv", table.to_csv(index=False, float_format=f"%.{DIGITS}g", lineterminator="\n"))
+    write_text(folder / "cells.csv", csv_text(table, DIGITS))
     return folder / "cells.csv"

@@ -120,7 +120,7 @@ def sweep(
         on_news: called when a cell starts or ends.
 
     Raises:
-        DataError: the folder holds something else, or another sweep writes to it.
+        DataError: the folder holds something else, or another sweep or search writes to it.
     """
     work = Work(loaded.name, out, loaded.study.limits, loaded.timing_only, run, data_dir, track, on_news)
     with study_folder(out):
@@ -241,11 +241,16 @@ def describe(
 
 
 @contextmanager
-def study_folder(out: Path) -> Iterator[None]:
-    """The folder of a study, to which nobody else writes; it is let go when this process ends, however it ends."""
+def study_folder(out: Path, what: str = "sweep or search") -> Iterator[None]:
+    """The folder of a study, to which nobody else writes; it is let go when this process ends, however it ends.
+
+    Args:
+        out: the folder.
+        what: who else may write to it, for the error.
+    """
     if not any((out / name).is_file() for name in (STUDY, *TABLES)):
         require_free(out, "the folder of a study")
-    lock = locked(out, "sweep")
+    lock = locked(out, what)
     try:
         yield
     finally:

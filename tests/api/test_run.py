@@ -1,8 +1,10 @@
 """`fe.run`: one scenario from Python, in memory or into a folder."""
 
 import copy
+import gc
 import json
 import os
+import threading
 from typing import Literal
 
 import numpy as np
@@ -275,3 +277,19 @@ def test_the_class_of_an_object_counts_not_its_kind():
     run = fe.run(MAPPING, algorithm=Labelled())
 
     assert run.summary["simulated_s"] == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"algorithm.lr": 1e30, "stop.rounds": 9}, {"training.engine": "batched"}], ids=str
+)
+def test_a_run_that_has_ended_has_no_threads_left(settings):
+    """Nor does it leave that to the garbage collector, which may come late; one that diverges does not either."""
+    digits = {"data": "digits", "model": {"kind": "mlp", "hidden": [4]}, "training.engine": "by-rule"}
+    before = set(threading.enumerate())
+    gc.disable()
+    try:
+        run = fe.run(MAPPING, settings={**digits, "training.threads": 2, **settings})
+        assert set(threading.enumerate()) <= before
+        assert run.summary["status"] == ("diverged" if settings.get("algorithm.lr") else "done")
+    finally:
+        gc.enable()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -11,12 +12,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 
 import pandas as pd
 import pytest
 from typer import Exit
 from typer.testing import CliRunner
 
+import fednet_emu.cli
 from fednet_emu.cli.app import app
 from fednet_emu.cli.outcome import outcome
 from fednet_emu.federation.federation import Federation
@@ -203,3 +206,22 @@ def test_busy_host_changes_no_event(tmp_path: Path) -> None:
 
     digests = {json.loads((tmp_path / name / "summary.json").read_text())["event_digest"] for name in ("quiet", "busy")}
     assert len(digests) == 1
+
+
+def test_ctrl_c_while_the_commands_are_imported_is_an_interrupt(monkeypatch, capsys) -> None:
+    """That takes longer than all before it; the command ends with a word and code 130, as it does later."""
+
+    class Interrupted(ModuleType):
+        def __getattr__(self, name: str) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "fednet_emu.cli.app", Interrupted("fednet_emu.cli.app"))
+    try:
+        main = runpy.run_path(fednet_emu.cli.__file__)["main"]
+        with pytest.raises(SystemExit) as ended:
+            main()
+    except KeyboardInterrupt:
+        pytest.fail("a bare KeyboardInterrupt")
+
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "interrupted\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -388,3 +389,12 @@ def test_a_shared_payload_and_a_model_are_two_broadcasts() -> None:
 
     assert number == 1
     assert fed.ledger.frames()["transfers"]["receivers"].tolist() == [1, 1]
+
+
+def test_threads_of_training_end_with_the_run():
+    """Also those that train what only the evaluation of the final model asks for, after all transfers."""
+    before = set(threading.enumerate())
+    fed = run_small("training={engine: by-rule, threads: 2}", "evaluation={every_rounds: 100}")
+
+    assert set(threading.enumerate()) <= before
+    assert fed.ledger.frames()["evaluations"]["round"].tolist()[-1] == 3

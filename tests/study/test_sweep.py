@@ -201,7 +201,7 @@ def test_two_sweeps_do_not_share_a_folder(study_file, tmp_path):
         swept(path, tmp_path / "thesis" / "text.tex")
 
     def meddling(tasks):
-        with pytest.raises(DataError, match="is being written by another sweep"):
+        with pytest.raises(DataError, match="is being written by another sweep or search"):
             swept(path, tmp_path / "out")
         yield from run_locally(tasks, 1)
 

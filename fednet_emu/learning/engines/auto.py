@@ -138,6 +138,11 @@ class AutoEngine:
         for shape, places in group_by_shape(jobs).items():
             self._run_group(shape, [jobs[place] for place in places], at(places, take))
 
+    def close(self) -> None:
+        """End the threads of all engines."""
+        for engine in self._engines.values():
+            engine.close()
+
     @property
     def choices(self) -> list[Choice]:
         """The choices made so far, in the order in which their shapes appeared."""
@@ -179,7 +184,8 @@ class AutoEngine:
         """Drop the engines that are no longer needed, to free their models and buffers."""
         if all(trial.is_over for trial in self._trials.values()):
             chosen = {trial.next_engine() for trial in self._trials.values()}
-            self._engines = {name: engine for name, engine in self._engines.items() if name in chosen}
+            for name in self._engines.keys() - chosen:
+                self._engines.pop(name).close()
 
     def _suited(self, case: _Case, shape: JobShape) -> list[str]:
         """Names of the engines to try; on a GPU one thread suffices, and the candidates include the forms of a step."""

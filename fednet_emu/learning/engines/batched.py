@@ -72,6 +72,9 @@ class BatchedEngine:
                 run = self._serial.run if one_by_one else partial(self._run_stack, form, shape)
                 run(members, at(part, take))
 
+    def close(self) -> None:
+        """Nothing runs beside the caller."""
+
     def _run_stack(self, form: Form, shape: JobShape, jobs: list[ResolvedJob], take: Take) -> None:
         try:
             w, losses, squares = _trained_stack(form, shape, jobs, self._scratch)

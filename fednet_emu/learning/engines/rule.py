@@ -88,6 +88,11 @@ class RuleEngine:
             self._note(way, shape)
             self._engine(way).run([jobs[place] for place in places], at(places, take))
 
+    def close(self) -> None:
+        """End the threads of all engines."""
+        for engine in self._engines.values():
+            engine.close()
+
     def case(self, shape: JobShape, jobs: int) -> Case:
         """The inputs of the rule for a number of jobs of one shape."""
         form = self._forms.get(shape.model)

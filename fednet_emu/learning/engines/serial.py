@@ -35,6 +35,9 @@ class SerialEngine:
         for place, resolved in enumerate(jobs):
             take(place, self._run_one(resolved))
 
+    def close(self) -> None:
+        """Nothing runs beside the caller."""
+
     def _run_one(self, resolved: ResolvedJob) -> TrainResult:
         try:
             return self._trained(resolved)

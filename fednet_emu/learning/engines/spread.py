@@ -38,7 +38,7 @@ class SpreadEngine:
     def __init__(self, make: Callable[[], Engine], threads: int, *, together: bool) -> None:
         self._engines = [make() for _ in range(threads)]
         self._together = together
-        self._pool = ThreadPoolExecutor(threads, "train", torch.set_num_threads, (1,))
+        self._pool: ThreadPoolExecutor | None = None
         self._blas = ThreadpoolController().select(user_api="blas")
 
     def run(self, jobs: Sequence[ResolvedJob], take: Take) -> None:
@@ -57,6 +57,8 @@ class SpreadEngine:
     def _run_side_by_side(self, jobs: Sequence[ResolvedJob], threads: int, take: Take) -> None:
         shares = _dealt(jobs, threads) if self._together else [[place] for place in range(len(jobs))]
         wavefront = _Wavefront(jobs, deque(shares))
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(len(self._engines), "train", torch.set_num_threads, (1,))
         under_way = [self._pool.submit(wavefront.work, engine) for engine in self._engines[:threads]]
         try:
             ended = 0
@@ -67,6 +69,12 @@ class SpreadEngine:
             wait(under_way)  # also after an error: an engine must not be used by two threads at once
         if wavefront.failed:
             raise min(wavefront.failed, key=itemgetter(0))[1]
+
+    def close(self) -> None:
+        """End the threads; a later `run` starts them anew."""
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
 
 
 class _Wavefront:

@@ -45,6 +45,10 @@ class Engine(Protocol):
         """
         ...
 
+    def close(self) -> None:
+        """End the threads that train, which a later `run` starts anew, or for good what trains elsewhere."""
+        ...
+
 
 class Group(NamedTuple):
     """Jobs of which only a mean is known: their places, the weighted mean [size] of their parameters, and the rest.
@@ -71,10 +75,6 @@ class EngineElsewhere(Engine, Protocol):
 
     def means(self, jobs: Sequence[ResolvedJob], w: Tensor, weights: Sequence[float]) -> list[Group] | None:
         """Weighted means of what jobs that were begun come to, near w, in groups; None if one of them fails."""
-        ...
-
-    def close(self) -> None:
-        """End the training."""
         ...
 
 

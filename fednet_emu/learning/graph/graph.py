@@ -248,9 +248,9 @@ class Graph:
         self._pending_byte = 0
 
     def close(self) -> None:
-        """End what the engine runs elsewhere."""
-        if self._elsewhere is not None:
-            self._elsewhere.close()
+        """End the threads and processes of the engine; what is still asked for is computed all the same."""
+        if self.engine is not None:
+            self.engine.close()
 
     def _node(self, size: int, work: _Call | _Pick | Accumulate | TrainJob, inputs: list[Deferred]) -> Deferred:
         for item in inputs:

@@ -66,11 +66,6 @@ def numbers_of(figure: Figure) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["panel", "series", "x", "y"])
 
 
-def csv_text(numbers: pd.DataFrame) -> str:
-    """The numbers as CSV with six significant digits."""
-    return numbers.to_csv(index=False, float_format=f"%.{DIGITS}g", lineterminator="\n")
-
-
 def latex_text(numbers: pd.DataFrame) -> str:
     """The numbers as a LaTeX table that needs the package booktabs; what is unknown is a dash."""
     right = [pd.api.types.is_numeric_dtype(numbers[name]) for name in numbers]

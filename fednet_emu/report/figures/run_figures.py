@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from fednet_emu.errors import DataError, FednetError, did_you_mean
-from fednet_emu.records.files import write_text
+from fednet_emu.records.files import csv_text, write_text
 from fednet_emu.report.figures import tex
 from fednet_emu.report.figures.curves import (
     EVALUATION_COLUMNS,
@@ -24,7 +25,7 @@ from fednet_emu.report.figures.curves import (
     progress_figure,
     progress_figures,
 )
-from fednet_emu.report.figures.page import csv_text, latex_text, numbers_of
+from fednet_emu.report.figures.page import DIGITS, latex_text, numbers_of
 from fednet_emu.report.figures.papers.series import SERIES_FIGURES, series_figures
 from fednet_emu.report.figures.timeline import Panel, timeline_figure
 from fednet_emu.report.style import paper_style
@@ -190,7 +191,8 @@ def save(
         DataError: the folder cannot be written.
     """
     settings = _settings(formats)
-    texts = [(ending, text) for ending, text, wanted in (("csv", csv_text, csv), ("tex", latex_text, latex)) if wanted]
+    as_csv = partial(csv_text, digits=DIGITS)
+    texts = [(ending, text) for ending, text, wanted in (("csv", as_csv, csv), ("tex", latex_text, latex)) if wanted]
     written = []
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -13,6 +13,7 @@ import pandas as pd
 
 from fednet_emu.arrays import Array
 from fednet_emu.errors import DataError
+from fednet_emu.records.files import read_csv
 from fednet_emu.report.quantities import counted
 from fednet_emu.report.views.confidence_set import confidence_set, fewest_seeds
 from fednet_emu.report.views.ranking import COSTS, limits_text
@@ -86,7 +87,7 @@ def open_search(folder: Path) -> SearchView:
         raise DataError(str(folder), "no such folder of a search", "give the folder that `fednet search` wrote")
     try:
         told = json.loads((folder / SEARCH).read_text(encoding="utf-8"))
-        trials = pd.read_csv(folder / TRIALS, dtype={"why_not": str}).fillna({"why_not": ""})
+        trials = read_csv(folder / TRIALS, dtype={"why_not": str}).fillna({"why_not": ""})
         return SearchView(
             told["name"],
             told["costs"],

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from fednet_emu.data import checksum
-from fednet_emu.records.files import told, write_json, write_text
+from fednet_emu.records.files import csv_text, told, write_json, write_text
 from fednet_emu.report.views.ranking import ENDED
 from fednet_emu.report.views.study import SPENT
 from fednet_emu.scenario.document import dump
@@ -62,7 +62,7 @@ def write_results(
     left = [left[place] for place in sorted(range(len(left)), key=lambda place: raced[place])]
     _write_tables(out, trials, left, sources)
     frame = pd.DataFrame(list(_rows(trials, ended, parameters)))
-    write_text(out / TRIALS, frame.to_csv(index=False, float_format=f"%.{DIGITS}g", lineterminator="\n"))
+    write_text(out / TRIALS, csv_text(frame, DIGITS))
     _write_best(out / BEST, sources.name, left)
     values = values_of(trials.aim, list(map(trials.tried, ended)))
     known = [(trial.point, value) for trial, value in zip(ended, values, strict=True)]

@@ -129,7 +129,7 @@ def search(
     study = loaded.sources.study
     work = Work(loaded.sources.name, out, study.limits, loaded.timing_only, run, data_dir, track, on_news)
     maker = CellMaker(loaded.sources.base, loaded.common, loaded.timing_only)
-    with study_folder(out):
+    with study_folder(out, "search or sweep"):
         progress = Progress([], [], data_dir)
         aim = Aim.of(study)
         seeds = study.all_seeds[: loaded.told.trial_seeds]

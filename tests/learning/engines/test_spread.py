@@ -17,6 +17,7 @@ from fednet_emu.learning.engines.serial import SerialEngine
 from fednet_emu.learning.engines.spread import SpreadEngine
 from fednet_emu.learning.engines.stacks.form import VmapForm
 from fednet_emu.learning.engines.stacks.scratch import Scratch
+from fednet_emu.learning.engines.table import ENGINES
 from fednet_emu.learning.graph.engine import TrainResult, results_of
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
@@ -228,3 +229,20 @@ def test_neighbours_in_the_data_go_to_one_thread():
     results_of(SpreadEngine(lambda: Rows(notes), 2, together=True), [jobs[place] for place in (4, 0, 5, 2, 1, 3)])
 
     assert sorted(notes) == [[0, 5, 20], [30, 38, 50]]
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: SpreadEngine(SerialEngine, 2, together=False), *(partial(ENGINES[name], 2) for name in ENGINES)]
+)
+def test_a_closed_engine_has_no_threads_left_and_can_be_used_again(make):
+    """After `close` there are no more threads than before the engine was made, and later results are equal."""
+    before, engine, jobs = set(threading.enumerate()), make(), wavefront()
+    first = results_of(engine, jobs)
+    engine.close()
+
+    assert set(threading.enumerate()) <= before
+    again = results_of(engine, jobs)
+    engine.close()
+    engine.close()
+    assert set(threading.enumerate()) <= before
+    assert all(torch.allclose(a.params, b.params, rtol=1e-4) for a, b in zip(first, again, strict=True))

@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from fednet_emu.errors import FednetError
-from fednet_emu.report.figures.page import csv_text, fit_to_page, latex_text, numbers_of
+from fednet_emu.records.files import csv_text
+from fednet_emu.report.figures.page import fit_to_page, latex_text, numbers_of
 from fednet_emu.report.figures.run_figures import figures, save
 from fednet_emu.report.views.run import open_run
 
@@ -85,7 +86,7 @@ def test_the_numbers_of_curves_are_those_of_the_run(make_run):
 def test_numbers_survive_as_csv_and_latex():
     """CSV reads back; LaTeX has a row for each of ours, escapes what it must, and has a dash for what is unknown."""
     numbers = pd.DataFrame({"setting_a": ["50 % & more", "b"], "time (µs)": [1.0 / 3, np.nan], "runs": [5, 0]})
-    again = pd.read_csv(io.StringIO(csv_text(numbers)))
+    again = pd.read_csv(io.StringIO(csv_text(numbers, 6)))
     table = latex_text(numbers).splitlines()
 
     assert again["time (µs)"].tolist() == pytest.approx([0.333333, np.nan], nan_ok=True)

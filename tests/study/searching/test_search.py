@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fednet_emu.errors import FednetError, ScenarioError
+from fednet_emu.errors import DataError, FednetError, ScenarioError
 from fednet_emu.report.views.confidence_set import confidence_set
 from fednet_emu.report.views.searched import open_search, search_lines
 from fednet_emu.report.views.study import open_study
@@ -24,7 +24,7 @@ from fednet_emu.study.cells import load_study
 from fednet_emu.study.here import run_here
 from fednet_emu.study.local import run_locally
 from fednet_emu.study.searching.search import load_search, search
-from fednet_emu.study.sweep import sweep
+from fednet_emu.study.sweep import study_folder, sweep
 from fednet_emu.testing import SMALL
 
 SETTINGS = "set: {channel: urban-micro, stop.rounds: 12}\ntarget: {loss: 0.6}\nseeds: 3\n"
@@ -96,6 +96,14 @@ def test_the_result_is_the_same_with_any_number_of_workers(searching, whole, tmp
     searched(searching, tmp_path / "two", lambda tasks: run_locally(tasks, 2))
 
     assert content(tmp_path / "two") == content(whole)
+
+
+def test_two_searches_do_not_share_a_folder(searching, tmp_path):
+    """The second one is refused at once, and says what may be writing there; nothing has been tried then."""
+    with study_folder(tmp_path / "out", "search or sweep"):
+        with pytest.raises(DataError, match="is being written by another search or sweep; wait for it, or choose"):
+            searched(searching, tmp_path / "out")
+        assert not list(tmp_path.rglob("cells"))
 
 
 def test_an_interrupted_search_goes_on_as_if_nothing_had_been(searching, whole, tmp_path):
