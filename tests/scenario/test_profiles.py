@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
 
 from fednet_emu.errors import ScenarioError
@@ -19,6 +20,7 @@ from fednet_emu.scenario.hardware import hardware, notes, speeds, unfit
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.problems import validate
 from fednet_emu.scenario.run import Ended, play
+from fednet_emu.scenario.schema import json_schema
 from fednet_emu.testing import SMALL, run_small, small_federation, small_scenario
 
 ROOT = Path(__file__).parents[2]
@@ -366,3 +368,23 @@ def test_a_run_names_its_weakest_evidence_and_what_is_not_known():
     )
     assert "Raspberry Pi 4 B: not known, and not counted: receive_w" in told
     assert "'measured' (overhead_s, active_w, idle_w, transmit_w)" in "\n".join(notes(small_scenario(MIXED)))
+
+
+@pytest.mark.parametrize(
+    ("value", "accepted"),
+    [
+        ("pi-4b", True),
+        ({"pi-4b": 0.5, "jetson-nano": 1}, True),
+        ([{"include": "pi-4b", "share": 1}], True),
+        ({"include": "pi-4b", "idle_w": 2}, True),
+        (None, True),
+        ({"pi-4b": "half"}, False),
+        ({"include": "pi-4b", "idle": 2}, False),
+    ],
+)
+def test_editors_know_every_way_to_write_a_profile(value, accepted):
+    """The schema admits a name, shares, a list and a mapping, and no other keys."""
+    document = YAML(typ="safe").load(SMALL)
+    document["devices"]["profile"] = value
+
+    assert Draft202012Validator(json_schema(Scenario)).is_valid(document) == accepted
