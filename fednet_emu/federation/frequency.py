@@ -16,8 +16,8 @@ class Frequency(Component):
     """
 
     part: float = Field(1.0, gt=0, le=100)
-    """The clock of every device, relative to that of `devices.speed`: its highest where a plan or `within_s`
-    decides."""
+    """The clock of every device, relative to that at which it has its nominal speed: its highest where a plan or
+    `within_s` decides."""
     least_part: float = Field(0.1, gt=0, le=100)
     """The lowest clock that a plan or `within_s` may choose, relative to that of `devices.speed`; no more than `part`
     counts."""

@@ -178,8 +178,10 @@ class Processors:
 
     def _full_s(self, device: int, flop: float) -> float:
         """Time in s of some work at the full clock of a device, or of the server: a fixed time, and work over speed."""
-        fixed_s = 0.0 if self._overhead_s is None or device == SERVER else self._overhead_s[device]
-        return fixed_s + flop / self.flop_per_s(device)
+        full_s = flop / self.flop_per_s(device)
+        if self._overhead_s is None or device == SERVER:
+            return full_s
+        return self._overhead_s[device] / self._frequency.part + full_s
 
     def _energy_j(self, device: int, flop: float, duration_s: float, clock_part: float = 1.0) -> float:
         """Energy in J of some work beside the idle power; 0 where no law is known."""

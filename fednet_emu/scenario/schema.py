@@ -21,7 +21,7 @@ from pydantic.fields import FieldInfo
 from fednet_emu.component import Slot, Waived
 from fednet_emu.scenario.document import SHORT_FORMS
 from fednet_emu.scenario.documented import documented_fields
-from fednet_emu.scenario.includes import INCLUDE
+from fednet_emu.scenario.includes import INCLUDE, MIXED
 from fednet_emu.scenario.shapes import short_default
 from fednet_emu.units import unit_of
 
@@ -31,6 +31,8 @@ Schema = dict[str, Any]
 Choice = tuple[frozenset[str], Schema]
 """The names of the JSON types that a value may have, and the value's schema."""
 
+_SHARES = {"type": "object", "minProperties": 1, "additionalProperties": {"type": "number"}}
+"""A mixture: names of files with their shares."""
 _EVERY_TYPE = frozenset({"object", "array", "string", "number", "boolean", "null"})
 _INCLUDE_SCHEMA = {
     "type": "string",
@@ -103,6 +105,7 @@ class _Builder:
         choice = self._value(field.annotation, tuple(field.metadata), partial=partial)
         if name in self.short_forms:
             choice = _either([(frozenset({"string"}), {"type": "string"}), choice])
+            choice = (choice[0], {"if": _SHARES, "then": {}, "else": choice[1]}) if name == MIXED else choice
         default = (
             {} if field.is_required() else {"default": short_default(field.get_default(call_default_factory=True))}
         )

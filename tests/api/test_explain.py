@@ -1,5 +1,7 @@
 """`Run.explain` and `fednet explain`: paths of real runs, and what remedies give, at exact times."""
 
+import re
+
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -192,3 +194,17 @@ def test_the_command_prints_it_and_knows_studies(tmp_path):
     assert "remedy" not in short.stdout
     wrong = CliRunner().invoke(app, ["explain", str(tmp_path / "study")])
     assert (wrong.exit_code, wrong.stderr.count("is the folder of a study, got no single run")) == (2, 1)
+
+
+def test_it_says_what_waiting_cost_and_what_the_fixed_time_does() -> None:
+    """Two boards of three wait half of a round for the third at 2.7 W, and 11.4 s of each round are no training."""
+    devices = {"devices.count": 3, "devices.profile": "pi-4b", "algorithm.cohort": 3, "stop.rounds": 2}
+    slow = {"kind": "slow-window", "devices": [0], "factor": 2.0, "from_s": 0, "to_s": 1e6}
+    run = fe.run("quickstart", settings={**devices, "devices.speed": None, "devices.straggler": slow}, timing_only=True)
+    waiting = re.compile(r"  and (\S+ \S?J), (\d+)%, by devices that had nothing to do meanwhile")
+    told = run.explain()
+
+    [found] = filter(None, map(waiting.fullmatch, told.lines()))
+    assert int(found[2]) == round(100 * run.summary["waiting_j"] / run.summary["energy_j"])
+    assert any("no fixed time of a computation" in line and "sooner" in line for line in told.lines())
+    assert any("devices that compute twice as fast" in line for line in told.lines())

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
 
 from fednet_emu.errors import ScenarioError
@@ -14,11 +15,13 @@ from fednet_emu.federation.federation import Federation
 from fednet_emu.federation.processors import Work
 from fednet_emu.federation.profiles import Profile, dealt
 from fednet_emu.kernel.streams import Streams
+from fednet_emu.records.ledger import SERVER
 from fednet_emu.scenario.document import apply_overrides, dump, from_text, load, names
 from fednet_emu.scenario.hardware import hardware, notes, speeds, unfit
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.problems import validate
 from fednet_emu.scenario.run import Ended, play
+from fednet_emu.scenario.schema import json_schema
 from fednet_emu.testing import SMALL, run_small, small_federation, small_scenario
 
 ROOT = Path(__file__).parents[2]
@@ -366,3 +369,46 @@ def test_a_run_names_its_weakest_evidence_and_what_is_not_known():
     )
     assert "Raspberry Pi 4 B: not known, and not counted: receive_w" in told
     assert "'measured' (overhead_s, active_w, idle_w, transmit_w)" in "\n".join(notes(small_scenario(MIXED)))
+
+
+@pytest.mark.parametrize(
+    ("value", "accepted"),
+    [
+        ("pi-4b", True),
+        ({"pi-4b": 0.5, "jetson-nano": 1}, True),
+        ([{"include": "pi-4b", "share": 1}], True),
+        ({"include": "pi-4b", "idle_w": 2}, True),
+        (None, True),
+        ({"pi-4b": "half"}, False),
+        ({"include": "pi-4b", "idle": 2}, False),
+    ],
+)
+def test_editors_know_every_way_to_write_a_profile(value, accepted):
+    """The schema admits a name, shares, a list and a mapping, and no other keys."""
+    document = YAML(typ="safe").load(SMALL)
+    document["devices"]["profile"] = value
+
+    assert Draft202012Validator(json_schema(Scenario)).is_valid(document) == accepted
+
+
+def test_what_a_server_expects_of_a_device_holds_its_fixed_time():
+    """Expected and planned times are those that computations take; the server itself has no fixed time."""
+    fed = alone("pi-4b", "server.flop_per_s=1e6", "devices.frequency.part=0.5")
+    due_s = (11.4 + 1.0) / 0.5
+
+    assert fed.processors.expected_s(0, 1.389e10) == pytest.approx(due_s)
+    assert fed.processors.nominal(0, 1.389e10) == pytest.approx((due_s, due_s * 2.4, 1.0))  # no clock saves
+    assert computed(fed, 1.389e10)[0] == pytest.approx(due_s)
+    again = alone("pi-4b", "server.flop_per_s=1e6")
+    again.clock.run_process(iter_of(again.processors.run(SERVER, Work(1e6, None))))
+    assert again.clock.now_s == 1.0
+
+
+def test_dynamic_energy_falls_with_the_square_of_the_clock():
+    """1e6 cycles at 1 GHz and kappa 1e-28 take 0.1 mJ, at half the clock a quarter of it, beside the idle power."""
+    law = "devices.compute_energy={kind: cmos, clock_hz: 1e9, flop_per_cycle: 2}"
+
+    for part in (1.0, 0.5):
+        fed = alone("pi-4b", law, f"devices.frequency.part={part}", "devices.overhead_s=0")
+        now_s, spent_j = computed(fed, 2e6)
+        assert spent_j - 2.7 * now_s == pytest.approx(1e-4 * part**2)

@@ -65,6 +65,8 @@ def test_energy_adds_up_to_that_of_the_run(run, told):
 
     assert sum(np.sum(joules) for joules in energy.values()) == pytest.approx(run.summary["energy_j"])
     assert (energy["receiving"] > 0).any()
+    assert energy["waiting"].sum() == pytest.approx(run.summary["waiting_j"])
+    assert (energy["waiting"] + energy["idle"]).sum() == pytest.approx(run.summary["idle_j"])
     ups = run.transfers[run.transfers["kind"] == "uplink"].groupby("sender")["energy_j"].sum()
     np.testing.assert_allclose(energy["uplink"][ups.index], ups)
 
