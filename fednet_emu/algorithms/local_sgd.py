@@ -9,11 +9,14 @@ from typing import ClassVar, Self
 from pydantic import Field, model_validator
 
 from fednet_emu.algorithms.base import RoundBased
+from fednet_emu.component import ExactlyOne
 from fednet_emu.federation import AnyOptimizer, AnySchedule, Constant, Sgd, SgdPlan
 
 
-class LocalWork(RoundBased):
+class LocalWork(RoundBased, ExactlyOne):
     """Settings of a device's local training; subclasses define which devices train, and what becomes of the results."""
+
+    alternatives: ClassVar[tuple[str, ...]] = ("local_epochs", "local_steps")
 
     lr: float = Field(ge=0)
     """Step size of the devices."""
@@ -31,14 +34,6 @@ class LocalWork(RoundBased):
     """Longest gradient of a step: a longer one is scaled down to this Euclidean norm. Null for no limit."""
     plain_steps: ClassVar[bool] = False
     """Whether the algorithm's formulas hold for plain steps of one size only, so that it refuses any others."""
-
-    @model_validator(mode="after")
-    def _one_measure_of_local_work(self) -> Self:
-        if (self.local_epochs is None) == (self.local_steps is None):
-            raise ValueError(
-                f"exactly one of local_epochs and local_steps is needed, got {self.local_epochs} and {self.local_steps}"
-            )
-        return self
 
     @model_validator(mode="after")
     def _plain_where_assumed(self) -> Self:

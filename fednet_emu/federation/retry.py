@@ -9,6 +9,7 @@ from simpy.events import Event
 
 from fednet_emu.kernel.all_of import AllOf, cancel
 from fednet_emu.kernel.clock import Clock, describe
+from fednet_emu.kernel.process import Awaited
 from fednet_emu.network.medium.transfer import Delivery
 
 Send = Callable[[], Event]
@@ -39,7 +40,7 @@ class Limits(NamedTuple):
     to_the_gone: bool = True
 
 
-class Retry(Event):
+class Retry(Awaited, Event):
     """Event with the last value of each send: its delivery, lost only when the last attempt was, too.
 
     Args:

@@ -30,6 +30,7 @@ from fednet_emu.network.medium.band import Band
 from fednet_emu.network.medium.loss import AnyLoss, NoLoss
 from fednet_emu.network.medium.medium import Medium, Rules
 from fednet_emu.network.medium.superposition import Superposition
+from fednet_emu.network.medium.transfer import Transfer
 from fednet_emu.network.mobility import Paths
 from fednet_emu.network.picture import Picture
 from fednet_emu.network.topology import Digraph, Graphs, Topology, World
@@ -379,6 +380,14 @@ class Network:
         gain = band.reception.of_pairs(gain, np.array(receiver), access.max_senders or len(receiver))
         residual = access.residual if isinstance(access, Noma) else None
         return Rivals(gain, receiver, target * db_to_linear(margin_db), residual)
+
+    def unheard(self) -> list[Transfer]:
+        """Take the transfers that have ended since the last call with nobody waiting for them."""
+        found: list[Transfer] = []
+        for medium in (self.uplink, self.downlink, self.sidelink):
+            if medium is not None and medium.unheard:
+                found, medium.unheard = found + medium.unheard, []
+        return found
 
     def close(self) -> None:
         """Take everything off the air, and off the backhaul, at the end of the run."""

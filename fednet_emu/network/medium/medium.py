@@ -75,6 +75,7 @@ class Medium:
         self._requests: list[Transfer] = []
         self._on_air: dict[Transfer, Burst] = {}
         self._came: list[Event] = []
+        self.unheard: list[Transfer] = []
         self._timer: Timer | None = None
         self._due_ns = FOREVER_NS
         self._timeout_ns = min(to_ns(rules.timeout_s), FOREVER_NS)
@@ -303,7 +304,7 @@ class Medium:
         delivery = (
             transfer.sender,
             transfer.receiver,
-            None if lost else transfer.payload,
+            None if lost else transfer.content,
             transfer.size_bit,
             transfer.requested_ns / NS_PER_S,
             started_ns / NS_PER_S if started_ns >= 0 else math.nan,
@@ -312,6 +313,8 @@ class Medium:
         )
         transfer._value = _new(Delivery, delivery)
         self._came.append(transfer)
+        if not transfer.callbacks:
+            self.unheard.append(transfer)
 
     def _record(self, burst: Burst, now_ns: int) -> None:
         """Record one row for a burst that was on the air, delivered or lost."""

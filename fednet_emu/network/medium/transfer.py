@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from simpy.events import Event
 
 from fednet_emu.kernel.clock import FOREVER_NS, Clock
+from fednet_emu.kernel.process import Awaited, not_awaited
 from fednet_emu.records.ledger import KINDS, NEVER_NS, SERVER, device_label
 
 
@@ -50,7 +51,7 @@ class Grant(NamedTuple):
     error: float = 0.0
 
 
-class Transfer(Event):
+class Transfer(Awaited, Event):
     """Event that triggers when a transfer has ended, delivered or lost; its value is the `Delivery`.
 
     Args:
@@ -58,7 +59,7 @@ class Transfer(Event):
         kind: 0 for an uplink, 1 for a downlink, 2 for a sidelink.
         stop: cancels the given transfer for the given reason, whether it waits or is on the air.
         ends: numbers of sender and receiver.
-        payload: what the delivery will carry.
+        payload: what the delivery will carry; the attribute is `content`.
         number: the payload's number in the records.
         size_bit: bits on the air.
         group: requests of one group are one broadcast; None for a transfer of its own.
@@ -82,7 +83,7 @@ class Transfer(Event):
         self.kind = kind
         self._stop = stop
         self.sender, self.receiver = ends
-        self.payload = payload
+        self.content = payload
         self.number = number
         self.size_bit = size_bit
         self.group = group
@@ -100,6 +101,15 @@ class Transfer(Event):
         self.power_s = 0.0  # time on the air times share of the sender's power; set in the first transfer of a burst
         self.lost = ""  # why it was lost, or empty; final at its end
         self.cancelled = ""
+
+    @property
+    def payload(self) -> Any:
+        """What arrives is in the delivery, the value of this event.
+
+        Raises:
+            AlgorithmError: always.
+        """
+        raise not_awaited(self, "its payload")
 
     def cancel(self, outcome: Any) -> None:
         """Stop the transfer for the reason in `outcome`, a lost `Delivery`."""

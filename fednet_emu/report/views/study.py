@@ -137,7 +137,7 @@ class StudyView:
         return part
 
     def level(self, axis: str, text: str) -> Any:
-        """Return the level of an axis whose text, as `level_text` writes it, is `text`.
+        """Return the level of an axis that a text means.
 
         Raises:
             FednetError: there is no such axis or level.
@@ -145,7 +145,7 @@ class StudyView:
         if axis not in self.axes:
             close = did_you_mean(axis, self.axes) or f"; its axes: {', '.join(self.axes) or 'none'}"
             raise FednetError(f"{self.name}: no such axis, got '{axis}'{close}")
-        found = [level for level in self.axes[axis] if level_text(level) == text]
+        found = [level for level in self.axes[axis] if is_level(level, text)]
         if not found:
             texts = [level_text(level) for level in self.axes[axis]]
             close = did_you_mean(text, texts) or f"; its levels: {', '.join(texts)}"
@@ -158,6 +158,15 @@ def level_text(level: Any) -> str:
     if isinstance(level, bool):
         return str(level).lower()
     return f"{level:g}" if isinstance(level, float) else str(level)
+
+
+def is_level(level: Any, text: str) -> bool:
+    """Return whether a text means a level; numbers are compared as numbers, so that `2e6` means 2000000."""
+    own = level_text(level)
+    try:
+        return own == text or float(own) == float(text)
+    except ValueError:
+        return False
 
 
 def combinations(view: StudyView, names: Sequence[str]) -> list[Levels]:
