@@ -114,7 +114,7 @@ def test_only_settings_of_the_old_kind_are_left_out() -> None:
     assert "algorithm.mmu: no such setting; did you mean 'mu'?" in refused("algorithm.kind=fedprox", "algorithm.mmu=1")
     base = load("quickstart").data
     base["algorithm"] = {**base["algorithm"], "chort": 3}
-    with pytest.raises(ScenarioError, match="algorithm.chort: no such setting; did you mean 'cohort'"):
+    with pytest.raises(ScenarioError, match=r"algorithm\.chort: no such setting; did you mean 'cohort'"):
         swapped("algorithm.kind=fedavg", base=base)
 
 

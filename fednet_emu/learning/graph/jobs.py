@@ -244,7 +244,7 @@ class TrainJob:
             linear=None if self.linear is None else self.linear.value,
             drift=None if self.drift is None else self.drift.value,
             prox=prox,
-            anchor=(self.anchor or self.params).value if prox else None,
+            anchor=(self.params if self.anchor is None else self.anchor).value if prox else None,
         )
 
     def rows(self) -> IntArray:
