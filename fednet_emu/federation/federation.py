@@ -376,6 +376,7 @@ class Federation:
         Raises:
             Deadlock: the algorithm waits for what can never come; says who, and which transfers were lost.
         """
+        self._rounds.trusted = type(algorithm).__module__.startswith("fednet_emu.algorithms.")
         process: Process = algorithm.run(self)
         try:
             self._observer.start(self._stop.simulated_s)

@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 import fednet_emu as fe
+from fednet_emu.api.scenarios import changes
+from fednet_emu.scenario.document import load
+from fednet_emu.study.cells import make_study
 
 SHORT = {"stop.rounds": 2}
 
@@ -49,36 +52,55 @@ def test_another_kind_by_its_name(caplog: pytest.LogCaptureFixture) -> None:
     assert run.scenario.algorithm.lr == 0.1  # type: ignore[attr-defined]
 
 
+def cells(grid: dict[str, Any], **given: Any) -> dict[str, Any]:
+    """The algorithms of the cells of a study, by the labels of their levels; nothing runs."""
+    sources = {"base": "quickstart", "grid": grid, "seeds": 1}
+    study = make_study("quickstart", load("quickstart"), sources, [*changes(None, **given)])
+    return {cell.label.removesuffix(", seed=0"): cell.scenario.algorithm for cell in study.cells}
+
+
 @pytest.mark.parametrize("key", ["algorithm", "algorithm.kind"])
 def test_kinds_can_be_swept(key: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Both cells have the settings of the quickstart; what one lacks is told once for all cells."""
+    """Every cell has the settings of the quickstart; what one lacks is told once for all cells."""
     with caplog.at_level(logging.WARNING, "fednet_emu.settings"):
-        study = swept({key: ["fedavg", "scaffold", "fedasync"], "algorithm.lr": [0.2, 0.1]})
+        found = cells({key: ["fedavg", "scaffold", "fedasync"], "algorithm.lr": [0.2, 0.1]})
 
-    assert list(study.cells[key].unique()) == ["fedavg", "scaffold", "fedasync"]
-    runs = {kind: study.run(**{key: kind, "algorithm.lr": 0.1}) for kind in ("fedavg", "scaffold")}
-    assert runs["fedavg"].digest == timed().digest
-    assert [run.scenario.algorithm.cohort for run in runs.values()] == [10, 10]  # type: ignore[attr-defined]
+    assert [(its.kind, its.lr, its.local_epochs) for its in found.values()] == [
+        (kind, lr, 2) for kind in ("fedavg", "scaffold", "fedasync") for lr in (0.2, 0.1)
+    ]
+    assert found[f"{key}=fedavg, algorithm.lr=0.1"] == fe.check("quickstart").algorithm
+    assert found[f"{key}=scaffold, algorithm.lr=0.1"].cohort == 10
     assert caplog.messages == ["algorithm: fedasync in place of fedavg, so these settings do not apply: cohort"]
 
 
 def test_fields_of_an_object_can_be_swept() -> None:
-    """Two rounds of one second, or of three; the class needs no import path. A wrong one is the usual error."""
-    study = swept({"algorithm.clusters": [1, 3]}, algorithm=Clusters())
+    """Two rounds of one second, or of three; a wrong field is the usual error."""
+    found = cells({"algorithm.clusters": [1, 3]}, algorithm=Clusters())
 
-    assert list(study.cells["simulated_s"]) == [2.0, 6.0]
+    assert [timed(algorithm=its).summary["simulated_s"] for its in found.values()] == [2.0, 6.0]
     with pytest.raises(fe.ScenarioError, match=r"algorithm\.clustrs: no such setting; did you mean 'clusters'\?"):
-        swept({"algorithm.clustrs": [1]}, algorithm=Clusters())
+        cells({"algorithm.clustrs": [1]}, algorithm=Clusters())
+
+
+def test_fields_of_an_object_of_a_local_class_can_be_swept() -> None:
+    """Its class can be found by nobody but this function."""
+
+    class Local(Clusters):
+        pass
+
+    found = cells({"algorithm.clusters": [1, 3]}, algorithm=Local())
+
+    assert [(type(its), its.clusters) for its in found.values()] == [(Local, 1), (Local, 3)]
 
 
 def test_objects_can_be_swept_by_name() -> None:
     """Variants have names of their own; a list of objects is named by what they print as."""
     variants = {"one": {"algorithm": Clusters()}, "three": {"algorithm": Clusters(clusters=3)}}
 
-    assert list(swept({"pace": variants}).cells["simulated_s"]) == [2.0, 6.0]
-    assert list(swept({"algorithm": [Clusters(), Clusters(clusters=3)]}).cells["algorithm"]) == [
-        "Clusters(clusters=1)",
-        "Clusters(clusters=3)",
+    assert cells({"pace": variants}) == {"pace=one": Clusters(), "pace=three": Clusters(clusters=3)}
+    assert [*cells({"algorithm": [Clusters(), Clusters(clusters=3)]})] == [
+        "algorithm=Clusters(clusters=1)",
+        "algorithm=Clusters(clusters=3)",
     ]
 
 

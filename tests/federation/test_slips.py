@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import fednet_emu as fe
+from fednet_emu.algorithms.asynchronous.fedbuff import FedBuff
 from fednet_emu.errors import AlgorithmError
 from fednet_emu.federation.rounds import MAX_REQUESTS, MAX_TURNS, Rounds
 from fednet_emu.kernel.clock import Clock
@@ -129,6 +130,19 @@ def test_the_count_begins_anew_with_every_round() -> None:
         rounds.wait()
     with pytest.raises(AlgorithmError, match="round 4 would go on for ever"):
         rounds.wait()
+
+
+def test_an_algorithm_of_the_package_may_have_rounds_of_any_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A buffer of 50 updates of one device is 150 requests in a round, which ends; an own class is held to 100."""
+    monkeypatch.setattr("fednet_emu.federation.rounds.MAX_REQUESTS", 100)
+    settings: dict[str, Any] = {"lr": 0.1, "batch_size": None, "local_steps": 1, "buffer_size": 50}
+    fed = small_federation("devices.count=1", "stop.rounds=1", timing_only=True)
+
+    fed.run(FedBuff(**settings))
+
+    assert (fed.round, len(fed.ledger.computes)) == (1, 50)
+    with pytest.raises(AlgorithmError, match="round 1 would go on for ever, got 100 transfers"):
+        small_federation("devices.count=1", timing_only=True).run(type("Own", (FedBuff,), {})(**settings))
 
 
 # ---- a forgotten `yield` --------------------------------------------------------------------------------------------
