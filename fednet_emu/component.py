@@ -6,24 +6,27 @@ A component's fields are its YAML keys, `kind` picks its class from one plain ta
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from inspect import isabstract, isclass
-from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, get_args, get_origin
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     GetCoreSchemaHandler,
+    ModelWrapValidatorHandler,
     SerializerFunctionWrapHandler,
     TypeAdapter,
+    ValidationError,
     ValidationInfo,
     ValidatorFunctionWrapHandler,
     field_validator,
+    model_validator,
 )
-from pydantic_core import PydanticCustomError, core_schema
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError, core_schema
 
-from fednet_emu.errors import ScenarioError
+from fednet_emu.errors import ScenarioError, did_you_mean, nearest
 from fednet_emu.limits import MAX_DECIBEL
 from fednet_emu.plugins import imported, is_import_path, kind_of, offered, offers
 
@@ -32,6 +35,28 @@ class Component(BaseModel):
     """Base of every configurable part: frozen, no unknown keys, numbers are never booleans."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+
+    if not TYPE_CHECKING:
+
+        def __init__(self, /, *unnamed: Any, **settings: Any) -> None:
+            """Make a component; for a user's own class, errors are sentences.
+
+            Raises:
+                ScenarioError: every problem of the settings of a class from outside this package.
+                ValidationError: the same for a class of this package.
+            """
+            name = type(self).__name__
+            if unnamed:
+                what = f"settings are given by name, got {', '.join(map(repr, unnamed))}"
+                raise ScenarioError(f"{name}: {what}; write {name}({', '.join(_unnamed(type(self), len(unnamed)))})")
+            try:
+                self.__pydantic_validator__.validate_python(settings, self_instance=self)
+            except ValidationError as error:
+                if type(self).__module__.startswith("fednet_emu."):
+                    raise
+                raise ScenarioError(*_sentences(type(self), error)) from None
+
+        __init__.__pydantic_base_init__ = True  # for pydantic, which need not call it for what it validates itself
 
     @field_validator("*", mode="before")
     @classmethod
@@ -46,6 +71,71 @@ class Component(BaseModel):
         if _DECIBEL.search(str(info.field_name)) and not _is_moderate(value):
             raise PydanticCustomError("decibel", f"must be from -{MAX_DECIBEL:g} to {MAX_DECIBEL:g} decibels")
         return value
+
+
+class ExactlyOne(Component):
+    """A component with settings of which exactly one is given; that is checked beside all other problems."""
+
+    alternatives: ClassVar[tuple[str, ...]]
+    """The names of these settings, whose default is null."""
+    otherwise: ClassVar[Mapping[str, Any]] = {}
+    """The one that holds if none is given, with its value; empty if one is required."""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _exactly_one(cls, given: Any, validated: ModelWrapValidatorHandler[Self]) -> Self:
+        if isinstance(given, Mapping) and all(given.get(name) is None for name in cls.alternatives):
+            given = {**given, **cls.otherwise}
+        problems: list[InitErrorDetails] = []
+        made: Self | None = None
+        try:
+            made = validated(given)
+        except ValidationError as error:
+            problems = [_repeated(detail) for detail in error.errors(include_url=False)]
+        values = given if isinstance(given, Mapping) else dict.fromkeys(cls.alternatives[:1], "made before")
+        present = [name for name in cls.alternatives if values.get(name) is not None]
+        if len(present) != 1:
+            got = " and ".join(f"{name}: {values[name]}" for name in present) or "none"
+            what = PydanticCustomError(
+                "value_error", f"exactly one of {_listed(cls.alternatives)} is needed, got {got}"
+            )
+            problems.append(InitErrorDetails(type=what, loc=(), input=given))
+        if problems or made is None:
+            raise ValidationError.from_exception_data(cls.__name__, problems)
+        return made
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _repeated(detail: ErrorDetails) -> InitErrorDetails:
+    """Return an error of pydantic in the form in which it can be raised again."""
+    same = PydanticCustomError(detail["type"], detail["msg"], detail.get("ctx"))
+    return InitErrorDetails(type=same, loc=detail["loc"], input=detail["input"])
+
+
+def _unnamed(component: type[BaseModel], count: int) -> list[str]:
+    return [f"{name}=..." for name in component.model_fields if name != "kind"][:count]
+
+
+def _sentences(component: type[BaseModel], error: ValidationError) -> list[str]:
+    """Return a sentence for each problem of the settings with which a class was called."""
+    details, known = error.errors(include_url=False), [name for name in component.model_fields if name != "kind"]
+    unknown = [detail["loc"][-1] for detail in details if detail["type"] == "extra_forbidden"]
+    meant = {name for word in unknown if (name := nearest(str(word), known))}
+    sentences = []
+    for detail in details:
+        where = ".".join(str(key) for key in (component.__name__, *detail["loc"]))
+        if detail["type"] == "extra_forbidden":
+            hint = did_you_mean(str(detail["loc"][-1]), known) or f"; known: {', '.join(known) or 'none'}"
+            sentences.append(f"{where}: no such setting, got {detail['input']!r}{hint}")
+        elif detail["type"] != "missing":
+            text = re.sub(r"^Input should be", "must be", re.sub(r"^(Value|Assertion) error, ", "", detail["msg"]))
+            sentences.append(f"{where}: {text[:1].lower()}{text[1:]}, got {detail['input']!r}")
+        elif detail["loc"][-1] not in meant:
+            sentences.append(f"{where}: is required; write {component.__name__}({detail['loc'][-1]}=...)")
+    return sentences
 
 
 _DECIBEL = re.compile(r"_db(m|i|m_hz)?$")
@@ -85,7 +175,8 @@ class Slot:
     """Annotation of a field that holds one component out of a table of kinds.
 
     `Annotated[Fading, Slot("fading", FADINGS)]` accepts `{kind: rayleigh, ...}`, the short form `rayleigh`, or a
-    component that was already built. `table` maps each kind to its class, whose field `kind` has that default.
+    component that was already built. In Python, `kind` may also be the class itself. `table` maps each kind to its
+    class, whose field `kind` has that default.
 
     A kind that is not in the table is looked up when a scenario names it: among the entry points of installed packages,
     or as the import path of a class. Such a class, and a component passed as an object, needs no field `kind`.
@@ -94,6 +185,7 @@ class Slot:
     def __init__(self, name: str, table: Mapping[str, type[Component]]) -> None:
         self.name = name
         self.table = table
+        self._given: dict[str, type[Component]] = {}  # classes that scenarios have named by themselves
         self._base: type[Component] = Component  # replaced by the annotated class when a model with this slot is built
 
     def names(self) -> list[str]:
@@ -105,10 +197,12 @@ class Slot:
         found = {kind: self.get(kind) for kind in self.names()}
         return {kind: component for kind, component in found.items() if component is not None}
 
-    def get(self, kind: str) -> type[Component] | None:
-        """Return the class of a kind as `find` does, but None instead of an error when the class cannot be used."""
+    def get(self, kind: Any) -> type[Component] | None:
+        """Return the class of a kind, or that class itself; None where `find` would raise an error."""
+        if isinstance(kind, type):
+            return kind if issubclass(kind, self._base) else None
         try:
-            return self.find(kind)
+            return self.find(kind) if isinstance(kind, str) else None
         except ScenarioError:
             return None
 
@@ -120,6 +214,8 @@ class Slot:
         """
         if kind in self.table:
             return self.table[kind]
+        if kind in self._given:
+            return self._given[kind]
         if kind in offers().get(self.name, ()):
             return self._checked(kind, offered(self.name, kind))
         return self._checked(kind, imported(kind)) if is_import_path(kind) else None
@@ -150,6 +246,8 @@ class Slot:
             return value
         given = {"kind": value} if isinstance(value, str) else value
         kind = given.get("kind") if isinstance(given, Mapping) else None
+        if isinstance(kind, type) and issubclass(kind, self._base):
+            given, kind = self._by_name(given, kind)
         if not isinstance(kind, str) or kind in self.table:
             return table(given)
         try:
@@ -159,6 +257,14 @@ class Slot:
         if component is None:
             return table(given)
         return _outsider(kind, component).validate_python({key: its for key, its in given.items() if key != "kind"})
+
+    def _by_name(self, settings: Mapping[str, Any], component: type[Component]) -> tuple[Mapping[str, Any], str]:
+        """Return settings whose kind is a class with the kind by which a scenario names it, and that kind."""
+        kind = next((kind for kind, its in self.table.items() if its is component), None)
+        if kind is None:
+            kind = kind_of(self.name, component)
+            self._given[kind] = component
+        return {**settings, "kind": kind}, kind
 
     def _dump(self, value: Any, handler: SerializerFunctionWrapHandler) -> Any:
         """Dump the settings of a component, with the kind from which a scenario finds its class again."""

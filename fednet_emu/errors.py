@@ -5,6 +5,7 @@
     |   +-- Diverged       a loss or a parameter is not finite any more: the run ends with this status
     +-- DataError          a data file or run folder is missing or corrupt
     +-- Deadlock           the algorithm waits for something that can never come
+    +-- AlgorithmError     code of an algorithm uses the federation in a way that cannot be meant
     +-- AppFailed          code of a user's app raises (exit code 1)
 
 `args` are the raw positional values and the text is built in `__str__`, so that an error that is pickled on its way to
@@ -15,7 +16,10 @@ scenario can be anything, so `__str__` shows control characters escaped (`visibl
 from __future__ import annotations
 
 import difflib
+import os
+import sys
 from collections.abc import Iterable
+from types import FrameType
 
 MAX_PROBLEMS = 100
 """Number of problems that an error shows; of the others it gives the number."""
@@ -92,6 +96,28 @@ class Deadlock(FednetError):  # noqa: N818  (the field's own word)
         return f"deadlock at t={now_s:.6g} s: {waits}"
 
 
+class AlgorithmError(FednetError):
+    """The code of an algorithm has a slip: `where: what is wrong; what to write`, after the line that has it."""
+
+    def __init__(self, where: str, problem: str, remedy: str, line: str | None = None) -> None:
+        super().__init__(where, problem, remedy, _line_of_a_user() if line is None else line)
+
+    def __str__(self) -> str:
+        where, problem, remedy, line = self.args
+        return visible(f"{f'{line}  ' if line else ''}{where}: {problem}; {remedy}")
+
+
+def _line_of_a_user() -> str:
+    """Return the innermost line of code that is running outside this package, as `file:line`; empty for none."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_THEIRS:
+        frame = frame.f_back
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}" if frame else ""
+
+
+_NOT_THEIRS = ("fednet_emu", "simpy", "torch", "contextlib")
+
+
 class AppFailed(FednetError):  # noqa: N818  (what has happened)
     """Code of an app raises: the part of the app, and its traceback."""
 
@@ -103,7 +129,12 @@ class AppFailed(FednetError):  # noqa: N818  (what has happened)
         return visible_lines(f"{trace.rstrip()}\nthe app failed: {where}")
 
 
+def nearest(word: str, known: Iterable[object]) -> str | None:
+    """Return the known word that is most like a misspelt one; None if none is close."""
+    return next(iter(difflib.get_close_matches(word, [str(name) for name in known], n=1)), None)
+
+
 def did_you_mean(word: str, known: Iterable[object]) -> str:
     """Return the clause `; did you mean 'x'?` for a misspelt word, or an empty text when no known word is close."""
-    close = difflib.get_close_matches(word, [str(name) for name in known], n=1)
-    return f"; did you mean '{close[0]}'?" if close else ""
+    close = nearest(word, known)
+    return f"; did you mean '{close}'?" if close else ""

@@ -9,11 +9,15 @@ from typing import Any, ClassVar, Self
 from pydantic import Field, model_validator
 
 from fednet_emu.algorithms.base import RoundBased
+from fednet_emu.component import ExactlyOne
 from fednet_emu.federation import AnyOptimizer, AnySchedule, CohortSize, Constant, Sgd, SgdPlan, cohort_size
 
 
-class LocalWork(RoundBased):
+class LocalWork(RoundBased, ExactlyOne):
     """Settings of a device's local training; subclasses define which devices train, and what becomes of the results."""
+
+    alternatives: ClassVar[tuple[str, ...]] = ("local_epochs", "local_steps")
+    otherwise: ClassVar[Mapping[str, Any]] = {"local_epochs": 1}
 
     lr: float = Field(0.1, ge=0)
     """Step size of the devices."""
@@ -31,22 +35,6 @@ class LocalWork(RoundBased):
     """Longest gradient of a step: a longer one is scaled down to this Euclidean norm. Null for no limit."""
     plain_steps: ClassVar[bool] = False
     """Whether the algorithm's formulas hold for plain steps of one size only, so that it refuses any others."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _one_epoch_unless_told(cls, given: Any) -> Any:
-        if isinstance(given, Mapping) and given.get("local_epochs") is None and given.get("local_steps") is None:
-            return {**given, "local_epochs": 1}
-        return given
-
-    @model_validator(mode="after")
-    def _one_measure_of_local_work(self) -> Self:
-        if self.local_epochs is not None and self.local_steps is not None:
-            raise ValueError(
-                f"local_epochs and local_steps are two measures of one thing, got {self.local_epochs} and "
-                f"{self.local_steps}; give one of them"
-            )
-        return self
 
     @model_validator(mode="after")
     def _plain_where_assumed(self) -> Self:

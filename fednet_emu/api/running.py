@@ -27,9 +27,9 @@ def run(
     seed: int | None = None,
     settings: Settings | None = None,
     out: str | Path | None = None,
-    algorithm: Algorithm | None = None,
-    model: Network | None = None,
-    data: Dataset | Samples | None = None,
+    algorithm: Algorithm | str | None = None,
+    model: Network | str | None = None,
+    data: Dataset | Samples | str | None = None,
     data_dir: str | Path | None = None,
     timing_only: bool = False,
     force: bool = False,
@@ -44,11 +44,12 @@ def run(
         settings: changes, for example `{"algorithm.lr": 0.05, "network.uplink.access": "ofdma"}`.
         out: the run folder, as `fednet run` makes it; None writes nothing and keeps everything in memory. If the folder
             holds an unfinished run of the same scenario, that run continues from its last checkpoint.
-        algorithm: an algorithm object that replaces the scenario's algorithm.
-        model: a model that replaces the scenario's: a component; a `torch.nn.Module`, whose parameters are the initial
-            model; or a function or class that makes one (called with `input_shape` and `outputs` if it has such
-            parameters), whose initial parameters follow from the seed.
-        data: samples that replace the scenario's data.
+        algorithm: an algorithm object that replaces the scenario's algorithm; or another kind, such as `"fedprox"`,
+            which keeps those of its settings that fit.
+        model: a model that replaces the scenario's: a component, or another kind; a `torch.nn.Module`, whose parameters
+            are the initial model; or a function or class that makes one (called with `input_shape` and `outputs` if it
+            has such parameters), whose initial parameters follow from the seed.
+        data: samples that replace the scenario's data, or another kind of data set.
         data_dir: the folder with data sets; None takes it from the environment variable FEDNET_DATA.
         timing_only: whether to leave out training; time, bits and energy stay the same.
         force: whether to replace a run that the folder already holds, once the new one has ended.

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import nn
 
+from fednet_emu.algorithms import brings_own_learning
 from fednet_emu.algorithms.base import Algorithm
 from fednet_emu.algorithms.flower.algorithm import GivenFlower
 from fednet_emu.component import Component
@@ -56,9 +57,9 @@ def changes(
     settings: Settings | None,
     *,
     seed: int | None = None,
-    algorithm: Algorithm | None = None,
-    model: Network | None = None,
-    data: Dataset | Samples | None = None,
+    algorithm: Algorithm | str | None = None,
+    model: Network | str | None = None,
+    data: Dataset | Samples | str | None = None,
 ) -> Iterator[str | Setting]:
     """Yield the settings to change, in the order in which they apply; arguments such as `seed` override `settings`.
 
@@ -73,7 +74,7 @@ def changes(
     else:
         yield from settings or ()
     given: dict[str, Any] = {"seed": seed, "algorithm": algorithm, "model": model, "data": data}
-    if algorithm is not None and algorithm.own_learning:
+    if brings_own_learning(algorithm):
         given |= dict.fromkeys((*LEARNING, *ON_OUR_DATA), NOTHING)
     for key, value in given.items():
         if value is not None:
@@ -97,10 +98,18 @@ def scenario_of(scenario: ScenarioLike, settings: Settings | None = None, **give
 
 
 def _component(key: Any, value: Any) -> Any:
-    """Wrap samples or a PyTorch module as a component of a scenario; other values are returned unchanged."""
+    """Wrap samples or a PyTorch module as a component of a scenario; other values are returned unchanged.
+
+    Raises:
+        FednetError: the data are bare arrays.
+    """
     if key == "data" and isinstance(value, Samples):
         return GivenSamples(given=value)
-    if key == "model" and not isinstance(value, Model) and (isinstance(value, nn.Module) or callable(value)):
+    if key == "data" and (isinstance(value, list | tuple) or hasattr(value, "__array__")):
+        what = f"expected training and test samples, got a {type(value).__name__}"
+        raise FednetError(f"data: {what}; give fe.Samples(train_x, train_y, test_x, test_y, classes) of tensors")
+    is_part = isinstance(value, Model) or (isinstance(value, type) and issubclass(value, Component))
+    if key == "model" and not is_part and (isinstance(value, nn.Module) or callable(value)):
         return GivenModule(given=value)
     return value
 

@@ -28,13 +28,13 @@ MISTAKE, INTERRUPTED, BUG, FAILED = 2, 130, 1, 1
 
 @contextmanager
 def outcome(interrupted: Callable[[], str] = lambda: "interrupted") -> Iterator[None]:
-    """Turn exceptions of a command into a message and an exit code; print warnings, and which plug-ins are imported.
+    """Turn exceptions of a command into a message and an exit code; print warnings, and what loggers tell the user.
 
     Args:
         interrupted: returns the message to print after Ctrl-C.
     """
     try:
-        with _imports_told(), _warnings_told():
+        with _told(), _warnings_told():
             yield
     except AppFailed as error:
         ERRORS.print(str(error))
@@ -66,18 +66,25 @@ def _bug() -> NoReturn:
     raise typer.Exit(BUG) from None
 
 
+LOGGERS = ("fednet_emu.plugins", "fednet_emu.settings")
+"""The loggers whose messages a command prints: each module that is imported, as its code runs with the user's rights,
+before that happens; and settings that do not fit a changed kind."""
+
+
 @contextmanager
-def _imports_told() -> Iterator[None]:
-    """Print the name of each plug-in module before it is imported, because its code runs with the user's rights."""
-    logger, handler = logging.getLogger("fednet_emu.plugins"), _Told(logging.INFO)
-    before = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
+def _told() -> Iterator[None]:
+    """Print what the loggers say, each line once."""
+    loggers, handler = [logging.getLogger(name) for name in LOGGERS], _Told(logging.INFO)
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
     try:
         yield
     finally:
-        logger.setLevel(before)
-        logger.removeHandler(handler)
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
+            logger.removeHandler(handler)
 
 
 @contextmanager
@@ -100,5 +107,12 @@ def _warnings_told() -> Iterator[None]:
 
 
 class _Told(logging.Handler):
+    def __init__(self, level: int) -> None:
+        super().__init__(level)
+        self._lines: set[str] = set()
+
     def emit(self, record: logging.LogRecord) -> None:
-        ERRORS.print(record.getMessage())
+        line = record.getMessage()
+        if line not in self._lines:
+            self._lines.add(line)
+            ERRORS.print(line)

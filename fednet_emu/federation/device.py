@@ -25,6 +25,9 @@ class Fleet(Protocol):
     def network(self) -> Network:
         """The network with its links."""
 
+    def asks(self) -> None:
+        """Note that the algorithm asks for something."""
+
 
 class Device:
     """One device, or the server (whose `index` is -1). Views on the same device are equal, so they serve as keys."""
@@ -62,6 +65,7 @@ class Device:
 
     def compute(self, work: Work) -> Computation:
         """Do some work as soon as the processor is free; the event's value is the work's result."""
+        self._federation.asks()
         return self._federation.processors.run(self.index, work)
 
     def __eq__(self, other: object) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from simpy.events import Event
@@ -22,7 +22,7 @@ from fednet_emu.federation.payload import Shared
 from fednet_emu.federation.processors import Processors, Work
 from fednet_emu.federation.readings import Checkpoint, Kept, NothingKept
 from fednet_emu.federation.retry import PATIENCE_S, PAUSE_S, Limits, Retry, Send
-from fednet_emu.federation.rounds import Rounds
+from fednet_emu.federation.rounds import PAUSE, Rounds
 from fednet_emu.federation.stop import COSTS, Evaluation, Stop
 from fednet_emu.federation.sums import Sums
 from fednet_emu.garbage import rare_garbage_collection
@@ -42,13 +42,6 @@ from fednet_emu.records.ledger import SERVER, Ledger, device_label
 from fednet_emu.records.recent_losses import recent_losses
 
 
-class _Runs(Protocol):
-    """What the federation runs: as a rule an `algorithms.base.Algorithm`, which lies above it."""
-
-    def run(self, fed: Federation) -> Process:
-        """The server's process; it ends when the algorithm has ended."""
-
-
 class Federation:
     """Devices, links, training and records of one run.
 
@@ -63,6 +56,7 @@ class Federation:
         reports: what devices tell of their training with what they upload; nothing unless asked.
         kept: values that an algorithm with its own learning keeps in case the run is cut off.
         workers: number of processes in which such an algorithm may train.
+        asks: is called for every transfer and computation that the algorithm asks for.
     """
 
     def __init__(
@@ -82,11 +76,15 @@ class Federation:
         workers: int = 1,
     ) -> None:
         self.clock, self.streams, self.ledger, self.graph = clock, streams, ledger, graph
-        self._task, self.network, self.processors, self.timing_only = task, network, processors, timing_only
-        self._rounds, self.workers = Rounds(clock, ledger, moving=network.moving), workers
-        learner = Learner(graph, task, streams, timing_only=timing_only)
-        self._learner, self.server = learner, Device(self, SERVER)
-        self.reports, self.presence, self._stop = learner.reports, presence, stop
+        self._task, self.network, self.processors = task, network, processors
+        self.timing_only, self.workers = timing_only, workers
+        self._learner = Learner(graph, task, streams, timing_only=timing_only)
+        self._rounds = Rounds(
+            clock, ledger, presence.count, moving=network.moving, ends_by_time=stop.simulated_s is not None
+        )
+        self.asks = self._rounds.request
+        self.reports, self.server = self._learner.reports, Device(self, SERVER)
+        self.presence, self._stop = presence, stop
         self._able = presence if task is None else presence.only(np.flatnonzero(task.n_samples))
         self.links = Links(network, graph, streams, self._learner.read, self.reports)
         self._sums = Sums(clock, self.links, network.superposition, streams, ledger, self._rounds)
@@ -120,6 +118,7 @@ class Federation:
         one returns. `key` names the draw, for example the round. With `among`, numbers of devices in order, no others
         are drawn.
         """
+        self._rounds.wait()
         able = self._able if among is None else self.presence.only(among)
         return Cohort(self.clock, able, cohort_size(size, self.n_devices), self.streams("cohort", *key), self.device)
 
@@ -138,6 +137,7 @@ class Federation:
         With `network.downlink.mode: broadcast`, devices that are sent the same deferred value, or the same `shared`
         payload, in one instant are served by one transmission, as long as the worst of them needs.
         """
+        self.asks()
         return self.links.downlink(device.index, payload, size_bit)
 
     def published(self, model: Deferred) -> Deferred:
@@ -155,6 +155,7 @@ class Federation:
         `since`, which `network.uplink.compression` needs, is the model, known to the server, that the device started
         from. It has an entry for each part of a tuple: a model, 0 if the part is a movement, None if it goes whole.
         """
+        self.asks()
         return self.links.uplink(device.index, payload, size_bit, power_part, since)
 
     def uplink_sum(self, w: Deferred, clients: Iterable[Process], deadline_s: float | None = None) -> Event:
@@ -172,11 +173,9 @@ class Federation:
         """Send from a device to others; the event's value is the list of deliveries, in the order of the receivers.
 
         With `network.sidelink.mode: broadcast` it is one transmission. `cluster` is that of them all, for an access
-        scheme that lets clusters send side by side.
-
-        Raises:
-            ScenarioError: the scenario has no sidelink.
+        scheme that lets clusters send side by side. A scenario without a sidelink is a `ScenarioError`.
         """
+        self.asks()
         return self.all_of(self.links.sidelink(sender.index, receivers, payload, size_bit, cluster))
 
     def retry(
@@ -206,8 +205,7 @@ class Federation:
     def digraph(self, *name: int) -> Digraph:
         """Who can send to whom from device to device now; `name` names the draw, the number of the round first.
 
-        Raises:
-            ScenarioError: the scenario has no sidelink topology, or it is impossible.
+        Without a sidelink topology, or with an impossible one, this is a `ScenarioError`.
         """
         return self.network.digraph(*name)
 
@@ -215,11 +213,7 @@ class Federation:
 
     @property
     def task(self) -> LearningTask:
-        """Model and samples.
-
-        Raises:
-            RuntimeError: there are none, because the algorithm brings its own.
-        """
+        """Model and samples, or a `RuntimeError` where the algorithm brings its own."""
         if self._task is None:
             raise RuntimeError("task: there is none, got an algorithm that brings its own model and data; use those")
         return self._task
@@ -291,6 +285,7 @@ class Federation:
 
     def sleep(self, duration_s: float) -> Sleep:
         """Event that comes after a duration."""
+        self._rounds.wait(PAUSE)
         return self.clock.sleep(duration_s)
 
     def start(self, process: Process) -> Started:
@@ -323,16 +318,20 @@ class Federation:
         return self._rounds.ended
 
     def rounds(self) -> Iterator[int]:
-        """Numbers of the rounds, from 0, until a stop rule ends the run."""
+        """Numbers of the rounds, from 0, until a stop rule ends the run; end each by `end_of_round`."""
         while not self.stopped:
+            self._rounds.turn()
             yield self.round
 
     def end_of_round(self, model: Models | None, *, invited: int, arrived: int) -> None:
         """Record a round (or a step of the server) that has ended with this global model; evaluate it when due.
 
         Where each device has a model of its own, give them all, in the order of the devices; each is evaluated on its
-        test samples. An algorithm that brings its own learning gives None, and tells its scores by `report`.
+        test samples. An algorithm that brings its own learning gives None, and tells its scores by `report`. What is no
+        model, and a round that has not waited for anything, is an `AlgorithmError`.
         """
+        self._learner.check(model, "fed.end_of_round")
+        self._rounds.refuse_unheard(self.network.unheard())
         self._rounds.end(invited=invited, arrived=arrived)
         if model is not None:
             self._observer.see(model, after_round=self.round)
@@ -374,20 +373,22 @@ class Federation:
         self._learner.resume(checkpoint)
 
     @rare_garbage_collection()
-    def run(self, algorithm: _Runs) -> Models | None:
-        """Run an algorithm until it ends or a stop rule ends it; the final model is evaluated.
+    def run(self, algorithm: Any) -> Models | None:
+        """Run an algorithm, an `algorithms.base.Algorithm`, until it or a stop rule ends it; evaluate the final model.
 
         Raises:
             Deadlock: the algorithm waits for what can never come; says who, and which transfers were lost.
         """
-        process = algorithm.run(self)
+        self._rounds.trusted = type(algorithm).__module__.startswith("fednet_emu.algorithms.")
+        process: Process = algorithm.run(self)
         try:
             self._observer.start(self._stop.simulated_s)
             self.clock.run_process(process, self._stop.simulated_s)
         except Deadlock as deadlock:
             raise Deadlock(deadlock.args[0], deadlock.args[1] + recent_losses(self.ledger)) from None
         finally:
-            process.close()
+            if process is not None:
+                process.close()
         self.close()
         self._observer.evaluate()
         self.graph.close()

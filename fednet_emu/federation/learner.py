@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, final
 
+from torch import Tensor
+
 from fednet_emu.arrays import IntArray
-from fednet_emu.errors import ScenarioError
+from fednet_emu.errors import AlgorithmError, ScenarioError
 from fednet_emu.federation.device import Device
 from fednet_emu.federation.learning_task import LearningTask, Scores
 from fednet_emu.federation.observer import Models
@@ -57,6 +60,7 @@ class Learner:
         """Local training of a device in the round with this number, as `Federation.train` says."""
         if not isinstance(params, Deferred):
             raise TypeError(f"{device.name}: params is no value, got {params!r}; look at `lost` before using a payload")
+        self.check(params, "fed.train")
         model, mine = self._task.model, self._task.slice_of(device.index)
         n_samples = mine.stop - mine.start if subset is None else len(subset)
         if n_samples and model.least_batch > 1:
@@ -82,6 +86,23 @@ class Learner:
         trained = self._graph.train(job)
         self._note(device, plan, n_samples, trained)
         return Work(flop, trained, params.number, trained.params.number)
+
+    def check(self, models: Models | None, verb: str) -> None:
+        """Check that an algorithm gives a model, or several.
+
+        Raises:
+            AlgorithmError: it is something else, or has another number of parameters; `verb` is what it is given to.
+        """
+        if models is None:
+            return
+        size = self._task.model.size
+        for model in (models,) if isinstance(models, Deferred) or not isinstance(models, Sequence) else models:
+            if not isinstance(model, Deferred):
+                what = f"expected a model, or a list of one for each device, got {type(models).__name__}"
+                raise AlgorithmError(verb, what, "give a value, for example the `params` of what was trained")
+            if model.size != size:
+                what = f"got a value of {model.size} numbers, the model of the scenario has {size} parameters"
+                raise AlgorithmError(verb, what, "give a model of its shape, or say `size` where it is made")
 
     def _note(self, device: Device, plan: SgdPlan, n_samples: int, trained: Trained | Measured) -> None:
         if self.reports.asked and device.index != SERVER:
@@ -119,12 +140,20 @@ class Learner:
                 "metrics": evaluation.metrics,
             }
             if isinstance(model, Deferred):
-                return self._task.score(self._graph.read(model), **what)
-            return self._task.score_own([self._graph.read(own) for own in model], **what)
+                return self._task.score(self._model(model), **what)
+            return self._task.score_own([self._model(own) for own in model], **what)
 
         with self._graph.host.part("evaluation"):
             scores: Scores = self._readings.take(compute)
         return scores
+
+    def _model(self, model: Deferred) -> Tensor:
+        """The computed parameters of a model, whose number its maker may have promised wrongly."""
+        params: Tensor = self._graph.read(model)
+        if params.numel() != model.size:
+            what = f"made a model of {params.numel()} numbers, the model of the scenario has {model.size} parameters"
+            raise AlgorithmError(f"deferred {model.number}", what, "return a model of its shape", line="")
+        return params
 
     def checkpoint(self) -> Checkpoint:
         """What is known now, and everything that was read."""

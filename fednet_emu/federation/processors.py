@@ -14,6 +14,7 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.frequency import Frequency
 from fednet_emu.federation.stragglers import NoStraggler, Straggler
 from fednet_emu.kernel.clock import NS_PER_S, Clock, Timer, to_ns
+from fednet_emu.kernel.process import Awaited, not_awaited
 from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.network.batteries import COMPUTING, Batteries, Load
 from fednet_emu.network.powers import PerDevice
@@ -33,7 +34,7 @@ class Work(NamedTuple):
     output: int = -1
 
 
-class Computation(Event):
+class Computation(Awaited, Event):
     """Event that comes when a computation has ended; its value is the work's result.
 
     `started_ns` and `ended_ns` are `NEVER_NS` while it waits for the processor, or for a battery to be charged. Then it
@@ -53,6 +54,11 @@ class Computation(Event):
         self.stopped = ""
         self.load: Load | None = None
         self._timer: Timer | None = None
+
+    @property
+    def params(self) -> Any:
+        """Trained parameters are in the value of this event; asking here is an `AlgorithmError`."""
+        raise not_awaited(self, "its params")
 
     def forget(self) -> None:
         """Leave the clock's queue and release the work, so that a result that is never used is not computed."""

@@ -9,6 +9,7 @@ from simpy.events import Event
 
 from fednet_emu.kernel.all_of import AllOf, cancel
 from fednet_emu.kernel.clock import Clock, describe
+from fednet_emu.kernel.process import Awaited
 from fednet_emu.network.medium.transfer import Delivery
 
 Send = Callable[[], Event]
@@ -47,7 +48,7 @@ class Limits(NamedTuple):
         return (self.to_the_gone or reason not in GONE) and (self.beyond_reach or reason != BEYOND_REACH)
 
 
-class Retry(Event):
+class Retry(Awaited, Event):
     """Event with the last value of each send: its delivery, lost only when the last attempt was, too.
 
     Args:

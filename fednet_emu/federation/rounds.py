@@ -1,15 +1,23 @@
-"""The count of the rounds of a run, their records, and the end of a run in which nothing ever arrives."""
+"""The count of the rounds of a run, their records, and the end of a run that would go on for ever."""
 
 from __future__ import annotations
 
 from typing import final
 
-from fednet_emu.errors import Deadlock
+from fednet_emu.errors import AlgorithmError, Deadlock
 from fednet_emu.kernel.clock import NS_PER_S, Clock
+from fednet_emu.network.medium.transfer import Unheard
 from fednet_emu.records.ledger import Ledger
 
 MAX_FRUITLESS_ROUNDS = 1000
 """A run ends after this many rounds in a row in which nothing arrives, because it would never end otherwise."""
+
+MAX_TURNS = 1000
+"""A run ends after this many turns of a loop over `Federation.rounds` in which no round has ended."""
+MAX_REQUESTS = 10_000
+"""A run ends after this many requests of the algorithm for each device in which no round has ended."""
+PAUSE = 0.01
+"""A pause counts as this part of a request, since an algorithm may look often for what it waits for."""
 
 AWAY_S = 86_400.0
 """Where devices move, they may come back into reach: a run then also goes on for this long without anything."""
@@ -26,32 +34,99 @@ class Rounds:
 
     Args:
         clock: simulated time.
-        ledger: records.
+        ledger: takes the records.
+        n_devices: how many devices there are.
         moving: whether devices move.
+        ends_by_time: whether the run ends at some simulated time whatever the algorithm does.
 
     Attributes:
         ended: rounds ended so far.
         deadline_s: the deadline of the latest round, if it had one, for messages.
+        trusted: whether the algorithm is known to end its rounds, however long they are.
     """
 
-    def __init__(self, clock: Clock, ledger: Ledger, *, moving: bool = False) -> None:
+    def __init__(
+        self, clock: Clock, ledger: Ledger, n_devices: int, *, moving: bool = False, ends_by_time: bool = False
+    ) -> None:
         self._clock, self._ledger, self._moving = clock, ledger, moving
         self.ended = 0
         self.deadline_s: float | None = None
+        self.trusted = False
         self._started_ns = 0
         self._fruitless = self._fruitful_ns = 0
+        self._work, self._turns, self._requests, self._counted_ns = 0, 0, 0.0, 0  # since the end of a round
+        self._most, self._ends_by_time = MAX_REQUESTS * max(n_devices, 1), ends_by_time
+
+    def turn(self) -> None:
+        """Note that the algorithm begins a round.
+
+        Raises:
+            AlgorithmError: it has begun too many without ending one.
+        """
+        self._turns += 1
+        if self._turns > MAX_TURNS:
+            self._refuse_endless("fed.rounds", f"{MAX_TURNS} turns of the loop")
+
+    def request(self) -> None:
+        """Note that the algorithm asks for a transfer or a computation; errors are those of `wait`."""
+        self._work += 1
+        self.wait()
+
+    def wait(self, part: float = 1.0) -> None:
+        """Note that the algorithm asks for something that it has to wait for, a cohort or a pause for example.
+
+        Raises:
+            AlgorithmError: it has asked for too much without ending a round.
+        """
+        self._requests += part
+        if self._requests > self._most:
+            self._refuse_endless("fed.end_of_round", f"{self._most} transfers, computations and cohorts")
+
+    def _refuse_endless(self, verb: str, what: str) -> None:
+        """Raise an error unless the algorithm is trusted, or time ends the run and goes on."""
+        since_s = self._counted_ns / NS_PER_S
+        if self.trusted or (self._ends_by_time and self._clock.now > self._counted_ns):
+            self._turns, self._requests, self._counted_ns = 0, 0.0, self._clock.now
+            return
+        got = f"got {what} between t={since_s:.6g} s and t={self._clock.now_s:.6g} s without its end"
+        remedy = "call fed.end_of_round at the end of each round, or limit stop.simulated_s"
+        raise AlgorithmError(verb, f"round {self.ended + 1} would go on for ever, {got}", remedy)
+
+    @staticmethod
+    def refuse_unheard(transfers: list[Unheard]) -> None:
+        """Raise an error if nobody can wait any more for one of these transfers, which have ended.
+
+        Raises:
+            AlgorithmError: names it.
+        """
+        for transfer in transfers:
+            if transfer.is_forgotten:
+                what = f"nobody has waited for its delivery, got {transfer.describe()} at the end of a round"
+                remedy = "write `yield` before the verb that sends, or let a process that is started wait for it"
+                raise AlgorithmError("transfer", what, remedy)
+
+    def _refuse_unawaited(self) -> None:
+        """Raise an error if the algorithm has asked for something, and yet nothing can have ended."""
+        if self._work and not (len(self._ledger.transfers) or len(self._ledger.computes)):
+            what = f"round {self.ended + 1} ends at 0 s, got {self._work} transfers and computations not waited for"
+            remedy = "write `yield` before the verbs that send, compute and gather"
+            raise AlgorithmError("fed.end_of_round", what, remedy)
 
     def end(self, *, invited: int, arrived: int) -> None:
         """Record a round that ends now; the next one starts.
 
         Raises:
+            AlgorithmError: nothing that the algorithm has asked for can have ended.
             Deadlock: nothing has arrived for too many rounds.
         """
         now_ns = self._clock.now
+        if not now_ns:
+            self._refuse_unawaited()
         self._ledger.add_round(self.ended + 1, self._started_ns, now_ns, invited, arrived)
         self.ended += 1
         self._watch_for_standstill(fruitless=arrived == 0, took_s=(now_ns - self._started_ns) / NS_PER_S)
-        self._started_ns = now_ns
+        self._started_ns = self._counted_ns = now_ns
+        self._work, self._turns, self._requests = 0, 0, 0.0
 
     def _watch_for_standstill(self, *, fruitless: bool, took_s: float) -> None:
         """Detect runs that would never end because all their transfers fail or miss their deadline."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import ClassVar
 
 from pydantic import Field, model_validator
 
-from fednet_emu.component import Component
+from fednet_emu.component import Component, ExactlyOne
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.metrics import AnyMetric
 from fednet_emu.records.ledger import DEVICE_EVALUATIONS, EVALUATIONS
@@ -16,8 +17,10 @@ COSTS = ("rounds", "simulated_s", "bits", "energy_j")
 """What a run spends."""
 
 
-class Milestone(Component):
+class Milestone(ExactlyOne):
     """The accuracy that a run must have once it has spent so much; one that has less is hopeless, and ends."""
+
+    alternatives: ClassVar[tuple[str, ...]] = COSTS
 
     rounds: int | None = Field(None, gt=0)
     """Number of rounds after which the accuracy counts."""
@@ -29,13 +32,6 @@ class Milestone(Component):
     """Energy in J of the whole network after which it counts."""
     accuracy: float = Field(gt=0, le=1)
     """Lowest pooled test accuracy, between 0 and 1, with which the run goes on."""
-
-    @model_validator(mode="after")
-    def _one_cost(self) -> Milestone:
-        given = [name for name in COSTS if getattr(self, name) is not None]
-        if len(given) != 1:
-            raise ValueError(f"exactly one of {', '.join(COSTS)} is needed, got {', '.join(given) or 'none'}")
-        return self
 
     def is_missed(self, spent: Mapping[str, float], accuracy: float) -> bool:
         """Whether a run that has spent so much of each cost has too low an accuracy."""

@@ -9,6 +9,7 @@ import simpy
 from simpy.events import Event
 
 from fednet_emu.kernel.clock import COLLECT, Clock, Process, Timer, describe, to_ns
+from fednet_emu.kernel.process import Awaited
 
 
 def cancel(event: Event | None, outcome: Any) -> None:
@@ -32,7 +33,7 @@ def cancel(event: Event | None, outcome: Any) -> None:
         stop(outcome)
 
 
-class AllOf(Event):
+class AllOf(Awaited, Event):
     """Event that triggers when all given events have triggered; its value is the list of their values, in order.
 
     With a deadline, those that have not come by then (at the very instant counts) are cancelled, and the value of such

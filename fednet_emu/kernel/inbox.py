@@ -8,9 +8,10 @@ from typing import Any
 from simpy.events import Event
 
 from fednet_emu.kernel.clock import COLLECT, Clock, Timer, to_ns
+from fednet_emu.kernel.process import Awaited
 
 
-class Collect(Event):
+class Collect(Awaited, Event):
     """Event of one call of `Inbox.collect`; its value is the list of items that arrived by the end of the instant."""
 
     def __init__(self, inbox: Inbox, at_least: int, including: Set[int]) -> None:

@@ -6,11 +6,29 @@ takes other arguments. Here the exception itself goes on, with its attributes an
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import Any, cast
 
 import simpy
 from simpy.events import Event
+
+from fednet_emu.errors import AlgorithmError
+
+
+class Awaited:
+    """An event that an algorithm waits for, and that says so where it is used as if it were its value already."""
+
+    def __iter__(self) -> Iterator[Any]:
+        raise not_awaited(self, "its value")
+
+    def __getitem__(self, _key: Any) -> Any:
+        raise not_awaited(self, "its value")
+
+
+def not_awaited(event: object, what: str) -> AlgorithmError:
+    """Return the error about an event that is used before it has come."""
+    problem = f"is an event that has to be waited for, got {what} asked for before that"
+    return AlgorithmError(type(event).__name__, problem, "write `yield` before the verb that makes it")
 
 
 class RunningProcess(simpy.events.Process):
@@ -24,7 +42,7 @@ class RunningProcess(simpy.events.Process):
 
     def __init__(self, clock: simpy.Environment, generator: Generator[Event, Any, Any], start: Event) -> None:
         if not hasattr(generator, "throw"):
-            raise TypeError(f"process: is no generator, got {generator!r}; a function with `yield` makes one")
+            raise AlgorithmError("process", f"is no generator, got {generator!r}", "a function with `yield` makes one")
         self.env = clock  # what SimPy's own does, with fewer calls
         self.callbacks = []
         self._generator = generator
@@ -45,6 +63,7 @@ class RunningProcess(simpy.events.Process):
                     event.callbacks.append(self._resume)
                     self._target = event
                     return
+                event.late = True  # it had come before somebody waited for it
         except StopIteration as end:
             self._end(end.value, ok=True)
         except simpy.Interrupt as cancelled:
@@ -64,4 +83,4 @@ def _explained(name: str, waits_for: object, error: AttributeError) -> Exception
     """Return a clear error if the generator yielded something that is not an event; else the error unchanged."""
     if isinstance(waits_for, Event):
         return error
-    return TypeError(f"{name}: yields what is no event, got {waits_for!r}; yield what a federation's verbs return")
+    return AlgorithmError(name, f"yields what is no event, got {waits_for!r}", "yield what a federation's verbs return")

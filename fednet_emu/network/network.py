@@ -31,6 +31,7 @@ from fednet_emu.network.medium.loss import AnyLoss, NoLoss
 from fednet_emu.network.medium.medium import Medium
 from fednet_emu.network.medium.rules import Rules
 from fednet_emu.network.medium.superposition import Superposition
+from fednet_emu.network.medium.transfer import Unheard
 from fednet_emu.network.mobility import Paths
 from fednet_emu.network.picture import Picture
 from fednet_emu.network.powers import DevicePowers
@@ -393,6 +394,14 @@ class Network:
         gain = band.reception.of_pairs(gain, np.array(receiver), access.max_senders or len(receiver))
         residual = access.residual if isinstance(access, Noma) else None
         return Rivals(gain, receiver, target * db_to_linear(margin_db), residual)
+
+    def unheard(self) -> list[Unheard]:
+        """Take the transfers that have ended since the last call with nobody waiting for them."""
+        found: list[Unheard] = []
+        for medium in (self.uplink, self.downlink, self.sidelink):
+            if medium is not None and medium.unheard:
+                found, medium.unheard = found + medium.unheard, []
+        return found
 
     def close(self) -> None:
         """Take everything off the air, and off the backhaul, at the end of the run."""

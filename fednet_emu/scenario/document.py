@@ -18,8 +18,8 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.scenario.dump import dump
 from fednet_emu.scenario.includes import Reader, ShortForms
 from fednet_emu.scenario.overrides import Setting, overridden
-from fednet_emu.scenario.search import Folder, find, names
-from fednet_emu.scenario.tree import KeyPath, Node, Place, node_of
+from fednet_emu.scenario.search import Folder, another_kind, find, is_study, names
+from fednet_emu.scenario.tree import KeyPath, Node, Place, file_text, node_of
 from fednet_emu.scenario.yaml_text import parse
 
 __all__ = [
@@ -85,6 +85,8 @@ def load(name: str | Path, folder: Folder = "scenarios", short_forms: ShortForms
     root = reader.read(path)
     if root is None or reader.problems:
         raise ScenarioError(*reader.problems)
+    if folder == "scenarios" and is_study(root):
+        raise ScenarioError(f"{file_text(path)}: {another_kind(str(name), 'study')}")
     return Document(root, path, short_forms)
 
 

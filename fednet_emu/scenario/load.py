@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from fednet_emu.errors import ScenarioError
@@ -11,7 +11,7 @@ from fednet_emu.scenario.document import Document, apply_overrides, filled, load
 from fednet_emu.scenario.emulation import unfit_augmentation, unreachable
 from fednet_emu.scenario.hardware import unfit
 from fednet_emu.scenario.model import Problem, Scenario
-from fednet_emu.scenario.problems import validate
+from fednet_emu.scenario.problems import LOG, validate
 from fednet_emu.scenario.tree import problem_text
 
 
@@ -39,15 +39,16 @@ def checked(document: Document) -> Scenario:
     return scenario
 
 
-def valid(document: Document) -> Scenario:
+def valid(document: Document, tell: Callable[[str], None] = LOG.warning) -> Scenario:
     """Validate the keys of a document, its values, whether they fit into memory, and whether they go together.
 
-    Whether anybody can be reached is left to `refuse_unreachable`, as that alone depends on the seed.
+    Whether anybody can be reached is left to `refuse_unreachable`, as that alone depends on the seed. `tell` is that of
+    `validate`.
 
     Raises:
         ScenarioError: lists every problem of the document with its place.
     """
-    scenario = validate(Scenario, document)
+    scenario = validate(Scenario, document, tell)
     extent = scenario.extent(None)
     problems = (
         list(unaffordable(scenario))

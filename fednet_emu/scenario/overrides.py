@@ -4,7 +4,9 @@ The value is YAML (`3`, `rayleigh`, `[1, 2]`, `{kind: fixed, rate_bps: 1e6}`) an
 are numbered from 0: `groups.2.size=5` or `groups[2].size=5`. Missing mappings are created. Options apply from left to
 right.
 
-- `x.kind=NEW` drops the settings of `x` that come from files if the kind changes, since they belong to the old kind.
+- `x.kind=NEW` changes the kind of a component: its other settings are marked as written for the old kind, so that
+  `swaps` keeps those that fit the new one. Text in place of a component, `x=NEW`, does the same.
+- A component that is an object reads as a mapping: `x.field=value` changes one field of it.
 - `x.include=NAME` replaces the file that `x` includes by another one.
 - Text in place of a mapping is the short form of a component: if a file says `fading: rician`, `fading.k_db=3` works.
 """
@@ -13,13 +15,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from fednet_emu.component import Component
 from fednet_emu.errors import ScenarioError
 from fednet_emu.limits import MAX_NESTING
 from fednet_emu.scenario.includes import INCLUDE, Reader, ShortForms
-from fednet_emu.scenario.tree import KeyPath, Node, Place, merge, problem_text, shortened, show
+from fednet_emu.scenario.tree import (
+    KeyPath,
+    Node,
+    Place,
+    kind_text,
+    merge,
+    node_of,
+    path_text,
+    problem_text,
+    shortened,
+    show,
+)
 from fednet_emu.scenario.yaml_text import parse_value
 
 
@@ -80,7 +94,22 @@ def _applied(root: Node, short_forms: ShortForms, override: str | Setting) -> No
         value = reader.expand(value, path)
     if reader.problems:
         raise ScenarioError(*reader.problems)
+    _refuse_a_part(_get(root, path), path, value)
     return _set(root, path, value)
+
+
+def _refuse_a_part(old: Node | None, path: KeyPath, value: Node) -> None:
+    """Raise an error for a mapping without a kind where a component has one: it would replace all of its settings.
+
+    Raises:
+        ScenarioError: says how to change single settings.
+    """
+    own, new = _opened(old).value if old else None, value.value
+    if isinstance(own, dict) and "kind" in own and isinstance(new, dict) and new and "kind" not in new:
+        one, was = next(iter(new)), kind_text(own["kind"].value)
+        what = f"would be replaced by a mapping without a kind, got {show(value.plain())}"
+        remedy = f"change single settings by their keys, {path_text((*path, one))}, or give all with kind: {was}"
+        raise ScenarioError(problem_text(value.place, path, f"{what}; {remedy}"))
 
 
 def _resolve(root: Node, keys: list[str], place: Place) -> KeyPath:
@@ -92,7 +121,7 @@ def _resolve(root: Node, keys: list[str], place: Place) -> KeyPath:
     path: KeyPath = ()
     node: Node | None = root
     for key in keys:
-        value = node.value if node else None
+        value = _opened(node).value if node else None
         if isinstance(value, list):
             if not (key.isdecimal() and len(key) < 10 and int(key) < len(value)):
                 what = f"expected a position in a list of {len(value)}, got {show(key)}"
@@ -109,6 +138,7 @@ def _resolve(root: Node, keys: list[str], place: Place) -> KeyPath:
 def _get(root: Node, path: KeyPath) -> Node | None:
     node: Any = root
     for key in path:
+        node = _opened(node)
         if isinstance(node.value, dict):
             node = node.value.get(key)
         else:
@@ -119,18 +149,45 @@ def _get(root: Node, path: KeyPath) -> Node | None:
 
 
 def _set(node: Node, path: KeyPath, value: Node) -> Node:
+    node = _opened(node)
     if not path:
-        return value
+        swaps = isinstance(value.value, str) and isinstance(node.value, dict) and "kind" in node.value
+        return Node(_with_kind(node.value, value), value.place) if swaps else value
     key, rest = path[0], path[1:]
     if isinstance(node.value, list):
         entries = list(node.value)
         entries[int(key)] = _set(entries[int(key)], rest, value)
         return Node(entries, node.place)
     settings = {"kind": Node(node.value, node.place)} if isinstance(node.value, str) else dict(node.value or {})
-    if path == ("kind",) and "kind" in settings and settings["kind"].value != value.value:
-        settings = {name: child for name, child in settings.items() if not child.place.in_file}
+    if path == ("kind",):
+        return Node(_with_kind(settings, value), node.place)
     settings[str(key)] = _set(settings.get(str(key), Node(None, value.place)), rest, value)
     return Node(settings, node.place)
+
+
+def _opened(node: Node) -> Node:
+    """Return a component that is an object as the mapping of the settings it was made with; its kind is its class."""
+    component = node.value
+    if not isinstance(component, Component):
+        return node
+    own = {name: getattr(component, name) for name in component.model_fields_set if name != "kind"}
+    return node_of({"kind": type(component), **own}, node.place)
+
+
+def _with_kind(settings: dict[str, Node], kind: Node) -> dict[str, Node]:
+    """Give a component another kind, and mark the settings that were written for the one before.
+
+    What an option set before the first change can only be meant for the new kind.
+    """
+    before = settings.get("kind")
+    if before is None or before.value == kind.value:
+        return {**settings, "kind": kind}
+    old = {
+        name: replace(child, written_for=child.written_for or before.value)
+        for name, child in settings.items()
+        if child.place.in_file or not before.place.in_file
+    }
+    return {**settings, **old, "kind": kind}
 
 
 def _included(old: Node | None, base: Node) -> Node:

@@ -6,7 +6,8 @@ One error lists all problems of the document, in the order of the file, each as
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -15,18 +16,29 @@ from pydantic_core import ErrorDetails
 from fednet_emu.errors import MAX_PROBLEMS, ScenarioError
 from fednet_emu.scenario.document import Document
 from fednet_emu.scenario.shapes import Spot, walk
+from fednet_emu.scenario.swaps import settled
 from fednet_emu.scenario.tree import KeyPath, path_text, problem_text
 from fednet_emu.scenario.wording import Problem, is_type_error, problem_of
 
 Model = TypeVar("Model", bound=BaseModel)
 
+LOG = logging.getLogger("fednet_emu.settings")
 
-def validate(model_class: type[Model], document: Document) -> Model:
+
+def validate(model_class: type[Model], document: Document, tell: Callable[[str], None] = LOG.warning) -> Model:
     """Return the validated model that a document describes.
+
+    Args:
+        model_class: what it describes.
+        document: the settings; where a kind was changed, those of the old kind that fit the new one are kept.
+        tell: is told, in one line for each changed kind, what does not fit it and is left out.
 
     Raises:
         ScenarioError: One line for each problem, in the order of the file; only the first hundred are explained.
     """
+    document, left_out = settled(model_class, document)
+    for line in left_out:
+        tell(line)
     try:
         return model_class.model_validate(document.data)
     except ValidationError as error:

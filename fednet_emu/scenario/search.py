@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Literal
 
 from fednet_emu.errors import ScenarioError, did_you_mean
-from fednet_emu.limits import expanded, is_file, problem_of
-from fednet_emu.scenario.tree import shortened, show
+from fednet_emu.limits import exists, expanded, is_file, problem_of
+from fednet_emu.scenario.tree import Node, shortened, show
 
 Folder = Literal["scenarios", "channels", "profiles", "scenarios/studies"]
 
@@ -67,13 +67,34 @@ def names(folder: Folder = "scenarios") -> list[str]:
 
 def no_such(name: str, folder: Folder, beside: Path | None = None) -> str:
     """Return the message about an unknown name: `no such channel, got 'x'; did you mean 'y'?`."""
+    one = _ONE[folder]
     if len(name) > MAX_NAME:
-        return f"no such {_ONE[folder]}, got {show(name)}; give a name or path of at most {MAX_NAME} characters"
+        return f"no such {one}, got {show(name)}; give a name or path of at most {MAX_NAME} characters"
     if any(is_file(path) for path in _as_path(name, beside)):
-        return f"no such {_ONE[folder]}, got {show(name)}, a file of another kind; its name must end in .yaml or .yml"
+        return f"no such {one}, got {show(name)}, a file of another kind; its name must end in .yaml or .yml"
+    if name and any(exists(path) for path in _as_path(name, beside)):
+        return f"no such {one}, got {show(name)}, a folder; give the file in it"
+    other: Folder = "scenarios" if folder == STUDIES else STUDIES
+    if folder != "channels" and locate(name, other) is not None:
+        return another_kind(name, _ONE[other])
     known = names(folder)
-    remedy = did_you_mean(Path(name).stem, known) or (f"; known: {', '.join(known)}" if known else "; give a path")
-    return f"no such {_ONE[folder]}, got {show(name)}{remedy}"
+    near = did_you_mean(Path(name).stem, known)
+    if PurePath(name).suffix in SUFFIXES or len(PurePath(name).parts) > 1:
+        return f"no such file, got {show(name)}{near or f'; give the path of a {one}, or the name of one in {folder}/'}"
+    remedy = near or (f"; known: {', '.join(known)}" if known else "; give a path")
+    return f"no such {one}, got {show(name)}{remedy}"
+
+
+def another_kind(name: str, what: str) -> str:
+    """Return the message about a study in place of a scenario (`what` is "study"), or the other way round."""
+    command, call = ("sweep", "fe.sweep") if what == "study" else ("run", "fe.run")
+    other = "scenario" if what == "study" else "study"
+    return f"is a {what}, not a {other}, got {show(name)}; fednet {command} {shortened(name)}, or {call}"
+
+
+def is_study(root: Node) -> bool:
+    """Whether the content of a file is that of a study, which has a base, rather than of a scenario."""
+    return isinstance(root.value, dict) and "base" in root.value
 
 
 def run_name(path: Path) -> str:

@@ -42,10 +42,17 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One value and its place; the values of a mapping (with text keys) and the entries of a list are nodes again."""
+    """One value and its place; the values of a mapping (with text keys) and the entries of a list are nodes again.
+
+    Attributes:
+        value: the value.
+        place: where it was written.
+        written_for: for a setting that was written before the kind of its component was changed, the kind it had then.
+    """
 
     value: Any
     place: Place
+    written_for: Any = None
 
     def plain(self) -> Any:
         """The value without places: nested dicts, lists and scalars."""
@@ -122,6 +129,11 @@ def path_text(path: KeyPath) -> str:
 def problem_text(place: Place, path: KeyPath, what: str) -> str:
     """Return one problem as a line of text: the place, the key path, what is wrong."""
     return f"{place}  {path_text(path)}: {what}" if path else f"{place}  {what}"
+
+
+def kind_text(kind: Any) -> str:
+    """Return the kind of a component as text; it may be a class."""
+    return kind.__name__ if isinstance(kind, type) else str(kind)
 
 
 def show(value: Any) -> str:

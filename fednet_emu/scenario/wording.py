@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 from pydantic import BaseModel
@@ -102,6 +103,9 @@ def _either(names: Iterable[str]) -> str:
 def _unknown_kind(slot: Slot, path: KeyPath, value: Any) -> Problem:
     """Describe a component whose kind is missing, misspelt or unknown; a short form arrives expanded to a mapping."""
     kinds = slot.names()
+    if isinstance(value, type):
+        name = value.__name__
+        return Problem(path, f"expected an object, got the class {name}; make one, {name}(...)", path)
     if not isinstance(value, Mapping):
         return Problem(path, f"expected a kind of {slot.name}, got {show(value)}; known: {', '.join(kinds)}", path)
     if "kind" not in value:
@@ -110,9 +114,26 @@ def _unknown_kind(slot: Slot, path: KeyPath, value: Any) -> Problem:
             return Problem((*path, typo), "no such setting; did you mean 'kind'?", (*path, typo))
         return Problem((*path, "kind"), f"is required; kinds of {slot.name}: {', '.join(kinds)}", path)
     kind = value["kind"]
-    near = did_you_mean(kind, kinds) if isinstance(kind, str) else ""
+    near = _described(slot, kind) or did_you_mean(kind, kinds) if isinstance(kind, str) else ""
     remedy = f"{near} (known: {', '.join(kinds)})" if near else f"; known: {', '.join(kinds)}"
     return Problem(path, f"no such kind of {slot.name}, got {show(kind)}{remedy}", (*path, "kind"))
+
+
+def _described(slot: Slot, word: str) -> str:
+    """Return a hint for a file, or a choice of some kind, that is given in place of the kind; else an empty text."""
+    ending = PurePath(word).suffix.removeprefix(".")
+    if ending in slot.table and "path" in slot.table[ending].model_fields:
+        return f"; write {{kind: {ending}, path: {word}}}"
+    for kind, component in slot.table.items():
+        for name, shape in Shape(component).settings.items():
+            for choice in shape.literals if name != "kind" else ():
+                if _bare(str(choice)) == _bare(word):
+                    return f"; write {{kind: {kind}, {name}: {choice}}}"
+    return ""
+
+
+def _bare(word: str) -> str:
+    return re.sub(r"[-_ ]", "", word).lower()
 
 
 def _wrong_value(spot: Spot, detail: ErrorDetails) -> str:

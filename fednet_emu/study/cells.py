@@ -6,7 +6,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -19,8 +19,8 @@ from fednet_emu.scenario.includes import read_tree
 from fednet_emu.scenario.load import refuse_unreachable, valid
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.overrides import Setting
-from fednet_emu.scenario.problems import validate
-from fednet_emu.scenario.search import STUDIES, locate, no_such, run_name
+from fednet_emu.scenario.problems import LOG, validate
+from fednet_emu.scenario.search import STUDIES, another_kind, is_study, locate, no_such, run_name
 from fednet_emu.scenario.tree import Node, Place, file_text, node_of, problem_text
 from fednet_emu.study.grid import Axis, axes_of, option_text, settings_of
 from fednet_emu.study.model import Study
@@ -98,7 +98,7 @@ def is_study_file(name: str) -> bool:
     """Return whether a name refers to a study: its file has the key `base`. Scenarios take precedence over studies."""
     path = locate(name, "scenarios") or locate(name, STUDIES)
     tree = read_tree(path, []) if path else None
-    return tree is not None and isinstance(tree.value, dict) and "base" in tree.value
+    return tree is not None and is_study(tree)
 
 
 @dataclass(frozen=True)
@@ -216,6 +216,9 @@ def read_study(name: str | Path) -> tuple[Path, Node, Study]:
     root = read_tree(path, problems)
     if root is None:
         raise ScenarioError(*problems)
+    if not is_study(root) and set(root.value) & (set(Scenario.model_fields) - set(Study.model_fields)):
+        what = f"{another_kind(str(name), 'scenario')}; a study has it as base, and a grid"
+        raise ScenarioError(f"{file_text(path)}: {what}")
     return path, root, validate(Study, Document(root, path, {}))
 
 
@@ -276,6 +279,7 @@ class CellMaker:
     def __init__(self, base: Document, common: Iterable[Setting], timing_only: bool) -> None:
         self._base, self._common, self._timing_only = base, tuple(common), timing_only
         self._reached: set[str] = set()
+        self._told: set[str] = set()
 
     def cells(
         self, label: str, columns: Mapping[str, Any], settings: Iterable[Setting], seeds: Sequence[int]
@@ -293,7 +297,7 @@ class CellMaker:
         """
         asked, timing_only = (*self._common, *settings), self._timing_only
         document = apply_overrides(self._base, asked)
-        for scenario in _seeded(document, seeds):
+        for scenario in _seeded(document, seeds, self._tell):
             content = scenario.model_dump(mode="json")
             world = _digest([content[key] for key in _WORLD])
             if world not in self._reached:
@@ -302,6 +306,12 @@ class CellMaker:
             digest = _digest([content, timing_only])
             where = ", ".join(part for part in (label, f"seed={scenario.seed}") if part)
             yield Cell(where, columns, scenario, digest, self._base.path, asked, timing_only)
+
+    def _tell(self, line: str) -> None:
+        """Say what a changed kind leaves out of the base, once for all cells."""
+        if line not in self._told:
+            self._told.add(line)
+            LOG.warning(line)
 
 
 def _cells(maker: CellMaker, seeds: Sequence[int], axes: list[Axis]) -> Iterator[Cell]:
@@ -322,13 +332,13 @@ _WORLD = ("seed", "devices", "channel", "network")
 """Sections of a scenario that decide whether anybody can be reached; cells that share them are checked once."""
 
 
-def _seeded(document: Document, seeds: Sequence[int]) -> Iterator[Scenario]:
+def _seeded(document: Document, seeds: Sequence[int], tell: Callable[[str], None]) -> Iterator[Scenario]:
     """Yield the scenario of a document with each seed; all of it that no seed changes is validated once.
 
     Raises:
         ScenarioError: every problem of the document.
     """
-    first = valid(apply_overrides(document, [Setting("seed", Node(seeds[0], Place("seeds")))]))
+    first = valid(apply_overrides(document, [Setting("seed", Node(seeds[0], Place("seeds")))]), tell)
     yield first
     for seed in seeds[1:]:
         yield first.model_copy(update={"seed": seed})

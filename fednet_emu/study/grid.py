@@ -126,13 +126,18 @@ def column_of(values: list[Any]) -> list[Any]:
 
 
 def level_label(value: Any) -> str:
-    """Return a value as short text: of a component without other settings its kind, of a number six digits."""
+    """Return a value as short text: of a component without other settings its kind, of a number six digits.
+
+    An object is named by what it prints as.
+    """
     if isinstance(value, dict):
         if set(value) == {"kind"}:
             return str(value["kind"])
         return "{" + ", ".join(f"{key}: {level_label(part)}" for key, part in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(level_label, value)) + "]"
+    if not isinstance(value, str | int | float | None):
+        return " ".join(repr(value).split())
     return f"{value:g}" if isinstance(value, float) else option_text(value)
 
 

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from fednet_emu.component import Component
+from fednet_emu.component import Component, ExactlyOne
 from fednet_emu.limits import MAX_CELLS
 
 
-class Target(Component):
+class Target(ExactlyOne):
     """The target of a study; time, bits and energy are reported for the first evaluation at which a run reaches it."""
+
+    alternatives: ClassVar[tuple[str, ...]] = ("accuracy", "loss")
 
     accuracy: float | None = Field(None, gt=0, le=1)
     """Lowest pooled test accuracy that reaches the target, from 0 to 1; null if the target is a loss."""
     loss: float | None = Field(None, gt=0)
     """Highest test loss that reaches the target; null if the target is an accuracy."""
-
-    @model_validator(mode="after")
-    def _one_measure(self) -> Target:
-        if (self.accuracy is None) == (self.loss is None):
-            raise ValueError(f"exactly one of accuracy and loss is needed, got {self.accuracy} and {self.loss}")
-        return self
 
 
 class Limits(Component):

@@ -138,7 +138,10 @@ def test_all_problems_of_a_scenario_at_once(tmp_path: Path) -> None:
             "devices.straggler={kind: slow-window, devices: [20], factor: 2, from_s: 0, to_s: 1}",
             "no such devices, got [20]",
         ),
-        ("algorithm.local_steps=3", "local_epochs and local_steps are two measures of one thing, got 2 and 3"),
+        (
+            "algorithm.local_steps=3",
+            "exactly one of local_epochs and local_steps is needed, got",
+        ),
         ("stop={}", "nothing ends the run"),
         ("model=rnn", "no such kind of model"),
         ("devices.count=true", "devices.count: expected"),

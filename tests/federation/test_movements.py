@@ -105,7 +105,7 @@ def test_a_message_sent_again_is_the_same() -> None:
                 transfer.cancel(Delivery.given_up(fed.now_s))
             else:
                 yield transfer
-            seen.append((transfer.lost or transfer.cancelled, transfer.payload))
+            seen.append((transfer.lost or transfer.cancelled, transfer.content))
 
     fed = small_federation(UP + "{kind: random-k, share: 0.3, error_feedback: true}")
     fed.run(type("Own", (), {"run": staticmethod(server)}))

@@ -124,10 +124,10 @@ def test_a_milestone_counts_for_nothing_where_no_accuracy_is_measured() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "got"), [("accuracy: 1", "none"), ("rounds: 1, bits: 2, accuracy: 1", "rounds, bits")]
+    ("text", "got"), [("accuracy: 1", "none"), ("rounds: 1, bits: 2, accuracy: 1", "rounds: 1 and bits: 2")]
 )
 def test_a_milestone_names_one_cost(text: str, got: str) -> None:
     """With none or two it is refused."""
-    what = f"exactly one of rounds, simulated_s, bits, energy_j is needed, got {got}"
+    what = f"exactly one of rounds, simulated_s, bits and energy_j is needed, got {got}"
     with pytest.raises(ScenarioError, match=what):
         run_small(f"stop.milestones=[{{{text}}}]")

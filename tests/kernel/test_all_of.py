@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import pytest
 from simpy.events import Event
 
-from fednet_emu.errors import DataError
+from fednet_emu.errors import AlgorithmError, DataError
 from fednet_emu.kernel.all_of import AllOf, cancel, gather
 from fednet_emu.kernel.clock import COLLECT, NS_PER_S, SETTLE, Clock
 
@@ -217,7 +217,7 @@ def test_a_process_cannot_cancel_itself():
 
 def test_what_is_no_generator_is_no_process():
     """A function that has forgotten its yield fails where it is started."""
-    with pytest.raises(TypeError, match="process: is no generator, got None"):
+    with pytest.raises(AlgorithmError, match="process: is no generator, got None"):
         Clock().process(None)
 
 
@@ -232,7 +232,7 @@ def test_a_process_that_yields_no_event_is_told_so():
         yield clock.sleep(1.0)
         clock.no_such_thing()
 
-    with pytest.raises(TypeError, match="forgetful: yields what is no event, got 3"):
+    with pytest.raises(AlgorithmError, match="forgetful: yields what is no event, got 3"):
         clock.run_process(forgetful())
     with pytest.raises(AttributeError, match="no_such_thing"):
         clock.run_process(broken())

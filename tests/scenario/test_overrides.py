@@ -79,12 +79,33 @@ def test_later_overrides_win() -> None:
     assert changed("algorithm={kind: x}", "algorithm.p=3")["algorithm"] == {"kind": "x", "p": 3}
 
 
-def test_another_kind_drops_the_settings_of_the_old_one() -> None:
-    """Settings from the file go, those from the command line stay, whatever the order of the options."""
-    assert changed("algorithm.kind=fedprox")["algorithm"] == {"kind": "fedprox"}
-    assert changed("algorithm.kind=fedavg")["algorithm"] == {"kind": "fedavg", "lr": 0.1, "steps": 5}
-    assert changed("algorithm.mu=1", "algorithm.kind=fedprox")["algorithm"] == {"kind": "fedprox", "mu": 1}
-    assert changed("algorithm.kind=fedprox", "algorithm.mu=1")["algorithm"] == {"kind": "fedprox", "mu": 1}
+@pytest.mark.parametrize("key", ["algorithm.kind", "algorithm"])
+def test_another_kind_marks_the_settings_of_the_old_one(key: str) -> None:
+    """Settings from the file were written for the old kind, options for the new one, whatever their order."""
+
+    def written_for(*overrides: str) -> dict[str, Any]:
+        root = apply_overrides(from_text(TEXT), overrides).root
+        return {name: child.written_for for name, child in root.value["algorithm"].value.items()}
+
+    assert written_for(f"{key}=fedprox") == {"kind": None, "lr": "fedavg", "steps": "fedavg"}
+    assert written_for(f"{key}=fedavg") == {"kind": None, "lr": None, "steps": None}
+    assert written_for("algorithm.mu=1", f"{key}=fedprox")["mu"] is None
+    assert written_for(f"{key}=fedprox", "algorithm.mu=1")["mu"] is None
+    assert written_for(f"{key}=fedprox", "algorithm.mu=1", f"{key}=fedyogi") == {
+        "kind": None,
+        "lr": "fedavg",
+        "steps": "fedavg",
+        "mu": "fedprox",
+    }
+
+
+def test_a_mapping_without_a_kind_does_not_replace_a_component() -> None:
+    """It would drop all other settings, so the error says how to change one."""
+    assert problems("algorithm={lr: 0.2}") == (
+        "--set algorithm  algorithm: would be replaced by a mapping without a kind, got {lr: 0.2}; "
+        "change single settings by their keys, algorithm.lr, or give all with kind: fedavg",
+    )
+    assert changed("algorithm={kind: fedprox}")["algorithm"] == {"kind": "fedprox"}
 
 
 def test_text_is_the_short_form_of_a_component() -> None:

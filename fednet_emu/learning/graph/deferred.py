@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, final
+import operator
+from collections.abc import Callable
+from typing import Any, ClassVar, Final, final
 from weakref import ref
 
+import numpy as np
 from torch import Tensor
+
+from fednet_emu.errors import AlgorithmError
 
 
 class _Pending:
@@ -26,17 +31,34 @@ class Deferred:
     is a tensor and is modified in place, the next read raises an error. One that is given to an accumulation is of use
     to accumulations only, and has its value until the last of these has added it, whoever still refers to it.
 
+    `+`, `-`, `*`, `/` and a sum of several make new ones, entry by entry; a number, or a Deferred of one number, goes
+    with any size.
+
     Attributes:
         number: order of creation within its graph; the same in every run of a scenario, with or without training.
         size: number of scalars it carries, known before its value.
     """
 
-    __slots__ = ("__weakref__", "_given", "_missing", "_value", "_version", "_waiters", "_work", "number", "size")
+    __slots__ = (
+        "__weakref__",
+        "_given",
+        "_graph",
+        "_missing",
+        "_value",
+        "_version",
+        "_waiters",
+        "_work",
+        "number",
+        "size",
+    )
+
+    __array_ufunc__: ClassVar[None] = None  # a number of NumPy leaves the arithmetic to the Deferred at its right
 
     # Private attributes belong to the Graph: `_work` makes the value, `_missing` counts the inputs not known yet, and
     # `_waiters` are weak references to the results that wait for this one. `_given` counts the accumulations that have
     # not added this one yet, and one more if something else needs it; None if it was given to none.
-    def __init__(self, number: int, size: int, work: Any = None) -> None:
+    def __init__(self, number: int, size: int, work: Any = None, graph: Any = None) -> None:
+        self._graph = graph
         self.number = number
         self.size = size
         self._value: Any = PENDING
@@ -98,8 +120,62 @@ class Deferred:
         if self._given == 0:
             self._value, self._version, self._work = PENDING, None, None
 
+    # ---- arithmetic --------------------------------------------------------------------------------------------------
+
+    def _made(self, function: Callable[[Any, Any], Any], first: Any, second: Any) -> Deferred:
+        """The result of an operator on this one and another, which is a Deferred of this size or a number."""
+        other = second if first is self else first
+        if not isinstance(other, Deferred | int | float | np.generic):
+            what = f"takes part in arithmetic with values and numbers, got a {type(other).__name__}"
+            raise AlgorithmError(f"deferred {self.number}", what, "write fed.defer(function, ...) for anything else")
+        size = max(self.size, other.size) if isinstance(other, Deferred) else self.size
+        if isinstance(other, Deferred) and not {self.size, other.size} <= {1, size}:
+            what = f"two values of different sizes do not go together, got {first.size} and {second.size} numbers"
+            raise AlgorithmError(f"deferred {self.number}", what, "give values of one shape")
+        made: Deferred = self._graph.call(function, first, second, size=size)
+        return made
+
+    def __add__(self, other: Any) -> Deferred:
+        return self._made(operator.add, self, other)
+
+    def __radd__(self, other: Any) -> Deferred:
+        starts_a_sum = isinstance(other, int) and other == 0
+        return self if starts_a_sum else self._made(operator.add, other, self)
+
+    def __sub__(self, other: Any) -> Deferred:
+        return self._made(operator.sub, self, other)
+
+    def __rsub__(self, other: Any) -> Deferred:
+        return self._made(operator.sub, other, self)
+
+    def __mul__(self, other: Any) -> Deferred:
+        return self._made(operator.mul, self, other)
+
+    def __rmul__(self, other: Any) -> Deferred:
+        return self._made(operator.mul, other, self)
+
+    def __truediv__(self, other: Any) -> Deferred:
+        return self._made(operator.truediv, self, other)
+
+    def __neg__(self) -> Deferred:
+        return self._made(operator.mul, self, -1)
+
+    def _no_value(self, *_: Any) -> Any:
+        what = "steers the flow of the algorithm, got a value that is not computed yet"
+        raise AlgorithmError(f"deferred {self.number}", what, "write fed.read(value)")
+
+    __bool__ = __float__ = __int__ = __lt__ = __le__ = __gt__ = __ge__ = _no_value
+
+    def __getattr__(self, name: str) -> Any:
+        what = f"is computed later and has no such attribute, got .{name}"
+        raise _AttributeError(f"deferred {self.number}", what, "write fed.defer(function, value), or fed.read(value)")
+
     def __repr__(self) -> str:
         return f"Deferred(number={self.number}, size={self.size}, {'done' if self.done else 'pending'})"
+
+
+class _AttributeError(AlgorithmError, AttributeError):
+    """A value that is not computed yet is used like a tensor."""
 
 
 def deferreds_in(items: tuple[Any, ...] | list[Any]) -> list[Deferred]:

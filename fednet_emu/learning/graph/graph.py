@@ -132,7 +132,7 @@ class Graph:
     def constant(self, value: Any) -> Deferred:
         """A Deferred for a known value, a tensor or one number, which must not be modified in place from now on."""
         self._created += 1
-        node = Deferred(self._created, value.numel() if isinstance(value, Tensor) else 1)
+        node = Deferred(self._created, value.numel() if isinstance(value, Tensor) else 1, graph=self)
         node._settle(value)
         return node
 
@@ -211,11 +211,11 @@ class Graph:
     def untrained(self, size: int, *, squares: bool = False) -> Trained | Measured:
         """Result of a job in a timing-only graph; its Deferreds have the same numbers as with training."""
         self._created += 3
-        trained = Trained(Deferred(self._created - 1, size), Deferred(self._created, 1))
+        trained = Trained(Deferred(self._created - 1, size, None, self), Deferred(self._created, 1, None, self))
         if not squares:
             return trained
         self._created += 1
-        return Measured(*trained, Deferred(self._created, 1))
+        return Measured(*trained, Deferred(self._created, 1, None, self))
 
     def read(self, deferred: Deferred) -> Any:
         """The value of a Deferred of this graph, computed now if it is not known yet.
@@ -257,8 +257,8 @@ class Graph:
             item.check_not_given()
         self._created = number = self._created + 1
         if self.engine is None:
-            return Deferred(number, size)
-        node = Deferred(number, size, work)
+            return Deferred(number, size, None, self)
+        node = Deferred(number, size, work, self)
         me = ref(node)
         self._made.append(me)
         if number in self._restored.values:

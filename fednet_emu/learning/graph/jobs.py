@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fednet_emu.arrays import IntArray
-from fednet_emu.errors import ScenarioError
+from fednet_emu.errors import AlgorithmError, ScenarioError
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.augment import Augmentation
 from fednet_emu.learning.graph.deferred import Deferred
@@ -227,16 +227,24 @@ class TrainJob:
         return [x for x in own if isinstance(x, Deferred)]
 
     def resolve(self) -> ResolvedJob:
-        """The job together with the values of its inputs, which are known by now."""
+        """The job together with the values of its inputs, which are known by now.
+
+        Raises:
+            AlgorithmError: the function that made the parameters has returned another number of them.
+        """
+        params = self.params.value
+        if params.numel() != self.model.size:
+            what = f"starts from {params.numel()} numbers, got a model of {self.model.size} parameters"
+            raise AlgorithmError(f"training ({self.label})", what, "return a model of its shape", line="")
         prox = float(self.prox.value if isinstance(self.prox, Deferred) else self.prox)
         return ResolvedJob(
             job=self,
-            params=self.params.value,
+            params=params,
             scale=float(self.scale.value if isinstance(self.scale, Deferred) else self.scale),
             linear=None if self.linear is None else self.linear.value,
             drift=None if self.drift is None else self.drift.value,
             prox=prox,
-            anchor=(self.anchor or self.params).value if prox else None,
+            anchor=(self.params if self.anchor is None else self.anchor).value if prox else None,
         )
 
     def rows(self) -> IntArray:

@@ -17,7 +17,7 @@ from fednet_emu.network.medium.drain import Drain
 from fednet_emu.network.medium.loss import NoLoss
 from fednet_emu.network.medium.patience import LEAST_S, MOST_S, Patience
 from fednet_emu.network.medium.rules import Rules, air_of, patience_of, turns_of
-from fednet_emu.network.medium.transfer import Burst, Delivery, Grant, Transfer
+from fednet_emu.network.medium.transfer import Burst, Delivery, Grant, Transfer, Unheard
 from fednet_emu.records.ledger import CODE, NEVER_NS, SEVERAL, Ledger, device_label
 
 NOTICE_S = 1.0
@@ -43,6 +43,7 @@ class Medium:
         self._requests: list[Transfer] = []
         self._on_air: dict[Transfer, Burst] = {}
         self._came: list[Event] = []
+        self.unheard: list[Unheard] = []
         self._timer: Timer | None = None
         self._due_ns = FOREVER_NS
         self._timeout_ns = to_ns(MOST_S if rules.timeout_s is None else rules.timeout_s)
@@ -313,7 +314,7 @@ class Medium:
         delivery = (
             transfer.sender,
             transfer.receiver,
-            None if lost else transfer.payload,
+            None if lost else transfer.content,
             transfer.size_bit,
             transfer.requested_ns / NS_PER_S,
             started_ns / NS_PER_S if started_ns >= 0 else math.nan,
@@ -322,6 +323,8 @@ class Medium:
         )
         transfer._value = _new(Delivery, delivery)
         self._came.append(transfer)
+        if not transfer.callbacks:
+            self.unheard.append(Unheard(transfer))
 
     def _record(self, burst: Burst, now_ns: int) -> None:
         """Record one row for a burst that was on the air, delivered or lost."""

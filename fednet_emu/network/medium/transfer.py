@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
+from weakref import ref
 
 from simpy.events import Event
 
 from fednet_emu.kernel.clock import FOREVER_NS, Clock
+from fednet_emu.kernel.process import Awaited, not_awaited
 from fednet_emu.records.ledger import KINDS, NEVER_NS, SERVER, device_label
 
 
@@ -50,7 +52,7 @@ class Grant(NamedTuple):
     error: float = 0.0
 
 
-class Transfer(Event):
+class Transfer(Awaited, Event):
     """Event that triggers when a transfer has ended, delivered or lost; its value is the `Delivery`.
 
     Args:
@@ -58,7 +60,7 @@ class Transfer(Event):
         kind: 0 for an uplink, 1 for a downlink, 2 for a sidelink.
         stop: cancels the given transfer for the given reason, whether it waits or is on the air.
         ends: numbers of sender and receiver.
-        payload: what the delivery will carry.
+        payload: what the delivery will carry; the attribute is `content`.
         number: the payload's number in the records.
         size_bit: bits on the air.
         group: requests of one group are one broadcast; None for a transfer of its own.
@@ -82,7 +84,7 @@ class Transfer(Event):
         self.kind = kind
         self._stop = stop
         self.sender, self.receiver = ends
-        self.payload = payload
+        self.content = payload
         self.number = number
         self.size_bit = size_bit
         self.group = group
@@ -101,13 +103,44 @@ class Transfer(Event):
         self.lost = ""  # why it was lost, or empty; final at its end
         self.cancelled = ""
 
+    @property
+    def payload(self) -> Any:
+        """What arrives is in the delivery, the value of this event.
+
+        Raises:
+            AlgorithmError: always.
+        """
+        raise not_awaited(self, "its payload")
+
     def cancel(self, outcome: Any) -> None:
         """Stop the transfer for the reason in `outcome`, a lost `Delivery`."""
         self._stop(self, outcome.lost)
 
     def describe(self) -> str:
         """Describe this transfer, for deadlock messages."""
-        return f"the {KINDS[self.kind]} from {device_label(self.sender)} to {device_label(self.receiver)}"
+        return described(self.kind, self.sender, self.receiver)
+
+
+def described(kind: int, sender: int, receiver: int) -> str:
+    """Describe a transfer by its direction and its ends."""
+    return f"the {KINDS[kind]} from {device_label(sender)} to {device_label(receiver)}"
+
+
+@final
+class Unheard:
+    """A transfer that has ended with nobody waiting for it, and that somebody may still wait for while it exists."""
+
+    def __init__(self, transfer: Transfer) -> None:
+        self._transfer, self._attributes = ref(transfer), vars(transfer)  # these outlive the transfer itself
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether nobody has waited for it later, and nobody can any more."""
+        return self._transfer() is None and "late" not in self._attributes
+
+    def describe(self) -> str:
+        """Describe the transfer."""
+        return described(*(self._attributes[name] for name in ("kind", "sender", "receiver")))
 
 
 Burst = list[Transfer]

@@ -312,13 +312,13 @@ def test_error_in_a_call_says_where_and_leaves_the_graph_whole():
 def test_error_in_training_leaves_the_jobs_pending():
     """A diverging job raises at each read, and what does not depend on training is not disturbed."""
     graph = Graph(FailingEngine())
-    w = graph.constant(vector(1, 2))
+    w = graph.constant(vector(1, 2, 3, 4))
     trained = graph.train(job(w, "dev-3, round 12"))
     for _ in range(2):
         with pytest.raises(ScenarioError, match="dev-3, round 12: training diverges"):
             graph.read(trained.params)
 
-    assert graph.read(graph.call(torch.neg, w)).tolist() == [-1, -2]
+    assert graph.read(graph.call(torch.neg, w)).tolist() == [-1, -2, -3, -4]
     assert not trained.loss.done
 
 

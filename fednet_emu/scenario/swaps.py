@@ -1,0 +1,91 @@
+"""Settings that were written for another kind of a component: those that fit the new kind stay, the others go.
+
+A setting fits if the new kind has one of the same name that may have this value. If both kinds bound it, but not alike,
+the two only share their name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from fednet_emu.component import Slot
+from fednet_emu.errors import ScenarioError
+from fednet_emu.scenario.document import Document
+from fednet_emu.scenario.shapes import Shape
+from fednet_emu.scenario.tree import KeyPath, Node, kind_text, path_text
+
+
+def settled(model_class: type[BaseModel], document: Document) -> tuple[Document, list[str]]:
+    """Return a document without the settings that do not fit a changed kind, and a line for each change that has such.
+
+    Args:
+        model_class: what the document describes.
+        document: settings, some of which may be `written_for` another kind.
+    """
+    told: list[str] = []
+    if not _has_swaps(document.root):
+        return document, told
+    return replace(document, root=_settled(document.root, Shape(model_class), (), told)), told
+
+
+def _has_swaps(node: Node) -> bool:
+    return node.written_for is not None or any(map(_has_swaps, _parts(node)))
+
+
+def _parts(node: Node) -> Iterator[Node]:
+    if isinstance(node.value, dict | list):
+        yield from node.value.values() if isinstance(node.value, dict) else node.value
+
+
+def _settled(node: Node, shape: Shape, path: KeyPath, told: list[str]) -> Node:
+    if isinstance(node.value, list):
+        return replace(node, value=[_below(part, shape, path, at, told) for at, part in enumerate(node.value)])
+    if not isinstance(node.value, dict):
+        return node
+    settings, slot = node.value, shape.choice
+    if slot is not None and "kind" in settings:
+        component = slot.get(settings["kind"].value)
+        if component is None:
+            return node
+        unfit = _unfit(settings, slot, component)
+        if unfit:
+            told.append(_line(path, settings, unfit))
+        settings, shape = {key: part for key, part in settings.items() if key not in unfit}, Shape(component)
+    return replace(node, value={key: _below(part, shape, path, key, told) for key, part in settings.items()})
+
+
+def _below(node: Node, shape: Shape, path: KeyPath, key: str | int, told: list[str]) -> Node:
+    step = shape.step(key)
+    return _settled(node, step[1], (*path, key), told) if step else node
+
+
+def _unfit(settings: dict[str, Node], slot: Slot, component: type[BaseModel]) -> list[str]:
+    """Return the settings, in their order, that were written for another kind and do not fit this one."""
+    kind = settings["kind"].value
+    old = {name: its for name, its in settings.items() if its.written_for not in (None, kind)}
+    alike = {name: its.plain() for name, its in old.items() if _is_alike(name, slot.get(its.written_for), component)}
+    wrong: set[Any] = set()
+    try:
+        component.model_validate(alike)
+    except ValidationError as error:
+        wrong = {detail["loc"][0] for detail in error.errors(include_url=False) if detail["loc"]}
+    except ScenarioError:  # of all settings together, which are judged once they are complete
+        pass
+    return [name for name in old if name not in alike or name in wrong]
+
+
+def _is_alike(name: str, old: type[BaseModel] | None, new: type[BaseModel]) -> bool:
+    """Whether a kind has a setting of this name, with the bounds that it has in the old kind if both have any."""
+    if name not in new.model_fields:
+        return False
+    before = old.model_fields[name].metadata if old and name in old.model_fields else []
+    return not before or not new.model_fields[name].metadata or before == new.model_fields[name].metadata
+
+
+def _line(path: KeyPath, settings: dict[str, Node], unfit: list[str]) -> str:
+    kind, before = (kind_text(its) for its in (settings["kind"].value, settings[unfit[0]].written_for))
+    return f"{path_text(path)}: {kind} in place of {before}, so these settings do not apply: {', '.join(unfit)}"
