@@ -151,3 +151,12 @@ def test_a_wrong_field_of_an_object_is_told_as_in_a_file() -> None:
         swapped("algorithm.lr=-1", base=base)
     with pytest.raises(ScenarioError, match=r"algorithm.cohrt: no such setting; did you mean 'cohort'\?"):
         swapped("algorithm.cohrt=1", base=base)
+
+
+def test_a_wrong_value_of_the_old_kind_is_an_error_once_that_is_back() -> None:
+    """It is left out of another kind, but not of its own."""
+    base = load("quickstart").data
+    base["algorithm"] = {**base["algorithm"], "lr": -1}
+
+    with pytest.raises(ScenarioError, match=r"algorithm\.lr: must be >= 0, got -1"):
+        swapped("algorithm=fedprox", "algorithm=fedavg", base=base)
