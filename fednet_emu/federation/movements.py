@@ -135,8 +135,8 @@ class Uploads:
     def until_arrived(self, device: int, transfer: Transfer) -> None:
         """Keep the message of a device for a further attempt until this transfer has delivered it."""
 
-        def ended(_event: Any) -> None:
-            if not transfer.lost:
+        def ended(event: Any) -> None:  # a reference to `transfer` would be a cycle for as long as it never comes
+            if not event.lost:
                 self._senders[device].payload = None
 
         transfer.callbacks.append(ended)
@@ -203,8 +203,8 @@ class Publications:
             return
         number = last.model.number
 
-        def ended(_event: Any) -> None:
-            if not transfer.lost:
+        def ended(event: Any) -> None:
+            if not event.lost:
                 self._has[device] = number
 
         transfer.callbacks.append(ended)

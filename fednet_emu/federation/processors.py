@@ -21,6 +21,9 @@ from fednet_emu.network.powers import PerDevice
 from fednet_emu.radio.energy import ComputeEnergy
 from fednet_emu.records.ledger import CODE, NEVER_NS, SERVER, Ledger, device_label
 
+MOST_PAUSES = 1 << 16
+"""Largest number of times that a computation stops for want of charge; more would take minutes of computing time."""
+
 
 class Work(NamedTuple):
     """A computation: its cost of `flop` floating-point operations, and a result that is available when it has ended.
@@ -52,6 +55,7 @@ class Computation(Awaited, Event):
         self.duration_ns = self.left_ns = 0
         self.clock_part = 1.0
         self.stopped = ""
+        self.pauses = 0
         self.load: Load | None = None
         self._timer: Timer | None = None
 
@@ -232,9 +236,21 @@ class Processors:
         computation.load = batteries.load(computation.device, COMPUTING, power_w, pause)
 
     def _pause(self, computation: Computation, batteries: Batteries) -> None:
-        """Record what is done of a computation, because the battery is empty."""
+        """Record what is done of a computation, because the battery is empty.
+
+        Raises:
+            ScenarioError: it has stopped too often.
+        """
         self._record_part(computation, "empty")
         computation.pause()
+        computation.pauses += 1
+        if computation.pauses > MOST_PAUSES:
+            done = 1.0 - computation.left_ns / computation.duration_ns
+            raise ScenarioError(
+                f"devices.battery: a computation of {device_label(computation.device)} stops for want of charge more "
+                f"than {MOST_PAUSES} times, got one that is {done:.2g} done by then; give a larger battery, a larger "
+                "restart_share or less work"
+            )
         self._wait_for_charge(computation, batteries)
 
     def _wait_for_charge(self, computation: Computation, batteries: Batteries) -> None:

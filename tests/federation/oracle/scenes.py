@@ -11,7 +11,7 @@ PLANNERS = (
     {"kind": "fedl", "j_per_s": 0.1},
     {"kind": "fedl", "j_per_s": 10.0, "margin_db": 3.0},
     {"kind": "resource-blocks", "blocks": 2, "interference_db": [3.0, -2.0], "waterfall_db": -3.0},
-    {"kind": "resource-blocks", "blocks": 4, "waterfall_db": 3.0, "energy_j": 0.02},
+    {"kind": "resource-blocks", "blocks": 4, "waterfall_db": 3.0, "energy_j": 0.004},
 )
 
 
@@ -53,6 +53,7 @@ def channel(rng: Random, kind: str) -> dict[str, Any]:
     if kind not in ("edges", "over the air") and rng.random() < 0.3:
         fixed |= {"on_outage": "stall", "threshold_db": 20.0}
     shannon = {"kind": "shannon", "gap_db": rng.choice((0.0, 2.0)), "min_efficiency_bps_hz": 0.0}
+    shannon["max_efficiency_bps_hz"] = rng.choice((None, 5.5547))
     by_rate = kind in ("turns", "parts") and rng.random() < 0.7
     fading = {"kind": "rayleigh", "coherence_s": 0.002} if kind == "over the air" and rng.random() < 0.7 else "none"
     return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
@@ -63,11 +64,13 @@ def assert_same_rounds(settings: tuple[str, ...]) -> None:
     """Every row of every table: instants to some nanoseconds, and amounts to what flows in these."""
     scenario = small_scenario(*settings)
     fed, other, ended = build(scenario, timing_only=True), Emulator(scenario).play(), "done"
-    try:
-        fed.run(scenario.algorithm)
-    except Deadlock:
-        ended = "deadlock"
-        fed.close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of plans that nobody fits into
+        try:
+            fed.run(scenario.algorithm)
+        except Deadlock:
+            ended = "deadlock"
+            fed.close()
     books = books_of(fed)
     assert ended == other.ended
     for name, expected in other.all_books().items():
@@ -92,14 +95,14 @@ def is_close(found: Any, due: Any) -> bool:
     return bool(found == due)
 
 
-@pytest.mark.parametrize("number", range(80))
+@pytest.mark.parametrize("number", range(40))
 def test_both_keep_the_same_books(number: int) -> None:
-    """Of eighty scenes: turns, parts, plans, sums over the air and edge servers, half of them with batteries."""
+    """Of forty scenes: turns, parts, plans, sums over the air and edge servers, half of them with batteries."""
     assert_same_rounds(scene(number))
 
 
 @pytest.mark.slow
 def test_both_keep_the_same_books_of_many_scenes() -> None:
-    """Of three thousand."""
-    for number in range(3000):
+    """Of a thousand."""
+    for number in range(1000):
         assert_same_rounds(scene(number))
