@@ -11,6 +11,7 @@ from fednet_emu.api.explaining import explained as explained_view
 from fednet_emu.api.reporting import report_run
 from fednet_emu.cli.app import app
 from fednet_emu.report.page.run import Played, run_document
+from fednet_emu.report.views.explanation import path_words
 from fednet_emu.scenario.document import from_text
 from fednet_emu.testing import SMALL
 
@@ -54,6 +55,7 @@ def test_what_goes_over_a_backhaul_is_on_the_path():
     )
     assert kinds.loc["backhaul up", "energy_j"] == pytest.approx(3 * 0.32)
     assert "  sending to the cloud over the backhaul: 12.6 ms, 32%, 960 mJ" in found.lines()
+    assert "sending to the cloud over the backhaul 32%" in path_words(found.path)[0], "as the report says it"
     gain = {its.title: found.path.took_s - its.simulated_s for its in found.remedies}
     assert gain["twice the rate of the backhaul"] == pytest.approx(3 * 2 * 1.6e-3)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 import fednet_emu as fe
 from fednet_emu.cli.app import app
 from fednet_emu.errors import ScenarioError
+from fednet_emu.files import npz
 from fednet_emu.scenario import cost
 from fednet_emu.scenario.cost import Cost, cost_of
 
@@ -26,6 +28,16 @@ def test_the_cost_of_the_quickstart_by_hand() -> None:
     assert found.events == 60 * 10 * 3
     assert found.least_byte == 20 * 400 + 1797 * (64 * 4 + 8) + 3 * 4 * LAYERS
     assert found.most_byte == found.least_byte + 10 * 4 * LAYERS + 100 * 1800
+
+
+def test_the_most_memory_by_hand() -> None:
+    """Eight participants hold a model of 400 bytes each, and two answer in a round: 3 x 2 x 3 events of 100 bytes."""
+    asynchronous = Cost(devices=5, rounds=3, participants=8, answers=2, parameters=100, data_byte=1000)
+
+    assert asynchronous.least_byte == 5 * 400 + 1000 + 3 * 400
+    assert asynchronous.most_byte == asynchronous.least_byte + 8 * 400 + 18 * 100
+    assert replace(asynchronous, rounds=None).most_byte == asynchronous.least_byte + 8 * 400
+    assert replace(asynchronous, parameters=None).most_byte == 5 * 400 + 1000 + 18 * 100
 
 
 def test_the_events_are_those_of_the_run() -> None:
@@ -105,7 +117,7 @@ def test_data_of_a_file_that_do_not_fit_are_refused_before_they_are_read(
     np.savez(tmp_path / "x.npz", train_x=np.zeros((5000, 40)), train_y=y, test_x=np.zeros((50, 40)), test_y=y[:50])
     settings = {"data": {"kind": "npz", "path": "x.npz", "classes": 3}, "stop.rounds": 1}
     monkeypatch.setattr(cost, "host_memory_byte", lambda: 100_000.0)
-    monkeypatch.setattr(np, "load", None)
+    monkeypatch.setattr(npz, "_array", None)
 
     with pytest.raises(ScenarioError, match=r"data: takes 848 kB of memory, got 5050 samples; this host has 100 kB"):
         fe.run("quickstart", settings=settings, data_dir=tmp_path)

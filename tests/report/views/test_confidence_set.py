@@ -87,6 +87,21 @@ def test_clear_settings_are_dropped_from_the_dearest_on():
     assert p[4] <= p[0] <= p[2] <= ALPHA < min(p[1], p[3])
 
 
+def test_the_p_value_of_those_that_remain_is_that_of_the_last_test():
+    """Dropped are those whose test came before; the two that remain share the chance of their own exchanges."""
+    costs = np.array(
+        [[1.0, 1.5, 9.0], [2.0, 1.8, 9.5], [1.0, 1.4, 8.0], [1.5, 1.6, 9.0], [1.2, 1.5, 9.9], [0.9, 1.0, 8.5]]
+    )
+    expected = slow_chance(costs[:, :2])
+
+    mask, p = confidence_set(costs)
+
+    assert mask.tolist() == [True, True, False]
+    assert ALPHA < expected < 0.5
+    assert p[:2].tolist() == pytest.approx([1.0, expected])
+    assert p[2] <= ALPHA
+
+
 @pytest.mark.parametrize("costs", [np.ones((5, 4)), np.arange(4.0)[None]], ids=["equal", "one seed"])
 def test_nothing_is_claimed_without_evidence(costs):
     """Equal costs, or a single seed, tell nothing apart."""

@@ -92,6 +92,24 @@ def test_the_first_run_to_end_without_the_target_sets_the_horizon(raced):
     assert "never reached it: 1 run" in told(found)
 
 
+def test_a_run_that_gets_there_at_the_horizon_is_not_late(raced):
+    """Known to the end of the horizon is known: at 8 s sharp nothing is cut off, a second later it is."""
+    early, late = (rank(raced({"a": [{"at": at}], "b": [{"at": None, "until": 8}]})) for at in (8, 9))
+
+    assert (early.horizon, early.best.costs.tolist()) == (late.horizon, late.best.costs.tolist()) == (8.0, [8.0])
+    assert (early.late, late.late) == (0, 1)
+
+
+def test_a_run_that_ends_at_the_limit_does_not_set_the_horizon(raced):
+    """It used up the limit, so that nobody is asked to let it go on; a second earlier it does set the horizon."""
+    at_limit, before = (
+        rank(raced({"a": [{"at": 4}], "b": [{"at": None, "until": until}]}), limits={"time": 8.0}) for until in (8, 7)
+    )
+
+    assert (at_limit.horizon, at_limit.first_ended) == (8.0, None)
+    assert (before.horizon, before.first_ended) == (7.0, ("b", 0))
+
+
 def test_a_diverged_run_never_gets_there(raced):
     """It has spent nothing more, but does not hide what others needed."""
     view = raced({"a": [{"at": 4}, {"at": 12}], "b": [{"at": 2, "until": 3, "status": "diverged"}, {"at": 6}]})
