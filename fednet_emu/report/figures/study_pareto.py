@@ -12,10 +12,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from fednet_emu.arrays import Mask
-from fednet_emu.report.figures.study_curves import fitted, levels_text, plain_text
+from fednet_emu.report.figures.study_curves import fitted
 from fednet_emu.report.quantities import BITS, ENERGIES, LONG_TIMES, Unit, axis_unit
 from fednet_emu.report.style import SMALL_PT, add_grid, add_legend, finish_axes, line_style, new_figure, round_ticks
 from fednet_emu.report.views.bands import on_front
+from fednet_emu.report.views.settings import Names
 from fednet_emu.report.views.study import Levels, StudyView, combinations, rows_of
 
 HEIGHT_IN = 1.75
@@ -63,7 +64,7 @@ def mean_progress(evaluations: pd.DataFrame) -> pd.DataFrame:
     return means[rounds["seed"].nunique() == evaluations["seed"].nunique()]
 
 
-def pareto_figure(view: StudyView) -> Figure | None:
+def pareto_figure(view: StudyView, names: Names | None = None) -> Figure | None:
     """Draw accuracy against time, bits and energy for all evaluated rounds, and mark the Pareto front of each panel.
 
     A point is on the front of its panel if no other is as accurate for less. Settings with different data have rows of
@@ -73,8 +74,8 @@ def pareto_figure(view: StudyView) -> Figure | None:
     Returns:
         None if no accuracy was measured.
     """
-    settings = combinations(view, list(view.axes))
-    groups = list(_groups(view, settings))
+    settings, names = combinations(view, list(view.axes)), names or Names.of(view.axes)
+    groups = list(_groups(view, settings, names))
     together = pd.concat([group.points for group in groups]) if groups else pd.DataFrame()
     if not len(together):
         return None
@@ -92,12 +93,12 @@ def pareto_figure(view: StudyView) -> Figure | None:
                 axes.set_xlabel(f"{cost.title} ({unit.symbol})")
         if group.name:
             row[0].set_title(fitted(group.name), fontsize=SMALL_PT, loc="left")
-        row[0].set_ylabel("Accuracy")
+        row[0].set_ylabel(names.metric("accuracy"))
     fronts = pd.concat(parts, ignore_index=True)
     shown = sorted(set(fronts["setting"]))
     handles = [Line2D([], [], **{**line_style(setting), "linestyle": "none"}) for setting in shown]
-    names = [plain_text(settings[setting]) or view.name for setting in shown]
-    add_legend(figure, [*handles, Line2D([], [], **DOMINATED)], [*names, "not on the front"], handle_em=1.2)
+    labels = [names.text(settings[setting]) or view.name for setting in shown]
+    add_legend(figure, [*handles, Line2D([], [], **DOMINATED)], [*labels, "not on the front"], handle_em=1.2)
     levels = pd.DataFrame([settings[setting] for setting in fronts["setting"]], index=fronts.index)
     kept = [name for name in ("data",) if fronts[name].any() and name not in levels]
     figure.numbers = pd.concat(
@@ -106,7 +107,7 @@ def pareto_figure(view: StudyView) -> Figure | None:
     return figure
 
 
-def _groups(view: StudyView, settings: Sequence[Levels]) -> Iterator[Group]:
+def _groups(view: StudyView, settings: Sequence[Levels], names: Names) -> Iterator[Group]:
     """The settings of a study with something learnt, those with equal data together."""
     known = view.evaluations[np.isfinite(view.evaluations["accuracy"])]
     members: dict[str, list[int]] = {}
@@ -123,18 +124,18 @@ def _groups(view: StudyView, settings: Sequence[Levels]) -> Iterator[Group]:
         untrained = start.loc[start["simulated_s"] <= 0, "accuracy"].max()
         if np.isnan(untrained):
             untrained = min(part["accuracy"].iloc[0] for part in parts.values() if len(part))
-        name = _common(view, [settings[place] for place in places]) if len(members) > 1 else ""
+        name = _common(view, [settings[place] for place in places], names) if len(members) > 1 else ""
         yield Group(name, points.assign(untrained=untrained))
 
 
-def _common(view: StudyView, settings: Sequence[Levels]) -> str:
+def _common(view: StudyView, settings: Sequence[Levels], names: Names) -> str:
     """The levels that all these settings share, of axes that have several."""
     shared = {
         name: level
         for name, level in settings[0].items()
         if len(view.axes[name]) > 1 and all(other[name] == level for other in settings)
     }
-    return levels_text(shared, names=True)
+    return names.text(shared)
 
 
 def _front(points: pd.DataFrame, column: str) -> Mask:

@@ -145,7 +145,7 @@ class StudyView:
         if axis not in self.axes:
             close = did_you_mean(axis, self.axes) or f"; its axes: {', '.join(self.axes) or 'none'}"
             raise FednetError(f"{self.name}: no such axis, got '{axis}'{close}")
-        found = [level for level in self.axes[axis] if level_text(level) == text or _is_number(level, text)]
+        found = [level for level in self.axes[axis] if is_level(level, text)]
         if not found:
             texts = [level_text(level) for level in self.axes[axis]]
             close = did_you_mean(text, texts) or f"; its levels: {', '.join(texts)}"
@@ -160,10 +160,10 @@ def level_text(level: Any) -> str:
     return f"{level:g}" if isinstance(level, float) else str(level)
 
 
-def _is_number(level: Any, text: str) -> bool:
-    """Whether a level is the number that a text reads."""
-    if isinstance(level, bool) or not isinstance(level, int | float):
-        return False
+def is_level(level: Any, text: str) -> bool:
+    """Whether a text means a level: as `level_text` writes it, or another way to write the same number."""
+    if level_text(level) == text or isinstance(level, bool) or not isinstance(level, int | float):
+        return level_text(level) == text
     try:
         return bool(float(text) == level)
     except ValueError:
