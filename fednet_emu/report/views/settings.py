@@ -183,4 +183,6 @@ def data_set_names(blocks: Sequence[str]) -> list[str]:
 def _named(block: str) -> tuple[str, str]:
     """The kind of a data set, and its other settings."""
     told = (YAML(typ="safe", pure=True).load(block) or {}).get("data") or {}
+    if isinstance(told, str):
+        return told, ""
     return str(told.get("kind", "")), ", ".join(f"{key}: {value}" for key, value in told.items() if key != "kind")

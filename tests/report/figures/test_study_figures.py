@@ -20,8 +20,9 @@ from fednet_emu.report.figures.study_curves import Layout, band_up_to, name_rows
 from fednet_emu.report.figures.study_differences import difference_figure
 from fednet_emu.report.figures.study_figures import study_figures
 from fednet_emu.report.figures.study_pareto import pareto_figure
+from fednet_emu.report.page.fronts import pareto
 from fednet_emu.report.style import BLUE, line_style
-from fednet_emu.report.views.settings import Names
+from fednet_emu.report.views.settings import Names, settings_of
 from fednet_emu.report.views.statistics import mean_interval
 from fednet_emu.report.views.study import StudyView
 
@@ -335,6 +336,29 @@ def test_what_has_learnt_nothing_is_not_on_a_front():
     figure = pareto_figure(view_of({"a": [([0.0, 1.0, 2.0], [0.12, 0.11, 0.8])], "b": [([0.0, 5.0], [0.1, 0.12])]}))
 
     assert fronts_of(figure)["time"] == [("a", 0.8)]
+
+
+def test_the_figure_and_the_page_have_one_front():
+    """The same settings and rounds, also where a first round is hardly better than the untrained model."""
+    runs = {
+        "quick": [([0.0, 1.0, 2.0, 3.0], [0.1, 0.13, 0.5, 0.8])],
+        "slow": [([0.0, 2.0, 4.0, 6.0], [0.1, 0.4, 0.7, 0.9])],
+        "lost": [([0.0, 0.5, 1.0], [0.1, 0.6, 0.7])],
+    }
+    view = view_of(runs, 0.5)
+    view.cells.loc[view.cells["air"] == "lost", "status"] = "diverged"
+    told = pareto(view, settings_of(view))["rounds"]
+    of_page = {
+        cost: {(told["setting"][place], told["accuracy"][place]) for place in told["fronts"][f"{column}:accuracy"]}
+        for cost, column in (("time", "simulated_s"), ("data", "total_bit"), ("energy", "energy_j"))
+    }
+    place = {"quick": 0.0, "slow": 1.0}
+    of_figure = {
+        cost: {(place[air], score) for air, score in part} for cost, part in fronts_of(pareto_figure(view)).items()
+    }
+
+    assert of_figure == of_page
+    assert of_page["time"] == {(0.0, 0.5), (0.0, 0.8), (1.0, 0.9)}, "0.13 is less than a tenth of the way to 0.9"
 
 
 def test_settings_with_different_data_have_fronts_of_their_own():
