@@ -164,8 +164,9 @@ def curve_figure(view: StudyView, metric: str, against: str, layout: Layout) -> 
 def _add_legend(figure: Figure, layout: Layout, bands: Sequence[Band], target: float | None, *, cut: bool) -> None:
     """Explain lines, bands, thin ends, numbers and the target, as far as the figure has them."""
     entries: list[tuple[Artist, str]] = []
+    heading = ""
     if len(layout.lines) > 1:
-        names = map(layout.names.text, layout.lines)
+        heading, names = layout.names.legend(layout.lines)
         entries += [(Line2D([], [], **line_style(index)), name) for index, name in enumerate(names)]
     if any(np.isfinite(its.low).any() for its in bands):
         label = "95 % interval" + (", cut" if cut else "")
@@ -178,7 +179,7 @@ def _add_legend(figure: Figure, layout: Layout, bands: Sequence[Band], target: f
         digit: dict[str, Any] = {"linestyle": "", "marker": "$3$", "markersize": 4, "markeredgewidth": 0.0}
         entries.append((Line2D([], [], color="0.3", **digit), "runs left"))
     if entries:
-        add_legend(figure, [handle for handle, _ in entries], [name for _, name in entries])
+        add_legend(figure, [handle for handle, _ in entries], [name for _, name in entries], heading=heading)
 
 
 class Drawn(NamedTuple):

@@ -12,7 +12,15 @@ from matplotlib.lines import Line2D
 
 from fednet_emu.report.figures.study_curves import fitted
 from fednet_emu.report.quantities import BITS, ENERGIES, LONG_TIMES, Unit, axis_unit
-from fednet_emu.report.style import SMALL_PT, add_grid, add_legend, finish_axes, line_style, new_figure, round_ticks
+from fednet_emu.report.style import (
+    SMALL_PT,
+    add_grid,
+    add_legend,
+    finish_axes,
+    line_style,
+    new_figure,
+    round_ticks,
+)
 from fednet_emu.report.views.fronts import fronts, points_of
 from fednet_emu.report.views.settings import Names, settings_of
 from fednet_emu.report.views.study import Levels, StudyView
@@ -77,8 +85,9 @@ def pareto_figure(view: StudyView, names: Names | None = None) -> Figure | None:
     marked = pd.concat(parts, ignore_index=True)
     shown = sorted(set(marked["setting"]))
     handles = [Line2D([], [], **{**line_style(setting), "linestyle": "none"}) for setting in shown]
-    labels = [names.text(settings[setting].levels) or view.name for setting in shown]
-    add_legend(figure, [*handles, Line2D([], [], **DOMINATED)], [*labels, "not on the front"], handle_em=1.2)
+    heading, labels = names.legend([settings[setting].levels for setting in shown])
+    entries = [label or view.name for label in labels] + ["not on the front"]
+    add_legend(figure, [*handles, Line2D([], [], **DOMINATED)], entries, handle_em=1.2, heading=heading)
     levels = pd.DataFrame([settings[setting].levels for setting in marked["setting"]], index=marked.index)
     kept = [name for name in ("data",) if marked[name].any() and name not in levels]
     figure.numbers = pd.concat(

@@ -16,6 +16,8 @@ from fednet_emu.report.views.scales import METRICS
 from fednet_emu.report.views.study import Levels, StudyView, combinations, is_level, level_text, rows_of
 from fednet_emu.units import UNITS, unit_of
 
+MANY = 4
+"""So many settings of a legend share the names of their axes in a heading."""
 PREFIXED = frozenset({"Hz", "bit", "bit/s", "FLOP/s", "W", "J"})
 """The units that have decimal prefixes in names of levels."""
 PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "\u00b5"), (1e-9, "n"))
@@ -123,6 +125,14 @@ class Names:
             else self.level(axis, level)
             for axis, level in levels.items()
         )
+
+    def legend(self, settings: Sequence[Levels]) -> tuple[str, list[str]]:
+        """Return a heading and a label for each setting; if there are many, the heading has the names of axes once."""
+        named = any(self._needs_axis(axis, level) for levels in settings for axis, level in levels.items())
+        if len(settings) < MANY or not named:
+            return "", [self.text(levels) for levels in settings]
+        heading = ", ".join(map(self.axis, settings[0]))
+        return heading, [", ".join(self.level(*pair) for pair in levels.items()) for levels in settings]
 
     @cached_property
     def _short(self) -> dict[str, str]:

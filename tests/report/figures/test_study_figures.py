@@ -215,13 +215,28 @@ def test_rows_of_numbers_say_what_they_are():
     assert texts.get_ylabel() == ""
 
 
+def test_many_settings_share_the_names_of_their_axes():
+    """Of four and more, a heading has the names once; of fewer, each number has its own."""
+    names = Names.of(AXES)
+    settings = [{"network.uplink.access": "tdma", "devices.straggler.factor": factor} for factor in (1.5, 2, 3, 40)]
+
+    assert names.legend(settings[:2]) == ("", ["tdma, straggler.factor = 1.5", "tdma, straggler.factor = 2"])
+    assert names.legend(settings) == (
+        "uplink.access, straggler.factor",
+        ["tdma, 1.5", "tdma, 2", "tdma, 3", "tdma, 40"],
+    )
+    assert names.legend([{"channel.bandwidth_hz": band} for band in (1e6, 2e6, 3e6, 4e6)])[0] == ""
+
+
 @pytest.mark.parametrize("size", [None, "two-column"])
 def test_a_legend_leaves_most_of_a_figure_to_the_data(size):
     """Six settings with long keys: the legend of no figure is higher than a quarter of it, and no title is too wide."""
-    short = {name: AXES[name] for name in ("network.uplink.access", "channel.bandwidth_hz")}
-    figures = study_figures(grid_of(short))
+    keys = ("network.uplink.access", "channel.bandwidth_hz")
+    figures = study_figures(grid_of({name: AXES[name] for name in keys}))
+    numbers = {"network.uplink.access": ["tdma", "ofdma"], "devices.straggler.factor": [1.5, 2, 3, 4]}
+    figures |= study_figures(grid_of(numbers), panels=[], against="time")
 
-    assert {"accuracy-time", "time-to-target", "pareto"} <= figures.keys()
+    assert {"accuracy-time", "accuracy-bits", "time-to-target", "pareto"} <= figures.keys()
     for name, figure in figures.items():
         fit_to_page(figure, size)
         figure.draw_without_rendering()
