@@ -44,7 +44,7 @@ def figures_of(view: StudyView) -> Iterator[tuple[str, Figure | None]]:
     for column, name in NAMES.items():
         yield name, bar_figure(view, column, layout)
     yield "differences", difference_figure(view, "accuracy", layout)
-    yield "final", final_figure(view)
+    yield "final", final_figure(view, layout.names)
     yield "cycle-groups", groups_figure(view)
 
 

@@ -1,6 +1,6 @@
 """
-A study: is a difference more than noise?
-=========================================
+A study: how large is a difference?
+===================================
 
 One run is one draw of channels, stragglers and data. A study repeats each setting with several seeds; equal seeds
 meet equal channels, so settings are compared seed by seed.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -43,13 +44,17 @@ class Ranking:
         """The ranking as lines of text."""
         return list(lines(self.view))
 
-    def plot(self) -> Figure:
-        """Draw the costs of all runs, with the mean and the 95 % interval of each setting."""
+    def plot(self, *, rename: Mapping[str, str] | None = None) -> Figure:
+        """Draw the costs of all runs, with the mean and the 95 % interval of each setting.
+
+        Args:
+            rename: other names for axes and levels, as for `Study.plot`.
+        """
         from fednet_emu.report.figures.study_best import best_figure
         from fednet_emu.report.style import paper_style
 
         with paper_style():
-            return best_figure(self.view)
+            return best_figure(self.view, rename)
 
     def __str__(self) -> str:
         return "\n".join(self.lines())

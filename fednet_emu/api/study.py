@@ -177,22 +177,35 @@ class Study:
         """
         return ranked(self.view, accuracy=accuracy, within=within, minimise=minimise, where=where)
 
-    def plot(self, metric: str | None = None, *, against: str = "time", panels: Sequence[str] | None = None) -> Figure:
+    def plot(
+        self,
+        metric: str | None = None,
+        *,
+        against: str = "time",
+        panels: Sequence[str] | None = None,
+        rename: Mapping[str, str] | None = None,
+    ) -> Figure:
         """Draw a metric against a cost, as means and 95 % bands over the seeds.
 
         Args:
             metric: `accuracy`, `loss`, `worst_accuracy`, ...; by default the accuracy, or else the loss.
             against: the cost: `time`, `bits`, `energy` or `rounds`.
             panels: the axes whose levels get a panel each, at most two; by default the second and third axis.
+            rename: other names for axes, levels and metrics, for example `{"tdma": "TDMA", "devices.count=20": "few"}`.
 
         Raises:
-            FednetError: there is no such metric, cost or axis, or the metric was not measured.
+            FednetError: there is no such metric, cost, axis or level, or the metric was not measured.
         """
-        (figure,) = self.figures(metric=metric, against=against, panels=panels).values()
+        (figure,) = self.figures(metric=metric, against=against, panels=panels, rename=rename).values()
         return figure
 
     def figures(
-        self, *, metric: str | None = None, against: str | None = None, panels: Sequence[str] | None = None
+        self,
+        *,
+        metric: str | None = None,
+        against: str | None = None,
+        panels: Sequence[str] | None = None,
+        rename: Mapping[str, str] | None = None,
     ) -> dict[str, Figure]:
         """Draw all figures that the study has data for, by name; the arguments are those of `plot`.
 
@@ -200,7 +213,7 @@ class Study:
         """
         from fednet_emu.report.figures.study_figures import study_figures
 
-        return study_figures(self.view, metric=metric, against=against, panels=panels)
+        return study_figures(self.view, metric=metric, against=against, panels=panels, rename=rename)
 
     def report(self, path: str | Path | None = None) -> Path:
         """Write a page that shows the study: a single HTML file for any browser, which loads nothing from elsewhere.

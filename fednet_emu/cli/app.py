@@ -25,6 +25,7 @@ from fednet_emu.cli.options import (
     Latex,
     Overrides,
     Page,
+    Rename,
     Size,
     TimingOnly,
     Title,
@@ -264,6 +265,7 @@ def plot(
     metric: studies.Metric = None,
     against: studies.Against = None,
     panels: studies.Panels = None,
+    rename: Rename = None,
     title: Title = None,
     size: Size = None,
     picture: Formats = None,
@@ -281,7 +283,7 @@ def plot(
     changes, of_runs = _all_overrides(overrides, seed, None), (from_s, until_s, devices, sort)
     with outcome():
         if data:
-            if label or animate or metric or against or panels or any(each is not None for each in of_runs):
+            if label or animate or metric or against or panels or rename or any(each is not None for each in of_runs):
                 options = "--out, --seed, --set, --data-dir, --title, --size, --format, --csv and --latex"
                 raise FednetError(f"--data: draws no run, got options that only runs have; leave all out but {options}")
             pictures.plot(runs, out, changes, data_dir, page)
@@ -294,10 +296,11 @@ def plot(
             if label or animate or any(each is not None for each in of_runs):
                 options = "--label, --from, --until, --devices, --sort and --animate"
                 raise FednetError(f"{options} are for runs, got the folder of a study; leave them out")
-            studies.plot(runs[0], out or runs[0] / "figures", metric, against, panels, page)
+            studies.plot(runs[0], out or runs[0] / "figures", metric, against, panels, rename, page)
             return
-        if metric or against or panels:
-            raise FednetError("--metric, --against and --panels are for studies, got run folders; leave them out")
+        if metric or against or panels or rename:
+            options = "--metric, --against, --panels and --rename"
+            raise FednetError(f"{options} are for studies, got run folders; leave them out, --label names runs")
         if label and len(label) != len(runs):
             raise FednetError(f"--label: one per run is needed, got {len(label)} for {len(runs)} runs")
         folder = out or (runs[0] / "figures" if len(runs) == 1 else Path("figures"))

@@ -36,6 +36,14 @@ Size = Annotated[str | None, typer.Option("--size", help="Width of the figures: 
 Title = Annotated[str | None, typer.Option("--title", help="A title above each figure.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Also write the numbers behind each figure.")]
 Latex = Annotated[bool, typer.Option("--latex", help="Also write them as LaTeX tables.")]
+Rename = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--rename",
+        metavar="KEY=TEXT",
+        help="Of a study: another name for an axis, a level, AXIS=LEVEL or a metric; may be repeated.",
+    ),
+]
 TimingOnly = Annotated[bool, typer.Option("--timing-only", help="Time, bits and energy without training.")]
 Track = Annotated[
     list[str] | None,
@@ -58,6 +66,19 @@ def device_numbers(text: str) -> list[int]:
             raise FednetError(f"--devices: a range must ascend, got '{item.strip()}'; give {last}-{first}")
         numbers.extend(range(int(first), int(last or first) + 1))
     return numbers
+
+
+def renamed(texts: list[str] | None) -> dict[str, str]:
+    """The new names of `--rename KEY=TEXT` by the old ones; a key may itself be `axis=level`.
+
+    Raises:
+        FednetError: a text is malformed.
+    """
+    pairs = [text.rpartition("=") for text in texts or ()]
+    for key, _, text in pairs:
+        if not key or not text:
+            raise FednetError(f"--rename: expected KEY=TEXT, got '{key}{text}'; for example tdma=TDMA")
+    return {key: text for key, _, text in pairs}
 
 
 class Page(NamedTuple):

@@ -18,10 +18,12 @@ from fednet_emu.cli.options import (
     Latex,
     Overrides,
     Page,
+    Rename,
     Size,
     TimingOnly,
     Title,
     Track,
+    renamed,
 )
 from fednet_emu.cli.outcome import ERRORS, FAILED, outcome
 from fednet_emu.errors import FednetError
@@ -155,6 +157,7 @@ def best(
         Path | None,
         typer.Option("--out", help="Also draw it, into this folder. [default with --csv...: STUDY/figures]"),
     ] = None,
+    rename: Rename = None,
     title: Title = None,
     size: Size = None,
     picture: Formats = None,
@@ -172,8 +175,8 @@ def best(
         told = opened.best(accuracy=accuracy, within=within or (), minimise=minimise, where=levels)
         for line in told.lines():
             OUTPUT.out(line)
-        if out is not None or page != Page():
-            for path in page.write({"best": told.plot()}, out or study / "figures"):
+        if out is not None or rename or page != Page():
+            for path in page.write({"best": told.plot(rename=renamed(rename))}, out or study / "figures"):
                 OUTPUT.out(str(path))
 
 
@@ -217,7 +220,13 @@ def is_one_study(folders: list[Path]) -> bool:
 
 
 def plot(
-    folder: Path, out: Path, metric: str | None, against: str | None, panels: list[str] | None, page: Page
+    folder: Path,
+    out: Path,
+    metric: str | None,
+    against: str | None,
+    panels: list[str] | None,
+    rename: list[str] | None,
+    page: Page,
 ) -> None:
     """Draw the figures of a study, and say which cells are not in them."""
     from fednet_emu.report.figures.study_figures import study_figures
@@ -225,7 +234,8 @@ def plot(
 
     view = open_study(folder)
     _tell_unfinished(view, "drawn")
-    for path in page.write(study_figures(view, metric=metric, against=against, panels=panels), out):
+    drawn = study_figures(view, metric=metric, against=against, panels=panels, rename=renamed(rename))
+    for path in page.write(drawn, out):
         OUTPUT.out(str(path))
 
 

@@ -18,6 +18,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextPath
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter, NullLocator, StrMethodFormatter
 
@@ -81,12 +82,13 @@ def paper_style() -> Iterator[None]:
 
 
 class Entries(NamedTuple):
-    """What a legend shows: handles, labels before they are broken into lines, width of a handle, and its height."""
+    """What a legend shows: handles, labels before they are broken, width of a handle, its height, and its heading."""
 
     handles: Sequence[Artist]
     labels: Sequence[str]
     handle_em: float
     height_in: float
+    heading: str
 
 
 class PaperFigure(Figure):
@@ -145,7 +147,9 @@ def wrapped(label: str, width_in: float = WIDTH_IN) -> str:
     return "\n".join(textwrap.wrap(label, round(LABEL_LENGTH * width_in / WIDTH_IN))).replace("$", r"\$")
 
 
-def add_legend(figure: Figure, handles: Sequence[Artist], labels: Sequence[str], handle_em: float = 2.6) -> None:
+def add_legend(
+    figure: Figure, handles: Sequence[Artist], labels: Sequence[str], handle_em: float = 2.2, heading: str = ""
+) -> None:
     """Add a legend above the axes, where it cannot cover data, and make the figure higher to fit it.
 
     Args:
@@ -153,17 +157,22 @@ def add_legend(figure: Figure, handles: Sequence[Artist], labels: Sequence[str],
         handles: the line or patch that is drawn beside each label.
         labels: one for each handle; long ones are broken into lines.
         handle_em: width of the handles in font sizes.
+        heading: what stands above the entries.
     """
     width_in = figure.get_figwidth()
     texts = [wrapped(label, width_in) for label in labels]
     columns = _legend_columns(texts, handle_em, width_in)
     rows = math.ceil(len(texts) / columns)
     lines = sum(sorted((text.count("\n") + 1 for text in texts), reverse=True)[:rows])
-    height_in = (lines * 1.2 + rows * 0.35) * SMALL_PT / POINTS_PER_IN
+    height_in = ((lines + bool(heading)) * 1.2 + rows * 0.35) * SMALL_PT / POINTS_PER_IN
     figure.set_figheight(figure.get_figheight() + height_in)
-    figure.legend(handles, texts, loc="outside upper center", ncols=columns, handlelength=handle_em, **_LEGEND_PADS)
+    legend = figure.legend(
+        handles, texts, loc="outside upper center", ncols=columns, handlelength=handle_em, **_LEGEND_PADS
+    )
+    if heading:
+        legend.set_title(heading, prop=FontProperties(size=SMALL_PT))
     if isinstance(figure, PaperFigure):
-        figure.entries = Entries(handles, labels, handle_em, height_in)
+        figure.entries = Entries(handles, labels, handle_em, height_in, heading)
 
 
 def add_line_legend(figure: Figure, axes: Axes) -> None:
@@ -179,7 +188,7 @@ def _legend_columns(texts: Sequence[str], handle_em: float, width_in: float) -> 
     Matplotlib fills the columns one after the other. Two entries are never above a third that is alone.
     """
     widths_in = [
-        max(map(_width_in, text.splitlines())) + (handle_em + 2.0) * SMALL_PT / POINTS_PER_IN for text in texts
+        max(map(_width_in, text.splitlines())) + (handle_em + 1.8) * SMALL_PT / POINTS_PER_IN for text in texts
     ]
     for columns in range(len(texts), 1, -1):
         if sum(max(column) for column in np.array_split(widths_in, columns)) <= width_in:

@@ -339,3 +339,23 @@ def test_reproduce_refreshes_the_reference(study: Path, tmp_path: Path, monkeypa
     assert table["access"].tolist() == ["tdma", "ofdma"]
     names = {path.name for path in (tmp_path / "reference/cheap").iterdir()}
     assert names == {"cells.csv", "accuracy-time.png", "pareto.png"}
+
+
+def test_names_in_figures_can_be_changed(swept: Path, tmp_path: Path) -> None:
+    """A level and a metric have other names in figures; unknown ones and ones for runs are mistakes."""
+    names = ["--rename", "tdma=TDMA", "--rename", "access=ofdma=OFDMA", "--rename", "accuracy=Test accuracy"]
+    drawn = fednet("plot", str(swept), *names, "--out", str(tmp_path), "--format", "svg", "--against", "time")
+    best = fednet("best", str(swept), *names[:2], "--out", str(tmp_path), "--format", "svg")
+
+    assert drawn.exit_code == best.exit_code == 0, drawn.output + best.output
+    picture = (tmp_path / "accuracy-time.svg").read_text(encoding="utf-8")
+    assert all(f">{name}<" in picture for name in ("TDMA", "OFDMA", "Test accuracy"))
+    assert ">TDMA<" in (tmp_path / "best.svg").read_text(encoding="utf-8")
+    for arguments, problem in (
+        ([str(swept), "--rename", "tmda=x"], "--rename: no axis, level or metric has this name, got 'tmda'; did you"),
+        ([str(swept), "--rename", "tdma"], "--rename: expected KEY=TEXT, got 'tdma'; for example tdma=TDMA"),
+        ([str(next((swept / "cells").iterdir())), "--rename", "a=b"], "are for studies, got run folders; leave them"),
+    ):
+        result = fednet("plot", *arguments)
+        assert result.exit_code == 2
+        assert problem in result.stderr

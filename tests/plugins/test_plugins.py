@@ -226,3 +226,13 @@ def test_the_manifest_names_plug_ins_with_their_versions(fednet, tmp_path):
     plugins_told = json.loads((tmp_path / "out" / "manifest.json").read_text())["plugins"]
     assert plugins_told["fednet_extras.gossip:FirstOnly"] == "fednet_extras 1.2"
     assert len(plugins_told) == 6
+
+
+def test_kinds_of_packages_are_listed_beside_the_own_ones(fednet):
+    """Each with the first sentence of its class; of a package that cannot be imported it is said why."""
+    told = CliRunner().invoke(app, ["kinds", "partition"]).stdout
+    slots_told = CliRunner().invoke(app, ["kinds"]).stdout
+
+    assert "  round-robin " in told
+    assert "  iid " in told
+    assert "cannot be imported" in slots_told

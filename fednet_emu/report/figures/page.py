@@ -98,7 +98,7 @@ def _arrange_legend(figure: Figure) -> None:
             legend.remove()
         given = figure.entries
         figure.set_figheight(figure.get_figheight() - given.height_in)
-        add_legend(figure, given.handles, given.labels, given.handle_em)
+        add_legend(figure, given.handles, given.labels, given.handle_em, given.heading)
 
 
 def _set_title(figure: Figure, title: str) -> None:
@@ -106,6 +106,9 @@ def _set_title(figure: Figure, title: str) -> None:
     lines = title.count("\n") + 1
     figure.set_figheight(figure.get_figheight() + (lines * 1.2 + 0.4) * TITLE_PT / POINTS_PER_IN)
     if figure.legends:
-        figure.legends[0].set_title(title, prop=FontProperties(size=TITLE_PT))
+        above = figure.legends[0].get_title()
+        above.set_multialignment("center")
+        heading = above.get_text()
+        figure.legends[0].set_title(f"{title}\n{heading}" if heading else title, prop=FontProperties(size=TITLE_PT))
     else:
         figure.suptitle(title, fontsize=TITLE_PT)

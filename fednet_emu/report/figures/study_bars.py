@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 
 from fednet_emu.arrays import Array
 from fednet_emu.report.figures.intervals import draw_interval, interval_entry
-from fednet_emu.report.figures.study_curves import Layout, levels_text, name_rows
+from fednet_emu.report.figures.study_curves import Layout, name_rows
 from fednet_emu.report.quantities import BITS, ENERGIES, LONG_TIMES, Unit, axis_unit
 from fednet_emu.report.style import (
     BLUE,
@@ -124,9 +124,9 @@ def _draw(axes: Axes, panel: Levels, layout: Layout, needed: list[Array]) -> boo
                 va="center",
                 fontsize=SMALL_PT - 1,
             )
-    name_rows(axes, layout.lines)
+    name_rows(axes, layout.lines, layout.names)
     if panel:
-        axes.set_title(levels_text(panel, names=True), loc="left", pad=2.0)
+        axes.set_title(layout.names.text(panel), loc="left", pad=2.0)
     round_ticks(axes.xaxis)
     finish_axes(axes)
     axes.tick_params(axis="y", length=0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from fednet_emu.report.style import (
 )
 from fednet_emu.report.views.ranking import Ranked, Ranking, limits_text
 from fednet_emu.report.views.ranking_words import frame
+from fednet_emu.report.views.settings import Names
 from fednet_emu.report.views.study import target_text
 
 ROW_IN, FRAME_IN = 0.2, 0.55
@@ -42,18 +44,23 @@ DOT: dict[str, Any] = {"marker": ".", "markersize": 4.5, "alpha": 0.5, "linestyl
 MEAN: dict[str, Any] = {"marker": "D", "markersize": 3.2, "linestyle": "", "markeredgewidth": 0.0}
 
 
-def best_figure(ranking: Ranking) -> PaperFigure:
+def best_figure(ranking: Ranking, rename: Mapping[str, str] | None = None) -> PaperFigure:
     """Draw the cost of each run, with its setting's mean and 95 % interval, a row for each setting, the cheapest first.
 
     Blue settings may be the best, grey ones are not. A run that did not reach the target is a cross at
     the cost that it counts as, and the row says how many did.
+
+    Raises:
+        FednetError: `rename` has another name for an axis or level that the ranking does not have.
     """
     title, units = TITLES[ranking.minimised]
     unit = axis_unit(ranking.horizon, units)
     figure = new_figure(FRAME_IN + ROW_IN * len(ranking.settings))
     axes = figure.subplots()
     cut = [_draw(axes, its, row, unit) for row, its in enumerate(ranking.settings)]
-    name_rows(axes, [its.setting.levels for its in ranking.settings])
+    levels = [its.setting.levels for its in ranking.settings]
+    known = {axis: list(dict.fromkeys(each[axis] for each in levels)) for axis in levels[0]}
+    name_rows(axes, levels, Names.of(known, rename))
     axes.set_xlim(left=0.0)
     symbol = f" ({unit.symbol})" if unit.symbol else ""
     label = f"{title} to {target_text(ranking.target)}{symbol}", limits_text(ranking.limits).strip()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -32,8 +33,9 @@ from fednet_emu.report.style import (
     wrapped,
 )
 from fednet_emu.report.views.bands import Band, Steps, band, even_costs
-from fednet_emu.report.views.scales import METRICS, STUDY_COSTS, Cost
-from fednet_emu.report.views.study import Levels, StudyView, combinations, level_text, rows_of
+from fednet_emu.report.views.scales import STUDY_COSTS, Cost
+from fednet_emu.report.views.settings import Names
+from fednet_emu.report.views.study import Levels, StudyView, combinations, rows_of
 
 POINTS, MARKERS, SETTLED = 200, 5, 6
 """Number of points of a line; number of markers on it; and n, where the first 1/n of a line counts as its start."""
@@ -57,23 +59,26 @@ class Layout:
     Attributes:
         lines: the levels of each line (or bar); every panel has all of them.
         panels: the levels of each panel, by row and column.
+        names: what axes and levels are called.
     """
 
     lines: Sequence[Levels]
     panels: Sequence[Sequence[Levels]]
+    names: Names
 
     @staticmethod
-    def of(view: StudyView, panel_axes: Sequence[str] | None) -> Layout:
+    def of(view: StudyView, panel_axes: Sequence[str] | None, rename: Mapping[str, str] | None = None) -> Layout:
         """Arrange a study: one panel for each level of the panel axes, and one line for each level of the others.
 
         Args:
             view: the study.
             panel_axes: at most two axes; None takes the second and third axis of the study.
+            rename: other names of axes, levels and metrics; see `Names`.
 
         Raises:
-            FednetError: there is no such axis, or more than two are given.
+            FednetError: there is no such axis, level or metric, or more than two axes are given.
         """
-        names = list(view.axes)
+        names, called = list(view.axes), Names.of(view.axes, rename)
         chosen = names[1:3] if panel_axes is None else list(dict.fromkeys(panel_axes))
         if len(chosen) > 2:
             raise FednetError(f"--panels: at most two axes can be panels, got {', '.join(chosen)}; leave some to lines")
@@ -84,39 +89,24 @@ class Layout:
         lines = combinations(view, [name for name in names if name not in chosen])
         if len(chosen) == 2:
             rows, columns = (combinations(view, [name]) for name in chosen)
-            return Layout(lines, [[{**row, **column} for column in columns] for row in rows])
+            return Layout(lines, [[{**row, **column} for column in columns] for row in rows], called)
         panels = combinations(view, chosen)
         width = math.ceil(len(panels) / math.ceil(len(panels) / COLUMNS))
-        return Layout(lines, [panels[start : start + width] for start in range(0, len(panels), width)])
+        return Layout(lines, [panels[start : start + width] for start in range(0, len(panels), width)], called)
 
 
-def levels_text(levels: Levels, *, names: bool) -> str:
-    """Return levels as text, with or without the names of their axes; of long names the last two parts are left."""
-    return ", ".join(_level_text(name, level) if names else level_text(level) for name, level in levels.items())
-
-
-def plain_text(levels: Levels) -> str:
-    """Return levels as text, with the names of their axes where they are numbers, which say nothing without."""
-    said = {name: isinstance(level, int | float) for name, level in levels.items()}
-    return ", ".join(levels_text({name: levels[name]}, names=said[name]) for name in levels)
-
-
-def name_rows(axes: Axes, lines: Sequence[Levels]) -> None:
+def name_rows(axes: Axes, lines: Sequence[Levels], names: Names) -> None:
     """Name the rows of a chart after settings; a lone axis of numbers is named beside the rows instead of in each."""
     alone = {name for levels in lines for name in levels}
     numbers = all(isinstance(level, int | float) for levels in lines for level in levels.values())
     if len(alone) == 1 and numbers and len(lines) > 1:
-        axes.set_ylabel(".".join(alone.pop().split(".")[-2:]))
-        names = [levels_text(levels, names=False) for levels in lines]
+        (axis,) = alone
+        axes.set_ylabel(names.axis(axis))
+        rows = [names.level(axis, levels[axis]) for levels in lines]
     else:
-        names = [wrapped(plain_text(levels)) or "all" for levels in lines]
-    axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(len(names) - 0.4, -0.6)
-
-
-def _level_text(name: str, level: Any) -> str:
-    whole = f"{name} = {level_text(level)}"
-    return whole if len(whole) <= TITLE_LENGTH else f"{'.'.join(name.split('.')[-2:])} = {level_text(level)}"
+        rows = [wrapped(names.text(levels)) or "all" for levels in lines]
+    axes.set_yticks(range(len(rows)), rows)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
 
 
 def curve_figure(view: StudyView, metric: str, against: str, layout: Layout) -> Figure | None:
@@ -156,7 +146,7 @@ def curve_figure(view: StudyView, metric: str, against: str, layout: Layout) -> 
                     Drawn(axes, str(line_style(index)["color"]), panels[place], layout.lines[index], found)
                     for index, found in bands.items()
                 ]
-                _draw(axes, bands, panels[place], len(layout.lines))
+                _draw(axes, bands, layout.names.text(panels[place]), len(layout.lines))
             else:
                 axes.set_axis_off()
                 grid[row - 1, place].tick_params(labelbottom=True)
@@ -165,32 +155,31 @@ def curve_figure(view: StudyView, metric: str, against: str, layout: Layout) -> 
     _finish_panels(drawn, target)
     label = f"{cost.title} ({unit.symbol})" if unit.symbol else cost.title
     figure.supxlabel(label, fontsize=8)
-    figure.supylabel(METRICS[metric], fontsize=8)
-    _add_legend(figure, layout.lines, [its.band for its in drawn], target, cut=cut)
+    figure.supylabel(layout.names.metric(metric), fontsize=8)
+    _add_legend(figure, layout, [its.band for its in drawn], target, cut=cut)
     figure.numbers = pd.concat([its.numbers(label, metric) for its in drawn], ignore_index=True)
     return figure
 
 
-def _add_legend(
-    figure: Figure, lines: Sequence[Levels], bands: Sequence[Band], target: float | None, *, cut: bool
-) -> None:
+def _add_legend(figure: Figure, layout: Layout, bands: Sequence[Band], target: float | None, *, cut: bool) -> None:
     """Explain lines, bands, thin ends, numbers and the target, as far as the figure has them."""
     entries: list[tuple[Artist, str]] = []
-    if len(lines) > 1:
-        names = [plain_text(line) for line in lines]
+    heading = ""
+    if len(layout.lines) > 1:
+        heading, names = layout.names.legend(layout.lines)
         entries += [(Line2D([], [], **line_style(index)), name) for index, name in enumerate(names)]
     if any(np.isfinite(its.low).any() for its in bands):
-        label = "95 % interval" + (", wider than the axis" if cut else "")
+        label = "95 % interval" + (", cut" if cut else "")
         entries.append((Patch(facecolor="0.5", alpha=0.3, linewidth=0), label))
     if target is not None:
         entries.append((Line2D([], [], **TARGET_LINE), f"target {target:g}"))
     if any((its.runs < its.runs[0]).any() for its in bands):
-        entries.append((Line2D([], [], color="0.3", **CARRIED), "after the end of a run"))
+        entries.append((Line2D([], [], color="0.3", **CARRIED), "after a run's end"))
     if any(_falls(its) for its in bands):
         digit: dict[str, Any] = {"linestyle": "", "marker": "$3$", "markersize": 4, "markeredgewidth": 0.0}
-        entries.append((Line2D([], [], color="0.3", **digit), "runs that go on"))
+        entries.append((Line2D([], [], color="0.3", **digit), "runs left"))
     if entries:
-        add_legend(figure, [handle for handle, _ in entries], [name for _, name in entries])
+        add_legend(figure, [handle for handle, _ in entries], [name for _, name in entries], heading=heading)
 
 
 class Drawn(NamedTuple):
@@ -232,7 +221,7 @@ def band_up_to(runs: Sequence[Steps], most: float) -> Band:
     return band(runs, np.unique([*even, *(cost[-1] for cost, _ in runs if cost[-1] >= even[0]), most]))
 
 
-def _draw(axes: Axes, bands: Mapping[int, Band], panel: Levels, lines: int) -> None:
+def _draw(axes: Axes, bands: Mapping[int, Band], panel: str, lines: int) -> None:
     for index, its in bands.items():
         style, whole = line_style(index), its.runs == its.runs[0]
         every = max(1, int(whole.sum()) // MARKERS)
@@ -245,7 +234,7 @@ def _draw(axes: Axes, bands: Mapping[int, Band], panel: Levels, lines: int) -> N
         ink = BAND_INK / max(4, lines)
         axes.fill_between(its.spent, its.low, its.high, color=style["color"], alpha=ink, linewidth=0)
     if panel:
-        axes.set_title(fitted(levels_text(panel, names=True)), pad=3.0)
+        axes.set_title(fitted(panel), pad=3.0)
     round_ticks(axes.xaxis, 4 if panel else 6)
     add_grid(axes)
     finish_axes(axes)
@@ -313,5 +302,6 @@ def _apart(bands: Sequence[Band]) -> float:
 
 
 def fitted(text: str) -> str:
-    """Return a title, broken into lines after commas if it is too long for a panel."""
-    return text if len(text) <= TITLE_LENGTH else text.replace(", ", "\n")
+    """Return the title of a panel, broken into lines after commas, and between words, if it is too long for one."""
+    lines = [text] if len(text) <= TITLE_LENGTH else text.split(", ")
+    return "\n".join(part for line in lines for part in textwrap.wrap(line, TITLE_LENGTH, break_on_hyphens=False))

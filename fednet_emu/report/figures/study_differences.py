@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -12,7 +10,7 @@ from matplotlib.lines import Line2D
 
 from fednet_emu.arrays import Array
 from fednet_emu.report.figures.intervals import draw_interval, interval_entry
-from fednet_emu.report.figures.study_curves import Layout, levels_text, name_rows, plain_text
+from fednet_emu.report.figures.study_curves import Layout, name_rows
 from fednet_emu.report.style import (
     LINE_COLOURS,
     add_grid,
@@ -23,7 +21,6 @@ from fednet_emu.report.style import (
     round_ticks,
     wrapped,
 )
-from fednet_emu.report.views.scales import METRICS
 from fednet_emu.report.views.statistics import mean_interval
 from fednet_emu.report.views.study import Levels, StudyView, rows_of
 
@@ -54,9 +51,9 @@ def difference_figure(view: StudyView, metric: str, layout: Layout) -> Figure | 
     figure = new_figure(len(panels) * (PANEL_IN + ROW_IN * (len(layout.lines) - 1)) + FRAME_IN)
     grid = figure.subplots(len(panels), 1, squeeze=False, sharex=True)[:, 0]
     for axes, panel, differences in zip(grid, panels, found, strict=True):
-        _draw(axes, panel, layout.lines, differences)
-    base = plain_text(layout.lines[0])
-    grid[-1].set_xlabel(wrapped(f"{METRICS[metric]} at the end, minus that of {base}"))
+        _draw(axes, panel, layout, differences)
+    base = layout.names.text(layout.lines[0])
+    grid[-1].set_xlabel(wrapped(f"{layout.names.metric(metric)} at the end, minus that of {base}"))
     dot = Line2D([], [], marker=".", markersize=3, color="0.4", alpha=0.6, linestyle="", label="seed")
     mean = Line2D([], [], marker="D", markersize=3, color="0.4", linestyle="", markeredgewidth=0.0, label="mean")
     handles = [dot, mean, interval_entry(cut=False)]
@@ -79,17 +76,17 @@ def _differences(cells: pd.DataFrame, metric: str, panel: Levels, base: Levels, 
     return (second - first).dropna().to_numpy(np.float64)
 
 
-def _draw(axes: Axes, panel: Levels, lines: Sequence[Levels], differences: list[Array]) -> None:
+def _draw(axes: Axes, panel: Levels, layout: Layout, differences: list[Array]) -> None:
     axes.axvline(0.0, color="0.35", linewidth=0.7, label="no difference")
     for row, values in enumerate(differences):
-        colour = line_style(row + 1)["color"] if len(lines) <= len(LINE_COLOURS) else "0.3"
+        colour = line_style(row + 1)["color"] if len(layout.lines) <= len(LINE_COLOURS) else "0.3"
         interval = mean_interval(values)
         axes.plot(values, np.full(len(values), row), ".", color=colour, alpha=0.5, markersize=3, label="seeds")
         draw_interval(axes, interval, row)
         axes.plot(interval.mean, row, "D", color=colour, markersize=3, markeredgewidth=0.0, zorder=4, label="mean")
-    name_rows(axes, lines[1:])
+    name_rows(axes, layout.lines[1:], layout.names)
     if panel:
-        axes.set_title(levels_text(panel, names=True), loc="left", pad=2.0)
+        axes.set_title(layout.names.text(panel), loc="left", pad=2.0)
     round_ticks(axes.xaxis)
     add_grid(axes)
     finish_axes(axes)

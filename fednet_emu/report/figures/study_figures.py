@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -29,6 +29,7 @@ def study_figures(
     metric: str | None = None,
     against: str | None = None,
     panels: Sequence[str] | None = None,
+    rename: Mapping[str, str] | None = None,
 ) -> dict[str, Figure]:
     """Draw all figures that a study has data for, and return them by name.
 
@@ -42,12 +43,13 @@ def study_figures(
         against: draw only the metric against this cost; by default all figures are drawn, with the metric against all
             four costs unless a panel would have more than 8 lines.
         panels: the axes whose levels get a panel each, at most two; by default the second and third axis.
+        rename: other names for axes, levels (`level` or `axis=level`) and metrics.
 
     Raises:
-        FednetError: there is no such metric, cost or axis, or the metric was not measured.
+        FednetError: there is no such metric, cost, axis or level, or the metric was not measured.
     """
     _choice("--against", against, STUDY_COSTS)
-    layout, measure = Layout.of(view, panels), _metric(view, metric)
+    layout, measure = Layout.of(view, panels, rename), _metric(view, metric)
     with paper_style():
         drawn = {
             f"{measure.replace('_', '-')}-{cost}": curve_figure(view, measure, cost, layout)
@@ -59,7 +61,8 @@ def study_figures(
             drawn["energy-to-target"] = bar_figure(view, "energy_to_target_j", layout)
         if against is None:
             drawn["differences"] = difference_figure(view, measure, layout)
-            drawn |= {"pareto": pareto_figure(view), "final": final_figure(view), "cycle-groups": groups_figure(view)}
+            drawn["pareto"] = pareto_figure(view, layout.names)
+            drawn |= {"final": final_figure(view, layout.names), "cycle-groups": groups_figure(view)}
     return {name: figure for name, figure in drawn.items() if figure is not None}
 
 

@@ -22,6 +22,7 @@ from fednet_emu.report.style import (
     new_figure,
     round_ticks,
 )
+from fednet_emu.report.views.settings import Names
 from fednet_emu.report.views.statistics import mean_interval
 from fednet_emu.report.views.study import Levels, StudyView, combinations, rows_of
 
@@ -34,7 +35,7 @@ OF_DEVICES = {
 """Columns of the table of cells, and their names in the figure."""
 
 
-def final_figure(view: StudyView) -> Figure | None:
+def final_figure(view: StudyView, names: Names) -> Figure | None:
     """Draw the final scores of every run as points, and their means with 95 % intervals, in a row for each setting.
 
     An interval that reaches beyond the possible values, 0 to 1, ends there with an arrow head.
@@ -49,7 +50,7 @@ def final_figure(view: StudyView) -> Figure | None:
     figure = new_figure(FRAME_IN + ROW_IN * len(lines))
     panels = figure.subplots(1, len(measured), squeeze=False, sharey=True)[0]
     cut = [_draw(axes, view, name, lines) for name, axes in zip(measured, panels, strict=True)]
-    name_rows(panels[0], lines)
+    name_rows(panels[0], lines, names)
     run = Line2D([], [], marker=".", markersize=3, color="0.4", alpha=0.6, linestyle="", label="run")
     mean = Line2D([], [], marker="D", markersize=3, color="0.4", linestyle="", markeredgewidth=0.0, label="mean")
     handles = [run, mean, interval_entry(cut=any(cut))]

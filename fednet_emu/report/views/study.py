@@ -161,10 +161,11 @@ def level_text(level: Any) -> str:
 
 
 def is_level(level: Any, text: str) -> bool:
-    """Return whether a text means a level; numbers are compared as numbers, so that `2e6` means 2000000."""
-    own = level_text(level)
+    """Return whether a text means a level: as `level_text` writes it, or another way to write the same number."""
+    if level_text(level) == text or isinstance(level, bool) or not isinstance(level, int | float):
+        return level_text(level) == text
     try:
-        return own == text or float(own) == float(text)
+        return bool(float(text) == level)
     except ValueError:
         return False
 

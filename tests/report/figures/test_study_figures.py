@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,13 +13,16 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from fednet_emu.report.figures.page import numbers_of
+from fednet_emu.errors import FednetError
+from fednet_emu.report.figures.page import fit_to_page, numbers_of
 from fednet_emu.report.figures.study_bars import bar_figure
-from fednet_emu.report.figures.study_curves import Layout, band_up_to, levels_text, name_rows, plain_text
+from fednet_emu.report.figures.study_curves import Layout, band_up_to, name_rows
 from fednet_emu.report.figures.study_differences import difference_figure
 from fednet_emu.report.figures.study_figures import study_figures
 from fednet_emu.report.figures.study_pareto import pareto_figure
+from fednet_emu.report.page.fronts import pareto
 from fednet_emu.report.style import BLUE, line_style
+from fednet_emu.report.views.settings import Names, settings_of
 from fednet_emu.report.views.statistics import mean_interval
 from fednet_emu.report.views.study import StudyView
 
@@ -43,6 +48,18 @@ def view_of(runs: Runs, target: float | None = None, **more) -> StudyView:
                           **dict(zip(names, (needed, needed * 1e6, needed * 2), strict=True)), **unknown})  # fmt: skip
     goal = {} if target is None else {"accuracy": target}
     return StudyView("story", {"air": list(runs)}, goal, pd.concat(parts), pd.DataFrame(cells), (), **more)
+
+
+def grid_of(axes: dict[str, list]) -> StudyView:
+    """A study of all combinations of these axes, with two seeds each, of which the long one reaches 0.5."""
+    levels = {str(each): dict(zip(axes, each, strict=True)) for each in itertools.product(*axes.values())}
+    view = view_of({name: [SHORT, LONG] for name in levels}, 0.5)
+    columns = {axis: {name: its[axis] for name, its in levels.items()} for axis in axes}
+    cells, evaluations = (
+        table.assign(**{axis: table["air"].map(of_name) for axis, of_name in columns.items()})
+        for table in (view.cells, view.evaluations)
+    )
+    return replace(view, axes=axes, cells=cells, evaluations=evaluations)
 
 
 def entries(figure) -> list[str]:
@@ -78,9 +95,9 @@ def test_lines_go_on_to_the_common_end_and_say_how_many_runs_are_left():
     assert entries(figure) == [
         "a",
         "b",
-        "95 % interval, wider than the axis",
-        "after the end of a run",
-        "runs that go on",
+        "95 % interval, cut",
+        "after a run's end",
+        "runs left",
     ]
     ends = numbers.groupby("air").last()
     assert ends["accuracy"].to_dict() == pytest.approx({"a": 0.6, "b": 0.8})
@@ -96,7 +113,7 @@ def test_bands_beyond_the_possible_are_said():
 
     assert (corners.min(), corners.max()) == pytest.approx((interval.low, interval.high))
     assert figure.axes[0].get_ylim() == pytest.approx((-0.05, 1.05))
-    assert entries(figure) == ["95 % interval, wider than the axis"]
+    assert entries(figure) == ["95 % interval, cut"]
 
 
 def test_lines_that_coincide_are_said_to():
@@ -123,34 +140,111 @@ def test_nine_settings_have_nine_colours():
     assert len({line_style(index)["color"] for index in range(9)}) == 9
 
 
+AXES = {
+    "network.uplink.access": ["tdma", "ofdma"],
+    "channel.bandwidth_hz": [5e5, 1e6, 2.5e6],
+    "devices.count": [10, 20],
+    "devices.straggler.factor": [1.5, 40],
+    "devices.speed.flop_per_s": [2e7],
+    "devices.placement.radius_m": [100, 1500],
+    "network.uplink.loss": ["none"],
+    "network.downlink.loss": ["none"],
+    "training.tf32": [True],
+    "algorithm.lr": [0.05],
+    "server.lr": [1.0],
+}
+
+
 @pytest.mark.parametrize(
     ("levels", "text"),
     [
-        ({"devices.count": 10}, "devices.count = 10"),
+        ({"network.uplink.access": "tdma", "channel.bandwidth_hz": 1e6}, "tdma, 1 MHz"),
+        ({"channel.bandwidth_hz": 5e5}, "500 kHz"),
+        ({"channel.bandwidth_hz": 2.5e6, "devices.placement.radius_m": 1500}, "2.5 MHz, 1500 m"),
+        ({"devices.count": 10}, "devices = 10"),
         ({"devices.straggler.factor": 40}, "straggler.factor = 40"),
-        ({"access": "tdma"}, "access = tdma"),
+        ({"devices.speed.flop_per_s": 2e7}, "20 MFLOP/s"),
+        ({"network.uplink.loss": "none"}, "uplink.loss = none"),
+        ({"training.tf32": True}, "tf32 = true"),
+        ({"algorithm.lr": 0.05}, "algorithm.lr = 0.05"),
     ],
 )
-def test_numbers_are_named_with_enough_of_their_key(levels, text):
-    """A name is whole as long as it fits, and never only its last part."""
-    assert levels_text(levels, names=True) == text
+def test_levels_have_units_and_names_where_they_need_them(levels, text):
+    """A text of one axis and a number with a unit speak for themselves; other levels have the name of their axis."""
+    assert Names.of(AXES).text(levels) == text
 
 
-def test_a_legend_names_the_axes_of_numbers():
-    """A text speaks for itself, a number does not."""
-    assert plain_text({"access": "tdma", "devices.count": 10}) == "tdma, devices.count = 10"
+def test_two_axes_of_one_unit_are_named():
+    """100 m could be either."""
+    names = Names.of({"devices.placement.radius_m": [100], "devices.placement.inner_radius_m": [10]})
+
+    assert names.text({"devices.placement.radius_m": 100}) == "placement.radius = 100 m"
+
+
+def test_axes_levels_and_metrics_can_have_other_names():
+    """By axis, by level, by both, which goes first, and by metric; a number in any way that it may be written."""
+    given = {
+        "devices.count": "N",
+        "tdma": "TDMA",
+        "channel.bandwidth_hz=1e6": "narrow",
+        "500000": "half",
+        "loss": "Error",
+    }
+    names = Names.of(AXES, given)
+
+    assert names.text({"devices.count": 10, "network.uplink.access": "tdma"}) == "N = 10, TDMA"
+    assert [names.level("channel.bandwidth_hz", level) for level in (5e5, 1e6, 2.5e6)] == ["half", "narrow", "2.5 MHz"]
+    assert (names.metric("loss"), names.metric("accuracy")) == ("Error", "Accuracy")
+    assert (
+        Names.of(AXES, {"tdma": "x", "network.uplink.access=tdma": "y"}).level("network.uplink.access", "tdma") == "y"
+    )
+    with pytest.raises(FednetError, match="no axis, level or metric has this name, got 'tmda'; did you mean 'tdma'"):
+        Names.of(AXES, {"tmda": "TDMA"})
 
 
 def test_rows_of_numbers_say_what_they_are():
     """Levels of one numeric axis are numbers, and the axis names them; texts need no name."""
     numbers, texts = Figure().subplots(), Figure().subplots()
-    name_rows(numbers, [{"algorithm.uncertainty.budget": level} for level in (0, 0.25)])
-    name_rows(texts, [{"access": "tdma", "devices.count": 10}, {"access": "ofdma", "devices.count": 10}])
+    budget, both = {"algorithm.uncertainty.budget": [0, 0.25]}, {"access": ["tdma", "ofdma"], "devices.count": [10]}
+    name_rows(numbers, [{"algorithm.uncertainty.budget": level} for level in (0, 0.25)], Names.of(budget))
+    name_rows(texts, [{"access": access, "devices.count": 10} for access in ("tdma", "ofdma")], Names.of(both))
 
     assert [tick.get_text() for tick in numbers.get_yticklabels()] == ["0", "0.25"]
     assert numbers.get_ylabel() == "uncertainty.budget"
-    assert next(tick.get_text() for tick in texts.get_yticklabels()) == "tdma, devices.count = 10"
+    assert next(tick.get_text() for tick in texts.get_yticklabels()) == "tdma, devices = 10"
     assert texts.get_ylabel() == ""
+
+
+def test_many_settings_share_the_names_of_their_axes():
+    """Of four and more, a heading has the names once; of fewer, each number has its own."""
+    names = Names.of(AXES)
+    settings = [{"network.uplink.access": "tdma", "devices.straggler.factor": factor} for factor in (1.5, 2, 3, 40)]
+
+    assert names.legend(settings[:2]) == ("", ["tdma, straggler.factor = 1.5", "tdma, straggler.factor = 2"])
+    assert names.legend(settings) == (
+        "uplink.access, straggler.factor",
+        ["tdma, 1.5", "tdma, 2", "tdma, 3", "tdma, 40"],
+    )
+    assert names.legend([{"channel.bandwidth_hz": band} for band in (1e6, 2e6, 3e6, 4e6)])[0] == ""
+
+
+@pytest.mark.parametrize("size", [None, "two-column"])
+def test_a_legend_leaves_most_of_a_figure_to_the_data(size):
+    """Six settings with long keys: the legend of no figure is higher than a quarter of it, and no title is too wide."""
+    keys = ("network.uplink.access", "channel.bandwidth_hz")
+    figures = study_figures(grid_of({name: AXES[name] for name in keys}))
+    numbers = {"network.uplink.access": ["tdma", "ofdma"], "devices.straggler.factor": [1.5, 2, 3, 4]}
+    figures |= study_figures(grid_of(numbers), panels=[], against="time")
+
+    assert {"accuracy-time", "accuracy-bits", "time-to-target", "pareto"} <= figures.keys()
+    for name, figure in figures.items():
+        fit_to_page(figure, size)
+        figure.draw_without_rendering()
+        for legend in figure.legends:
+            assert legend.get_window_extent().height < 0.25 * figure.bbox.height, name
+        titles = [axes.title.get_window_extent() for axes in figure.axes if axes.get_title()]
+        for one, other in itertools.combinations(titles, 2):
+            assert one.x1 < other.x0 or other.x1 < one.x0 or one.y1 < other.y0 or other.y1 < one.y0, name
 
 
 def bars_of(figure) -> dict[float, float]:
@@ -259,6 +353,29 @@ def test_what_has_learnt_nothing_is_not_on_a_front():
     assert fronts_of(figure)["time"] == [("a", 0.8)]
 
 
+def test_the_figure_and_the_page_have_one_front():
+    """The same settings and rounds, also where a first round is hardly better than the untrained model."""
+    runs = {
+        "quick": [([0.0, 1.0, 2.0, 3.0], [0.1, 0.13, 0.5, 0.8])],
+        "slow": [([0.0, 2.0, 4.0, 6.0], [0.1, 0.4, 0.7, 0.9])],
+        "lost": [([0.0, 0.5, 1.0], [0.1, 0.6, 0.7])],
+    }
+    view = view_of(runs, 0.5)
+    view.cells.loc[view.cells["air"] == "lost", "status"] = "diverged"
+    told = pareto(view, settings_of(view))["rounds"]
+    of_page = {
+        cost: {(told["setting"][place], told["accuracy"][place]) for place in told["fronts"][f"{column}:accuracy"]}
+        for cost, column in (("time", "simulated_s"), ("data", "total_bit"), ("energy", "energy_j"))
+    }
+    place = {"quick": 0.0, "slow": 1.0}
+    of_figure = {
+        cost: {(place[air], score) for air, score in part} for cost, part in fronts_of(pareto_figure(view)).items()
+    }
+
+    assert of_figure == of_page
+    assert of_page["time"] == {(0.0, 0.5), (0.0, 0.8), (1.0, 0.9)}, "0.13 is less than a tenth of the way to 0.9"
+
+
 def test_settings_with_different_data_have_fronts_of_their_own():
     """An easy data set does not beat a hard one: each has a row, named by the levels that its settings share."""
     runs = {"easy": [([0.0, 1.0], [0.1, 0.9])], "hard": [([0.0, 1.0], [0.1, 0.5])]}
@@ -268,8 +385,8 @@ def test_settings_with_different_data_have_fronts_of_their_own():
     assert fronts_of(alone)["time"] == [("easy", 0.9)]
     assert fronts_of(apart)["time"] == [("easy", 0.9), ("hard", 0.5)]
     assert len(apart.axes) == 2 * len(alone.axes)
-    assert [axes.get_title(loc="left") for axes in apart.axes[::3]] == ["air = easy", "air = hard"]
-    assert numbers_of(apart)["data"].unique().tolist() == ["air = easy", "air = hard"]
+    assert [axes.get_title(loc="left") for axes in apart.axes[::3]] == ["easy", "hard"]
+    assert numbers_of(apart)["data"].unique().tolist() == ["easy", "hard"]
 
 
 def test_final_scores_are_those_of_the_runs():

@@ -15,10 +15,10 @@ from fednet_emu.errors import DataError, FednetError
 from fednet_emu.report.figures.papers.study_cyclic import groups_figure
 from fednet_emu.report.figures.study_curves import Layout
 from fednet_emu.report.figures.study_figures import study_figures
-from fednet_emu.report.figures.study_pareto import mean_progress
 from fednet_emu.report.views.bands import on_front, step_values
 from fednet_emu.report.views.compare import compare
 from fednet_emu.report.views.difference_words import lines, sentence
+from fednet_emu.report.views.fronts import mean_progress
 from fednet_emu.report.views.study import StudyView, open_study
 from fednet_emu.report.views.targets import first_reached
 
