@@ -255,7 +255,7 @@ class UploadsBeside(Sound):
 
 def test_an_upload_that_nobody_waits_for_is_refused() -> None:
     """At the end of the round in which it has ended; a process that was started may wait for it."""
-    assert "nobody has waited for its delivery, got the uplink from dev-3 to server at the end of a round" in (
+    assert "nobody has waited for its delivery, got the uplink from dev-0 to server at the end of a round" in (
         told(UploadsBeside)
     )
     fed = small_federation("stop.rounds=2")
