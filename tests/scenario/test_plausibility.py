@@ -132,7 +132,7 @@ def test_what_could_not_exist_is_named_with_bound_and_source(what):
 
 
 def test_links_stronger_than_radios():
-    """By hand: 20 log10(4 pi d f / c) of devices within 4 m of a mast of 10 m, 23 dBm in 1 MHz at a noise figure of 5 dB."""
+    """By hand: 20 log10(4 pi d f / c) to a mast of 10 m, 23 dBm in 1 MHz, a noise figure of 5 dB."""
     found = told({"channel.path_loss": "free-space", "channel.shadowing": "none", "devices.placement": NEAR})
 
     distance_m = np.hypot(np.array(NEAR["xy_m"])[:, 0], 10 - 1.5)
@@ -146,7 +146,7 @@ def test_links_stronger_than_radios():
 
 @pytest.mark.parametrize(("spacing_khz", "least"), [(None, "250 us"), (15, "1 ms"), (30, "500 us")])
 def test_uploads_shorter_than_a_slot(spacing_khz, least):
-    """20,800 bits (64 x 10 weights and 10 biases) in 20 MHz at the largest efficiency of 5.5547 bit/s/Hz; a slot is 1 ms at 15 kHz, 14 symbols."""
+    """20,800 bits (64 x 10 weights, 10 biases) at no more than 5.5547 bit/s/Hz; 14 symbols are 1 ms at 15 kHz."""
     small = {
         "model.hidden": [],
         "channel.bandwidth_hz": 20e6,
