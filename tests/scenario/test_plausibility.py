@@ -224,6 +224,29 @@ def test_each_band_has_its_widest_carrier(carrier_hz, widest_hz):
         assert ("channel.bandwidth_hz" not in told(settings)) is fits
 
 
+@pytest.mark.parametrize(("optimizer", "vectors"), [("sgd", 2), ({"kind": "momentum", "beta": 0.9}, 3), ("adam", 4)])
+def test_memory_holds_parameters_gradient_and_state(optimizer, vectors):
+    """float32: 2,410 parameters fit into so many vectors of 4 bytes, and into no byte less."""
+    for less, fits in ((0, True), (1, False)):
+        profile = {"include": "cortex-m4", "memory_bytes": 4 * vectors * 2410 - less}
+        found = told({"devices.profile": profile, "algorithm.local_optimizer": optimizer})
+        assert ("model" not in found) is fits
+
+
+def test_recorded_rates_and_sums_have_no_snr_and_no_slot():
+    """Whatever the places are: only the downlink has a channel; sums have slots of their own."""
+    strong = {"channel.path_loss": "free-space", "channel.shadowing": "none", "devices.placement": NEAR}
+    trace = {"network.uplink.trace": {"kind": "csv", "path": "x.csv"}}
+    assert {*told({**strong, **trace})} == {"network.downlink"}
+    assert "network.uplink" not in told({"model.hidden": [], "channel.bandwidth_hz": 20e6}, "over_the_air")
+
+
+def test_a_power_of_ones_own_is_that_of_any_device():
+    """A microcontroller's class says nothing of the 2 W that settings beside it state."""
+    found = told({"devices.profile": "cortex-m4", "devices.compute_energy": {"kind": "measured", "active_w": 2.0}})
+    assert "devices that train: 5e7 to 2e11 FLOP/J" in found["devices.compute_energy"]
+
+
 def test_what_is_not_counted_is_not_judged():
     """0 W says that a power is not counted; and a clock out of range explains the power that follows from it."""
     assert told(draws(0.0, 1e9)) == {}
