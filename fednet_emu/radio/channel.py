@@ -45,10 +45,11 @@ class Terminal(Component):
     """Power in W that the rest of the transmitter draws while it sends."""
 
     receive_w: float = Field(default=0.0, ge=0)
-    """Power in W that the receiver draws while it receives; 0 as in most papers, 0.1 to 1 in hardware."""
+    """Power in W that the receiver of a device draws while it receives; 0 as in most papers, 0.1 to 1 in hardware."""
 
     idle_w: float = Field(default=0.0, ge=0)
-    """Power that the radio draws while it neither sends nor receives; 0 as in most papers, 0.01 to 0.1 in hardware."""
+    """Power in W that the radio of a device draws while it neither sends nor receives; 0 as in most papers, 0.01 to 0.1
+    in hardware."""
 
     @property
     def tx_power_w(self) -> float:
@@ -117,7 +118,7 @@ class Channel(Component):
     """The radio of every device that has none of its own."""
 
     base_station: Terminal
-    """The radio of the base station."""
+    """The radio of the base station, of which only sending is counted as energy."""
 
     @field_validator("bandwidth_hz")
     @classmethod
@@ -129,6 +130,15 @@ class Channel(Component):
                 "both are in hertz, not MHz or GHz"
             )
         return bandwidth_hz
+
+    @field_validator("base_station")
+    @classmethod
+    def _counted(cls, base_station: Terminal) -> Terminal:
+        for key in ("receive_w", "idle_w"):
+            if power_w := getattr(base_station, key):
+                what = f"{key}: only the sending of a base station is counted as energy, got {power_w:g}"
+                raise ValueError(f"{what}; leave it out, or give it to the device")
+        return base_station
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:

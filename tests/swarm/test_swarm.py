@@ -23,7 +23,7 @@ from tests.swarm.plays import played, scenario_of
 from tests.swarm.shrink import shrunk, told
 from tests.swarm.trial import tried
 
-FEW = (1, 2, 4, 5, 6, 8, 9, 10)
+FEW = (1, 2, 5, 6, 8, 9, 10, 11)
 """Seeds whose scenarios take less than a second."""
 
 
@@ -53,7 +53,7 @@ def test_a_seed_keeps_every_law(seed: int) -> None:
 def test_a_seed_draws_the_same_scenario_every_time() -> None:
     """A failure can be replayed; another seed is another scenario."""
     assert drawn(3) == drawn(3)
-    assert drawn(3).settings != drawn(4).settings
+    assert drawn(3).settings != drawn(5).settings
 
 
 def test_pairs_are_those_that_can_meet() -> None:
