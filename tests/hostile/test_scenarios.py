@@ -123,7 +123,7 @@ def test_nesting_has_a_limit(depth: int, opening: str, closing: str) -> None:
     """However deep a file goes on, it is left at the limit."""
     told = checked(f"{QUICKSTART}x:\n  {opening * depth}1{closing * depth}\n")
 
-    assert told.startswith("s.yaml:3")
+    assert told.startswith("s.yaml:4")
     assert f"is nested deeper than {MAX_NESTING} levels; write it flatter" in told
 
 
