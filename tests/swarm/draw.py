@@ -28,6 +28,8 @@ Owner = tuple[str, str]
 MOST_ATTEMPTS = 2000
 MOST_FLOP, MOST_STEPS = 3e7, 1000
 """Training of a scenario that a swarm plays five times; a redraw is cheaper."""
+MOST_TRANSFERS = 100
+"""Messages of a mixture, which is played by all laws."""
 FIRST = ("algorithm", "devices", "data")
 """Parts that are drawn first, because others are drawn to suit them."""
 ALWAYS = {"devices", "devices.count", "devices.placement", "devices.speed", "partition", "stop"}
@@ -66,6 +68,8 @@ def drawn(seed: int, *, mixed: bool = False) -> Drawn:
         draw = _Draw(rng, mixture(rng) if mixed else {})
         settings = draw.scenario(seed)
         reason, ledger = refusal(settings)
+        if mixed and ledger is not None and len(ledger.transfers) > MOST_TRANSFERS:
+            reason = "too much work"
         if not reason:
             return Drawn(settings, draw.picks, refused, ledger)
         refused[reason] += 1
