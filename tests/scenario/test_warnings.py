@@ -47,7 +47,7 @@ def at_m(*distances_m, **more):
 
 
 def test_devices_out_of_reach_are_named_with_their_snr():
-    """By hand: 23 dBm - (35.3 + 37.6 log10 d) + 174 - 73 - 5 dB; Shannon needs -7.53 dB in a block, 12.65 less in a peak.
+    """By hand: 23 dBm - (35.3 + 37.6 log10 d) + 174 - 73 - 5 dB; a block needs -7.53 dB, 12.65 dB less in a peak.
 
     A block of 180 kHz has 20.46 dB more than all of the 20 MHz.
     """

@@ -47,8 +47,9 @@ class Patience:
     """Timeouts of the transfers of a band.
 
     A transfer gets `TIMES` its expected duration, in whole seconds, from `LEAST_S` to `MOST_S`. Where bursts have parts
-    of the band, that is with as many as may be on the air together. Where they disturb each other, nobody knows their rates before, and
-    all have `MOST_S`. What is expected to take more than `MOST_S` even alone and undisturbed is not worth trying.
+    of the band, that is with as many as may be on the air together. Where they disturb each other, nobody knows their
+    rates before, and all have `MOST_S`. What is expected to take more than `MOST_S` even alone and undisturbed is not
+    worth trying.
 
     Args:
         band: the band.
