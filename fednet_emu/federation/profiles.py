@@ -16,6 +16,8 @@ MARKS: tuple[Mark, ...] = ("measured", "derived", "table", "recalled", "assumed"
 """How well a number is known, the best first: a meter on such a device; worked out from measurements; stated by its
 maker; quoted by others or remembered, not read where it was published; assumed."""
 
+DeviceClass = Literal["microcontroller", "phone", "board", "accelerator", "laptop"]
+
 
 class ProfileCompute(Component):
     """How a device of a profile computes."""
@@ -72,6 +74,9 @@ class Profile(Component):
     """A readable name of the device."""
     use: str = ""
     """What the device is."""
+    device_class: DeviceClass | None = None
+    """The class of devices that plausible powers and FLOP/J are those of; null takes those of all classes together. An
+    accelerator is a board with a GPU."""
     source: str
     """Where its numbers come from."""
     year: int = Field(ge=1970, le=2100)

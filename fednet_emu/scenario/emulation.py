@@ -32,9 +32,12 @@ from fednet_emu.network.availability import Presence
 from fednet_emu.network.batteries import Batteries
 from fednet_emu.network.links.links import Sky
 from fednet_emu.network.links.station_links import network_links
+from fednet_emu.network.medium.band import Band
+from fednet_emu.network.medium.patience import Patience
 from fednet_emu.network.network import Network, Pair, Uplink
 from fednet_emu.network.powers import DevicePowers, PerDevice
 from fednet_emu.radio.fading import Fading
+from fednet_emu.radio.reception import ONE_ANTENNA
 from fednet_emu.records.idle_energy import IdleEnergy
 from fednet_emu.records.ledger import SERVER, Ledger
 from fednet_emu.scenario.cost import unaffordable
@@ -258,6 +261,17 @@ def _links_at_start(scenario: Scenario) -> Pair:
     xy_m = devices.placement.positions_m(devices.count, streams("placement"))
     sky = Sky(scenario.channel, streams, network.power_control, antennas=network.reception.antennas)
     return network_links(sky, xy_m, network.cells.positions_m())
+
+
+def expected_s(scenario: Scenario, way: Uplink, links: AtStart, size_bit: int) -> Array:
+    """How long a message is expected to take on each link [devices] alone in the band, at its mean rate."""
+    channel = scenario.channel
+    reception = scenario.network.reception if way.DIRECTION == "uplink" else ONE_ANTENNA
+    law = channel.medium_rate(reception.branches(1), narrows=way.narrows)
+    band = Band.of(channel.usable_hz, way.access, law, channel.medium_fading, reception=reception)
+    patience = Patience(band)
+    alike = (patience.expected_s(size_bit, links.mean_snr, los=los) for los in (True, False))
+    return np.where(links.in_sight, *alike)
 
 
 def unfit_augmentation(scenario: Scenario, input_shape: tuple[int, ...]) -> Iterator[Problem]:

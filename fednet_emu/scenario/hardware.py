@@ -37,7 +37,7 @@ def hardware(scenario: Scenario, streams: Streams) -> Hardware:
     profiles: tuple[Profile | None, ...] = devices.profiles or (None,)
     which = dealt(devices.profiles, devices.count, lambda: streams("profile"))
     powers = DevicePowers.of(radio, which, tuple(map(_stated, profiles)))
-    laws = (_law(devices.compute_energy, profile) for profile in profiles)
+    laws = (law_of(devices.compute_energy, profile) for profile in profiles)
     energy = tuple(
         None if law is None else law.beside(idle_w) for law, idle_w in zip(laws, powers.idle_w.values, strict=True)
     )
@@ -75,7 +75,7 @@ def unfit(scenario: Scenario) -> Iterator[Problem]:
         return
     for profile in profiles or (None,):
         idle_w = _stated(profile).idle_w if scenario.channel.device.idle_w is None else scenario.channel.device.idle_w
-        law = _law(devices.compute_energy, profile)
+        law = law_of(devices.compute_energy, profile)
         if isinstance(law, MeasuredEnergy) and law.active_w < (idle_w or 0.0):
             what = f"is the power of the whole device, idle power included, got {law.active_w:g} W"
             yield (
@@ -93,7 +93,8 @@ def _stated(profile: Profile | None) -> Stated:
     return Stated() if profile is None else Stated(profile.idle_w, profile.radio.transmit_w, profile.radio.receive_w)
 
 
-def _law(given: ComputeEnergy | None, profile: Profile | None) -> ComputeEnergy | None:
+def law_of(given: ComputeEnergy | None, profile: Profile | None) -> ComputeEnergy | None:
+    """The law of computing energy: that of the settings, else the power that a profile states; None without either."""
     if given is not None:
         return given
     active_w = None if profile is None else profile.compute.active_w
@@ -134,6 +135,6 @@ def _used(scenario: Scenario, profile: Profile) -> list[str]:
         "idle_w": radio.idle_w is not None,
         "transmit_w": radio.circuit_w is not None,
         "receive_w": radio.receive_w is not None,
-        "memory_bytes": True,  # nothing depends on it
+        "memory_bytes": True,  # only warnings depend on it
     }
     return [name for name in profile.numbers if not replaced[name]]

@@ -13,14 +13,13 @@ import numpy as np
 
 from fednet_emu.arrays import Array, Mask
 from fednet_emu.errors import ScenarioWarning
-from fednet_emu.network.medium.band import Band
-from fednet_emu.network.medium.patience import LEAST_S, MOST_S, TIMES, Patience
+from fednet_emu.network.medium.patience import LEAST_S, MOST_S, TIMES
 from fednet_emu.network.network import Uplink
-from fednet_emu.radio.reception import ONE_ANTENNA
 from fednet_emu.records.ledger import device_label
 from fednet_emu.scenario.cost import cost_of
-from fednet_emu.scenario.emulation import AtStart, Needed, links_at_start
+from fednet_emu.scenario.emulation import AtStart, Needed, expected_s, links_at_start
 from fednet_emu.scenario.model import Problem, Scenario
+from fednet_emu.scenario.plausibility import PLAUSIBLE
 from fednet_emu.scenario.tree import path_text
 from fednet_emu.units import linear_to_db
 
@@ -66,12 +65,12 @@ def _poor_links(scenario: Scenario, way: Uplink, links: AtStart, size_bit: int |
         yield ("network", way.DIRECTION), f"{_of_all(beyond)} {what}; {_HELP}"
     if size_bit is None:
         return
-    expected_s = np.where(beyond, 0.0, _expected_s(scenario, way, links, size_bit))
-    slow = expected_s > max(LEAST_S, TIMES * float(np.median(expected_s)))
+    takes_s = np.where(beyond, 0.0, expected_s(scenario, way, links, size_bit))
+    slow = takes_s > max(LEAST_S, TIMES * float(np.median(takes_s)))
     if slow.any():
-        named = _named(slow, -expected_s, lambda one: _duration(-one))
+        named = _named(slow, -takes_s, lambda one: _duration(-one))
         what = f"at the edge of reach where they start: {size_bit:,} bits are expected to take {named}"
-        not_tried = "; what takes over an hour is not tried" if (expected_s[slow] > MOST_S).any() else ""
+        not_tried = "; what takes over an hour is not tried" if (takes_s[slow] > MOST_S).any() else ""
         yield (
             ("network", way.DIRECTION),
             f"{_of_all(slow)} {what}{not_tried if way.timeout_s is None else ''}; {_HELP}",
@@ -82,17 +81,6 @@ def _with_fading(needed: Needed) -> str:
     """What the mean SNR has to be for the least SINR to be reached in a fade, if that differs."""
     lowest = linear_to_db(float(needed.mean_snr(np.zeros(1, np.bool_))[0]))
     return "" if lowest >= linear_to_db(needed.sinr) else f", reached in one fading block of 10^8 at {lowest:.1f} dB"
-
-
-def _expected_s(scenario: Scenario, way: Uplink, links: AtStart, size_bit: int) -> Array:
-    """How long a message is expected to take on each link [devices] alone in the band."""
-    channel = scenario.channel
-    reception = scenario.network.reception if way.DIRECTION == "uplink" else ONE_ANTENNA
-    law = channel.medium_rate(reception.branches(1), narrows=way.narrows)
-    band = Band.of(channel.usable_hz, way.access, law, channel.medium_fading, reception=reception)
-    patience = Patience(band)
-    alike = (patience.expected_s(size_bit, links.mean_snr, los=los) for los in (True, False))
-    return np.where(links.in_sight, *alike)
 
 
 def _of_all(some: Mask) -> str:
@@ -114,5 +102,5 @@ def _duration(duration_s: float) -> str:
 
 _HELP = "more power, shorter distances or more base stations would help"
 
-CHECKS: tuple[Callable[[Scenario], Iterator[Problem]], ...] = (poor_links,)
+CHECKS: tuple[Callable[[Scenario], Iterator[Problem]], ...] = (poor_links, *PLAUSIBLE)
 """What is looked at, in this order."""
