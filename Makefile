@@ -7,7 +7,7 @@ export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-all test-browser test-flower test-latex test-ray test-trackers test-data lint format docs imports \
-	swarm mutants bench bench-peers reproduce clean
+	swarm inert mutants bench bench-peers reproduce clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -85,6 +85,9 @@ imports: $(VENV)/.developing  ## Draw who imports whom into CONTRIBUTING.md
 
 swarm: $(VENV)/.developing  ## Play random scenarios and check laws that hold for all; SEEDS=1000, FIRST=0, WORKERS=2, KEEP=file
 	$(BIN)/python -m tests.swarm --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0) --workers $(or $(WORKERS),2) $(if $(KEEP),--keep $(KEEP))
+
+inert: $(VENV)/.developing  ## Change every key of drawn scenarios, and see which change nothing; SEEDS=200, FIRST=0
+	$(BIN)/python -m tests.inert --seeds $(or $(SEEDS),200) --first $(or $(FIRST),0)
 
 mutants: $(VENV)/.developing  ## Put faults into the code one at a time and see which the tests miss; COUNT=1500, SEED=0, ONLY=kernel
 	$(PIP) --editable '.[mutants]'

@@ -41,7 +41,8 @@ def test_channel_carries_a_round(path: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", BETWEEN_DEVICES)
 def test_channel_carries_a_sidelink(name: str) -> None:
     """Neighbours in a ring who send each other 1 Mbit at once all get it, and every conservation law holds."""
-    scenario = load_scenario(QUICKSTART, [*NEAR, f"network.sidelink={{channel: {name}}}"])
+    own = "algorithm={kind: colrel, cohort: 4, lr: 0.1, batch_size: 10, local_steps: 1}"
+    scenario = load_scenario(QUICKSTART, [*NEAR[:2], NEAR[3], own, f"network.sidelink={{channel: {name}}}"])
     fed = build(scenario, timing_only=True)
     devices = list(fed.devices())
 

@@ -4,8 +4,8 @@ Access schemes: turns, shares, or all at once
 
 Ten phones of twenty have to upload a model in each round. Who may send when? The same phones, channels and data under
 five rules: one after the other (TDMA), side by side on parts of the band (OFDMA), all at once with cancellation
-(NOMA), and in slots that they pick at random (slotted ALOHA). The band is narrow here, 200 kHz, so that the uplink is
-what counts.
+(NOMA), and in slots that they pick at random (slotted ALOHA). The phones compute for a few milliseconds, so that the
+uplink is what counts.
 """
 
 import matplotlib.pyplot as plt
@@ -19,7 +19,13 @@ SCHEMES = {
     "NOMA": {"kind": "noma", "threshold_db": -6, "residual": 0.001},
     "slotted ALOHA": {"kind": "slotted-aloha", "slot_s": 0.01, "probability": 0.1},
 }
-SETTINGS = {"channel.bandwidth_hz": 2.0e5, "stop.rounds": 25}
+SETTINGS = {
+    "devices.profile": "phone-2019-mid",
+    "devices.speed": None,
+    "devices.straggler": {"kind": "none"},
+    "model.hidden": [64],
+    "stop.rounds": 25,
+}
 runs = {
     name: fe.run("quickstart", seed=1, settings=SETTINGS | {"network.uplink.access": access})
     for name, access in SCHEMES.items()

@@ -134,8 +134,9 @@ def _default(info: FieldInfo) -> str:
 
 
 def _shape(info: FieldInfo) -> Shape:
-    """The shape of a setting, or that of its entries where it is a list of components of several kinds."""
+    """The shape of a setting, or that of its entries where it is, or may be, a list of components."""
     whole = Shape.of(info.annotation, info.metadata)
+    whole = next((member for member in whole.members if member.settings), whole)
     entry = None if whole.choice or whole.settings else whole.step(0)
     return entry[1] if entry is not None and entry[1].choice else whole
 

@@ -78,6 +78,7 @@ class Averaging(ChosenCohort):
 
     def contradictions(self, count: int) -> Iterator[tuple[str, str]]:
         """An aggregation that needs more updates than a round can have, as (key, what is wrong)."""
+        yield from super().contradictions(count)
         most, least = self.participants(count), self.aggregation.least
         if least > most:
             yield "aggregation", f"never has enough updates, got at most {most} a round; must be at least {least}"

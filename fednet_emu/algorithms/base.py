@@ -18,8 +18,9 @@ class Algorithm(Component):
     moves: ClassVar[frozenset[str]] = frozenset()
     """The links, of `uplink` and `downlink`, on which it sends models that can be compressed: it says `since` where it
     sends on the uplink, and `fed.published` for what it sends on the downlink."""
-    at_edges: ClassVar[bool] = False
-    """Whether it averages in edge servers, and sends over their backhaul; any other refuses `network.edges`."""
+    uses: ClassVar[frozenset[str]] = frozenset()
+    """What it may use that most algorithms do not: `edges`, edge servers and their backhaul; `sidelink`, sending from
+    device to device; `server`, the server's samples and its speed. A scenario that gives another of them is refused."""
     single_uploads: ClassVar[str] = "reads every upload by itself"
     """What its server does with the upload of one device; empty if the mean of all does, asked by `fed.uplink_sum`."""
     plans_rounds: ClassVar[bool] = False

@@ -31,8 +31,8 @@ URBAN_CELL: dict[str, Any] = {
 def app_in(app: str, scenario: str | None) -> tuple[ScenarioLike, str, list[str]]:
     """Return the scenario in which an app runs, its name, and the settings that put the app into it.
 
-    Of a given scenario, data, partition, model and algorithm are replaced by the app, and its attack, groups and
-    samples of the server are left out.
+    Of a given scenario, data, partition, model and algorithm are replaced by the app, and its attack, groups, server,
+    edge servers and sidelink are left out.
 
     Raises:
         ScenarioError: there is no app in the folder.
@@ -48,5 +48,5 @@ def app_in(app: str, scenario: str | None) -> tuple[ScenarioLike, str, list[str]
         title = f"The Flower app {name} in an urban cell"
         return {"title": title, **URBAN_CELL, "devices": devices}, name, [algorithm]
     nothing = [f"{key}=null" for key in (*LEARNING, *ON_OUR_DATA)]
-    samples = ["server.samples=0", "server.validation_samples=0"]
-    return scenario, f"{name}-{run_name(Path(scenario))}", [algorithm, *nothing, *samples]
+    never_used = ["server={}", "network.edges=null", "network.sidelink=null"]
+    return scenario, f"{name}-{run_name(Path(scenario))}", [algorithm, *nothing, *never_used]

@@ -18,6 +18,7 @@ MORE: dict[str, tuple[str, str]] = {
     "trace": ("fednet trace results/quickstart/seed-0 --until 10", "traces"),
     "report": ("fednet report results/quickstart/seed-0", "report"),
     "channels": ("fednet channels urban-micro rural --out figures", "radio"),
+    "profiles": ("fednet profiles pi-4b cortex-m4", "devices"),
     "schema": ("fednet schema > scenario.schema.json", "start"),
     "kinds": ("fednet kinds network.uplink.access", "plug-ins"),
     "new": ("fednet new mine", "start"),

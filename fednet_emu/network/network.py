@@ -103,6 +103,16 @@ class Sidelink(Downlink):
     asymmetry: Asymmetry = Asymmetry()
     """Differences between the two directions of a link, in addition to their independent fading."""
 
+    @field_validator("channel")
+    @classmethod
+    def _idle_once(cls, channel: Channel) -> Channel:
+        if channel.device.idle_w:
+            what = (
+                f"device.idle_w: a device idles with the power that channel.device has, got {channel.device.idle_w:g}"
+            )
+            raise ValueError(f"{what} for its sidelink; leave it out, or give it there")
+        return channel
+
     @field_validator("compression")
     @classmethod
     def _whole(cls, compression: Compression) -> Compression:

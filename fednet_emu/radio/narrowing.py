@@ -32,13 +32,14 @@ class _Ramps(NamedTuple):
 class Narrowed(RateLaw):
     """Another law's rate on the best part of the band: a part x has the SINR s / x, and carries x B e(s / x) bit/s.
 
-    Above the highest peak of e(s) / s the whole band is best. Below the least SINR s_min, where e is the least
-    efficiency, the part s / s_min is, and carries B e s / s_min; no part is narrower than `narrowest_hz`, and with a
-    weaker signal the link carries what the law gives on one such block, which is nothing below a least efficiency. A
-    staircase is joined in the same way: just below a step the sender uses that step, on a little less of the band.
+    Above the highest peak of e(s) / s the whole band is best. Below the SINR s_min of the least efficiency e, the part
+    s / s_min is, and carries B e s / s_min; no part is narrower than `narrowest_hz`, and with a weaker signal the link
+    carries what the law gives on one such block, which is nothing below a least efficiency. A band that is narrower
+    than `narrowest_hz` is used as it is. Steps of a staircase are reached in the same way: just below a step on a
+    little less of the band, and below the lowest one by the scheme of most bits per joule.
     So more power never lowers the rate, nor does a wider band with the same power, from `narrowest_hz` on.
-    A band that is narrower than `narrowest_hz` is used as it is. See OpenAirInterface's `nr_ue_max_mcs_min_rb`.
-    Ignored here: that resource blocks are whole, and frequency selectivity, by which some parts are better than others.
+    Ignored here: that resource blocks are whole, their width where a part serves to reach a higher step, and frequency
+    selectivity, by which some parts of a band are better than others.
     """
 
     kind: Literal["narrowed"] = "narrowed"

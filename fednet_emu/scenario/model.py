@@ -41,6 +41,7 @@ from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.energy import AnyComputeEnergy
 from fednet_emu.radio.rate import Shannon
 from fednet_emu.radio.reception import SingleAntenna
+from fednet_emu.scenario.unused import PARTS, unused
 from fednet_emu.units import linear_to_db
 
 Problem = tuple[tuple[str, ...], str]
@@ -210,8 +211,6 @@ class Scenario(Component):
         if own and self.evaluation.metrics:
             what = f"the algorithm {kind} brings its own metrics, got {', '.join(self.evaluation.columns)}"
             yield ("evaluation", "metrics"), f"{what}; leave them out"
-        if own and (self.server.samples or self.server.validation_samples):
-            yield ("server",), f"the algorithm {kind} brings its own data, got samples of the server; leave them out"
 
     def untimed(self) -> Iterator[Problem]:
         """Find why there can be no timing-only run."""
@@ -263,10 +262,7 @@ class Scenario(Component):
         yield from self._nothing_to_compress()
         yield from self._nothing_to_plan()
         yield from self._not_with_antennas()
-        if self.network.edges is not None and not self.algorithm.at_edges:
-            kind = getattr(self.algorithm, "kind", type(self.algorithm).__name__)
-            what = f"the algorithm {kind} has no edge servers, so that its base stations pass everything on"
-            yield ("network", "edges"), f"{what}, got a backhaul; leave it out, or choose hier-favg"
+        yield from unused(self.algorithm, {key: getattr(getattr(self, key[0]), key[1]) for key in PARTS})
         listed = {
             ("devices", "placement", "xy_m"): getattr(self.devices.placement, "xy_m", None),
             ("devices", "speed", "flop_per_s"): getattr(self.devices.speed, "flop_per_s", None),

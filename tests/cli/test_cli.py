@@ -120,7 +120,7 @@ def test_all_problems_of_a_scenario_at_once(tmp_path: Path) -> None:
 
     assert result.exit_code == 2
     assert "3 problems in the scenario" in result.stderr
-    assert "wrong.yaml:29  algorithm.cohrt: no such setting; did you mean 'cohort'?" in result.stderr
+    assert "wrong.yaml:33  algorithm.cohrt: no such setting; did you mean 'cohort'?" in result.stderr
     assert "algorithm.lr: expected a number, got 'loud'" in result.stderr
     assert "stop.rounds: must be > 0, got -1" in result.stderr
     assert not (tmp_path / "run").exists()

@@ -97,7 +97,8 @@ def test_least_energy_spends_what_clocks_and_powers_say():
 def test_clocks_of_an_earlier_plan_are_forgotten():
     """Candidates compute their losses before a round is planned: at their full clocks in the second round, too."""
     ask = "algorithm.selection={kind: power-of-choice, candidates: 4}"
-    rows = run_small(*planned("{kind: least-energy, stretch: 5}", ask, "stop.rounds=2"), timing_only=True)
+    cmos = "devices.compute_energy={kind: cmos, clock_hz: 1e9, flop_per_cycle: 8}"
+    rows = run_small(*planned("{kind: least-energy, stretch: 5}", ask, cmos, "stop.rounds=2"), timing_only=True)
     forward = rows.task.model.forward_flop_per_sample * 20
     computes = rows.ledger.frames()["computes"].query(f"flop < {1.5 * forward}")
     took_s = (computes["ended_s"] - computes["started_s"]).to_numpy()

@@ -47,7 +47,7 @@ def test_learning_of_the_scenario_beside_that_of_the_app_is_refused(write_app, k
     assert found == [f"scenario  {key}: the algorithm flower brings its own data and model, got '{got}'; leave it out"]
 
 
-@pytest.mark.parametrize("key", ["partition", "model"])
+@pytest.mark.parametrize("key", ["model"])
 def test_other_algorithms_still_need_theirs(key):
     """Left out, the error is that of any missing setting; null is said to be none."""
     text = re.sub(rf"\n{key}: .*", "", WITH_FEDAVG)

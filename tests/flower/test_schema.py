@@ -16,6 +16,6 @@ def test_what_an_algorithm_brings_is_not_required():
     missing = sorted(error.message.split()[0] for error in CHECK.iter_errors(other))
 
     assert list(CHECK.iter_errors(app)) == []
-    assert missing == ["'model'", "'partition'"]
+    assert missing == ["'model'"]
     assert list(CHECK.iter_errors({**other, "partition": "iid", "model": "linear"})) == []
     assert len(list(CHECK.iter_errors({key: its for key, its in app.items() if key != "devices"}))) == 1

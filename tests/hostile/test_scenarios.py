@@ -54,7 +54,7 @@ def with_setting(old: str, new: str) -> str:
 @pytest.mark.parametrize("name", [LONG, NOBODY, "a/" * 5000, '"a\\0b"'])
 @pytest.mark.parametrize(
     ("old", "place"),
-    [("include: urban-micro", "s.yaml:16  channel.include: no such "), ("title:", "")],
+    [("include: urban-micro", "s.yaml:19  channel.include: no such "), ("title:", "")],
 )
 def test_a_name_that_no_file_can_have_is_an_unknown_name(old: str, place: str, name: str) -> None:
     """Of 300 characters, of 10,000, of no user, or with a zero byte: `channel` and `include` name no file."""
@@ -124,7 +124,7 @@ def test_nesting_has_a_limit(depth: int, opening: str, closing: str) -> None:
     """However deep a file goes on, it is left at the limit."""
     told = checked(f"{QUICKSTART}x:\n  {opening * depth}1{closing * depth}\n")
 
-    assert told.startswith("s.yaml:3")
+    assert told.startswith("s.yaml:4")
     assert f"is nested deeper than {MAX_NESTING} levels; write it flatter" in told
 
 
@@ -182,7 +182,7 @@ def test_ten_thousand_unknown_keys_are_told_a_hundred_at_a_time(monkeypatch: pyt
 
     assert len(explained) == 100
     assert told.splitlines()[0] == "10000 problems in the scenario:"
-    assert told.splitlines()[1].startswith("  s.yaml:36  k0: no such setting; known: title, ")
+    assert told.splitlines()[1].startswith("  s.yaml:40  k0: no such setting; known: title, ")
     assert told.splitlines()[-1] == "  and 9900 more"
     assert len(told.splitlines()) == 102
 
@@ -219,7 +219,7 @@ def test_a_key_is_shown_as_it_is(written: str, shown: str) -> None:
     """Control characters and line breaks are escaped; `:x:` is no emoji, and brackets are no markup."""
     told = checked(f"{QUICKSTART}{written}: 1\n")
 
-    assert f"s.yaml:36  {shown}" in told
+    assert f"s.yaml:40  {shown}" in told
     assert told.rstrip("\n").isprintable()
 
 
@@ -293,7 +293,7 @@ def test_the_passwords_are_not_shown() -> None:
     told = checked(with_setting("include: urban-micro", "include: /etc/passwd"))
 
     assert told == (
-        "s.yaml:16  channel.include: no such channel, got '/etc/passwd', a file of another kind; "
+        "s.yaml:19  channel.include: no such channel, got '/etc/passwd', a file of another kind; "
         "its name must end in .yaml or .yml\n"
     )
 

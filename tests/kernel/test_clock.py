@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from simpy.events import NORMAL, URGENT
 
 from fednet_emu import errors
-from fednet_emu.errors import AppFailed, DataError, Deadlock, Diverged, FednetError, ScenarioError
+from fednet_emu.errors import AlgorithmError, AppFailed, DataError, Deadlock, Diverged, FednetError, ScenarioError
 from fednet_emu.kernel.all_of import cancel, gather
 from fednet_emu.kernel.clock import COLLECT, NS_PER_S, SETTLE, Clock, to_ns
 from fednet_emu.kernel.inbox import Inbox
@@ -196,6 +196,7 @@ ERRORS = [
     Diverged("dev-3, round 12: loss is nan after step 4"),
     DataError("a.npz", "not found", "fetch it"),
     Deadlock(1.5, "server waits for dev-3"),
+    AlgorithmError("fed.rounds", "round 1 would go on for ever, got 1000 turns of the loop", "end each round"),
     AppFailed("the client app at dev-3", "Traceback (most recent call last):\nValueError: no data\n"),
 ]
 

@@ -29,7 +29,7 @@ RING = {"kind": "list", "xy_m": [[500.0 * np.cos(k), 500.0 * np.sin(k)] for k in
 CARS = {
     "channel": "urban-macro",
     "devices.count": 30,
-    "devices.placement": {"kind": "disc", "radius_m": 1500},
+    "devices.placement": {"kind": "disc", "radius_m": 2500},
     "stop": {"rounds": 5},
 }
 
@@ -47,14 +47,17 @@ def at_m(*distances_m, **more):
 
 
 def test_devices_out_of_reach_are_named_with_their_snr():
-    """By hand: 23 dBm - (35.3 + 37.6 log10 d) + 174 - 73 - 5 dB; Shannon needs -7.53 dB, 12.65 dB less in a peak."""
-    (key, text), *_ = sentences(at_m(100.0, 5000.0, 800.0, 5500.0))
+    """By hand: 23 dBm - (35.3 + 37.6 log10 d) + 174 - 73 - 5 dB; a block needs -7.53 dB, 12.65 dB less in a peak.
+
+    A block of 180 kHz has 20.46 dB more than all of the 20 MHz.
+    """
+    (key, text), *_ = sentences(at_m(100.0, 5000.0, 4500.0, 5500.0))
 
     snr_db = 23 - 35.3 - 37.6 * np.log10(5500) + 174 - 10 * np.log10(20e6) - 5
     assert key == "network.uplink"
     assert text.startswith("3 of 4 devices are out of reach where they start: ")
     assert f"dev-3, mean SNR {snr_db:.0f} dB; dev-1, mean SNR" in text
-    assert "the rate law needs -7.5 dB, reached in one fading block of 10^8 at -20.2 dB" in text
+    assert "the rate law needs -28.0 dB, reached in one fading block of 10^8 at -40.6 dB" in text
 
 
 def test_who_needs_it_is_said():
@@ -67,8 +70,8 @@ def test_who_needs_it_is_said():
 
 
 def test_devices_at_the_edge_are_named_with_their_time():
-    """At 350 m an upload takes milliseconds, at 600 m over an hour; that is not tried unless a timeout is given."""
-    far = at_m(100.0, 120.0, 530.0)
+    """At 120 m an upload takes milliseconds, at 1.8 km days; that is not tried unless a timeout is given."""
+    far = at_m(100.0, 120.0, 1800.0)
     ((key, text),) = [each for each in sentences(far) if "uplink" in each[0]]
 
     assert key == "network.uplink"
@@ -109,7 +112,7 @@ def test_python_is_warned():
 def test_commands_say_it_once(command, tmp_path, monkeypatch):
     """On stderr, a line for each warning, before the run; the check prints the scenario as ever."""
     monkeypatch.chdir(tmp_path)
-    settings = ["channel=urban-macro", "devices.count=30", "devices.placement.radius_m=1500"]
+    settings = ["channel=urban-macro", "devices.count=30", "devices.placement.radius_m=2500"]
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         result = CliRunner().invoke(app, [*command, "quickstart", *(f"--set={text}" for text in settings)])
@@ -165,7 +168,7 @@ def test_an_own_channel_at_five_hundred_metres():
 
 
 def test_cars_on_an_urban_macro_cell():
-    """Two thirds of thirty cars are out of reach of the uplink: a second each, not an hour."""
+    """Cars out of reach cost a second each, not an hour."""
     run = story(CARS)
 
     assert run.summary["losses"]["unreachable"] > 10
@@ -175,7 +178,7 @@ def test_cars_on_an_urban_macro_cell():
 
 
 def test_five_thousand_devices_on_urban_micro():
-    """Of a thousand transfers two or three are lost, and cost a second instead of an hour."""
+    """Of two thousand messages one is lost, and costs a second instead of an hour."""
     many = {
         "devices.count": 5000,
         "devices.placement": {"kind": "disc", "radius_m": 300},
@@ -187,6 +190,6 @@ def test_five_thousand_devices_on_urban_micro():
     }
     run = story(many)
 
-    assert run.summary["losses"].keys() == {"unreachable"}
+    assert run.summary["losses"] == {"unreachable": 1}
     assert run.summary["messages"] + run.receptions.query("lost == 'unreachable'").shape[0] == 2000
-    assert run.transfers.query("lost != ''").eval("ended_s - started_s").max() == 0.0
+    assert run.summary["simulated_s"] < 3600

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from fednet_emu.algorithms import ALGORITHMS
 from fednet_emu.component import Slot
 from fednet_emu.errors import FednetError
 from fednet_emu.records.ledger import Ledger
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.shapes import Shape
+from fednet_emu.scenario.unused import PARTS
 from tests.swarm.mixtures import mixture
 from tests.swarm.plays import played, scenario_of
 from tests.swarm.recipes import EITHER, ELSEWHERE, NEEDS, OPTIONAL, RARE, RECIPES
@@ -20,11 +22,19 @@ Settings = dict[str, Any]
 Picks = dict[str, str]
 """The kind that was drawn for each slot, by the key path of the slot."""
 
+Owner = tuple[str, str]
+"""The slot and the kind of a component."""
+
 MOST_ATTEMPTS = 2000
 MOST_FLOP, MOST_STEPS = 3e7, 1000
 """Training of a scenario that a swarm plays five times; a redraw is cheaper."""
+MOST_TRANSFERS = 100
+"""Messages of a mixture, which is played by all laws."""
 FIRST = ("algorithm", "devices", "data")
 """Parts that are drawn first, because others are drawn to suit them."""
+ALWAYS = {"devices", "devices.count", "devices.placement", "devices.speed", "partition", "stop"}
+"""Settings that are drawn though they have a default."""
+
 FIXED = {"title": "", "seed": None, "training": None, "include": None}
 """Settings of the whole scenario that are not drawn from their annotation."""
 
@@ -58,6 +68,8 @@ def drawn(seed: int, *, mixed: bool = False) -> Drawn:
         draw = _Draw(rng, mixture(rng) if mixed else {})
         settings = draw.scenario(seed)
         reason, ledger = refusal(settings)
+        if mixed and ledger is not None and len(ledger.transfers) > MOST_TRANSFERS:
+            reason = "too much work"
         if not reason:
             return Drawn(settings, draw.picks, refused, ledger)
         refused[reason] += 1
@@ -79,6 +91,22 @@ def refusal(settings: Settings) -> tuple[str, Ledger | None]:
     return "too much work" if play.flop > MOST_FLOP or play.steps > MOST_STEPS else "", play.ledger
 
 
+def another(rng: Random, count: int, shape: Shape, path: str, owner: Owner, default: Any = None) -> Any:
+    """Draw a value for one setting of a scenario with so many devices.
+
+    Args:
+        rng: random numbers.
+        count: the number of devices.
+        shape: what is expected there.
+        path: the key path.
+        owner: the slot and the kind of the component around it; both empty for a part of no slot.
+        default: the value that it has if it is left out.
+    """
+    draw = _Draw(rng, {})
+    draw.count = count
+    return draw.value(shape, path, *owner, default)
+
+
 def kinds_of(slot: Slot) -> list[str]:
     """The kinds of a slot that can be drawn, those of the emulator only."""
     return [kind for kind in slot.table if (slot.name, kind) not in ELSEWHERE]
@@ -89,25 +117,31 @@ class _Draw:
         self.rng, self.needs = rng, needs
         self.picks: Picks = {}
         self.count = rng.choice((1, 2, 3, 4, 5, 8))
+        self.unused: set[str] = set()
 
     def scenario(self, seed: int) -> Settings:
         shapes = Shape(Scenario).settings
         order = [*FIRST, *(name for name in shapes if name not in FIRST and name not in FIXED)]
         settings: Settings = {"seed": seed, "training": {"engine": "serial", "threads": 1}}
         for name in order:
-            required = Scenario.model_fields[name].is_required()
-            if required or self._wanted(name, name):
-                settings[name] = self._value(shapes[name], name, "", "")
+            if Scenario.model_fields[name].is_required() or self._wanted(name, name):
+                settings[name] = self.value(shapes[name], name, "", "")
             if name == "algorithm":
-                self.needs = {**self.needs, **NEEDS.get(self.picks["algorithm"], {})}
+                kind = self.picks["algorithm"]
+                self.needs = {**self.needs, **NEEDS.get(kind, {})}
+                self.unused = {".".join(key) for key, part in PARTS.items() if part.name not in ALGORITHMS[kind].uses}
         settings["stop"].setdefault("rounds", self.rng.randint(1, 4))
         return settings
 
     def _wanted(self, path: str, name: str) -> bool:
+        if path in self.unused:
+            return False
+        if path in ALWAYS:
+            return True
         required_inside = any(need == path or need.startswith(f"{path}.") for need in self.needs)
         return required_inside or self.rng.random() < (OPTIONAL / 3 if name in RARE else OPTIONAL)
 
-    def _value(self, shape: Shape, path: str, slot: str, kind: str, default: Any = None) -> Any:
+    def value(self, shape: Shape, path: str, slot: str, kind: str, default: Any = None) -> Any:
         """Draw a value; `slot` and `kind` are those of the component that the setting belongs to."""
         if shape.choice is not None:
             return self._component(shape.choice, path)
@@ -149,7 +183,7 @@ class _Draw:
             wanted = always or (slotted and self.rng.random() < 0.6) or self._wanted(inner, name)
             if name in ("kind", unwanted) or not wanted:
                 continue
-            value = self._value(shape, inner, slot, kind, default)
+            value = self.value(shape, inner, slot, kind, default)
             if value is not None or info.is_required():
                 settings[name] = value
         return settings

@@ -26,7 +26,7 @@ from fednet_emu.scenario.load import checked
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.recorded import _laws
 
-LEARNT = {"data", "partition", "server", "attack", "groups", "feature_noise", "model", "training"}
+LEARNT = {"data", "partition", "server", "attack", "groups", "feature_noise", "model", "evaluation", "training"}
 """Parts of a scenario that its learning task depends on, with its seed and the number of devices."""
 LONGEST_S = 120
 """Processor time in s after which a run, which takes milliseconds, is taken to hang."""

@@ -24,7 +24,7 @@ from tests.swarm.report import Report
 from tests.swarm.shrink import shrunk, told
 from tests.swarm.trial import trials, tried
 
-FEW = (1, 2, 4, 5, 6, 8, 9, 10)
+FEW = (1, 2, 5, 6, 8, 9, 10, 11)
 """Seeds whose scenarios take less than a second."""
 
 
@@ -54,7 +54,7 @@ def test_a_seed_keeps_every_law(seed: int) -> None:
 def test_a_seed_draws_the_same_scenario_every_time() -> None:
     """A failure can be replayed; another seed is another scenario."""
     assert drawn(3) == drawn(3)
-    assert drawn(3).settings != drawn(4).settings
+    assert drawn(3).settings != drawn(5).settings
 
 
 def test_a_mixture_has_what_it_must_and_keeps_every_law() -> None:

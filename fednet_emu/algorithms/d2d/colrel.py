@@ -34,6 +34,7 @@ class Colrel(RoundBased):
     """
 
     kind: Literal["colrel"] = "colrel"
+    uses: ClassVar[frozenset[str]] = frozenset({"sidelink"})
     single_uploads: ClassVar[str] = "is sent mixtures by relays as they are ready"
     cohort: int = Field(gt=0)
     """Number of devices invited to upload per round; fewer if fewer are present."""

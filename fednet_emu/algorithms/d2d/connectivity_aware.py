@@ -33,6 +33,7 @@ class ConnectivityAware(RoundBased):
     """
 
     kind: Literal["connectivity-aware"] = "connectivity-aware"
+    uses: ClassVar[frozenset[str]] = frozenset({"sidelink"})
     single_uploads: ClassVar[str] = "asks one device of a cluster after the other when that is ready"
     lr: float = Field(ge=0)
     """Step size of the devices (eta)."""

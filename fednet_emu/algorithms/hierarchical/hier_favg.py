@@ -45,7 +45,7 @@ class HierFAvg(LocalSgd):
 
     kind: Literal["hier-favg"] = "hier-favg"
     moves: ClassVar[frozenset[str]] = frozenset({"uplink"})
-    at_edges: ClassVar[bool] = True
+    uses: ClassVar[frozenset[str]] = frozenset({"edges"})
     single_uploads: ClassVar[str] = "lets every edge server average its own devices"
     deadline_s: float | None = Field(None, gt=0)
     """Longest time that an edge server waits for its devices in an edge round (simulated s); late devices are cancelled

@@ -55,6 +55,7 @@ class FedUL(RoundBased):
     """
 
     kind: Literal["fedul"] = "fedul"
+    uses: ClassVar[frozenset[str]] = frozenset({"server"})
     single_uploads: ClassVar[str] = ""
     moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     lr: float = Field(ge=0)

@@ -46,9 +46,10 @@ class Pace(NamedTuple):
 class Patience:
     """Timeouts of the transfers of a band.
 
-    A transfer gets `TIMES` its expected duration, from `LEAST_S` to `MOST_S`. Where bursts have parts of the band, that
-    is with as many as may be on the air together. Where they disturb each other, nobody knows their rates before, and
-    all have `MOST_S`. What is expected to take more than `MOST_S` even alone and undisturbed is not worth trying.
+    A transfer gets `TIMES` its expected duration, in whole seconds, from `LEAST_S` to `MOST_S`. Where bursts have parts
+    of the band, that is with as many as may be on the air together. Where they disturb each other, nobody knows their
+    rates before, and all have `MOST_S`. What is expected to take more than `MOST_S` even alone and undisturbed is not
+    worth trying.
 
     Args:
         band: the band.
@@ -68,7 +69,7 @@ class Patience:
     def limit_ns(self, size_bit: int, snr: float, *, los: bool) -> int:
         """Longest time on the air in ns of so many bits at a mean SNR; 0 if that is not worth trying."""
         if size_bit <= 0:
-            return round(LEAST_S * NS_PER_S)
+            return round(LEAST_S) * NS_PER_S
         digits = size_bit.bit_length()
         if digits not in self._known:
             self._known.add(digits)
@@ -79,7 +80,7 @@ class Patience:
         expected_s = np.array([Pace(*pace).expected_s(size_bit) for pace in paces])
         if expected_s[:, 1].min() > MOST_S:
             return 0
-        return math.ceil(self._limit_s(expected_s[:, 0].max() if step >= 0 else math.inf) * NS_PER_S)
+        return math.ceil(self._limit_s(expected_s[:, 0].max() if step >= 0 else math.inf)) * NS_PER_S
 
     def expected_s(self, size_bit: int, snr: Array, *, los: bool) -> Array:
         """Expected durations in s [links] of so many bits, each alone in the band, at their mean SNRs."""
@@ -126,7 +127,8 @@ def _pace(band: Band, share: float, block_s: float, los: bool) -> Pace:
     if math.isinf(block_s):
         rates_bps = band.rates_bps(snr * band.fading.gain(0.5) / share, share)
         return Pace(rates_bps[:, 0], np.zeros(_LEVELS))
-    tail = np.append(10.0 ** (-np.arange(round(-math.log10(RARE)) * _QUANTILES + 1) / _QUANTILES), 0.0)
+    decades = np.arange(round(-math.log10(RARE)) * _QUANTILES + 1) / _QUANTILES
+    tail = np.append(db_to_linear(-10.0 * decades), 0.0)
     weight = tail[:-1] - tail[1:]
     gain = band.fading.gains(1.0 - (tail[:-1] + tail[1:]) / 2.0, los)
     rates_bps = band.rates_bps(snr * gain / share, share)

@@ -32,6 +32,9 @@ CALIBRATION = {"S": Clutter(0.2, 10.0, 2.0), "D": Clutter(0.6, 2.0, 6.0)}
 UNSEEN = {"SL": (33.0, 25.5, 5.7), "DL": (18.6, 35.7, 7.2), "SH": (32.4, 23.0, 5.9), "DH": (33.63, 21.9, 4.0)}
 """Constant, slope per decade and shadowing in dB of each hall without line of sight; 20 log10(f) comes on top."""
 
+SEEING_LESS, OVERLOOKED = ("SL", "DL", "SH", "DH"), ("SH", "DH")
+"""Halls in which clutter hides devices from the base station, and those in which its height matters."""
+
 
 class IndoorFactory(SitePathLoss):
     """A factory hall (InF), up to 600 m: Sparse or Dense clutter, a Low or High base station, or both ends High (HH).
@@ -48,18 +51,28 @@ class IndoorFactory(SitePathLoss):
     """Clutter and heights: SL, DL (base station within the clutter), SH, DH (above it), HH (both ends above)."""
 
     clutter_density: float | None = Field(default=None, gt=0, lt=1)
-    """Share r of the floor that clutter covers; null for 0.2 (sparse) or 0.6 (dense)."""
+    """Share r of the floor that clutter covers; null for 0.2 (sparse) or 0.6 (dense). Not for HH, as all of these."""
 
     clutter_size_m: float | None = Field(default=None, gt=0)
     """Typical width of a machine in m; null for 10 m (sparse) or 2 m (dense)."""
 
     clutter_height_m: float | None = Field(default=None, gt=0, le=10)
-    """Effective height of the clutter in m; null for 2 m (sparse) or 6 m (dense)."""
+    """Effective height of the clutter in m; null for 2 m (sparse) or 6 m (dense). Only for SH and DH."""
 
     @model_validator(mode="after")
     def _line_of_sight_exists(self) -> Self:
         if self.hall == "HH" and self.los == "never":
             raise ValueError("los: never is impossible in a hall with both ends above the clutter; choose another hall")
+        return self
+
+    @model_validator(mode="after")
+    def _clutter_matters(self) -> Self:
+        halls = {"clutter_density": SEEING_LESS, "clutter_size_m": SEEING_LESS, "clutter_height_m": OVERLOOKED}
+        for key, among in halls.items():
+            value = getattr(self, key)
+            if value is not None and self.hall not in among:
+                what = f"{key}: the formulas of hall {self.hall} do not have it, got {value:g}"
+                raise ValueError(f"{what}; leave it out, or choose a hall of {', '.join(among)}")
         return self
 
     @property
@@ -120,7 +133,7 @@ def inf_los_probability(hop: Hop, hall: str, clutter: Clutter) -> Array:
     if hall == "HH":
         return np.ones_like(hop.distance_3d_m)
     reach_m: Array = np.asarray(-clutter.size_m / math.log(1.0 - clutter.density))
-    if hall in {"SH", "DH"}:
+    if hall in OVERLOOKED:
         if np.any(hop.low_m >= clutter.height_m) or np.any(hop.high_m <= clutter.height_m):
             low_m, high_m = float(np.max(hop.low_m)), float(np.min(hop.high_m))
             raise ScenarioError(

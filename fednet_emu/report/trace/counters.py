@@ -1,4 +1,4 @@
-"""Counters over time: senders on the air, waiting transfers, bits and energy spent so far."""
+"""Counters over time: senders on the air, waiting transfers, bits and energy beside idle power spent so far."""
 
 from __future__ import annotations
 

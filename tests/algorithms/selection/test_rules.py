@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import fednet_emu as fe
 from fednet_emu.algorithms.selection import Selection, highest, weighted
 from fednet_emu.algorithms.selection.age import Age
 from fednet_emu.algorithms.selection.most_charged import MostCharged
@@ -189,7 +190,7 @@ def test_a_rule_of_ones_own_is_asked_and_checked() -> None:
 def test_what_cannot_be_is_refused(settings: str, said: str) -> None:
     """Settings that contradict each other are named with their values."""
     with pytest.raises(ScenarioError, match=said):
-        run_small(f"algorithm.selection={settings}")
+        fe.check("quickstart", settings=["algorithm.cohort=4", f"algorithm.selection={settings}"])
 
 
 def test_two_draws_are_refused() -> None:

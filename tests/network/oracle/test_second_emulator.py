@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from .emulator import Emulator
 from .play import Play, draw_of, gain_of
 from .script import Row, Script, World
-from .worlds import plays
+from .worlds import WEAK, plays
 
 MANY = settings(derandomize=True, deadline=None, database=None, suppress_health_check=[*HealthCheck])
 
@@ -40,6 +40,13 @@ def in_order(rows: list[Row]) -> list[Row]:
 @settings(MANY, max_examples=100)
 def test_both_keep_the_same_books(play: tuple[World, Script]) -> None:
     """Of a hundred mixtures of whatever a medium can meet."""
+    assert_same_books(*play)
+
+
+@given(plays(WEAK))
+@settings(MANY, max_examples=60)
+def test_both_narrow_alike(play: tuple[World, Script]) -> None:
+    """Of sixty mixtures in which weak senders are granted part of their band."""
     assert_same_books(*play)
 
 

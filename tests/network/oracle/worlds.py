@@ -35,17 +35,20 @@ THRESHOLDS_DB = [0.0, None, 10.0, -10.0, 20.0]
 
 Draw = Callable[[Any], Any]
 ALL = frozenset({"fading", "rayleigh", "movement", "power", "windows", "cancel", "broadcast", "cells", "handover"})
+WEAK = ALL | {"weak"}
+"""Only devices that have their part of the band to themselves, under a law with a lowest efficiency."""
 
 
 @st.composite
 def worlds(draw: Draw, features: frozenset[str] = ALL) -> World:
     """A band, its access scheme and its links."""
-    access = draw(st.sampled_from(sorted(KINDS, reverse=True)))
-    kind = draw(st.sampled_from(KINDS[access]))
+    weak = "weak" in features
+    access = draw(st.sampled_from(["tdma", "ofdma"] if weak else sorted(KINDS, reverse=True)))
+    kind = draw(st.sampled_from(["uplink", "sidelink"] if weak else KINDS[access]))
     devices = draw(st.integers(2 if kind == "sidelink" else 1, 6))
     cells = draw(st.integers(1, 3)) if kind != "sidelink" and "cells" in features else 1
     periods = draw(st.sampled_from([1, 2, 3])) if "movement" in features else 1
-    law = draw(st.sampled_from(LAWS))
+    law = draw(st.sampled_from(LAWS[-1:] if weak else LAWS))
     stations = [-1 - cell for cell in range(cells)]
     everybody = range(devices)
     pairs = {
@@ -60,7 +63,7 @@ def worlds(draw: Draw, features: frozenset[str] = ALL) -> World:
     )
     world = World(kind, access, law, devices, draw(st.sampled_from([20, 5, 100])) * MS, snr, cells=cells)
     world = replace(world, serving=serving, period_ns=draw(st.sampled_from([2, 5])) * MS)
-    world = replace(world, narrowest_hz=draw(st.sampled_from([None, 180_000, 10_000])))
+    world = replace(world, narrowest_hz=draw(st.sampled_from([180_000, 10_000] if weak else [None, 180_000, 10_000])))
     fading = draw(st.sampled_from(["none", *(name for name in ("table", "rayleigh") if _has(name, features))]))
     if fading != "none":
         world = replace(world, fading=fading, coherence_ns=draw(st.sampled_from([MS, 2_500_000, 7 * MS])))

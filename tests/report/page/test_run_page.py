@@ -101,12 +101,14 @@ def test_losses_and_participation_are_counted(run, told):
 
 
 def test_the_words_name_the_slowest_device(run, told):
-    """The three sentences tell the time, the costs, and the device with the longest turns."""
+    """The four sentences tell the time, the losses, the costs, and the device with the longest turns."""
     slowest = int(np.nanargmax(turn_s(Records(run.view))))
-    length, costs, slow = told["words"]
+    length, losses, costs, slow = told["words"]
 
     assert "6 rounds with 20 devices" in length
     assert f"{run.summary['accuracy']:.3f}" in length
+    assert losses.startswith("Of ")
+    assert "messages" in losses
     assert "of them on the uplink" in costs
     assert slow.startswith(f"Slowest was device {slowest}:")
 

@@ -25,14 +25,15 @@ def learnt(tmp_path_factory: pytest.TempPathFactory) -> fe.Run:
 
 
 def test_scores_are_counters(learnt: fe.Run, tmp_path: Path, read_trace: Callable[[Path], Any]) -> None:
-    """Accuracy and loss have their values at the times of the evaluations; energy ends at that of the summary."""
+    """Scores have their values at the times of the evaluations; energy ends at the summary's but idle power."""
     trace = read_trace(learnt.trace(tmp_path / "run.pftrace"))
 
     measured = learnt.evaluations
     for name in ("accuracy", "loss"):
         assert [value for _, value in trace.counters["quickstart", name]] == measured[name].tolist()
     assert [at_ns for at_ns, _ in trace.counters["quickstart", "loss"]] == nanoseconds(measured["simulated_s"]).tolist()
-    assert trace.counters["quickstart", "energy"][-1][1] == pytest.approx(learnt.summary["energy_j"])
+    spent_j = learnt.summary["energy_j"] - learnt.summary["idle_j"]
+    assert trace.counters["quickstart", "energy"][-1][1] == pytest.approx(spent_j)
     assert trace.counters["cell 0", "medium", "uplink: bits on the air"][-1][1] == learnt.summary["uplink_bit"]
     assert "worst train loss" not in [track[-1] for track in trace.counters]
 

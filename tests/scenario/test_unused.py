@@ -1,0 +1,120 @@
+"""Keys that would change nothing are refused, with the reason and what would be right."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pytest
+
+import fednet_emu as fe
+from fednet_emu.algorithms import ALGORITHMS
+from fednet_emu.errors import ScenarioError
+from fednet_emu.scenario.unused import PARTS
+from fednet_emu.testing import small_scenario
+from tests.algorithms.test_conformance import ALGORITHM_SETTINGS
+
+SIDELINK = "network.sidelink={channel: {include: ideal}}"
+GIVEN = {"sidelink": SIDELINK, "server": "server.samples=8", "edges": "network.edges={}"}
+
+
+def told(*settings: str) -> str:
+    """The same as one text."""
+    return "\n".join(problems(*settings))
+
+
+def problems(*settings: str) -> list[str]:
+    """The contradictions of the small scenario with these settings, as `key: what`."""
+    return [f"{'.'.join(path)}: {what}" for path, what in small_scenario(*settings).contradictions()]
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        (SIDELINK, "network.sidelink: the algorithm fedavg never sends from device to device, got a sidelink; leave it "
+                   "out, or choose colrel, connectivity-aware"),
+        ("server.samples=8", "server.samples: the algorithm fedavg trains nothing on the server, so that nobody learns "
+                             "from these samples, got 8; leave it out, or choose fedul"),
+        ("server.validation_samples=8", "server.validation_samples: the algorithm fedavg chooses no model by its "
+                                        "validation error, got 8; leave it out, or choose fedul"),
+        ("server.flop_per_s=1e6", "server.flop_per_s: the algorithm fedavg computes nothing on the server, got "
+                                  "1e+06; leave it out, or choose fedul"),
+    ],
+)  # fmt: skip
+def test_what_fedavg_never_uses_is_refused(setting: str, told: str) -> None:
+    """The message names the algorithms that do."""
+    assert problems(setting) == [told]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ALGORITHM_SETTINGS if kind != "flower"])
+def test_each_algorithm_takes_what_it_uses_and_nothing_else(kind: str) -> None:
+    """Of edge servers, sidelink and server, a scenario may have those of `uses`."""
+    bare = [
+        its for its in ALGORITHM_SETTINGS[kind] if not its.startswith(("network.edges", "network.sidelink", "server"))
+    ]
+    refused = {
+        name
+        for name, given in GIVEN.items()
+        if f"{given.partition('=')[0]}: the algorithm {kind} " in told(*bare, given)
+    }
+
+    assert refused == GIVEN.keys() - ALGORITHMS[kind].uses
+    assert {part.name for part in PARTS.values()} == GIVEN.keys()
+
+
+class Silent(fe.Algorithm):
+    """An algorithm of one's own that ends at once."""
+
+    def run(self, fed: fe.Federation) -> fe.Process:
+        """Nothing."""
+        return
+        yield
+
+
+class Gossip(Silent):
+    """One that says that it sends from device to device."""
+
+    uses: ClassVar[frozenset[str]] = frozenset({"sidelink"})
+
+
+def test_an_algorithm_of_ones_own_says_what_it_uses() -> None:
+    """Whose class does not say so is told what to write."""
+    own = {"network.sidelink": {"channel": "ideal"}}
+    with pytest.raises(ScenarioError, match=r'Silent never sends .*, or say uses = frozenset\({"sidelink"}\) in the'):
+        fe.run("quickstart", algorithm=Silent(), settings=own, progress=False)
+
+    assert fe.run("quickstart", algorithm=Gossip(), settings=own, progress=False).summary["status"] == "done"
+
+
+@pytest.mark.parametrize("key", ["receive_w", "idle_w"])
+def test_a_base_station_has_no_power_but_that_of_sending(key: str) -> None:
+    """What it draws besides is counted nowhere, so that there is no such setting."""
+    with pytest.raises(ScenarioError, match=rf"channel\.base_station\.{key}: no such setting"):
+        small_scenario(f"channel.base_station.{key}=0.3")
+
+
+def test_a_device_has_one_idle_power() -> None:
+    """That of the sidelink's channel would be counted nowhere; what it draws while it receives there is."""
+    device = "{tx_power_dbm: 20, noise_figure_db: 5, height_m: 1, KEY: 0.2}"
+    side = f"network.sidelink={{channel: {{include: ideal, device: {device}}}}}"
+    with pytest.raises(
+        ScenarioError, match=r"sidelink\.channel: device\.idle_w: a device idles with .* got 0\.2 for its"
+    ):
+        small_scenario(side.replace("KEY", "idle_w"))
+
+    assert small_scenario(side.replace("KEY", "receive_w")).network.sidelink is not None
+
+
+@pytest.mark.parametrize(("key", "value"), [("density", 0.3), ("size_m", 3), ("height_m", 4)])
+@pytest.mark.parametrize("hall", ["SL", "DL", "SH", "DH", "HH"])
+def test_clutter_is_set_where_a_formula_has_it(hall: str, key: str, value: float) -> None:
+    """Nothing hides the devices of hall HH, and a base station looks over clutter in SH and DH only (Table 7.4.2-1)."""
+    has_it = hall in (("SH", "DH") if key == "height_m" else ("SL", "DL", "SH", "DH"))
+    law = f"channel.path_loss={{kind: 3gpp-inf, hall: {hall}, clutter_{key}: {value}}}"
+    settings = [law, "channel.carrier_hz=3.5e9", "channel.base_station.height_m=8", "channel.device.height_m=1.5"]
+    if has_it:
+        assert problems(*settings) == []
+        return
+    with pytest.raises(
+        ScenarioError, match=rf"clutter_{key}: the formulas of hall {hall} do not have it, got {value}; leave"
+    ):
+        small_scenario(*settings)
