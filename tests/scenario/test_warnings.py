@@ -85,8 +85,8 @@ def test_devices_at_the_edge_are_named_with_their_time():
 
 @pytest.mark.parametrize("name", ["quickstart", "deadline", "mobile_phones", "interference_cells", "over_the_air"])
 def test_shipped_scenarios_have_nobody_out_of_reach(name):
-    """Nothing is said of them."""
-    assert sentences({}, name) == []
+    """Nothing is said of their links."""
+    assert [text for key, text in sentences({}, name) if key.startswith("network")] == []
 
 
 def test_recorded_rates_have_no_snr():
