@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from pydantic_core import PydanticUndefined
+
 from fednet_emu.algorithms import ALGORITHMS
 from fednet_emu.component import Slot
 from fednet_emu.errors import FednetError
@@ -16,7 +18,7 @@ from fednet_emu.scenario.shapes import Shape
 from fednet_emu.scenario.unused import PARTS
 from tests.swarm.mixtures import mixture
 from tests.swarm.plays import played, scenario_of
-from tests.swarm.recipes import EITHER, ELSEWHERE, NEEDS, OPTIONAL, RARE, RECIPES
+from tests.swarm.recipes import ALWAYS, EITHER, ELSEWHERE, NEEDS, OPTIONAL, RARE, RECIPES
 
 Settings = dict[str, Any]
 Picks = dict[str, str]
@@ -32,9 +34,6 @@ MOST_TRANSFERS = 100
 """Messages of a mixture, which is played by all laws."""
 FIRST = ("algorithm", "devices", "data")
 """Parts that are drawn first, because others are drawn to suit them."""
-ALWAYS = {"devices", "devices.count", "devices.placement", "devices.speed", "partition", "stop"}
-"""Settings that are drawn though they have a default."""
-
 FIXED = {"title": "", "seed": None, "training": None, "include": None}
 """Settings of the whole scenario that are not drawn from their annotation."""
 
@@ -136,10 +135,8 @@ class _Draw:
     def _wanted(self, path: str, name: str) -> bool:
         if path in self.unused:
             return False
-        if path in ALWAYS:
-            return True
         required_inside = any(need == path or need.startswith(f"{path}.") for need in self.needs)
-        return required_inside or self.rng.random() < (OPTIONAL / 3 if name in RARE else OPTIONAL)
+        return path in ALWAYS or required_inside or self.rng.random() < (OPTIONAL / 3 if name in RARE else OPTIONAL)
 
     def value(self, shape: Shape, path: str, slot: str, kind: str, default: Any = None) -> Any:
         """Draw a value; `slot` and `kind` are those of the component that the setting belongs to."""
@@ -155,14 +152,15 @@ class _Draw:
         recipe = next(
             (RECIPES[key] for key in (f"{slot}.{kind}.{name}", f"{slot}.{name}", name) if key in RECIPES), None
         )
-        return recipe(self.rng, self.count) if recipe else self._plain(shape, default)
+        return recipe(self.rng, self.count) if recipe else self._plain(shape, path, default)
 
-    def _plain(self, shape: Shape, default: Any) -> Any:
+    def _plain(self, shape: Shape, path: str, default: Any) -> Any:
         """A value for a setting without a recipe."""
         if shape.literals:
             return self.rng.choice(shape.literals)
         if shape.annotation is bool:
             return self.rng.random() < 0.5
+        assert default is not PydanticUndefined, f"{path} of {self.picks} is required and has no recipe"
         return default * self.rng.choice((0.5, 1.0)) if isinstance(default, float) else default
 
     def _component(self, slot: Slot, path: str) -> Settings:

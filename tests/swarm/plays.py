@@ -14,6 +14,7 @@ from typing import Any
 from unittest.mock import patch
 
 from fednet_emu.errors import Deadlock, Diverged
+from fednet_emu.federation import rounds
 from fednet_emu.federation.federation import Federation
 from fednet_emu.federation.learning_task import LearningTask
 from fednet_emu.kernel.streams import Streams
@@ -28,6 +29,8 @@ from fednet_emu.scenario.recorded import _laws
 
 LEARNT = {"data", "partition", "server", "attack", "groups", "feature_noise", "model", "evaluation", "training"}
 """Parts of a scenario that its learning task depends on, with its seed and the number of devices."""
+AWAY_S = 100.0
+"""Simulated time in s without an arrival after which a run with moving devices is given up; elsewhere it is a day."""
 LONGEST_S = 120
 """Processor time in s after which a run, which takes milliseconds, is taken to hang."""
 
@@ -88,7 +91,10 @@ class Play:
 
 @contextmanager
 def tasks_kept() -> Iterator[None]:
-    """Inside the block, runs of the same devices, data and model share one learning task; nothing may change it."""
+    """Inside the block, runs of the same devices, data and model share one learning task; nothing may change it.
+
+    Fleets that move but never come within reach are given up after `AWAY_S`.
+    """
     kept: dict[str, LearningTask] = {}
 
     def once(scenario: Scenario, streams: Streams, data_dir: Path | None, timing_only: bool) -> LearningTask:
@@ -98,7 +104,7 @@ def tasks_kept() -> Iterator[None]:
             kept[key] = build_task(scenario, streams, data_dir, timing_only)
         return kept[key]
 
-    with patch.object(emulation, "build_task", once):
+    with patch.object(emulation, "build_task", once), patch.object(rounds, "AWAY_S", AWAY_S):
         yield
 
 

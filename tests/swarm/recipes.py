@@ -37,16 +37,29 @@ ELSEWHERE = {
     ("model", "word-lstm"),
     ("model", "module"),
     ("model", "torchvision"),
+    ("model", "lenet"),
+    ("model", "niid-bench-cnn"),
     ("model", "resnet-18"),
 }
-"""Kinds that are not drawn: they need recordings or texts that are not here, or a library or code of the user, or, as
-a network of 11 million parameters, they would take the time of a thousand other scenarios."""
+"""Kinds that are not drawn: they need recordings, texts or larger images that are not here, or a library or code of
+the user, or, as a network of 11 million parameters, they would take the time of a thousand other scenarios."""
 
 EITHER = ("local_steps", "local_epochs")
 """Two settings of which an algorithm needs one, where it has both."""
 
 OPTIONAL = 0.25
 """How often a setting that may be left out is given."""
+TERMINALS = tuple(
+    f"channel.{end}{name}"
+    for end in ("device", "base_station")
+    for name in ("", ".tx_power_dbm", ".noise_figure_db", ".height_m")
+)
+ALWAYS = (
+    "devices", "devices.count", "devices.placement", "devices.speed", "devices.compute_energy",
+    "channel.bandwidth_hz", *TERMINALS, "partition", "stop",
+)  # fmt: skip
+"""Settings that are always given though a scenario may leave them out: laws change them, and fifty rounds of twenty
+boards take minutes."""
 RARE = {
     "groups", "feature_noise", "attack", "region", "trace", "augment", "accuracy", "simulated_s", "bits", "energy_j",
     "edges", "every_s",
@@ -131,6 +144,8 @@ RECIPES: dict[str, Recipe] = {
     "capacity_j": spread(1e-2, 10),
     "carrier_hz": among(7e8, 2e9, 3.5e9, 5.9e9, 2.8e10),
     "coherence_s": spread(0.01, 10),
+    "circuit_w": among(0.0, 0.3),
+    "clock_hz": spread(1e8, 3e9),
     "cohort": up_to_all,
     "concurrency": up_to_all,
     "count": among(1, 2),
@@ -150,6 +165,7 @@ RECIPES: dict[str, Recipe] = {
     "factor": spread(2, 1000),
     "features": among(1, 9, 20),
     "flop_per_s": spread(1e5, 1e9),
+    "flop_per_cycle": spread(0.1, 10),
     "fraction": between(0.05, 1),
     "from_s": between(0, 5),
     "groups": among(1, 2),
@@ -159,6 +175,7 @@ RECIPES: dict[str, Recipe] = {
     "height_m": between(1, 25),
     "high_loss_share": between(0, 1),
     "hidden": among([4], [8], [8, 4], [1]),
+    "idle_w": among(0.0, 0.0, 0.2),
     "inter_site_distance_m": between(100, 500),
     "k_db": between(-10, 15),
     "local_epochs": among(1, 2),
@@ -179,11 +196,14 @@ RECIPES: dict[str, Recipe] = {
     "noise_density_dbm_hz": between(-180, -165),
     "off_s": spread(0.1, 10),
     "on_s": spread(1, 30),
+    "overhead_s": among(0.0, 0.02, 5.0),
     "peak_w": spread(0.01, 10),
+    "profile": among("pi-4b", "jetson-nano", "phone-2019-mid"),
     "phi_max": between(0, 1),
     "probability": between(0, 0.9),
     "radius_m": between(30, 200),
     "rate_bps": among(None, 1e4, 1e6),
+    "receive_w": among(0.0, 0.5),
     "reach_m": between(20, 300),
     "restart_share": between(0.01, 1),
     "retries": among(0, 1, 3),
@@ -206,10 +226,13 @@ RECIPES: dict[str, Recipe] = {
     "width_m": between(50, 300),
     "length_m": between(50, 300),
     "xy_m": each(point),
+    "access.budget": among("mean", "peak"),
     "access.csi_error": between(0, 0.3),
     "access.cutoff": between(0.05, 1),
     "access.snr_db": between(-10, 20),
     "access.symbols_per_slot": among(1, 30, 1000),
+    "lr_schedule.every_rounds": among(1, 2),
+    "lr_schedule.gamma": between(0.1, 1),
     "compression.chain.stages": among(
         [{"kind": "top-k", "share": 0.3}, "qsgd"],
         ["random-k", {"kind": "top-k", "error_feedback": False}, "sign"],
@@ -237,6 +260,7 @@ RECIPES: dict[str, Recipe] = {
     "model.mlp.dropout": among([]),
     "uncertainty.bounds": among([1.0]),
     "uncertainty.matrix": lambda rng, count: [[1.0] * count],
+    "partial_work.random.share": between(0.1, 1),
     "partition.per_device": among(1, 5, 30),
     "partition.samples_per_device": among(20, 60),
     "partition.skew": among("iid", "non-iid"),

@@ -11,6 +11,7 @@ import yaml
 from fednet_emu.errors import FednetError
 from tests.swarm.draw import Settings
 from tests.swarm.judge import FREE, LAWS, Failure, judged
+from tests.swarm.recipes import ALWAYS
 
 MOST_TRIES = 100
 MOST_TEXT = 3000
@@ -40,7 +41,7 @@ def _smaller(settings: Settings, path: Path) -> Settings | None:
     name = path[-1]
     if name in SIMPLEST and parent.get(name, SIMPLEST[name]) != SIMPLEST[name]:
         parent[name] = SIMPLEST[name]
-    elif name in parent and name not in ("kind", "seed"):
+    elif name in parent and name not in ("kind", "seed") and ".".join(path) not in ALWAYS:
         del parent[name]
     else:
         return None

@@ -66,7 +66,7 @@ def patience_of(rules: Rules, devices: int) -> Patience | None:
     access = rules.band.access
     if rules.timeout_s is not None or rules.rates is not None or access.only_sums or access.planned:
         return None
-    disturbed = access.disturbed and (access.overlapping or rules.cells > 1)
+    disturbed = (access.disturbed and access.overlapping) or rules.cells > 1
     return Patience(rules.band, 1 if access.one_at_a_time else access.capacity or devices, disturbed=disturbed)
 
 

@@ -236,9 +236,9 @@ class Emulator:
             return False
         self.queue.remove(burst)
         for leg in [*burst]:
-            if leg.over or not self.there(leg.device):
+            if leg.ended or not self.there(leg.device):
                 burst.remove(leg)
-                if not leg.over:
+                if not leg.ended:
                     leg.finish("away")
                     self.book([leg], 0.0, 0.0, 0.0)
         for leg in burst:
@@ -263,10 +263,10 @@ class Emulator:
         snr = physics.up_snr[leg.sender] * leg.part
         cell = [burst[0] for burst in self.air if (burst[0].kind, burst[0].cell) == (leg.kind, leg.cell)]
         if self.access == "ofdma":
-            return physics.bps(snr, 1 / len(cell))
+            return physics.up_bps(snr, 1 / len(cell))
         if leg.grant is not None:
-            return physics.bps(snr / leg.grant.noise, leg.grant.share)
-        return physics.bps(snr)
+            return physics.up_bps(snr / leg.grant.noise, leg.grant.share)
+        return physics.up_bps(snr)
 
     # ---- time --------------------------------------------------------------------------------------------------------
 
@@ -294,6 +294,8 @@ class Emulator:
         yield from (battery.next_ns() for battery in self.batteries.values())
         yield from (gather.until_ns for gather in self.gathers if not gather.over)
         yield from (task.waits.until_ns for task in self.tasks if isinstance(task.waits, Pause))
+        legs = (task.waits for task in self.tasks if isinstance(task.waits, Leg))
+        yield from (leg.told_ns for leg in legs if leg.ended)
         yield self.physics.returns_ns(self.now_ns)
 
     def flow(self, until_ns: int) -> None:
@@ -314,16 +316,21 @@ class Emulator:
     def draws(self, k: int) -> list[tuple[str, float]]:
         """What draws from the battery of a device now: use and power in W."""
         powers, draws = self.physics.powers, list[tuple[str, float]]()
+        if self.batteries[k].on:
+            draws.append(("idle", powers.idle_w))
         if k in self.computing and self.computing[k].runs:
             draws.append(("computing", powers.computing_w))
         draws += [("sending", burst[0].drawn_w) for burst in self.air if burst[0].sender == k and not burst[0].cut]
         draws += [
             ("receiving", leg.receiving_w) for burst in self.air for leg in burst if leg.receiver == k and not leg.cut
         ]
-        return draws or ([("idle", powers.idle_w)] if self.batteries[k].on else [])
+        return draws
 
     def all_books(self) -> dict[str, list[tuple[Any, ...]]]:
         """The books, with the balance of every battery."""
         balances = [(k, each.charge_j, each.harvested_j, each.spilled_j, *each.used_j.values()) for k, each in
                     self.batteries.items()]  # fmt: skip
-        return {**self.books, "batteries": balances}
+        idle_j = self.physics.powers.idle_w * self.physics.n * self.now_ns / NS
+        if self.batteries:
+            idle_j = sum(battery.used_j["idle"] for battery in self.batteries.values())
+        return {**self.books, "batteries": balances, "idle": [(idle_j,)]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from .physics import NEVER, NS, Physics, to_ns
+from .physics import NEVER, NOTICE_S, NS, Physics, to_ns
 
 if TYPE_CHECKING:
     from .emulator import Emulator, Steps
@@ -96,34 +96,42 @@ class Leg:
         self.device, self.left_bit = max(sender, receiver), size_bit
         self.cell = emulator.physics.serving[self.device]
         self.part, self.grant, self.slots_s, self.name = 1.0, None, 0.0, None
-        self.over, self.value, self.started_ns, self.receive_j = False, "", -1, 0.0
-        self.until_ns, self.reason, self.stopped, self.cut = NEVER, "", "", False
+        self.ended, self.value, self.started_ns, self.receive_j = False, "", -1, 0.0
+        self.told_ns, self.until_ns, self.reason, self.stopped, self.cut = -1, NEVER, "", "", False
 
     def start(self) -> None:
         """Go on the air, until the timeout or the departure of the device."""
-        emulator, powers = self.emulator, self.emulator.physics.powers
-        timeout_ns = to_ns(getattr(emulator.scenario.network, self.kind).timeout_s)
-        leaves_ns = emulator.physics.leaves_ns(self.device, emulator.now_ns)
-        self.until_ns, self.reason = min((emulator.now_ns + timeout_ns, "timeout"), (leaves_ns, "left"))
+        emulator, physics, powers = self.emulator, self.emulator.physics, self.emulator.physics.powers
+        snr = physics.down_snr[self.device] if self.kind == "downlink" else physics.up_snr[self.device] * self.part
+        patience_s = physics.patience_s(self.kind, snr, self.size_bit)
+        timeout, leaves_ns = "timeout" if patience_s else "unreachable", physics.leaves_ns(self.device, emulator.now_ns)
+        self.until_ns, self.reason = min((emulator.now_ns + to_ns(patience_s), timeout), (leaves_ns, "left"))
+        explicit_s = getattr(emulator.scenario.network, self.kind).timeout_s
+        self.told_ns = emulator.now_ns + to_ns(min(NOTICE_S, explicit_s or NOTICE_S))
         self.started_ns = emulator.now_ns
         self.drawn_w = powers.amplifier_w * self.part + powers.circuit_w
         if self.kind == "downlink":
-            self.drawn_w = emulator.physics.station_w
+            self.drawn_w = physics.station_w
 
     @property
     def receiving_w(self) -> float:
         """What its receiver draws for it now."""
         return 0.0 if self.cut or self.receiver < 0 else self.emulator.physics.powers.receiving_w
 
+    @property
+    def over(self) -> bool:
+        """Whether its sender and its receiver know what has become of it: later than now if it is out of reach."""
+        return self.ended and (self.value != "unreachable" or self.emulator.now_ns >= self.told_ns)
+
     def finish(self, fate: str) -> None:
         """Arrive, or be lost."""
-        self.over, self.value = True, self.value or fate
+        self.ended, self.value = True, self.value or fate
 
     def cancel(self, reason: str) -> None:
         """Give it up; what waits is booked now, what is on the air when its burst has ended."""
-        if self.over:
+        if self.ended:
             return
-        self.over, self.value = True, reason
+        self.ended, self.value = True, reason
         if self.started_ns >= 0:
             self.until_ns, self.reason = self.emulator.now_ns, reason
         else:

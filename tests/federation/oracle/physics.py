@@ -14,10 +14,17 @@ from fednet_emu.scenario.model import Scenario
 NS, NEVER = 10**9, math.inf
 FLOP_PER_SAMPLE, MODEL_BIT, MODEL_SIZE = 36, 320, 10
 """Of the linear model with 9 features."""
+LEAST_S, MOST_S, NOTICE_S = 60.0, 3600.0, 1.0
+"""The shortest and the longest timeout, and when a sender knows that its receiver is out of reach."""
+BLOCK_HZ = 180e3
+"""The narrowest part of a band, a resource block."""
 
 
 class Powers(NamedTuple):
-    """What a device draws, in W, beside `amplifier_w` times the part of its transmit power."""
+    """What a device draws in W: `idle_w` all the time, and in each of its states so much more.
+
+    While it sends, that is `circuit_w` and `amplifier_w` times the part of its transmit power.
+    """
 
     computing_w: float
     amplifier_w: float
@@ -30,12 +37,18 @@ def powers_of(scenario: Scenario) -> Powers:
     """The only place where powers are read off the settings."""
     radio, computing = scenario.channel.device, scenario.devices.compute_energy
     amplifier_w = watt(radio.tx_power_dbm) / radio.amplifier_efficiency
-    return Powers(computing.active_w, amplifier_w, radio.circuit_w, radio.receive_w, radio.idle_w)
+    computing_w = max(computing.active_w - radio.idle_w, 0.0)  # a measured power is that of the whole device
+    return Powers(computing_w, amplifier_w, radio.circuit_w, radio.receive_w, radio.idle_w)
 
 
 def watt(dbm: float) -> float:
     """A power in W."""
     return 10 ** ((dbm - 30) / 10)
+
+
+def ratio(level_db: float | None) -> float:
+    """A level in dB as a ratio; 0 for none."""
+    return 0.0 if level_db is None else 10 ** (level_db / 10)
 
 
 def to_ns(duration_s: float) -> int:
@@ -62,7 +75,8 @@ class Physics:
 
         base = channel.base_station
         self.station_w = watt(base.tx_power_dbm) / base.amplifier_efficiency + base.circuit_w
-        access = scenario.network.uplink.access
+        access, narrow = scenario.network.uplink.access, channel.narrowing == "on"
+        self.narrowest_hz = (channel.narrowest_hz or BLOCK_HZ) if narrow else NEVER
         symbols = getattr(access, "symbols_per_slot", None) or 1
         self.burst_s = math.ceil(MODEL_SIZE / symbols) * getattr(access, "slot_s", 0.0)
 
@@ -79,7 +93,47 @@ class Physics:
 
     def bps(self, snr: float, share: float = 1.0) -> float:
         """Rate on a share of the band of a link with this SNR on the whole of it."""
-        return self.scenario.channel.rate.rate_bps(snr / share, self.hertz * share)
+        law, hertz, sinr = self.scenario.channel.rate, self.hertz * share, snr / share
+        if law.kind == "fixed":
+            return law.bit_rate_bps * (law.on_outage == "lose" or sinr >= ratio(law.threshold_db))
+        efficiency_bps_hz = math.log2(1 + sinr / ratio(law.gap_db))
+        highest_bps_hz = law.max_efficiency_bps_hz or NEVER
+        return hertz * min(efficiency_bps_hz, highest_bps_hz) * (efficiency_bps_hz >= law.min_efficiency_bps_hz)
+
+    def up_bps(self, snr: float, share: float = 1.0) -> float:
+        """The rate of a device: below the least efficiency it has that one, on as many hertz as reach it."""
+        law, hertz, sinr = self.scenario.channel.rate, self.hertz * share, snr / share
+        if law.kind == "fixed" or hertz <= self.narrowest_hz or sinr >= self.least_sinr:
+            return self.bps(snr, share)
+        granted_hz = hertz * sinr / self.least_sinr
+        return granted_hz * law.min_efficiency_bps_hz * (granted_hz >= self.narrowest_hz)
+
+    @property
+    def least_sinr(self) -> float:
+        """The SINR of the least efficiency of a rate by the hertz."""
+        law = self.scenario.channel.rate
+        return ratio(law.gap_db) * (2**law.min_efficiency_bps_hz - 1)
+
+    def patience_s(self, kind: str, snr: float, size_bit: float) -> float:
+        """The longest time on the air of a link with this SNR; 0 if it is not tried.
+
+        If nothing is said, 20 times the time that the message takes on its part of the band, from a minute to an hour;
+        an hour where that is not known before. What takes more than an hour alone is not tried.
+        """
+        way = getattr(self.scenario.network, kind)
+        planner = getattr(way.access, "planner", None)
+        if way.timeout_s is not None:
+            return float(way.timeout_s)
+        if way.access.kind == "over-the-air" or (planner is not None and planner.kind != "fedl"):
+            return MOST_S
+        bps, shares = (
+            (self.up_bps, self.bps)[kind == "downlink"],
+            {1.0, 1 / self.n if way.access.kind == "ofdma" else 1},
+        )
+        takes_s = [size_bit / (bps(snr, share) or 1e-300) for share in shares]
+        if min(takes_s) > MOST_S:
+            return 0.0
+        return MOST_S if len(self.stations) > 1 else min(max(20 * max(takes_s), LEAST_S), MOST_S)
 
     def leaves_ns(self, device: int, now_ns: int) -> float:
         """End of the present window; now if there is none."""

@@ -85,7 +85,8 @@ def fedl(physics: Physics, planner: Any, invited: list[int]) -> Plans:
         price = (powers.circuit_w + planner.j_per_s) * gamma / powers.amplifier_w
         most = min(math.log1p(gamma), highest)
         u = max(increasing(lambda u, price=price: (u - 1) * math.exp(u) + 1 - price, 0.0, most), lowest)
-        free_s = max(free_s, starts[k]) + physics.message_bit * math.log(2) / (physics.hertz * u)
+        widest = min(gamma / math.expm1(lowest), 1.0) if lowest else 1.0  # the part of its turn's band that it can use
+        free_s = max(free_s, starts[k]) + physics.message_bit * math.log(2) / (physics.hertz * widest * u)
         grants[k] = Grant(1.0, min(math.expm1(u) / gamma, 1.0), free_s)
     return {k: grants[k] for k in invited}
 
@@ -93,12 +94,12 @@ def fedl(physics: Physics, planner: Any, invited: list[int]) -> Plans:
 def resource_blocks(physics: Physics, planner: Any, invited: list[int]) -> Plans:
     """Of all ways to give each at most one block, the one with most samples that arrive; all have as many."""
     noise = [1 + 10 ** (level_db / 10) for level_db in planner.interference_db] or [1.0] * planner.blocks
-    share, powers, law = 1 / planner.blocks, physics.powers, physics.scenario.channel.rate
+    share, powers = 1 / planner.blocks, physics.powers
     worth, air_s, error = {}, {}, {}
     for k in invited:
         for block, level in enumerate(noise):
-            sinr = physics.up_snr[k] / 10 ** (planner.margin_db / 10) / share / level
-            bps = law.rate_bps(sinr, physics.hertz * share)
+            snr = physics.up_snr[k] / 10 ** (planner.margin_db / 10) / level
+            sinr, bps = snr / share, physics.up_bps(snr, share)
             air_s[k, block] = physics.message_bit / bps if bps else math.inf
             error[k, block] = 1 - math.exp(-(10 ** (planner.waterfall_db / 10)) / sinr)
             energy_j = powers.computing_w * physics.compute_s[k]

@@ -29,13 +29,17 @@ def scene(number: int) -> tuple[str, ...]:
             "xy_m": [[rng.uniform(-90, 90), rng.uniform(-90, 90)] for _ in range(count)],
         },
         "devices.speed": {"kind": "list", "flop_per_s": [rng.uniform(2e5, 4e6) for _ in range(count)]},
-        "devices.compute_energy": {"kind": "measured", "active_w": rng.choice((0.5, 2.0))},
+        "devices.compute_energy": {"kind": "measured", "active_w": rng.choice((0.05, 0.5, 2.0))},
         "channel": channel(rng, kind),
         "algorithm": algorithm(rng, kind, count),
         "network": network(rng, kind),
         "stop.rounds": rng.randint(1, 4),
     }
-    if rng.random() < 0.6:
+    slow = settings["channel"]["rate"].get("bit_rate_bps", 1e9) < 1
+    planner = settings["network"]["uplink"]["access"].get("planner", {})
+    if "waterfall_db" in planner and settings["channel"]["device"]["tx_power_dbm"] <= 0:
+        settings["network"]["uplink"]["access"]["planner"] = {**planner, "waterfall_db": -20.0}
+    if rng.random() < 0.6 and not slow:
         settings["devices.battery"] = battery(rng)
     if rng.random() < 0.3:
         settings["devices.availability"] = {"kind": "windows", "devices": windows(rng, count)}
@@ -48,21 +52,32 @@ def place(rng: Random) -> list[float]:
 
 
 def channel(rng: Random, kind: str) -> dict[str, Any]:
-    """A band with a closed law of path loss; several cells have a fixed rate, undisturbed."""
+    """A band with a closed law of path loss; several cells have a fixed rate, undisturbed.
+
+    Weak devices reach the least efficiency on part of the band only, or never. With the fixed rates below 1 bit/s a
+    message takes half an hour or is not worth trying.
+    """
     fixed: dict[str, Any] = {"kind": "fixed", "bit_rate_bps": rng.choice((1e5, 1e6))}
     if kind not in ("edges", "over the air") and rng.random() < 0.3:
         fixed |= {"on_outage": "stall", "threshold_db": 20.0}
+    if kind in ("turns", "parts") and rng.random() < 0.2:
+        fixed["bit_rate_bps"] = rng.choice((0.05, 0.2))
     shannon = {"kind": "shannon", "gap_db": rng.choice((0.0, 2.0)), "min_efficiency_bps_hz": 0.0}
     shannon["max_efficiency_bps_hz"] = rng.choice((None, 5.5547))
     by_rate = kind in ("turns", "parts") and rng.random() < 0.7
     fading = {"kind": "rayleigh", "coherence_s": 0.002} if kind == "over the air" and rng.random() < 0.7 else "none"
+    by_hertz = by_rate or kind == "planned"
+    weak = by_hertz and rng.random() < 0.5
+    if weak:
+        shannon["min_efficiency_bps_hz"] = 0.1523
     return {
+        **(rng.choice(({}, {"narrowest_hz": 1e4}, {"narrowing": "off"})) if weak else {}),
         "carrier_hz": 2e9,
-        "bandwidth_hz": rng.choice((1e5, 1e6)),
+        "bandwidth_hz": rng.choice((1e6, 1e7) if weak else (1e5, 1e6)),
         "path_loss": {"kind": "log-distance", "exponent": 3.5, "reference_loss_db": 40.0},
         "fading": fading,
-        "rate": shannon if by_rate or kind == "planned" else fixed,
-        "device": terminal(rng, 20.0, 1.5),
+        "rate": shannon if by_hertz else fixed,
+        "device": terminal(rng, rng.choice((0.0, -10.0)) if weak else 20.0, 1.5),
         "base_station": terminal(rng, 30.0, 10.0),
     }
 
@@ -98,8 +113,8 @@ def network(rng: Random, kind: str) -> dict[str, Any]:
     for way in [found["downlink"], *([found["uplink"]] if kind != "over the air" else [])]:
         if rng.random() < 0.3:
             way["loss"] = {"kind": "random", "probability": 0.3}
-        if rng.random() < 0.2:
-            way["timeout_s"] = 0.0005
+        if rng.random() < 0.7:
+            way["timeout_s"] = rng.choice((0.0005, 60.0, 60.0, 2000.0))
     if kind == "edges":
         found["cells"] = {"kind": "list", "xy_m": [[-60, 0], [60, 0], [0, 80]][: rng.randint(1, 3)]}
         found["edges"] = {"backhaul": backhaul(rng)}
@@ -126,7 +141,7 @@ def battery(rng: Random) -> dict[str, Any]:
         {"kind": "solar", "peak_w": rng.uniform(0.1, 3.0), "day_s": 1.0, "steps": 100},
     ))  # fmt: skip
     return {
-        "capacity_j": rng.uniform(1e-3, 2e-2),
+        "capacity_j": 2e-4 * 100 ** rng.random(),
         "initial_share": rng.choice((1.0, 0.6)),
         "initial_spread": rng.choice((0.0, 0.6)),
         "restart_share": rng.uniform(0.05, 0.8),

@@ -56,6 +56,7 @@ def books_of(fed: Federation) -> dict[str, Rows]:
         "flips": flips,
         "batteries": list({row[0]: row for row in rows(ledger.batteries, balance)}.values()),
         "plan": [tuple(row[name] for name in ("round", "device", "share", "power_part", "ends_s")) for row in plans],
+        "idle": [(ledger.idle.until_j(fed.clock.now),)],
         "bursts": [tuple(row[name] for name in ("ready", "summed", "snr")) for row in bursts],
     }  # fmt: skip
 

@@ -9,6 +9,7 @@ from fednet_emu.kernel.clock import COLLECT, NS_PER_S
 from fednet_emu.network.access import Noma, Ofdma, SlottedAloha, Tdma
 from fednet_emu.network.access.contention import Shared
 from fednet_emu.network.medium.band import Band
+from fednet_emu.network.medium.rules import patience_of
 from fednet_emu.network.medium.transfer import Delivery
 from fednet_emu.radio.fading import FadingByLineOfSight, Nakagami, NoFading, Rayleigh, Rician
 from fednet_emu.radio.rate import FixedRate, Shannon
@@ -183,6 +184,14 @@ def test_waiting_for_a_turn_does_not_count(cell):
 
     assert {delivery.lost for delivery in deliveries} == {""}
     assert deliveries[99].latency_s > 2 * 67
+
+
+@pytest.mark.parametrize(("cells", "limit_s"), [(1, 60), (2, 3600)])
+def test_other_cells_disturb_even_those_who_take_turns(cell, cells, limit_s):
+    """In one cell 1 kbit has a minute; where another cell sends in the same band, nobody knows how long it takes."""
+    rules = replace(open_ended(cell, Tdma(), [2.0]).medium.rules, cells=cells)
+
+    assert patience_of(rules, 1).limit_ns(1000, 2.0, los=False) == limit_s * NS_PER_S
 
 
 @pytest.mark.parametrize("snr_db", [-15.0, -12.0, -9.0, -3.0, 10.0])
