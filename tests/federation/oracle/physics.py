@@ -126,10 +126,8 @@ class Physics:
             return float(way.timeout_s)
         if way.access.kind == "over-the-air" or (planner is not None and planner.kind != "fedl"):
             return MOST_S
-        bps, shares = (
-            (self.up_bps, self.bps)[kind == "downlink"],
-            {1.0, 1 / self.n if way.access.kind == "ofdma" else 1},
-        )
+        bps = self.bps if kind == "downlink" else self.up_bps
+        shares = (1.0, 1 / self.n) if way.access.kind == "ofdma" else (1.0,)
         takes_s = [size_bit / (bps(snr, share) or 1e-300) for share in shares]
         if min(takes_s) > MOST_S:
             return 0.0

@@ -96,9 +96,9 @@ def is_close(found: Any, due: Any) -> bool:
     return bool(found == due)
 
 
-@pytest.mark.parametrize("number", range(40))
+@pytest.mark.parametrize("number", range(80))
 def test_both_keep_the_same_books(number: int) -> None:
-    """Of forty scenes: turns, parts, plans, sums over the air and edge servers, half of them with batteries."""
+    """Of eighty scenes: turns, parts, plans, sums over the air and edge servers, half of them with batteries."""
     assert_same_rounds(scene(number))
 
 
