@@ -3,7 +3,7 @@ Stragglers and deadlines
 ========================
 
 Computing times with a heavy tail: most devices are done in time, one in a cohort is not. A deadline ends the round
-without it. What is gained in time is paid in updates; too strict a deadline throws away more than it saves.
+without it. What is gained in time is paid in updates, which have cost energy: how strict may it be?
 """
 
 import matplotlib.pyplot as plt
@@ -13,10 +13,10 @@ import fednet_emu as fe
 SETTINGS = {
     "devices.straggler": {"kind": "pareto", "alpha": 1.2},
     "network.uplink.access": "ofdma",
-    "stop.rounds": 50,
+    "stop.rounds": 100,
     "stop.simulated_s": 25,
 }
-DEADLINES_S = {"no deadline": None, "1 s": 1.0, "0.6 s": 0.6, "0.4 s": 0.4}
+DEADLINES_S = {"no deadline": None, "1 s": 1.0, "0.5 s": 0.5, "0.3 s": 0.3}
 runs = {
     name: fe.run("quickstart", seed=2, settings=SETTINGS | {"algorithm.deadline_s": deadline_s})
     for name, deadline_s in DEADLINES_S.items()
@@ -38,3 +38,11 @@ right.set(xlabel="Deadline", ylabel="Updates that arrive, of 10")
 # The effect on learning: accuracy against simulated time.
 
 fe.plot(list(runs.values()), "accuracy", against="time", labels=list(runs))
+
+# %%
+# What an accuracy of 0.9 takes. Here half a second is best: within 0.3 s only six updates of ten arrive, and the energy
+# of the others is spent for nothing.
+
+for name, run in runs.items():
+    first = run.evaluations.query("accuracy >= 0.9").iloc[0]
+    print(f"{name:12} {first['simulated_s']:5.1f} s {first['energy_j']:5.1f} J")

@@ -12,7 +12,7 @@ import fednet_emu as fe
 
 SETTINGS = {
     "devices.placement.radius_m": 300,
-    "devices.speed.median_flop_per_s": 1.0e5,  # slow devices: a round takes long enough to walk somewhere
+    "devices.overhead_s": 5,  # of each computation: a round takes long enough to walk somewhere
     "model": "softmax",
     "network.uplink.access": "tdma",
     "stop.rounds": 60,

@@ -30,6 +30,6 @@ study.plot("accuracy", against="energy")
 
 # %%
 # The comparison in words: differences are paired by seed, so that what both settings share (the positions of the
-# phones, their data) cancels out.
+# boards, their data) cancels out.
 
 print(study.compare(TDMA, OFDMA))

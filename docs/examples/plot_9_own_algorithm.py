@@ -50,6 +50,6 @@ runs = {
 }
 
 # %%
-# All three runs have the same phones, channels and batches.
+# All three runs have the same boards, channels and batches.
 
 fe.plot(list(runs.values()), "accuracy", against="time", labels=[f"momentum {momentum}" for momentum in runs])

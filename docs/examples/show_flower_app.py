@@ -26,9 +26,10 @@ OUT = Path("results/flower_app")
 
 # %%
 # The command. By default it puts the clients around a small base station in a street, at 3.5 GHz with 20 MHz; the two
-# settings make it the radio of 5G, with its subcarriers of 30 kHz and its table of modulation and coding schemes.
+# first settings make it the radio of 5G, with its subcarriers of 30 kHz and its table of modulation and coding schemes.
+# With the third a device uses its whole band, however weak it is; by default it would send on a part of it.
 
-NR = ["--set", "channel.numerology_khz=30", "--set", "channel.rate=nr-mcs"]
+NR = ["--set", "channel.numerology_khz=30", "--set", "channel.rate=nr-mcs", "--set", "channel.narrowing=off"]
 FLOWER = [sys.executable, "-m", "fednet_emu", "flower"]
 subprocess.run([*FLOWER, APP, *NR, "--out", OUT / "wide", "--force", "--no-plots"], check=True)
 

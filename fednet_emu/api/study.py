@@ -167,8 +167,8 @@ class Study:
         Args:
             accuracy: the target accuracy, instead of the study's target.
             within: upper limits of what a run may have spent when it reaches the target, for example
-                `{"energy": 4, "bits": 20e6}`: `time` in seconds, `bits` of all links, `energy` in joules of all devices
-                together, `device-energy` in joules per device on average, or `rounds`.
+                `{"energy": 4, "bits": 20e6}`: `time` in seconds, `bits` of all links, `energy` in joules of devices
+                and base stations together, `device-energy` the same per device, or `rounds`.
             minimise: the cost by which settings are ranked, one of the same five.
             where: the levels of some axes, as for `compare`; only settings with these are ranked.
 

@@ -10,7 +10,7 @@ MORE: dict[str, tuple[str, str]] = {
     "sweep": ("fednet sweep quickstart_access --workers 2", "studies"),
     "search": ("fednet search quickstart_search", "search"),
     "compare": ("fednet compare results/quickstart_access --between access=tdma access=ofdma", "studies"),
-    "best": ("fednet best results/quickstart_access --accuracy 0.9 --within energy=4", "best"),
+    "best": ("fednet best results/quickstart_access --accuracy 0.9 --within energy=12", "best"),
     "explain": ("fednet explain results/quickstart/seed-0", "best"),
     "reproduce": ("fednet reproduce --minutes 5", "studies"),
     "check": ("fednet check quickstart --set devices.count=100", "command-line"),

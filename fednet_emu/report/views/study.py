@@ -29,7 +29,7 @@ DEVICE_ENERGY = "device-energy"
 SPENT = {"time": "simulated_s", "bits": "total_bit", "energy": "energy_j", DEVICE_ENERGY: "energy_j", "rounds": "round"}
 """Names of costs, and their columns in the evaluations, in simulated seconds, bits, joules and rounds.
 
-`energy` is that of all devices together, `device-energy` the mean over all devices, whether they take part or not.
+`energy` is that of all devices and base stations together, `device-energy` that over the number of devices.
 """
 
 Levels = Mapping[str, Any]
