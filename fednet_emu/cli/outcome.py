@@ -28,13 +28,13 @@ MISTAKE, INTERRUPTED, BUG, FAILED = 2, 130, 1, 1
 
 @contextmanager
 def outcome(interrupted: Callable[[], str] = lambda: "interrupted") -> Iterator[None]:
-    """Turn exceptions of a command into a message and an exit code; print warnings, and what loggers tell the user.
+    """Turn exceptions of a command into a message and an exit code; print warnings and log messages.
 
     Args:
         interrupted: returns the message to print after Ctrl-C.
     """
     try:
-        with _told(), _warnings_told():
+        with _log_printed(), _warnings_printed():
             yield
     except AppFailed as error:
         ERRORS.print(str(error))
@@ -72,9 +72,9 @@ before that happens; and settings that do not fit a changed kind."""
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _log_printed() -> Iterator[None]:
     """Print what the loggers say, each line once."""
-    loggers, handler = [logging.getLogger(name) for name in LOGGERS], _Told(logging.INFO)
+    loggers, handler = [logging.getLogger(name) for name in LOGGERS], _LogPrinter(logging.INFO)
     before = [logger.level for logger in loggers]
     for logger in loggers:
         logger.addHandler(handler)
@@ -88,15 +88,15 @@ def _told() -> Iterator[None]:
 
 
 @contextmanager
-def _warnings_told() -> Iterator[None]:
+def _warnings_printed() -> Iterator[None]:
     """Print each warning of a scenario once, in a line of its own."""
-    told, before = set[str](), warnings.showwarning
+    printed, before = set[str](), warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
         if not issubclass(category, ScenarioWarning):
             before(message, category, *where, **more)
-        elif str(message) not in told:
-            told.add(str(message))
+        elif str(message) not in printed:
+            printed.add(str(message))
             ERRORS.print(f"warning: {message}")
 
     warnings.showwarning = show
@@ -106,7 +106,7 @@ def _warnings_told() -> Iterator[None]:
         warnings.showwarning = before
 
 
-class _Told(logging.Handler):
+class _LogPrinter(logging.Handler):
     def __init__(self, level: int) -> None:
         super().__init__(level)
         self._lines: set[str] = set()

@@ -111,7 +111,7 @@ class Links:
 
     @property
     def moving(self) -> bool:
-        """Whether devices move, so that whoever is out of reach may come back."""
+        """Whether devices move, so that a device out of reach may come back into reach."""
         return self._network.moving
 
     @property

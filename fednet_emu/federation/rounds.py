@@ -94,7 +94,7 @@ class Rounds:
 
     @staticmethod
     def refuse_unheard(transfers: list[Unheard]) -> None:
-        """Raise an error if nobody can wait any more for one of these transfers, which have ended.
+        """Raise an error if no process can wait any more for one of these transfers, which have ended.
 
         Raises:
             AlgorithmError: names it.

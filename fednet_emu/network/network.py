@@ -406,7 +406,7 @@ class Network:
         return Rivals(gain, receiver, target * db_to_linear(margin_db), residual)
 
     def unheard(self) -> list[Unheard]:
-        """Take the transfers that have ended since the last call with nobody waiting for them."""
+        """Return the transfers that ended without a waiting process since the last call."""
         found: list[Unheard] = []
         for medium in (self.uplink, self.downlink, self.sidelink):
             if medium is not None and medium.unheard:

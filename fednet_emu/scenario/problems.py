@@ -31,7 +31,7 @@ def validate(model_class: type[Model], document: Document, tell: Callable[[str],
     Args:
         model_class: what it describes.
         document: the settings; where a kind was changed, those of the old kind that fit the new one are kept.
-        tell: is told, in one line for each changed kind, what does not fit it and is left out.
+        tell: receives one line for each changed kind, with the settings that do not fit it and are left out.
 
     Raises:
         ScenarioError: One line for each problem, in the order of the file; only the first hundred are explained.

@@ -23,7 +23,7 @@ from fednet_emu.records.ledger import CODE, NEVER_NS, SEVERAL, Ledger, device_la
 NOTICE_S = 1.0
 """Time in s after which a sender knows that its receiver is out of reach, unless its timeout is shorter: the default of
 the timers T300 and T310 of 5G NR, after which a connection counts as failed (TS 38.331). Nothing is on the air
-meanwhile. Since it is above 0, whoever sends again at once does not do so for ever in one instant."""
+meanwhile. It is above 0, so that a sender that tries again at once does not do so for ever in one instant."""
 
 
 class Medium:

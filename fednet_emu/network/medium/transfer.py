@@ -128,14 +128,14 @@ def described(kind: int, sender: int, receiver: int) -> str:
 
 @final
 class Unheard:
-    """A transfer that has ended with nobody waiting for it, and that somebody may still wait for while it exists."""
+    """A transfer that ended without a waiting process; a process may wait for it later, as long as it exists."""
 
     def __init__(self, transfer: Transfer) -> None:
         self._transfer, self._attributes = ref(transfer), vars(transfer)  # these outlive the transfer itself
 
     @property
     def is_forgotten(self) -> bool:
-        """Whether nobody has waited for it later, and nobody can any more."""
+        """Whether no process has waited for it later, and none can any more."""
         return self._transfer() is None and "late" not in self._attributes
 
     def describe(self) -> str:
