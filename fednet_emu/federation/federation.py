@@ -327,7 +327,7 @@ class Federation:
         """Record a round (or a step of the server) that has ended with this global model; evaluate it when due.
 
         Where each device has a model of its own, give them all, in the order of the devices; each is evaluated on its
-        test samples. An algorithm that brings its own learning gives None and calls `report` with its scores. What is no
+        test samples. An algorithm that brings its own learning gives None and reports scores by `report`. What is no
         model, and a round that has not waited for anything, is an `AlgorithmError`.
         """
         self._learner.check(model, "fed.end_of_round")

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, field_validator
 
 from fednet_emu.arrays import Array, IntArray
-from fednet_emu.component import Component
-from fednet_emu.compression import AnyCompression, Compression, NoCompression
 from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.network.access import ACCESSES, Access, AnyAccess, Planned, Tdma
 from fednet_emu.network.access.contention import Noma, Shared
 from fednet_emu.network.access.over_the_air import OverTheAir
 from fednet_emu.network.availability import Presence
 from fednet_emu.network.backhaul import Backhaul
-from fednet_emu.network.cells import AnyCells, SingleCell
 from fednet_emu.network.edge_servers import EdgeServers
 from fednet_emu.network.links.asymmetry import Asymmetry, OneWay
 from fednet_emu.network.links.links import CellLinks, Links, PairLinks, Sky
 from fednet_emu.network.links.moving_links import MovingLinks
 from fednet_emu.network.links.station_links import StationLinks, network_links
 from fednet_emu.network.medium.band import Band
-from fednet_emu.network.medium.loss import AnyLoss, NoLoss
 from fednet_emu.network.medium.medium import Medium
 from fednet_emu.network.medium.rules import Rules
 from fednet_emu.network.medium.superposition import Superposition
@@ -35,143 +28,15 @@ from fednet_emu.network.medium.transfer import Unheard
 from fednet_emu.network.mobility import Paths
 from fednet_emu.network.picture import Picture
 from fednet_emu.network.powers import DevicePowers
-from fednet_emu.network.topology import Digraph, Graphs, Topology, World
-from fednet_emu.network.traces import AnyRateTraces
+from fednet_emu.network.settings import Downlink, NetworkSettings, Sidelink, Uplink
+from fednet_emu.network.topology import Digraph, Graphs, World
 from fednet_emu.network.traces.assign import device_rates
 from fednet_emu.radio.admission import Rivals
 from fednet_emu.radio.channel import Channel, Terminal
-from fednet_emu.radio.overhead import AnyOverhead, NoOverhead
-from fednet_emu.radio.power_control import AnyPowerControl, FullPower
-from fednet_emu.radio.reception import ONE_ANTENNA, AnyReception, SingleAntenna
+from fednet_emu.radio.power_control import FullPower
+from fednet_emu.radio.reception import ONE_ANTENNA
 from fednet_emu.records.ledger import KINDS, SERVER, Ledger
 from fednet_emu.units import db_to_linear
-
-
-class Uplink(Component):
-    """From devices to the server."""
-
-    DIRECTION: ClassVar[str] = "uplink"
-
-    access: AnyAccess = Tdma()
-    loss: AnyLoss = NoLoss()
-    compression: AnyCompression = NoCompression()
-    """How models are compressed: sent as the movement since the model that both ends know, in fewer bits. Whatever else
-    an algorithm sends travels whole."""
-    trace: AnyRateTraces | None = None
-    """Recorded rates, one trace per device, instead of channel and access scheme; null to use channel and access."""
-    timeout_s: float | None = Field(None, gt=0)
-    """Timeout in s: a transfer that is on the air for longer is lost; waiting for a turn does not count. Null takes 20
-    times what the message is expected to take at the mean rate of its link, from 60 s to 3600 s; one that is expected
-    to take more than 3600 s is not tried, and lost as `unreachable`."""
-
-    @property
-    def narrows(self) -> bool:
-        """Whether senders that are too weak for their part of the band may use less of it: devices, in parts apart."""
-        return self.DIRECTION != "downlink" and self.access.separate
-
-    @field_validator("access")
-    @classmethod
-    def _goes_this_way(cls, access: Access) -> Access:
-        if cls.DIRECTION not in access.DIRECTIONS:
-            others = [kind for kind, known in ACCESSES.items() if cls.DIRECTION in known.DIRECTIONS]
-            raise ValueError(
-                f"is not for a {cls.DIRECTION}, got {getattr(access, 'kind', '?')}; choose {', '.join(others)}"
-            )
-        return access
-
-
-class Downlink(Uplink):
-    """From the server to devices."""
-
-    DIRECTION: ClassVar[str] = "downlink"
-
-    mode: Literal["broadcast", "unicast"] = "broadcast"
-    """Sending the same payload to several devices in one instant: `broadcast` uses one transmission, as long as the
-    worst receiver needs; `unicast` uses one transmission per device."""
-
-
-class Sidelink(Downlink):
-    """From device to device, in a band of its own."""
-
-    DIRECTION: ClassVar[str] = "sidelink"
-
-    channel: Channel
-    trace: None = None
-    """Sidelinks have no recorded rates."""
-    topology: Topology | None = None
-    """Which devices send to which, for algorithms that take this graph from the network; null for no graph."""
-    asymmetry: Asymmetry = Asymmetry()
-    """Differences between the two directions of a link, in addition to their independent fading."""
-
-    @field_validator("channel")
-    @classmethod
-    def _idle_once(cls, channel: Channel) -> Channel:
-        if channel.device.idle_w:
-            what = (
-                f"device.idle_w: a device idles with the power that channel.device has, got {channel.device.idle_w:g}"
-            )
-            raise ValueError(f"{what} for its sidelink; leave it out, or give it there")
-        return channel
-
-    @field_validator("compression")
-    @classmethod
-    def _whole(cls, compression: Compression) -> Compression:
-        if type(compression) is not NoCompression:
-            kind = getattr(compression, "kind", "?")
-            raise ValueError(f"is for uplink and downlink, got {kind}; leave it out, sidelinks send everything whole")
-        return compression
-
-
-class NetworkSettings(Component):
-    """Settings of the bands and their use."""
-
-    uplink: Uplink = Uplink()
-    downlink: Downlink = Downlink()
-    sidelink: Sidelink | None = None
-    cells: AnyCells = SingleCell()
-    """Where base stations are."""
-    edges: EdgeServers | None = None
-    """Edge servers, one in each base station, and the backhaul between them and the cloud, for algorithms that average
-    there first; null takes the defaults for these."""
-    power_control: AnyPowerControl = FullPower()
-    """How devices choose their uplink power, each from its own link; downlink and sidelink use full power."""
-    reception: AnyReception = ONE_ANTENNA
-    """What base stations make of the signals of their antennas, on the uplink; the downlink has one antenna."""
-    overhead: AnyOverhead = NoOverhead()
-    """Header bits that are added to each payload."""
-    movement_s: float = Field(1.0, gt=0)
-    """Period in s after which links are recomputed when devices move; they are computed only when used."""
-
-    def conflicts_with_sums(self) -> Iterator[tuple[str, str]]:
-        """Settings that are invalid when the server receives nothing but sums of uploads, as (key, what is wrong)."""
-        up = self.uplink
-        plain = {
-            "uplink.loss": (up.loss, NoLoss, "no packet can be lost by itself"),
-            "uplink.compression": (up.compression, NoCompression, "every entry is an analogue symbol"),
-            "power_control": (self.power_control, FullPower, "devices invert their channels"),
-            "cells": (self.cells, SingleCell, "there is one server to send to"),
-            "reception": (self.reception, SingleAntenna, "signals add up at one antenna"),
-        }
-        for key, (setting, due, why) in plain.items():
-            if type(setting) is not due:
-                yield key, f"{why}, got {getattr(setting, 'kind', '?')}; leave it out"
-        if up.trace is not None:
-            yield "uplink.trace", "signals add up on a channel, got recorded rates; leave it out"
-
-    def losses(self, channel: Channel) -> Iterator[str]:
-        """List the settings by which messages to and from the server may be lost, as `key: value`.
-
-        Not included: links that are too weak, and transfers that take longer than `timeout_s`.
-        """
-        access = self.uplink.access
-        if isinstance(access, Planned) and access.planner.loses:
-            yield f"network.uplink.access.planner: {getattr(access.planner, 'kind', '?')}"
-        for way in (self.uplink, self.downlink):
-            if not isinstance(way.loss, NoLoss):
-                yield f"network.{way.DIRECTION}.loss: {getattr(way.loss, 'kind', '?')}"
-        if channel.rate.outage_sinr > 0:
-            yield f"channel.rate: {getattr(channel.rate, 'kind', '?')} that loses in outage"
-
 
 Pair = tuple[CellLinks | StationLinks, CellLinks | StationLinks]
 """Uplinks and downlinks."""

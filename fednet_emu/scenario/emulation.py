@@ -34,8 +34,9 @@ from fednet_emu.network.links.links import Sky
 from fednet_emu.network.links.station_links import network_links
 from fednet_emu.network.medium.band import Band
 from fednet_emu.network.medium.patience import Patience
-from fednet_emu.network.network import Network, Pair, Uplink
+from fednet_emu.network.network import Network, Pair
 from fednet_emu.network.powers import DevicePowers, PerDevice
+from fednet_emu.network.settings import Uplink
 from fednet_emu.radio.fading import Fading
 from fednet_emu.radio.reception import ONE_ANTENNA
 from fednet_emu.records.idle_energy import IdleEnergy

@@ -35,8 +35,8 @@ from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha
 from fednet_emu.network.availability import Always, AnyAvailability, Windows
 from fednet_emu.network.batteries import Battery
 from fednet_emu.network.mobility import AnyMobility, AnyRegion, DiscRegion, Region, Static
-from fednet_emu.network.network import NetworkSettings
 from fednet_emu.network.placement import AnyPlacement, Disc
+from fednet_emu.network.settings import NetworkSettings
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.energy import AnyComputeEnergy
 from fednet_emu.radio.rate import Shannon

@@ -14,7 +14,7 @@ import numpy as np
 from fednet_emu.arrays import Array, Mask
 from fednet_emu.errors import ScenarioWarning
 from fednet_emu.network.medium.patience import LEAST_S, MOST_S, TIMES
-from fednet_emu.network.network import Uplink
+from fednet_emu.network.settings import Uplink
 from fednet_emu.records.ledger import device_label
 from fednet_emu.scenario.cost import cost_of
 from fednet_emu.scenario.emulation import AtStart, Needed, expected_s, links_at_start

@@ -19,7 +19,8 @@ from fednet_emu.network.medium.band import Band
 from fednet_emu.network.medium.loss import NoLoss
 from fednet_emu.network.medium.medium import Medium, Rules
 from fednet_emu.network.mobility import StillPaths
-from fednet_emu.network.network import Downlink, Network, NetworkSettings
+from fednet_emu.network.network import Network
+from fednet_emu.network.settings import Downlink, NetworkSettings
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.fading import NoFading, Rayleigh
 from fednet_emu.radio.power_control import FullPower, OpenLoop

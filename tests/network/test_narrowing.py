@@ -10,7 +10,8 @@ from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.access import ACCESSES
 from fednet_emu.network.availability import Always, Presence
 from fednet_emu.network.mobility import StillPaths
-from fednet_emu.network.network import Network, NetworkSettings
+from fednet_emu.network.network import Network
+from fednet_emu.network.settings import NetworkSettings
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.rate import CQI_1_BPS_HZ
 from fednet_emu.records.ledger import SERVER, Ledger

@@ -8,7 +8,8 @@ from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.access import Ofdma, Tdma
 from fednet_emu.network.availability import Always, Presence
 from fednet_emu.network.mobility import StillPaths
-from fednet_emu.network.network import Downlink, Network, NetworkSettings, Sidelink, Uplink
+from fednet_emu.network.network import Network
+from fednet_emu.network.settings import Downlink, NetworkSettings, Sidelink, Uplink
 from fednet_emu.radio.channel import Channel
 from fednet_emu.records.ledger import SERVER, Ledger, device_label
 from fednet_emu.records.verify import verify

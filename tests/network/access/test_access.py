@@ -16,8 +16,8 @@ from fednet_emu.network.access import (
     Tdma,
 )
 from fednet_emu.network.access.base import Active, RateInputs
-from fednet_emu.network.network import Downlink, Sidelink, Uplink
 from fednet_emu.network.planners import Fedl
+from fednet_emu.network.settings import Downlink, Sidelink, Uplink
 from fednet_emu.radio.rate import Shannon
 
 ONE_OF_EACH = [

@@ -7,7 +7,8 @@ from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.availability import Always, Presence
 from fednet_emu.network.cells import ListedCells
-from fednet_emu.network.network import Network, NetworkSettings
+from fednet_emu.network.network import Network
+from fednet_emu.network.settings import NetworkSettings
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.power_control import OpenLoop
 from fednet_emu.records.ledger import SERVER, Ledger
