@@ -86,7 +86,8 @@ class Retry(Completion):
         if self._alone and type(event.value) is Delivery and not event.value.lost:  # nearly always
             self._come(event.value)
             return
-        for place, value in zip(self._places, [event.value] if self._alone else event.value, strict=True):
+        ended: list[Any] = [event.value] if self._alone else list(cast("list[Any]", event.value))
+        for place, value in zip(self._places, ended, strict=True):
             self._last[place] = value
         self._places = [place for place in self._places if self._is_worth_another(self._last[place])]
         enough = self._made == self._limits.attempts or self._clock.now_s + self._pause_s > self._last_s
