@@ -15,8 +15,8 @@ import networkx as nx
 PACKAGE = "fednet_emu"
 LEAD = f"""# The house
 
-Written from the imports of `{PACKAGE}/`: each folder from its top floor to the bottom, with what each room imports from the
-same folder. Imports run downward only; the contracts in `pyproject.toml` hold that (`make lint`).
+Written from the imports of `{PACKAGE}/`: each folder from its top floor to the bottom, with what each room imports from
+the same folder. Imports run downward only; the contracts in `pyproject.toml` hold that (`make lint`).
 """
 
 
