@@ -64,7 +64,7 @@ def _short(module: str) -> str:
 
 def write(app: Any) -> None:
     """Write the page into the sources of the site if it has changed."""
-    path, text = Path(app.srcdir) / "house.md", page()
+    path, text = Path(app.srcdir) / "project/house.md", page()
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         path.write_text(text, encoding="utf-8")
 
