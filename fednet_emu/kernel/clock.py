@@ -57,8 +57,8 @@ class Clock(simpy.Environment):
 
     def __init__(self) -> None:
         super().__init__(initial_time=0)
-        self._forgotten = 0  # forgotten events in the queue; at least as many as there are, as is the next number
-        self._quiet = 0  # events in the queue that wake nobody: those, and timers in the background
+        self._forgotten = 0  # how many events in the queue are forgotten, or more
+        self._quiet = 0  # how many wake nobody, or more: these, and timers in the background
         self.stopping = False
         """Set it to True, for example in a signal handler, to end `run_process` after the present event with a
         KeyboardInterrupt."""
@@ -213,7 +213,8 @@ class Timer(_Bare):
         """Drop the callback and free what it refers to; no effect after the callback has run."""
         if self.callbacks:
             self.callbacks.clear()
-            self.to_foreground()
+            if self.background:
+                self.to_foreground()
             cast("Clock", self.env).forget(self)
 
 
