@@ -104,7 +104,7 @@ def test_both_keep_the_same_books(number: int) -> None:
 
 
 def test_both_end_where_only_batteries_go_on() -> None:
-    """Three devices leave for good after 5 ms, within a round; their batteries would get empty and be charged for ever."""
+    """The devices leave for good after 5 ms, within a round; batteries would get empty and be charged for ever."""
     windows = {"kind": "windows", "devices": {device: [[0.0, 0.005]] for device in range(3)}}
     settings = (*scene(514), f"devices.availability={json.dumps(windows)}")
 
