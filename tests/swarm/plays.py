@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from fednet_emu.devices import processors
 from fednet_emu.emulation import build as emulation
 from fednet_emu.emulation.build import build, build_task
 from fednet_emu.emulation.checkpoints import from_bytes, to_bytes
 from fednet_emu.emulation.load import checked
 from fednet_emu.emulation.record import _laws
 from fednet_emu.errors import Deadlock, Diverged
-from fednet_emu.federation import processors, rounds
+from fednet_emu.federation import rounds
 from fednet_emu.federation.federation import Federation
 from fednet_emu.federation.learning_task import LearningTask
 from fednet_emu.kernel.streams import Streams
