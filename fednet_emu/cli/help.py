@@ -15,7 +15,7 @@ MORE: dict[str, tuple[str, str]] = {
     "reproduce": ("fednet reproduce --minutes 5", "guides/studies"),
     "check": ("fednet check quickstart --set devices.count=100", "reference/command-line"),
     "plot": (
-        "fednet plot results/quickstart_access --metric loss --against bits --format pdf",
+        "fednet plot results/quickstart_access --metric loss --against bits",
         "guides/reading-results",
     ),
     "trace": ("fednet trace results/quickstart/seed-0 --until 10", "guides/traces"),

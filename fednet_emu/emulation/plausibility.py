@@ -1,7 +1,7 @@
 """Plausibility: whether devices, radios and messages could exist, each judged by a bound with its source.
 
-All bounds are in `BOUNDS`; docs/guides/devices.md has them as a table. Settings are judged, and the links at the start as
-arrays, as there may be a million devices.
+All bounds are in `BOUNDS`; docs/guides/devices.md has them as a table. Settings are judged, and the links at the start
+as arrays, as there may be a million devices.
 """
 
 from __future__ import annotations

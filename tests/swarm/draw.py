@@ -30,6 +30,8 @@ Owner = tuple[str, str]
 MOST_ATTEMPTS = 2000
 MOST_FLOP, MOST_STEPS = 3e7, 1000
 """Training of a scenario that a swarm plays five times; a redraw is cheaper."""
+MOST_CHARGES = 5000
+"""Rows about batteries: tiny ones get empty again and again."""
 MOST_TRANSFERS = 100
 """Messages of a mixture, which is played by all laws."""
 FIRST = ("algorithm", "devices", "data")
@@ -87,7 +89,8 @@ def refusal(settings: Settings) -> tuple[str, Ledger | None]:
         return str(error.args[0]).removeprefix("drawn").split(":")[0].strip(), None
     except Exception:
         return "", None  # this is what the swarm looks for: the judge will see it again
-    return "too much work" if play.flop > MOST_FLOP or play.steps > MOST_STEPS else "", play.ledger
+    heavy = play.flop > MOST_FLOP or play.steps > MOST_STEPS or len(play.ledger.batteries) > MOST_CHARGES
+    return "too much work" if heavy else "", play.ledger
 
 
 def another(rng: Random, count: int, shape: Shape, path: str, owner: Owner, default: Any = None) -> Any:
