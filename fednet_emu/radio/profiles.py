@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from fednet_emu.component import Component
+from fednet_emu.component.component import Component
 
 Mark = Literal["measured", "derived", "table", "recalled", "assumed"]
 MARKS: tuple[Mark, ...] = ("measured", "derived", "table", "recalled", "assumed")

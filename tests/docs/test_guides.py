@@ -10,7 +10,7 @@ import pytest
 
 import fednet_emu as fe
 from fednet_emu.study.cells import study_file
-from fednet_emu.study.searching.search import load_search
+from fednet_emu.study.search.search import load_search
 
 DOCS = Path(__file__).parents[2] / "docs"
 SHORT = {"stop.rounds": 2, "devices.count": 4, "algorithm.cohort": 2}
