@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fednet_emu.records.charge import charge_problem
-from fednet_emu.records.verify import verify
 from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
 
@@ -20,6 +18,8 @@ from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.radio.profiles import RadioProfile, StationProfile
+from fednet_emu.records.laws.charge import charge_problem
+from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.results.profiles import known
 from fednet_emu.scenario.document import dump, from_text, names
