@@ -18,7 +18,7 @@ from fednet_emu.scenario.shapes import Shape
 from fednet_emu.scenario.unused import PARTS
 from tests.swarm.mixtures import mixture
 from tests.swarm.plays import played, scenario_of
-from tests.swarm.recipes import ALWAYS, EITHER, ELSEWHERE, NEEDS, OPTIONAL, RARE, RECIPES
+from tests.swarm.recipes import ALWAYS, EITHER, ELSEWHERE, FILES, NEEDS, OPTIONAL, RARE, RECIPES
 
 Settings = dict[str, Any]
 Picks = dict[str, str]
@@ -145,6 +145,9 @@ class _Draw:
         """Draw a value; `slot` and `kind` are those of the component that the setting belongs to."""
         if shape.choice is not None:
             return self._component(shape.choice, path)
+        file = FILES.get(path.removeprefix("network.sidelink."))
+        if file is not None:
+            return file(self.rng, self.count)
         if shape.settings:
             return self._mapping(shape.annotation, path, slot, kind)
         need, name = self.needs.get(path), path.rpartition(".")[2]
