@@ -8,7 +8,9 @@ from sphinx.ext.napoleon.docstring import GoogleDocstring
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE / "ext"), str(HERE.parent)]
 
-from fednet_emu import __version__  # noqa: E402  (the paths come first)
+import inventories  # noqa: E402  (the paths come first)
+
+from fednet_emu import __version__  # noqa: E402
 
 project = "fednet_emu"
 author = "The fednet_emu authors"
@@ -18,17 +20,31 @@ release = version = __version__
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
     "sphinx.ext.napoleon",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
     "settings_reference",
     "record_tables",
     "house_drawing",
+    "api_examples",
+    "code_links",
+    "measured",
+    "short_names",
 ]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_build", "ext", "examples", "gallery/*.ipynb", "gallery/*.py"]
 default_role = "code"  # single backticks in docstrings
-nitpicky = False
+nitpicky = True
+nitpick_ignore_regex = [
+    (r"py:.*", r"fednet_emu\.\w+\.\w+.*"),  # types of the package that users get and never make
+    (r"py:.*", r"[A-Z]\w+"),  # the same, where an annotation has the bare name
+]
+templates_path = ["_templates"]
+autosummary_filename_map = {"fednet_emu.Run": "fednet_emu.Run-class", "fednet_emu.Search": "fednet_emu.Search-class"}
+"""File systems that ignore case would take `Run` for `run`."""
+intersphinx_mapping = inventories.write(HERE / "_build/inventories")  # stored here: a build needs no network
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence"]
 suppress_warnings = ["config.cache"]
@@ -81,4 +97,10 @@ def _as_it_stands(docstring: GoogleDocstring) -> list[str]:
     return docstring._consume_to_end()
 
 
+def _returned(docstring: GoogleDocstring, preprocess_types: bool = False) -> list[tuple[str, str, list[str]]]:
+    """What a function returns, whole, for the same reason; its type is in the signature."""
+    return [("", "", docstring._dedent(docstring._consume_to_next_section()))]
+
+
 GoogleDocstring._parse_attribute_docstring = _as_it_stands
+GoogleDocstring._consume_returns_section = _returned

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 _MARKUP = re.compile(r"([\\*_|<>\[\]$#])")
@@ -35,8 +36,9 @@ def link(page: str, path: str, words: str) -> str:
 
 
 def code_in(module: str) -> str:
-    """Return the path of a module's file, relative to the repository, formatted as code."""
-    return code(f"{module.replace('.', '/')}.py")
+    """Return the path of a module's file, relative to the repository, formatted as code, which the site makes a link."""
+    is_package = hasattr(sys.modules[module], "__path__")
+    return code(f"{module.replace('.', '/')}{'/__init__' if is_package else ''}.py")
 
 
 def escaped(text: str) -> str:

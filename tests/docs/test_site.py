@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from pathlib import Path
 
 import pytest
+from api_examples import EXAMPLES as EXAMPLES_BY_NAME
 
 import fednet_emu
 
@@ -17,10 +19,21 @@ EXAMPLES = sorted((DOCS / "examples").glob("*_*.py"))
 
 def test_every_public_name_is_on_the_api_page() -> None:
     """What `fednet_emu` offers is documented, and nothing that it does not have."""
-    text = (DOCS / "reference/api.md").read_text(encoding="utf-8")
+    text = (DOCS / "reference/api/index.md").read_text(encoding="utf-8")
 
-    listed = re.findall(r":: fednet_emu\.(\w+)$", text, flags=re.MULTILINE)
+    listed = re.findall(r"^   fednet_emu\.(\w+)$", text, flags=re.MULTILINE)
     assert sorted(listed) == sorted([*fednet_emu.__all__, "testing"])
+
+
+def test_every_public_function_has_an_example() -> None:
+    """The page of a function shows how it is called: code that Python can read, with keywords that the function has."""
+    functions = [name for name in fednet_emu.__all__ if inspect.isfunction(getattr(fednet_emu, name))]
+
+    assert set(functions) <= set(EXAMPLES_BY_NAME)
+    for name, code in EXAMPLES_BY_NAME.items():
+        for call in (node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)):
+            if isinstance(call.func, ast.Attribute) and ast.unparse(call.func) == f"fe.{name}":
+                inspect.signature(getattr(fednet_emu, name)).bind(*call.args, **{key.arg: 0 for key in call.keywords})
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

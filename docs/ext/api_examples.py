@@ -1,0 +1,49 @@
+"""An example below the description of each public name, as a notebook would have it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+EXAMPLES: dict[str, str] = {
+    "run": 'run = fe.run("quickstart", seed=1, settings={"algorithm.lr": 0.05})\nrun.accuracy, run.simulated_s, run.energy_j',
+    "check": 'scenario = fe.check("quickstart", settings={"network.uplink.access": "ofdma"})\nscenario.devices.count',
+    "scenarios": '"quickstart" in fe.scenarios()',
+    "channels": 'fe.channels(["urban-micro", "rural"])[["channel", "rate_at_200_m_bps"]]',
+    "profiles": 'fe.profiles(["pi-4b", "cortex-m4"])[["profile", "flop_per_s", "active_w"]]',
+    "kinds": 'fe.kinds("network.uplink.access")["tdma"]',
+    "schema": 'import json\n\njson.dump(fe.schema(), open("scenario.schema.json", "w"))',
+    "sweep": (
+        'study = fe.sweep(\n    "quickstart",\n    grid={"network.uplink.access": ["tdma", "ofdma"]},\n    seeds=3,\n'
+        '    settings={"stop.rounds": 10},\n)\nstudy.cells'
+    ),
+    "search": (
+        'found = fe.search(\n    "quickstart",\n    {"algorithm.lr": {"low": 0.01, "high": 1.0, "log": True}},\n'
+        '    target={"accuracy": 0.8},\n    trials=6,\n    seeds=2,\n)\nprint(found)'
+    ),
+    "open": 'run = fe.open("results/quickstart/seed-0")\nrun.transfers.head()',
+    "compare": 'print(fe.compare("results/tdma", "results/ofdma"))',
+    "plot": 'fe.plot([first, second], "accuracy", against="energy", labels=["TDMA", "OFDMA"])',
+    "Run": 'run = fe.run("quickstart")\nrun.rounds["arrived"].mean(), run.plot("timeline")',
+    "Study": 'study = fe.open("results/quickstart_access")\nstudy.plot("accuracy", against="time")',
+    "Comparison": 'print(study.compare("access=tdma", "access=ofdma"))',
+    "Ranking": 'print(study.best(by="time"))',
+    "Search": 'print(fe.open("results/quickstart_search"))',
+    "Explanation": "print(run.explain())",
+    "Flower": 'fe.run("quickstart", algorithm=fe.Flower(app="examples/flower_quickstart"))',
+}
+"""Code by name; `fe` is the package."""
+
+
+def add_example(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Append the example of a public name to its docstring."""
+    package, _, short = name.partition(".")
+    if package == "fednet_emu" and short in EXAMPLES:
+        lines += ["", ".. rubric:: Example", "", ".. code-block:: python", ""]
+        lines += [f"   {line}" for line in EXAMPLES[short].splitlines()]
+        lines += [""]
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """Register this extension with Sphinx."""
+    app.connect("autodoc-process-docstring", add_example, priority=900)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

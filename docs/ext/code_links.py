@@ -1,0 +1,57 @@
+"""Turn paths of the repository's code into links: `fednet_emu/radio/fading.py` leads to a page with that file.
+
+A path in backticks that names no file is a warning, so that pages cannot name code that has moved.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx.transforms.post_transforms import SphinxPostTransform
+from sphinx.util import logging
+
+ROOT = Path(__file__).parents[2]
+PATH = re.compile(r"(?:fednet_emu|scenarios|channels|profiles|tools|tests|examples|benchmarks)/[\w./-]+\.(py|yaml)")
+LANGUAGES = {"py": "python", "yaml": "yaml"}
+logger = logging.getLogger(__name__)
+
+
+class CodeLinks(SphinxPostTransform):
+    """Replaces the paths of a page by links."""
+
+    default_priority = 400
+    builders = ("html",)
+
+    def run(self, **kwargs: Any) -> None:
+        """Link every path that is a file, and warn of those that are not."""
+        for literal in list(self.document.findall(nodes.literal)):
+            path = literal.astext()
+            if not PATH.fullmatch(path) or isinstance(literal.parent, nodes.reference):
+                continue
+            if not (ROOT / path).is_file():
+                logger.warning("%s: no such file in the repository", path, location=literal)
+                continue
+            self.app.shown_code.add(path)  # type: ignore[attr-defined]
+            target = self.app.builder.get_relative_uri(self.env.docname, f"code/{path}")
+            link = nodes.reference("", "", literal.deepcopy(), internal=True, refuri=target)
+            literal.replace_self(link)
+
+
+def pages(app: Any) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """Yield a page for each file that a page links to."""
+    for path in sorted(app.shown_code):
+        text = (ROOT / path).read_text(encoding="utf-8")
+        body = app.builder.highlighter.highlight_block(text, LANGUAGES[path.rpartition(".")[2]])
+        yield f"code/{path}", {"title": path, "body": f"<h1>{path}</h1>{body}", "sidebars": []}, "page.html"
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """Register this extension with Sphinx."""
+    app.shown_code = set()
+    app.add_post_transform(CodeLinks)
+    app.connect("html-collect-pages", pages)
+    return {"parallel_read_safe": True, "parallel_write_safe": False}
