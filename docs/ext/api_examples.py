@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 EXAMPLES: dict[str, str] = {
-    "run": 'run = fe.run("quickstart", seed=1, settings={"algorithm.lr": 0.05})\nrun.accuracy, run.simulated_s, run.energy_j',
+    "run": (
+        'run = fe.run("quickstart", seed=1, settings={"algorithm.lr": 0.05})\n'
+        "run.accuracy, run.simulated_s, run.energy_j"
+    ),
     "check": 'scenario = fe.check("quickstart", settings={"network.uplink.access": "ofdma"})\nscenario.devices.count',
     "scenarios": '"quickstart" in fe.scenarios()',
     "channels": 'fe.channels(["urban-micro", "rural"])[["channel", "rate_at_200_m_bps"]]',
@@ -29,7 +32,7 @@ EXAMPLES: dict[str, str] = {
     "Ranking": 'print(study.best(by="time"))',
     "Search": 'print(fe.open("results/quickstart_search"))',
     "Explanation": "print(run.explain())",
-    "Flower": 'fe.run("quickstart", algorithm=fe.Flower(app="examples/flower_quickstart"))',
+    "Flower": 'fe.run("quickstart", algorithm=fe.Flower(server_app, client_app), settings={"stop.simulated_s": 60})',
 }
 """Code by name; `fe` is the package."""
 

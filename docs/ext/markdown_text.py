@@ -36,7 +36,7 @@ def link(page: str, path: str, words: str) -> str:
 
 
 def code_in(module: str) -> str:
-    """Return the path of a module's file, relative to the repository, formatted as code, which the site makes a link."""
+    """Return the path of a module's file in the repository as code, of which the site makes a link."""
     is_package = hasattr(sys.modules[module], "__path__")
     return code(f"{module.replace('.', '/')}{'/__init__' if is_package else ''}.py")
 

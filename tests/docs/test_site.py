@@ -31,9 +31,10 @@ def test_every_public_function_has_an_example() -> None:
 
     assert set(functions) <= set(EXAMPLES_BY_NAME)
     for name, code in EXAMPLES_BY_NAME.items():
+        function = getattr(fednet_emu, name)
         for call in (node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)):
             if isinstance(call.func, ast.Attribute) and ast.unparse(call.func) == f"fe.{name}":
-                inspect.signature(getattr(fednet_emu, name)).bind(*call.args, **{key.arg: 0 for key in call.keywords})
+                inspect.signature(function).bind(*call.args, **{str(key.arg): 0 for key in call.keywords})
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
