@@ -31,10 +31,11 @@ extensions = [
     "api_examples",
     "code_links",
     "measured",
+    "plausible_bounds",
     "short_names",
 ]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
-exclude_patterns = ["_build", "ext", "examples", "gallery/*.ipynb", "gallery/*.py"]
+exclude_patterns = ["_build", "ext", "examples", "gallery/**/*.ipynb", "gallery/**/*.py", "_templates"]
 default_role = "code"  # single backticks in docstrings
 nitpicky = True
 nitpick_ignore_regex = [
@@ -76,6 +77,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "examples",
     "gallery_dirs": "gallery",
     "filename_pattern": r"/plot_",
+    "subsection_order": [f"examples/{group}" for group in ("network", "learning", "methods", "results")],
     "within_subsection_order": "FileNameSortKey",
     "ignore_repr_types": r"matplotlib|Figure",  # figures are pictures, and legends are nothing to print
     "image_scrapers": ("matplotlib", "gallery_figures"),

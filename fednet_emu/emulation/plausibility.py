@@ -1,6 +1,6 @@
 """Plausibility: whether devices, radios and messages could exist, each judged by a bound with its source.
 
-All bounds are in `BOUNDS`; docs/guides/devices.md has them as a table. Settings are judged, and the links at the start
+All bounds are in `BOUNDS`; the site has them as a table. Settings are judged, and the links at the start
 as arrays, as there may be a million devices.
 """
 

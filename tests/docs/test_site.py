@@ -13,7 +13,7 @@ from api_examples import EXAMPLES as EXAMPLES_BY_NAME
 import fednet_emu
 
 DOCS = Path(__file__).parents[2] / "docs"
-EXAMPLES = sorted((DOCS / "examples").glob("*_*.py"))
+EXAMPLES = sorted((DOCS / "examples").rglob("*_*.py"))
 """Those that are called `plot_...` are run when the site is built."""
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from fednet_emu.devices.profiles import Profile
 from fednet_emu.emulation.given import scenario_of
-from fednet_emu.emulation.plausibility import BOUNDS, PLAUSIBLE, amount, as_table
+from fednet_emu.emulation.plausibility import BOUNDS, PLAUSIBLE, amount
 from fednet_emu.radio.profiles import StationProfile
 from fednet_emu.results.profiles import known
 
@@ -269,11 +269,6 @@ def test_the_bound_of_all_is_the_union_of_the_classes():
         of_class = [bound for name, bound in BOUNDS.items() if name.startswith(f"{quantity} ")]
         assert BOUNDS[quantity].low == min(bound.low for bound in of_class)
         assert BOUNDS[quantity].high == max(bound.high for bound in of_class)
-
-
-def test_the_page_has_the_table_of_the_code():
-    """Row by row."""
-    assert as_table() in (ROOT / "docs/guides/devices.md").read_text()
 
 
 RIGHT = {

@@ -7,6 +7,9 @@ epochs per round save messages, and cost computing; a lower transmit power saves
 longer. What buys the most accuracy?
 """
 
+# sphinx_gallery_tags = ["energy", "local epochs"]
+# sphinx_gallery_thumbnail_number = 3
+
 import matplotlib.pyplot as plt
 
 import fednet_emu as fe

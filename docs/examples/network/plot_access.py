@@ -8,6 +8,9 @@ five rules: one after the other (TDMA), side by side on parts of the band (OFDMA
 uplink is what counts.
 """
 
+# sphinx_gallery_tags = ["access", "uplink"]
+# sphinx_gallery_thumbnail_number = 2
+
 import matplotlib.pyplot as plt
 
 import fednet_emu as fe

@@ -7,6 +7,8 @@ drawn at random disturb each other; groups formed from the channel send with the
 member. A stricter target makes more groups of faster links: where is the best cycle?
 """
 
+# sphinx_gallery_tags = ["cyclic", "interference"]
+
 import matplotlib.pyplot as plt
 
 import fednet_emu as fe

@@ -7,6 +7,8 @@ algorithm is a class whose fields are its settings, and a generator that reads l
 takes simulated time is an event, and is used with ``yield``. It is handed over as an object and needs no name.
 """
 
+# sphinx_gallery_tags = ["own algorithm", "averaging"]
+
 import fednet_emu as fe
 
 

@@ -6,6 +6,8 @@ Computing times with a heavy tail: most devices are done in time, one in a cohor
 without it. What is gained in time is paid in updates, which have cost energy: how strict may it be?
 """
 
+# sphinx_gallery_tags = ["stragglers", "deadline"]
+
 import matplotlib.pyplot as plt
 
 import fednet_emu as fe

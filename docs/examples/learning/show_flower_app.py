@@ -3,15 +3,16 @@ Your Flower app on a 5G cell in one command
 ===========================================
 
 A Flower app runs on the emulated network as it is. This page takes the folder of the example app, FedAvg of a small
-perceptron over ten clients, and asks what a 5G cell makes of it. It needs `pip install 'fednet-emu[flower]'`, whose
+perceptron over ten clients, and asks what a 5G cell makes of it. It needs `pip install ".[flower]"`, whose
 packages the rest of the site does without: run it in the folder of the repository with
-`python docs/examples/show_flower_app.py`. Its pictures are kept in `results/reference/flower_app`.
+`python docs/examples/learning/show_flower_app.py`. Its pictures are kept in `results/reference/flower_app`.
 
-.. image:: ../../results/reference/flower_app/accuracy.png
+.. image:: ../../../results/reference/flower_app/accuracy.png
    :width: 560
    :alt: Accuracy of the app against simulated time in a wide and in a narrow band
 """
 
+# sphinx_gallery_tags = ["Flower", "5G"]
 # sphinx_gallery_thumbnail_path = '../results/reference/flower_app/accuracy.png'
 import subprocess
 import sys
@@ -52,7 +53,7 @@ figure.savefig(OUT / "accuracy.png", dpi=110, bbox_inches="tight")
 # lowest scheme is too much: it waits for moments of good fading, for its uploads and for the broadcast of the model. In
 # 5 MHz it has -3 dB.
 #
-# .. image:: ../../results/reference/flower_app/uploads.png
+# .. image:: ../../../results/reference/flower_app/uploads.png
 #    :width: 560
 #    :alt: Mean time of an upload of the model in a wide and in a narrow band, by device
 

@@ -6,6 +6,8 @@ One run is one draw of channels, stragglers and data. A study repeats each setti
 meet equal channels, so settings are compared seed by seed.
 """
 
+# sphinx_gallery_tags = ["study", "access"]
+
 import fednet_emu as fe
 
 TDMA, OFDMA = "network.uplink.access=tdma", "network.uplink.access=ofdma"

@@ -6,6 +6,8 @@ Thirty phones walk about a small cell in a street. Distance, line of sight and s
 phone's rate changes within some ten metres, and a cohort's round takes as long as its worst member.
 """
 
+# sphinx_gallery_tags = ["mobility", "channel"]
+
 import matplotlib.pyplot as plt
 
 import fednet_emu as fe

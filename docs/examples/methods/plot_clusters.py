@@ -7,6 +7,8 @@ nothing. The server then needs to hear only some of each cluster; how many, it w
 told. The same without pushing beside it.
 """
 
+# sphinx_gallery_tags = ["device to device", "clusters"]
+
 import matplotlib.pyplot as plt
 
 import fednet_emu as fe

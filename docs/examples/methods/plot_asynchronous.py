@@ -7,6 +7,8 @@ each step. An asynchronous one (ASPIRE-EASE) goes on with the first to report, a
 report is too old.
 """
 
+# sphinx_gallery_tags = ["asynchronous", "robust", "stragglers"]
+
 import fednet_emu as fe
 
 SETTINGS = {
