@@ -90,7 +90,7 @@ class Reference:
         for key, info in _keys(model).items():
             rows.append(self._row(f"{path}.{key}" if path else key, key, info))
             inner += self._inside(f"{path}.{key}" if path else key, info, level)
-        yield from table(ROW, rows) if rows else ["No settings of its own.\n"]
+        yield from settings_table(rows) if rows else ["No settings of its own.\n"]
         yield f"Code: {code_in(model.__module__)}\n"
         yield from inner
 
@@ -127,6 +127,12 @@ class Reference:
     def _note(self, what: Any, path: str) -> None:
         self.described.setdefault(what, path)
         self.page_of.setdefault(path, self.page)
+
+
+def settings_table(rows: list[tuple[str, ...]]) -> Iterator[str]:
+    """Yield a table of keys, of a class that narrow screens show one key below the other."""
+    yield "```{rst-class} settings\n```\n"
+    yield from table(ROW, rows)
 
 
 def _default(info: FieldInfo) -> str:
@@ -180,7 +186,7 @@ def pages() -> dict[str, str]:
     every = [(link(page, path, code(path)), meaning) for path, page, meaning in reference.rows]
     template = (Path(__file__).parent / "settings_index.md").read_text(encoding="utf-8")
     found["index"] = template.format(
-        sections="\n".join(table(ROW, loose)),
+        sections="\n".join(settings_table(loose)),
         toctree="\n".join([*sections, "study"]),
         every="\n".join(table(("Key", "Meaning"), every)),
     )

@@ -2,8 +2,8 @@
 Who has which data
 ==================
 
-The same digits, dealt to twelve devices in four ways. A bar is a device, its colours are the labels of its samples. With
-``dirichlet`` the share of each label is drawn, with ``labels-per-device`` each device has few labels, and with
+The same digits, dealt to twelve devices in four ways. A bar is a device, its colours are the labels of its samples.
+With ``dirichlet`` the share of each label is drawn, with ``labels-per-device`` each device has few labels, and with
 ``quantity-skew`` labels are alike and numbers differ.
 """
 

@@ -2,8 +2,8 @@
 Where does the time go?
 =======================
 
-The timeline of a run shows who computes, waits and sends. The critical path of each round says which of that decided when
-the round ended, and replays of the run with one thing changed say what could make it faster.
+The timeline of a run shows who computes, waits and sends. The critical path of each round says which of that decided
+when the round ended, and replays of the run with one thing changed say what could make it faster.
 """
 
 # sphinx_gallery_tags = ["timeline", "critical path", "uplink"]
