@@ -1,10 +1,10 @@
-"""Resolve the versions that the project is tested with: `constraints.txt`, and `constraints-lowest.txt` with every lower bound.
+"""Resolve the versions to test with: `constraints.txt`, and `constraints-lowest.txt` with every lower bound.
 
     python tools/constraints.py            # keep the versions that are there, and add what is missing
     python tools/constraints.py --upgrade  # take the newest of all
 
-It takes uv, and asks the package index. In the second list, each package that `pyproject.toml` names has its lower bound
-(but for the extras in `HOUSE`, which only the project itself uses), and those that come along are the newest that suit.
+It takes uv, and asks the package index. In the second list, each package that `pyproject.toml` names has its lower
+bound (but for the extras in `HOUSE`, which only the project itself uses); what comes along is the newest that suits.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def pins(file: Path) -> dict[str, str]:
 
 
 def main(options: list[str]) -> None:
-    """Write both lists; what torch brings for GPUs is left to torch, which asks for exact versions."""
+    """Write both lists; torch is of any build, and what it brings for GPUs is left out: it asks for exact versions."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = [f"--extra={extra}" for extra in project["optional-dependencies"] if extra not in HOUSE]
     lowest = "".join(f"{name}=={version}\n" for name, version in lower_bounds().items())
@@ -53,12 +53,9 @@ def main(options: list[str]) -> None:
 def _resolve(file: Path, *options: str, given: str = "") -> None:
     command = ["uv", "pip", "compile", "--quiet", "--python-version=3.11", "--no-annotate", "--no-header", *options]
     subprocess.run([*command, f"--output-file={file}", "pyproject.toml"], cwd=ROOT, input=given, text=True, check=True)
-    kept = (line for line in file.read_text(encoding="utf-8").splitlines(keepends=True) if not _for_gpus(line))
+    lines = re.sub(r"\+\w+$", "", file.read_text(encoding="utf-8"), flags=re.MULTILINE).splitlines(keepends=True)
+    kept = (line for line in lines if not line.startswith(("cuda-", "nvidia-", "triton")))
     file.write_text("".join(kept), encoding="utf-8")
-
-
-def _for_gpus(line: str) -> bool:
-    return line.startswith(("cuda-", "nvidia-", "triton"))
 
 
 if __name__ == "__main__":
