@@ -4,12 +4,12 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export OMP_NUM_THREADS ?= 1
-# old libraries use what newer ones call deprecated: there, such warnings are no failures
-OLD := -W default::DeprecationWarning -W default::FutureWarning
+# old libraries use what newer ones call deprecated, or leave files open: there, such warnings are no failures
+OLD := -W default::DeprecationWarning -W default::FutureWarning -W default::ResourceWarning -W default::pytest.PytestUnraisableExceptionWarning
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-all test-browser test-data test-flower test-flowers test-latex test-lowest test-ray test-trackers \
-	test-wheel lint format docs imports constraints swarm inert mutants bench bench-peers reproduce clean
+	test-wheel lint format docs constraints swarm inert mutants bench bench-peers reproduce clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -47,7 +47,7 @@ test-browser: $(VENV)/.developing  ## Look at report pages in a headless Chromiu
 
 test-latex: $(VENV)/.developing  ## Compile figures and tables with LaTeX, which must be there
 	@command -v pdflatex >/dev/null || { echo "pdflatex: not found; install texlive-latex-recommended, texlive-pictures and lmodern, or the like"; exit 1; }
-	$(BIN)/python -m pytest -q tests/report/figures
+	$(BIN)/python -m pytest -q tests/draw/figures
 
 test-ray: $(VENV)/.developing  ## Run the tests of sweeps and of training on Ray, which this installs (as the extra `ray` does)
 	$(PIP) --editable '.[ray]'
@@ -69,7 +69,7 @@ test-flowers:  ## Run them with other versions of Flower, each in an environment
 test-lowest:  ## Run the tests with the lowest version of each dependency, in an environment of its own; TESTS=tests/kernel
 	test -x $(VENV)-lowest/bin/python || $(PYTHON) -m venv $(VENV)-lowest
 	$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-lowest.txt \
-		--editable '.[test,flower,hugging-face,mlflow,ray,search,tensorboard,torchvision,wandb]'
+		--editable '.[test,flower,hugging-face,mlflow,ray,search,tensorboard,wandb]'
 	FLWR_TELEMETRY_ENABLED=0 $(VENV)-lowest/bin/python -m pytest -q -m "not slow" --numprocesses 2 --dist worksteal $(OLD) $(TESTS)
 
 test-wheel:  ## Build the source archive, from it the wheel, and run the wheel in an empty folder; both stay in dist/
@@ -92,7 +92,7 @@ lint: $(VENV)/.developing  ## Check style, formatting, types and who imports who
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python tools/draw_imports.py --check
+	$(BIN)/lint-imports --no-logo
 
 format: $(VENV)/.developing  ## Format the code and mend what can be mended
 	$(BIN)/ruff check --fix .
@@ -100,9 +100,6 @@ format: $(VENV)/.developing  ## Format the code and mend what can be mended
 
 docs: $(VENV)/.documenting  ## Build the documentation site in docs/_build/html, its gallery included (minutes)
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
-
-imports: $(VENV)/.developing  ## Draw who imports whom into CONTRIBUTING.md
-	$(BIN)/python tools/draw_imports.py
 
 constraints:  ## Resolve the versions to test with, the lowest ones too, with uv; UPGRADE=1 takes the newest of all
 	$(PYTHON) tools/constraints.py $(if $(UPGRADE),--upgrade)
@@ -130,6 +127,6 @@ reproduce: $(VENV)/.installed  ## Run the studies that fit into an hour; refresh
 
 clean:  ## Remove the virtual environment, caches and runs
 	rm -rf $(VENV) $(VENV)-* dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	rm -rf docs/_build docs/settings docs/gallery docs/records-tables.md
+	rm -rf docs/_build docs/settings docs/gallery docs/reference/tables.md
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find results -mindepth 1 -maxdepth 1 ! -name reference -exec rm -rf {} +

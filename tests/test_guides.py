@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-GUIDES = ("writing-an-algorithm.md", "plug-ins.md", "selection.md", "trackers.md")
+GUIDES = ("guides/own-algorithm.md", "guides/plug-ins.md", "methods/selection.md", "guides/trackers.md")
 BLOCK = re.compile(r"^```python\n# (\w+\.py)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 FILES = {
     name: text for guide in GUIDES for name, text in BLOCK.findall((ROOT / "docs" / guide).read_text(encoding="utf-8"))

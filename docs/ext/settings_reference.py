@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from value_text import default_text, needs_link, range_text, type_text
 
-from fednet_emu.component import Slot
+from fednet_emu.component.slot import Slot
 from fednet_emu.scenario.documented import documented_fields
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.shapes import Shape
@@ -194,8 +194,8 @@ def _section_row(key: str, info: FieldInfo) -> tuple[str, ...]:
 
 
 def write(app: Any) -> None:
-    """Write the pages that have changed into the folder `settings` of the site's sources."""
-    folder = Path(app.srcdir) / "settings"
+    """Write the pages that have changed into the folder `reference/settings` of the site's sources."""
+    folder = Path(app.srcdir) / "reference/settings"
     folder.mkdir(exist_ok=True)
     for name, text in pages().items():
         path = folder / f"{name}.md"

@@ -10,13 +10,13 @@ from typing import final
 import numpy as np
 
 from fednet_emu.arrays import Array, IntArray, Mask
+from fednet_emu.devices.processors import Processors
 from fednet_emu.federation.links import Links
-from fednet_emu.federation.processors import Processors
 from fednet_emu.network.access import Planned
-from fednet_emu.network.medium.transfer import Grant
+from fednet_emu.network.air.transfer import Grant
 from fednet_emu.network.network import Network
-from fednet_emu.network.planners import Grants, Planner, Round
-from fednet_emu.radio.ergodic import ErgodicRate
+from fednet_emu.network.planning import Grants, Planner, Round
+from fednet_emu.radio.rates.ergodic import ErgodicRate
 from fednet_emu.records.ledger import SERVER, Ledger
 from fednet_emu.units import db_to_linear
 
@@ -143,11 +143,12 @@ class RoundPlans:
             snr=np.array([links.snr(*links.radios(device, SERVER)) for device in devices])
             / db_to_linear(self._planner.margin_db),
             power_w=np.array([full_w if power_w is None else power_w for power_w in powers_w]),
-            amplifier_efficiency=radio.amplifier_efficiency,
-            circuit_w=(radio.circuit_w or 0.0) if rules.circuit_w is None else rules.circuit_w.of(numbers),
+            amplifier_efficiency=radio.efficiency,
+            circuit_w=(radio.stated_circuit_w or 0.0) if rules.circuit_w is None else rules.circuit_w.of(numbers),
             weight=n_samples.astype(float),
             bandwidth_hz=rules.band.bandwidth_hz,
             law=self._law,
+            bits_j=rules.transmit_j_per_bit * up_bit,
         )
 
 

@@ -6,8 +6,8 @@ import importlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from fednet_emu.component.plugins import imported, is_import_path, offered, offers
 from fednet_emu.errors import FednetError, did_you_mean
-from fednet_emu.plugins import imported, is_import_path, offered, offers
 from fednet_emu.tracking.tracker import Tracker
 
 HOMES = {
@@ -17,7 +17,7 @@ HOMES = {
 }
 """Where each tracker is defined; the extra of the package that it needs has its name."""
 SLOT = "tracker"
-"""What installed packages call theirs, `tracker.<name>`; see `fednet_emu.plugins`."""
+"""What installed packages call theirs, `tracker.<name>`; see `fednet_emu.component.plugins`."""
 
 
 def trackers_of(chosen: str | Tracker | Iterable[str | Tracker]) -> list[Tracker]:
@@ -29,7 +29,7 @@ def trackers_of(chosen: str | Tracker | Iterable[str | Tracker]) -> list[Tracker
         FednetError: there is no such tracker, its library is missing, or an object is none.
     """
     if not isinstance(chosen, Iterable) and not hasattr(chosen, "start"):
-        raise FednetError(f"track: expected a tracker or several, got {chosen!r}; see docs/trackers.md")
+        raise FednetError(f"track: expected a tracker or several, got {chosen!r}; see docs/guides/trackers.md")
     several: list[Any] = [chosen] if isinstance(chosen, str) or hasattr(chosen, "start") else list(chosen)
     twice = [name for name in several if isinstance(name, str) and several.count(name) > 1]
     if twice:
@@ -74,6 +74,6 @@ def _checked(tracker: Any) -> Tracker:
     lacking = [name for name in ("start", "log", "end") if not callable(getattr(tracker, name, None))]
     if lacking or isinstance(tracker, type):
         what = "a class" if isinstance(tracker, type) else f"one without {', '.join(lacking)}"
-        raise FednetError(f"track: expected a tracker, got {what} ({tracker!r}); see docs/trackers.md")
+        raise FednetError(f"track: expected a tracker, got {what} ({tracker!r}); see docs/guides/trackers.md")
     found: Tracker = tracker
     return found

@@ -22,10 +22,10 @@ from typer.testing import CliRunner
 import fednet_emu.cli
 from fednet_emu.cli.app import app
 from fednet_emu.cli.outcome import outcome
+from fednet_emu.emulation.play import run_scenario
+from fednet_emu.emulation.signals import Signals
 from fednet_emu.federation.federation import Federation
-from fednet_emu.records.manifest import fingerprint
-from fednet_emu.scenario.run import run_scenario
-from fednet_emu.scenario.signals import Signals
+from fednet_emu.records.folder.manifest import fingerprint
 from fednet_emu.testing import small_scenario
 
 LONG = [
@@ -44,7 +44,7 @@ LIMIT_S = 600.0
 KILL_AT_A_CHECKPOINT = """
 import os, signal
 from fednet_emu.cli import main
-from fednet_emu.scenario.checkpoints import Saver
+from fednet_emu.emulation.checkpoints import Saver
 write = Saver.write
 def write_and_die(self, checkpoint):
     write(self, checkpoint)

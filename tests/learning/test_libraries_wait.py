@@ -19,7 +19,7 @@ HEAVY = {"torchvision", "datasets", "huggingface_hub", "PIL"}
 def test_no_library_of_an_extra_is_imported_before_it_is_used():
     """Not even by a scenario that names them, as long as it is only read."""
     code = (
-        "import sys; from fednet_emu.scenario.load import load_scenario; "
+        "import sys; from fednet_emu.emulation.load import load_scenario; "
         "load_scenario('quickstart', ['data={kind: torchvision, name: CIFAR10}']); "
         "load_scenario('quickstart', ['data={kind: hugging-face, path: x, input: a, target: b}']); "
         "print(*sorted({name.partition('.')[0] for name in sys.modules}))"

@@ -5,14 +5,14 @@ import math
 import numpy as np
 import pytest
 
+from fednet_emu.devices.availability import Windows
 from fednet_emu.kernel.all_of import gather
 from fednet_emu.kernel.clock import COLLECT, NS_PER_S, SETTLE
 from fednet_emu.network.access import Ofdma, Tdma
-from fednet_emu.network.availability import Windows
+from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.network.medium.loss import RandomLoss
-from fednet_emu.network.medium.transfer import Delivery
 from fednet_emu.radio.fading import Rayleigh
-from fednet_emu.radio.rate import FixedRate, Shannon
+from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.records.ledger import SERVER
 
 MBIT = 1_000_000
@@ -327,7 +327,7 @@ def test_a_deadline_takes_transfers_off_wherever_they_are(cell):
         return (yield world.medium.send(device, SERVER, "payload", 0, MBIT))
 
     def server():
-        return (yield gather(world.clock, map(client, range(3)), 1.5, lambda _index: gone("deadline")))
+        return (yield gather(world.clock, map(client, range(3)), 1.5, lambda: gone("deadline")))
 
     replies = world.clock.run_process(server())
     world.close()

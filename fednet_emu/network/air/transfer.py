@@ -1,0 +1,143 @@
+"""A transfer: one payload sent to one receiver, from the request to the delivery."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, final
+from weakref import ref
+
+from fednet_emu.kernel.clock import FOREVER_NS, Clock
+from fednet_emu.kernel.events import Completion, not_awaited
+from fednet_emu.records.ledger import KINDS, NEVER_NS, SERVER, device_label
+
+
+class Delivery(NamedTuple):
+    """Outcome of one transfer at one receiver; `lost` is the reason of a loss, empty when the payload has arrived."""
+
+    sender: int
+    receiver: int
+    payload: Any
+    size_bit: int
+    requested_s: float
+    started_s: float
+    ended_s: float
+    lost: str = ""
+
+    @property
+    def latency_s(self) -> float:
+        """Time in s from the request to the end, including the wait for the channel."""
+        return self.ended_s - self.requested_s
+
+    @classmethod
+    def given_up(cls, now_s: float) -> Delivery:
+        """The outcome of what the algorithm stops waiting for now: lost for the reason "deadline"."""
+        return cls(SERVER, SERVER, None, 0, now_s, float("nan"), now_s, "deadline")
+
+
+class Grant(NamedTuple):
+    """What an uplink was granted when its round was planned.
+
+    Attributes:
+        share: part of the band; 1 where devices take turns.
+        power_part: part of the device's power.
+        noise: noise and interference over the noise alone in its part of the band.
+        error: probability that it is lost, in addition to other losses.
+    """
+
+    share: float
+    power_part: float = 1.0
+    noise: float = 1.0
+    error: float = 0.0
+
+
+class Transfer(Completion):
+    """Event that triggers when a transfer has ended, delivered or lost; its value is the `Delivery`.
+
+    Args:
+        clock: simulated time.
+        kind: 0 for an uplink, 1 for a downlink, 2 for a sidelink.
+        stop: cancels the given transfer for the given reason, whether it waits or is on the air.
+        ends: numbers of sender and receiver.
+        payload: what the delivery will carry; the attribute is `content`.
+        number: the payload's number in the records.
+        size_bit: bits on the air.
+        group: requests of one group are one broadcast; None for a transfer of its own.
+    """
+
+    # All attributes are set per instance: class defaults slow attribute access.
+    def __init__(
+        self,
+        clock: Clock,
+        kind: int,
+        stop: Callable[[Transfer, str], None],
+        ends: tuple[int, int],
+        payload: Any,
+        number: int,
+        size_bit: int,
+        group: int | None,
+    ) -> None:
+        super().__init__(clock)
+        self.kind = kind
+        self._stop = stop
+        self.sender, self.receiver = ends
+        self.content = payload
+        self.number = number
+        self.size_bit = size_bit
+        self.group = group
+        self.requested_ns: int = clock.now
+        self.started_ns = NEVER_NS
+        self.until_ns = FOREVER_NS  # time of the timeout or of an end's departure, as `until_reason` says
+        self.until_reason = "timeout"
+        self.snr = 0.0
+        self.fading_key = 0
+        self.cell = 0
+        self.air_bit = 0.0
+        self.power_part = 1.0
+        self.grant: Grant | None = None
+        self.drawn_w = 0.0
+        self.power_s = 0.0  # time on the air times share of the sender's power; set in the first transfer of a burst
+        self.lost = ""  # why it was lost, or empty; final at its end
+        self.cancelled = ""
+
+    @property
+    def payload(self) -> Any:
+        """What arrives is in the delivery, the value of this event.
+
+        Raises:
+            AlgorithmError: always.
+        """
+        raise not_awaited(self, "its payload")
+
+    def cancel(self, outcome: Any) -> None:
+        """Stop the transfer for the reason in `outcome`, a lost `Delivery`."""
+        self._stop(self, outcome.lost)
+
+    def describe(self) -> str:
+        """Describe this transfer, for deadlock messages."""
+        return described(self.kind, self.sender, self.receiver)
+
+
+def described(kind: int, sender: int, receiver: int) -> str:
+    """Describe a transfer by its direction and its ends."""
+    return f"the {KINDS[kind]} from {device_label(sender)} to {device_label(receiver)}"
+
+
+@final
+class Unheard:
+    """A transfer that ended without a waiting process; a process may wait for it later, as long as it exists."""
+
+    def __init__(self, transfer: Transfer) -> None:
+        self._transfer, self._attributes = ref(transfer), vars(transfer)  # these outlive the transfer itself
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether no process has waited for it later, and none can any more."""
+        return self._transfer() is None and "late" not in self._attributes
+
+    def describe(self) -> str:
+        """Describe the transfer."""
+        return described(*(self._attributes[name] for name in ("kind", "sender", "receiver")))
+
+
+Burst = list[Transfer]
+"""Transfers that share one airtime: a single transfer, or one for each receiver of a broadcast."""
