@@ -23,11 +23,6 @@ def test_every_public_name_is_on_the_api_page() -> None:
     assert sorted(listed) == sorted([*fednet_emu.__all__, "testing"])
 
 
-def test_the_gallery_is_large_enough() -> None:
-    """At least eight examples, in the order of their names."""
-    assert len(EXAMPLES) >= 8
-
-
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_examples_use_the_public_door(path: Path) -> None:
     """An example imports `fednet_emu` as a user would, nothing inside it, and begins with a title."""
