@@ -45,7 +45,7 @@ test-browser: $(VENV)/.developing  ## Look at report pages in a headless Chromiu
 
 test-latex: $(VENV)/.developing  ## Compile figures and tables with LaTeX, which must be there
 	@command -v pdflatex >/dev/null || { echo "pdflatex: not found; install texlive-latex-recommended, texlive-pictures and lmodern, or the like"; exit 1; }
-	$(BIN)/python -m pytest -q tests/report/figures
+	$(BIN)/python -m pytest -q tests/draw/figures
 
 test-ray: $(VENV)/.developing  ## Run the tests of sweeps and of training on Ray, which this installs (as the extra `ray` does)
 	$(PIP) --editable '.[ray]'

@@ -16,7 +16,7 @@ import torch
 from reference_loops import draw, mlp_round, serial_round, softmax_round
 from torch import Tensor
 
-from fednet_emu.garbage import rare_garbage_collection
+from fednet_emu.host import rare_garbage_collection
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.engines.batched import BatchedEngine
 from fednet_emu.learning.engines.serial import SerialEngine

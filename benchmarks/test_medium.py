@@ -8,21 +8,21 @@ from typing import Any
 
 import numpy as np
 
+from fednet_emu.devices.availability import Always, Presence
 from fednet_emu.kernel.all_of import gather
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.access import Access, Noma, Ofdma, Shared
-from fednet_emu.network.availability import Always, Presence
+from fednet_emu.network.air.active_set import ActiveSet
+from fednet_emu.network.air.band import Band
+from fednet_emu.network.air.rates import rate_cells
+from fednet_emu.network.air.transfer import Transfer
 from fednet_emu.network.links.links import CellLinks
 from fednet_emu.network.links.station_links import StationLinks
-from fednet_emu.network.medium.active_set import ActiveSet
-from fednet_emu.network.medium.band import Band
 from fednet_emu.network.medium.loss import NoLoss
 from fednet_emu.network.medium.medium import Medium, Rules
-from fednet_emu.network.medium.rates import rate_cells
-from fednet_emu.network.medium.transfer import Transfer
 from fednet_emu.radio.fading import Rayleigh
-from fednet_emu.radio.rate import Shannon
+from fednet_emu.radio.rates.shannon import Shannon
 from fednet_emu.records.ledger import SERVER, Ledger
 
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)

@@ -14,7 +14,7 @@ import torch
 
 from fednet_emu.federation import mean_update
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.learning.engines.elsewhere.ray_engine import Cluster, RayEngine
+from fednet_emu.learning.engines.ray.ray_engine import Cluster, RayEngine
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
 from fednet_emu.learning.models.flat import FlatModel

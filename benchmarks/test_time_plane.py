@@ -15,17 +15,17 @@ import numpy as np
 import pytest
 import simpy
 
+from fednet_emu.devices.availability import Always, Presence
 from fednet_emu.kernel.all_of import gather
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.access import Tdma
-from fednet_emu.network.availability import Always, Presence
+from fednet_emu.network.air.band import Band
 from fednet_emu.network.links.links import CellLinks
-from fednet_emu.network.medium.band import Band
 from fednet_emu.network.medium.loss import NoLoss
 from fednet_emu.network.medium.medium import Medium, Rules
 from fednet_emu.radio.fading import Rayleigh
-from fednet_emu.radio.rate import Shannon
+from fednet_emu.radio.rates.shannon import Shannon
 from fednet_emu.records.ledger import SERVER, Ledger
 
 TRANSFERS = 60_000
@@ -124,8 +124,8 @@ def test_idle_time_costs_nothing() -> None:
 LARGE = """
 import json, sys, time
 started = time.perf_counter()
-from fednet_emu.scenario.load import load_scenario
-from fednet_emu.scenario.emulation import build
+from fednet_emu.emulation.load import load_scenario
+from fednet_emu.emulation.build import build
 devices, cohort, rounds = map(int, sys.argv[1:])
 scenario = load_scenario("quickstart", [
     f"devices.count={devices}", f"algorithm.cohort={cohort}", f"stop.rounds={rounds}", "partition=iid",

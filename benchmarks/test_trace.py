@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fednet_emu.analysis.run import open_run
+from fednet_emu.draw.trace.trace import write_trace
 from fednet_emu.records.ledger import KINDS, REASONS, SERVER, SEVERAL
-from fednet_emu.report.trace.trace import write_trace
-from fednet_emu.report.views.run import open_run
 
 DEVICES = 1000
 CONTENT = struct.Struct("<BQBBBQBQBdBdBQBBQ")
@@ -94,8 +94,8 @@ def struct_rate(folder: Path, slices: int = 200_000) -> float:
 PEAK = """
 import sys
 from pathlib import Path
-from fednet_emu.report.trace.trace import write_trace
-from fednet_emu.report.views.run import open_run
+from fednet_emu.draw.trace.trace import write_trace
+from fednet_emu.analysis.run import open_run
 
 folder = Path(sys.argv[1])
 write_trace(open_run(folder), folder / "run.pftrace")

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from fednet_emu.scenario.emulation import build
-from fednet_emu.scenario.load import load_scenario
+from fednet_emu.emulation.build import build
+from fednet_emu.emulation.load import load_scenario
 
 THOUSAND = (
     "devices.count=1000",

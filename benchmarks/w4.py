@@ -19,9 +19,9 @@ from peers.asynchronous import Asynchronous
 from peers.contestants.reference import MIXING
 from peers.workloads import WORKLOADS
 
+from fednet_emu.emulation.build import build
+from fednet_emu.emulation.load import load_scenario
 from fednet_emu.federation.federation import Federation
-from fednet_emu.scenario.emulation import build
-from fednet_emu.scenario.load import load_scenario
 
 SCENARIO = Path(__file__).parent / "peers" / "scenarios" / "W4.yaml"
 SAMPLES = "data={kind: synthetic, features: 784, classes: 10, n_samples: 60000, n_test: 100}"

@@ -24,6 +24,8 @@ import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
+from fednet_emu.emulation.build import build
+from fednet_emu.emulation.load import load_scenario
 from fednet_emu.federation.federation import Federation
 from fednet_emu.learning.engines.auto import AutoEngine
 from fednet_emu.learning.engines.batched import BatchedEngine
@@ -32,8 +34,6 @@ from fednet_emu.learning.engines.serial import SerialEngine
 from fednet_emu.learning.engines.stacks.chain import chain_form
 from fednet_emu.learning.engines.stacks.form import VmapForm
 from fednet_emu.learning.graph.engine import Engine
-from fednet_emu.scenario.emulation import build
-from fednet_emu.scenario.load import load_scenario
 
 WAYS: Mapping[str, Callable[[], Engine]] = {
     "serial": SerialEngine,

@@ -23,58 +23,58 @@ from typing import TYPE_CHECKING, Any  # noqa: E402
 if TYPE_CHECKING:
     from fednet_emu.algorithms.base import Algorithm
     from fednet_emu.algorithms.flower.algorithm import flower as Flower  # noqa: N812
-    from fednet_emu.api.comparing import Comparison
-    from fednet_emu.api.explaining import Explanation
-    from fednet_emu.api.library import channels, check, kinds, profiles, scenarios, schema
-    from fednet_emu.api.ranking import Ranking
-    from fednet_emu.api.run import Run, plot
-    from fednet_emu.api.running import run
-    from fednet_emu.api.searching import Search, search
-    from fednet_emu.api.study import Study
-    from fednet_emu.api.study import compared as compare
-    from fednet_emu.api.study import opened as open
-    from fednet_emu.api.sweeping import sweep
-    from fednet_emu.component import Component
+    from fednet_emu.component.component import Component
     from fednet_emu.errors import DataError, Deadlock, FednetError, ScenarioError
     from fednet_emu.federation.device import Device
     from fednet_emu.federation.federation import Federation
     from fednet_emu.kernel.clock import Process
     from fednet_emu.learning.data.datasets.base import Samples
     from fednet_emu.learning.graph.jobs import SgdPlan
-    from fednet_emu.network.medium.transfer import Delivery
+    from fednet_emu.network.air.transfer import Delivery
+    from fednet_emu.results.comparison import Comparison
+    from fednet_emu.results.explanation import Explanation
+    from fednet_emu.results.library import channels, check, kinds, profiles, scenarios, schema
+    from fednet_emu.results.ranking import Ranking
+    from fednet_emu.results.run import Run, plot
+    from fednet_emu.results.running import run
+    from fednet_emu.results.search import Search, search
+    from fednet_emu.results.study import Study
+    from fednet_emu.results.study import compared as compare
+    from fednet_emu.results.study import opened as open
+    from fednet_emu.results.sweeping import sweep
     from fednet_emu.scenario.model import Scenario
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "run": "api.running",
-    "sweep": "api.sweeping",
-    "search": "api.searching",
-    "open": "api.study:opened",
-    "compare": "api.study:compared",
-    "plot": "api.run",
-    "check": "api.library",
-    "channels": "api.library",
-    "profiles": "api.library",
-    "scenarios": "api.library",
-    "kinds": "api.library",
-    "schema": "api.library",
-    "Run": "api.run",
-    "Study": "api.study",
-    "Comparison": "api.comparing",
-    "Ranking": "api.ranking",
-    "Search": "api.searching",
-    "Explanation": "api.explaining",
+    "run": "results.running",
+    "sweep": "results.sweeping",
+    "search": "results.search",
+    "open": "results.study:opened",
+    "compare": "results.study:compared",
+    "plot": "results.run",
+    "check": "results.library",
+    "channels": "results.library",
+    "profiles": "results.library",
+    "scenarios": "results.library",
+    "kinds": "results.library",
+    "schema": "results.library",
+    "Run": "results.run",
+    "Study": "results.study",
+    "Comparison": "results.comparison",
+    "Ranking": "results.ranking",
+    "Search": "results.search",
+    "Explanation": "results.explanation",
     "Scenario": "scenario.model",
     "Samples": "learning.data.datasets.base",
     "Algorithm": "algorithms.base",
     "Federation": "federation.federation",
     "Device": "federation.device",
-    "Delivery": "network.medium.transfer",
+    "Delivery": "network.air.transfer",
     "SgdPlan": "learning.graph.jobs",
     "Process": "kernel.clock",
     "Flower": "algorithms.flower.algorithm:flower",
-    "Component": "component",
+    "Component": "component.component",
     "FednetError": "errors",
     "ScenarioError": "errors",
     "DataError": "errors",

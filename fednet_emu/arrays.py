@@ -1,8 +1,23 @@
-"""Types of NumPy arrays; docstrings state shapes where an array is used."""
+"""Types of NumPy arrays, and elementary functions of arrays that give the same bits on every processor.
+
+Docstrings state shapes where an array is used.
+
+NumPy chooses its code for `log`, `exp`, `sin`, ... by the processor's vector instructions, and the results differ in
+the last bit. That can move an event by a nanosecond once in days of simulated time. Simulated time must depend on
+scenario and seed only, so every calculation that affects it uses the functions of this file instead of NumPy's. They
+call the C library for one element at a time, or SciPy where speed matters. Sums, products, quotients and roots are
+correctly rounded by every processor. Remaining limit: other C libraries, and those of other processor families, may
+differ in the last bit.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from typing import Any, cast
+
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
@@ -11,3 +26,50 @@ Mask = NDArray[np.bool_]
 Words = NDArray[np.uint32]
 Keys = NDArray[np.uint64]
 """Keys of counter-based random numbers."""
+
+_LN_10 = math.log(10.0)
+
+
+def _each(function: Callable[[float], float]) -> Callable[[Any], Array]:
+    ufunc = np.frompyfunc(function, 1, 1)
+
+    def apply(x: Any) -> Array:
+        return np.asarray(ufunc(x), np.float64)
+
+    return apply
+
+
+exp, sin, cos = _each(math.exp), _each(math.sin), _each(math.cos)
+
+
+def log(x: Any) -> Array:
+    """Natural logarithm; minus infinity at 0."""
+    return cast(Array, scipy.special.xlogy(1.0, x))
+
+
+def log10(x: Any) -> Array:
+    """Logarithm to base 10; minus infinity at 0."""
+    return log(x) / _LN_10
+
+
+def log1p(x: Any) -> Array:
+    """ln(1 + x)."""
+    return cast(Array, scipy.special.log1p(x))
+
+
+def expm1(x: Any) -> Array:
+    """e^x - 1."""
+    return cast(Array, scipy.special.expm1(x))
+
+
+def exp10(x: Any) -> Array:
+    """10^x."""
+    return cast(Array, scipy.special.exp10(x))
+
+
+_POWER = np.frompyfunc(math.pow, 2, 1)
+
+
+def power(x: Any, exponent: Any) -> Array:
+    """X to the power of `exponent`, element by element."""
+    return np.asarray(_POWER(x, exponent), np.float64)

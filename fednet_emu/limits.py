@@ -1,16 +1,13 @@
 """The limits on what a scenario may hold: names, sizes, numbers and nesting. They are stated in `docs/limits.md`.
 
 They are far above what scenarios need, and low enough that whatever a file holds is refused within seconds and in
-little memory. The limit on what a run needs at once is the memory of the host; see `fednet_emu.scenario.cost`.
+little memory. The limit on what a run needs at once is the memory of the host; see `fednet_emu.emulation.cost`.
 """
 
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
-
-from fednet_emu.errors import FednetError
 
 MAX_FILE_BYTE = 4 * 2**20
 """Largest file of a scenario, channel or study."""
@@ -42,7 +39,7 @@ def problem_of(value: Any) -> str | None:
     """
     if isinstance(value, str):
         return (
-            None if _is_unicode(value) else "must be text in Unicode, got a lone surrogate; write the character itself"
+            None if is_unicode(value) else "must be text in Unicode, got a lone surrogate; write the character itself"
         )
     if isinstance(value, bool):
         return None
@@ -60,49 +57,6 @@ def too_large(got: str) -> str:
     return f"must be a whole number within ±{MAX_INTEGER}, got {got}; write a smaller number"
 
 
-def is_file(path: Path) -> bool:
-    """Whether there is a file at a path; False, not an error, for a name that no file can have."""
-    try:
-        return path.is_file()
-    except (OSError, ValueError):
-        return False
-
-
-def exists(path: Path) -> bool:
-    """Whether there is a file or folder at a path; devices and pipes, which may have no end, do not count."""
-    try:
-        return path.is_file() or path.is_dir()
-    except (OSError, ValueError):
-        return False
-
-
-def expanded(path: Path) -> Path | None:
-    """Return a path with its leading `~` or `~user` replaced by a home folder; None if there is no such user."""
-    try:
-        return path.expanduser()
-    except RuntimeError:
-        return None
-
-
-def folder_to_write(path: Path | str, option: str) -> Path:
-    """Return the folder that a user names for results, with `~` replaced.
-
-    Raises:
-        FednetError: no folder can have this name; the text begins with `option`.
-    """
-    found = expanded(Path(path))
-    if found is None:
-        raise FednetError(f"{option}: no such user, got '{path}'; write the path of the folder")
-    if not _is_unicode(str(found)) or "\0" in str(found):
-        raise FednetError(f"{option}: must be text, got {str(path)!r}; choose another name")
-    try:
-        found.exists()
-    except OSError as error:
-        raise FednetError(
-            f"{option}: cannot be a folder ({error.strerror}), got '{path}'; choose another name"
-        ) from error
-    return found
-
-
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
+    """Whether a text has no lone surrogates."""
     return not any("\ud800" <= char <= "\udfff" for char in text) if not text.isascii() else True

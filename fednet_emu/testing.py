@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from functools import cache
 
+from fednet_emu.emulation.build import build
 from fednet_emu.federation.federation import Federation
 from fednet_emu.scenario.document import Document, apply_overrides, filled, from_text
-from fednet_emu.scenario.emulation import build
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.problems import validate
 

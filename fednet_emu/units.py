@@ -7,8 +7,7 @@ from typing import overload
 
 import numpy as np
 
-from fednet_emu.arrays import Array
-from fednet_emu.elementary import exp10, log10
+from fednet_emu.arrays import Array, exp10, log10
 
 SPEED_OF_LIGHT_M_S = 3.0e8
 """Speed of light in m/s, rounded as in TR 38.901; the exact value changes path loss by less than 0.006 dB."""

@@ -20,7 +20,7 @@ from unittest.mock import patch
 from typer.testing import CliRunner, Result
 
 from fednet_emu.cli.app import app
-from fednet_emu.processes import clean_context, main_left_out
+from fednet_emu.host import clean_context, main_left_out
 from fednet_emu.study.attempt import THREADS
 
 LIMIT_S = 600.0

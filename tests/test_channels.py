@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from fednet_emu.records.verify import verify
-from fednet_emu.scenario.emulation import build
-from fednet_emu.scenario.load import load_scenario
-from fednet_emu.scenario.run import run_scenario
+from fednet_emu.emulation.build import build
+from fednet_emu.emulation.load import load_scenario
+from fednet_emu.emulation.play import run_scenario
+from fednet_emu.records.laws.verify import verify
 
 ROOT = Path(__file__).parents[1]
 CHANNELS = sorted((ROOT / "channels").glob("*.yaml"))

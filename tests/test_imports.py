@@ -13,12 +13,12 @@ from tests.commands import LIMIT_S
 STEPS = {
     "the package": "import fednet_emu as fe; assert 'run' in dir(fe)",
     "a scenario": """
-from fednet_emu.scenario.load import load_scenario
+from fednet_emu.emulation.load import load_scenario
 load_scenario('quickstart', ['data={kind: torchvision, name: CIFAR10}'])
 load_scenario('quickstart', ['data={kind: hugging-face, path: x, input: a, target: b}'])
 """,
     "the commands": "import fednet_emu.cli.app, fednet_emu.study.on_ray",
-    "figures": "import fednet_emu.report.figures.run_figures",
+    "figures": "import fednet_emu.draw.figures.run_figures",
     "operations": """
 import torch
 from fednet_emu.learning.models.flops import FlopCount

@@ -15,7 +15,8 @@ TREES = {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text(encoding
 BEHIND_THE_FEDERATION = ("fednet_emu.kernel.", "fednet_emu.network.", "fednet_emu.learning.graph.")
 AROUND_APPS = ("algorithms/flower/generators.py", "algorithms/flower/host_clock.py")
 """What puts seeded generators and simulated time in the place of the process's own, for code of apps."""
-CLOCKED = ("kernel/", "radio/", "network/", "records/", "federation/", "algorithms/")
+DRAWING = ("analysis", "draw")
+CLOCKED = ("kernel/", "radio/", "devices/", "network/", "records/", "federation/", "algorithms/")
 
 
 def part_of(file):
@@ -38,8 +39,8 @@ def wrong_imports(file, tree):
             other = part_of(module.removeprefix("fednet_emu."))
             if other not in (own, "__version__") and RANK[other] >= RANK[own]:
                 yield f"{file}: imports {module}, which is not below it"
-            elif own == "report" and other != own and RANK[other] > RANK["records"]:
-                yield f"{file}: imports {module}; report reads records only"
+            elif own in DRAWING and other not in DRAWING and RANK[other] > RANK["records"]:
+                yield f"{file}: imports {module}; {own} reads records only"
             elif own == "algorithms" and module.startswith(BEHIND_THE_FEDERATION):
                 yield f"{file}: imports {module}; fednet_emu.federation has what algorithms need"
         root = module.split(".")[0]
@@ -94,13 +95,14 @@ def test_files_keep_to_their_layer():
         ("radio/x.py", "import fednet_emu.records.ledger", "not below it"),
         ("network/x.py", "from fednet_emu.learning.graph import graph", "not below it"),
         ("learning/x.py", "def f():\n    from fednet_emu.federation.learning_task import LearningTask", "not below it"),
-        ("report/x.py", "from fednet_emu.scenario.run import run_scenario", "not below it"),
-        ("report/x.py", "from fednet_emu.network.medium.transfer import Delivery", "report reads records only"),
+        ("analysis/x.py", "from fednet_emu.emulation.play import run_scenario", "not below it"),
+        ("analysis/x.py", "from fednet_emu.network.air.transfer import Delivery", "analysis reads records only"),
+        ("draw/x.py", "from fednet_emu.network.air.transfer import Delivery", "draw reads records only"),
         ("federation/x.py", "from fednet_emu import cli", "not below it"),
         ("algorithms/x.py", "from fednet_emu.kernel.clock import Process", "federation has what algorithms need"),
-        ("algorithms/x.py", "import fednet_emu.network.medium.transfer", "federation has what algorithms need"),
+        ("algorithms/x.py", "import fednet_emu.network.air.transfer", "federation has what algorithms need"),
         ("algorithms/x.py", "from fednet_emu.learning.graph import jobs", "federation has what algorithms need"),
-        ("report/x.py", "from fednet_emu.study.sweep import sweep", "not below it"),
+        ("draw/x.py", "from fednet_emu.study.sweep import sweep", "not below it"),
         ("study/x.py", "from fednet_emu.cli.app import app", "not below it"),
         ("kernel/x.py", "import random", "randomness comes from kernel.streams"),
         ("kernel/x.py", "from random import choice", "randomness comes from kernel.streams"),
@@ -127,7 +129,7 @@ def test_every_rule_can_be_broken(file, code, problem):
         ("cli/x.py", "print(1)"),
         ("learning/models/torch_seed.py", "torch.manual_seed(1)"),
         ("kernel/x.py", "rng = np.random.Generator(np.random.PCG64(1))"),
-        ("network/x.py", "from fednet_emu.kernel.clock import Clock\nfrom fednet_emu.network.medium.band import Band"),
+        ("network/x.py", "from fednet_emu.kernel.clock import Clock\nfrom fednet_emu.network.air.band import Band"),
         ("learning/x.py", "import time"),
         ("algorithms/flower/generators.py", "import random\nnp.random.seed(1)\ntorch.cuda.manual_seed_all(1)"),
         ("algorithms/flower/host_clock.py", "import time"),

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fednet_emu import limits
+from fednet_emu.emulation.cost import BYTE_PER_DEVICE, VECTORS
 from fednet_emu.errors import MAX_PROBLEMS, FednetError
-from fednet_emu.scenario.cost import BYTE_PER_DEVICE, VECTORS
 
 PAGE = (Path(__file__).parents[1] / "docs/limits.md").read_text(encoding="utf-8")
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
+from fednet_emu.emulation.load import load_scenario
+from fednet_emu.emulation.play import run_scenario
 from fednet_emu.learning.data.datasets.base import Dataset, Samples
 from fednet_emu.network.topology.contacts import Contacts
-from fednet_emu.scenario.load import load_scenario
-from fednet_emu.scenario.run import run_scenario
 
 ROOT = Path(__file__).parents[1]
 SCENARIOS = sorted((ROOT / "scenarios").glob("*.yaml"))

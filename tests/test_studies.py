@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from fednet_emu.errors import FednetError
-from fednet_emu.scenario.search import STUDIES, names
+from fednet_emu.scenario.library import STUDIES, names
 from fednet_emu.study.cells import load_study, study_file
 from fednet_emu.study.reproduce import fitting_studies
-from fednet_emu.study.searching.search import load_search
+from fednet_emu.study.search.search import load_search
 
 FOLDER = Path(__file__).parents[1] / "scenarios" / "studies"
 FILES = sorted(FOLDER.glob("*.yaml"))

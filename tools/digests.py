@@ -11,8 +11,8 @@ import argparse
 from pathlib import Path
 
 import fednet_emu as fe
+from fednet_emu.emulation.load import load_scenario
 from fednet_emu.errors import FednetError
-from fednet_emu.scenario.load import load_scenario
 
 SCENARIOS = Path(__file__).parents[1] / "scenarios"
 

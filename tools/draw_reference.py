@@ -14,15 +14,15 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fednet_emu.report.figures.papers.study_cyclic import groups_figure
-from fednet_emu.report.figures.run_figures import save
-from fednet_emu.report.figures.study_bars import NEEDED, bar_figure
-from fednet_emu.report.figures.study_curves import Layout
-from fednet_emu.report.figures.study_differences import difference_figure
-from fednet_emu.report.figures.study_final import final_figure
-from fednet_emu.report.style import paper_style
-from fednet_emu.report.views.study import StudyView
-from fednet_emu.report.views.targets import TO_TARGET
+from fednet_emu.analysis.study import StudyView
+from fednet_emu.analysis.targets import TO_TARGET
+from fednet_emu.draw.figures.papers.study_cyclic import groups_figure
+from fednet_emu.draw.figures.run_figures import save
+from fednet_emu.draw.figures.study_bars import NEEDED, bar_figure
+from fednet_emu.draw.figures.study_curves import Layout
+from fednet_emu.draw.figures.study_differences import difference_figure
+from fednet_emu.draw.figures.study_final import final_figure
+from fednet_emu.draw.style import paper_style
 from fednet_emu.study.cells import LoadedStudy, load_study
 from fednet_emu.study.reproduce import is_kept
 

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from value_text import default_text, needs_link, range_text, type_text
 
-from fednet_emu.component import Slot
+from fednet_emu.component.slot import Slot
 from fednet_emu.scenario.documented import documented_fields
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.shapes import Shape

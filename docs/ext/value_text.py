@@ -12,7 +12,7 @@ from markdown_text import code
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from fednet_emu.component import Slot
+from fednet_emu.component.slot import Slot
 from fednet_emu.scenario.shapes import Shape, short_default
 from fednet_emu.scenario.tree import show
 

@@ -31,7 +31,7 @@ from fednet_emu.algorithms.robust.drfa import Drfa
 from fednet_emu.algorithms.robust.individual import Individual
 from fednet_emu.algorithms.robust.uncertainty import worst_case_weights
 from fednet_emu.algorithms.unlabelled.fedul import FedUL
-from fednet_emu.component import Slot
+from fednet_emu.component.slot import Slot
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
     "afl": Afl,

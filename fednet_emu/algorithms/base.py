@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from fednet_emu.component import Component
+from fednet_emu.component.component import Component
 from fednet_emu.federation import Federation, Process
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 from pydantic import Field, model_validator
 
 from fednet_emu.algorithms.base import RoundBased
-from fednet_emu.component import ExactlyOne
+from fednet_emu.component.component import ExactlyOne
 from fednet_emu.federation import AnyOptimizer, AnySchedule, CohortSize, Constant, Sgd, SgdPlan, cohort_size
 
 

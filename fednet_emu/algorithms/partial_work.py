@@ -11,7 +11,8 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
-from fednet_emu.component import Component, Slot
+from fednet_emu.component.component import Component
+from fednet_emu.component.slot import Slot
 from fednet_emu.federation import Device, Federation, SgdPlan
 
 

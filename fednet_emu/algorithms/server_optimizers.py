@@ -22,7 +22,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fednet_emu.component import Component, Slot
+from fednet_emu.component.component import Component
+from fednet_emu.component.slot import Slot
 
 Memory = tuple[Tensor, ...]
 """What a server optimizer keeps between rounds: vectors [P]."""

@@ -5,7 +5,7 @@ import gc
 import os
 import sys
 
-from fednet_emu.garbage import rare_garbage_collection
+from fednet_emu.host import rare_garbage_collection
 
 _INTERRUPTED = 130
 

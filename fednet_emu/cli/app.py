@@ -37,8 +37,8 @@ from fednet_emu.cli.search import search
 from fednet_emu.errors import FednetError
 
 if TYPE_CHECKING:
-    from fednet_emu.api.run import Timeline
-    from fednet_emu.api.scenarios import ScenarioLike
+    from fednet_emu.emulation.given import ScenarioLike
+    from fednet_emu.results.run import Timeline
     from fednet_emu.scenario.model import Scenario
 
 app = typer.Typer(
@@ -111,7 +111,7 @@ def flower(
 ) -> None:
     """Run a Flower app on the emulated network; by default ten devices in an urban cell."""
     with outcome():
-        from fednet_emu.api.flower import app_in
+        from fednet_emu.emulation.flower_app import app_in
 
         meant, name, changes = app_in(folder, scenario)
     settings = [*changes, *_all_overrides(overrides, seed, None)]
@@ -135,7 +135,7 @@ def _run(
     folder = out
 
     def interrupted() -> str:
-        from fednet_emu.records.store import RunFolder
+        from fednet_emu.records.folder.store import RunFolder
 
         latest = RunFolder.latest(folder) if folder is not None else None
         if latest is None or RunFolder.status(latest) != "interrupted":
@@ -144,13 +144,13 @@ def _run(
 
     with outcome(interrupted):
         import fednet_emu as fe
-        from fednet_emu.data import data_folder
+        from fednet_emu.analysis.summary import profile_rows, summary_rows
+        from fednet_emu.emulation.cost import cost_of
+        from fednet_emu.emulation.record import APPROXIMATE
         from fednet_emu.errors import Diverged
-        from fednet_emu.limits import folder_to_write
-        from fednet_emu.report.views.summary import profile_rows, summary_rows
-        from fednet_emu.scenario.cost import cost_of
-        from fednet_emu.scenario.recorded import APPROXIMATE
-        from fednet_emu.scenario.search import run_name
+        from fednet_emu.files.data_folder import data_folder
+        from fednet_emu.files.paths import folder_to_write
+        from fednet_emu.scenario.library import run_name
 
         checked = fe.check(scenario, settings=changes)
         if timing_only and checked.events_depend_on_learning:
@@ -210,7 +210,7 @@ def check(
     """Validate a scenario, every cell of a study, or the ends of a search, and print it with every default."""
     with outcome():
         import fednet_emu as fe
-        from fednet_emu.scenario.cost import cost_of
+        from fednet_emu.emulation.cost import cost_of
         from fednet_emu.scenario.document import dump
         from fednet_emu.study.cells import is_study_file, load_study, study_file
 
@@ -225,7 +225,7 @@ def check(
         if sources.study.search is None:
             extent = load_study(name, changes).extent
         else:
-            from fednet_emu.study.searching.search import load_search
+            from fednet_emu.study.search.search import load_search
 
             extent = load_search(sources, changes).extent
         OUTPUT.out(f"{dump(sources.study)}# {extent}")
@@ -323,7 +323,7 @@ def trace(
     with outcome():
         if studies.is_one_study([run]):
             raise FednetError(f"{run}: is the folder of a study, got no single run; give the folder of one of its runs")
-        from fednet_emu.api.run import Run
+        from fednet_emu.results.run import Run
 
         window = {"from_s": from_s, "until_s": until_s}
         chosen = None if devices is None else device_numbers(devices)
@@ -343,7 +343,7 @@ def report(
 ) -> None:
     """Write a page that shows a run or a study in any browser, without a network: figures to zoom into, tables."""
     with outcome():
-        from fednet_emu.api.reporting import report as written
+        from fednet_emu.results.report import report as written
 
         OUTPUT.out(str(written(runs, out)))
 
@@ -370,21 +370,21 @@ def _all_overrides(overrides: list[str] | None, seed: int | None, engine: Engine
 
 def _print_notes(scenario: Scenario) -> None:
     """Say what is not known of the devices, and how well the rest is."""
-    from fednet_emu.scenario.hardware import notes
+    from fednet_emu.emulation.hardware import notes
 
     for note in notes(scenario):
         ERRORS.print(f"note: {note}")
 
 
 def _draw(runs: list[Path], labels: list[str], folder: Path, timeline: Timeline, page: Page) -> list[Path]:
-    from fednet_emu.api.run import figures
+    from fednet_emu.results.run import figures
 
     return page.write(figures(runs, labels, **timeline), folder)
 
 
 def _animate(runs: list[Path], folder: Path) -> list[Path]:
-    from fednet_emu.report.figures.papers.series import save_animations
-    from fednet_emu.report.views.run import open_run
+    from fednet_emu.analysis.run import open_run
+    from fednet_emu.draw.figures.papers.series import save_animations
 
     return save_animations([open_run(run) for run in runs], folder)
 

@@ -16,9 +16,9 @@ def cite(
 ) -> None:
     """Print BibTeX entries of the methods, models, data and standards that runs use, and of the emulator."""
     with outcome():
-        from fednet_emu.api.citing import bibtex
-        from fednet_emu.api.holdings import scenario_in
-        from fednet_emu.report.views.study import is_study
+        from fednet_emu.analysis.study import is_study
+        from fednet_emu.results.citing import bibtex
+        from fednet_emu.results.data_split import scenario_in
 
         sources = [path for run in runs for path in (sorted((run / "cells").iterdir()) if is_study(run) else [run])]
         OUTPUT.out(bibtex(scenario_in(str(path)) for path in sources))

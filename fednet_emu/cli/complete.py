@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fednet_emu.scenario.search import Folder
+    from fednet_emu.scenario.library import Folder
 
 Completion = list[str] | list[tuple[str, str]]
 """What may stand there, or that with what it means."""
@@ -56,13 +56,13 @@ def settings(incomplete: str) -> Completion:
 
 
 def _named(folder: Folder, incomplete: str) -> list[str]:
-    from fednet_emu.scenario.search import names
+    from fednet_emu.scenario.library import names
 
     return [name for name in names(folder) if name.startswith(incomplete)]
 
 
 def _files(incomplete: str) -> list[str]:
-    from fednet_emu.scenario.search import SUFFIXES
+    from fednet_emu.scenario.library import SUFFIXES
 
     folder, slash, start = incomplete.rpartition("/")
     places = Path(folder + slash or ".").iterdir() if Path(folder + slash or ".").is_dir() else ()

@@ -13,7 +13,7 @@ def plot(sources: Sequence[Path], out: Path | None, changes: Sequence[str], data
     """Draw who has what of a scenario, or of a run, and print the files."""
     if len(sources) != 1:
         raise FednetError(f"--data: shows the data of one run or scenario, got {len(sources)}; give one")
-    from fednet_emu.api.holdings import data_figures, scenario_in
+    from fednet_emu.results.data_split import data_figures, scenario_in
 
     source = sources[0]
     figures = data_figures(scenario_in(str(source), changes), data_dir)

@@ -23,7 +23,7 @@ def explain(
             raise FednetError(
                 f"{run}: is the folder of a study, got no single run; give one of the folders in its cells/"
             )
-        from fednet_emu.api.run import Run
+        from fednet_emu.results.run import Run
 
         for line in Run.opened(run).explain(replay=replay).lines():
             OUTPUT.out(line)

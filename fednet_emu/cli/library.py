@@ -44,9 +44,9 @@ def channels(
 ) -> None:
     """List radio environments with the median uplink rate of a lone device at 50, 200 and 500 m."""
     with outcome():
-        from fednet_emu.api.channels import rate_curves, rows
-        from fednet_emu.report.figures.rates import rate_figure
-        from fednet_emu.report.figures.run_figures import save
+        from fednet_emu.draw.figures.rates import rate_figure
+        from fednet_emu.draw.figures.run_figures import save
+        from fednet_emu.results.channels import rate_curves, rows
 
         OUTPUT.out("\n".join(rows(names)))
         if out is not None:
@@ -62,7 +62,7 @@ def profiles(
 ) -> None:
     """List devices that exist with their speed and powers, and how well each number is known."""
     with outcome():
-        from fednet_emu.api.profiles import rows
+        from fednet_emu.results.profiles import rows
 
         OUTPUT.out("\n".join(rows(names)))
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from fednet_emu.api.console import PlainConsole
 from fednet_emu.cli.complete import settings
 from fednet_emu.errors import FednetError
+from fednet_emu.screen.console import PlainConsole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -92,8 +92,8 @@ class Page(NamedTuple):
 
     def write(self, figures: Mapping[str, Figure], folder: Path) -> list[Path]:
         """Write figures, and the numbers behind them, to a folder, and return the files."""
-        from fednet_emu.report.figures.page import fit_to_page
-        from fednet_emu.report.figures.run_figures import save
+        from fednet_emu.draw.figures.page import fit_to_page
+        from fednet_emu.draw.figures.run_figures import save
 
         for figure in figures.values():
             fit_to_page(figure, self.size, self.title)

@@ -14,9 +14,9 @@ from typing import Any, NoReturn
 
 import typer
 
-from fednet_emu.api.console import PlainConsole
+from fednet_emu.emulation.signals import undisturbed
 from fednet_emu.errors import AppFailed, FednetError, ScenarioWarning
-from fednet_emu.scenario.signals import undisturbed
+from fednet_emu.screen.console import PlainConsole
 
 ERRORS = PlainConsole(stderr=True)
 

@@ -29,8 +29,8 @@ from fednet_emu.cli.outcome import ERRORS, FAILED, outcome
 from fednet_emu.errors import FednetError
 
 if TYPE_CHECKING:
-    from fednet_emu.api.study import Study
-    from fednet_emu.report.views.study import StudyView
+    from fednet_emu.analysis.study import StudyView
+    from fednet_emu.results.study import Study
     from fednet_emu.study.cells import LoadedStudy
     from fednet_emu.study.sweep import Runner
 
@@ -81,7 +81,7 @@ def sweep(
 ) -> None:
     """Run the cells of a study that are not finished; leave its tables, figures and a CSV in a folder."""
     with outcome(lambda: "interrupted; the same command goes on from here"):
-        from fednet_emu.scenario.recorded import APPROXIMATE
+        from fednet_emu.emulation.record import APPROXIMATE
         from fednet_emu.study.cells import load_study
 
         loaded = load_study(study, overrides or [], timing_only=timing_only)
@@ -166,8 +166,8 @@ def best(
 ) -> None:
     """Rank the settings of a study by what the target costs, and say which of all may be the best."""
     with outcome():
-        from fednet_emu.api.comparing import conditions
-        from fednet_emu.api.study import Study
+        from fednet_emu.results.comparison import conditions
+        from fednet_emu.results.study import Study
 
         opened, page = Study.opened(study), Page(picture, size, title, csv, latex)
         _tell_unfinished(opened.view, "ranked")
@@ -191,9 +191,9 @@ def reproduce(
 ) -> None:
     """Run the studies of the library that fit into an hour, the shortest first, and refresh their reference results."""
     with outcome(lambda: "interrupted; the same command goes on from here"):
-        from fednet_emu.report.figures.study_figures import study_figures
-        from fednet_emu.report.quantities import counted
-        from fednet_emu.report.views.study import open_study
+        from fednet_emu.analysis.quantities import counted
+        from fednet_emu.analysis.study import open_study
+        from fednet_emu.draw.figures.study_figures import study_figures
         from fednet_emu.study.cells import load_study
         from fednet_emu.study.reproduce import fitting_studies, write_reference
 
@@ -214,7 +214,7 @@ def reproduce(
 
 def is_one_study(folders: list[Path]) -> bool:
     """Whether folders given to `plot` are that of one study; a study among others is a mistake."""
-    from fednet_emu.report.views.study import is_one_study
+    from fednet_emu.analysis.study import is_one_study
 
     return is_one_study(folders)
 
@@ -229,8 +229,8 @@ def plot(
     page: Page,
 ) -> None:
     """Draw the figures of a study, and say which cells are not in them."""
-    from fednet_emu.report.figures.study_figures import study_figures
-    from fednet_emu.report.views.study import open_study
+    from fednet_emu.analysis.study import open_study
+    from fednet_emu.draw.figures.study_figures import study_figures
 
     view = open_study(folder)
     _tell_unfinished(view, "drawn")
@@ -241,8 +241,8 @@ def plot(
 
 def _drawn(folder: Path, page: Page) -> list[Path]:
     """Write `cells.csv`, one row for each finished cell, and all figures of a study, and return the files."""
-    from fednet_emu.report.figures.study_figures import study_figures
-    from fednet_emu.report.views.study import open_study
+    from fednet_emu.analysis.study import open_study
+    from fednet_emu.draw.figures.study_figures import study_figures
     from fednet_emu.study.reproduce import write_cells
 
     view = open_study(folder)
@@ -264,7 +264,7 @@ def _runner(
     loaded: LoadedStudy, folder: Path, workers: int | None, ray: bool | str = False, collect: bool = False
 ) -> Runner:
     """What runs the cells."""
-    from fednet_emu.api.sweeping import runner_of
+    from fednet_emu.results.sweeping import runner_of
     from fednet_emu.study.slurm import collected
 
     return (
@@ -276,7 +276,7 @@ def _to_slurm(
     loaded: LoadedStudy, folder: Path, collect: list[str], data_dir: Path | None, track: list[str] | None
 ) -> None:
     """Write the cells that are left as a job array, submit it, and say what to do where that is impossible."""
-    from fednet_emu.report.quantities import counted
+    from fednet_emu.analysis.quantities import counted
     from fednet_emu.study.slurm import Slurm, submit
     from fednet_emu.study.sweep import sweep as run_cells
 
@@ -320,8 +320,8 @@ def _swept(
     track: list[str] | None = None,
 ) -> bool:
     """Sweep a study, show how it goes, and say whether all cells are done."""
-    from fednet_emu.api.sweeping import swept
-    from fednet_emu.report.quantities import counted
+    from fednet_emu.analysis.quantities import counted
+    from fednet_emu.results.sweeping import swept
 
     study = swept(loaded, folder, runner, data_dir=data_dir, track=track or (), progress=not quiet)
     if not quiet:

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fednet_emu.component import Slot
+from fednet_emu.component.slot import Slot
 from fednet_emu.compression.base import Compression, NoCompression
 from fednet_emu.compression.chain import STAGES, Chain
 

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from fednet_emu.component import Component
+from fednet_emu.component.component import Component
 
 FLOAT_BIT = 32
 """Bits of a number that is not compressed: single precision."""

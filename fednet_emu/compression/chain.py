@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from fednet_emu.component import Slot
+from fednet_emu.component.slot import Slot
 from fednet_emu.compression.base import WHOLE, Compression, Message
 from fednet_emu.compression.rounding import BFloat16, Float16, Qsgd, Uniform
 from fednet_emu.compression.sign import Sign

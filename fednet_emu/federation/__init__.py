@@ -1,12 +1,12 @@
 """The interface for algorithms: devices, links, training, deferred values, gathering, evaluation and inboxes."""
 
+from fednet_emu.devices.processors import Computation, Work
 from fednet_emu.federation.cohort import CohortSize, cohort_size
 from fednet_emu.federation.device import Device
 from fednet_emu.federation.edge_servers import EdgeServers
 from fednet_emu.federation.federation import Federation
 from fednet_emu.federation.learning_task import LearningTask
 from fednet_emu.federation.payload import Shared
-from fednet_emu.federation.processors import Computation, Work
 from fednet_emu.federation.retry import Retry
 from fednet_emu.federation.sums import MeanOf, Summed, Upload, mean_update
 from fednet_emu.kernel.clock import Process
@@ -19,7 +19,7 @@ from fednet_emu.learning.graph.graph import Trained
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData
 from fednet_emu.learning.graph.optimizers import Adam, AnyOptimizer, Momentum, Sgd
 from fednet_emu.learning.graph.schedules import AnySchedule, Constant
-from fednet_emu.network.medium.transfer import Delivery
+from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.network.topology import Digraph
 
 __all__ = [

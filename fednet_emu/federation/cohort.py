@@ -11,9 +11,9 @@ from pydantic import AfterValidator, Field
 from simpy.events import Event
 
 from fednet_emu.arrays import IntArray
+from fednet_emu.devices.availability import Presence
 from fednet_emu.kernel.clock import COLLECT, FOREVER_NS, Clock
 from fednet_emu.kernel.process import Awaited
-from fednet_emu.network.availability import Presence
 
 
 def _whole_or_share(cohort: float) -> float:

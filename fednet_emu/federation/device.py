@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from fednet_emu.devices.processors import Computation, Processors, Work
 from fednet_emu.federation.learning_task import LearningTask
-from fednet_emu.federation.processors import Computation, Processors, Work
 from fednet_emu.network.network import Network
 from fednet_emu.records.ledger import device_label
 

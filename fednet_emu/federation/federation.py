@@ -10,6 +10,8 @@ from simpy.events import Event
 from simpy.events import Process as Started
 
 from fednet_emu.arrays import IntArray
+from fednet_emu.devices.availability import Presence
+from fednet_emu.devices.processors import Processors, Work
 from fednet_emu.errors import Deadlock
 from fednet_emu.federation.cohort import Cohort, cohort_size
 from fednet_emu.federation.device import Device
@@ -19,13 +21,12 @@ from fednet_emu.federation.links import Links
 from fednet_emu.federation.movements import Since
 from fednet_emu.federation.observer import Models, Observer
 from fednet_emu.federation.payload import Shared
-from fednet_emu.federation.processors import Processors, Work
 from fednet_emu.federation.readings import Checkpoint, Kept, NothingKept
 from fednet_emu.federation.retry import PATIENCE_S, PAUSE_S, Limits, Retry, Send
 from fednet_emu.federation.rounds import PAUSE, Rounds
 from fednet_emu.federation.stop import COSTS, Evaluation, Stop
 from fednet_emu.federation.sums import Sums
-from fednet_emu.garbage import rare_garbage_collection
+from fednet_emu.host import rare_garbage_collection
 from fednet_emu.kernel.all_of import AllOf, cancel, gather
 from fednet_emu.kernel.clock import Clock, Process, Sleep
 from fednet_emu.kernel.inbox import Inbox
@@ -34,8 +35,7 @@ from fednet_emu.learning.graph.accumulation import Accumulation
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData
-from fednet_emu.network.availability import Presence
-from fednet_emu.network.medium.transfer import Delivery, Transfer
+from fednet_emu.network.air.transfer import Delivery, Transfer
 from fednet_emu.network.network import Network
 from fednet_emu.network.topology import Digraph
 from fednet_emu.records.ledger import SERVER, Ledger, device_label

@@ -8,11 +8,11 @@ from typing import Any, final
 from torch import Tensor
 
 from fednet_emu.arrays import IntArray
+from fednet_emu.devices.processors import Work
 from fednet_emu.errors import AlgorithmError, ScenarioError
 from fednet_emu.federation.device import Device
 from fednet_emu.federation.learning_task import LearningTask, Scores
 from fednet_emu.federation.observer import Models
-from fednet_emu.federation.processors import Work
 from fednet_emu.federation.readings import Checkpoint, Readings
 from fednet_emu.federation.reports import Reports
 from fednet_emu.federation.stop import Evaluation

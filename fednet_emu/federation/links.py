@@ -15,7 +15,7 @@ from fednet_emu.federation.reports import Reports
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.graph import Graph
-from fednet_emu.network.medium.transfer import Grant, Transfer
+from fednet_emu.network.air.transfer import Grant, Transfer
 from fednet_emu.network.network import Network
 from fednet_emu.records.ledger import SERVER
 

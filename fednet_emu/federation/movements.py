@@ -24,7 +24,7 @@ from fednet_emu.federation.payload import BIT_PER_SCALAR, n_scalars
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.graph import Graph
-from fednet_emu.network.medium.transfer import Transfer
+from fednet_emu.network.air.transfer import Transfer
 
 Base = Deferred | Literal[0] | None
 """The model that both ends know: 0 if the value is itself a movement, None if it travels whole."""

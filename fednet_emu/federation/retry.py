@@ -10,7 +10,7 @@ from simpy.events import Event
 from fednet_emu.kernel.all_of import AllOf, cancel
 from fednet_emu.kernel.clock import Clock, describe
 from fednet_emu.kernel.process import Awaited
-from fednet_emu.network.medium.transfer import Delivery
+from fednet_emu.network.air.transfer import Delivery
 
 Send = Callable[[], Event]
 """Makes one attempt; the value of the event is a `Delivery`, or a list of them."""

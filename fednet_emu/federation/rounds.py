@@ -6,7 +6,7 @@ from typing import final
 
 from fednet_emu.errors import AlgorithmError, Deadlock
 from fednet_emu.kernel.clock import NS_PER_S, Clock
-from fednet_emu.network.medium.transfer import Unheard
+from fednet_emu.network.air.transfer import Unheard
 from fednet_emu.records.ledger import Ledger
 
 MAX_FRUITLESS_ROUNDS = 1000

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from pydantic import Field, model_validator
 
-from fednet_emu.component import Component, ExactlyOne
+from fednet_emu.component.component import Component, ExactlyOne
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.metrics import AnyMetric
 from fednet_emu.records.ledger import DEVICE_EVALUATIONS, EVALUATIONS

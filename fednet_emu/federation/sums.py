@@ -34,9 +34,9 @@ from fednet_emu.kernel.clock import NS_PER_S, Clock, Process, to_ns
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.accumulation import Accumulation, of_means
 from fednet_emu.learning.graph.deferred import Deferred
-from fednet_emu.network.medium.superposition import Superposition
-from fednet_emu.network.medium.transfer import Delivery, Transfer
-from fednet_emu.radio.over_the_air import relative_error
+from fednet_emu.network.air.sums import Superposition
+from fednet_emu.network.air.transfer import Delivery, Transfer
+from fednet_emu.radio.receiver.over_the_air import relative_error
 from fednet_emu.records.ledger import Ledger
 
 MeanOf = Callable[[Tensor, Sequence[float]], Accumulation]

@@ -18,7 +18,7 @@ import simpy
 from simpy.events import URGENT, Event, EventPriority, Timeout
 
 from fednet_emu.errors import Deadlock, ScenarioError
-from fednet_emu.garbage import rare_garbage_collection
+from fednet_emu.host import rare_garbage_collection
 from fednet_emu.kernel.process import RunningProcess
 
 Process = Generator[Event, Any, Any]

@@ -9,8 +9,8 @@ from simpy.events import Event
 
 from fednet_emu.kernel.clock import NS_PER_S, Clock, Timer, to_ns
 from fednet_emu.kernel.streams import mix, uniform
+from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.network.edge_servers import BackhaulSettings
-from fednet_emu.network.medium.transfer import Delivery
 from fednet_emu.records.ledger import CODE, DIRECTIONS, NEVER_NS, SERVER, Ledger
 
 _RATE = "network.edges.backhaul.rate_bps"

@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, field_validator
 
-from fednet_emu.arrays import Array
-from fednet_emu.component import Component, Slot
-from fednet_emu.elementary import cos, sin
+from fednet_emu.arrays import Array, cos, sin
+from fednet_emu.component.component import Component
+from fednet_emu.component.slot import Slot
 
 
 class Cells(Component):

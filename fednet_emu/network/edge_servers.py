@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from fednet_emu.component import Component
+from fednet_emu.component.component import Component
 from fednet_emu.network.medium.loss import AnyLoss, NoLoss
 
 

@@ -8,33 +8,33 @@ from pathlib import Path
 import numpy as np
 
 from fednet_emu.arrays import Array, IntArray
+from fednet_emu.devices.availability import Presence
+from fednet_emu.devices.mobility import Paths
+from fednet_emu.devices.powers import DevicePowers
 from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.access.contention import Noma, Shared
 from fednet_emu.network.access.over_the_air import OverTheAir
-from fednet_emu.network.availability import Presence
+from fednet_emu.network.air.band import Band
+from fednet_emu.network.air.sums import Superposition
+from fednet_emu.network.air.transfer import Unheard
 from fednet_emu.network.backhaul import Backhaul
 from fednet_emu.network.edge_servers import EdgeServers
 from fednet_emu.network.links.asymmetry import Asymmetry, OneWay
 from fednet_emu.network.links.links import CellLinks, Links, PairLinks, Sky
-from fednet_emu.network.links.moving_links import MovingLinks
+from fednet_emu.network.links.moving import MovingLinks
 from fednet_emu.network.links.station_links import StationLinks, network_links
-from fednet_emu.network.medium.band import Band
 from fednet_emu.network.medium.medium import Medium
 from fednet_emu.network.medium.rules import Rules
-from fednet_emu.network.medium.superposition import Superposition
-from fednet_emu.network.medium.transfer import Unheard
-from fednet_emu.network.mobility import Paths
 from fednet_emu.network.picture import Picture
-from fednet_emu.network.powers import DevicePowers
 from fednet_emu.network.settings import Downlink, NetworkSettings, Sidelink, Uplink
 from fednet_emu.network.topology import Digraph, Graphs, World
 from fednet_emu.network.traces.assign import device_rates
 from fednet_emu.radio.admission import Rivals
 from fednet_emu.radio.channel import Channel, Terminal
-from fednet_emu.radio.power_control import FullPower
-from fednet_emu.radio.reception import ONE_ANTENNA
+from fednet_emu.radio.receiver.combining import ONE_ANTENNA
+from fednet_emu.radio.receiver.power_control import FullPower
 from fednet_emu.records.ledger import KINDS, SERVER, Ledger
 from fednet_emu.units import db_to_linear
 

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from fednet_emu.component import Component
+from fednet_emu.component.component import Component
 from fednet_emu.compression import AnyCompression, Compression, NoCompression
 from fednet_emu.network.access import ACCESSES, Access, AnyAccess, Planned, Tdma
 from fednet_emu.network.cells import AnyCells, SingleCell
@@ -18,8 +18,8 @@ from fednet_emu.network.topology import Topology
 from fednet_emu.network.traces import AnyRateTraces
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.overhead import AnyOverhead, NoOverhead
-from fednet_emu.radio.power_control import AnyPowerControl, FullPower
-from fednet_emu.radio.reception import ONE_ANTENNA, AnyReception, SingleAntenna
+from fednet_emu.radio.receiver.combining import ONE_ANTENNA, AnyReception, SingleAntenna
+from fednet_emu.radio.receiver.power_control import AnyPowerControl, FullPower
 
 
 class Uplink(Component):

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fednet_emu.arrays import Array
-from fednet_emu.radio.interference import sinr_of_pairs, successive_cancellation
-from fednet_emu.radio.power_control import feasibility
+from fednet_emu.radio.receiver.interference import sinr_of_pairs, successive_cancellation
+from fednet_emu.radio.receiver.power_control import feasibility
 
 SLACK = 1e-9
 """Relative margin of powers above the SINR target, so that rounding does not put a sender below it."""

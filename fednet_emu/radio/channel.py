@@ -9,20 +9,20 @@ import numpy as np
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from fednet_emu.arrays import Array, Mask
-from fednet_emu.component import Component
+from fednet_emu.component.component import Component
 from fednet_emu.errors import ScenarioError
-from fednet_emu.radio.draws import LinkDraws
 from fednet_emu.radio.energy import transmit_energy_j
-from fednet_emu.radio.ergodic import averaged, require_mean
 from fednet_emu.radio.fading import AnyFading, Fading, NoFading
-from fednet_emu.radio.geometry import Hop
-from fednet_emu.radio.narrowing import narrowed
 from fednet_emu.radio.noise import thermal_noise_w
 from fednet_emu.radio.numerology import SUBCARRIERS_PER_BLOCK, occupied_hz
-from fednet_emu.radio.path_loss import AnyPathLoss
-from fednet_emu.radio.rate import AnyRateLaw, Shannon
-from fednet_emu.radio.rate_law import RateLaw
-from fednet_emu.radio.shadowing import AnyShadowing, NoShadowing, ShadowingOfPathLoss
+from fednet_emu.radio.propagation.draws import LinkDraws
+from fednet_emu.radio.propagation.geometry import Hop
+from fednet_emu.radio.propagation.path_loss import AnyPathLoss
+from fednet_emu.radio.propagation.shadowing import AnyShadowing, NoShadowing, ShadowingOfPathLoss
+from fednet_emu.radio.rates.base import RateLaw
+from fednet_emu.radio.rates.ergodic import averaged, require_mean
+from fednet_emu.radio.rates.narrowing import narrowed
+from fednet_emu.radio.rates.shannon import AnyRateLaw, Shannon
 from fednet_emu.units import THERMAL_NOISE_DBM_HZ, db_to_linear, dbm_to_watt
 
 _TRIAL_M = 50.0

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fednet_emu.component import Component, Slot
+from fednet_emu.component.component import Component
+from fednet_emu.component.slot import Slot
 from fednet_emu.radio.presets import ENERGY_PRESETS, PresetName
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import scipy
 from pydantic import Field
 
-from fednet_emu.arrays import Array, Mask
-from fednet_emu.component import Component, Slot
-from fednet_emu.elementary import expm1, log1p
+from fednet_emu.arrays import Array, Mask, expm1, log1p
+from fednet_emu.component.component import Component
+from fednet_emu.component.slot import Slot
 from fednet_emu.errors import ScenarioError
 from fednet_emu.units import SPEED_OF_LIGHT_M_S, db_to_linear
 

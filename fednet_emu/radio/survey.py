@@ -9,9 +9,9 @@ import numpy as np
 from fednet_emu.arrays import Array
 from fednet_emu.errors import ScenarioError
 from fednet_emu.radio.channel import Channel
-from fednet_emu.radio.draws import LinkDraws
 from fednet_emu.radio.fading import FadingByLineOfSight
-from fednet_emu.radio.geometry import Hop
+from fednet_emu.radio.propagation.draws import LinkDraws
+from fednet_emu.radio.propagation.geometry import Hop
 
 LINKS = 2000
 BLOCKS = 64

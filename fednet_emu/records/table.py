@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fednet_emu.records.files import told
+from fednet_emu.files.writing import told
 
 if TYPE_CHECKING:
     import pandas as pd

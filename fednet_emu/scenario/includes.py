@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fednet_emu.errors import ScenarioError
 from fednet_emu.limits import MAX_CHAIN, MAX_FILE_BYTE, MAX_FILES, MAX_NESTING, MAX_VALUES
-from fednet_emu.scenario.search import Folder, locate, no_such
+from fednet_emu.scenario.library import Folder, locate, no_such
 from fednet_emu.scenario.tree import KeyPath, Node, file_text, merge, problem_text, show
 from fednet_emu.scenario.yaml_text import parse
 

@@ -10,14 +10,19 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from fednet_emu.algorithms import ALGORITHMS, AnyAlgorithm, brings_own_learning
-from fednet_emu.component import Component, Waived
+from fednet_emu.component.component import Component
+from fednet_emu.component.slot import Waived
 from fednet_emu.compression import NoCompression
+from fednet_emu.devices.availability import Always, AnyAvailability, Windows
+from fednet_emu.devices.battery import Battery
+from fednet_emu.devices.frequency import Frequency
+from fednet_emu.devices.mobility import AnyMobility, AnyRegion, DiscRegion, Region, Static
+from fednet_emu.devices.placement import AnyPlacement, Disc
+from fednet_emu.devices.profiles import Profile
+from fednet_emu.devices.speeds import AnySpeeds
+from fednet_emu.devices.stragglers import AnyStraggler, NoStraggler, SlowWindow
 from fednet_emu.errors import ScenarioError
-from fednet_emu.federation.frequency import Frequency
-from fednet_emu.federation.profiles import Profile
-from fednet_emu.federation.speeds import AnySpeeds
 from fednet_emu.federation.stop import Evaluation, Stop
-from fednet_emu.federation.stragglers import AnyStraggler, NoStraggler, SlowWindow
 from fednet_emu.learning.data.attacks import AnyAttack
 from fednet_emu.learning.data.datasets import AnyDataset
 from fednet_emu.learning.data.datasets.base import Dataset, Extent
@@ -32,15 +37,11 @@ from fednet_emu.learning.models import AnyModel
 from fednet_emu.learning.models.base import Model
 from fednet_emu.network.access import Planned
 from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha
-from fednet_emu.network.availability import Always, AnyAvailability, Windows
-from fednet_emu.network.batteries import Battery
-from fednet_emu.network.mobility import AnyMobility, AnyRegion, DiscRegion, Region, Static
-from fednet_emu.network.placement import AnyPlacement, Disc
 from fednet_emu.network.settings import NetworkSettings
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.energy import AnyComputeEnergy
-from fednet_emu.radio.rate import Shannon
-from fednet_emu.radio.reception import SingleAntenna
+from fednet_emu.radio.rates.shannon import Shannon
+from fednet_emu.radio.receiver.combining import SingleAntenna
 from fednet_emu.scenario.unused import PARTS, unused
 from fednet_emu.units import linear_to_db
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fednet_emu.component import Component
+from fednet_emu.component.component import Component
 from fednet_emu.errors import ScenarioError
 from fednet_emu.limits import MAX_NESTING
 from fednet_emu.scenario.includes import INCLUDE, Reader, ShortForms

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
-from fednet_emu.component import Slot, Waived
+from fednet_emu.component.slot import Slot, Waived
 from fednet_emu.scenario.document import SHORT_FORMS
 from fednet_emu.scenario.documented import documented_fields
 from fednet_emu.scenario.includes import INCLUDE, MIXED

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from fednet_emu.component import Slot
+from fednet_emu.component.slot import Slot
 from fednet_emu.errors import ScenarioError, did_you_mean
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.shapes import Shape

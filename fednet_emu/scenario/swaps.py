@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from fednet_emu.component import Slot
+from fednet_emu.component.slot import Slot
 from fednet_emu.errors import ScenarioError
 from fednet_emu.scenario.document import Document
 from fednet_emu.scenario.shapes import Shape

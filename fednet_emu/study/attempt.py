@@ -13,12 +13,12 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Literal
 
+from fednet_emu.emulation.play import run_scenario
 from fednet_emu.errors import FednetError
-from fednet_emu.processes import clean_context, end_with_parent, ending, main_left_out
-from fednet_emu.records.manifest import FINISHED
-from fednet_emu.records.store import RunFolder
+from fednet_emu.host import clean_context, end_with_parent, ending, main_left_out
+from fednet_emu.records.folder.manifest import FINISHED
+from fednet_emu.records.folder.store import RunFolder
 from fednet_emu.scenario.model import Scenario
-from fednet_emu.scenario.run import run_scenario
 from fednet_emu.study.finished import finished
 from fednet_emu.study.model import Limits
 from fednet_emu.tracking.table import trackers_of

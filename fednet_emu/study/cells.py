@@ -12,15 +12,15 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from fednet_emu.emulation.load import refuse_unreachable, valid
 from fednet_emu.errors import ScenarioError
 from fednet_emu.limits import MAX_CELLS
 from fednet_emu.scenario.document import Document, apply_overrides, dump, filled, find, load
 from fednet_emu.scenario.includes import read_tree
-from fednet_emu.scenario.load import refuse_unreachable, valid
+from fednet_emu.scenario.library import STUDIES, another_kind, is_study, locate, no_such, run_name
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.overrides import Setting
 from fednet_emu.scenario.problems import LOG, validate
-from fednet_emu.scenario.search import STUDIES, another_kind, is_study, locate, no_such, run_name
 from fednet_emu.scenario.tree import Node, Place, file_text, node_of, problem_text
 from fednet_emu.study.grid import Axis, axes_of, option_text, settings_of
 from fednet_emu.study.model import Study

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fednet_emu.errors import DataError
-from fednet_emu.records.manifest import FINISHED, read_manifest, require_sound
+from fednet_emu.records.folder.manifest import FINISHED, read_manifest, require_sound
 
 LOG = logging.getLogger("fednet_emu")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 from importlib import import_module
 
-from fednet_emu.garbage import rare_garbage_collection
+from fednet_emu.host import rare_garbage_collection
 
 with rare_garbage_collection():
     for _name in ("fednet_emu.study.attempt", "pandas", "pyarrow.parquet", "scipy.special", "torch._dynamo"):

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from fednet_emu.component import Component, ExactlyOne
+from fednet_emu.component.component import Component, ExactlyOne
 from fednet_emu.limits import MAX_CELLS
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Any
 
-from fednet_emu.learning.engines.elsewhere.cluster import connected
+from fednet_emu.learning.engines.ray.cluster import connected
 from fednet_emu.study.attempt import CellJob, Outcome, complete
 from fednet_emu.study.local import News
 

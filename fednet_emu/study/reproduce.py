@@ -8,11 +8,11 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from fednet_emu.analysis.study import StudyView
+from fednet_emu.draw.figures.run_figures import save
 from fednet_emu.errors import FednetError
-from fednet_emu.records.files import csv_text, write_text
-from fednet_emu.report.figures.run_figures import save
-from fednet_emu.report.views.study import StudyView
-from fednet_emu.scenario.search import STUDIES, names
+from fednet_emu.files.writing import csv_text, write_text
+from fednet_emu.scenario.library import STUDIES, names
 from fednet_emu.study.cells import read_study
 
 LEFT_OUT = ("-rounds",)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fednet_emu.errors import FednetError
-from fednet_emu.records.files import told, write_text
+from fednet_emu.files.writing import told, write_text
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.study.attempt import CellJob, Outcome, complete
 from fednet_emu.study.local import News

@@ -13,9 +13,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from fednet_emu.data import checksum
-from fednet_emu.records.files import told, write_json, write_text
-from fednet_emu.records.store import locked, require_free, tidy, unlock
+from fednet_emu.files.data_folder import checksum
+from fednet_emu.files.writing import told, write_json, write_text
+from fednet_emu.records.folder.store import locked, require_free, tidy, unlock
 from fednet_emu.study.attempt import CellJob, Outcome
 from fednet_emu.study.cells import Cell, LoadedStudy
 from fednet_emu.study.finished import finished

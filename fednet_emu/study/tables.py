@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fednet_emu.records.files import write_table
+from fednet_emu.analysis.targets import Measure, first_reached, with_total_bits
+from fednet_emu.files.writing import write_table
 from fednet_emu.records.ledger import EVALUATIONS, SCORES
 from fednet_emu.records.table import Table
-from fednet_emu.report.views.targets import Measure, first_reached, with_total_bits
 from fednet_emu.study.cells import Cell
 from fednet_emu.study.model import Target
 

@@ -6,8 +6,8 @@ import importlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from fednet_emu.component.plugins import imported, is_import_path, offered, offers
 from fednet_emu.errors import FednetError, did_you_mean
-from fednet_emu.plugins import imported, is_import_path, offered, offers
 from fednet_emu.tracking.tracker import Tracker
 
 HOMES = {
@@ -17,7 +17,7 @@ HOMES = {
 }
 """Where each tracker is defined; the extra of the package that it needs has its name."""
 SLOT = "tracker"
-"""What installed packages call theirs, `tracker.<name>`; see `fednet_emu.plugins`."""
+"""What installed packages call theirs, `tracker.<name>`; see `fednet_emu.component.plugins`."""
 
 
 def trackers_of(chosen: str | Tracker | Iterable[str | Tracker]) -> list[Tracker]:

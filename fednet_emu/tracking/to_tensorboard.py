@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, final
 
 from fednet_emu.errors import FednetError
+from fednet_emu.records.folder.manifest import FINISHED
 from fednet_emu.records.ledger import SCORES
-from fednet_emu.records.manifest import FINISHED
 from fednet_emu.tracking.tracker import Costs, Outcome, RunInfo
 
 FOLDER = "tensorboard"

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from fednet_emu.errors import FednetError
+from fednet_emu.files.writing import told
 from fednet_emu.kernel.clock import Clock
-from fednet_emu.records.files import told
+from fednet_emu.records.folder.manifest import MANIFEST, read_manifest
+from fednet_emu.records.folder.store import LOG_FILE, RunFolder
 from fednet_emu.records.ledger import Ledger
-from fednet_emu.records.manifest import MANIFEST, read_manifest
-from fednet_emu.records.store import LOG_FILE, RunFolder
 from fednet_emu.tracking.listener import Listener
 from fednet_emu.tracking.table import label
 from fednet_emu.tracking.tracker import Costs, Outcome, RunInfo, Scalar, Tracker

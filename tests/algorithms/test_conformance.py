@@ -12,13 +12,13 @@ import pytest
 import torch
 
 from fednet_emu.algorithms import ALGORITHMS
+from fednet_emu.emulation.checkpoints import from_bytes, to_bytes
 from fednet_emu.errors import Deadlock
 from fednet_emu.federation.federation import Federation
 from fednet_emu.federation.observer import Models
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.deferred import Deferred
-from fednet_emu.records.verify import verify
-from fednet_emu.scenario.checkpoints import from_bytes, to_bytes
+from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small, small_federation, small_scenario
 
 CLUSTER = (

@@ -16,7 +16,7 @@ from fednet_emu.algorithms.fedavg import FedAvg, average
 from fednet_emu.federation import accumulated
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.records.verify import verify
+from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small, small_federation, small_scenario
 
 TURNS = frozenset({"uplink", "downlink"})

@@ -3,8 +3,8 @@
 import pytest
 
 from fednet_emu.algorithms import ALGORITHMS
-from fednet_emu.network.planners import PLANNERS
-from fednet_emu.records.verify import verify
+from fednet_emu.network.planning import PLANNERS
+from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small, small_scenario
 
 PLANNED = "network.uplink.access={{kind: planned, planner: {}}}"

@@ -21,8 +21,8 @@ from fednet_emu.algorithms.server_optimizers import (
     ServerSgd,
     ServerYogi,
 )
+from fednet_emu.emulation.checkpoints import from_bytes, to_bytes
 from fednet_emu.federation.federation import Federation
-from fednet_emu.scenario.checkpoints import from_bytes, to_bytes
 from fednet_emu.testing import run_small, small_federation, small_scenario
 
 KINDS = {

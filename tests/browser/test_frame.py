@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fednet_emu.report.page import document
+from fednet_emu.draw.page import document
 
 SCRIPT = """
 fednet.page((told) => {

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import fednet_emu as fe
-from fednet_emu.api.holdings import holdings
-from fednet_emu.report.views.air import air_use
+from fednet_emu.analysis.air import air_use
+from fednet_emu.results.data_split import holdings
 
 CHANGES = {
     "stop.rounds": 6,
@@ -219,7 +219,7 @@ def test_devices_move_on_the_map(run, shown):
         box.dispatchEvent(new Event("input"));
         const data = fednet.run.map.element.data;
         return [data.find((each) => each.name === "devices").x, data.find((each) => each.name === "stations").x]"""
-    from fednet_emu.scenario.scene import scene
+    from fednet_emu.emulation.scene import scene
 
     seen = scene(run.scenario, run.summary["simulated_s"])
     for step in (0, len(seen.times_s) - 1):

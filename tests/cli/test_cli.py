@@ -192,7 +192,7 @@ def test_interrupt_keeps_what_was_measured(tmp_path: Path) -> None:
 
 def test_bug_ends_with_a_replay_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An unexpected exception keeps its traceback, ends with exit code 1, and says how to repeat it."""
-    monkeypatch.setattr("fednet_emu.scenario.run.build", lambda *_args, **_more: 1 / 0)
+    monkeypatch.setattr("fednet_emu.emulation.play.build", lambda *_args, **_more: 1 / 0)
     monkeypatch.setattr(sys, "argv", ["fednet", "run", "quickstart"])
 
     result = fednet("run", "quickstart", "--out", str(tmp_path / "run"))

@@ -10,10 +10,10 @@ import pytest
 from ruamel.yaml import YAML
 
 import fednet_emu as fe
-from fednet_emu.api.citing import bibtex, references
 from fednet_emu.cli import complete
 from fednet_emu.cli.app import app
 from fednet_emu.cli.help import MORE
+from fednet_emu.results.citing import bibtex, references
 from fednet_emu.scenario.slots import slots
 from tests.commands import fednet
 
@@ -145,7 +145,7 @@ def test_the_references_name_kinds_that_exist():
     keys = [re.match(r"@\w+\{([\w-]+),\n", entry)[1] for entry in references()]
 
     assert sources <= known
-    assert len(set(keys)) == len(keys) == (ROOT / "fednet_emu/api/references.bib").read_text().count("\n@")
+    assert len(set(keys)) == len(keys) == (ROOT / "fednet_emu/results/references.bib").read_text().count("\n@")
     assert {name for name in known if name.startswith("algorithm.")} - sources == UNPUBLISHED
     assert all(entry.count("{") == entry.count("}") for entry in references())
 

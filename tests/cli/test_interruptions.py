@@ -20,10 +20,10 @@ from typer import Exit
 
 import fednet_emu.cli
 from fednet_emu.cli.outcome import outcome
+from fednet_emu.emulation.play import run_scenario
+from fednet_emu.emulation.signals import Signals
 from fednet_emu.federation.federation import Federation
-from fednet_emu.records.manifest import fingerprint
-from fednet_emu.scenario.run import run_scenario
-from fednet_emu.scenario.signals import Signals
+from fednet_emu.records.folder.manifest import fingerprint
 from fednet_emu.testing import small_scenario
 from tests.commands import LIMIT_S, Forked, fednet
 
@@ -40,7 +40,7 @@ FOR_EVER = ("--set", "stop.rounds=100000000")
 KILL_AT_A_CHECKPOINT = """
 import os, signal
 from fednet_emu.cli import main
-from fednet_emu.scenario import checkpoints
+from fednet_emu.emulation import checkpoints
 write, written = checkpoints.Saver.write, []
 def write_and_die(self, checkpoint):
     write(self, checkpoint)

@@ -248,7 +248,7 @@ def test_a_failed_report_loses_no_sweep(study: Path, tmp_path: Path, monkeypatch
     def fail(*_parts: object) -> None:
         raise ValueError("no ink")
 
-    monkeypatch.setattr("fednet_emu.report.page.study_page.study_document", fail)
+    monkeypatch.setattr("fednet_emu.draw.page.study_page.study_document", fail)
     out = tmp_path / "out"
     result = fednet("sweep", str(study), "--out", str(out), "--set", "stop.rounds=1", "--timing-only")
 

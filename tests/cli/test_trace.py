@@ -8,11 +8,11 @@ import pytest
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
 import fednet_emu as fe
-from fednet_emu.api import tracing
-from fednet_emu.api.screen import Bar
 from fednet_emu.cli.options import device_numbers
+from fednet_emu.draw.trace import feed
 from fednet_emu.errors import FednetError
-from fednet_emu.report.trace import feed
+from fednet_emu.results import trace as tracing
+from fednet_emu.screen.screen import Bar
 from tests.commands import fednet
 
 

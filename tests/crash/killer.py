@@ -22,13 +22,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fednet_emu.data import checksum
+from fednet_emu.emulation import checkpoints
+from fednet_emu.emulation.play import play, run_scenario
 from fednet_emu.errors import DataError
 from fednet_emu.federation.federation import Federation
-from fednet_emu.records.manifest import FINISHED, read_manifest
-from fednet_emu.scenario import checkpoints
+from fednet_emu.files.data_folder import checksum
+from fednet_emu.records.folder.manifest import FINISHED, read_manifest
 from fednet_emu.scenario.document import from_text
-from fednet_emu.scenario.run import play, run_scenario
 from fednet_emu.study.cells import make_study
 from fednet_emu.study.here import run_here
 from fednet_emu.study.sweep import sweep

@@ -18,12 +18,12 @@ import pandas as pd
 import pytest
 from typer.testing import Result
 
+from fednet_emu.emulation import checkpoints
+from fednet_emu.emulation.play import play
 from fednet_emu.errors import DataError
 from fednet_emu.federation.federation import Federation
-from fednet_emu.records.files import PART
-from fednet_emu.records.manifest import read_manifest
-from fednet_emu.scenario import checkpoints
-from fednet_emu.scenario.run import play
+from fednet_emu.files.writing import PART
+from fednet_emu.records.folder.manifest import read_manifest
 from fednet_emu.testing import SMALL, small_scenario
 from tests.commands import Forked, fednet
 

@@ -10,7 +10,7 @@ import pytest
 
 import fednet_emu as fe
 from fednet_emu.study.cells import study_file
-from fednet_emu.study.searching.search import load_search
+from fednet_emu.study.search.search import load_search
 from tests.commands import Forked
 
 DOCS = Path(__file__).parents[2] / "docs"

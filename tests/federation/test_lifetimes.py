@@ -17,7 +17,7 @@ from fednet_emu.kernel.clock import Clock, Process
 from fednet_emu.kernel.inbox import Inbox
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.jobs import SgdPlan
-from fednet_emu.network.medium.transfer import Transfer
+from fednet_emu.network.air.transfer import Transfer
 from fednet_emu.testing import run_small, small_federation, small_scenario
 
 

@@ -10,14 +10,14 @@ import torch
 
 from fednet_emu.algorithms import ALGORITHMS
 from fednet_emu.compression import COMPRESSIONS
+from fednet_emu.emulation.cost import cost_of
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.clock import Process
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.deferred import Deferred
-from fednet_emu.network.medium.transfer import Delivery
-from fednet_emu.records.verify import verify
-from fednet_emu.scenario.cost import cost_of
+from fednet_emu.network.air.transfer import Delivery
+from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.algorithms.test_conformance import ALGORITHM_SETTINGS, resumed_every_round, settings_of
 

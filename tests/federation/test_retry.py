@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fednet_emu.federation import Federation, Process
-from fednet_emu.records.verify import verify
+from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import small_federation
 
 MODEL_S = 320e-6

@@ -5,7 +5,7 @@ import pytest
 
 from fednet_emu.algorithms.selection.base import Jobs
 from fednet_emu.learning.graph.jobs import SgdPlan
-from fednet_emu.records.verify import verify
+from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small, small_federation, small_scenario
 
 STEADY = (

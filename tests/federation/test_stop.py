@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.stop import Stop
-from fednet_emu.records.verify import verify
+from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small, small_federation
 
 CLASSES = ("data={kind: synthetic, n_samples: 200, n_test: 200, features: 9, classes: 2}", "model=softmax")

@@ -16,8 +16,8 @@ from fednet_emu.federation import Federation, Upload, accumulated, mean_update
 from fednet_emu.federation.sums import NoisyMean
 from fednet_emu.kernel.streams import Streams, uniform
 from fednet_emu.radio.energy import transmit_energy_j
+from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.ledger import SERVER
-from fednet_emu.records.verify import verify
 from fednet_emu.testing import run_small, small_federation, small_scenario
 
 AIR = "network.uplink.access={kind: over-the-air, slot_s: 0.001, symbols_per_slot: 4, cutoff: 0.2}"

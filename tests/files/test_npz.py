@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fednet_emu.devices.mobility.walks import load_walks
 from fednet_emu.errors import DataError
 from fednet_emu.files.npz import read_arrays, read_shapes
 from fednet_emu.learning.data.datasets import Npz
-from fednet_emu.network.mobility.walks import load_walks
 
 HOW = "write it again"
 SAMPLES = {

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fednet_emu.emulation.cost import cost_of
+from fednet_emu.emulation.load import checked
 from fednet_emu.errors import ScenarioError
-from fednet_emu.scenario.cost import cost_of
 from fednet_emu.scenario.document import apply_overrides, dump, from_mapping, from_text, load
-from fednet_emu.scenario.load import checked
 
 FOLDER = Path(__file__).parents[2] / "scenarios"
 LIBRARY = {path.stem: load(path).data for path in sorted(FOLDER.glob("*.yaml"))}

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from fednet_emu.component import Component
+from fednet_emu.component.component import Component
 from tests.inert.keys import Key
 from tests.swarm.draw import Settings, another, kinds_of
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from pydantic.fields import FieldInfo
 
-from fednet_emu.component import Component
+from fednet_emu.component.component import Component
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.shapes import Shape
 from tests.swarm.draw import Owner, kinds_of

@@ -15,9 +15,9 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
+from fednet_emu.emulation.play import play
 from fednet_emu.errors import FednetError, ScenarioError
 from fednet_emu.scenario.model import Scenario
-from fednet_emu.scenario.run import play
 from tests.inert.changes import changed, changes
 from tests.inert.keys import Key, keys_of, labels
 from tests.swarm import plays

@@ -11,6 +11,7 @@ from sklearn import metrics as sk
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from fednet_emu.analysis.scales import OWN_METRICS
 from fednet_emu.learning.data.datasets import Samples
 from fednet_emu.learning.metrics import (
     METRICS,
@@ -28,7 +29,6 @@ from fednet_emu.learning.metrics import (
 )
 from fednet_emu.learning.models.evaluate import score_samples
 from fednet_emu.learning.models.flat import FlatModel
-from fednet_emu.report.views.scales import OWN_METRICS
 
 N, CLASSES = 200, 7
 GENERATOR = torch.Generator().manual_seed(4)

@@ -16,6 +16,8 @@ from mutmut.mutation.mutators import mutation_operators
 ROOT = Path(__file__).parents[2]
 PACKAGES = (
     "kernel",
+    "devices",
+    "network/air",
     "network/medium",
     "network/access",
     "network/links",

@@ -8,20 +8,20 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fednet_emu.devices.availability import Always, Availability, Presence
+from fednet_emu.devices.powers import PerDevice
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import mix, mixes, uniform
 from fednet_emu.network.access import Access, Tdma
-from fednet_emu.network.availability import Always, Availability, Presence
-from fednet_emu.network.medium.band import Band
+from fednet_emu.network.air.band import Band
+from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.network.medium.loss import Loss, NoLoss
 from fednet_emu.network.medium.medium import Medium, Rules
-from fednet_emu.network.medium.transfer import Delivery
-from fednet_emu.network.powers import PerDevice
 from fednet_emu.radio.fading import Fading, NoFading
-from fednet_emu.radio.rate import FixedRate, RateLaw
-from fednet_emu.radio.reception import ONE_ANTENNA, Reception
+from fednet_emu.radio.rates.shannon import FixedRate, RateLaw
+from fednet_emu.radio.receiver.combining import ONE_ANTENNA, Reception
+from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.ledger import SERVER, Ledger
-from fednet_emu.records.verify import verify
 
 FADING_KEY = 0x5EED
 

@@ -8,25 +8,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from fednet_emu.devices.availability import Always, Presence
+from fednet_emu.devices.mobility import StillPaths
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.access import Noma, Ofdma, Shared, SlottedAloha, Tdma
-from fednet_emu.network.availability import Always, Presence
+from fednet_emu.network.air.band import Band
 from fednet_emu.network.cells import HexagonalCells, ListedCells, SingleCell
 from fednet_emu.network.links.links import Sky, cell_links
 from fednet_emu.network.links.station_links import StationLinks, network_links
-from fednet_emu.network.medium.band import Band
 from fednet_emu.network.medium.loss import NoLoss
 from fednet_emu.network.medium.medium import Medium, Rules
-from fednet_emu.network.mobility import StillPaths
 from fednet_emu.network.network import Network
 from fednet_emu.network.settings import Downlink, NetworkSettings
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.fading import NoFading, Rayleigh
-from fednet_emu.radio.power_control import FullPower, OpenLoop
-from fednet_emu.radio.rate import Shannon
+from fednet_emu.radio.rates.shannon import Shannon
+from fednet_emu.radio.receiver.power_control import FullPower, OpenLoop
+from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.ledger import SERVER, Ledger
-from fednet_emu.records.verify import verify
 
 MBIT = 1_000_000
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)

@@ -5,15 +5,15 @@ import math
 import numpy as np
 import pytest
 
+from fednet_emu.devices.availability import Always, Presence
+from fednet_emu.devices.mobility import StillPaths
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.access import ACCESSES
-from fednet_emu.network.availability import Always, Presence
-from fednet_emu.network.mobility import StillPaths
 from fednet_emu.network.network import Network
 from fednet_emu.network.settings import NetworkSettings
 from fednet_emu.radio.channel import Channel
-from fednet_emu.radio.rate import CQI_1_BPS_HZ
+from fednet_emu.radio.rates.shannon import CQI_1_BPS_HZ
 from fednet_emu.records.ledger import SERVER, Ledger
 
 LEAST_SINR = 10**0.2 * (2**CQI_1_BPS_HZ - 1)

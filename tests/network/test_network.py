@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
+from fednet_emu.devices.availability import Always, Presence
+from fednet_emu.devices.mobility import StillPaths
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.access import Ofdma, Tdma
-from fednet_emu.network.availability import Always, Presence
-from fednet_emu.network.mobility import StillPaths
 from fednet_emu.network.network import Network
 from fednet_emu.network.settings import Downlink, NetworkSettings, Sidelink, Uplink
 from fednet_emu.radio.channel import Channel
+from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.ledger import SERVER, Ledger, device_label
-from fednet_emu.records.verify import verify
 
 DEVICE = {"tx_power_dbm": 20, "noise_figure_db": 9, "height_m": 1.5, "amplifier_efficiency": 0.5, "circuit_w": 0.05}
 BASE = {"tx_power_dbm": 30, "noise_figure_db": 5, "height_m": 10}

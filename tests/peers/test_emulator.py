@@ -11,8 +11,8 @@ from peers.asynchronous import Asynchronous, mix
 from peers.workloads import WORKLOADS
 
 from fednet_emu.algorithms.fedavg import FedAvg
+from fednet_emu.emulation.load import load_scenario
 from fednet_emu.learning.graph.jobs import SgdPlan
-from fednet_emu.scenario.load import load_scenario
 from fednet_emu.testing import small_federation
 
 SCENARIOS = Path(peers.__file__).parent / "scenarios"

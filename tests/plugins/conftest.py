@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fednet_emu import plugins
+from fednet_emu.component import plugins
 
 PACKAGES = Path(__file__).parent / "packages"
 ROOT = Path(__file__).parents[2]

@@ -7,11 +7,11 @@ import pytest
 from pydantic import TypeAdapter
 from typer.testing import CliRunner
 
-from fednet_emu import plugins
 from fednet_emu.cli.app import app
+from fednet_emu.component import plugins
+from fednet_emu.emulation.load import load_scenario
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.models import AnyModel, Mlp, UserModule
-from fednet_emu.scenario.load import load_scenario
 
 SCENARIO = """
 devices: {count: 4, placement: {kind: disc, radius_m: 100}, speed: {kind: fixed, flop_per_s: 1e6}}
@@ -126,7 +126,7 @@ def test_order_and_imports_do_not_matter(python):
 import fednet_extras.parts, fednet_extras.gossip
 from fednet_emu.learning.models import AnyModel
 from fednet_emu.algorithms import AnyAlgorithm
-from fednet_emu.radio.path_loss import AnyPathLoss
+from fednet_emu.radio.propagation.path_loss import AnyPathLoss
 from pydantic import TypeAdapter
 found = [
     TypeAdapter(AnyPathLoss).validate_python({"kind": "constant", "mean_loss_db": 3}),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fednet_emu.radio.admission import Rivals, coloured_groups, greedy_group, greedy_groups, with_further_seats
-from fednet_emu.radio.interference import most_at_one_receiver
+from fednet_emu.radio.receiver.interference import most_at_one_receiver
 
 STATIONS = np.array([[0, 0], [200, 0], [100, 173], [-200, 0], [-100, -173]])
 

@@ -19,7 +19,7 @@ from fednet_emu.radio.fading import (
     Rician,
     coherence_time_s,
 )
-from fednet_emu.radio.rate import Shannon
+from fednet_emu.radio.rates.shannon import Shannon
 
 MIDPOINTS = (np.arange(200_000) + 0.5) / 200_000
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)

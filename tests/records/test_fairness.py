@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from fednet_emu.emulation.play import run_scenario
 from fednet_emu.records.fairness import asking, jain
-from fednet_emu.scenario.run import run_scenario
 from fednet_emu.testing import small_scenario
 
 

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fednet_emu.emulation.load import load_scenario
+from fednet_emu.emulation.play import run_scenario
 from fednet_emu.records.idle import idle_s
 from fednet_emu.records.ledger import Ledger
-from fednet_emu.scenario.load import load_scenario
-from fednet_emu.scenario.run import run_scenario
 
 S = 1_000_000_000
 

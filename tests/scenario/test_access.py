@@ -3,7 +3,7 @@
 import pytest
 
 from fednet_emu.errors import ScenarioError
-from fednet_emu.records.verify import verify
+from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small, small_scenario
 
 THRESHOLD = "channel.rate={kind: fixed, bit_rate_bps: 1e6, threshold_db: 3}"

@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fednet_emu.devices import processors
+from fednet_emu.emulation.checkpoints import from_bytes, to_bytes
 from fednet_emu.errors import Deadlock, ScenarioError
-from fednet_emu.federation import processors
 from fednet_emu.federation.federation import Federation
-from fednet_emu.records.charge import USES, empty_s
-from fednet_emu.records.verify import verify
-from fednet_emu.scenario.checkpoints import from_bytes, to_bytes
+from fednet_emu.records.laws.charge import USES, empty_s
+from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small, small_federation, small_scenario
 
 WATT = ("devices.compute_energy={kind: measured, active_w: 1.0}", "channel.device.tx_power_dbm=30")

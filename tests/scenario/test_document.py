@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fednet_emu.errors import ScenarioError
-from fednet_emu.scenario import search
+from fednet_emu.scenario import library as search
 from fednet_emu.scenario.document import find, from_text, load, names
 
 

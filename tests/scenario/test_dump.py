@@ -7,7 +7,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import Field
 
-from fednet_emu.component import Component, Slot
+from fednet_emu.component.component import Component
+from fednet_emu.component.slot import Slot
 from fednet_emu.limits import LARGEST, MAX_INTEGER, problem_of
 from fednet_emu.scenario.document import dump, from_text
 from fednet_emu.scenario.dump import float_text

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import Field, field_validator, model_validator
 
-from fednet_emu.component import Component, Slot
+from fednet_emu.component.component import Component
+from fednet_emu.component.slot import Slot
 from fednet_emu.errors import ScenarioError
 from fednet_emu.scenario.document import apply_overrides, from_text
 from fednet_emu.scenario.problems import validate

@@ -9,7 +9,8 @@ from jsonschema.exceptions import best_match
 from pydantic import Field
 from ruamel.yaml import YAML
 
-from fednet_emu.component import Component, Slot
+from fednet_emu.component.component import Component
+from fednet_emu.component.slot import Slot
 from fednet_emu.scenario.model import Scenario as RealScenario
 from fednet_emu.scenario.schema import json_schema
 from fednet_emu.study.model import Study

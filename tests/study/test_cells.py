@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
+from fednet_emu.emulation.load import load_scenario
 from fednet_emu.errors import ScenarioError
 from fednet_emu.scenario.document import dump
-from fednet_emu.scenario.load import load_scenario
 from fednet_emu.study.cells import load_study
 
 

@@ -12,7 +12,7 @@ from fednet_emu.study import cells, on_ray
 from fednet_emu.study.cells import load_study
 from fednet_emu.study.local import run_locally
 from fednet_emu.study.on_ray import run_on_ray
-from fednet_emu.study.searching.search import load_search, search
+from fednet_emu.study.search.search import load_search, search
 from fednet_emu.study.sweep import sweep
 
 with_ray = pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray: pip install 'fednet-emu[ray]'")

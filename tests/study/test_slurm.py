@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from fednet_emu.cli.app import app
 from fednet_emu.errors import FednetError
-from fednet_emu.records.store import RunFolder
+from fednet_emu.records.folder.store import RunFolder
 from fednet_emu.study import slurm
 from fednet_emu.study.cells import load_study
 from fednet_emu.study.local import run_locally

@@ -11,8 +11,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from fednet_emu.data import checksum
 from fednet_emu.errors import DataError
+from fednet_emu.files.data_folder import checksum
 from fednet_emu.study import attempt
 from fednet_emu.study.cells import load_study
 from fednet_emu.study.local import run_locally

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic_core import PydanticUndefined
 
 from fednet_emu.algorithms import ALGORITHMS
-from fednet_emu.component import Slot
+from fednet_emu.component.slot import Slot
 from fednet_emu.errors import FednetError
 from fednet_emu.records.ledger import Ledger
 from fednet_emu.scenario.model import Scenario

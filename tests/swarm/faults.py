@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from fednet_emu.algorithms import ALGORITHMS
+from fednet_emu.emulation.build import serving_cells
 from fednet_emu.records.ledger import Ledger
-from fednet_emu.scenario.emulation import serving_cells
 from tests.swarm.draw import Settings, refusal
 from tests.swarm.plays import scenario_of
 

@@ -13,8 +13,8 @@ import torch
 from hypothesis import HealthCheck, Phase, given, seed
 from hypothesis import settings as hypothesis_settings
 
+from fednet_emu.devices.availability import Always
 from fednet_emu.errors import FednetError
-from fednet_emu.network.availability import Always
 from fednet_emu.records.ledger import TABLES
 from fednet_emu.scenario.model import Scenario
 from tests.federation.oracle.scenes import scene
@@ -64,7 +64,7 @@ Law = Callable[[Case], str | None]
 
 
 def conserved(case: Case) -> str | None:
-    """Every law of records/verify.py holds, however the run has ended."""
+    """Every law of records/laws/verify.py holds, however the run has ended."""
     return "; ".join(f"{law}: {text}" for law, text in case.whole.broken.items())
 
 

@@ -13,11 +13,11 @@ from unittest.mock import patch
 import torch
 from numpy.typing import NDArray
 
+from fednet_emu.emulation.play import play
 from fednet_emu.errors import Deadlock
 from fednet_emu.records.ledger import Ledger
 from fednet_emu.records.table import Table
 from fednet_emu.scenario.model import Scenario
-from fednet_emu.scenario.run import play
 
 
 def killed_and_resumed(scenario: Scenario, rows: int) -> Ledger:

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fednet_emu.arrays import Array, Mask
+from fednet_emu.emulation.build import build
 from fednet_emu.federation.federation import Federation
 from fednet_emu.records.ledger import SERVER
-from fednet_emu.scenario.emulation import build
 from fednet_emu.scenario.model import Scenario
 from tests.swarm.plays import Play, played, scenario_of
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from fednet_emu.algorithms.selection.table import SELECTIONS
 from fednet_emu.compression import COMPRESSIONS
-from fednet_emu.network.batteries.harvesting import HARVESTINGS
-from fednet_emu.network.planners import PLANNERS
+from fednet_emu.devices.harvesting import HARVESTINGS
+from fednet_emu.network.planning import PLANNERS
 
 SHARE = 0.5
 """How often a mixture has each part; kind by kind, so that most parts meet in some mixture."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import combinations
 
-from fednet_emu.component import Slot
+from fednet_emu.component.slot import Slot
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.shapes import Shape
 from tests.swarm.draw import Picks, kinds_of

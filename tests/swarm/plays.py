@@ -13,19 +13,19 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from fednet_emu.emulation import build as emulation
+from fednet_emu.emulation.build import build, build_task
+from fednet_emu.emulation.checkpoints import from_bytes, to_bytes
+from fednet_emu.emulation.load import checked
+from fednet_emu.emulation.record import _laws
 from fednet_emu.errors import Deadlock, Diverged
 from fednet_emu.federation import rounds
 from fednet_emu.federation.federation import Federation
 from fednet_emu.federation.learning_task import LearningTask
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.records.ledger import Ledger
-from fednet_emu.scenario import emulation
-from fednet_emu.scenario.checkpoints import from_bytes, to_bytes
 from fednet_emu.scenario.document import from_mapping
-from fednet_emu.scenario.emulation import build, build_task
-from fednet_emu.scenario.load import checked
 from fednet_emu.scenario.model import Scenario
-from fednet_emu.scenario.recorded import _laws
 
 LEARNT = {"data", "partition", "server", "attack", "groups", "feature_noise", "model", "evaluation", "training"}
 """Parts of a scenario that its learning task depends on, with its seed and the number of devices."""

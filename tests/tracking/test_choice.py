@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 import fednet_emu as fe
-from fednet_emu import plugins
 from fednet_emu.cli.app import app
+from fednet_emu.component import plugins
 from fednet_emu.errors import FednetError
 from fednet_emu.testing import SMALL, small_scenario
 from fednet_emu.tracking.table import trackers_of

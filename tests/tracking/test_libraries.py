@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import fednet_emu as fe
+from fednet_emu.emulation.play import play
 from fednet_emu.errors import FednetError
 from fednet_emu.federation.federation import Federation
-from fednet_emu.scenario.run import play
 from fednet_emu.testing import small_scenario
 from fednet_emu.tracking.table import trackers_of
 from fednet_emu.tracking.tracking import flat
@@ -127,7 +127,7 @@ def test_what_is_there_after_a_kill_is_told_once(name: str, tmp_path: Path):
     code = (
         "import os, signal, sys\n"
         "from pathlib import Path\n"
-        "from fednet_emu.scenario.run import play\n"
+        "from fednet_emu.emulation.play import play\n"
         "from fednet_emu.testing import small_scenario\n"
         "from fednet_emu.tracking.table import trackers_of\n"
         "kill = lambda fed: os.kill(os.getpid(), signal.SIGKILL) if fed.round == 4 else None\n"

@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 
 import fednet_emu as fe
+from fednet_emu.emulation.play import play
 from fednet_emu.errors import FednetError
 from fednet_emu.federation.federation import Federation
-from fednet_emu.scenario.run import play
 from fednet_emu.testing import run_small, small_scenario
 from fednet_emu.tracking import Costs, Outcome, RunInfo
 from fednet_emu.tracking.listener import Listener, metrics_of

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fednet_emu.emulation.build import build
+from fednet_emu.emulation.load import load_scenario
 from fednet_emu.federation.federation import Federation
-from fednet_emu.scenario.emulation import build
-from fednet_emu.scenario.load import load_scenario
 from peers.asynchronous import Asynchronous
 from peers.contestants.reference import MIXING
 from peers.stopwatch import Stopwatch, Task, report

@@ -17,7 +17,8 @@ from fednet_emu.algorithms.cyclic.groups import (
     with_common_device_and_new_group,
     with_copies_of_neighbours,
 )
-from fednet_emu.component import Component, Slot
+from fednet_emu.component.component import Component
+from fednet_emu.component.slot import Slot
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import Federation
 from fednet_emu.radio.admission import coloured_groups, greedy_groups, with_further_seats

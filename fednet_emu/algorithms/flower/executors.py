@@ -20,7 +20,7 @@ from fednet_emu.algorithms.flower.failures import app_code
 from fednet_emu.algorithms.flower.host_clock import CLOCKS
 from fednet_emu.algorithms.flower.versions import OURS, logged
 from fednet_emu.errors import AppFailed, ScenarioError
-from fednet_emu.processes import clean_context, end_with_parent, ending, main_left_out
+from fednet_emu.host import clean_context, end_with_parent, ending, main_left_out
 
 GRACE_S = 1.0
 """Host time in s that a process has to end by itself."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from pydantic import Field
 
-from fednet_emu.component import Component
+from fednet_emu.component.component import Component
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import Device
 

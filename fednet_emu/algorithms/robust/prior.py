@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from fednet_emu.arrays import Array, IntArray
-from fednet_emu.component import Component
+from fednet_emu.component.component import Component
 
 
 class Prior(Component):

@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fednet_emu.arrays import Array, IntArray
-from fednet_emu.component import Component
+from fednet_emu.component.component import Component
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import Device, Federation, SgdPlan
 from fednet_emu.federation.payload import BIT_PER_SCALAR

@@ -12,7 +12,7 @@ from fednet_emu.algorithms.selection.oort import Oort
 from fednet_emu.algorithms.selection.plain import Everybody, RoundRobin, Uniform
 from fednet_emu.algorithms.selection.power_of_choice import PowerOfChoice
 from fednet_emu.algorithms.selection.rates import BestChannel, ProportionalFair
-from fednet_emu.component import Slot
+from fednet_emu.component.slot import Slot
 
 SELECTIONS: dict[str, type[Selection]] = {
     "age": Age,

@@ -12,8 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from fednet_emu.data import note
 from fednet_emu.errors import DataError, ScenarioError
+from fednet_emu.files.data_folder import note
 
 CACHE = "hugging_face"
 """Folder inside the data folder in which the library keeps what it downloads."""

@@ -12,7 +12,8 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import affine_grid, grid_sample
 
-from fednet_emu.component import Component, Slot
+from fednet_emu.component.component import Component
+from fednet_emu.component.slot import Slot
 
 
 class Augmentation(Component):

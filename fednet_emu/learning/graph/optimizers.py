@@ -10,7 +10,8 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from fednet_emu.component import Component, Slot
+from fednet_emu.component.component import Component
+from fednet_emu.component.slot import Slot
 
 
 class Optimizer(Component):

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fednet_emu.component import Slot
+from fednet_emu.component.slot import Slot
 from fednet_emu.learning.metrics.base import Measured, Metric
 from fednet_emu.learning.metrics.classification import BalancedAccuracy, MacroF1, Perplexity, TopK
 from fednet_emu.learning.metrics.multi_label import AveragePrecision, ExactMatch, MicroF1

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fednet_emu.arrays import Array, IntArray
-from fednet_emu.component import Component
+from fednet_emu.component.component import Component
 from fednet_emu.learning.data.datasets.base import Samples, TaskName
 
 Kept = NDArray[Any]

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fednet_emu.component import Slot
+from fednet_emu.component.slot import Slot
 from fednet_emu.learning.models.base import Model
 from fednet_emu.learning.models.digit_model import DigitModel
 from fednet_emu.learning.models.lenet import LeNet, NiidBenchCnn

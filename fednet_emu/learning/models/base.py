@@ -6,7 +6,7 @@ from abc import abstractmethod
 
 from torch import nn
 
-from fednet_emu.component import Component
+from fednet_emu.component.component import Component
 
 
 class Model(Component):

@@ -8,9 +8,9 @@ import torch
 from pydantic import Field
 from torch import nn
 
+from fednet_emu.component.plugins import imported
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.models.base import Model
-from fednet_emu.plugins import imported
 
 
 class UserModule(Model):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fednet_emu.component import Slot
+from fednet_emu.component.slot import Slot
 from fednet_emu.network.access.base import Access
 from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma

@@ -15,8 +15,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from fednet_emu.arrays import Array, IntArray, Mask
-from fednet_emu.component import Component
-from fednet_emu.radio.rate_law import RateLaw
+from fednet_emu.component.component import Component
+from fednet_emu.radio.rates.base import RateLaw
 
 
 @dataclass(frozen=True, slots=True, eq=False)

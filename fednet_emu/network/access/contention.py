@@ -10,7 +10,7 @@ from pydantic import Field
 from fednet_emu.arrays import Array, Mask
 from fednet_emu.kernel.streams import mixes, uniforms
 from fednet_emu.network.access.base import Access, Allocation, RateInputs
-from fednet_emu.radio.interference import successive_cancellation, sum_of_others
+from fednet_emu.radio.receiver.interference import successive_cancellation, sum_of_others
 from fednet_emu.units import db_to_linear
 
 

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from fednet_emu.arrays import Array
 from fednet_emu.network.access.base import Access, Allocation, RateInputs
-from fednet_emu.radio.over_the_air import n_slots
+from fednet_emu.radio.receiver.over_the_air import n_slots
 
 
 class OverTheAir(Access):

@@ -9,7 +9,7 @@ import numpy as np
 from fednet_emu.arrays import Array
 from fednet_emu.network.access.base import Access, Allocation, RateInputs
 from fednet_emu.network.access.orthogonal import on_parts
-from fednet_emu.network.planners import AnyPlanner, LeastTime
+from fednet_emu.network.planning import AnyPlanner, LeastTime
 
 
 class Planned(Access):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fednet_emu.arrays import Array, IntArray, Mask
-from fednet_emu.elementary import exp, log
-from fednet_emu.radio.rate_law import RateLaw
+from fednet_emu.arrays import Array, IntArray, Mask, exp, log
+from fednet_emu.radio.rates.base import RateLaw
 
 _LOWEST_SINR, _HIGHEST_SINR, _GRID = 1e-6, 1e14, 8192
 _WIDE_HZ = 2.0**40  # a power of two rounds nothing, and in so wide a band a narrowed law has parts of any width

@@ -9,7 +9,7 @@ import scipy
 from pydantic import Field
 
 from fednet_emu.arrays import Array, IntArray
-from fednet_emu.component import Component
+from fednet_emu.component.component import Component
 from fednet_emu.kernel.streams import Streams, mixes, uniforms
 from fednet_emu.units import db_to_linear
 

@@ -10,11 +10,11 @@ import numpy as np
 from fednet_emu.arrays import Array, IntArray, Keys, Mask
 from fednet_emu.kernel.streams import Streams, mix, mixes, uniforms
 from fednet_emu.network.links.asymmetry import OneWay
-from fednet_emu.network.links.link_draws import PER_DEVICE, moving_draws, still_draws
+from fednet_emu.network.links.draws import PER_DEVICE, moving_draws, still_draws
 from fednet_emu.radio.channel import Channel, LargeScale
-from fednet_emu.radio.draws import LinkDraws
-from fednet_emu.radio.geometry import Hop
-from fednet_emu.radio.power_control import PowerControl
+from fednet_emu.radio.propagation.draws import LinkDraws
+from fednet_emu.radio.propagation.geometry import Hop
+from fednet_emu.radio.receiver.power_control import PowerControl
 
 
 class Links(Protocol):

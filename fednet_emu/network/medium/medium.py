@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from simpy.events import Event
 
+from fednet_emu.devices.availability import Presence
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Clock, Timer, to_ns
 from fednet_emu.kernel.streams import mix, uniform
-from fednet_emu.network.availability import Presence
-from fednet_emu.network.medium.drain import Drain
+from fednet_emu.network.air.transfer import Burst, Delivery, Grant, Transfer, Unheard
+from fednet_emu.network.medium.loads import Drain
 from fednet_emu.network.medium.loss import NoLoss
 from fednet_emu.network.medium.patience import LEAST_S, MOST_S, Patience
 from fednet_emu.network.medium.rules import Rules, air_of, patience_of, turns_of
-from fednet_emu.network.medium.transfer import Burst, Delivery, Grant, Transfer, Unheard
 from fednet_emu.records.ledger import CODE, NEVER_NS, SEVERAL, Ledger, device_label
 
 NOTICE_S = 1.0

@@ -14,7 +14,7 @@ import numpy as np
 
 from fednet_emu.arrays import Array
 from fednet_emu.kernel.clock import NS_PER_S
-from fednet_emu.network.medium.band import Band
+from fednet_emu.network.air.band import Band
 from fednet_emu.radio.fading import RARE
 from fednet_emu.units import db_to_linear
 

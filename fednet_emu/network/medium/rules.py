@@ -6,17 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fednet_emu.arrays import IntArray
+from fednet_emu.devices.powers import PerDevice
 from fednet_emu.network.access.over_the_air import OverTheAir
+from fednet_emu.network.air.band import Band
+from fednet_emu.network.air.separate import Air, BandWalker, SeparateAir
+from fednet_emu.network.air.shared import SharedAir
+from fednet_emu.network.air.sums import SlotWalker
+from fednet_emu.network.air.traced import TraceWalker
 from fednet_emu.network.links.links import Links
-from fednet_emu.network.medium.air import Air, BandWalker, SeparateAir
-from fednet_emu.network.medium.band import Band
 from fednet_emu.network.medium.loss import Loss
 from fednet_emu.network.medium.patience import Patience
-from fednet_emu.network.medium.shared_air import SharedAir
-from fednet_emu.network.medium.superposition import SlotWalker
-from fednet_emu.network.medium.traced_air import TraceWalker
-from fednet_emu.network.medium.turn_queue import TurnQueue
-from fednet_emu.network.powers import PerDevice
+from fednet_emu.network.medium.queue import TurnQueue
 from fednet_emu.network.traces.assign import DeviceRates
 from fednet_emu.radio.channel import Terminal
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fednet_emu.component import Component, Slot
+from fednet_emu.component.component import Component
+from fednet_emu.component.slot import Slot
 from fednet_emu.network.topology.clusters import AnyClusters
 from fednet_emu.network.topology.contacts import Contacts
 from fednet_emu.network.topology.digraph import Digraph

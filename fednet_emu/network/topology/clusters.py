@@ -9,7 +9,8 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from fednet_emu.arrays import IntArray
-from fednet_emu.component import Component, Slot
+from fednet_emu.component.component import Component
+from fednet_emu.component.slot import Slot
 from fednet_emu.errors import ScenarioError
 from fednet_emu.network.topology.edges import World
 

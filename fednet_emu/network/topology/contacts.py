@@ -9,8 +9,8 @@ import numpy as np
 from pydantic import Field
 
 from fednet_emu.arrays import Array, IntArray
-from fednet_emu.data import locate
 from fednet_emu.errors import DataError
+from fednet_emu.files.data_folder import locate
 from fednet_emu.files.recordings import read_texts
 from fednet_emu.network.topology.edges import Edges, EdgeSource, Ends, World
 

@@ -12,11 +12,11 @@ import numpy as np
 from pydantic import Field
 
 from fednet_emu.arrays import Array, IntArray
-from fednet_emu.component import Component
+from fednet_emu.component.component import Component
+from fednet_emu.devices.mobility import Paths
 from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.links.links import PairLinks
-from fednet_emu.network.mobility import Paths
 from fednet_emu.network.topology.digraph import strong_components
 
 Ends = tuple[IntArray, IntArray]

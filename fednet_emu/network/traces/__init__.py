@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fednet_emu.component import Slot
+from fednet_emu.component.slot import Slot
 from fednet_emu.network.traces.assign import DeviceRates, device_rates
 from fednet_emu.network.traces.base import RateTraces
 from fednet_emu.network.traces.csv_traces import CsvTraces

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from fednet_emu.arrays import Array
-from fednet_emu.component import Component
+from fednet_emu.component.component import Component
 from fednet_emu.errors import DataError
 from fednet_emu.network.traces.series import RateSeries
 

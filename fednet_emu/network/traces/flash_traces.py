@@ -7,10 +7,10 @@ from typing import Literal
 
 import numpy as np
 
-from fednet_emu.data import locate
 from fednet_emu.errors import DataError
+from fednet_emu.files.data_folder import locate
+from fednet_emu.files.flash import link_speeds
 from fednet_emu.network.traces.base import RateTraces
-from fednet_emu.network.traces.flash import link_speeds
 from fednet_emu.network.traces.series import RateSeries
 
 

@@ -9,8 +9,8 @@ from typing import Literal
 
 import numpy as np
 
-from fednet_emu.data import locate
 from fednet_emu.errors import DataError
+from fednet_emu.files.data_folder import locate
 from fednet_emu.files.recordings import read_texts
 from fednet_emu.network.traces.base import BIT_PER_KBIT, RateTraces, holding_until_next
 from fednet_emu.network.traces.series import RateSeries

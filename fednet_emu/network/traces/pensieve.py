@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from fednet_emu.data import locate
+from fednet_emu.files.data_folder import locate
 from fednet_emu.files.recordings import read_columns, read_texts
 from fednet_emu.network.traces.base import BIT_PER_MBIT, RateTraces, holding_since_last
 from fednet_emu.network.traces.series import RateSeries

@@ -11,7 +11,7 @@ import numpy as np
 
 from fednet_emu.arrays import Array
 from fednet_emu.kernel.clock import NS_PER_S
-from fednet_emu.network.work import BIT, done_ns, work_per_ns
+from fednet_emu.kernel.work import BIT, done_ns, work_per_ns
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from fednet_emu.algorithms.asynchronous.fedbuff import step
 from fednet_emu.algorithms.asynchronous.staleness import Constant, Polynomial, Staleness
 from fednet_emu.federation import accumulated
 from fednet_emu.federation.federation import Federation
-from fednet_emu.records.verify import verify
+from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small
 from tests.algorithms.asynchronous.by_hand import (
     FLOP,

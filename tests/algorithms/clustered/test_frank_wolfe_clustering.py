@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from fednet_emu.algorithms.clustered.frank_wolfe.tuning import choose_alpha
+from fednet_emu.emulation.checkpoints import from_bytes, to_bytes
+from fednet_emu.emulation.load import load_scenario
+from fednet_emu.emulation.play import run_scenario
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
-from fednet_emu.scenario.checkpoints import from_bytes, to_bytes
-from fednet_emu.scenario.load import load_scenario
-from fednet_emu.scenario.run import run_scenario
 from fednet_emu.testing import run_small, small_federation, small_scenario
 
 ROOT = Path(__file__).parents[3]

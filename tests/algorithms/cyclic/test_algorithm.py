@@ -9,10 +9,10 @@ from torch import nn
 
 from fednet_emu.algorithms.cyclic.algorithm import CyclicFedAvg
 from fednet_emu.algorithms.cyclic.bounds import remainder
+from fednet_emu.emulation.build import build
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.data.datasets.base import Dataset, Samples
 from fednet_emu.learning.models.base import Model
-from fednet_emu.scenario.emulation import build
 from fednet_emu.testing import run_small, small_federation, small_scenario
 
 M, K, FEATURES, SAMPLES = 16, 4, 3, 15

@@ -9,7 +9,7 @@ import pytest
 
 from fednet_emu.algorithms.cyclic.structures import InterferenceGroups
 from fednet_emu.errors import ScenarioError
-from fednet_emu.radio.power_control import foschini_miljanic
+from fednet_emu.radio.receiver.power_control import foschini_miljanic
 from fednet_emu.testing import run_small, small_federation
 
 RATE = "channel.rate={{kind: fixed, bit_rate_bps: 1e6, threshold_db: {}}}"

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fednet_emu.algorithms.heterogeneous.feddyn import corrected
 from fednet_emu.federation.federation import Federation
-from fednet_emu.records.verify import verify
+from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small
 from tests.algorithms.heterogeneous.oracle import algorithm
 from tests.algorithms.heterogeneous.test_limits import Memories, WatchedFedDyn, WatchedScaffold, watched

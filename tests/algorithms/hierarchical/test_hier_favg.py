@@ -14,7 +14,7 @@ from fednet_emu.algorithms.hierarchical.hier_favg import moved_by_mean, moved_fu
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import EdgeServers, accumulated
 from fednet_emu.federation.federation import Federation
-from fednet_emu.records.verify import verify
+from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small, small_federation, small_scenario
 
 MODEL_BIT = 320

@@ -13,7 +13,7 @@ from fednet_emu.algorithms.robust.afl import climbed, running_mean, weighted_ste
 from fednet_emu.algorithms.robust.drfa import moved
 from fednet_emu.errors import Deadlock
 from fednet_emu.federation import Federation, Process, SgdPlan, accumulated
-from fednet_emu.network.medium.transfer import Delivery
+from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.testing import run_small, small_federation, small_scenario
 
 AFL = "algorithm={kind: afl, lr: 0.2, lr_weights: 0.1, batch_size: null}"

@@ -14,7 +14,7 @@ from fednet_emu.algorithms.selection.base import Jobs
 from fednet_emu.algorithms.selection.table import SELECTIONS
 from fednet_emu.federation import SgdPlan
 from fednet_emu.federation.federation import Federation
-from fednet_emu.records.verify import verify
+from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.algorithms.test_conformance import ALGORITHM_SETTINGS, CONDITIONS, EVERYWHERE, ROUNDS, resumed_every_round
 

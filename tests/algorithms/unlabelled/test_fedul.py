@@ -12,11 +12,11 @@ import torch
 
 from fednet_emu.algorithms.unlabelled.fedul import Best, better, pick, record
 from fednet_emu.algorithms.unlabelled.fedul_theory import ce_on_probs
+from fednet_emu.emulation.build import build
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.learning.data.datasets import Samples
 from fednet_emu.learning.data.partitions import Partition, Partitioned
-from fednet_emu.scenario.emulation import build
 from fednet_emu.testing import run_small, small_federation, small_scenario
 
 SETTINGS = (

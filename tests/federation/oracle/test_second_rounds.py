@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from fednet_emu.emulation.build import build
 from fednet_emu.errors import Deadlock
 from fednet_emu.federation.federation import Federation
 from fednet_emu.records.ledger import KINDS, REASONS
 from fednet_emu.records.table import Table
-from fednet_emu.scenario.emulation import build
 from fednet_emu.testing import small_scenario
 
 from .emulator import Emulator

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from fednet_emu.errors import FednetError
-from fednet_emu.learning.engines.elsewhere.cluster import connected
-from fednet_emu.learning.engines.elsewhere.ray_engine import Cluster, RayEngine
+from fednet_emu.learning.engines.ray.cluster import connected
+from fednet_emu.learning.engines.ray.ray_engine import Cluster, RayEngine
 
 
 def test_a_missing_ray_is_told_with_its_remedy(monkeypatch):

@@ -20,8 +20,8 @@ import fednet_emu as fe
 from fednet_emu.errors import Diverged, FednetError
 from fednet_emu.federation import mean_update
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.learning.engines.elsewhere import ray_engine
-from fednet_emu.learning.engines.elsewhere.ray_engine import Cluster, RayEngine
+from fednet_emu.learning.engines.ray import ray_engine
+from fednet_emu.learning.engines.ray.ray_engine import Cluster, RayEngine
 from fednet_emu.learning.engines.serial import SerialEngine
 from fednet_emu.learning.graph.engine import results_of
 from fednet_emu.learning.graph.graph import Graph

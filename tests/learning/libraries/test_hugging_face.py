@@ -18,8 +18,8 @@ from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from fednet_emu.cli.app import app
-from fednet_emu.data import noting
 from fednet_emu.errors import DataError
+from fednet_emu.files.data_folder import noting
 from fednet_emu.learning.data.datasets import HuggingFace
 from fednet_emu.learning.data.hub import library
 from fednet_emu.learning.data.text import characters

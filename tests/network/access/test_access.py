@@ -16,9 +16,9 @@ from fednet_emu.network.access import (
     Tdma,
 )
 from fednet_emu.network.access.base import Active, RateInputs
-from fednet_emu.network.planners import Fedl
+from fednet_emu.network.planning import Fedl
 from fednet_emu.network.settings import Downlink, Sidelink, Uplink
-from fednet_emu.radio.rate import Shannon
+from fednet_emu.radio.rates.shannon import Shannon
 
 ONE_OF_EACH = [
     Tdma(),

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fednet_emu.devices.availability import Always, Presence
 from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.network.access import Noma, Ofdma, Shared, SlottedAloha, Tdma
 from fednet_emu.network.access.base import Active, RateInputs
-from fednet_emu.network.availability import Always, Presence
-from fednet_emu.network.medium.band import Band
+from fednet_emu.network.air.band import Band
 from fednet_emu.network.medium.loss import NoLoss
 from fednet_emu.network.medium.medium import Medium, Rules
 from fednet_emu.radio.fading import Rayleigh
-from fednet_emu.radio.rate import FixedRate, Shannon
+from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.records.ledger import SERVER, Ledger
 
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)

@@ -12,7 +12,7 @@ from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.network.access import Ofdma
 from fednet_emu.network.access.schedulers import best_of_each_block, equal_finish_shares
 from fednet_emu.radio.fading import Rayleigh
-from fednet_emu.radio.rate import FixedRate, Shannon
+from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.records.ledger import SERVER
 
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)

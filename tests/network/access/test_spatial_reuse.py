@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fednet_emu.devices.availability import Always, Presence
 from fednet_emu.kernel.all_of import AllOf
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.network.access import SpatialReuse
-from fednet_emu.network.availability import Always, Presence
-from fednet_emu.network.medium.band import Band
+from fednet_emu.network.air.band import Band
+from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.network.medium.loss import NoLoss
 from fednet_emu.network.medium.medium import Medium, Rules
-from fednet_emu.network.medium.transfer import Delivery
 from fednet_emu.radio.fading import NoFading
-from fednet_emu.radio.rate import FixedRate, Shannon
+from fednet_emu.radio.rates.shannon import FixedRate, Shannon
+from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.ledger import KINDS, Ledger
-from fednet_emu.records.verify import verify
 
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
 SIDELINK = frozenset({"sidelink"})

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from fednet_emu.devices.placement import Disc
 from fednet_emu.kernel.streams import Streams, mix, uniform
 from fednet_emu.network.access import Tdma
+from fednet_emu.network.air.band import Band
 from fednet_emu.network.links.links import PairLinks, Sky, cell_links
-from fednet_emu.network.medium.band import Band
-from fednet_emu.network.placement import Disc
 from fednet_emu.radio.channel import Channel
-from fednet_emu.radio.power_control import FullPower
-from fednet_emu.radio.rate import Shannon
+from fednet_emu.radio.rates.shannon import Shannon
+from fednet_emu.radio.receiver.power_control import FullPower
 from fednet_emu.records.ledger import SERVER
 
 DEVICE = {"tx_power_dbm": 23, "noise_figure_db": 9, "height_m": 1.5}

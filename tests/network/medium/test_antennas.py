@@ -9,8 +9,8 @@ from scipy.special import expn, gammainc, gammaincc
 
 from fednet_emu.network.access import Ofdma, Shared, SlottedAloha, Tdma
 from fednet_emu.radio.fading import Rayleigh
-from fednet_emu.radio.rate import FixedRate, Shannon
-from fednet_emu.radio.reception import MaximumRatio, ZeroForcing
+from fednet_emu.radio.rates.shannon import FixedRate, Shannon
+from fednet_emu.radio.receiver.combining import MaximumRatio, ZeroForcing
 
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
 MBIT = 1_000_000

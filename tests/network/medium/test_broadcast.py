@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fednet_emu.devices.availability import Windows
 from fednet_emu.kernel.clock import COLLECT, NS_PER_S
 from fednet_emu.network.access import Ofdma, Tdma
-from fednet_emu.network.availability import Windows
-from fednet_emu.network.medium import air
+from fednet_emu.network.air import separate as air
+from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.network.medium.loss import RandomLoss
-from fednet_emu.network.medium.transfer import Delivery
 from fednet_emu.radio.fading import NoFading, Rayleigh
-from fednet_emu.radio.rate import FixedRate, Shannon
+from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.records.ledger import SERVER, SEVERAL
 
 MBIT = 1_000_000

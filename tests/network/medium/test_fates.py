@@ -5,14 +5,14 @@ import math
 import numpy as np
 import pytest
 
+from fednet_emu.devices.availability import Windows
 from fednet_emu.kernel.all_of import gather
 from fednet_emu.kernel.clock import COLLECT, NS_PER_S, SETTLE
 from fednet_emu.network.access import Ofdma, Tdma
-from fednet_emu.network.availability import Windows
+from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.network.medium.loss import RandomLoss
-from fednet_emu.network.medium.transfer import Delivery
 from fednet_emu.radio.fading import Rayleigh
-from fednet_emu.radio.rate import FixedRate, Shannon
+from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.records.ledger import SERVER
 
 MBIT = 1_000_000

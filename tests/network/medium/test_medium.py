@@ -11,7 +11,7 @@ from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.network.access import Ofdma
 from fednet_emu.network.medium.loss import RandomLoss
 from fednet_emu.radio.fading import Rayleigh
-from fednet_emu.radio.rate import FixedRate, Shannon
+from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.records.ledger import SERVER
 
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fednet_emu.devices.availability import Windows
 from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.clock import NS_PER_S, SETTLE
 from fednet_emu.network.access import Noma, Ofdma, Shared, SlottedAloha, SpatialReuse, Tdma
-from fednet_emu.network.availability import Windows
-from fednet_emu.network.medium.air import BandWalker, SeparateAir
+from fednet_emu.network.air.separate import BandWalker, SeparateAir
+from fednet_emu.network.air.shared import SharedAir
+from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.network.medium.medium import air_of
-from fednet_emu.network.medium.shared_air import SharedAir
-from fednet_emu.network.medium.transfer import Delivery
 from fednet_emu.radio.channel import Terminal
 from fednet_emu.radio.fading import NoFading, Rayleigh
-from fednet_emu.radio.rate import FixedRate, Shannon
+from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.records.ledger import SERVER
 from tests.commands import Forked
 
@@ -169,7 +169,7 @@ def test_a_settling_leaves_nothing_behind_in_the_clock(cell):
 )
 def test_too_many_blocks_are_an_error_that_names_the_setting(cell, monkeypatch, access, fading, key):
     """A billion blocks in a second: the run says which setting makes them, after as many as it is told to walk."""
-    monkeypatch.setattr("fednet_emu.network.medium.band.MOST_BLOCKS", 10_000)
+    monkeypatch.setattr("fednet_emu.network.air.band.MOST_BLOCKS", 10_000)
 
     with pytest.raises(ScenarioError, match=rf"^{key}: a transfer spans more than .* got 1e-09 s for one"):
         play(cell(access, CAPACITY, fading), (0.0, 0, MBIT))
@@ -192,13 +192,13 @@ import numpy as np
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams, uniforms
 from fednet_emu.network.access import Ofdma, Shared, Tdma
-from fednet_emu.network.availability import Always, Presence
+from fednet_emu.devices.availability import Always, Presence
 from fednet_emu.network.links.links import CellLinks
-from fednet_emu.network.medium.band import Band
+from fednet_emu.network.air.band import Band
 from fednet_emu.network.medium.loss import NoLoss
 from fednet_emu.network.medium.medium import Medium, Rules
 from fednet_emu.radio.fading import FADINGS
-from fednet_emu.radio.rate import FiniteBlocklength, Shannon
+from fednet_emu.radio.rates.shannon import FiniteBlocklength, Shannon
 from fednet_emu.records.ledger import SERVER, Ledger
 
 draws, found = uniforms(7, np.arange(100_000)), {}

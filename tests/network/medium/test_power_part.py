@@ -7,7 +7,7 @@ import math
 import pytest
 
 from fednet_emu.network.access import Noma, Shared, Tdma
-from fednet_emu.radio.rate import Shannon
+from fednet_emu.radio.rates.shannon import Shannon
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.testing import small_federation
 

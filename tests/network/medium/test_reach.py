@@ -8,11 +8,11 @@ import pytest
 from fednet_emu.kernel.clock import COLLECT, NS_PER_S
 from fednet_emu.network.access import Noma, Ofdma, SlottedAloha, Tdma
 from fednet_emu.network.access.contention import Shared
-from fednet_emu.network.medium.band import Band
+from fednet_emu.network.air.band import Band
+from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.network.medium.rules import patience_of
-from fednet_emu.network.medium.transfer import Delivery
 from fednet_emu.radio.fading import FadingByLineOfSight, Nakagami, NoFading, Rayleigh, Rician
-from fednet_emu.radio.rate import FixedRate, Shannon
+from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.records.ledger import SERVER
 
 MBIT = 1_000_000

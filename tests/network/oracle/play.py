@@ -11,18 +11,18 @@ from pydantic import Field
 from simpy.events import NORMAL
 
 from fednet_emu.arrays import Array, IntArray, Keys, Mask
+from fednet_emu.devices.availability import Presence, Windows
 from fednet_emu.kernel.clock import COLLECT, Clock
 from fednet_emu.kernel.streams import mix, mixes, uniform
 from fednet_emu.network.access import Access, Noma, Ofdma, Shared, SlottedAloha, SpatialReuse, Tdma
-from fednet_emu.network.availability import Presence, Windows
-from fednet_emu.network.medium.band import Band
+from fednet_emu.network.air.band import Band
 from fednet_emu.network.medium.loss import NoLoss
 from fednet_emu.network.medium.medium import Medium, Rules
 from fednet_emu.radio.channel import Terminal
 from fednet_emu.radio.fading import Fading, NoFading, Rayleigh
-from fednet_emu.radio.narrowing import narrowed
-from fednet_emu.radio.rate import FixedRate, Shannon
-from fednet_emu.radio.rate_law import RateLaw
+from fednet_emu.radio.rates.base import RateLaw
+from fednet_emu.radio.rates.narrowing import narrowed
+from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.records.ledger import KINDS, REASONS, Ledger
 
 from .script import Cancel, Law, Row, Script, Send, World

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fednet_emu.devices.mobility import StillPaths
+from fednet_emu.emulation.load import load_scenario
 from fednet_emu.errors import DataError, ScenarioError
 from fednet_emu.kernel.streams import Streams, mixes, uniforms
 from fednet_emu.network.links.asymmetry import Asymmetry, OneWay
 from fednet_emu.network.links.links import PairLinks
-from fednet_emu.network.mobility import StillPaths
 from fednet_emu.network.topology import Digraph, Graphs, Topology, World
 from fednet_emu.network.topology.contacts import read_contacts
 from fednet_emu.network.topology.geometric import sinr_in_slots
 from fednet_emu.radio.channel import Channel
-from fednet_emu.scenario.load import load_scenario
 
 DATA = Path(os.environ.get("FEDNET_DATA", Path(__file__).parents[4] / "shared" / "data"))
 EMPTY = np.empty(0, np.int64)

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
+from fednet_emu.devices.mobility.walks import load_walks
 from fednet_emu.errors import DataError
 from fednet_emu.files import recordings
 from fednet_emu.files.recordings import read_texts
-from fednet_emu.network.mobility.walks import load_walks
 from fednet_emu.network.traces import (
     RATE_TRACES,
     AnyRateTraces,

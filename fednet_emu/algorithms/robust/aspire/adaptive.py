@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 from pydantic import Field, model_validator
 
-from fednet_emu.component import Component
+from fednet_emu.component.component import Component
 
 MAX_LOOKS = 10_000
 """How often the master looks at the delays, at most, before they pass a threshold in seconds."""

@@ -18,7 +18,7 @@ from fednet_emu.algorithms.robust.uncertainty.kl import KlBall
 from fednet_emu.algorithms.robust.uncertainty.polyhedron import Polyhedron
 from fednet_emu.algorithms.robust.uncertainty.wasserstein import Wasserstein
 from fednet_emu.arrays import Array
-from fednet_emu.component import Slot
+from fednet_emu.component.slot import Slot
 
 UNCERTAINTY_SETS: dict[str, type[UncertaintySet]] = {
     "box": Box,

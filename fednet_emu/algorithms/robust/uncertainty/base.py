@@ -7,7 +7,7 @@ from abc import abstractmethod
 import numpy as np
 
 from fednet_emu.arrays import Array
-from fednet_emu.component import Component
+from fednet_emu.component.component import Component
 from fednet_emu.errors import ScenarioError
 
 PerDevice = float | tuple[float, ...]

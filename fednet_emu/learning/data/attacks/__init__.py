@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fednet_emu.component import Slot
+from fednet_emu.component.slot import Slot
 from fednet_emu.learning.data.attacks.backdoor import Backdoor
 from fednet_emu.learning.data.attacks.base import Attack, deal_poisoned
 from fednet_emu.learning.data.attacks.label_flip import LabelFlip

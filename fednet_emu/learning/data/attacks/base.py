@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fednet_emu.arrays import IntArray
-from fednet_emu.component import Component
+from fednet_emu.component.component import Component
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.partitions.base import Partition, Partitioned

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fednet_emu.component import Slot
+from fednet_emu.component.slot import Slot
 from fednet_emu.learning.data.datasets.adult import Adult
 from fednet_emu.learning.data.datasets.base import Dataset, Samples
 from fednet_emu.learning.data.datasets.chest_accelerometer import ChestAccelerometer

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from fednet_emu.arrays import IntArray
-from fednet_emu.data import locate
 from fednet_emu.errors import DataError
+from fednet_emu.files.data_folder import locate
 from fednet_emu.learning.data.datasets.base import Dataset, Samples
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from fednet_emu.arrays import IntArray
-from fednet_emu.component import Component
+from fednet_emu.component.component import Component
 
 TaskName = Literal["classification", "multi-label", "regression"]
 """What is to be learnt: one class of each sample, any number of labels, or numbers."""

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
 from fednet_emu.arrays import IntArray, Mask
-from fednet_emu.component import Component
-from fednet_emu.data import data_folder, locate
+from fednet_emu.component.component import Component
 from fednet_emu.errors import DataError
+from fednet_emu.files.data_folder import data_folder, locate
 from fednet_emu.learning.data.columns import Table, images, labels, numbers, owners
 from fednet_emu.learning.data.datasets.base import Dataset, Samples
 from fednet_emu.learning.data.datasets.held_out import last_of_each

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from fednet_emu.arrays import IntArray
-from fednet_emu.data import locate
 from fednet_emu.errors import DataError
+from fednet_emu.files.data_folder import locate
 from fednet_emu.files.npz import read_arrays, read_shapes
 from fednet_emu.learning.data.datasets.base import Dataset, Extent, Samples
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fednet_emu.component import Slot
+from fednet_emu.component.slot import Slot
 from fednet_emu.learning.data.partitions.base import Partition, Partitioned
 from fednet_emu.learning.data.partitions.dirichlet import Dirichlet
 from fednet_emu.learning.data.partitions.group import Group

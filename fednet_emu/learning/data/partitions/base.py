@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 
 from fednet_emu.arrays import IntArray
-from fednet_emu.component import Component
+from fednet_emu.component.component import Component
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.data.datasets.base import Samples
 

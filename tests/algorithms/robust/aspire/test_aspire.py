@@ -20,9 +20,9 @@ from fednet_emu.algorithms.robust.aspire.wire import iteration_bit
 from fednet_emu.algorithms.robust.aspire.worker import Worker
 from fednet_emu.algorithms.robust.uncertainty.cd_norm import CdNorm
 from fednet_emu.arrays import Array
+from fednet_emu.emulation.play import run_scenario
 from fednet_emu.federation.federation import Federation
-from fednet_emu.records.verify import verify
-from fednet_emu.scenario.run import run_scenario
+from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small, small_federation, small_scenario
 
 N = 8

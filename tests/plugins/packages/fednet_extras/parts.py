@@ -12,7 +12,7 @@ from fednet_emu.learning.data.datasets import Dataset
 from fednet_emu.learning.data.partitions import Partition, Partitioned
 from fednet_emu.learning.models import Model
 from fednet_emu.network.access.orthogonal import Ofdma
-from fednet_emu.radio.propagation import PathLoss, Propagation
+from fednet_emu.radio.propagation.base import PathLoss, Propagation
 
 
 class Blobs(Dataset):

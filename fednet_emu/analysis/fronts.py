@@ -1,0 +1,87 @@
+"""Pareto fronts of a study over any two of time, bits, energy and accuracy, each data set by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pandas as pd
+
+from fednet_emu.analysis.bands import on_front
+from fednet_emu.analysis.settings import Setting
+from fednet_emu.analysis.study import StudyView, rows_of
+from fednet_emu.analysis.targets import AT_TARGET
+from fednet_emu.arrays import Mask
+
+COSTS = ("simulated_s", "total_bit", "energy_j")
+WANTED = {"simulated_s": -1.0, "total_bit": -1.0, "energy_j": -1.0, "accuracy": 1.0}
+"""What is weighed against what, and whether less (-1) or more (1) of it is better."""
+COLUMNS = ("setting", "data_set", "round", *WANTED)
+LEARNT = 0.1
+"""Part of the way from an untrained model to the best one after which something has been learnt."""
+
+
+def points_of(view: StudyView, settings: Sequence[Setting]) -> pd.DataFrame:
+    """Return the means over seeds after each round that every seed evaluated, of the settings of which no run diverged.
+
+    The initial model, which costs nothing, is left out.
+
+    Returns:
+        A table with the columns `COLUMNS`, of which `setting` is its position, and `learnt`: whether the model has come
+        a tenth of the way from an untrained one to the best of its data set. What has learnt nothing is cheap, but no
+        choice: it is on no front.
+    """
+    known = view.evaluations[np.isfinite(view.evaluations["accuracy"])]
+    parts = [
+        mean_progress(rows_of(known, setting.levels)).assign(setting=place, data_set=setting.data_set)
+        for place, setting in enumerate(settings)
+        if setting.sound
+    ]
+    told = [part for part in parts if len(part)]
+    if not told:
+        return pd.DataFrame(columns=[*COLUMNS, "learnt"])
+    points = pd.concat(told).reset_index()
+    untrained = points["simulated_s"] <= 0
+    learnt = np.zeros(len(points), bool)
+    for where in points.groupby("data_set", sort=False).indices.values():
+        scores = points["accuracy"].to_numpy(np.float64)[where]
+        start = scores[untrained.to_numpy()[where]]
+        firsts = points.iloc[where].groupby("setting")["accuracy"].first()
+        gained = scores - (start.max() if len(start) else firsts.min())
+        learnt[where] = gained > LEARNT * gained.max()
+    return points.assign(learnt=learnt)[[*COLUMNS, "learnt"]][~untrained].reset_index(drop=True)
+
+
+def mean_progress(evaluations: pd.DataFrame) -> pd.DataFrame:
+    """Return the means over seeds of the costs and of accuracy, for each round that was evaluated with every seed."""
+    rounds = evaluations.groupby("round")
+    return rounds[list(WANTED)].mean()[rounds["seed"].nunique() == evaluations["seed"].nunique()]
+
+
+def ends_of(view: StudyView, settings: Sequence[Setting]) -> pd.DataFrame:
+    """Return one point for each setting, with the columns of `points_of`: the means over seeds of what it cost.
+
+    With a target these are the costs of reaching it, of the settings whose every seed got there, and the accuracy is
+    NaN; without one they are those of the whole runs.
+    """
+    columns = {name if view.target else cost: cost for name, cost in AT_TARGET.items() if cost in COSTS}
+    rows = []
+    for place, setting in enumerate(settings):
+        cells = setting.cells
+        if setting.sound and not len(setting.missing) and cells[list(columns)].notna().all(axis=None):
+            means = {name: float(cells[column].mean()) for column, name in columns.items()}
+            rows.append({"setting": place, "data_set": setting.data_set, "round": -1, **means, "accuracy": np.nan})
+    return pd.DataFrame(rows, columns=[*COLUMNS]).assign(learnt=True)
+
+
+def fronts(points: pd.DataFrame, pairs: Iterable[tuple[str, str]]) -> dict[str, Mask]:
+    """Return which points [points] are on the front of their data set, for each pair of `WANTED`, named `one:other`."""
+    found: dict[str, Mask] = {}
+    chosen = np.flatnonzero(points["learnt"])
+    for one, other in pairs:
+        on = np.zeros(len(points), bool)
+        for where in points.iloc[chosen].groupby("data_set", sort=False).indices.values():
+            costs = [-WANTED[name] * points[name].to_numpy(np.float64)[chosen[where]] for name in (one, other)]
+            on[chosen[where]] = on_front(*costs)
+        found[f"{one}:{other}"] = on
+    return found

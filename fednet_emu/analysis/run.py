@@ -1,0 +1,166 @@
+"""Read a recorded run for figures and comparisons: its summary, its scenario and its tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from fednet_emu.errors import DataError
+from fednet_emu.records.folder.manifest import AGAIN, MANIFEST, require_sound
+
+UNFINISHED = "finish the run that writes it, or run it again with --force"
+
+
+@dataclass(frozen=True)
+class RunView:
+    """A finished run, read-only; each table is read on request, from the run folder or from memory.
+
+    Attributes:
+        label: name of the run in figures.
+        summary: the content of summary.json.
+        scenario: the content of scenario.yaml.
+        folder: the run folder; None for a run in memory.
+    """
+
+    label: str
+    summary: dict[str, Any]
+    scenario: dict[str, Any]
+    folder: Path | None
+    in_memory: Callable[[], Mapping[str, pd.DataFrame]] = dict
+    """Returns the tables of a run in memory, by name."""
+
+    def names(self) -> list[str]:
+        """Return the names of the tables that the run has recorded."""
+        if self.folder is None:
+            return sorted(self.in_memory())
+        return sorted(path.stem for path in self.folder.glob("*.parquet"))
+
+    def has(self, name: str) -> bool:
+        """Return whether the run has recorded a table of this name."""
+        return name in self.in_memory() if self.folder is None else (self.folder / f"{name}.parquet").is_file()
+
+    def table(self, name: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
+        """Return a table of the run, with times in seconds, sizes in bits and energies in joules.
+
+        Args:
+            name: the table's name, for example `transfers`.
+            columns: the columns to read, in this order; all of them by default.
+
+        Raises:
+            DataError: the table is missing, unreadable, or lacks one of the columns.
+        """
+        if self.folder is None:
+            return self._from_memory(name, columns)
+        path = self._path(name)
+        with _reading(path):
+            return pd.read_parquet(path, columns=list(columns) if columns is not None else None)
+
+    def batches(self, name: str, columns: Sequence[str], rows: int) -> Iterator[pd.DataFrame]:
+        """Read a table in parts, so that a long run needs no more memory than a short one.
+
+        Args:
+            name: the table's name.
+            columns: the columns to read, in this order.
+            rows: the largest number of rows of a part.
+
+        Raises:
+            DataError: as for `table`.
+        """
+        if self.folder is None:
+            whole = self._from_memory(name, columns)
+            yield from (whole.iloc[first : first + rows] for first in range(0, len(whole), rows))
+            return
+        import pyarrow.parquet as pq
+
+        path = self._path(name)
+        # without these options the compressed columns of up to 2^20 rows would be in memory at once
+        with _reading(path), pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 16) as file:
+            missing = ", ".join(sorted(set(columns) - set(file.schema_arrow.names)))
+            if missing:
+                raise ValueError(f"no column {missing}")
+            for batch in file.iter_batches(rows, columns=list(columns)):
+                yield batch.select(list(columns)).to_pandas()
+
+    def _path(self, name: str) -> Path:
+        folder = self.folder or Path()
+        path = folder / f"{name}.parquet"
+        if not path.is_file():
+            raise DataError(str(path), "no such table in this run folder", UNFINISHED)
+        require_sound(folder, [path.name])
+        return path
+
+    def _from_memory(self, name: str, columns: Sequence[str] | None) -> pd.DataFrame:
+        tables = self.in_memory()
+        if name not in tables:
+            raise DataError(f"{self.label}: {name}", "no such table in this run", f"it has {', '.join(sorted(tables))}")
+        return tables[name].copy() if columns is None else tables[name][list(columns)].copy()
+
+
+def open_run(path: Path, label: str | None = None) -> RunView:
+    """Open the run recorded in a folder; `label` is its name in figures, by default the name of its scenario.
+
+    Raises:
+        DataError: the folder, its summary or its scenario is missing or unreadable.
+    """
+    if not path.is_dir():
+        raise DataError(str(path), "no such run folder", "give the folder that `fednet run` wrote")
+    if (path / MANIFEST).exists():
+        _mapping(path / MANIFEST, _read(path / MANIFEST, json.loads))
+    summary = _mapping(path / "summary.json", _read(path / "summary.json", json.loads))
+    scenario = _mapping(path / "scenario.yaml", _read(path / "scenario.yaml", _load_yaml))
+    return RunView(label or str(summary.get("name") or path.resolve().name), summary, scenario, path)
+
+
+def distinct_labels(runs: Sequence[RunView]) -> list[str]:
+    """Return the labels of the runs; repeated labels get the seed appended, or the folder's name if seeds are equal."""
+    labels = [run.label for run in runs]
+    seeds = (f"seed {run.summary.get('seed')}" for run in runs)
+    for detail in (seeds, (run.folder.name if run.folder else "" for run in runs)):
+        repeated = {label for label in labels if labels.count(label) > 1}
+        completed = [
+            f"{run.label}, {text}" if label in repeated else label
+            for run, label, text in zip(runs, labels, detail, strict=True)
+        ]
+        if len(set(completed)) > len(set(labels)):
+            labels = completed
+    return labels
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:  # pyarrow's errors derive from these two
+        raise DataError(str(path), f"not a readable table, got {_one_line(error)!r}", AGAIN) from error
+
+
+def _read(path: Path, parse: Any) -> Any:
+    if not path.is_file():
+        raise DataError(str(path), "no such file in this run folder", UNFINISHED)
+    require_sound(path.parent, [path.name])
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, YAMLError, RecursionError) as error:
+        raise DataError(str(path), f"unreadable, got {_one_line(error)!r}", AGAIN) from error
+
+
+def _load_yaml(text: str) -> Any:
+    return YAML(typ="safe", pure=True).load(text)
+
+
+def _mapping(path: Path, content: Any) -> dict[str, Any]:
+    if not isinstance(content, dict):
+        raise DataError(str(path), f"expected a mapping of names to values, got {type(content).__name__}", AGAIN)
+    return content
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:120]

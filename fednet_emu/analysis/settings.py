@@ -1,0 +1,198 @@
+"""The settings of a study, and what they are called: whole names in texts, to be copied, and short ones in figures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+from ruamel.yaml import YAML
+
+from fednet_emu.analysis.scales import METRICS
+from fednet_emu.analysis.study import Levels, StudyView, combinations, is_level, level_text, rows_of
+from fednet_emu.errors import FednetError, did_you_mean
+from fednet_emu.units import UNITS, unit_of
+
+MANY = 4
+"""So many settings of a legend share the names of their axes in a heading."""
+PREFIXED = frozenset({"Hz", "bit", "bit/s", "FLOP/s", "W", "J"})
+"""The units that have decimal prefixes in names of levels."""
+PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "\u00b5"), (1e-9, "n"))
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One combination of levels of a study, whose cells differ only in the seed.
+
+    Attributes:
+        levels: the level of each axis.
+        label: its name in figures.
+        data_set: the data set that its cells learn; scores on different data sets are never put on one front.
+        cells: its finished cells.
+        missing: its cells that failed or wait.
+    """
+
+    levels: dict[str, Any]
+    label: str
+    data_set: str
+    cells: pd.DataFrame
+    missing: pd.DataFrame
+
+    @property
+    def sound(self) -> bool:
+        """Whether it has finished cells, and none of them diverged."""
+        return len(self.cells) > 0 and not (self.cells["status"] == "diverged").any()
+
+    @property
+    def of(self) -> int:
+        """How many cells it has, finished or not."""
+        return len(self.cells) + len(self.missing)
+
+
+def settings_of(view: StudyView) -> list[Setting]:
+    """Return the settings of a study of which there are cells, in its order."""
+    found = []
+    for levels in combinations(view, list(view.axes)):
+        cells = rows_of(view.cells, levels)
+        missing = rows_of(view.missing, levels) if len(view.missing) else view.missing
+        if len(cells) or len(missing):
+            found.append((levels, cells, missing))
+    data = [view.data_sets.get(str(cells["cell"].iloc[0]), "") if len(cells) else "" for _, cells, _ in found]
+    return [
+        Setting(dict(levels), setting_text(levels, view.axes) or view.name, name, cells, missing)
+        for (levels, cells, missing), name in zip(found, data_set_names(data), strict=True)
+    ]
+
+
+def setting_text(levels: Levels, axes: Mapping[str, Sequence[Any]]) -> str:
+    """Return levels as text; names of axes are whole, and left out where a level is text that only one axis has."""
+    texts = Counter(level_text(level) for known in axes.values() for level in known)
+    return ", ".join(
+        level_text(level) if isinstance(level, str) and texts[level] == 1 else f"{axis} = {level_text(level)}"
+        for axis, level in levels.items()
+    )
+
+
+@dataclass(frozen=True)
+class Names:
+    """What figures call the axes of a study, their levels and its metrics: short names with units, or other ones.
+
+    Attributes:
+        axes: the axes, each with its levels.
+        given: other names, by axis, by level, by `axis=level`, or by metric.
+    """
+
+    axes: Mapping[str, Sequence[Any]]
+    given: Mapping[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def of(axes: Mapping[str, Sequence[Any]], given: Mapping[str, str] | None = None) -> Names:
+        """Return the names for a study with these axes.
+
+        Raises:
+            FednetError: another name is given for something that the study does not have.
+        """
+        pairs = [(axis, level) for axis, levels in axes.items() for level in levels]
+        known = [*axes, *METRICS, *(text for axis, level in pairs for text in (level_text(level), axis))]
+        for name in given or {}:
+            if name not in known and not any(is_level(level, name.removeprefix(f"{axis}=")) for axis, level in pairs):
+                hint = did_you_mean(name, known) or f"; its axes: {', '.join(axes) or 'none'}"
+                raise FednetError(f"--rename: no axis, level or metric has this name, got '{name}'{hint}")
+        return Names(axes, given or {})
+
+    def metric(self, name: str) -> str:
+        """Return the title of a metric."""
+        return self.given.get(name, METRICS[name])
+
+    def axis(self, name: str) -> str:
+        """Return the name of an axis: its key without the section and the unit, at most the last two parts of it."""
+        return self.given.get(name) or self._short[name]
+
+    def level(self, axis: str, level: Any) -> str:
+        """Return a level as text: numbers with the unit that the key of their axis ends with, as in `1 MHz`."""
+        text = level_text(level)
+        unit = self._unit(axis) if _is_number(level) else None
+        return self._renamed(axis, level) or (text if unit is None else with_unit(float(level), unit))
+
+    def text(self, levels: Levels) -> str:
+        """Return levels as text, with the name of an axis where a level says nothing without it."""
+        return ", ".join(
+            f"{self.axis(axis)} = {self.level(axis, level)}"
+            if self._needs_axis(axis, level)
+            else self.level(axis, level)
+            for axis, level in levels.items()
+        )
+
+    def legend(self, settings: Sequence[Levels]) -> tuple[str, list[str]]:
+        """Return a heading and a label for each setting; if there are many, the heading has the names of axes once."""
+        named = any(self._needs_axis(axis, level) for levels in settings for axis, level in levels.items())
+        if len(settings) < MANY or not named:
+            return "", [self.text(levels) for levels in settings]
+        heading = ", ".join(map(self.axis, settings[0]))
+        return heading, [", ".join(self.level(*pair) for pair in levels.items()) for levels in settings]
+
+    @cached_property
+    def _short(self) -> dict[str, str]:
+        keys = {name: _without_unit(name).split(".") for name in self.axes}
+        parts = {name: key[:1] if key[1:] == ["count"] else key[1:][-2:] or key for name, key in keys.items()}
+        short = {name: ".".join(its) for name, its in parts.items()}
+        counts = Counter(short.values())
+        return {
+            name: (text if counts[text] == 1 else ".".join(keys[name][-2:])).replace("_", " ")
+            for name, text in short.items()
+        }
+
+    def _unit(self, axis: str) -> str | None:
+        return "FLOP/s" if axis.endswith("flop_per_s") else unit_of(axis.rpartition(".")[2])
+
+    def _renamed(self, axis: str, level: Any) -> str | None:
+        pair = f"{axis}="
+        whole = (text for key, text in self.given.items() if key.startswith(pair) and is_level(level, key[len(pair) :]))
+        return next(whole, next((text for key, text in self.given.items() if is_level(level, key)), None))
+
+    def _needs_axis(self, axis: str, level: Any) -> bool:
+        if self._renamed(axis, level) is not None:
+            return False
+        if not isinstance(level, str):
+            units = [self._unit(other) for other, levels in self.axes.items() if all(map(_is_number, levels))]
+            return self._unit(axis) is None or not _is_number(level) or units.count(self._unit(axis)) > 1
+        return sum(level in levels for levels in self.axes.values()) > 1
+
+
+def with_unit(value: float, unit: str) -> str:
+    """Return a value with its unit, and with a decimal prefix where the unit may have one: `1 MHz`, `12.5 kbit/s`."""
+    if unit not in PREFIXED or value == 0:
+        return f"{value:g} {unit}"
+    size, prefix = next((pair for pair in PREFIXES if abs(value) >= pair[0]), PREFIXES[-1])
+    return f"{value / size:g} {prefix}{unit}"
+
+
+def _is_number(level: Any) -> bool:
+    return isinstance(level, int | float) and not isinstance(level, bool)
+
+
+def _without_unit(name: str) -> str:
+    ending = next((ending for ending in UNITS if name.endswith(ending)), "")
+    return name.removesuffix(ending)
+
+
+def data_set_names(blocks: Sequence[str]) -> list[str]:
+    """Return a name for each data set, equal if and only if they are: its kind, if that tells it from the others.
+
+    Args:
+        blocks: the settings of each data set, as YAML; empty where they are not known.
+    """
+    known = {block: _named(block) for block in blocks}
+    kinds = Counter(kind for kind, _ in known.values())
+    return [f"{kind} ({detail})" if kinds[kind] > 1 else kind for kind, detail in (known[block] for block in blocks)]
+
+
+def _named(block: str) -> tuple[str, str]:
+    """The kind of a data set, and its other settings."""
+    told = (YAML(typ="safe", pure=True).load(block) or {}).get("data") or {}
+    if isinstance(told, str):
+        return told, ""
+    return str(told.get("kind", "")), ", ".join(f"{key}: {value}" for key, value in told.items() if key != "kind")

@@ -1,0 +1,125 @@
+"""Format the summary of a run as rows of a readable table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fednet_emu.analysis.quantities import format_bits, format_energy, format_seconds
+from fednet_emu.analysis.scales import OWN_METRICS
+from fednet_emu.records.losses import losses_in_words
+
+__all__ = ["format_bits", "format_energy", "format_seconds", "profile_rows", "summary_rows"]
+
+DIGEST_LENGTH = 12
+"""Number of hexadecimal digits of the event digest that are shown; 48 bits distinguish all runs of a study."""
+
+
+def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the rows (title, value with unit) of a run's summary; quantities that were not measured are left out.
+
+    Args:
+        summary: the content of `summary.json`, SI units; None and NaN mean that a quantity was not measured.
+    """
+    known = {**summary, "losses": losses_in_words(summary) or None}
+    rows = ((key, title, show) for key, title, show in _ROWS if _is_known(known.get(key)))
+    return [(title, show(known[key])) for key, title, show in rows if key not in _PARTS or known[key] > 0]
+
+
+def profile_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the rows (title, value with unit) that show how the host's time was spent, the largest part first.
+
+    Args:
+        summary: the content of `summary.json`.
+    """
+    parts = sorted(summary["host_parts"].items(), key=lambda item: -item[1]["host_s"])
+    total_s = sum(spent["host_s"] for _, spent in parts) or 1.0
+    rows = [(f"  {part}", _format_spent(spent, total_s)) for part, spent in parts]
+    return [*rows, ("  mean wavefront", f"{summary['mean_wavefront']:.3g} training jobs"), *_elsewhere_rows(summary)]
+
+
+def _elsewhere_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return rows on the actors that have trained, if there are any."""
+    own = summary.get("elsewhere")
+    if own is None:
+        return []
+    sent, received = own["sent_byte"] / 1e6, own["received_byte"] / 1e6
+    return [
+        ("  computing elsewhere", f"{format_seconds(own['computing_s'])} on {own['actors']} actors"),
+        ("  clock ahead of it", f"{format_seconds(own['ahead_s'])} while jobs were away"),
+        ("  sent, received", f"{sent:.3g} MB, {received:.3g} MB"),
+    ]
+
+
+def _format_spent(spent: Mapping[str, float], total_s: float) -> str:
+    share = f"{spent['host_s'] / total_s:4.0%}  {format_seconds(spent['host_s'])}"
+    return f"{share}, {format_seconds(spent['waiting_s'])} of it waiting" if spent["waiting_s"] > 0 else share
+
+
+def _is_known(value: Any) -> bool:
+    return value is not None and not (isinstance(value, float) and math.isnan(value))
+
+
+def _format_count(count: Any) -> str:
+    return f"{int(count):,}".replace(",", " ")
+
+
+def _format_score(score: float) -> str:
+    return f"{score:.3f}"
+
+
+def _format_loss(loss: float) -> str:
+    return f"{loss:.4g}"
+
+
+def _format_digest(digest: str) -> str:
+    return str(digest)[:DIGEST_LENGTH]
+
+
+def _format_verdict(verified: Any) -> str:
+    """Return a verdict on the records as text.
+
+    Args:
+        verified: true or false; or a text; or a mapping from each law to its violation, empty if the law holds; or a
+            list of the broken laws.
+    """
+    if isinstance(verified, bool):
+        return "all records consistent" if verified else "records are not consistent"
+    if isinstance(verified, str):
+        return verified
+    if isinstance(verified, Mapping):
+        verified = [f"{law}: {problem}" for law, problem in verified.items() if problem]
+    return "; ".join(map(str, verified)) or "all records consistent"
+
+
+_PARTS = ("compute_j", "transmit_j", "receive_j", "idle_j", "waiting_j", "station_j")
+"""Parts of the energy, which have no row where nothing was spent on them."""
+
+_ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+    ("name", "scenario", str),
+    ("seed", "seed", str),
+    ("status", "status", str),
+    ("diverged", "diverged", str),
+    ("simulated_s", "simulated time", format_seconds),
+    ("host_s", "host time", format_seconds),
+    ("rounds", "rounds", _format_count),
+    ("uplink_bit", "uplink", format_bits),
+    ("downlink_bit", "downlink", format_bits),
+    ("sidelink_bit", "sidelink", format_bits),
+    ("backhaul_bit", "backhaul", format_bits),
+    ("losses", "losses", str),
+    ("energy_j", "energy", format_energy),
+    ("compute_j", "  computing", format_energy),
+    ("transmit_j", "  sending", format_energy),
+    ("receive_j", "  receiving", format_energy),
+    ("idle_j", "  idle power", format_energy),
+    ("waiting_j", "    of this while waiting", format_energy),
+    ("station_j", "  base stations", format_energy),
+    ("backhaul_j", "energy of the backhaul", format_energy),
+    ("accuracy", "accuracy", _format_score),
+    ("loss", "loss", _format_loss),
+    *((name, title[0].lower() + title[1:], _format_loss) for name, title in OWN_METRICS.items()),
+    ("event_digest", "event digest", _format_digest),
+    ("verified", "verdict", _format_verdict),
+)

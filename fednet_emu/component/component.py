@@ -1,0 +1,153 @@
+"""Components: the frozen pydantic models that a scenario file is made of, and the slots that hold them.
+
+A component's fields are its YAML keys, `kind` picks its class from one plain table, and its methods are its behaviour.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args, get_origin
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
+
+from fednet_emu.errors import ScenarioError, did_you_mean, nearest
+from fednet_emu.limits import MAX_DECIBEL
+
+
+class Component(BaseModel):
+    """Base of every configurable part: frozen, no unknown keys, numbers are never booleans."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+
+    if not TYPE_CHECKING:
+
+        def __init__(self, /, *unnamed: Any, **settings: Any) -> None:
+            """Make a component; for a user's own class, errors are sentences.
+
+            Raises:
+                ScenarioError: every problem of the settings of a class from outside this package.
+                ValidationError: the same for a class of this package.
+            """
+            name = type(self).__name__
+            if unnamed:
+                what = f"settings are given by name, got {', '.join(map(repr, unnamed))}"
+                raise ScenarioError(f"{name}: {what}; write {name}({', '.join(_unnamed(type(self), len(unnamed)))})")
+            try:
+                self.__pydantic_validator__.validate_python(settings, self_instance=self)
+            except ValidationError as error:
+                if type(self).__module__.startswith("fednet_emu."):
+                    raise
+                raise ScenarioError(*_sentences(type(self), error)) from None
+
+        __init__.__pydantic_base_init__ = True  # for pydantic, which need not call it for what it validates itself
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_boolean_as_number(cls, value: Any, info: ValidationInfo) -> Any:
+        if _holds_bool(value) and not _admits_bool(cls.model_fields[str(info.field_name)].annotation):
+            raise PydanticCustomError("not_a_boolean", "expected a value that is not true or false")
+        return value
+
+    @field_validator("*", mode="after")
+    @classmethod
+    def _no_absurd_level(cls, value: Any, info: ValidationInfo) -> Any:
+        if _DECIBEL.search(str(info.field_name)) and not _is_moderate(value):
+            raise PydanticCustomError("decibel", f"must be from -{MAX_DECIBEL:g} to {MAX_DECIBEL:g} decibels")
+        return value
+
+
+class ExactlyOne(Component):
+    """A component with settings of which exactly one is given; that is checked beside all other problems."""
+
+    alternatives: ClassVar[tuple[str, ...]]
+    """The names of these settings, whose default is null."""
+    otherwise: ClassVar[Mapping[str, Any]] = {}
+    """The one that holds if none is given, with its value; empty if one is required."""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _exactly_one(cls, given: Any, validated: ModelWrapValidatorHandler[Self]) -> Self:
+        if isinstance(given, Mapping) and all(given.get(name) is None for name in cls.alternatives):
+            given = {**given, **cls.otherwise}
+        problems: list[InitErrorDetails] = []
+        made: Self | None = None
+        try:
+            made = validated(given)
+        except ValidationError as error:
+            problems = [_repeated(detail) for detail in error.errors(include_url=False)]
+        values = given if isinstance(given, Mapping) else dict.fromkeys(cls.alternatives[:1], "made before")
+        present = [name for name in cls.alternatives if values.get(name) is not None]
+        if len(present) != 1:
+            got = " and ".join(f"{name}: {values[name]}" for name in present) or "none"
+            what = PydanticCustomError(
+                "value_error", f"exactly one of {_listed(cls.alternatives)} is needed, got {got}"
+            )
+            problems.append(InitErrorDetails(type=what, loc=(), input=given))
+        if problems or made is None:
+            raise ValidationError.from_exception_data(cls.__name__, problems)
+        return made
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _repeated(detail: ErrorDetails) -> InitErrorDetails:
+    """Return an error of pydantic in the form in which it can be raised again."""
+    same = PydanticCustomError(detail["type"], detail["msg"], detail.get("ctx"))
+    return InitErrorDetails(type=same, loc=detail["loc"], input=detail["input"])
+
+
+def _unnamed(component: type[BaseModel], count: int) -> list[str]:
+    return [f"{name}=..." for name in component.model_fields if name != "kind"][:count]
+
+
+def _sentences(component: type[BaseModel], error: ValidationError) -> list[str]:
+    """Return a sentence for each problem of the settings with which a class was called."""
+    details, known = error.errors(include_url=False), [name for name in component.model_fields if name != "kind"]
+    unknown = [detail["loc"][-1] for detail in details if detail["type"] == "extra_forbidden"]
+    meant = {name for word in unknown if (name := nearest(str(word), known))}
+    sentences = []
+    for detail in details:
+        where = ".".join(str(key) for key in (component.__name__, *detail["loc"]))
+        if detail["type"] == "extra_forbidden":
+            hint = did_you_mean(str(detail["loc"][-1]), known) or f"; known: {', '.join(known) or 'none'}"
+            sentences.append(f"{where}: no such setting, got {detail['input']!r}{hint}")
+        elif detail["type"] != "missing":
+            text = re.sub(r"^Input should be", "must be", re.sub(r"^(Value|Assertion) error, ", "", detail["msg"]))
+            sentences.append(f"{where}: {text[:1].lower()}{text[1:]}, got {detail['input']!r}")
+        elif detail["loc"][-1] not in meant:
+            sentences.append(f"{where}: is required; write {component.__name__}({detail['loc'][-1]}=...)")
+    return sentences
+
+
+_DECIBEL = re.compile(r"_db(m|i|m_hz)?$")
+"""End of the names of settings in decibels."""
+
+
+def _is_moderate(level: Any) -> bool:
+    if isinstance(level, list | tuple):
+        return all(map(_is_moderate, level))
+    return not isinstance(level, int | float) or abs(level) <= MAX_DECIBEL
+
+
+def _holds_bool(value: Any) -> bool:
+    return isinstance(value, bool) or (isinstance(value, list | tuple) and any(map(_holds_bool, value)))
+
+
+def _admits_bool(annotation: Any) -> bool:
+    if annotation is Any or annotation is bool:
+        return True
+    if get_origin(annotation) is Literal:
+        return any(isinstance(choice, bool) for choice in get_args(annotation))
+    return any(_admits_bool(argument) for argument in get_args(annotation))

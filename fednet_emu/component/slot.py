@@ -1,0 +1,149 @@
+"""Slots: the fields of components that hold one component out of a table of kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from inspect import isabstract, isclass
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import GetCoreSchemaHandler, SerializerFunctionWrapHandler, TypeAdapter, ValidatorFunctionWrapHandler
+from pydantic_core import PydanticCustomError, core_schema
+
+from fednet_emu.component.component import Component
+from fednet_emu.component.plugins import imported, is_import_path, kind_of, offered, offers
+from fednet_emu.errors import ScenarioError
+
+
+class Waived(NamedTuple):
+    """Settings that are not required where another one, `by`, has one of these kinds.
+
+    A component whose attribute `waived` is one fills them in itself.
+    """
+
+    names: tuple[str, ...]
+    by: str
+    kinds: tuple[str, ...]
+
+
+class Slot:
+    """Annotation of a field that holds one component out of a table of kinds.
+
+    `Annotated[Fading, Slot("fading", FADINGS)]` accepts `{kind: rayleigh, ...}`, the short form `rayleigh`, or a
+    component that was already built. In Python, `kind` may also be the class itself. `table` maps each kind to its
+    class, whose field `kind` has that default.
+
+    A kind that is not in the table is looked up when a scenario names it: among the entry points of installed packages,
+    or as the import path of a class. Such a class, and a component passed as an object, needs no field `kind`.
+    """
+
+    def __init__(self, name: str, table: Mapping[str, type[Component]]) -> None:
+        self.name = name
+        self.table = table
+        self._given: dict[str, type[Component]] = {}  # classes that scenarios have named by themselves
+        self._base: type[Component] = Component  # replaced by the annotated class when a model with this slot is built
+
+    def names(self) -> list[str]:
+        """List the kinds in the table and those that installed packages offer, without importing anything."""
+        return list(dict.fromkeys([*self.table, *offers().get(self.name, ())]))
+
+    def kinds(self) -> dict[str, type[Component]]:
+        """Map each available kind to its class; kinds of packages that cannot be imported are left out."""
+        found = {kind: self.get(kind) for kind in self.names()}
+        return {kind: component for kind, component in found.items() if component is not None}
+
+    def get(self, kind: Any) -> type[Component] | None:
+        """Return the class of a kind, or that class itself; None where `find` would raise an error."""
+        if isinstance(kind, type):
+            return kind if issubclass(kind, self._base) else None
+        try:
+            return self.find(kind) if isinstance(kind, str) else None
+        except ScenarioError:
+            return None
+
+    def find(self, kind: str) -> type[Component] | None:
+        """Look up the class of a kind: in the table, then among installed packages, then as an import path.
+
+        Raises:
+            ScenarioError: the class cannot be imported, or is not a component for this slot.
+        """
+        if kind in self.table:
+            return self.table[kind]
+        if kind in self._given:
+            return self._given[kind]
+        if kind in offers().get(self.name, ()):
+            return self._checked(kind, offered(self.name, kind))
+        return self._checked(kind, imported(kind)) if is_import_path(kind) else None
+
+    def _checked(self, kind: str, found: Any) -> type[Component]:
+        base = f"{self._base.__module__}.{self._base.__qualname__}"
+        if not (isclass(found) and issubclass(found, self._base)):
+            raise ScenarioError(f"'{kind}' is no {self.name}, got {found!r}; derive the class from {base}")
+        if isabstract(found):
+            lacking = ", ".join(sorted(found.__abstractmethods__))
+            raise ScenarioError(f"'{kind}' is not complete, got a {self.name} without {lacking}; define it")
+        return found
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        if isclass(source) and issubclass(source, Component):
+            self._base = source
+        union = core_schema.tagged_union_schema(
+            {kind: handler.generate_schema(component) for kind, component in self.table.items()},
+            discriminator=_kind_of,
+            custom_error_type="unknown_kind",
+            custom_error_message=f"expected a kind of {self.name}: {', '.join(self.table)}",
+        )
+        as_it_is = core_schema.wrap_serializer_function_ser_schema(self._dump, schema=core_schema.any_schema())
+        return core_schema.no_info_wrap_validator_function(self._validate, union, serialization=as_it_is)
+
+    def _validate(self, value: Any, table: ValidatorFunctionWrapHandler) -> Any:
+        if isinstance(value, self._base) and self._base is not Component:
+            return value
+        given = {"kind": value} if isinstance(value, str) else value
+        kind = given.get("kind") if isinstance(given, Mapping) else None
+        if isinstance(kind, type) and issubclass(kind, self._base):
+            given, kind = self._by_name(given, kind)
+        if not isinstance(kind, str) or kind in self.table:
+            return table(given)
+        try:
+            component = self.find(kind)
+        except ScenarioError as error:
+            raise PydanticCustomError("plug_in", "{problem}", {"problem": str(error)}) from error
+        if component is None:
+            return table(given)
+        return _outsider(kind, component).validate_python({key: its for key, its in given.items() if key != "kind"})
+
+    def _by_name(self, settings: Mapping[str, Any], component: type[Component]) -> tuple[Mapping[str, Any], str]:
+        """Return settings whose kind is a class with the kind by which a scenario names it, and that kind."""
+        kind = next((kind for kind, its in self.table.items() if its is component), None)
+        if kind is None:
+            kind = kind_of(self.name, component)
+            self._given[kind] = component
+        return {**settings, "kind": kind}, kind
+
+    def _dump(self, value: Any, handler: SerializerFunctionWrapHandler) -> Any:
+        """Dump the settings of a component, with the kind from which a scenario finds its class again."""
+        settings = handler(value)
+        if not isinstance(value, Component) or type(value) in self.table.values():
+            return settings
+        return {**settings, "kind": kind_of(self.name, type(value))}
+
+
+@cache
+def _outsider(kind: str, component: type[Component]) -> TypeAdapter[Component]:
+    """Build the validator for a class outside the table; error locations contain its kind, as for built-in kinds."""
+    return TypeAdapter(Annotated[component, _Only(kind)])  # type: ignore[arg-type]  # its class is known only now
+
+
+class _Only:
+    """Annotation of a component whose kind is already known, so that its settings need not contain `kind`."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        return core_schema.tagged_union_schema({self.kind: handler(source)}, discriminator=lambda _: self.kind)
+
+
+def _kind_of(value: Any) -> Any:
+    return value.get("kind") if isinstance(value, Mapping) else getattr(value, "kind", None)

@@ -1,0 +1,186 @@
+"""When devices are on the network. A device that leaves in the middle of a transfer loses it.
+
+One whose battery is empty is away, too.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from itertools import pairwise
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field, field_validator
+
+from fednet_emu.arrays import IntArray, Mask
+from fednet_emu.component.component import Component
+from fednet_emu.component.slot import Slot
+from fednet_emu.devices.batteries import Batteries
+from fednet_emu.kernel.clock import FOREVER_NS, to_ns
+from fednet_emu.kernel.streams import uniform, uniforms
+
+
+class Availability(Component):
+    """When each device is reachable."""
+
+    @abstractmethod
+    def until_ns(self, device: int, now_ns: int, key: int) -> int:
+        """Time in ns until which a device is present; `now_ns` if it is away now, `FOREVER_NS` if it never leaves."""
+
+    @abstractmethod
+    def present(self, count: int, now_ns: int, key: int) -> Mask:
+        """Mask [count] of the devices that are present now."""
+
+    @abstractmethod
+    def returns_ns(self, device: int, now_ns: int, key: int) -> int:
+        """First time in ns, now or later, at which a device is present; `FOREVER_NS` if it never returns."""
+
+
+class Always(Availability):
+    """Every device is always there."""
+
+    kind: Literal["always"] = "always"
+
+    def until_ns(self, device: int, now_ns: int, key: int) -> int:
+        """No end."""
+        return FOREVER_NS
+
+    def present(self, count: int, now_ns: int, key: int) -> Mask:
+        """All."""
+        return np.ones(count, np.bool_)
+
+    def returns_ns(self, device: int, now_ns: int, key: int) -> int:
+        """Now."""
+        return now_ns
+
+
+class Periodic(Availability):
+    """Each device is present for `on_s`, away for `off_s`, and so on, starting at its own random phase."""
+
+    kind: Literal["periodic"] = "periodic"
+    on_s: float = Field(gt=0)
+    """Time in s for which a device is present in each cycle."""
+    off_s: float = Field(gt=0)
+    """Time in s for which a device is away in each cycle."""
+
+    def _phase_ns(self, device: int, now_ns: int, key: int) -> tuple[int, int]:
+        period_ns = to_ns(self.on_s) + to_ns(self.off_s)
+        return (now_ns + int(uniform(key, device) * period_ns)) % period_ns, period_ns
+
+    def until_ns(self, device: int, now_ns: int, key: int) -> int:
+        """End of the present on-phase."""
+        phase_ns, _ = self._phase_ns(device, now_ns, key)
+        return now_ns + max(to_ns(self.on_s) - phase_ns, 0)
+
+    def present(self, count: int, now_ns: int, key: int) -> Mask:
+        """Those in an on-phase."""
+        period_ns = to_ns(self.on_s) + to_ns(self.off_s)
+        offsets_ns = (uniforms(key, np.arange(count)) * period_ns).astype(np.int64)
+        there: Mask = (now_ns + offsets_ns) % period_ns < to_ns(self.on_s)
+        return there
+
+    def returns_ns(self, device: int, now_ns: int, key: int) -> int:
+        """Start of the next on-phase, or now."""
+        phase_ns, period_ns = self._phase_ns(device, now_ns, key)
+        return now_ns if phase_ns < to_ns(self.on_s) else now_ns + period_ns - phase_ns
+
+
+class Windows(Availability):
+    """Given windows [from_s, to_s) per device; a device that is not listed is always there."""
+
+    kind: Literal["windows"] = "windows"
+    devices: dict[int, tuple[tuple[float, float], ...]]
+    """Maps the number of a device to the windows [from, to] in s in which it is present."""
+
+    @field_validator("devices")
+    @classmethod
+    def _windows_are_in_order(cls, devices: dict[int, tuple[tuple[float, float], ...]]) -> dict[int, object]:
+        for device, windows in devices.items():
+            edges = [edge for window in windows for edge in window]
+            if any(later <= earlier for earlier, later in pairwise(edges)) or min(edges, default=0) < 0:
+                raise ValueError(
+                    f"device {device}: windows must be [from, to) in seconds, in order and apart, got {windows}"
+                )
+        return dict(devices)
+
+    def until_ns(self, device: int, now_ns: int, key: int) -> int:
+        """End of the present window."""
+        if device not in self.devices:
+            return FOREVER_NS
+        inside = (to_ns(to_s) for from_s, to_s in self.devices[device] if to_ns(from_s) <= now_ns < to_ns(to_s))
+        return next(inside, now_ns)
+
+    def present(self, count: int, now_ns: int, key: int) -> Mask:
+        """Those inside a window, and those that are not listed."""
+        there = np.ones(count, np.bool_)
+        for device in self.devices:
+            if device < count:
+                there[device] = self.until_ns(device, now_ns, key) > now_ns
+        return there
+
+    def returns_ns(self, device: int, now_ns: int, key: int) -> int:
+        """Start of the next window, or now."""
+        if device not in self.devices:
+            return now_ns
+        starts = (max(to_ns(from_s), now_ns) for from_s, to_s in self.devices[device] if now_ns < to_ns(to_s))
+        return next(starts, FOREVER_NS)
+
+
+AVAILABILITIES = {"always": Always, "periodic": Periodic, "windows": Windows}
+AnyAvailability = Annotated[Availability, Slot("availability", AVAILABILITIES)]
+
+
+class Presence:
+    """Availability of all devices of a run, with its random phases, and their batteries if they have any.
+
+    Attributes:
+        count: how many devices there are.
+        batteries: the batteries; None for devices that never run out of energy.
+        always: whether every device is always there.
+    """
+
+    def __init__(self, availability: Availability, key: int, count: int, batteries: Batteries | None = None) -> None:
+        self._availability = availability
+        self._key = key
+        self._among = np.arange(count)
+        self.count = count
+        self.batteries = batteries
+        self.always = isinstance(availability, Always) and batteries is None
+
+    def only(self, devices: IntArray) -> Presence:
+        """The same, asked about some of the devices only."""
+        some = copy.copy(self)
+        some._among = devices
+        return some
+
+    def until_ns(self, device: int, now_ns: int) -> int:
+        """The end of the device's present window; the server never leaves. When its battery gets empty is not known."""
+        if self.always or device < 0:
+            return FOREVER_NS
+        if self.batteries is not None and not self.batteries.on[device]:
+            return now_ns
+        return self._availability.until_ns(device, now_ns, self._key)
+
+    def present(self, now_ns: int) -> IntArray:
+        """The devices that are there now, in order."""
+        if self.always:
+            return self._among
+        there = self._availability.present(self.count, now_ns, self._key)
+        if self.batteries is not None:
+            there = there & self.batteries.on
+        return self._among[there[self._among]]
+
+    def next_return_ns(self, now_ns: int) -> int:
+        """An instant, now or later, before which none of the devices is there; `FOREVER_NS` if none ever returns."""
+        return min((self._returns_ns(int(device), now_ns) for device in self._among), default=FOREVER_NS)
+
+    def _returns_ns(self, device: int, now_ns: int) -> int:
+        if self.batteries is not None:
+            now_ns = max(now_ns, self.batteries.returns_ns(device))
+        return now_ns if now_ns == FOREVER_NS else self._availability.returns_ns(device, now_ns, self._key)
+
+    def close(self) -> None:
+        """Close the accounts of the batteries at the end of the run."""
+        if self.batteries is not None:
+            self.batteries.close()

@@ -1,0 +1,174 @@
+"""The battery of one device: its charge between the instants at which what draws from it changes."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from pydantic import Field, model_validator
+
+from fednet_emu.component.component import Component
+from fednet_emu.devices.harvesting import AnyHarvesting, NoHarvesting, Source
+from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
+
+COMPUTING, SENDING, RECEIVING, IDLE = range(4)
+"""What draws from a battery."""
+
+_MOST_PIECES = 32
+"""A look ahead ends after so many pieces of constant power; the next look follows then."""
+
+
+class Battery(Component):
+    """A battery in each device, which computing, sending, receiving and waiting draw from.
+
+    A device whose battery gets empty is away from that nanosecond on: it loses its transfers, its computation stops,
+    and it draws nothing. It is back as soon as the battery has been charged to `restart_share`; a computation that was
+    stopped then goes on where it was.
+    Ignored here: self-discharge, ageing, losses of charging, and a supply voltage that falls with the charge.
+    """
+
+    capacity_j: float = Field(ge=1e-6, le=1e12)
+    """Energy in J in a full battery. What is harvested beyond it is spilled."""
+    initial_share: float = Field(default=1.0, ge=0, le=1)
+    """Part of the capacity that is charged at the start; at 0 the devices start away."""
+    initial_spread: float = Field(default=0.0, ge=0, le=1)
+    """Width of the interval below `initial_share` from which each device's own share is drawn uniformly."""
+    restart_share: float = Field(default=0.1, ge=1e-3, le=1)
+    """Part of the capacity to which an empty battery must be charged before its device is back."""
+    harvesting: AnyHarvesting = NoHarvesting()
+    """What charges the batteries."""
+
+    @model_validator(mode="after")
+    def _spread_fits(self) -> Battery:
+        if self.initial_spread > self.initial_share:
+            raise ValueError(
+                f"initial_spread: reaches below an empty battery, got {self.initial_spread:g}; "
+                f"it must be at most initial_share, {self.initial_share:g}"
+            )
+        return self
+
+
+class Load:
+    """Something that draws from a battery: a power in W from each of some instants on, until the next.
+
+    Attributes:
+        device, use: whose battery; COMPUTING, SENDING or RECEIVING.
+        emptied: called when the battery gets empty.
+        drawn_j: energy drawn so far.
+        cut_ns: when the battery got empty; `FOREVER_NS` if it did not.
+    """
+
+    __slots__ = ("cut_ns", "device", "drawn_j", "emptied", "from_ns", "power_w", "use")
+
+    def __init__(self, device: int, use: int, now_ns: int, power_w: float, emptied: Callable[[], None]) -> None:
+        self.device, self.use, self.emptied = device, use, emptied
+        self.from_ns, self.power_w = [now_ns], [power_w]
+        self.drawn_j, self.cut_ns = 0.0, FOREVER_NS
+
+    def at(self, now_ns: int) -> tuple[float, int]:
+        """The power now, and until when it lasts."""
+        if len(self.from_ns) == 1:
+            return self.power_w[0], FOREVER_NS
+        following = bisect_right(self.from_ns, now_ns)
+        until_ns = self.from_ns[following] if following < len(self.from_ns) else FOREVER_NS
+        return self.power_w[max(following, 1) - 1], until_ns
+
+
+class Span(NamedTuple):
+    """A span in which all powers are constant; `arrival_j` is harvested at its end."""
+
+    start_ns: int
+    end_ns: int
+    harvest_w: float
+    draws_w: list[float]
+    arrival_j: float
+
+
+class Charge:
+    """The charge of one battery, followed exactly from span to span.
+
+    Attributes:
+        on: whether the device is not away for want of charge.
+        loads: what draws from it now.
+        since_ns: the instant that all amounts are of.
+        charge_j: energy in it. It may be below zero by what a nanosecond draws.
+        harvested_j, spilled_j: what has come in since the start, and what of this had no room.
+        used_j: what has been drawn since the start, by use.
+    """
+
+    def __init__(self, capacity_j: float, charge_j: float, idle_w: float, source: Source) -> None:
+        self._capacity_j, self._idle_w, self._source = capacity_j, idle_w, source
+        self.on = charge_j > 0
+        self.loads: list[Load] = []
+        self.since_ns, self.charge_j = 0, charge_j
+        self.harvested_j = self.spilled_j = 0.0
+        self.used_j = [0.0, 0.0, 0.0, 0.0]
+
+    def _spans(self, until_ns: int) -> Iterator[Span]:
+        """From now on, with what draws now."""
+        start_ns, loads = self.since_ns, self.loads
+        while start_ns < until_ns:
+            harvest_w, piece_ns, arrival_j = self._source.piece(start_ns)
+            powers = [load.at(start_ns) for load in loads]
+            draws_w = [*(power_w for power_w, _ in powers), self._idle_w] if self.on else []
+            end_ns = min(piece_ns, until_ns, *(change_ns for _, change_ns in powers))
+            yield Span(start_ns, end_ns, harvest_w, draws_w, arrival_j if end_ns == piece_ns else 0.0)
+            start_ns = end_ns
+
+    def advance(self, now_ns: int) -> None:
+        """Follow the charge until now."""
+        for start_ns, end_ns, harvest_w, draws_w, arrival_j in self._spans(now_ns):
+            span_s = (end_ns - start_ns) / NS_PER_S
+            if self.on:
+                for load, power_w in zip(self.loads, draws_w[:-1], strict=True):
+                    load.drawn_j += power_w * span_s
+                    self.used_j[load.use] += power_w * span_s
+                self.used_j[IDLE] += self._idle_w * span_s
+            self._take(harvest_w * span_s, sum(draws_w) * span_s)
+            if arrival_j:
+                self._take(arrival_j, 0.0)
+        self.since_ns = now_ns
+
+    def _take(self, harvested_j: float, drawn_j: float) -> None:
+        self.harvested_j += harvested_j
+        charge_j = self.charge_j + (harvested_j - drawn_j)
+        self.charge_j = min(charge_j, self._capacity_j)
+        self.spilled_j += charge_j - self.charge_j
+
+    def settle(self, load: Load, energy_j: float) -> None:
+        """Make what a load that has ended has drawn exactly this; until then only rounding may have been missing."""
+        missing_j = energy_j - load.drawn_j
+        load.drawn_j = energy_j
+        self.used_j[load.use] += missing_j
+        self.charge_j -= missing_j
+
+    def reaches_ns(self, needed_j: float) -> tuple[int, bool]:
+        """When the battery gets empty, or, while it is, when it is charged to `needed_j`; `FOREVER_NS` for never.
+
+        The second result is False if this is only the end of the look ahead, before which neither happens.
+        """
+        charge_j, end_ns = self.charge_j, self.since_ns
+        if self.on and not self.loads and not self._idle_w:
+            return FOREVER_NS, False
+        for place, (start_ns, end_ns, harvest_w, draws_w, arrival_j) in enumerate(self._spans(FOREVER_NS)):
+            if place == _MOST_PIECES:
+                return start_ns, False
+            net_w = harvest_w - sum(draws_w)
+            after_j = charge_j + net_w * ((end_ns - start_ns) / NS_PER_S)
+            if self.on and after_j < 0:
+                return (start_ns + _whole_ns(charge_j / -net_w) if net_w < 0 < charge_j else start_ns), True
+            if not self.on and net_w > 0 and after_j >= needed_j:
+                wait_s = max(needed_j - charge_j, 0.0) / net_w
+                return min(start_ns - _whole_ns(-wait_s), end_ns), True
+            charge_j = min(after_j + arrival_j, self._capacity_j)
+            if not self.on and charge_j >= needed_j:
+                return end_ns, True
+        return end_ns, False
+
+
+def _whole_ns(duration_s: float) -> int:
+    """The whole nanoseconds in a duration, rounded down; noise of the product that leads to it takes none away."""
+    exact = duration_s * NS_PER_S
+    return math.floor(exact + min(4 * math.ulp(exact), 0.25)) if abs(exact) < FOREVER_NS else FOREVER_NS

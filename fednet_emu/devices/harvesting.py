@@ -1,0 +1,203 @@
+"""Energy harvesting: the power that charges a battery over time, and energy that arrives at once.
+
+A source is piecewise constant, so that the charge of a battery is known exactly at every nanosecond.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from bisect import bisect_right
+from typing import Annotated, Literal, NamedTuple, Protocol
+
+from pydantic import Field, field_validator
+
+from fednet_emu.component.component import Component
+from fednet_emu.component.slot import Slot
+from fednet_emu.kernel.clock import FOREVER_NS, to_ns
+from fednet_emu.kernel.streams import uniform
+
+
+class Piece(NamedTuple):
+    """What a source gives for a while: a constant power in W until `until_ns`, and then `arrival_j` at once."""
+
+    power_w: float
+    until_ns: int
+    arrival_j: float = 0.0
+
+
+class Source(Protocol):
+    """What charges the battery of one device."""
+
+    def piece(self, now_ns: int) -> Piece:
+        """What it gives after this instant; an arrival at this very instant has been given before."""
+
+
+class Steps:
+    """A source of powers in W, each for `step_ns`, again and again."""
+
+    def __init__(self, power_w: tuple[float, ...], step_ns: int) -> None:
+        self._power_w, self._step_ns = power_w, step_ns
+
+    def piece(self, now_ns: int) -> Piece:
+        """The power of the present step."""
+        step = now_ns // self._step_ns
+        return Piece(self._power_w[step % len(self._power_w)], (step + 1) * self._step_ns)
+
+
+class Arrivals:
+    """A source of equal amounts of energy in J at the instants of a Poisson process, whose draws `key` gives."""
+
+    def __init__(self, arrival_j: float, mean_s: float, key: int) -> None:
+        self._arrival_j, self._mean_s, self._key = arrival_j, mean_s, key
+        self._count, self._times_ns = 0, [0]
+
+    def piece(self, now_ns: int) -> Piece:
+        """Nothing until the next arrival; instants must be asked for in order, but for looks ahead."""
+        times_ns = self._times_ns
+        while times_ns[-1] <= now_ns:
+            gap_s = -self._mean_s * math.log(uniform(self._key, self._count))
+            times_ns.append(times_ns[-1] + max(to_ns(gap_s), 1))
+            self._count += 1
+        place = bisect_right(times_ns, now_ns)
+        until_ns = times_ns[place]
+        if place > _MOST_PAST:
+            del times_ns[: place - _MOST_PAST // 2]
+        return Piece(0.0, until_ns, self._arrival_j)
+
+
+_MOST_PAST = 1 << 12
+"""Arrivals that are kept after they have been looked at; half of them is more than a look ahead."""
+
+
+class Harvesting(Component):
+    """What charges the batteries."""
+
+    @property
+    @abstractmethod
+    def mean_w(self) -> float:
+        """Long-run mean power in W."""
+
+    @abstractmethod
+    def source(self, key: int) -> Source:
+        """The source of one device; `key` gives its random draws."""
+
+
+class NoHarvesting(Harvesting):
+    """Nothing charges the batteries: a device whose battery is empty never comes back."""
+
+    kind: Literal["none"] = "none"
+
+    @property
+    def mean_w(self) -> float:
+        """Nothing."""
+        return 0.0
+
+    def source(self, key: int) -> Source:
+        """Nothing, for ever."""
+        return Steps((0.0,), FOREVER_NS)
+
+
+class ConstantHarvesting(Harvesting):
+    """A constant power."""
+
+    kind: Literal["constant"] = "constant"
+    power_w: float = Field(default=0.1, ge=0, le=1e6)
+    """Power in W."""
+
+    @property
+    def mean_w(self) -> float:
+        """The power."""
+        return self.power_w
+
+    def source(self, key: int) -> Source:
+        """The power, for ever."""
+        return Steps((self.power_w,), FOREVER_NS)
+
+
+class PoissonHarvesting(Harvesting):
+    """Amounts of energy that arrive one by one, at the instants of a Poisson process of each device's own.
+
+    The usual law of energy packets; see B. Güler, A. Yener, "Sustainable Federated Learning", 2021,
+    https://arxiv.org/abs/2102.11274.
+    """
+
+    kind: Literal["poisson"] = "poisson"
+    arrival_j: float = Field(default=1.0, gt=0, le=1e9)
+    """Energy in J that arrives each time."""
+    mean_interval_s: float = Field(default=10.0, ge=1e-3, le=1e7)
+    """Mean time in s between two arrivals."""
+
+    @property
+    def mean_w(self) -> float:
+        """Energy of an arrival over the mean interval."""
+        return self.arrival_j / self.mean_interval_s
+
+    def source(self, key: int) -> Source:
+        """Arrivals with exponential intervals."""
+        return Arrivals(self.arrival_j, self.mean_interval_s, key)
+
+
+class TraceHarvesting(Harvesting):
+    """A list of powers, each for `step_s`; it starts again when it has ended."""
+
+    kind: Literal["trace"] = "trace"
+    power_w: tuple[float, ...] = Field(min_length=1)
+    """Powers in W, one after the other."""
+    step_s: float = Field(default=60.0, ge=1e-2, le=1e7)
+    """Time in s for which each of them lasts."""
+
+    @field_validator("power_w")
+    @classmethod
+    def _are_powers(cls, power_w: tuple[float, ...]) -> tuple[float, ...]:
+        wrong = [value for value in power_w if not 0 <= value <= 1e6]
+        if wrong:
+            raise ValueError(f"powers must be from 0 to 1e6 W, got {wrong[0]:g}")
+        return power_w
+
+    @property
+    def mean_w(self) -> float:
+        """Mean of the list."""
+        return sum(self.power_w) / len(self.power_w)
+
+    def source(self, key: int) -> Source:
+        """The list, again and again."""
+        return Steps(self.power_w, to_ns(self.step_s))
+
+
+class SolarHarvesting(Harvesting):
+    """A solar panel: half a sine from sunrise to sunset, nothing at night, the same every day; t = 0 is a sunrise.
+
+    Each step has the mean power of the sine over it, so the energy of a day is exactly peak_w x day_s / pi.
+    Ignored here: clouds, seasons, and differences between devices.
+    """
+
+    kind: Literal["solar"] = "solar"
+    peak_w: float = Field(default=1.0, ge=0, le=1e6)
+    """Power in W at noon."""
+    day_s: float = Field(default=86_400.0, ge=1.0, le=1e9)
+    """Time in s from sunrise to sunrise; half of it is night."""
+    steps: int = Field(default=96, ge=2, le=100_000, multiple_of=2)
+    """Steps of a day."""
+
+    @property
+    def mean_w(self) -> float:
+        """Peak over pi."""
+        return self.peak_w / math.pi
+
+    def source(self, key: int) -> Source:
+        """The day in steps, again and again."""
+        half = self.steps // 2
+        cosines = [math.cos(math.pi * step / half) for step in range(half + 1)]
+        day = [self.peak_w * (cosines[n] - cosines[n + 1]) * half / math.pi for n in range(half)]
+        return Steps((*day, *([0.0] * half)), to_ns(self.day_s / self.steps))
+
+
+HARVESTINGS: dict[str, type[Harvesting]] = {
+    "none": NoHarvesting,
+    "constant": ConstantHarvesting,
+    "poisson": PoissonHarvesting,
+    "solar": SolarHarvesting,
+    "trace": TraceHarvesting,
+}
+AnyHarvesting = Annotated[Harvesting, Slot("harvesting", HARVESTINGS)]

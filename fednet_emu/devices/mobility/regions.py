@@ -1,0 +1,199 @@
+"""Regions in which devices move: convex, centred at the base station, with reflecting walls."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from fednet_emu.arrays import Array, Mask, cos, sin
+from fednet_emu.component.component import Component
+from fednet_emu.component.slot import Slot
+from fednet_emu.errors import ScenarioError
+
+_SLACK = 1e-9
+_AT_REST_M_S = 1e-200
+_GRAZING = 1e-3
+"""Smallest sine of the angle between wall and reflected path, so that chords along a circle do not become ever
+shorter."""
+
+
+class Region(Component):
+    """A convex region around the origin; coordinates and velocities are [k, 2] in metres and m/s."""
+
+    @abstractmethod
+    def holds(self, xy_m: Array) -> Mask:
+        """Whether each point [k] lies inside, or on the wall within 1e-9 of the size."""
+
+    @abstractmethod
+    def points_m(self, first: Array, second: Array) -> Array:
+        """Points [k, 2] uniform over the area, from two independent uniforms [k] each."""
+
+    @abstractmethod
+    def exit_s(self, xy_m: Array, velocity_m_s: Array) -> Array:
+        """Time in s [k] until a straight move from inside reaches the wall; infinite at rest, on the wall too."""
+
+    @abstractmethod
+    def normal(self, xy_m: Array, velocity_m_s: Array) -> Array:
+        """Outward unit normal [k, 2] of the wall that a move has just reached."""
+
+    @abstractmethod
+    def clipped_m(self, xy_m: Array) -> Array:
+        """The points [k, 2], those outside by rounding put back onto the wall."""
+
+    @abstractmethod
+    def mean_distance_m(self) -> float:
+        """Mean distance between two independent uniform points."""
+
+    @abstractmethod
+    def diameter_m(self) -> float:
+        """Largest distance between two points."""
+
+
+class DiscRegion(Region):
+    """A disc around the base station."""
+
+    kind: Literal["disc"] = "disc"
+    radius_m: float = Field(gt=0)
+    """Radius of the disc in m."""
+
+    def holds(self, xy_m: Array) -> Mask:
+        """Within the radius."""
+        inside: Mask = np.hypot(xy_m[:, 0], xy_m[:, 1]) <= self.radius_m * (1 + _SLACK)
+        return inside
+
+    def points_m(self, first: Array, second: Array) -> Array:
+        """The squared distance is uniform, not the distance."""
+        distance_m, angle = self.radius_m * np.sqrt(first), 2 * math.pi * second
+        return np.stack([distance_m * cos(angle), distance_m * sin(angle)], axis=1)
+
+    def exit_s(self, xy_m: Array, velocity_m_s: Array) -> Array:
+        """The later time at which |x + v t| is the radius, in the form that cancels no digits."""
+        square = _dot(velocity_m_s, velocity_m_s)
+        a = np.maximum(square, _AT_REST_M_S)
+        b = _dot(xy_m, velocity_m_s)
+        c = np.minimum(_dot(xy_m, xy_m) - self.radius_m**2, 0.0)
+        root = np.sqrt(b * b - a * c)
+        leaving = b > 0
+        after_s = np.where(leaving, -c / np.where(leaving, b + root, 1.0), (root - b) / a)
+        moving_s: Array = np.where(square > _AT_REST_M_S, after_s, math.inf)
+        return moving_s
+
+    def normal(self, xy_m: Array, velocity_m_s: Array) -> Array:
+        """Away from the centre."""
+        away: Array = xy_m / np.sqrt(_dot(xy_m, xy_m))[:, None]
+        return away
+
+    def clipped_m(self, xy_m: Array) -> Array:
+        """Drawn towards the centre."""
+        distance_m = np.sqrt(_dot(xy_m, xy_m))
+        inside: Array = xy_m * (self.radius_m / np.maximum(distance_m, self.radius_m))[:, None]
+        return inside
+
+    def mean_distance_m(self) -> float:
+        """128 R / (45 pi)."""
+        return 128 * self.radius_m / (45 * math.pi)
+
+    def diameter_m(self) -> float:
+        """Twice the radius."""
+        return 2 * self.radius_m
+
+
+class BoxRegion(Region):
+    """A rectangle with the base station in its middle: |x| <= width_m / 2 and |y| <= length_m / 2."""
+
+    kind: Literal["box"] = "box"
+    width_m: float = Field(gt=0)
+    """Extent in x in m."""
+    length_m: float = Field(gt=0)
+    """Extent in y in m."""
+
+    def _half_m(self) -> Array:
+        return np.array([self.width_m, self.length_m]) / 2
+
+    def holds(self, xy_m: Array) -> Mask:
+        """Within both pairs of walls."""
+        inside: Mask = np.all(np.abs(xy_m) <= self._half_m() * (1 + _SLACK), axis=1)
+        return inside
+
+    def points_m(self, first: Array, second: Array) -> Array:
+        """One uniform per axis."""
+        return (np.stack([first, second], axis=1) * 2 - 1) * self._half_m()
+
+    def exit_s(self, xy_m: Array, velocity_m_s: Array) -> Array:
+        """The earlier of the two axes' walls."""
+        speed_m_s = np.abs(velocity_m_s)
+        gap_m = self._gap_m(xy_m, velocity_m_s)
+        after_s: Array = np.divide(gap_m, speed_m_s, out=np.full_like(gap_m, math.inf), where=speed_m_s > _AT_REST_M_S)
+        first_s: Array = after_s.min(axis=1)
+        return first_s
+
+    def normal(self, xy_m: Array, velocity_m_s: Array) -> Array:
+        """Along the axis whose wall ahead is nearest; a corner is two walls, one after the other."""
+        moving_gap_m = np.where(velocity_m_s != 0, self._gap_m(xy_m, velocity_m_s), math.inf)
+        across = moving_gap_m[:, 0] <= moving_gap_m[:, 1]
+        outward: Array = np.where(np.stack([across, ~across], axis=1), np.sign(velocity_m_s), 0.0)
+        return outward
+
+    def _gap_m(self, xy_m: Array, velocity_m_s: Array) -> Array:
+        gap_m: Array = self._half_m() - xy_m * np.sign(velocity_m_s)
+        return gap_m
+
+    def clipped_m(self, xy_m: Array) -> Array:
+        """Each coordinate cut at its walls."""
+        half_m = self._half_m()
+        return np.clip(xy_m, -half_m, half_m)
+
+    def mean_distance_m(self) -> float:
+        """The rectangle's mean line length (Ghosh, 1951; Santalo, Integral Geometry, chapter 4)."""
+        a, b = self.width_m, self.length_m
+        d = math.hypot(a, b)
+        polynomial = a**3 / b**2 + b**3 / a**2 + d * (3 - (a / b) ** 2 - (b / a) ** 2)
+        return polynomial / 15 + (b**2 / a * math.asinh(a / b) + a**2 / b * math.asinh(b / a)) / 6
+
+    def diameter_m(self) -> float:
+        """The diagonal."""
+        return math.hypot(self.width_m, self.length_m)
+
+
+def reflected(vector: Array, normal: Array) -> Array:
+    """The mirror images [k, 2] of vectors at walls with these unit normals."""
+    image: Array = vector - (2 * _dot(vector, normal))[:, None] * normal
+    return image
+
+
+def bounced(velocity_m_s: Array, normal: Array) -> Array:
+    """Velocities [k, 2] after the wall: mirrored, and never flatter to the wall than 0.06 degrees."""
+    outward_m_s = _dot(velocity_m_s, normal)
+    back_m_s = np.maximum(outward_m_s, _GRAZING * np.sqrt(_dot(velocity_m_s, velocity_m_s)))
+    after_m_s: Array = velocity_m_s - (outward_m_s + back_m_s)[:, None] * normal
+    return after_m_s
+
+
+def check_inside(region: Region, xy_m: Array) -> None:
+    """Refuse a placement with devices outside the region.
+
+    Raises:
+        ScenarioError: A device is outside; the first such device is named.
+    """
+    outside = np.flatnonzero(~region.holds(xy_m))
+    if len(outside):
+        x_m, y_m = xy_m[outside[0]]
+        size = ", ".join(f"{name} {value:g}" for name, value in region.model_dump(exclude={"kind"}).items())
+        raise ScenarioError(
+            f"devices.mobility: dev-{outside[0]} is placed outside the region it roams, got ({x_m:g}, {y_m:g}) m and a "
+            f"{getattr(region, 'kind', 'region')} of {size}; enlarge the region or move the device"
+        )
+
+
+def _dot(a: Array, b: Array) -> Array:
+    # written out: the sum must not depend on how many rows there are
+    products: Array = a[:, 0] * b[:, 0] + a[:, 1] * b[:, 1]
+    return products
+
+
+REGIONS: dict[str, type[Region]] = {"disc": DiscRegion, "box": BoxRegion}
+AnyRegion = Annotated[Region, Slot("region", REGIONS)]

@@ -1,0 +1,110 @@
+"""Recorded walks: devices replay where people really went."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from fednet_emu.arrays import Array, IntArray
+from fednet_emu.devices.mobility.base import Mobility
+from fednet_emu.devices.mobility.regions import Region
+from fednet_emu.errors import DataError
+from fednet_emu.files.data_folder import locate
+from fednet_emu.files.npz import read_arrays
+from fednet_emu.kernel.streams import Streams, mixes, uniforms
+
+_HOW = "write it with np.savez(path, walk_1=..., walk_2=...) from arrays [n, 3] of t_s, x_m, y_m"
+_DRAWS = np.arange(2)[:, None]
+
+
+class TraceMobility(Mobility):
+    """Walks from an .npz or .npz.xz file of arrays [n, 3]: time in s, x and y in m, straight between the rows.
+
+    The default is 92 walks of students on the KAIST campus, by GPS every 30 s (CRAWDAD ncsu/mobilitymodels; its speeds
+    contain jumps of the receiver). At its end a walk is walked back the same way, and so on: nobody jumps.
+    """
+
+    kind: Literal["trace"] = "trace"
+    path: str = "mobility_kaist/kaist_92walks_30s_f32.npz.xz"
+    """The file of walks; a relative path is sought in the data folder first."""
+    assignment: Literal["in-turn", "random"] = "in-turn"
+    """`in-turn`: device k has walk k modulo the number of walks, in the order of the file; `random`: one drawn for each
+    device."""
+    start: Literal["random", "beginning"] = "random"
+    """`random`: each device starts at a random time of its walk; `beginning`: at the start of its walk."""
+    origin: Literal["recorded", "placement"] = "recorded"
+    """`recorded`: recorded coordinates minus `centre_m`; `placement`: shifted so that devices start as placed."""
+    centre_m: tuple[float, float] = (0.0, 0.0)
+    """Recorded coordinates [x, y] in m of the base station."""
+
+    def paths(self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None) -> WalkPaths:
+        """Paths along the walks; they may leave the region. The typical speed is all distance over all time."""
+        walks = load_walks(locate(self.path, data_dir))
+        count = len(initial_xy_m)
+        keys = mixes(streams.key("mobility"), np.arange(count))
+        which, when = uniforms(keys, _DRAWS)
+        walk = np.arange(count) % len(walks) if self.assignment == "in-turn" else (which * len(walks)).astype(np.int64)
+        duration_s = np.array([rows[-1, 0] - rows[0, 0] for rows in walks])
+        offset_s = when * duration_s[walk] if self.start == "random" else np.zeros(count)
+        paths = WalkPaths(walks, walk, offset_s, -np.array(self.centre_m))
+        if self.origin == "placement":
+            paths.shift_m = initial_xy_m + paths.shift_m - paths.positions_m(np.arange(count), 0.0)
+        return paths
+
+
+class WalkPaths:
+    """Devices on recorded walks, there and back.
+
+    Attributes:
+        speed_m_s: All distance over all time of the walks.
+        shift_m: What is added to recorded coordinates, [2] or [devices, 2].
+    """
+
+    def __init__(self, walks: list[Array], walk: IntArray, offset_s: Array, shift_m: Array) -> None:
+        lengths = np.array([len(rows) for rows in walks])
+        last = np.cumsum(lengths) - 1
+        duration_s = np.array([rows[-1, 0] - rows[0, 0] for rows in walks])
+        distance_m = sum(float(np.hypot(*np.diff(rows[:, 1:], axis=0).T).sum()) for rows in walks)
+        self.speed_m_s = distance_m / float(duration_s.sum())
+        self.shift_m = np.broadcast_to(shift_m, (len(walk), 2))
+        # all walks on one time axis, a second apart, so that one search serves devices on different walks
+        base_s = np.cumsum(duration_s + 1.0) - duration_s
+        self._time_s = np.concatenate(
+            [rows[:, 0] - rows[0, 0] + start_s for rows, start_s in zip(walks, base_s, strict=True)]
+        )
+        self._xy_m = np.concatenate([rows[:, 1:] for rows in walks])
+        self._duration_s, self._base_s, self._offset_s = duration_s[walk], base_s[walk], offset_s
+        self._first, self._last = (last - lengths + 1)[walk], last[walk]
+
+    def positions_m(self, devices: IntArray, time_s: float) -> Array:
+        """Coordinates [k, 2] in metres of devices [k] at a time of 0 or later."""
+        duration_s = self._duration_s[devices]
+        phase_s = (self._offset_s[devices] + time_s) % (2 * duration_s)
+        clock_s = self._base_s[devices] + np.minimum(phase_s, 2 * duration_s - phase_s)
+        row = np.searchsorted(self._time_s, clock_s, side="right") - 1
+        row = np.minimum(np.maximum(row, self._first[devices]), self._last[devices] - 1)
+        start_s = self._time_s[row]
+        along = np.minimum(np.maximum((clock_s - start_s) / (self._time_s[row + 1] - start_s), 0.0), 1.0)[:, None]
+        here_m: Array = self._xy_m[row] * (1 - along) + self._xy_m[row + 1] * along + self.shift_m[devices]
+        return here_m
+
+
+def load_walks(path: Path) -> list[Array]:
+    """The walks [n, 3] of t_s, x_m, y_m of an .npz or .npz.xz file, in its order.
+
+    Raises:
+        DataError: The file is missing, is not in this form, or the times of a walk do not increase.
+    """
+    named = read_arrays(path, _HOW, limited=True)
+    if not named:
+        raise DataError(str(path), "holds no walks", _HOW)
+    for name, rows in named.items():
+        if rows.dtype.kind not in "iuf" or rows.ndim != 2 or rows.shape[1] != 3 or len(rows) < 2:
+            raise DataError(
+                str(path), f"{name} is {rows.dtype} of shape {rows.shape}, not [2 or more, 3] numbers", _HOW
+            )
+        if not np.isfinite(rows).all() or not np.all(np.diff(rows[:, 0]) > 0):
+            raise DataError(str(path), f"{name} has values that are not finite, or times that do not increase", _HOW)
+    return [rows.astype(np.float64) for rows in named.values()]

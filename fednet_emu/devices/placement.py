@@ -1,0 +1,76 @@
+"""Where devices stand, in metres around the base station at the origin."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from fednet_emu.arrays import Array, cos, sin
+from fednet_emu.component.component import Component
+from fednet_emu.component.slot import Slot
+from fednet_emu.errors import ScenarioError
+
+
+class Placement(Component):
+    """Where devices stand."""
+
+    @abstractmethod
+    def positions_m(self, count: int, rng: np.random.Generator) -> Array:
+        """Coordinates [count, 2] in metres."""
+
+
+class Disc(Placement):
+    """Uniform over a disc, or a ring, around the base station."""
+
+    kind: Literal["disc"] = "disc"
+    radius_m: float = Field(gt=0, le=1e7)
+    """Largest distance in m of a device from the base station."""
+    inner_radius_m: float = Field(0.0, ge=0)
+    """Smallest distance in m of a device from the base station."""
+
+    @model_validator(mode="after")
+    def _ring_is_not_empty(self) -> Disc:
+        if self.inner_radius_m >= self.radius_m:
+            raise ValueError(
+                f"inner_radius_m must be below radius_m, got {self.inner_radius_m:g} and {self.radius_m:g}"
+            )
+        return self
+
+    def positions_m(self, count: int, rng: np.random.Generator) -> Array:
+        """Uniform over the area: the squared distance is uniform, not the distance.
+
+        Draws are made in the order of the devices, so adding devices does not move the others.
+        """
+        draws = rng.random((count, 2))
+        inner_m2, outer_m2 = self.inner_radius_m**2, self.radius_m**2
+        distance_m = np.sqrt(inner_m2 + (outer_m2 - inner_m2) * draws[:, 0])
+        angle = 2 * math.pi * draws[:, 1]
+        return np.stack([distance_m * cos(angle), distance_m * sin(angle)], axis=1)
+
+
+class Listed(Placement):
+    """Given coordinates, one pair per device."""
+
+    kind: Literal["list"] = "list"
+    xy_m: tuple[tuple[float, float], ...] = Field(min_length=1)
+    """Coordinates [x, y] in m, one pair per device; the base station is at [0, 0]."""
+
+    def positions_m(self, count: int, rng: np.random.Generator) -> Array:
+        """The coordinates as given.
+
+        Raises:
+            ScenarioError: the number of pairs differs from the number of devices.
+        """
+        if len(self.xy_m) != count:
+            raise ScenarioError(
+                f"devices.placement.xy_m: got {len(self.xy_m)} pairs; one per device, {count}, is right"
+            )
+        return np.array(self.xy_m, dtype=np.float64)
+
+
+PLACEMENTS = {"disc": Disc, "list": Listed}
+AnyPlacement = Annotated[Placement, Slot("placement", PLACEMENTS)]

@@ -1,0 +1,330 @@
+"""The processors of all devices and of the server: one computation at a time each, in simulated time."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple, cast
+
+from simpy.events import NORMAL, Event
+
+from fednet_emu.arrays import Array
+from fednet_emu.devices.batteries import Batteries
+from fednet_emu.devices.battery import COMPUTING, Load
+from fednet_emu.devices.frequency import Frequency
+from fednet_emu.devices.powers import PerDevice
+from fednet_emu.devices.stragglers import NoStraggler, Straggler
+from fednet_emu.errors import ScenarioError
+from fednet_emu.kernel.clock import NS_PER_S, Clock, Timer, to_ns
+from fednet_emu.kernel.process import Awaited, not_awaited
+from fednet_emu.kernel.streams import mix, uniform
+from fednet_emu.radio.energy import ComputeEnergy
+from fednet_emu.records.ledger import CODE, NEVER_NS, SERVER, Ledger, device_label
+
+MOST_PAUSES = 1 << 16
+"""Largest number of times that a computation stops for want of charge; more would take minutes of computing time."""
+
+
+class Work(NamedTuple):
+    """A computation: its cost of `flop` floating-point operations, and a result that is available when it has ended.
+
+    `input` and `output` are the numbers of the deferred values that go in and come out, for the records; -1 for none.
+    """
+
+    flop: float
+    result: Any
+    input: int = -1
+    output: int = -1
+
+
+class Computation(Awaited, Event):
+    """Event that comes when a computation has ended; its value is the work's result.
+
+    `started_ns` and `ended_ns` are `NEVER_NS` while it waits for the processor, or for a battery to be charged. Then it
+    goes on where it was: `left_ns` of its `duration_ns` are left. `clock_part` is the part of the device's full clock
+    at which it runs.
+    """
+
+    def __init__(self, processors: Processors, device: int, work: Work, count: int) -> None:
+        self.env = processors.clock  # what SimPy's own does, without its call
+        self.callbacks = [processors.ended]
+        self._ok = True
+        self._processors = processors
+        self.device, self.work, self.count = device, work, count
+        self.started_ns = self.ended_ns = NEVER_NS
+        self.duration_ns = self.left_ns = 0
+        self.clock_part = 1.0
+        self.stopped = ""
+        self.pauses = 0
+        self.load: Load | None = None
+        self._timer: Timer | None = None
+
+    @property
+    def params(self) -> Any:
+        """Trained parameters are in the value of this event; asking here is an `AlgorithmError`."""
+        raise not_awaited(self, "its params")
+
+    def forget(self) -> None:
+        """Leave the clock's queue and release the work, so that a result that is never used is not computed."""
+        self.callbacks.remove(self._processors.ended)
+        self.work = self.work._replace(result=None)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        elif self.ended_ns != NEVER_NS:
+            self._value = None
+            cast("Clock", self.env).forget(self)
+
+    def begin(self, duration_ns: int) -> None:
+        """Start now, and trigger after `duration_ns`."""
+        self.started_ns = self._processors.clock.now
+        self.ended_ns = self.started_ns + duration_ns
+        self._value = self.work.result
+        self.env.schedule(self, NORMAL, duration_ns)
+
+    def go_on(self) -> None:
+        """Compute what is left from now on, until `pause`, and trigger at the end."""
+        clock = self._processors.clock
+        self.started_ns, self.ended_ns = clock.now, clock.now + self.left_ns
+        self._timer = clock.call_at(self.ended_ns, self._come, NORMAL)
+
+    def pause(self) -> None:
+        """Stop computing for now."""
+        assert self._timer is not None
+        self._timer.cancel()
+        self._timer = None
+        self.left_ns -= self._processors.clock.now - self.started_ns
+        self.started_ns = self.ended_ns = NEVER_NS
+
+    def _come(self, _event: Event) -> None:
+        self._value, self._timer = self.work.result, None  # no cycle of references may keep the result
+        self._processors.clock.come([self])
+
+    def cancel(self, outcome: Any) -> None:
+        """Stop computing, for the reason in `outcome`, a delivery that is lost."""
+        self._processors.stop(self, outcome.lost)
+
+    def describe(self) -> str:
+        """Say which device computes and until when, for deadlock messages."""
+        until = "that waits for its turn" if self.ended_ns == NEVER_NS else f"until t={self.ended_ns / NS_PER_S:.6g} s"
+        return f"a computation of {device_label(self.device)} {until}"
+
+
+class Processors:
+    """All processors of a run. Each works through its computations one by one, in the order of the requests.
+
+    When the battery of a device gets empty its computation is recorded as far as it is, and the rest is done when the
+    device is back. If nothing will ever charge the battery the rest is not done: the event comes when it would have
+    come, so that nobody waits for ever, and the result stays on the device, which is away.
+
+    Attributes:
+        granted: the part of its full clock at which each device computes in a planned round, by device.
+
+    Args:
+        clock: simulated time.
+        ledger: records.
+        flop_per_s: speeds [devices] in FLOP/s.
+        server_flop_per_s: that of the server; None if it does not compute.
+        energy: laws of what computations draw beside the idle power, by profile; None where none is known.
+        straggler: how computations take longer.
+        straggler_key: its randomness.
+        batteries: what computations draw from, if anything.
+        frequency: the clocks.
+        overhead_s: time in s that each computation of a device takes beside its operations; None for none.
+        which: for each device, which of the profiles it has; empty for one.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        ledger: Ledger,
+        flop_per_s: Array,
+        server_flop_per_s: float | None,
+        energy: Sequence[ComputeEnergy | None],
+        straggler: Straggler,
+        straggler_key: int,
+        batteries: Batteries | None = None,
+        frequency: Frequency = Frequency(),  # noqa: B008  # frozen
+        overhead_s: PerDevice | None = None,
+        which: bytes = b"",
+    ) -> None:
+        self.clock = clock
+        self._ledger = ledger
+        self._flop_per_s: list[float] = (flop_per_s * frequency.part).tolist()
+        self._frequency, self.granted = frequency, dict[int, float]()
+        self._server_flop_per_s = server_flop_per_s
+        self._energy, self._which, self._overhead_s = energy, which or bytes(len(flop_per_s)), overhead_s
+        self._straggler = straggler
+        self._straggler_key = straggler_key
+        self._batteries = batteries
+        self._always_nominal = type(straggler) is NoStraggler
+        self._count: dict[int, int] = {}
+        self._running: dict[int, Computation] = {}
+        self._waiting: dict[int, deque[Computation]] = {}
+
+    def flop_per_s(self, device: int) -> float:
+        """Speed of a device at its full clock, or of the server.
+
+        Raises:
+            ScenarioError: the server has no speed.
+        """
+        if device != SERVER:
+            return self._flop_per_s[device]
+        if self._server_flop_per_s is None:
+            raise ScenarioError("server.flop_per_s: is required, the algorithm computes on the server; give its speed")
+        return self._server_flop_per_s
+
+    def expected_s(self, device: int, flop: float) -> float:
+        """Time in s of some work without straggling, at the clock that the device chooses for it."""
+        full_s = self._full_s(device, flop)
+        return full_s / self._frequency.chosen(full_s)
+
+    def nominal(self, device: int, flop: float) -> tuple[float, float, float]:
+        """Time in s and energy in J of some work at a device's full clock, and the lowest part of it that saves."""
+        least, full_s = self._frequency.least, self._full_s(device, flop)
+        full_j = self._energy_j(device, flop, full_s)
+        saves = self._energy_j(device, flop, full_s / least, least) < full_j
+        return full_s, full_j, least if saves else 1.0
+
+    def _full_s(self, device: int, flop: float) -> float:
+        """Time in s of some work at the full clock of a device, or of the server: a fixed time, and work over speed."""
+        full_s = flop / self.flop_per_s(device)
+        if self._overhead_s is None or device == SERVER:
+            return full_s
+        return self._overhead_s[device] / self._frequency.part + full_s
+
+    def _energy_j(self, device: int, flop: float, duration_s: float, clock_part: float = 1.0) -> float:
+        """Energy in J of some work beside the idle power; 0 where no law is known."""
+        law = self._energy[self._which[device]]
+        return 0.0 if law is None else law.energy_j(flop, duration_s, self._frequency.part * clock_part)
+
+    def run(self, device: int, work: Work) -> Computation:
+        """Compute as soon as the processor is free; the event comes at the end."""
+        count = self._count[device] = self._count.get(device, -1) + 1
+        computation = Computation(self, device, work, count)
+        if device in self._running:
+            self._waiting.setdefault(device, deque()).append(computation)
+        else:
+            self._begin(computation)
+        return computation
+
+    def _begin(self, computation: Computation) -> None:
+        device = computation.device
+        duration_s = self._full_s(device, computation.work.flop)
+        if device != SERVER:
+            computation.clock_part = self.granted.get(device) or self._frequency.chosen(duration_s)
+            duration_s /= computation.clock_part
+        if device != SERVER and not self._always_nominal:
+            draw = uniform(mix(self._straggler_key, device), computation.count)
+            duration_s = self._straggler.duration_s(duration_s, device, self.clock.now_s, draw)
+        duration_ns = to_ns(duration_s)  # may refuse; then nothing runs on the device
+        self._running[device] = computation
+        computation.duration_ns = computation.left_ns = duration_ns
+        if device == SERVER or self._batteries is None:
+            computation.begin(duration_ns)
+        elif self._batteries.on[device]:
+            self._go_on(computation, self._batteries)
+        else:
+            self._wait_for_charge(computation, self._batteries)
+
+    def _go_on(self, computation: Computation, batteries: Batteries) -> None:
+        """Compute from now on what is left of a computation."""
+        computation.go_on()
+        _, energy_j = self._cost(computation, computation.duration_ns)
+        power_w = energy_j / (computation.duration_ns / NS_PER_S) if computation.duration_ns else 0.0
+        pause = partial(self._pause, computation, batteries)
+        computation.load = batteries.load(computation.device, COMPUTING, power_w, pause)
+
+    def _pause(self, computation: Computation, batteries: Batteries) -> None:
+        """Record what is done of a computation, because the battery is empty.
+
+        Raises:
+            ScenarioError: it has stopped too often.
+        """
+        self._record_part(computation, "empty")
+        computation.pause()
+        computation.pauses += 1
+        if computation.pauses > MOST_PAUSES:
+            done = 1.0 - computation.left_ns / computation.duration_ns
+            raise ScenarioError(
+                f"devices.battery: a computation of {device_label(computation.device)} stops for want of charge more "
+                f"than {MOST_PAUSES} times, got one that is {done:.2g} done by then; give a larger battery, a larger "
+                "restart_share or less work"
+            )
+        self._wait_for_charge(computation, batteries)
+
+    def _wait_for_charge(self, computation: Computation, batteries: Batteries) -> None:
+        def back() -> None:
+            if not computation.stopped:
+                self._go_on(computation, batteries)
+
+        if not batteries.when_back(computation.device, back):
+            computation.stopped = "empty"
+            computation.go_on()
+
+    def ended(self, event: Event) -> None:
+        """Record a computation that has come to its end; the next one of the device begins."""
+        if isinstance(event, Computation) and event.stopped in ("", "empty"):
+            if not event.stopped:
+                self._record(event, event.ended_ns)
+            self._next(event.device)
+
+    def stop(self, computation: Computation, reason: str) -> None:
+        """Stop a computation: the part done so far is recorded, and the processor is free for the next one."""
+        device = computation.device
+        if self._running.get(device) is not computation:
+            if computation in self._waiting.get(device, ()):
+                computation.stopped = reason
+                self._waiting[device].remove(computation)
+                computation.forget()
+            return
+        computes = computation.started_ns != NEVER_NS and not computation.stopped
+        computation.stopped = reason
+        if computes:
+            self._record_part(computation, reason)
+        computation.forget()
+        self._next(device)
+
+    def _next(self, device: int) -> None:
+        del self._running[device]
+        waiting = self._waiting.get(device)
+        if waiting:
+            self._begin(waiting.popleft())
+
+    def close(self) -> None:
+        """Stop everything at the end of the run."""
+        for queue in self._waiting.values():
+            queue.clear()
+        for computation in list(self._running.values()):
+            self.stop(computation, "end")
+
+    def _record_part(self, computation: Computation, reason: str) -> None:
+        """Record a computation that stops now, if it has taken any time."""
+        if computation.started_ns < self.clock.now:
+            self._record(computation, self.clock.now, reason)
+        else:
+            self._unload(computation, 0.0)
+
+    def _record(self, computation: Computation, ended_ns: int, stopped: str = "") -> None:
+        device, started_ns, (_, _, given, made) = computation.device, computation.started_ns, computation.work
+        flop, energy_j = self._cost(computation, ended_ns - started_ns)
+        self._unload(computation, energy_j)
+        self._ledger.energy_j += energy_j
+        made = -1 if stopped == "empty" else made  # the rest follows, and makes it
+        self._ledger.computes.append((device, started_ns, ended_ns, flop, energy_j, given, made, CODE[stopped]))
+
+    def _unload(self, computation: Computation, energy_j: float) -> None:
+        """End the load of a computation, if its device has a battery."""
+        if computation.load is not None and self._batteries is not None:
+            self._batteries.unload(computation.load, energy_j)
+            computation.load = None  # it refers to the computation
+
+    def _cost(self, computation: Computation, span_ns: int) -> tuple[float, float]:
+        """FLOP and energy in J of a computation in this part of its duration; the server's energy is not counted."""
+        device, whole_ns, flop = computation.device, computation.duration_ns, computation.work.flop
+        if span_ns != whole_ns:
+            flop *= span_ns / whole_ns
+        if device == SERVER:
+            return flop, 0.0
+        return flop, self._energy_j(device, flop, span_ns / NS_PER_S, computation.clock_part)

@@ -1,0 +1,123 @@
+"""How fast devices compute, in floating-point operations per second."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from fednet_emu.arrays import Array, exp
+from fednet_emu.component.component import Component
+from fednet_emu.component.slot import Slot
+from fednet_emu.errors import ScenarioError
+from fednet_emu.files.data_folder import locate
+from fednet_emu.files.flash import batch_times_s, benchmark_scores, user_scores
+
+Speed = Annotated[float, Field(gt=1e-3, le=1e21)]
+
+
+class Speeds(Component):
+    """The law of the devices' speeds."""
+
+    @property
+    def relative(self) -> bool:
+        """Whether draws are relative to the speeds of `devices.profile`."""
+        return False
+
+    @abstractmethod
+    def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
+        """Speeds [count] in FLOP/s."""
+
+
+class FixedSpeed(Speeds):
+    """All devices are equally fast."""
+
+    kind: Literal["fixed"] = "fixed"
+    flop_per_s: Speed
+    """Speed of every device in FLOP/s."""
+
+    def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
+        """The same speed for all."""
+        return np.full(count, self.flop_per_s)
+
+
+class LogNormalSpeed(Speeds):
+    """Speeds spread around a median: median exp(sigma Z), Z standard normal."""
+
+    kind: Literal["log-normal"] = "log-normal"
+    median_flop_per_s: Speed | None = None
+    """Median speed of the devices in FLOP/s; null takes the speed that `devices.profile` states."""
+    sigma: float = Field(ge=0, le=10)
+    """Standard deviation of the logarithm; 0 makes all devices equal."""
+
+    @property
+    def relative(self) -> bool:
+        """Whether the median is that of the profile."""
+        return self.median_flop_per_s is None
+
+    def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
+        """One draw per device."""
+        speeds: Array = (self.median_flop_per_s or 1.0) * exp(self.sigma * rng.standard_normal(count))
+        return speeds
+
+
+class ListedSpeeds(Speeds):
+    """One speed per device."""
+
+    kind: Literal["list"] = "list"
+    flop_per_s: tuple[Speed, ...] = Field(min_length=1)
+    """Speeds in FLOP/s, one per device, in the order of the devices."""
+
+    def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
+        """The speeds as given.
+
+        Raises:
+            ScenarioError: there are not as many speeds as devices.
+        """
+        given = len(self.flop_per_s)
+        if given < count:
+            raise ScenarioError(
+                f"devices.speed.flop_per_s: dev-{given} has no speed, got a list of {given}; "
+                f"one per device, {count}, is right"
+            )
+        if given > count:
+            raise ScenarioError(f"devices.speed.flop_per_s: got {given} speeds; one per device, {count}, is right")
+        return np.array(self.flop_per_s)
+
+
+class FlashSpeed(Speeds):
+    """The phones of real users, by the AI-Benchmark scores and measured training times of FLASH.
+
+    Each device is one of the phone models that users reported, drawn uniformly; speeds are relative to their median,
+    which is given. From Yang et al., "Characterizing impacts of heterogeneity in federated learning upon large-scale
+    smartphone data", WWW 2021.
+    """
+
+    kind: Literal["flash"] = "flash"
+    median_flop_per_s: Speed
+    """Median speed of the phone models in FLOP/s."""
+    path: str = "device_flash"
+    """Folder of FLASH's files, in the data folder or in full."""
+    rule: Literal["nearest", "interpolated"] = "interpolated"
+    """Speed of phones that were not measured: that of the measured phone with the `nearest` score, as in FLASH, or
+    `interpolated` between the measured phones."""
+
+    def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
+        """One phone per device.
+
+        Raises:
+            DataError: The files are missing or not in FLASH's form.
+        """
+        folder = locate(self.path, data_dir)
+        scores = np.array(list(user_scores(folder).values()))
+        times_s = batch_times_s(scores, benchmark_scores(folder), self.rule)
+        picked = (rng.random(count) * len(scores)).astype(np.int64)
+        speeds: Array = self.median_flop_per_s * np.median(times_s) / times_s[picked]
+        return speeds
+
+
+SPEEDS = {"fixed": FixedSpeed, "log-normal": LogNormalSpeed, "list": ListedSpeeds, "flash": FlashSpeed}
+AnySpeeds = Annotated[Speeds, Slot("speed", SPEEDS)]

@@ -1,0 +1,120 @@
+"""Straggler laws: how much longer than nominal a computation takes, and when."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import Annotated, Literal
+
+import scipy
+from pydantic import Field, model_validator
+
+from fednet_emu.component.component import Component
+from fednet_emu.component.slot import Slot
+
+
+class Straggler(Component):
+    """The law of computation times around the nominal time (work over speed)."""
+
+    @abstractmethod
+    def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:
+        """Time that a computation takes.
+
+        Args:
+            nominal_s: work over speed.
+            device: number of the device.
+            start_s: simulated time of the start.
+            uniform: the computation's own draw from (0, 1).
+        """
+
+
+class NoStraggler(Straggler):
+    """Computations take their nominal time."""
+
+    kind: Literal["none"] = "none"
+
+    def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:
+        """The nominal time."""
+        return nominal_s
+
+
+class ShiftedExponential(Straggler):
+    """Nominal time and an exponential tail: T = T0 (1 + mean_factor E), E ~ Exp(1).
+
+    The usual law of coded computing (Lee et al., IEEE Trans. Inf. Theory 64(3), 2018): T = a D + Exp(mu / D).
+    """
+
+    kind: Literal["shifted-exponential"] = "shifted-exponential"
+    mean_factor: float = Field(ge=0)
+    """Mean of the tail, as a share of the nominal time."""
+
+    def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:
+        """Never below nominal; (1 + mean_factor) times nominal on average."""
+        return nominal_s * (1.0 - self.mean_factor * math.log1p(-uniform))
+
+
+class LogNormal(Straggler):
+    """Nominal time is the median: T = T0 exp(sigma Z), Z standard normal."""
+
+    kind: Literal["log-normal"] = "log-normal"
+    sigma: float = Field(ge=0, le=10)
+    """Standard deviation of the logarithm; 0 is nominal time."""
+
+    def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:
+        """Median nominal, mean exp(sigma^2 / 2) times nominal."""
+        return nominal_s * math.exp(self.sigma * float(scipy.special.ndtri(uniform)))
+
+
+class Pareto(Straggler):
+    """A heavy tail from nominal upwards: P(T > t) = (T0 / t)^alpha."""
+
+    kind: Literal["pareto"] = "pareto"
+    alpha: float = Field(gt=1)
+    """Exponent of the tail; the smaller, the heavier."""
+
+    def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:
+        """Never below nominal; alpha / (alpha - 1) times nominal on average."""
+        return nominal_s * math.pow(1.0 - uniform, -1.0 / self.alpha)
+
+
+class SlowWindow(Straggler):
+    """The listed devices are `factor` times slower from `from_s` to `to_s`, and nominal before and after."""
+
+    kind: Literal["slow-window"] = "slow-window"
+    devices: tuple[int, ...] = Field(min_length=1)
+    """Numbers of the slow devices, from 0."""
+    factor: float = Field(gt=1)
+    """How many times slower."""
+    from_s: float = Field(ge=0)
+    """Start of the window in s of simulated time."""
+    to_s: float = Field(gt=0)
+    """End of the window in s of simulated time."""
+
+    @model_validator(mode="after")
+    def _window_is_not_empty(self) -> SlowWindow:
+        if self.to_s <= self.from_s:
+            raise ValueError(f"to_s must be after from_s, got {self.from_s:g} and {self.to_s:g}")
+        return self
+
+    def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:
+        """Work is done at 1 / factor of the speed inside the window, at full speed outside."""
+        if device not in self.devices or start_s >= self.to_s:
+            return nominal_s
+        before_s = max(self.from_s - start_s, 0.0)
+        if nominal_s <= before_s:
+            return nominal_s
+        inside_s = self.to_s - max(start_s, self.from_s)
+        slow_s = (nominal_s - before_s) * self.factor
+        if slow_s <= inside_s:
+            return before_s + slow_s
+        return before_s + inside_s + (nominal_s - before_s - inside_s / self.factor)
+
+
+STRAGGLERS = {
+    "none": NoStraggler,
+    "shifted-exponential": ShiftedExponential,
+    "log-normal": LogNormal,
+    "pareto": Pareto,
+    "slow-window": SlowWindow,
+}
+AnyStraggler = Annotated[Straggler, Slot("straggler", STRAGGLERS)]

@@ -1,0 +1,1 @@
+"""Figures, report pages and traces: how results are drawn."""

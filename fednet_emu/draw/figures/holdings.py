@@ -1,0 +1,157 @@
+"""Draw who has what: labels or targets of every device, and how many samples it has."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from fednet_emu.analysis.holdings import Holdings, Part
+from fednet_emu.arrays import IntArray
+from fednet_emu.draw.style import (
+    BLUE,
+    POINTS_PER_IN,
+    SMALL_PT,
+    VERMILLION,
+    WIDTH_IN,
+    PaperFigure,
+    add_legend,
+    finish_axes,
+    new_figure,
+    paper_style,
+)
+
+MOST_BUBBLES = 40
+"""Most devices that have a column of bubbles, or a bar of targets, each; of more, neighbours are alike."""
+MOST_LABELS_NAMED = 12
+BARS_IN, MAP_IN = 0.75, 1.75
+"""Height of the bars of sizes, and least height of the map below them, in inches."""
+ROW_IN, HIGHEST_MAP_IN = 0.16, 4.0
+LABELS_IN = 0.55
+"""Width that the numbers and names of the vertical axis take, in inches."""
+SHARP_ROWS = 200
+"""Least number of rows of a map of shades: Matplotlib smooths over one where columns are narrower than its points."""
+LIGHT = "#9ecbe8"
+SHARES = LinearSegmentedColormap.from_list("shares", ["white", LIGHT, BLUE, "#00263d"])
+
+
+def holdings_figures(holdings: Holdings) -> dict[str, Figure]:
+    """Draw who has what: `data` of the training samples, and `data-test` if devices have test samples.
+
+    Above are the sizes; below are, for each device, the samples of each label as areas of bubbles, or for more than
+    40 devices the share of each label as a shade; of targets the median, half of them, and 90 % of them. Of more than
+    40 devices those that are alike in the training samples stand side by side, in both figures.
+    """
+    order = holdings.train.order() if len(holdings.train.sizes) > MOST_BUBBLES else np.arange(len(holdings.train.sizes))
+    drawn: dict[str, Figure] = {"data": _figure(holdings.train, order, "train")}
+    if holdings.test.sizes.any():
+        drawn["data-test"] = _figure(holdings.test, order, "test")
+    return drawn
+
+
+def _figure(part: Part, order: IntArray, which: str) -> PaperFigure:
+    count, labels = len(order), 0 if part.counts is None else len(part.counts)
+    map_in = min(max(MAP_IN, ROW_IN * labels), HIGHEST_MAP_IN)
+    alone = part.counts is None and part.targets is None
+    with paper_style():
+        figure = new_figure(BARS_IN + (MAP_IN if alone else map_in) + 0.35)
+        figure.numbers = part.frame(which)
+        if alone:
+            _sizes(figure.add_subplot(), part, order)
+        else:
+            above, below = figure.subplots(2, 1, sharex=True, height_ratios=[BARS_IN, map_in])
+            _sizes(above, part, order)
+            if part.counts is None:
+                _targets(figure, below, part, order)
+            elif count <= MOST_BUBBLES:
+                _bubbles(figure, below, part, map_in)
+            else:
+                _shades(figure, (above, below), part, order)
+            above.tick_params(axis="x", bottom=False, labelbottom=False)
+        last = figure.axes[0] if alone else figure.axes[1]
+        _name_devices(last, part, order)
+    return figure
+
+
+def _sizes(axes: Axes, part: Part, order: IntArray) -> None:
+    """Sizes as bars, or as one area where bars would be thinner than a hair."""
+    places, sizes = np.arange(len(order)), part.sizes[order]
+    if len(order) <= MOST_BUBBLES:
+        axes.bar(places, sizes, width=0.8, color=BLUE)
+    else:
+        axes.stairs(sizes, np.arange(len(order) + 1) - 0.5, fill=True, color=BLUE)
+    axes.set(ylabel="Samples", xlim=(-0.6, len(order) - 0.4), ylim=(0, max(1.05 * sizes.max(), 1)))
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=3, integer=True))
+    finish_axes(axes)
+
+
+def _bubbles(figure: Figure, axes: Axes, part: Part, map_in: float) -> None:
+    counts = part.counts
+    assert counts is not None
+    label, device = np.nonzero(counts)
+    across_in, down_in = (WIDTH_IN - LABELS_IN) / counts.shape[1], map_in / len(counts)
+    widest_pt, most = min(1.6 * across_in, 1.1 * down_in) * POINTS_PER_IN, int(counts.max())
+    area = widest_pt**2 / most  # per sample
+    axes.scatter(device, label, s=counts[label, device] * area, color=BLUE, alpha=0.85, linewidths=0)
+    _name_labels(axes, len(counts))
+    shown = sorted({_round_down(most), _round_down(max(1, most // 8))})
+    blob: dict[str, Any] = {"linestyle": "", "marker": "o", "markeredgewidth": 0, "color": BLUE}
+    handles = [Line2D([], [], markersize=math.sqrt(number * area), **blob) for number in shown]
+    add_legend(figure, handles, [f"{number:,} samples" for number in shown], handle_em=1.2)
+
+
+def _shades(figure: Figure, axes: tuple[Axes, Axes], part: Part, order: IntArray) -> None:
+    labels = len(part.shares)
+    extent = (-0.5, len(order) - 0.5, labels - 0.5, -0.5)
+    rows = np.repeat(part.shares[:, order], math.ceil(SHARP_ROWS / labels), axis=0)
+    shown = axes[1].imshow(rows, cmap=SHARES, vmin=0, vmax=1, aspect="auto", extent=extent)
+    bar = figure.colorbar(shown, ax=list(axes), fraction=0.05, pad=0.02, aspect=30)
+    bar.set_label("Share of the device's samples", size=SMALL_PT)
+    bar.ax.tick_params(labelsize=SMALL_PT, width=0.5, length=2.5)
+    bar.outline.set_linewidth(0.5)
+    _name_labels(axes[1], labels)
+
+
+def _targets(figure: Figure, axes: Axes, part: Part, order: IntArray) -> None:
+    targets = part.targets
+    assert targets is not None
+    places, (low, first, median, third, high) = np.arange(len(order)), targets[:, order]
+    if len(order) <= MOST_BUBBLES:
+        most: Artist = axes.vlines(places, low, high, color=BLUE, linewidth=0.8)
+        half: Artist = axes.vlines(places, first, third, color=BLUE, linewidth=3.0)
+        (middle,) = axes.plot(places, median, linestyle="", marker="o", color=VERMILLION, markeredgewidth=0)
+    else:
+        most = axes.fill_between(places, low, high, color=LIGHT, linewidth=0)
+        half = axes.fill_between(places, first, third, color=BLUE, linewidth=0)
+        (middle,) = axes.plot(places, median, color=VERMILLION, linewidth=0.8)
+    add_legend(figure, [middle, half, most], ["median", "half of its samples", "90 % of them"], handle_em=1.4)
+    axes.set_ylabel("Targets")
+    finish_axes(axes)
+
+
+def _name_devices(axes: Axes, part: Part, order: IntArray) -> None:
+    if len(order) <= MOST_BUBBLES:
+        axes.set_xlabel("Device")
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=20, integer=True, steps=[1, 2, 5, 10]))
+        return
+    what = "most frequent label" if part.counts is not None else "median target" if part.targets is not None else "size"
+    axes.set_xlabel(f"{len(order):,} devices, ordered by their {what}")
+
+
+def _name_labels(axes: Axes, labels: int) -> None:
+    axes.set(ylabel="Label", ylim=(labels - 0.4, -0.6))
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=MOST_LABELS_NAMED, integer=True, steps=[1, 2, 5, 10]))
+    finish_axes(axes)
+
+
+def _round_down(number: int) -> int:
+    """The largest of 1, 2, 5, 10, 20, ... that a positive number reaches."""
+    power: int = 10 ** (len(str(number)) - 1)
+    return max(step * power for step in (1, 2, 5) if step * power <= number)

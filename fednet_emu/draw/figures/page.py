@@ -1,0 +1,114 @@
+"""Fit figures to a page: their width and title, and the numbers behind them as CSV and as LaTeX tables."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+
+from fednet_emu.draw.figures.tex import escaped
+from fednet_emu.draw.style import POINTS_PER_IN, SIZES, PaperFigure, add_legend, paper_style, wrapped
+from fednet_emu.errors import FednetError, did_you_mean
+
+TITLE_PT = 8.0
+DIGITS = 6
+"""Significant digits of numbers in tables."""
+
+
+def fit_to_page(figure: Figure, size: str | None = None, title: str | None = None) -> None:
+    """Set the width of a figure, with the legend arranged anew, and put a title above everything.
+
+    Args:
+        figure: the figure, which is changed.
+        size: a key of `SIZES`; None leaves the width.
+        title: the title; None for none.
+
+    Raises:
+        FednetError: there is no such size.
+    """
+    if size is not None and size not in SIZES:
+        hint = did_you_mean(size, SIZES) or f"; choose from {', '.join(SIZES)}"
+        raise FednetError(f"size: no such width of a figure, got '{size}'{hint}")
+    with paper_style():
+        if size is not None:
+            figure.set_figwidth(SIZES[size])
+            _arrange_legend(figure)
+        if title:
+            _set_title(figure, wrapped(title, figure.get_figwidth()))
+
+
+def numbers_of(figure: Figure) -> pd.DataFrame:
+    """The numbers that a figure shows: its own table, or else one row for each point of each line.
+
+    The columns are then `panel`, the title or vertical axis of its axes, `series`, the label of the line, and the two
+    coordinates, which are called as their axes are, or `x` and `y` if panels have different axes.
+    """
+    if isinstance(figure, PaperFigure) and figure.numbers is not None:
+        return figure.numbers
+    drawn = [axes for axes in figure.axes if axes.get_lines()]
+    names = {(axes.get_xlabel(), axes.get_ylabel()) for axes in drawn}
+    x, y = names.pop() if len(names) == 1 else ("x", "y")
+    parts = [
+        pd.DataFrame({
+            "panel": axes.get_title() or axes.get_title("left") or axes.get_ylabel(),
+            "series": str(line.get_label()),
+            x or "x": line.get_xdata(),
+            y or "y": line.get_ydata(),
+        })
+        for axes in drawn
+        for line in axes.get_lines()
+        if len(line.get_xdata())  # type: ignore[arg-type]
+    ]  # fmt: skip
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["panel", "series", "x", "y"])
+
+
+def latex_text(numbers: pd.DataFrame) -> str:
+    """The numbers as a LaTeX table that needs the package booktabs; what is unknown is a dash."""
+    right = [pd.api.types.is_numeric_dtype(numbers[name]) for name in numbers]
+    lines = [
+        rf"\begin{{tabular}}{{{''.join('r' if numeric else 'l' for numeric in right)}}}",
+        r"\toprule",
+        _row(map(escaped, map(str, numbers.columns))),
+        r"\midrule",
+        *(_row(map(_cell, row)) for row in numbers.itertuples(index=False)),
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _row(cells: Iterable[str]) -> str:
+    r"""A row; what it begins with must not be taken for an option of the `\\` or the rule before it."""
+    return re.sub(r"^[\[*]", r"{\g<0>}", " & ".join(cells)) + r" \\"
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return "--" if math.isnan(value) else f"{value:.{DIGITS}g}"
+    return escaped(str(value))
+
+
+def _arrange_legend(figure: Figure) -> None:
+    if isinstance(figure, PaperFigure) and figure.entries is not None:
+        for legend in figure.legends:
+            legend.remove()
+        given = figure.entries
+        figure.set_figheight(figure.get_figheight() - given.height_in)
+        add_legend(figure, given.handles, given.labels, given.handle_em, given.heading)
+
+
+def _set_title(figure: Figure, title: str) -> None:
+    """Put a title on top: that of the legend if there is one, so that neither covers the other."""
+    lines = title.count("\n") + 1
+    figure.set_figheight(figure.get_figheight() + (lines * 1.2 + 0.4) * TITLE_PT / POINTS_PER_IN)
+    if figure.legends:
+        above = figure.legends[0].get_title()
+        above.set_multialignment("center")
+        heading = above.get_text()
+        figure.legends[0].set_title(f"{title}\n{heading}" if heading else title, prop=FontProperties(size=TITLE_PT))
+    else:
+        figure.suptitle(title, fontsize=TITLE_PT)

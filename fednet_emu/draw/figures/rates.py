@@ -1,0 +1,96 @@
+"""Draw the rates of radio environments over distance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fednet_emu.arrays import Array
+from fednet_emu.draw.style import (
+    CURVE_HEIGHT_IN,
+    SMALL_PT,
+    add_grid,
+    add_legend,
+    finish_axes,
+    line_style,
+    new_figure,
+    paper_style,
+)
+
+MARKERS_PER_CURVE, MANY, PANEL_IN = 6, 4, 1.75
+"""Number of markers on a curve; most curves of a panel; and the height of one of several panels, in inches."""
+REACHED_BPS = 1e6
+
+
+@dataclass(frozen=True)
+class RateCurve:
+    """Quantiles of the uplink rate over distance; all arrays have the shape [distances].
+
+    Attributes:
+        distance_m: distances in metres.
+        low_bps: rates in bit/s that 10 % of the links do not reach; NaN where a distance is out of range.
+        median_bps: the same for 50 % of the links.
+        high_bps: the same for 90 % of the links.
+    """
+
+    distance_m: Array
+    low_bps: Array
+    median_bps: Array
+    high_bps: Array
+
+
+def rate_figure(curves: Mapping[str, RateCurve]) -> Figure:
+    """Draw the median rate of each environment over distance; a single one also gets its 10 % to 90 % band.
+
+    More than four are in panels of at most four lines, those with 1 Mbit/s farthest away in the first one. All panels
+    have the same axes, and each has a legend.
+    """
+    with paper_style():
+        if len(curves) <= MANY:
+            figure = new_figure(CURVE_HEIGHT_IN)
+            axes = figure.add_subplot()
+            _draw(axes, curves)
+            if len(curves) > 1:
+                add_legend(figure, *axes.get_legend_handles_labels())
+            return figure
+        ranked = sorted(curves, key=lambda name: -_reach_m(curves[name]))
+        count = math.ceil(len(ranked) / MANY)
+        figure = new_figure(PANEL_IN * count)
+        panels = figure.subplots(count, 1, sharex=True, sharey=True)
+        for place, axes in enumerate(panels):
+            names = ranked[place * MANY : (place + 1) * MANY]
+            _draw(axes, {name: curves[name] for name in names})
+            axes.legend(loc="lower left", fontsize=SMALL_PT, borderaxespad=0.2)
+            if axes is not panels[-1]:
+                axes.set_xlabel("")
+    return figure
+
+
+def _reach_m(curve: RateCurve) -> float:
+    """The largest distance at which the median rate is a megabit per second; 0 if there is none."""
+    reached = curve.distance_m[np.nan_to_num(curve.median_bps) >= REACHED_BPS]
+    return float(reached.max()) if len(reached) else 0.0
+
+
+def _draw(axes: Axes, curves: Mapping[str, RateCurve]) -> None:
+    for place, (name, curve) in enumerate(curves.items()):
+        every = max(1, len(curve.distance_m) // MARKERS_PER_CURVE)
+        (line,) = axes.plot(
+            curve.distance_m, _positive(curve.median_bps), label=name, markevery=every, **line_style(place)
+        )
+        if len(curves) == 1:
+            band = (_positive(curve.low_bps), _positive(curve.high_bps))
+            axes.fill_between(curve.distance_m, *band, alpha=0.2, color=line.get_color(), linewidth=0)
+    axes.set(xlabel="Distance (m)", ylabel="Uplink rate (Mbit/s)", xscale="log", yscale="log")
+    add_grid(axes)
+    finish_axes(axes)
+
+
+def _positive(rate_bps: Array) -> Array:
+    """Convert rates to Mbit/s, with NaN for zero, which a logarithmic axis cannot show."""
+    return np.where(rate_bps > 0, rate_bps / 1e6, np.nan)

@@ -1,0 +1,293 @@
+"""Draw all figures of one or more runs, and save them as files."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+from fednet_emu.analysis.activity import (
+    COMPUTE_COLUMNS,
+    RECEPTION_COLUMNS,
+    TRANSFER_COLUMNS,
+    activity_bars,
+    first_rounds_end_s,
+)
+from fednet_emu.analysis.crowd import SORTS
+from fednet_emu.analysis.run import RunView, distinct_labels
+from fednet_emu.analysis.scales import METRICS, STUDY_COSTS
+from fednet_emu.draw.figures import tex
+from fednet_emu.draw.figures.curves import (
+    EVALUATION_COLUMNS,
+    ROUND_COLUMNS,
+    latency_figure,
+    progress_figure,
+    progress_figures,
+)
+from fednet_emu.draw.figures.page import DIGITS, latex_text, numbers_of
+from fednet_emu.draw.figures.papers.series import SERIES_FIGURES, series_figures
+from fednet_emu.draw.figures.timeline import Panel, timeline_figure
+from fednet_emu.draw.style import paper_style
+from fednet_emu.errors import DataError, FednetError, did_you_mean
+from fednet_emu.files.writing import csv_text, write_text
+
+RESOLUTION_DPI = 300
+UNDATED = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
+"""Metadata that is left out of each file format, so that equal figures give equal files."""
+FORMATS = (*UNDATED, "pgf")
+TEX = ("lualatex", "xelatex", "pdflatex")
+"""Programs one of which PGF files need, to measure text; the first that is there is used."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a timeline shows.
+
+    Attributes:
+        from_s: its begin in simulated seconds.
+        until_s: its end, at most the end of the last run; None for the end of the third round, the latest of all runs,
+            or of the last run if the begin is not its start.
+        devices: the devices that are shown; None for all.
+        sort: order of the devices, one of `SORTS`; None for the order of their numbers, or of their waiting times if
+            there are too many for a row each.
+    """
+
+    from_s: float = 0.0
+    until_s: float | None = None
+    devices: tuple[int, ...] | None = None
+    sort: str | None = None
+
+    def check(self, runs: Sequence[RunView]) -> None:
+        """Check that there is something to show.
+
+        Raises:
+            FednetError: the timeline ends before it begins, or there is no such order or device.
+        """
+        if not self.from_s >= 0:
+            raise FednetError(f"from_s: must be at least 0, got {self.from_s:g} s; leave it out to begin with the run")
+        if self.until_s is not None and not self.until_s > self.from_s:
+            raise FednetError(
+                f"until_s: the timeline must end after it starts at {self.from_s:g} s, got {self.until_s:g}; "
+                "give a later end"
+            )
+        if self.sort is not None and self.sort not in SORTS:
+            hint = did_you_mean(self.sort, SORTS) or _known(SORTS)
+            raise FednetError(f"sort: no such order of devices, got '{self.sort}'{hint}")
+        if self.devices is not None:
+            count = max((_device_count(run) for run in runs), default=0)
+            wrong = [device for device in self.devices if not 0 <= device < count]
+            if wrong or not self.devices:
+                got = wrong[0] if wrong else "no number"
+                raise FednetError(f"devices: no such device, got {got}; they are numbered 0 to {count - 1}")
+
+
+THREE_ROUNDS = Shown()
+
+
+def figures(runs: Sequence[RunView], shown: Shown = THREE_ROUNDS) -> dict[str, Figure]:
+    """Draw all figures that the runs have data for, and return them by name; several runs are overlaid.
+
+    These are `accuracy-time`, `accuracy-bits`, `accuracy-energy` and `loss-time` (all of them `loss-...` if a run was
+    evaluated without accuracy), with a line at the accuracy that ends the runs, if any; `round-latency`, the cumulative
+    distribution of round lengths; `timeline`, what each device did at which time; and one for each additional series
+    that an algorithm recorded.
+
+    Args:
+        runs: the runs; each has the same line style in all figures.
+        shown: what the timeline shows.
+
+    Raises:
+        FednetError: the timeline would show nothing.
+        DataError: a table of a run is missing or unreadable.
+    """
+    shown.check(runs)
+    labels = distinct_labels(runs)
+    evaluations = [run.table("evaluations", EVALUATION_COLUMNS) for run in runs]
+    rounds = [run.table("rounds", ROUND_COLUMNS) for run in runs]
+    panels = _panels(runs, labels, shown)
+    with paper_style():
+        drawn = {
+            **progress_figures(list(zip(labels, evaluations, strict=True)), _target(runs)),
+            "round-latency": latency_figure(list(zip(labels, rounds, strict=True))),
+            "timeline": timeline_figure(panels),
+            **series_figures(runs, labels, SERIES_FIGURES),
+        }
+    return {name: figure for name, figure in drawn.items() if figure is not None}
+
+
+def one_figure(
+    runs: Sequence[RunView], what: str | None = None, *, against: str | None = None, shown: Shown = THREE_ROUNDS
+) -> Figure:
+    """Draw one figure of the runs: a measure against a cost, or one of `figures` by its name.
+
+    Args:
+        runs: the runs, which are overlaid.
+        what: a measure: `accuracy`, `loss`, `worst_accuracy`, ...; or a figure: `timeline`, `round-latency`, or the
+            name of a series. The default is the accuracy, or the loss if no accuracy was measured.
+        against: for a measure, the cost: `time` (the default), `bits`, `energy` or `rounds`.
+        shown: what the timeline shows.
+
+    Raises:
+        FednetError: there is no such figure, or the runs did not measure it.
+    """
+    tables = [run.table("evaluations") for run in runs]
+    measured = [name for name in METRICS if any(np.isfinite(table.get(name, np.nan)).any() for table in tables)]
+    what = what or next(iter(measured), "accuracy")
+    if what not in METRICS:
+        drawn = figures(runs, shown)
+        if what not in drawn:
+            known = [*METRICS, *(name for name in drawn if name.partition("-")[0] not in METRICS)]
+            raise FednetError(f"plot: no such figure, got '{what}'{did_you_mean(what, known) or _known(known)}")
+        if against is not None:
+            raise FednetError(f"against: '{what}' is not drawn against a cost, got '{against}'; leave it out")
+        return drawn[what]
+    cost = STUDY_COSTS.get(against or "time")
+    if cost is None:
+        hint = did_you_mean(str(against), STUDY_COSTS) or _known(STUDY_COSTS)
+        raise FednetError(f"against: no such cost, got '{against}'{hint}")
+    if what not in measured:
+        raise FednetError(f"plot: '{what}' was not measured, got no figure{_known(dict.fromkeys(measured))}")
+    rows = [table[np.isfinite(table[what])] for table in tables]
+    with paper_style():
+        target = _target(runs) if what == "accuracy" else None
+        return progress_figure(list(zip(distinct_labels(runs), rows, strict=True)), what, cost, METRICS[what], target)
+
+
+def _known(names: Iterable[str]) -> str:
+    return f"; choose from {', '.join(names) or 'none'}"
+
+
+def save(
+    figures: Mapping[str, Figure],
+    folder: Path,
+    formats: Sequence[str] = ("png",),
+    *,
+    csv: bool = False,
+    latex: bool = False,
+) -> list[Path]:
+    """Write each figure as `<name>.<format>`; files are written atomically, and equal figures give equal files.
+
+    Args:
+        figures: figures by name, as `figures()` returns them.
+        folder: the folder for the files; created if it does not exist.
+        formats: any of `png` (300 dpi), `pdf`, `svg` and `pgf`; all but the first contain text as text, not as shapes.
+        csv: whether to write the numbers behind each figure as `<name>.csv`, too.
+        latex: whether to write them as a LaTeX table, `<name>.tex`.
+
+    Returns:
+        The files written.
+
+    Raises:
+        FednetError: there is no such format, or PGF is asked for where there is no LaTeX.
+        DataError: the folder cannot be written.
+    """
+    settings = _settings(formats)
+    as_csv = partial(csv_text, digits=DIGITS)
+    texts = [(ending, text) for ending, text, wanted in (("csv", as_csv, csv), ("tex", latex_text, latex)) if wanted]
+    written = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with paper_style(), rc_context(settings):  # type: ignore[arg-type]
+            for name, figure in figures.items():
+                for picture in formats:
+                    written += _save_one(figure, folder / f"{name}.{picture}", picture)
+                for ending, text in texts:
+                    write_text(folder / f"{name}.{ending}", text(numbers_of(figure)))
+                    written.append(folder / f"{name}.{ending}")
+    except OSError as error:
+        raise DataError(str(folder), f"cannot be written ({error.strerror})", "choose another --out") from error
+    return written
+
+
+def _settings(formats: Sequence[str]) -> dict[str, Any]:
+    """Check the formats, and return the settings that they need."""
+    for picture in formats:
+        if picture not in FORMATS:
+            raise FednetError(f"formats: no such picture format, got {picture!r}; choose from {', '.join(FORMATS)}")
+    if "pgf" not in formats:
+        return {}
+    found = [program for program in TEX if shutil.which(program)]
+    if not found:
+        raise FednetError(f"formats: pgf needs LaTeX for its text, got no {', '.join(TEX)}; install it, or take svg")
+    return {"pgf.texsystem": found[0]}
+
+
+class _Recorded(NamedTuple):
+    """What a timeline is made of."""
+
+    transfers: pd.DataFrame
+    receptions: pd.DataFrame
+    computes: pd.DataFrame
+    rounds: pd.DataFrame
+
+    @staticmethod
+    def of(run: RunView) -> _Recorded:
+        return _Recorded(
+            run.table("transfers", TRANSFER_COLUMNS),
+            run.table("receptions", RECEPTION_COLUMNS),
+            run.table("computes", COMPUTE_COLUMNS),
+            run.table("rounds", ROUND_COLUMNS),
+        )
+
+    @property
+    def end_s(self) -> float:
+        """End of the last thing that happened, in simulated seconds; 0 if nothing has ended."""
+        ends_s = pd.concat([self.transfers["ended_s"], self.computes["ended_s"], self.rounds["ended_s"]])
+        return float(ends_s.max()) if ends_s.notna().any() else 0.0
+
+
+def _panels(runs: Sequence[RunView], labels: Sequence[str], shown: Shown) -> list[Panel]:
+    recorded = [_Recorded.of(run) for run in runs]
+    until_s = _end_s(recorded, shown)
+    return [_panel(*each, shown, until_s) for each in zip(labels, runs, recorded, strict=True)]
+
+
+def _end_s(recorded: Sequence[_Recorded], shown: Shown) -> float:
+    """The end of all timelines in simulated seconds."""
+    if shown.until_s is None and shown.from_s == 0.0:
+        return max((first_rounds_end_s(its.rounds, its.transfers, its.computes) for its in recorded), default=0.0)
+    last_s = max((its.end_s for its in recorded), default=0.0)
+    if shown.from_s >= last_s > 0.0:
+        raise FednetError(f"from_s: the last run ends at {last_s:g} s, got {shown.from_s:g} s; give an earlier time")
+    return min(np.inf if shown.until_s is None else shown.until_s, last_s)
+
+
+def _panel(label: str, run: RunView, its: _Recorded, shown: Shown, end_s: float) -> Panel:
+    bars = activity_bars(its.transfers, its.receptions, its.computes, end_s, shown.from_s)
+    count = _device_count(run)
+    if shown.devices is not None:
+        bars, count = bars[bars["device"].isin(shown.devices)], len(set(shown.devices))
+    round_ends_s = its.rounds["ended_s"].to_numpy(np.float64)
+    inside = (round_ends_s >= shown.from_s) & (round_ends_s <= end_s)
+    return Panel(label, bars, round_ends_s[inside], end_s, shown.from_s, count, shown.sort, its.end_s)
+
+
+def _target(runs: Sequence[RunView]) -> float | None:
+    """The accuracy that ends the runs, if it is the same in all that have one."""
+    ends = {float(stop["accuracy"]) for run in runs if (stop := run.scenario.get("stop") or {}).get("accuracy")}
+    return ends.pop() if len(ends) == 1 else None
+
+
+def _device_count(run: RunView) -> int:
+    return int(run.scenario.get("devices", {}).get("count", 0))
+
+
+def _save_one(figure: Figure, path: Path, picture: str) -> list[Path]:
+    """Write a figure, and the images that PGF keeps in files of their own beside it; return all files."""
+    with TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as unfinished:
+        target = Path(unfinished, path.name)
+        if picture == "pgf":
+            with tex.measured(path.name):
+                figure.savefig(target, format=picture, dpi=RESOLUTION_DPI, backend=f"module://{tex.__name__}")
+        else:
+            figure.savefig(target, format=picture, dpi=RESOLUTION_DPI, metadata=UNDATED[picture])
+        return [made.replace(path.with_name(made.name)) for made in sorted(target.parent.iterdir(), reverse=True)]

@@ -1,0 +1,146 @@
+"""Bar charts of a study: the cost of reaching the target for each setting, with 95 % intervals over seeds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from fednet_emu.analysis.quantities import BITS, ENERGIES, LONG_TIMES, Unit, axis_unit
+from fednet_emu.analysis.statistics import mean_interval
+from fednet_emu.analysis.study import Levels, StudyView, rows_of, target_text
+from fednet_emu.arrays import Array
+from fednet_emu.draw.figures.intervals import draw_interval, interval_entry
+from fednet_emu.draw.figures.study_curves import Layout, name_rows
+from fednet_emu.draw.style import (
+    BLUE,
+    LINE_COLOURS,
+    SMALL_PT,
+    VERMILLION,
+    add_legend,
+    finish_axes,
+    line_style,
+    new_figure,
+    round_ticks,
+)
+
+BAR_IN, PANEL_IN, FRAME_IN = 0.16, 0.28, 0.45
+NEEDED = {
+    "time_to_target_s": ("Time", LONG_TIMES),
+    "bits_to_target": ("Data", BITS),
+    "energy_to_target_j": ("Energy", ENERGIES),
+}
+CROSS: dict[str, Any] = {"marker": "x", "markersize": 3.2, "markeredgewidth": 0.9, "color": VERMILLION, "linestyle": ""}
+ROOM, FAILED_ROOM = 1.1, 1.5
+"""Length of the axis, as a multiple of that of the longest bar, without failures and with their words and crosses."""
+MOST_CROSSES, CROSS_SHARE = 5, 0.028
+"""Most failures with a cross each; and the distance of crosses as a part of the width of the axes."""
+
+
+def bar_figure(view: StudyView, column: str, layout: Layout) -> Figure | None:
+    """Draw the mean cost of reaching the target, with a bar for each setting in the panels of the layout.
+
+    The mean is taken over the runs that reached the target. Each run that did not is a cross at the right, and the bar
+    says how many did. Bars have the colours of the curves as long as there are so many colours.
+
+    Args:
+        view: the study.
+        column: the cost, a key of `NEEDED`.
+        layout: the settings of bars and panels.
+
+    Returns:
+        None if the study has no target, or no run reached it.
+    """
+    known = view.cells[column].dropna()
+    if not len(known):
+        return None
+    title, units = NEEDED[column]
+    unit = axis_unit(float(known.max()), units)
+    panels: list[Levels] = [panel for row in layout.panels for panel in row]
+    figure = new_figure(len(panels) * (PANEL_IN + BAR_IN * len(layout.lines)) + FRAME_IN)
+    grid = figure.subplots(len(panels), 1, squeeze=False, sharex=True)[:, 0]
+    needed = [
+        [rows_of(view.cells, {**panel, **line})[column].to_numpy(np.float64) / unit.size for line in layout.lines]
+        for panel in panels
+    ]
+    cut = [_draw(axes, panel, layout, values) for axes, panel, values in zip(grid, panels, needed, strict=True)]
+    failed = any(np.isnan(values).any() for panel in needed for values in panel)
+    right = _widest(needed) * (FAILED_ROOM if failed else ROOM)
+    grid[0].set_xlim(0.0, right)
+    for axes, values in zip(grid, needed, strict=True):
+        _cross(axes, values, right)
+    grid[-1].set_xlabel(f"{title} to {target_text(view.target)} ({unit.symbol})")
+    handles = [interval_entry(cut=any(cut))] if any(len(v) > 1 for values in needed for v in values) else []
+    if failed:
+        handles.append(Line2D([], [], **CROSS, label="run that never got there"))
+    add_legend(figure, handles, [str(handle.get_label()) for handle in handles], handle_em=1.6)
+    figure.numbers = pd.DataFrame(
+        [
+            {**panel, **line, **_numbers(values[place], unit)}
+            for panel, values in zip(panels, needed, strict=True)
+            for place, line in enumerate(layout.lines)
+        ]
+    )
+    return figure
+
+
+def _numbers(needed: Array, unit: Unit) -> dict[str, Any]:
+    reached = needed[np.isfinite(needed)]
+    interval = mean_interval(reached)
+    named = {f"{name} ({unit.symbol})": value for name, value in interval._asdict().items()}
+    return {"runs": len(needed), "reached": len(reached), **named}
+
+
+def _widest(needed: list[list[Array]]) -> float:
+    """The largest end of a bar or interval."""
+    intervals = [mean_interval(values[np.isfinite(values)]) for panel in needed for values in panel]
+    return float(np.nanmax([[interval.mean, interval.high] for interval in intervals]))
+
+
+def _draw(axes: Axes, panel: Levels, layout: Layout, needed: list[Array]) -> bool:
+    """Draw the bars of a panel, and return whether an interval was cut at zero."""
+    cut = False
+    several = len(layout.lines) > len(LINE_COLOURS)
+    for index, values in enumerate(needed):
+        reached = values[np.isfinite(values)]
+        interval = mean_interval(reached)
+        end = 0.0
+        if len(reached):
+            colour = BLUE if several else line_style(index)["color"]
+            axes.barh(index, interval.mean, height=0.7, color=colour, alpha=0.75, linewidth=0)
+            cut = draw_interval(axes, interval, index, least=0.0) or cut
+            end = np.nanmax([interval.mean, interval.high])
+        if len(reached) < len(values) or not len(values) or interval.mean == 0:
+            every = "0" if len(reached) else "no runs"
+            axes.annotate(
+                f"{len(reached)} of {len(values)} runs" if len(reached) < len(values) else every,
+                (end, index),
+                (3, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=SMALL_PT - 1,
+            )
+    name_rows(axes, layout.lines, layout.names)
+    if panel:
+        axes.set_title(layout.names.text(panel), loc="left", pad=2.0)
+    round_ticks(axes.xaxis)
+    finish_axes(axes)
+    axes.tick_params(axis="y", length=0.0)
+    return cut
+
+
+def _cross(axes: Axes, needed: list[Array], right: float) -> None:
+    """Draw a cross at the right for each run that never reached the target."""
+    for index, values in enumerate(needed):
+        failed = int(np.isnan(values).sum())
+        shown = failed if failed <= MOST_CROSSES else 1
+        if failed:
+            places = right * (1.0 - CROSS_SHARE * (0.5 + np.arange(shown)))
+            axes.plot(places, np.full(shown, index), **CROSS, clip_on=False, label=f"{failed} failed")
+        if failed > MOST_CROSSES:
+            place = (right * (1.0 - 2 * CROSS_SHARE), index)
+            axes.annotate(f"{failed}", place, va="center", ha="right", fontsize=SMALL_PT - 1, color=VERMILLION)

@@ -1,0 +1,307 @@
+"""Curves of a study: a metric against a cost, as mean and 95 % band over seeds, in a grid of panels."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from fednet_emu.analysis.bands import Band, Steps, band, even_costs
+from fednet_emu.analysis.quantities import Unit, axis_unit
+from fednet_emu.analysis.scales import STUDY_COSTS, Cost
+from fednet_emu.analysis.settings import Names
+from fednet_emu.analysis.study import Levels, StudyView, combinations, rows_of
+from fednet_emu.arrays import Array
+from fednet_emu.draw.style import (
+    PAGE_WIDTH_IN,
+    SMALL_PT,
+    TARGET_LINE,
+    WIDTH_IN,
+    add_grid,
+    add_legend,
+    finish_axes,
+    line_style,
+    new_figure,
+    round_ticks,
+    wrapped,
+)
+from fednet_emu.errors import FednetError, did_you_mean
+
+POINTS, MARKERS, SETTLED = 200, 5, 6
+"""Number of points of a line; number of markers on it; and n, where the first 1/n of a line counts as its start."""
+COINCIDE, APART = 0.01, (0.09, 0.13)
+"""Largest distance of lines that coincide, as a part of the vertical axis; smallest one between numbers on lines, as
+parts of the axes."""
+CARRIED: dict[str, Any] = {"linewidth": 0.6, "alpha": 0.8, "marker": "none"}
+"""What is different of a line where the first of its runs has ended."""
+FALL: dict[str, Any] = {"linestyle": "", "marker": "|", "markersize": 3.5, "markeredgewidth": 0.7}
+"""Mark on a line where one of its runs has ended."""
+COLUMNS, PANEL_IN, LONE_PANEL_IN = 3, 1.45, 2.2
+TITLE_LENGTH = 22
+BAND_INK = 0.72
+"""Sum of the opacities of all bands of a panel; a single band has at most a quarter of it."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The arrangement of a study's settings in a figure.
+
+    Attributes:
+        lines: the levels of each line (or bar); every panel has all of them.
+        panels: the levels of each panel, by row and column.
+        names: what axes and levels are called.
+    """
+
+    lines: Sequence[Levels]
+    panels: Sequence[Sequence[Levels]]
+    names: Names
+
+    @staticmethod
+    def of(view: StudyView, panel_axes: Sequence[str] | None, rename: Mapping[str, str] | None = None) -> Layout:
+        """Arrange a study: one panel for each level of the panel axes, and one line for each level of the others.
+
+        Args:
+            view: the study.
+            panel_axes: at most two axes; None takes the second and third axis of the study.
+            rename: other names of axes, levels and metrics; see `Names`.
+
+        Raises:
+            FednetError: there is no such axis, level or metric, or more than two axes are given.
+        """
+        names, called = list(view.axes), Names.of(view.axes, rename)
+        chosen = names[1:3] if panel_axes is None else list(dict.fromkeys(panel_axes))
+        if len(chosen) > 2:
+            raise FednetError(f"--panels: at most two axes can be panels, got {', '.join(chosen)}; leave some to lines")
+        for name in chosen:
+            if name not in names:
+                close = did_you_mean(name, names) or f"; its axes: {', '.join(names) or 'none'}"
+                raise FednetError(f"--panels: no such axis, got '{name}'{close}")
+        lines = combinations(view, [name for name in names if name not in chosen])
+        if len(chosen) == 2:
+            rows, columns = (combinations(view, [name]) for name in chosen)
+            return Layout(lines, [[{**row, **column} for column in columns] for row in rows], called)
+        panels = combinations(view, chosen)
+        width = math.ceil(len(panels) / math.ceil(len(panels) / COLUMNS))
+        return Layout(lines, [panels[start : start + width] for start in range(0, len(panels), width)], called)
+
+
+def name_rows(axes: Axes, lines: Sequence[Levels], names: Names) -> None:
+    """Name the rows of a chart after settings; a lone axis of numbers is named beside the rows instead of in each."""
+    alone = {name for levels in lines for name in levels}
+    numbers = all(isinstance(level, int | float) for levels in lines for level in levels.values())
+    if len(alone) == 1 and numbers and len(lines) > 1:
+        (axis,) = alone
+        axes.set_ylabel(names.axis(axis))
+        rows = [names.level(axis, levels[axis]) for levels in lines]
+    else:
+        rows = [wrapped(names.text(levels)) or "all" for levels in lines]
+    axes.set_yticks(range(len(rows)), rows)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+
+
+def curve_figure(view: StudyView, metric: str, against: str, layout: Layout) -> Figure | None:
+    """Draw a metric against a cost, with a line and its 95 % band for each setting in the panels of the layout.
+
+    Runs with different seeds are evaluated at different costs, so each run is a step function that keeps its last
+    value until the next evaluation, and after its end. All lines go on to the end of the longest run; where the first
+    of its runs has ended a line is thin, and says how many go on wherever that number falls. The vertical axis shows
+    possible values only, and the legend says when a band reaches beyond it; its range ignores the first part of each
+    line, where all settings look alike. Where all lines of a panel coincide, the panel says so.
+
+    Args:
+        view: the study.
+        metric: a key of `METRICS`.
+        against: a key of `STUDY_COSTS`.
+        layout: the settings of lines and panels.
+
+    Returns:
+        None if no run has this metric, or nothing was spent.
+    """
+    cost, known = STUDY_COSTS[against], view.evaluations[np.isfinite(view.evaluations[metric])]
+    spent = cost.of(known)
+    if not (spent > 0).any():
+        return None
+    unit = axis_unit(float(spent.max()), cost.units) if against != "rounds" else cost.units[0]
+    rows, columns = len(layout.panels), max(map(len, layout.panels))
+    alone = rows == columns == 1
+    width_in = WIDTH_IN if columns <= COLUMNS else PAGE_WIDTH_IN
+    figure = new_figure(LONE_PANEL_IN if alone else PANEL_IN * rows + 0.2, width_in)
+    grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+    drawn: list[Drawn] = []
+    for row, (panels, places) in enumerate(zip(layout.panels, grid, strict=True)):
+        for place, axes in enumerate(places):
+            if place < len(panels):
+                bands = _bands(known, metric, cost, unit, {**panels[place]}, layout.lines, float(spent.max()))
+                drawn += [
+                    Drawn(axes, str(line_style(index)["color"]), panels[place], layout.lines[index], found)
+                    for index, found in bands.items()
+                ]
+                _draw(axes, bands, layout.names.text(panels[place]), len(layout.lines))
+            else:
+                axes.set_axis_off()
+                grid[row - 1, place].tick_params(labelbottom=True)
+    target = view.target.get(metric)
+    cut = _fit_scores(grid[0, 0], [its.band for its in drawn], metric, target)
+    _finish_panels(drawn, target)
+    label = f"{cost.title} ({unit.symbol})" if unit.symbol else cost.title
+    figure.supxlabel(label, fontsize=8)
+    figure.supylabel(layout.names.metric(metric), fontsize=8)
+    _add_legend(figure, layout, [its.band for its in drawn], target, cut=cut)
+    figure.numbers = pd.concat([its.numbers(label, metric) for its in drawn], ignore_index=True)
+    return figure
+
+
+def _add_legend(figure: Figure, layout: Layout, bands: Sequence[Band], target: float | None, *, cut: bool) -> None:
+    """Explain lines, bands, thin ends, numbers and the target, as far as the figure has them."""
+    entries: list[tuple[Artist, str]] = []
+    heading = ""
+    if len(layout.lines) > 1:
+        heading, names = layout.names.legend(layout.lines)
+        entries += [(Line2D([], [], **line_style(index)), name) for index, name in enumerate(names)]
+    if any(np.isfinite(its.low).any() for its in bands):
+        label = "95 % interval" + (", cut" if cut else "")
+        entries.append((Patch(facecolor="0.5", alpha=0.3, linewidth=0), label))
+    if target is not None:
+        entries.append((Line2D([], [], **TARGET_LINE), f"target {target:g}"))
+    if any((its.runs < its.runs[0]).any() for its in bands):
+        entries.append((Line2D([], [], color="0.3", **CARRIED), "after a run's end"))
+    if any(_falls(its) for its in bands):
+        digit: dict[str, Any] = {"linestyle": "", "marker": "$3$", "markersize": 4, "markeredgewidth": 0.0}
+        entries.append((Line2D([], [], color="0.3", **digit), "runs left"))
+    if entries:
+        add_legend(figure, [handle for handle, _ in entries], [name for _, name in entries], heading=heading)
+
+
+class Drawn(NamedTuple):
+    """A line in a panel of a figure."""
+
+    axes: Axes
+    colour: str
+    panel: Levels
+    line: Levels
+    band: Band
+
+    def numbers(self, cost: str, metric: str) -> pd.DataFrame:
+        """The line as a table, one row for each point."""
+        its = self.band
+        columns = {cost: its.spent, metric: its.mean, "low": its.low, "high": its.high, "runs that go on": its.runs}
+        levels = {name: [level] * len(its.spent) for name, level in ({**self.panel, **self.line}).items()}
+        return pd.DataFrame({**levels, **columns})
+
+
+def _bands(
+    table: pd.DataFrame, metric: str, cost: Cost, unit: Unit, panel: Levels, lines: Sequence[Levels], most: float
+) -> dict[int, Band]:
+    """The bands of a panel by the number of their line, up to the largest cost."""
+    found = {}
+    for index, line in enumerate(lines):
+        rows = rows_of(table, {**panel, **line})
+        if len(rows):
+            runs = [
+                (cost.of(run).to_numpy(np.float64) / unit.size, run[metric].to_numpy(np.float64))
+                for _, run in rows.groupby("seed")
+            ]
+            found[index] = band_up_to(runs, most / unit.size)
+    return found
+
+
+def band_up_to(runs: Sequence[Steps], most: float) -> Band:
+    """The band of several runs with points at their ends too, up to the largest cost."""
+    even = even_costs(runs, POINTS)
+    return band(runs, np.unique([*even, *(cost[-1] for cost, _ in runs if cost[-1] >= even[0]), most]))
+
+
+def _draw(axes: Axes, bands: Mapping[int, Band], panel: str, lines: int) -> None:
+    for index, its in bands.items():
+        style, whole = line_style(index), its.runs == its.runs[0]
+        every = max(1, int(whole.sum()) // MARKERS)
+        axes.plot(its.spent[whole], its.mean[whole], markevery=(min(index * 4, every // 2), every), **style)
+        after = ~whole | (np.append(~whole[1:], False))
+        if (~whole).any():
+            axes.plot(its.spent[after], its.mean[after], **style | CARRIED)
+            falls = np.flatnonzero(np.diff(its.runs) < 0)
+            axes.plot(its.spent[falls], its.mean[falls], color=style["color"], **FALL)
+        ink = BAND_INK / max(4, lines)
+        axes.fill_between(its.spent, its.low, its.high, color=style["color"], alpha=ink, linewidth=0)
+    if panel:
+        axes.set_title(fitted(panel), pad=3.0)
+    round_ticks(axes.xaxis, 4 if panel else 6)
+    add_grid(axes)
+    finish_axes(axes)
+
+
+def _falls(its: Band) -> list[int]:
+    """Points at which the number of runs that go on has fallen, but not to nothing."""
+    return [int(place) + 1 for place in np.flatnonzero(np.diff(its.runs) < 0) if its.runs[place + 1] > 0]
+
+
+def _number_falls(axes: Axes, bands: Sequence[tuple[str, Band]]) -> None:
+    """Write how many runs go on where that number falls, as far as there is room.
+
+    Args:
+        axes: the panel, whose limits are set.
+        bands: colour and band of each line.
+    """
+    taken: list[Array] = []
+    for colour, its in bands:
+        for place in _falls(its):
+            spot = np.array([its.spent[place], its.mean[place]])
+            where = axes.transAxes.inverted().transform(axes.transData.transform(spot))
+            if all((np.abs(where - other) > APART).any() for other in taken) and 0 <= where[1] <= 1:
+                taken.append(where)
+                about: dict[str, Any] = {"fontsize": SMALL_PT - 1, "ha": "center", "va": "bottom", "color": colour}
+                axes.annotate(f"{its.runs[place]}", tuple(spot), (0, 1.5), textcoords="offset points", **about)
+
+
+def _fit_scores(axes: Axes, bands: Sequence[Band], metric: str, target: float | None) -> bool:
+    """Fit the vertical axis to bands and target within what is possible; return whether a band reaches beyond that."""
+    most = np.inf if metric.endswith("loss") else 1.0
+    parts = [values[len(its.spent) // SETTLED :] for its in bands for values in (its.mean, its.low, its.high)]
+    values = np.concatenate([*parts, np.array([] if target is None else [target])])
+    values = values[np.isfinite(values)]
+    inside = np.clip(values, 0.0, most)
+    if len(values) and np.ptp(inside) > 0:
+        margin = 0.05 * float(np.ptp(inside))
+        axes.set_ylim(float(inside.min()) - margin, float(inside.max()) + margin)
+    return bool((inside != values).any())
+
+
+def _finish_panels(drawn: Sequence[Drawn], target: float | None) -> None:
+    """Draw the target in each panel, say how many runs go on, and where all lines of a panel coincide."""
+    for axes in dict.fromkeys(its.axes for its in drawn):
+        if target is not None:
+            axes.axhline(target, **TARGET_LINE)
+        _number_falls(axes, [(its.colour, its.band) for its in drawn if its.axes is axes])
+        bands = [its.band for its in drawn if its.axes is axes]
+        if len(bands) > 1 and _apart(bands) <= COINCIDE * float(np.ptp(axes.get_ylim())):
+            text: dict[str, Any] = {
+                "transform": axes.transAxes,
+                "ha": "right",
+                "va": "bottom",
+                "fontsize": SMALL_PT - 1,
+            }
+            axes.text(0.98, 0.04, "lines coincide", **text)
+
+
+def _apart(bands: Sequence[Band]) -> float:
+    """The largest distance between the means of these lines, where all have one."""
+    start, end = max(its.spent[0] for its in bands), min(its.spent[-1] for its in bands)
+    grid = np.linspace(start, end, POINTS)
+    means = np.stack([np.interp(grid, its.spent, its.mean) for its in bands])
+    return float(np.nanmax(np.ptp(means, axis=0)))
+
+
+def fitted(text: str) -> str:
+    """Return the title of a panel, broken into lines after commas, and between words, if it is too long for one."""
+    lines = [text] if len(text) <= TITLE_LENGTH else text.split(", ")
+    return "\n".join(part for line in lines for part in textwrap.wrap(line, TITLE_LENGTH, break_on_hyphens=False))

@@ -1,0 +1,83 @@
+"""Draw all figures of a study."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from fednet_emu.analysis.scales import METRICS, STUDY_COSTS
+from fednet_emu.analysis.study import StudyView
+from fednet_emu.draw.figures.papers.study_cyclic import groups_figure
+from fednet_emu.draw.figures.study_bars import bar_figure
+from fednet_emu.draw.figures.study_curves import Layout, curve_figure
+from fednet_emu.draw.figures.study_differences import difference_figure
+from fednet_emu.draw.figures.study_final import final_figure
+from fednet_emu.draw.figures.study_pareto import pareto_figure
+from fednet_emu.draw.style import paper_style
+from fednet_emu.errors import FednetError, did_you_mean
+
+MOST_LINES = 8
+"""Most lines in one panel that can be told apart; panels with more are drawn only on request."""
+OF_DEVICES = ("worst_accuracy", "std_accuracy")
+
+
+def study_figures(
+    view: StudyView,
+    *,
+    metric: str | None = None,
+    against: str | None = None,
+    panels: Sequence[str] | None = None,
+    rename: Mapping[str, str] | None = None,
+) -> dict[str, Figure]:
+    """Draw all figures that a study has data for, and return them by name.
+
+    These are `accuracy-time`, `accuracy-bits`, `accuracy-energy` and `accuracy-rounds` (or the same for another
+    metric), `time-to-target`, `bits-to-target` and `energy-to-target`, `differences` from the first setting, `pareto`,
+    `final` if devices were evaluated one by one, and `cycle-groups` for cyclic participation.
+
+    Args:
+        view: the study.
+        metric: the metric to draw; by default the accuracy, or the loss if no accuracy was measured.
+        against: draw only the metric against this cost; by default all figures are drawn, with the metric against all
+            four costs unless a panel would have more than 8 lines.
+        panels: the axes whose levels get a panel each, at most two; by default the second and third axis.
+        rename: other names for axes, levels (`level` or `axis=level`) and metrics.
+
+    Raises:
+        FednetError: there is no such metric, cost, axis or level, or the metric was not measured.
+    """
+    _choice("--against", against, STUDY_COSTS)
+    layout, measure = Layout.of(view, panels, rename), _metric(view, metric)
+    with paper_style():
+        drawn = {
+            f"{measure.replace('_', '-')}-{cost}": curve_figure(view, measure, cost, layout)
+            for cost in ([against] if against else STUDY_COSTS if len(layout.lines) <= MOST_LINES else ())
+        }
+        if against is None and view.target:
+            drawn["time-to-target"] = bar_figure(view, "time_to_target_s", layout)
+            drawn["bits-to-target"] = bar_figure(view, "bits_to_target", layout)
+            drawn["energy-to-target"] = bar_figure(view, "energy_to_target_j", layout)
+        if against is None:
+            drawn["differences"] = difference_figure(view, measure, layout)
+            drawn["pareto"] = pareto_figure(view, layout.names)
+            drawn |= {"final": final_figure(view, layout.names), "cycle-groups": groups_figure(view)}
+    return {name: figure for name, figure in drawn.items() if figure is not None}
+
+
+def _metric(view: StudyView, metric: str | None) -> str:
+    _choice("--metric", metric, METRICS)
+    measured = [name for name in METRICS if np.isfinite(view.evaluations.get(name, np.nan)).any()]
+    if not measured:
+        raise FednetError(f"{view.name}: nothing was evaluated, got no figure; finish cells that learn")
+    if metric is not None and metric not in measured:
+        remedy = "set evaluation.per_device: true" if metric in OF_DEVICES else f"choose from {', '.join(measured)}"
+        raise FednetError(f"--metric: was not measured in {view.name}, got '{metric}'; {remedy}")
+    return metric or measured[0]
+
+
+def _choice(option: str, value: str | None, choices: Collection[str]) -> None:
+    if value is not None and value not in choices:
+        close = did_you_mean(value, choices) or f"; choose from {', '.join(choices)}"
+        raise FednetError(f"{option}: no such choice, got '{value}'{close}")

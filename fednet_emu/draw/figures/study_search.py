@@ -1,0 +1,106 @@
+"""The figure of a search: what every trial cost, in the order in which they were tried, or two costs of each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from fednet_emu.analysis.quantities import Unit, axis_unit
+from fednet_emu.analysis.searched import SearchView
+from fednet_emu.analysis.study import target_text
+from fednet_emu.draw.figures.study_bars import CROSS
+from fednet_emu.draw.figures.study_best import DOT, MEAN, TITLES
+from fednet_emu.draw.style import (
+    BLUE,
+    GREY,
+    PaperFigure,
+    add_grid,
+    add_legend,
+    finish_axes,
+    new_figure,
+    round_ticks,
+)
+
+HEIGHT_IN = 2.4
+WIDE = 30.0
+"""Ratio of the largest to the smallest cost from which the axis is logarithmic."""
+_STEPS: dict[str, Any] = {"color": BLUE, "linewidth": 1.0, "drawstyle": "steps-post"}
+
+
+def search_figure(view: SearchView) -> PaperFigure:
+    """Draw what each trial cost, the best so far, and the means of the finalists over all their seeds.
+
+    Trials that did not get there stand at the upper edge. With several costs, the first two of each trial are drawn.
+    """
+    figure = new_figure(HEIGHT_IN)
+    axes = figure.subplots()
+    handles = _front(axes, view) if len(view.columns) > 1 else _course(axes, view)
+    add_grid(axes)
+    finish_axes(axes)
+    add_legend(figure, handles, [str(handle.get_label()) for handle in handles], handle_em=1.6)
+    figure.numbers = view.trials
+    return figure
+
+
+def _course(axes: Axes, view: SearchView) -> list[Line2D]:
+    column, numbers = view.columns[0], view.trials["trial"].to_numpy()
+    unit, title = _unit(view, column)
+    costs = view.trials[column].to_numpy(np.float64) / unit.size
+    known, sign = np.isfinite(costs), 1.0 if view.costs else -1.0
+    axes.plot(numbers[known], costs[known], **DOT | {"alpha": 0.9}, color=GREY, label="trial")
+    if known.any():
+        best = sign * np.fmin.accumulate(np.where(known, sign * costs, np.inf))
+        begun = np.isfinite(best)
+        axes.plot(numbers[begun], best[begun], **_STEPS, label="best so far")
+        if view.costs and costs[known].max() > WIDE * costs[known].min() > 0:
+            axes.set_yscale("log")
+    edge = axes.get_xaxis_transform()
+    axes.plot(numbers[~known], np.ones((~known).sum()), **CROSS, transform=edge, clip_on=False, label="not there")
+    for number in view.finalists:
+        mean = sign * float(np.nanmean(view.runs[number][:, 0])) / unit.size
+        axes.plot(number, mean, **MEAN, color=BLUE, zorder=4, label="finalist")
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
+    axes.set_xlabel("Trial")
+    axes.set_ylabel(title)
+    handles = [
+        Line2D([], [], **DOT | {"alpha": 0.9}, color=GREY, label="trial"),
+        Line2D([], [], color=BLUE, linewidth=1.0, label="best so far"),
+    ]
+    if view.finalists:
+        handles.append(Line2D([], [], **MEAN, color=BLUE, label="finalist, mean over its seeds"))
+    if not known.all():
+        handles.append(Line2D([], [], **CROSS, label="did not get there"))
+    return handles
+
+
+def _front(axes: Axes, view: SearchView) -> list[Line2D]:
+    first, second = view.columns[:2]
+    units = [_unit(view, name) for name in (first, second)]
+    costs = [
+        view.trials[name].to_numpy(np.float64) / unit.size
+        for name, (unit, _) in zip((first, second), units, strict=True)
+    ]
+    axes.plot(*costs, **DOT | {"alpha": 0.9}, color=GREY, label="trial")
+    means = np.array([np.nanmean(view.runs[number], axis=0)[:2] for number in view.finalists]).reshape(-1, 2)
+    means = means[np.argsort(means[:, 0])] / [unit.size for unit, _ in units]
+    axes.plot(*means.T, **MEAN | {"linestyle": "-", "linewidth": 0.8}, color=BLUE, zorder=4, label="finalist")
+    round_ticks(axes.xaxis)
+    axes.set_xlabel(units[0][1])
+    axes.set_ylabel(units[1][1])
+    front = Line2D([], [], **MEAN, color=BLUE, label="finalist, mean over its seeds")
+    return [Line2D([], [], **DOT | {"alpha": 0.9}, color=GREY, label="trial"), front]
+
+
+def _unit(view: SearchView, column: str) -> tuple[Unit, str]:
+    """The unit of a column, and the title of its axis."""
+    if column not in TITLES:
+        return Unit(1.0, ""), "Accuracy within the limits"
+    title, units = TITLES[column]
+    costs = view.trials[column].to_numpy(np.float64)
+    unit = axis_unit(float(np.nanmax(costs)) if np.isfinite(costs).any() else 1.0, units)
+    aim = f" to {target_text(view.target)}" if view.target else ""
+    return unit, f"{title}{aim}{f' ({unit.symbol})' if unit.symbol else ''}"

@@ -1,0 +1,249 @@
+"""Draw the timeline: a panel for each run, a row for each device, with coloured bars for its activities.
+
+Of many devices, areas show the share in each state over time, and below them some devices have rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from fednet_emu.analysis.activity import WAITING
+from fednet_emu.analysis.crowd import BINS, ranked, spread, state_shares
+from fednet_emu.analysis.quantities import LONG_TIMES, Unit, axis_unit
+from fednet_emu.arrays import Array
+from fednet_emu.draw.style import (
+    BLUE,
+    ORANGE,
+    SKY_BLUE,
+    VERMILLION,
+    YELLOW,
+    add_legend,
+    finish_axes,
+    new_figure,
+    round_ticks,
+    wrapped,
+)
+
+MAX_ROWS = 60
+"""Most rows of a figure; more devices than that are shown as areas, and some of them in rows."""
+SOME_ROWS, MIN_ROWS = 24, 12
+"""Rows below areas: of a figure with one panel, and of a panel at least."""
+AREA_ROWS = 12
+"""Height of areas, in rows."""
+MAX_ROUND_LINES = 20
+ROW_IN, ROW_LABEL_PT = 0.105, 6.0
+MIN_HEIGHT_ROWS = 6
+"""Smallest height of a panel, in rows, at which its axis label fits."""
+TICKS_IN, TITLE_IN, X_LABEL_IN = 0.2, 0.16, 0.2
+
+
+@dataclass(frozen=True)
+class Look:
+    """How the bars of one activity are drawn; colours also differ in lightness, for greyscale print.
+
+    Bars of failed activities are white and hatched.
+
+    Attributes:
+        colour: colour of the bars.
+        height: height of the bars as a part of a row.
+        layer: drawing order; bars with higher numbers cover others.
+        hollow: colour of the hatching of failed activities; empty for the colour of the bars.
+    """
+
+    colour: str
+    height: float = 0.8
+    layer: float = 2.0
+    hollow: str = ""
+
+
+LOOKS = {
+    "downlink": Look(SKY_BLUE),
+    "compute": Look(YELLOW, layer=1.9, hollow=ORANGE),
+    "uplink": Look(BLUE),
+    "sidelink": Look(VERMILLION),
+    WAITING: Look("0.7", height=0.3, layer=1.8),
+}
+IDLE_COLOUR = "0.94"
+HATCH = "/" * 8
+ROUND_END: dict[str, Any] = {"color": "0.45", "linewidth": 0.5, "linestyle": (0, (3, 2))}
+
+
+@dataclass(frozen=True)
+class Panel:
+    """The data of one run in the figure.
+
+    Attributes:
+        label: name of the run.
+        bars: the activities of its devices, see `activity_bars`.
+        round_ends_s: times [rounds] at which rounds ended, in simulated seconds.
+        until_s: end of the time axis in simulated seconds.
+        from_s: its begin.
+        devices: how many devices there are, also those without bars; 0 if that is not known.
+        over_s: end of the run, after which nobody is idle any more.
+        sort: order of the rows, one of `SORTS`; by default by number, or, if not all have a row, by the time that they
+            waited, or were busy if nobody waited.
+    """
+
+    label: str
+    bars: pd.DataFrame
+    round_ends_s: Array
+    until_s: float
+    from_s: float = 0.0
+    devices: int = 0
+    sort: str | None = None
+    over_s: float = np.inf
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a panel: the devices from top to bottom, whether areas are above them, and what the axis says."""
+
+    devices: list[int]
+    areas: bool
+    label: str
+
+
+def rows_of(panel: Panel, panels: int) -> Rows:
+    """Choose the rows of a panel of a figure with so many panels."""
+    everyone = ranked(panel.bars, panel.sort or "device")
+    count = max(panel.devices, len(everyone))
+    if len(everyone) <= MAX_ROWS // panels:
+        idle = f"\n({len(everyone)} of {count})" if count > len(everyone) else ""
+        return Rows(everyone, False, f"Device{f', by {panel.sort}' if panel.sort else ''}{idle}")
+    waited = (panel.bars["activity"] == WAITING).any()
+    sort = panel.sort or ("waiting" if waited else "busy")
+    some = spread(ranked(panel.bars, sort), max(MIN_ROWS, SOME_ROWS // panels))
+    return Rows(some, True, f"{len(some)} of {count}, by {sort}")
+
+
+def timeline_figure(panels: Sequence[Panel]) -> Figure | None:
+    """Draw what the devices of each run did over time; None if no device of any run did anything.
+
+    The panels share 60 rows and the time axis of the longest. A run with more devices has areas of the share of devices
+    in each state, and rows for devices at equal distances in their order, as a rule from the one that waited longest to
+    the one that waited least. Devices that did nothing have no row; the axis then says how many of all have one.
+    """
+    panels = [panel for panel in panels if len(panel.bars)]
+    if not panels:
+        return None
+    rows = [rows_of(panel, len(panels)) for panel in panels]
+    titles_in = TITLE_IN * sum(wrapped(panel.label).count("\n") + 1 for panel in panels) if len(panels) > 1 else 0.0
+    heights = [height for each in rows for height in ([AREA_ROWS] if each.areas else []) + [_height(each)]]
+    figure = new_figure(sum(TICKS_IN + ROW_IN * height for height in heights) + titles_in + X_LABEL_IN)
+    grid = iter(figure.subplots(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0])
+    begin_s, end_s = min(panel.from_s for panel in panels), max(panel.until_s for panel in panels)
+    unit = axis_unit(end_s, LONG_TIMES)
+    for panel, chosen in zip(panels, rows, strict=True):
+        first = axes = next(grid)
+        if chosen.areas:
+            _draw_areas(first, panel, unit)
+            axes = next(grid)
+        _draw(axes, panel, chosen, unit)
+        for one in {first, axes}:
+            one.set_xlim(begin_s / unit.size, end_s / unit.size)
+        if len(panels) > 1:
+            first.set_title(wrapped(panel.label), loc="left", pad=3.0)
+    axes.set_xlabel(f"Simulated time ({unit.symbol})")
+    handles = _legend_handles(panels)
+    add_legend(figure, handles, [str(handle.get_label()) for handle in handles], handle_em=1.4)
+    figure.numbers = pd.concat([panel.bars.assign(run=panel.label) for panel in panels], ignore_index=True)
+    return figure
+
+
+def _height(rows: Rows) -> int:
+    return max(MIN_HEIGHT_ROWS, len(rows.devices))
+
+
+def _draw_areas(axes: Axes, panel: Panel, unit: Unit) -> None:
+    """Draw the share of devices in each state as areas on top of each other, over the white of the idle ones."""
+    edges_s = np.linspace(panel.from_s, panel.until_s, BINS + 1)
+    shares = state_shares(panel.bars, max(panel.devices, panel.bars["device"].nunique()), edges_s)
+    known = [(look, shares[name]) for name, look in LOOKS.items() if name in shares]
+    # steps, each as wide as its stretch of time; who does two things at a time is counted twice, up to all devices
+    heights = [100 * np.append(share, share[-1]) for _, share in known]
+    tops = np.minimum(np.cumsum(heights, axis=0), 100.0)
+    for (look, _), low, high in zip(known, np.vstack([np.zeros((1, BINS + 1)), tops[:-1]]), tops, strict=True):
+        axes.fill_between(edges_s / unit.size, low, high, step="post", color=look.colour, linewidth=0.0)
+    axes.set_facecolor(IDLE_COLOUR)
+    axes.set_ylim(0.0, 100.0)
+    axes.set_yticks([0, 50, 100])
+    round_ticks(axes.xaxis)
+    finish_axes(axes)
+    axes.tick_params(axis="x", labelbottom=False)
+    axes.set_ylabel("Devices (%)")
+
+
+def _draw(axes: Axes, panel: Panel, rows: Rows, unit: Unit) -> None:
+    devices = rows.devices
+    bars = panel.bars[panel.bars["device"].isin(devices)]
+    last_s = min(panel.until_s, panel.over_s)
+    idle = pd.DataFrame({"device": devices, "started_s": panel.from_s, "ended_s": last_s})
+    _add_bars(axes, _boxes(idle, devices, unit), zorder=1.0, linewidths=0.0, facecolors=[IDLE_COLOUR])
+    if len(panel.round_ends_s) <= MAX_ROUND_LINES:
+        for end_s in panel.round_ends_s:
+            axes.axvline(end_s / unit.size, zorder=1.5, **ROUND_END)
+    for activity, look in LOOKS.items():
+        chosen = bars[bars["activity"] == activity]
+        for failed in (False, True):
+            boxes = _boxes(chosen[chosen["failed"] == failed], devices, unit, look.height)
+            # the thin outline keeps a bar visible that is shorter than a pixel
+            _add_bars(axes, boxes, zorder=look.layer, linewidths=0.4, **_fill(look, failed=failed))
+    _label(axes, rows)
+    margin = 0.6 + max(0, MIN_HEIGHT_ROWS - len(devices)) / 2
+    axes.set_ylim(len(devices) - 1 + margin, -margin)
+
+
+def _fill(look: Look, *, failed: bool) -> dict[str, Any]:
+    if failed:
+        return {"facecolors": ["white"], "edgecolors": [look.hollow or look.colour], "hatch": HATCH}
+    return {"facecolors": [look.colour], "edgecolors": [look.colour]}
+
+
+def _add_bars(axes: Axes, boxes: Array, **options: Any) -> None:
+    if len(boxes):
+        axes.add_collection(PolyCollection(list(boxes), **options), autolim=False)
+
+
+def _boxes(bars: pd.DataFrame, devices: list[int], unit: Unit, height: float = 0.8) -> Array:
+    """Return the corners [bars, 4, 2] of horizontal bars, centred on the rows of their devices."""
+    order = np.argsort(devices)
+    row = order[np.searchsorted(np.asarray(devices)[order], bars["device"].to_numpy(np.int64))]
+    started, ended = (bars[name].to_numpy(np.float64) / unit.size for name in ("started_s", "ended_s"))
+    low, high = row - height / 2, row + height / 2
+    x = np.stack([started, ended, ended, started], axis=1)
+    y = np.stack([low, low, high, high], axis=1)
+    return np.stack([x, y], axis=2)
+
+
+def _label(axes: Axes, rows: Rows) -> None:
+    axes.set_yticks(range(len(rows.devices)), [str(device) for device in rows.devices])
+    round_ticks(axes.xaxis)
+    finish_axes(axes)
+    axes.tick_params(axis="y", length=0.0, labelsize=ROW_LABEL_PT)
+    axes.spines["left"].set_visible(False)
+    axes.set_ylabel(rows.label)
+
+
+def _legend_handles(panels: Sequence[Panel]) -> list[Artist]:
+    """Return one legend entry for each kind of bar or line in the panels."""
+    bars = pd.concat([panel.bars[["activity", "failed"]] for panel in panels])
+    shown = set(bars["activity"].unique())
+    handles: list[Artist] = [Patch(label=name, facecolor=look.colour) for name, look in LOOKS.items() if name in shown]
+    handles.append(Patch(label="idle", facecolor=IDLE_COLOUR))
+    if bars["failed"].any():
+        name = "lost or stopped" if (bars["failed"] & (bars["activity"] == "compute")).any() else "lost"
+        handles.append(Patch(label=name, facecolor="white", edgecolor="0.3", linewidth=0.5, hatch=HATCH))
+    if any(0 < len(panel.round_ends_s) <= MAX_ROUND_LINES for panel in panels):
+        handles.append(Line2D([], [], label="round end", **ROUND_END))
+    return handles

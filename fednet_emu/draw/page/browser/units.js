@@ -1,0 +1,70 @@
+"use strict";
+// Numbers as people read them: three digits and a fitting unit, as fednet_emu/analysis/quantities.py writes them.
+
+const units = (() => {
+  const BITS = [[1, "bit"], [1e3, "kbit"], [1e6, "Mbit"], [1e9, "Gbit"], [1e12, "Tbit"], [1e15, "Pbit"]];
+  const ENERGIES = [[1e-9, "nJ"], [1e-6, "µJ"], [1e-3, "mJ"], [1, "J"], [1e3, "kJ"], [1e6, "MJ"], [1e9, "GJ"]];
+  const TIMES = [[1e-9, "ns"], [1e-6, "µs"], [1e-3, "ms"], [1, "s"]];
+  const RATES = BITS.map(([size, symbol]) => [size, `${symbol}/s`]);
+  const LENGTHS = [[1e-3, "mm"], [1, "m"], [1e3, "km"]];
+
+  const known = (value) => typeof value === "number" && Number.isFinite(value);
+
+  /** A number with three significant digits: 0.123, 12.3, 1230. */
+  function digits(value) {
+    if (!known(value)) return "unknown";
+    if (value !== 0 && (Math.abs(value) < 1e-4 || Math.abs(value) >= 1e7)) return value.toExponential(2);
+    return Math.abs(value) >= 1000 ? String(Math.round(value)) : String(Number(value.toPrecision(3)));
+  }
+
+  /** The pair [size, symbol] of the largest unit in which a value is at least 1. */
+  function fitting(largest, table) {
+    const size = Math.abs(largest);
+    if (!known(largest) || size === 0) return table.find(([each]) => each === 1);
+    return table.filter(([each]) => size >= each).at(-1) ?? table[0];
+  }
+
+  function scaled(value, table) {
+    if (!known(value)) return "unknown";
+    const rounded = Number(value.toPrecision(3));
+    const [size, symbol] = fitting(rounded, table);
+    return `${digits(rounded / size)} ${symbol}`;
+  }
+
+  /** A duration: 1.5 ms, 12.3 s, 3 min 20 s, 2 h 5 min, 3 d 4 h. */
+  function seconds(value) {
+    if (!known(value)) return "unknown";
+    if (Math.abs(value) < 60) return scaled(value, TIMES);
+    for (const [small, large, limit, unit, above] of [[1, 60, 3600, "s", "min"], [60, 3600, 86400, "min", "h"],
+      [3600, 86400, Infinity, "h", "d"]]) {
+      const count = Math.round(value / small);
+      if (count * small < limit) {
+        const rest = count % (large / small), whole = Math.floor(count / (large / small));
+        return `${whole} ${above}${rest ? ` ${rest} ${unit}` : ""}`;
+      }
+    }
+  }
+
+  /** A count with thin groups of three digits: 12 345. */
+  const count = (value) => (known(value) ? String(Math.round(value)).replace(/\B(?=(\d{3})+$)/g, "\u202f") : "unknown");
+
+  /** A share as percent. */
+  const share = (value) => (known(value) ? `${Number((100 * value).toPrecision(value < 0.0995 ? 2 : 3))} %` : "unknown");
+
+  /** The unit of an axis that ends at `largest`: {size, symbol}, by which values are divided. */
+  function axis(largest, kind) {
+    const table = { bits: BITS, energy: ENERGIES, time: TIMES, rate: RATES, length: LENGTHS }[kind];
+    let found = fitting(largest, table);
+    if (kind === "time" && largest >= 300) {
+      found = [[60, "min"], [3600, "h"], [86400, "d"]].filter(([each]) => largest >= 5 * each).at(-1);
+    }
+    return { size: found[0], symbol: found[1] };
+  }
+
+  return {
+    digits, seconds, count, share, axis,
+    bits: (value) => scaled(value, BITS), energy: (value) => scaled(value, ENERGIES),
+    rate: (value) => scaled(value, RATES), length: (value) => scaled(value, LENGTHS),
+    decibel: (value) => (known(value) ? `${value.toFixed(1)} dB` : "unknown"),
+  };
+})();

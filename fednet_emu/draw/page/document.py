@@ -1,0 +1,85 @@
+"""Assemble a page: one HTML file with its styles, its scripts, Plotly and its data, which asks nobody for anything.
+
+How a page is made:
+
+1. Python gathers what the page shows as a document: mappings and lists of texts, numbers and NumPy arrays of one
+   dimension. Arrays travel packed (`packing.py`), so a column of a million numbers is fine.
+2. `page(title, document, scripts)` puts the document into `browser/frame.html`, with `browser/style.css`, the scripts
+   of `CORE`, and the scripts of the page itself from `browser/`.
+3. A script of the page calls `fednet.page((document) => {...})`. The function gets the document, its arrays unpacked to
+   typed arrays, and builds the page with what `browser/core.js`, `figure.js` and `table.js` offer: `fednet.section`,
+   `fednet.figure`, `fednet.table`, `fednet.select`, ... Each is described where it is defined.
+
+Plotly is the file that the package `plotly` brings along, compressed to a third; the browser unpacks it. The policy in
+the frame forbids the page to load anything.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from fednet_emu.draw.page.packing import Packer
+from fednet_emu.files.writing import told, write_text
+from fednet_emu.records.folder.manifest import PACKAGES, versions
+
+CORE = ("units.js", "core.js", "figure.js", "table.js")
+"""Scripts that every page has, in this order, before its own."""
+
+
+def page(title: str, document: Mapping[str, Any], scripts: Sequence[str]) -> str:
+    """Return a page as HTML.
+
+    Args:
+        title: the title of the page, which is also its first heading.
+        document: what the scripts show; see `Packer.plain` for what it may hold.
+        scripts: names of the page's own scripts in `browser/`, in order.
+    """
+    packer = Packer()
+    content = json.dumps(packer.plain(document), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    parts = {
+        "title": html.escape(title),
+        "version": html.escape(versions()[PACKAGES[0]]),
+        "style": browser_file("style.css"),
+        "plotly": _plotly(),
+        "arrays": packer.block(),
+        "document": content.replace("<", "\\u003c"),
+        "scripts": "\n".join(browser_file(name) for name in (*CORE, *scripts)),
+    }
+    before, *pieces = browser_file("frame.html").split("{{")
+    filled = [parts[name] + text for name, text in (piece.split("}}", 1) for piece in pieces)]
+    return "".join([before, *filled])
+
+
+def write_page(path: Path, title: str, document: Mapping[str, Any], scripts: Sequence[str]) -> Path:
+    """Write a page to a file, at once or not at all, and return the file; for the arguments see `page`.
+
+    Folders on the way to the file are made.
+
+    Raises:
+        DataError: the file cannot be written.
+    """
+    with told(path.parent, "made"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, page(title, document, scripts))
+    return path
+
+
+def browser_file(name: str) -> str:
+    """The text of a file in `browser/`."""
+    return (files("fednet_emu.draw.page") / "browser" / name).read_text(encoding="utf-8")
+
+
+@cache
+def _plotly() -> str:
+    """The script of Plotly, compressed, as base64."""
+    from plotly.offline import get_plotlyjs
+
+    return base64.b64encode(zlib.compress(get_plotlyjs().encode(), 9)).decode("ascii")

@@ -1,0 +1,221 @@
+"""The page of one run: gather everything that it shows, and write it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from fednet_emu.analysis.air import air_use
+from fednet_emu.analysis.explanation import device_texts, path_of, path_words
+from fednet_emu.analysis.holdings import Holdings
+from fednet_emu.analysis.run import RunView
+from fednet_emu.analysis.scales import METRICS, OWN_METRICS
+from fednet_emu.analysis.summary import summary_rows
+from fednet_emu.arrays import Array
+from fednet_emu.draw.page.document import write_page
+from fednet_emu.draw.page.holdings import holdings_document
+from fednet_emu.draw.page.records import Records, SceneLike
+from fednet_emu.draw.page.spreads import spreads
+from fednet_emu.draw.page.timeline import timeline
+from fednet_emu.draw.page.words import turn_s, words
+from fednet_emu.errors import DataError
+from fednet_emu.records.folder.manifest import read_manifest, versions
+from fednet_emu.records.ledger import KINDS, REASONS, SEVERAL, TABLES, scores_in
+
+SCRIPTS = (
+    "run_story.js", "run_curves.js", "run_data.js", "timeline_bars.js", "timeline_paint.js", "timeline.js",
+    "run_devices.js", "run_air.js", "run_map.js", "run_spreads.js", "run_tables.js", "run.js",
+)  # fmt: skip
+MOST_TABLE_ROWS = 100_000
+"""Most rows of a table that is on the page only to be read and saved; of a longer one the first are there."""
+DISTURBING = {
+    "shared": "disturbing each other", "noma": "decoded one after the other", "slotted-aloha": "colliding",
+    "spatial-reuse": "apart from each other",
+}  # fmt: skip
+"""What several senders at once mean in access schemes in which they do not share the band in peace."""
+
+
+class Played(NamedTuple):
+    """What a scenario says of its run beyond the records, and in words why something of that is not known.
+
+    Attributes:
+        scene: where devices are; None if that cannot be known.
+        holdings: who has what; None if that cannot be known.
+        no_scene: why there is no scene.
+        no_holdings: why nobody knows who has what.
+    """
+
+    scene: SceneLike | None = None
+    holdings: Holdings | None = None
+    no_scene: str = ""
+    no_holdings: str = ""
+
+
+def write_run_page(run: RunView, path: Path, scenario_text: str, played: Played) -> Path:
+    """Write the page of a run to a file and return the file.
+
+    Args:
+        run: the run.
+        path: the file.
+        scenario_text: its scenario as YAML.
+        played: what the scenario says of the run.
+
+    Raises:
+        DataError: a table of the run is missing or unreadable, or the file cannot be written.
+    """
+    return write_page(path, run.label, run_document(run, scenario_text, played), SCRIPTS)
+
+
+def run_document(run: RunView, scenario_text: str, played: Played) -> dict[str, Any]:
+    """Return what the page of a run shows; for the arguments see `write_run_page`."""
+    scene = played.scene
+    records = Records(run, scene)
+    scores = scores_in(map(str, records.evaluations))
+    edges_s, uses = air_use(records.transfers, records.simulated_s)
+    return {
+        "name": run.label,
+        "words": words(records),
+        "facts": _facts(run),
+        "versions": _versions(run),
+        "scenario": scenario_text,
+        "devices": records.devices,
+        "simulated_s": records.simulated_s,
+        "kinds": KINDS,
+        "reasons": REASONS,
+        "curves": {
+            "titles": {name: METRICS[name] for name in scores if name in OWN_METRICS},
+            "scores": [name for name in scores if records.evaluations[name].notna().any()],
+            "values": _columns(records.evaluations),
+        },
+        "rounds": _columns(records.rounds),
+        "path": _path(run),
+        "data": holdings_document(played.holdings, played.no_holdings),
+        "timeline": timeline(records),
+        "split": records.split,
+        "energy": {**records.energy_j, **_server_energy(records)},
+        "device": _device_numbers(records),
+        "air": {
+            "edges_s": edges_s,
+            "several": {kind: _several(run.scenario, kind) for kind in KINDS},
+            "uses": [
+                {"kind": use.kind, "cell": use.cell, "one": _single(use.one), "several": _single(use.several)}
+                for use in uses
+            ],
+        },
+        "scene": {"missing": played.no_scene} if scene is None else _scene(scene),
+        "spreads": spreads(records),
+        "losses": _losses(records),
+        "tables": _tables(run),
+    }
+
+
+def _path(run: RunView) -> dict[str, Any] | None:
+    """What decided when rounds ended, in words and by kind; None if nothing did."""
+    try:
+        path = path_of(run)
+    except DataError:
+        return None
+    return {"words": path_words(path), "devices": device_texts(path), "kinds": _columns(path.kinds)}
+
+
+def _facts(run: RunView) -> list[tuple[str, str]]:
+    """The rows of the summary, with the whole digest, which can then be copied."""
+    digest = str(run.summary.get("event_digest", ""))
+    return [(title, digest if title == "event digest" else value) for title, value in summary_rows(run.summary)]
+
+
+def _single(numbers: Array) -> Array:
+    return numbers.astype(np.float32)
+
+
+def _columns(table: pd.DataFrame) -> dict[str, Any]:
+    return {str(name): _column(values) for name, values in table.items()}
+
+
+def _column(values: pd.Series[Any]) -> Any:
+    if isinstance(values.dtype, pd.CategoricalDtype) or values.dtype.kind not in "biuf":
+        return [None if unknown else str(value) for value, unknown in zip(values, values.isna(), strict=True)]
+    return values
+
+
+def _server_energy(records: Records) -> Mapping[str, float]:
+    """Joules of the base stations, whose sending is part of the energy of a run."""
+    sent = records.transfers
+    return {"stations": float(sent.loc[sent["sender"] < 0, "energy_j"].sum())}
+
+
+def _device_numbers(records: Records) -> dict[str, Any]:
+    """What is known of each device, [devices] each."""
+    sent, scene = records.transfers, records.scene
+    ups = sent[sent["kind"] == "uplink"]
+    told = {
+        "lost_s": records.lost_s,
+        "turn_s": turn_s(records),
+        "computations": records.per_device(records.computes["device"]),
+        "uplinks": records.per_device(ups["sender"]),
+        "delivered": records.per_device(ups["sender"][ups["lost"] == ""]),
+    }
+    if scene is not None:
+        station_m = scene.stations_m[scene.cell]
+        distance_m = np.hypot(scene.x_m - station_m[..., 0], scene.y_m - station_m[..., 1]).mean(axis=0)
+        told |= {"speed_flop_per_s": scene.speed_flop_per_s, "distance_m": distance_m, "cell": scene.cell[0]}
+    return told
+
+
+def _scene(scene: SceneLike) -> dict[str, Any]:
+    """Positions in centimetres, one array after the other for each instant."""
+    whole = {"x_cm": scene.x_m, "y_cm": scene.y_m}
+    rates = {"uplink_bps": scene.uplink_bps, "downlink_bps": scene.downlink_bps, "snr_db": scene.snr_db}
+    return {
+        "times_s": scene.times_s,
+        **{name: np.rint(100 * metres).astype(np.int64).ravel() for name, metres in whole.items()},
+        "cell": scene.cell.ravel(),
+        **{name: _single(np.where(np.isfinite(rate), rate, np.nan)).ravel() for name, rate in rates.items()},
+        "stations": scene.stations_m.tolist(),
+    }
+
+
+def _several(scenario: Mapping[str, Any], kind: str) -> str:
+    band = scenario.get("network", {}).get(kind) or {}
+    access = band.get("access") if isinstance(band, Mapping) else None
+    return DISTURBING.get(access.get("kind", "") if isinstance(access, Mapping) else "", "sharing the band")
+
+
+def _losses(records: Records) -> list[dict[str, Any]]:
+    """Deliveries of each kind by reason of loss, most frequent first; the empty reason is that of what arrived.
+
+    A transfer to several devices is one delivery for each of them.
+    """
+    sent = records.transfers
+    heard = records.receptions[records.receptions["receiver"] >= 0]
+    heard = heard.merge(sent[["transfer", "kind", "size_bit"]], on="transfer")
+    alone = sent[sent["receiver"] != SEVERAL]
+    columns = ["kind", "lost", "size_bit"]
+    each = pd.concat([part[columns].astype({"kind": str, "lost": str}) for part in (alone, heard)])
+    counts = each.groupby(["kind", "lost"])["size_bit"].agg(["size", "sum"]).reset_index()
+    counts = counts.sort_values("size", ascending=False)
+    return [
+        {"kind": kind, "lost": lost, "count": int(count), "bit": float(bit)}
+        for kind, lost, count, bit in counts.itertuples(index=False, name=None)
+    ]
+
+
+def _tables(run: RunView) -> dict[str, Any]:
+    """All tables that are not on the page anyway, with a note where rows are left out."""
+    told = {}
+    for name in run.names():
+        if name in ("transfers", "receptions", "computes"):
+            continue
+        whole = run.table(name)
+        if len(whole) and len(whole.columns):
+            told[name] = {"rows": len(whole), "own": name not in TABLES, "values": _columns(whole[:MOST_TABLE_ROWS])}
+    return told
+
+
+def _versions(run: RunView) -> dict[str, Any]:
+    manifest = (read_manifest(run.folder) if run.folder is not None else None) or {"versions": versions()}
+    return {"packages": manifest["versions"], "host": manifest.get("host", {}), "written": manifest.get("written", "")}

@@ -1,0 +1,159 @@
+"""The page of a study as a document of plain values and arrays, which the browser draws."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fednet_emu.analysis.quantities import counted
+from fednet_emu.analysis.scales import STUDY_COSTS
+from fednet_emu.analysis.searched import SearchView
+from fednet_emu.analysis.settings import Setting, settings_of
+from fednet_emu.analysis.statistics import mean_interval
+from fednet_emu.analysis.study import StudyView, level_text, target_text
+from fednet_emu.draw.page.bands import curves, measured_metrics
+from fednet_emu.draw.page.best import rankings
+from fednet_emu.draw.page.columns import TITLES, columns_of
+from fednet_emu.draw.page.differences import ALL_PAIRS, MOST, compared_axes, differences
+from fednet_emu.draw.page.document import write_page
+from fednet_emu.draw.page.fronts import pareto
+from fednet_emu.draw.page.needed import costs_to_target
+from fednet_emu.draw.page.search import search_part
+
+SCRIPTS = ("lines.js", "study.js", "search.js", "fronts.js")
+MEANS = ("accuracy", "loss", "simulated_s", "total_bit", "energy_j")
+"""Columns of the cells whose means over seeds stand in the table of settings."""
+FIRST = ("time", "bits", "energy")
+"""The costs whose rankings are told first."""
+
+
+def write_study_page(view: StudyView, path: Path, search: SearchView | None = None) -> Path:
+    """Write the page of a study, and of the search that it comes from, to a file and return the file.
+
+    Raises:
+        DataError: the file cannot be written.
+    """
+    return write_page(path, view.name, study_document(view, search), SCRIPTS)
+
+
+def study_document(view: StudyView, search: SearchView | None = None) -> dict[str, Any]:
+    """Return what the page of a study shows; values in seconds, bits and joules, what is unknown as NaN."""
+    settings = settings_of(view)
+    needed = list(costs_to_target(settings)) if view.target else []
+    compared, ranked = list(differences(view)), list(rankings(view))
+    return {
+        "name": view.name,
+        "axes": [{"name": name, "levels": [level_text(level) for level in view.axes[name]]} for name in view.axes],
+        "target": target_text(view.target),
+        "words": [*words(view, settings, ranked), *telling(view, settings, compared)],
+        "search": None if search is None else search_part(search),
+        "settings": [
+            {
+                "label": setting.label,
+                "levels": {name: level_text(level) for name, level in setting.levels.items()},
+                "data_set": setting.data_set,
+            }
+            for setting in settings
+        ],
+        "cells": columns_of(cells_table(view)),
+        "means": means_columns(settings, needed),
+        "metrics": measured_metrics(view),
+        "costs": {name: cost.title for name, cost in STUDY_COSTS.items()},
+        "curves": list(curves(view, settings)),
+        "needed": needed,
+        "best": ranked,
+        "differences": compared,
+        "left_out": left_out(view),
+        "pareto": pareto(view, settings),
+    }
+
+
+def cells_table(view: StudyView) -> pd.DataFrame:
+    """Return one row for each cell, finished or not, without the columns that nobody has."""
+    rows = pd.concat([view.cells, view.missing], ignore_index=True) if len(view.missing) else view.cells
+    told = [name for name in ("reason",) if name in rows and (rows[name].fillna("") != "").any()]
+    table = rows.drop(columns="reason", errors="ignore").dropna(axis="columns", how="all")
+    table = table.assign(**{name: rows[name].fillna("") for name in told})
+    first = [*view.axes, "seed", "status", *told]
+    return table[[*first, *table.columns.difference([*first, "cell"], sort=False), "cell"]]
+
+
+def means_columns(settings: Sequence[Setting], needed: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the columns of the table of settings: the number of runs, and means over seeds with their intervals."""
+    table: dict[str, list[Any]] = {"Setting": [setting.label for setting in settings]}
+    table["Runs"] = [float(len(setting.cells)) for setting in settings]
+    for name in MEANS:
+        found = [mean_interval(setting.cells[name].dropna().to_numpy()) for setting in settings]
+        table |= {name: [its.mean for its in found], f"{name} low": [its.low for its in found]}
+        table[f"{name} high"] = [its.high for its in found]
+    if needed:
+        table["Reached"] = [float(its["reached"]) for its in needed]
+        for column in needed[0]["costs"]:
+            table[column] = [its["costs"][column]["mean"] for its in needed]
+        table["Failures"] = [its["failures"] for its in needed]
+    limits = {
+        f"{name} {end}": (word, TITLES[name][1]) for name in MEANS for end, word in (("low", "from"), ("high", "to"))
+    }
+    return columns_of(pd.DataFrame(table).dropna(axis="columns", how="all"), {**TITLES, **limits})
+
+
+def words(view: StudyView, settings: Sequence[Setting], ranked: Sequence[dict[str, Any]]) -> list[str]:
+    """Return what the study is and what came out, in a few sentences; `ranked` are its rankings."""
+    axes = " x ".join(f"{len(levels)} {name}" for name, levels in view.axes.items())
+    seeds = len({*view.cells["seed"], *view.missing.get("seed", ())})
+    size = f"{counted(len(settings), 'setting')}{f' ({axes})' if axes else ''} with {counted(seeds, 'seed')}"
+    lost = f", {len(view.missing)} not" if len(view.missing) else ""
+    told = [f"{size}: {counted(len(view.cells), 'run')} finished{lost}."]
+    if view.diverged:
+        told.append(f"{counted(len(view.diverged), 'run')} diverged, which counts as not reaching a target.")
+    if not view.target:
+        return told
+    sets = dict.fromkeys(setting.data_set for setting in settings if len(setting.cells))
+    for name in sets:
+        part = [setting for setting in settings if setting.data_set == name]
+        best = dict.fromkeys(its["headline"] for its in ranked if its["data_set"] == name and its["cost"] in FIRST)
+        found = [*best, _who_reached(view, part)]
+        told += [f"On {name}: {text}" if len(sets) > 1 else text for text in found]
+    return told
+
+
+def telling(view: StudyView, settings: Sequence[Setting], compared: Sequence[dict[str, Any]]) -> list[str]:
+    """Return for each axis the sentence about its first and last level, all together: when the target is reached.
+
+    Nothing is told of axes that change the data set, because scores on different data sets say nothing together.
+    """
+    asked = "time_to_target_s" if view.target else "accuracy"
+    found = []
+    for axis, levels in view.axes.items():
+        known = {(str(its.levels | {axis: None}), its.data_set) for its in settings if len(its.cells)}
+        if len({place for place, _ in known}) < len(known):
+            continue
+        ends = [level_text(levels[0]), level_text(levels[-1])]
+        these = [its for its in compared if its["axis"] == axis and [its["a"], its["b"]] == ends]
+        found += [its["sentence"] for its in these if its["quantity"] == asked][-1:]
+    return [f"{text[0].upper()}{text[1:]}." for text in found]
+
+
+def _who_reached(view: StudyView, settings: Sequence[Setting]) -> str:
+    target = target_text(view.target)
+    reached = [len(setting.cells["time_to_target_s"].dropna()) for setting in settings]
+    whole = sum(number == setting.of for number, setting in zip(reached, settings, strict=True))
+    if whole == len(settings):
+        return f"Every run reached {target}."
+    never = reached.count(0)
+    return f"{whole} of {counted(len(settings), 'setting')} reached {target} on every seed, {never} on none."
+
+
+def left_out(view: StudyView) -> str:
+    """Say which comparisons the page leaves out; empty if none."""
+    told = []
+    if any(len(levels) > ALL_PAIRS for levels in view.axes.values()):
+        told.append(f"of more than {ALL_PAIRS} levels, each is compared with the first and the next")
+    known = compared_axes(view)
+    large = [name for name, levels in view.axes.items() if len(levels) > 1 and name not in known]
+    if large:
+        told.append(f"{', '.join(large)}: more than {MOST} comparisons; `fednet compare` makes them one by one")
+    return "; ".join(told)

@@ -1,0 +1,117 @@
+"""The timeline of a page: every single transfer and computation, as far as they fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fednet_emu.analysis.crowd import spread
+from fednet_emu.analysis.quantities import format_seconds
+from fednet_emu.arrays import IntArray, Mask
+from fednet_emu.draw.page.records import Records
+from fednet_emu.records.ledger import KINDS, REASONS, SEVERAL
+
+MOST_DEVICES = 2_000
+MOST_ROWS = 2_500_000
+"""Most devices with a row of their own, and most transfers, receptions and computations that a page holds."""
+EXACT_ROWS = 200_000
+"""Up to so many transfers are told to the nanosecond and with their energy; more, to the microsecond."""
+
+
+def timeline(records: Records) -> dict[str, Any]:
+    """Return the transfers, receptions and computations of a run for its page, and what was left out in words.
+
+    Times are integers in units of `quantum_s`; a transfer that never was on the air took -1.
+    """
+    notes, devices = [], np.arange(records.devices)
+    if records.devices > MOST_DEVICES:
+        devices = np.array(spread(devices.tolist(), MOST_DEVICES))
+        notes.append(f"Rows are those of {MOST_DEVICES} of {records.devices} devices, evenly spread by number.")
+    sent, heard, made = _of(records, devices)
+    until_s = _until_s(sent, heard, made)
+    if until_s < records.simulated_s:
+        sent, made = sent[sent["requested_s"] <= until_s], made[made["started_s"] <= until_s]
+        heard = heard[heard["transfer"].isin(sent["transfer"])]
+        notes.append(
+            f"Bars end at {format_seconds(until_s)}: more than {MOST_ROWS} would not fit into a page. "
+            "`fednet trace` has them all."
+        )
+    exact = len(sent) <= EXACT_ROWS
+    if not exact:
+        notes.append("Times of single transfers are rounded to microseconds, and their energies are left out.")
+    unit_s = 1e-9 if exact else 1e-6
+    energy = {"energy_j": sent["energy_j"] + sent["receive_j"]} if exact else {}
+    return {
+        "quantum_s": unit_s,
+        "devices": devices,
+        "notes": notes,
+        "transfers": {**_transfers(sent, unit_s), **energy},
+        "receptions": {
+            "transfer": np.searchsorted(sent["transfer"].to_numpy(), heard["transfer"].to_numpy()),
+            "receiver": heard["receiver"],
+            "lost": _codes(heard["lost"], REASONS),
+        },
+        "computes": {
+            "device": made["device"],
+            "started": _whole(made["started_s"], unit_s),
+            "took": _whole(made["ended_s"], unit_s) - _whole(made["started_s"], unit_s),
+            "stopped": _codes(made["stopped"], REASONS),
+        },
+    }
+
+
+def _transfers(sent: pd.DataFrame, unit_s: float) -> Mapping[str, Any]:
+    requested, ended = _whole(sent["requested_s"], unit_s), _whole(sent["ended_s"], unit_s)
+    never = sent["started_s"].isna().to_numpy()
+    started = np.where(never, ended, _whole(sent["started_s"].fillna(0.0), unit_s))
+    return {
+        "number": sent["transfer"],
+        "kind": _codes(sent["kind"], KINDS),
+        "sender": sent["sender"],
+        "receiver": sent["receiver"],
+        "receivers": sent["receivers"],
+        "requested": requested,
+        "waited": started - requested,
+        "took": np.where(never, -1, ended - started),
+        "size_bit": sent["size_bit"].astype(np.int64),
+        "unsent_bit": np.rint((sent["size_bit"] - sent["air_bit"]).fillna(0.0).to_numpy()).astype(np.int64),
+        "lost": _codes(sent["lost"], REASONS),
+        "cell": sent["cell"],
+    }
+
+
+def _of(records: Records, devices: IntArray) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Transfers, receptions and computations in which at least one of these devices takes part."""
+    sent, heard, made = records.transfers, records.receptions, records.computes
+    heard, made = heard[heard["receiver"] >= 0], made[made["device"] >= 0]
+    if len(devices) == records.devices:
+        return sent, heard, made
+    heard = heard[_among(heard["receiver"], devices)]
+    several = (sent["receiver"] == SEVERAL) & sent["transfer"].isin(heard["transfer"])
+    sent = sent[_among(sent["sender"], devices) | _among(sent["receiver"], devices) | several]
+    heard = heard[heard["transfer"].isin(sent["transfer"])]
+    return sent, heard, made[_among(made["device"], devices)]
+
+
+def _among(column: pd.Series[int], devices: IntArray) -> Mask:
+    return np.asarray(np.isin(column.to_numpy(), devices))
+
+
+def _until_s(sent: pd.DataFrame, heard: pd.DataFrame, made: pd.DataFrame) -> float:
+    """The simulated time up to which what happens fits; infinite if all fits."""
+    if len(sent) + len(heard) + len(made) <= MOST_ROWS:
+        return np.inf
+    heard_s = sent.set_index("transfer")["requested_s"].reindex(heard["transfer"])
+    begins_s = np.concatenate([sent["requested_s"], heard_s, made["started_s"]])
+    return float(np.partition(begins_s, MOST_ROWS)[MOST_ROWS])
+
+
+def _whole(times_s: pd.Series[float], unit_s: float) -> IntArray:
+    return np.asarray(np.rint(times_s.to_numpy(np.float64) / unit_s), np.int64)
+
+
+def _codes(words: pd.Series[str], of: tuple[str, ...]) -> IntArray:
+    return np.asarray(pd.Categorical(words, categories=list(of)).codes, np.int64)

@@ -1,0 +1,134 @@
+"""Write what happened on the tracks of devices and media, in batches of ascending times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import BinaryIO
+
+import numpy as np
+
+from fednet_emu.arrays import IntArray
+from fednet_emu.draw.trace import packets
+from fednet_emu.draw.trace.lanes import Lanes, Turns
+from fednet_emu.draw.trace.names import DEVICE, ON_AIR, heard_flow, sent_flow, track_number
+from fednet_emu.draw.trace.slices import COMPUTING, SIDELINK, UPLINK, WAITING, Rows
+from fednet_emu.draw.trace.slices import ON_AIR as TRANSFER
+from fednet_emu.draw.trace.tracks import Tracks
+from fednet_emu.draw.trace.wire import Bytes, interleaved
+from fednet_emu.records.ledger import KINDS, NEVER_NS, SEVERAL
+
+TOLD = {
+    TRANSFER: ("transfer", "size_bit", "rate_bps", "energy_j"),
+    COMPUTING: ("compute", "flop", "energy_j"),
+    WAITING: ("transfer",),
+}
+"""What is told about the slices of a device."""
+Batch = tuple[IntArray, Bytes]
+"""Places of messages in the order of the file, and the messages."""
+_COLUMNS = {"transfer": "row", "compute": "row", "size_bit": "amount", "flop": "amount"}
+
+
+class Activity:
+    """The slices of devices and media.
+
+    Args:
+        file: the trace.
+        tracks: its tracks.
+        cuts_ns: times past which no turn of a device goes, the ends of rounds.
+        named: returns the names of turns that begin at given times.
+    """
+
+    def __init__(
+        self, file: BinaryIO, tracks: Tracks, cuts_ns: IntArray, named: Callable[[IntArray], IntArray]
+    ) -> None:
+        self._file, self._tracks, self._named = file, tracks, named
+        self._turns, self._lanes, self._air_lanes = Turns(cuts_ns), Lanes(), Lanes()
+        self.slices = 0
+
+    def write(self, rows: Rows, sent: Rows, receivers: Mapping[int, IntArray]) -> None:
+        """Write slices of devices and of media; none of a later call may start before one of this.
+
+        Args:
+            rows: what devices did, of type `ROW`.
+            sent: what was on the air, of type `SENT`.
+            receivers: the receivers of those transmissions that have several, by the number of the transfer.
+        """
+        medium = track_number(ON_AIR, sent["cell"] * len(KINDS) + sent["kind"])
+        track = np.append(track_number(DEVICE, rows["device"]), medium)
+        sequence = np.argsort(np.append(_moment(rows), _moment(sent)), kind="stable")
+        place = np.empty(len(sequence), np.int64)
+        place[sequence] = 3 * np.arange(len(sequence))
+        by_track = sequence[np.argsort(track[sequence], kind="stable")]
+        own, air = by_track[by_track < len(rows)], by_track[by_track >= len(rows)]
+        done, on_air = rows[own], sent[air - len(rows)]
+        batches = [
+            *self._of_devices(done, track[own], place[own]),
+            *self._of_media(on_air, track[air], place[air], receivers),
+        ]
+        self._file.write(interleaved([order for order, _ in batches], [batch for _, batch in batches]))
+
+    def finish(self) -> None:
+        """End the turns that are open."""
+        track, ended_ns = self._turns.open()
+        self._file.write(packets.ends().filled(ended_ns, track).tobytes())
+
+    def _of_devices(self, rows: Rows, track: IntArray, place: IntArray) -> Iterator[Batch]:
+        """What devices did, in turns: the END of a turn is before what follows, its BEGIN before what is in it."""
+        device, started_ns, ended_ns = rows["device"], rows["started_ns"], rows["ended_ns"]
+        own = track_number(DEVICE, device, self._lanes.of(track, started_ns, ended_ns))
+        self._tracks.describe(own)
+        begins, earlier_ns = self._turns.begin(track, started_ns, ended_ns)
+        ends = begins & (earlier_ns > NEVER_NS)
+        name = self._named(started_ns[begins])
+        yield place[ends] - 2, packets.ends().filled(earlier_ns[ends], track[ends])
+        yield place[begins] - 1, packets.begins().filled(started_ns[begins], track[begins], name)
+        for form in TOLD:
+            chosen = rows["form"] == form
+            yield place[chosen], _told(form, rows[chosen], own[chosen])
+        self.slices += len(rows) + int(begins.sum())
+
+    def _of_media(
+        self, sent: Rows, medium: IntArray, place: IntArray, receivers: Mapping[int, IntArray]
+    ) -> Iterator[Batch]:
+        """What was on the air; transmissions with equally many flows are one batch."""
+        lane = self._air_lanes.of(medium, sent["started_ns"], sent["ended_ns"])
+        track = track_number(ON_AIR, sent["cell"] * len(KINDS) + sent["kind"], lane)
+        self._tracks.describe(track)
+        self._tracks.name(sent["device"][sent["device"] != SEVERAL])
+        count = np.ones(len(sent), np.int64)
+        several = np.flatnonzero(sent["receiver"] == SEVERAL)
+        count[several] = [len(receivers[transfer]) for transfer in sent["transfer"][several].tolist()]
+        shape = sent["kind"] + np.where(sent["receiver"] == SEVERAL, count, 0) * len(KINDS)
+        for same in np.unique(shape).tolist():
+            chosen = np.flatnonzero(shape == same)
+            some, on = sent[chosen], track[chosen]
+            flows = _flows(some, receivers)
+            told = (some["started_ns"], on, some["name"], some["transfer"], *flows.T, some["ended_ns"], on)
+            yield place[chosen], packets.slices(("transfer",), flows.shape[1]).filled(*told)
+        self.slices += len(sent)
+
+
+def _moment(rows: Rows) -> IntArray:
+    """Numbers in the order of which slices come in the file: by their starts, then by their ranks (0 to 2)."""
+    return np.asarray(rows["started_ns"] << 2 | rows["rank"], np.int64)
+
+
+def _told(form: int, rows: Rows, track: IntArray) -> Bytes:
+    values = [rows[_COLUMNS.get(name, name)] for name in TOLD[form]]
+    flows = () if form == WAITING else (rows["comes"], rows["goes"])
+    written = packets.slices(TOLD[form], len(flows))
+    return written.filled(rows["started_ns"], track, rows["name"], *values, *flows, rows["ended_ns"], track)
+
+
+def _flows(sent: Rows, receivers: Mapping[int, IntArray]) -> IntArray:
+    """Flows of transmissions of one kind with equally many receivers each, [transmissions, flows]."""
+    kind, transfer = sent["kind"][0], sent["transfer"]
+    made = sent_flow(transfer)[:, None]
+    if kind == UPLINK:
+        return made
+    if sent["receiver"][0] == SEVERAL:
+        heard = np.stack([receivers[number] for number in transfer.tolist()])
+    else:
+        heard = sent["receiver"][:, None]
+    flows = heard_flow(transfer[:, None], heard)
+    return np.concatenate([made, flows], axis=1) if kind == SIDELINK else flows

@@ -1,0 +1,130 @@
+"""Read the tables of a run side by side in parts, in the order of time in which they were written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from fednet_emu.analysis.run import RunView
+from fednet_emu.arrays import IntArray
+from fednet_emu.records.ledger import KINDS, NEVER_NS, REASONS, SEVERAL
+
+PART_ROWS = 1 << 14
+"""Rows of a table that are read at once."""
+
+TRANSFERS = ("transfer", "kind", "sender", "receiver", "receivers", "size_bit", "payload", "requested_s", "started_s",
+             "ended_s", "air_bit", "lost", "energy_j", "receive_j", "cell")  # fmt: skip
+RECEPTIONS = ("transfer", "receiver", "lost")
+COMPUTES = ("device", "started_s", "ended_s", "flop", "energy_j", "input", "result", "stopped")
+SPANS = {"transfers": ("requested_s", "ended_s"), "computes": ("started_s", "ended_s")}
+_WORDS = {"kind": KINDS, "lost": REASONS, "stopped": REASONS}
+
+Columns = dict[str, Any]
+"""Columns of a table as arrays: times as integer nanoseconds named `..._ns`, words as their codes in the ledger."""
+
+
+class Part(NamedTuple):
+    """What was recorded in a stretch of time.
+
+    Attributes:
+        until_ns: simulated time by which everything has ended that is in this part or an earlier one.
+        transfers: transfers that ended in it.
+        receptions: the receivers of those of them that have several.
+        computes: computations that ended in it; `compute` is the row in the table.
+    """
+
+    until_ns: int
+    transfers: Columns
+    receptions: Columns
+    computes: Columns
+
+
+def parts(run: RunView) -> Iterator[Part]:
+    """Read transfers, receptions and computations of a run in the order of their ends."""
+    transfers = _Table(run, "transfers", TRANSFERS, "ended_s")
+    receptions = _Table(run, "receptions", RECEPTIONS, "transfer")
+    computes = _Table(run, "computes", COMPUTES, "ended_s")
+    numbered = 0
+    while transfers.left or computes.left:
+        until_s = min(table.known_until for table in (transfers, computes) if table.left)
+        sent, worked = transfers.until(until_s), computes.until(until_s)
+        heard = receptions.until(sent["transfer"].max()) if (sent["receiver"] == SEVERAL).any() else receptions.none
+        made = _columns(worked)
+        made["compute"] = np.arange(numbered, numbered + len(worked))
+        numbered += len(worked)
+        yield Part(int(np.rint(until_s * 1e9)), _columns(sent), _columns(heard), made)
+
+
+def longest_ns(run: RunView) -> int:
+    """The longest time in ns from the request of a transfer, or the start of a computation, to its end; 0 if none."""
+    longest = 0
+    for name, span in SPANS.items():
+        for table in run.batches(name, span, PART_ROWS):
+            begun, ended = (nanoseconds(table[column]) for column in span)
+            longest = max(longest, int((ended - begun).max(initial=0)))
+    return longest
+
+
+def nanoseconds(times_s: Any) -> IntArray:
+    """Times in ns as the clock counted them, from times in seconds; NaN becomes NEVER_NS.
+
+    Exact up to 2^51 ns, 26 days; beyond that a float64 of seconds holds no single nanoseconds.
+    """
+    times_ns = np.rint(np.asarray(times_s, np.float64) * 1e9)
+    return np.where(np.isnan(times_ns), NEVER_NS, times_ns).astype(np.int64)
+
+
+class _Table:
+    """One table, read ahead by one part; its rows are in ascending order of the column `by`."""
+
+    def __init__(self, run: RunView, name: str, columns: Sequence[str], by: str) -> None:
+        self.none = pd.DataFrame(columns=list(columns))
+        self._batches, self._by = run.batches(name, columns, PART_ROWS), by
+        self._next()
+
+    def _next(self) -> None:
+        self._rows = next(self._batches, self.none)
+
+    @property
+    def left(self) -> bool:
+        """Whether there are rows that have not been taken."""
+        return len(self._rows) > 0
+
+    @property
+    def known_until(self) -> float:
+        """The order of the last row read so far."""
+        return float(self._rows[self._by].iloc[-1])
+
+    def until(self, order: float) -> pd.DataFrame:
+        """Take all rows up to this place in the order."""
+        taken = []
+        while self.left:
+            end = int(np.searchsorted(self._rows[self._by].to_numpy(), order, side="right"))
+            taken.append(self._rows.iloc[:end])
+            self._rows = self._rows.iloc[end:]
+            if self.left:
+                break
+            self._next()
+        return pd.concat(taken) if len(taken) > 1 else taken[0] if taken else self.none
+
+
+def _columns(table: pd.DataFrame) -> Columns:
+    columns: Columns = {}
+    for name in map(str, table):
+        if name in _WORDS:
+            columns[name] = _codes(table[name], _WORDS[name])
+        elif name.endswith("_s"):
+            columns[f"{name[:-2]}_ns"] = nanoseconds(table[name])
+        else:
+            columns[name] = table[name].to_numpy(np.float64 if name.endswith(("_j", "flop", "air_bit")) else np.int64)
+    return columns
+
+
+def _codes(values: pd.Series[Any], words: Sequence[str]) -> IntArray:
+    """The codes of words that are the categories of a column."""
+    known = values.astype("category").cat
+    code = np.array([words.index(word) for word in known.categories], np.int64)
+    return code[known.codes.to_numpy()] if len(code) else np.zeros(len(values), np.int64)

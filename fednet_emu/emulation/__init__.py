@@ -1,0 +1,1 @@
+"""A run: a scenario is built, costed, played and recorded."""

@@ -1,0 +1,158 @@
+"""Checkpoints in the run folder, from which an interrupted or killed run continues when it is started again.
+
+The file is one line of text, `fednet_emu checkpoint`, the version of the format and a hash of all that follows; then a
+safetensors file whose tensor `content` is JSON: what the checkpoint belongs to, and the values. It holds no code.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from fednet_emu.emulation.serialise import NotPlain, Reader, Writer, packed, unpacked
+from fednet_emu.federation.federation import Federation
+from fednet_emu.federation.readings import Checkpoint
+from fednet_emu.learning.graph.graph import Snapshot
+from fednet_emu.records.folder.store import CHECKPOINT, RunFolder
+
+LOG = logging.getLogger("fednet_emu")
+
+MAGIC = b"fednet_emu checkpoint"
+FORMAT = b"1"
+COST = 1 / 64
+"""Largest part of the host time that checkpoints may take."""
+SLOWEST_BYTE_PER_S = 100e6
+"""How fast a checkpoint is taken to be written before one has been written."""
+
+
+class Refused(ValueError):  # noqa: N818  (what happens to the checkpoint)
+    """A checkpoint cannot be used; the text says why."""
+
+
+def to_bytes(checkpoint: Checkpoint, belongs: Mapping[str, Any]) -> bytes:
+    """Return the content of a checkpoint file.
+
+    Args:
+        checkpoint: what to save.
+        belongs: names of what the checkpoint depends on, with their versions or hashes, as JSON holds them.
+
+    Raises:
+        NotPlain: a value cannot be saved without code.
+    """
+    writer, snapshot = Writer(), checkpoint.snapshot
+    content = {
+        "belongs": belongs,
+        "counts": [snapshot.created, snapshot.wavefronts, snapshot.jobs, snapshot.pending_byte],
+        "values": [[number, writer.plain(value)] for number, value in snapshot.values.items()],
+        "readings": [writer.plain(value) for value in checkpoint.readings],
+    }
+    body = packed(content, writer.tensors)
+    return b"%b %b %b\n%b" % (MAGIC, FORMAT, _hash(body), body)
+
+
+def from_bytes(data: bytes, belongs: Mapping[str, Any]) -> Checkpoint:
+    """Return the checkpoint in the content of a file; the arguments are as for `to_bytes`.
+
+    Raises:
+        Refused: the content is damaged, of another format, or belongs to something else.
+    """
+    end = data.find(b"\n", 0, 200)
+    first, body = data[: max(end, 0)].split(b" "), data[end + 1 :]
+    if len(first) != 4 or b" ".join(first[:2]) != MAGIC:
+        raise Refused("is no checkpoint")
+    if first[2] != FORMAT:
+        raise Refused("is of another version")
+    if first[3] != _hash(body):
+        raise Refused("is damaged")
+    content, tensors = unpacked(body)
+    check(content["belongs"], belongs)
+    reader, (created, *counted) = Reader(tensors), content["counts"]
+    values = {number: reader.value(plain) for number, plain in content["values"]}
+    return Checkpoint(Snapshot(created, values, *counted), [reader.value(plain) for plain in content["readings"]])
+
+
+def check(saved: Mapping[str, Any], belongs: Mapping[str, Any]) -> None:
+    """Check that what was saved belongs to this run.
+
+    Raises:
+        Refused: it belongs to something else.
+    """
+    for name in sorted(saved.keys() | belongs.keys()):
+        if saved.get(name) != belongs.get(name):
+            raise Refused(f"belongs to another {name}")
+
+
+def _hash(body: bytes) -> bytes:
+    return blake2b(body, digest_size=16, person=FORMAT).hexdigest().encode()
+
+
+def load_checkpoint(folder: Path, belongs: Mapping[str, Any]) -> Checkpoint | None:
+    """Read the checkpoint of an unfinished run from its folder.
+
+    Returns:
+        None if the folder has no checkpoint, or, with a warning, one that cannot be used.
+    """
+    path = folder / CHECKPOINT
+    try:
+        return from_bytes(path.read_bytes(), belongs)
+    except FileNotFoundError:
+        return None
+    except Exception as error:
+        reason = str(error) if isinstance(error, Refused) else f"cannot be read ({' '.join(str(error).split())[:120]})"
+        LOG.warning("%s: %s; the run starts anew", path, reason)
+        return None
+
+
+class Saver:
+    """Observer that saves checkpoints at the ends of rounds.
+
+    At least `every_s` seconds of host time lie between two of them, and so many that writing them takes no more than
+    the part `COST` of the run's host time, if the next one takes as long as the last one did. Host time decides when a
+    checkpoint is written, but never what is simulated.
+    """
+
+    def __init__(self, folder: RunFolder, every_s: float | None, belongs: Mapping[str, Any]) -> None:
+        self._folder, self._every_s, self._belongs = folder, every_s, belongs
+        self._began = self._saved = time.monotonic()
+        self._took_s = self._spent_s = 0.0
+
+    def __call__(self, fed: Federation) -> None:
+        """Save a checkpoint if the last one is old enough."""
+        if self._every_s is None:
+            return
+        now = time.monotonic()
+        if now - self._saved >= self._every_s:
+            next_s = self._took_s or fed.graph.known_byte() / SLOWEST_BYTE_PER_S
+            if self._spent_s + next_s <= COST * (now - self._began):
+                self.save(fed)
+
+    def save(self, fed: Federation) -> None:
+        """Save a checkpoint now.
+
+        Nothing is saved in a timing-only run, without a checkpoint interval, in the middle of a computation or a sum,
+        or while a resumed run has not yet caught up with the checkpoint that it started from.
+
+        Raises:
+            DataError: the checkpoint cannot be written.
+        """
+        if fed.timing_only or self._every_s is None or not (fed.graph.caught_up and fed.graph.at_rest()):
+            return
+        started = time.monotonic()
+        with fed.graph.host.part("records"):
+            try:
+                self.write(fed.checkpoint())
+            except NotPlain as error:
+                LOG.warning("no checkpoints are saved: a value of the run is %s; use tensors and named tuples", error)
+                self._every_s = None
+        self._saved = time.monotonic()
+        self._took_s = self._saved - started
+        self._spent_s += self._took_s
+
+    def write(self, checkpoint: Checkpoint) -> None:
+        """Write a checkpoint atomically: the file is either complete or unchanged."""
+        data = to_bytes(checkpoint, self._belongs)
+        self._folder.write_checkpoint(data)

@@ -1,0 +1,96 @@
+"""The final model of a run as PyTorch modules; a run folder keeps it as `model.pt`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fednet_emu.errors import DataError
+from fednet_emu.federation.federation import Federation
+from fednet_emu.kernel.streams import Streams
+from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.learning.models.torch_seed import seeded_module
+from fednet_emu.records.folder.manifest import require_sound
+from fednet_emu.records.folder.store import RunFolder
+from fednet_emu.scenario.model import Scenario
+
+NAME = "model.pt"
+
+
+@dataclass(frozen=True)
+class FinalModel:
+    """The global model, or one model for each device.
+
+    Attributes:
+        states: trained parameters and statistics by name, one mapping for each model.
+        own: whether there is one model for each device instead of one global model.
+        input_shape: shape of one sample.
+        outputs: number of outputs of the model.
+    """
+
+    states: Sequence[dict[str, Tensor]]
+    own: bool
+    input_shape: tuple[int, ...]
+    outputs: int
+
+    def modules(self, scenario: Scenario) -> nn.Module | list[nn.Module]:
+        """Return the model in evaluation mode, or a list with one model for each device if `own` is set.
+
+        Args:
+            scenario: the scenario of the run, which says how the model is built.
+        """
+        key = Streams(scenario.seed).key("init") >> 1
+        network = scenario.learning()[2]
+        found = [seeded_module(lambda: network.build(self.input_shape, self.outputs), key) for _ in self.states]
+        for module, state in zip(found, self.states, strict=True):
+            module.load_state_dict(state, strict=False)  # untrained tensors keep their initial values
+        ready = [module.eval() for module in found]
+        return ready if self.own else ready[0]
+
+
+def final_model(fed: Federation) -> FinalModel | None:
+    """Return the final model of a run; None for a timing-only run, or if the algorithm never reported a model."""
+    latest = fed.latest
+    if fed.timing_only or latest is None:
+        return None
+    flat = fed.task.model
+    own = not isinstance(latest, Deferred)
+    vectors = [fed.graph.read(model) for model in ([latest] if isinstance(latest, Deferred) else latest)]
+    states = [
+        {name: part.detach().cpu().clone() for name, part in flat.unflatten(vector).items()} for vector in vectors
+    ]
+    return FinalModel(states, own, flat.input_shape, fed.task.outputs)
+
+
+def save_model(model: FinalModel, folder: RunFolder) -> None:
+    """Save a global model in a run folder, as tensors without code; models of each device would take too much space."""
+    if not model.own:
+        content = {"state": model.states[0], "input_shape": list(model.input_shape), "outputs": model.outputs}
+        file = BytesIO()
+        torch.save(content, file)
+        folder.announce([NAME])
+        folder.write_bytes(NAME, file.getvalue())
+
+
+def load_model(folder: Path) -> FinalModel:
+    """Load the model of a run folder, without running any code that the file may contain.
+
+    Raises:
+        DataError: the folder has no model, or it cannot be read.
+    """
+    path = folder / NAME
+    if not path.is_file():
+        remedy = "run the scenario by itself, with training; where each device has its own model, in memory (out=None)"
+        raise DataError(str(path), "no such file, this folder keeps no model", remedy)
+    require_sound(folder, [NAME])
+    try:
+        saved: dict[str, Any] = torch.load(path, weights_only=True)
+        return FinalModel([saved["state"]], False, tuple(saved["input_shape"]), saved["outputs"])
+    except Exception as error:
+        raise DataError(str(path), f"cannot be read ({type(error).__name__})", "run it again with --force") from error

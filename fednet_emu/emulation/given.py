@@ -1,0 +1,126 @@
+"""Turn what Python code passes as a scenario (a name, path, mapping or Scenario, and objects in it) into a Scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from fednet_emu.algorithms import brings_own_learning
+from fednet_emu.algorithms.base import Algorithm
+from fednet_emu.algorithms.flower.algorithm import GivenFlower
+from fednet_emu.component.component import Component
+from fednet_emu.emulation.load import checked
+from fednet_emu.errors import FednetError
+from fednet_emu.learning.data.datasets.base import Dataset, Samples
+from fednet_emu.learning.data.datasets.given_samples import GivenSamples
+from fednet_emu.learning.models.base import Model
+from fednet_emu.learning.models.given_module import GivenModule
+from fednet_emu.scenario.document import Document, apply_overrides, filled, from_mapping, load
+from fednet_emu.scenario.library import run_name
+from fednet_emu.scenario.model import LEARNING, ON_OUR_DATA, Scenario
+from fednet_emu.scenario.overrides import Setting
+from fednet_emu.scenario.tree import Place, node_of
+
+ScenarioLike = str | Path | Mapping[str, Any] | Scenario
+"""A name of the library, a path, a mapping with the keys of a scenario file, or a Scenario."""
+Settings = Mapping[str, Any] | Iterable[str]
+"""Changes as `{"algorithm.lr": 0.05}`, or as the texts `key.path=value` of `--set`."""
+Network = Model | nn.Module | Callable[..., nn.Module]
+"""A model component, a PyTorch module, or a function or class that makes a module."""
+UNNAMED = "scenario"
+NOTHING = object()
+"""A setting that an algorithm with its own learning replaces."""
+
+
+def named(scenario: ScenarioLike) -> tuple[str, Document]:
+    """Return the name that records give to a scenario, and its document.
+
+    Raises:
+        FednetError: `scenario` has a type that cannot describe a scenario.
+    """
+    if isinstance(scenario, Scenario):
+        return scenario.title or UNNAMED, filled(from_mapping(_plain(scenario), UNNAMED))
+    if isinstance(scenario, Mapping):
+        settings = {key: _component(key, value) for key, value in scenario.items()}
+        return str(scenario.get("title") or UNNAMED), filled(from_mapping(settings, UNNAMED))
+    if isinstance(scenario, str | Path):
+        document = filled(load(scenario))
+        return run_name(document.path or Path(scenario)), document
+    wanted = "give a name, a path, a mapping or a Scenario"
+    raise FednetError(f"scenario: expected what describes one, got {type(scenario).__name__}; {wanted}")
+
+
+def changes(
+    settings: Settings | None,
+    *,
+    seed: int | None = None,
+    algorithm: Algorithm | str | None = None,
+    model: Network | str | None = None,
+    data: Dataset | Samples | str | None = None,
+) -> Iterator[str | Setting]:
+    """Yield the settings to change, in the order in which they apply; arguments such as `seed` override `settings`.
+
+    Raises:
+        FednetError: `settings` is a text instead of a mapping.
+    """
+    if isinstance(settings, str):
+        raise FednetError(f"settings: expected a mapping, got '{settings}'; for example {{'algorithm.lr': 0.05}}")
+    if isinstance(settings, Mapping):
+        for key, value in settings.items():
+            yield Setting(str(key), node_of(_component(key, value), Place(f"settings[{str(key)!r}]")))
+    else:
+        yield from settings or ()
+    given: dict[str, Any] = {"seed": seed, "algorithm": algorithm, "model": model, "data": data}
+    if brings_own_learning(algorithm):
+        given |= dict.fromkeys((*LEARNING, *ON_OUR_DATA), NOTHING)
+    for key, value in given.items():
+        if value is not None:
+            meant = None if value is NOTHING else _component(key, value)
+            yield Setting(key, node_of(meant, Place(f"{key}=")))
+
+
+def scenario_of(scenario: ScenarioLike, settings: Settings | None = None, **given: Any) -> tuple[str, Scenario]:
+    """Return the name of a scenario, and the complete and checked scenario with the changes of `changes` applied.
+
+    Args:
+        scenario: a name of the library, a path, a mapping, or a `Scenario`.
+        settings: settings to change.
+        given: the arguments `seed`, `algorithm`, `model` and `data` of `changes`.
+
+    Raises:
+        ScenarioError: lists every problem of the scenario.
+    """
+    name, document = named(scenario)
+    return name, checked(apply_overrides(document, changes(settings, **given)))
+
+
+def _component(key: Any, value: Any) -> Any:
+    """Wrap samples or a PyTorch module as a component of a scenario; other values are returned unchanged.
+
+    Raises:
+        FednetError: the data are bare arrays.
+    """
+    if key == "data" and isinstance(value, Samples):
+        return GivenSamples(given=value)
+    if key == "data" and (isinstance(value, list | tuple) or hasattr(value, "__array__")):
+        what = f"expected training and test samples, got a {type(value).__name__}"
+        raise FednetError(f"data: {what}; give fe.Samples(train_x, train_y, test_x, test_y, classes) of tensors")
+    is_part = isinstance(value, Model) or (isinstance(value, type) and issubclass(value, Component))
+    if key == "model" and not is_part and (isinstance(value, nn.Module) or callable(value)):
+        return GivenModule(given=value)
+    return value
+
+
+def _plain(value: Any) -> Any:
+    """Convert this package's components to plain settings, as in a file; components from elsewhere remain objects."""
+    if isinstance(value, Component):
+        theirs = not type(value).__module__.startswith("fednet_emu.")
+        if theirs or isinstance(value, GivenModule | GivenSamples | GivenFlower):
+            return value
+        return {name: _plain(getattr(value, name)) for name in type(value).model_fields}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    return [_plain(part) for part in value] if isinstance(value, tuple | list) else value

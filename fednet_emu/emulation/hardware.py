@@ -1,0 +1,140 @@
+"""The devices' hardware: what profiles say about speed and power, and what the settings beside a profile replace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from fednet_emu.arrays import Array
+from fednet_emu.devices.powers import DevicePowers, PerDevice, Stated
+from fednet_emu.devices.profiles import MARKS, Profile, dealt
+from fednet_emu.kernel.streams import Streams
+from fednet_emu.radio.energy import ComputeEnergy, MeasuredEnergy
+from fednet_emu.scenario.model import Problem, Scenario
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """Speeds and powers of the devices of one run.
+
+    Attributes:
+        which: for each device, which of the profiles it has; 0 for all without profiles.
+        powers: what devices draw beside their computations.
+        overhead_s: time in s that each computation takes beside its operations.
+        energy: by profile, the law of what a computation draws beside the idle power; None where none is known.
+    """
+
+    which: bytes
+    powers: DevicePowers
+    overhead_s: PerDevice
+    energy: tuple[ComputeEnergy | None, ...]
+
+
+def hardware(scenario: Scenario, streams: Streams) -> Hardware:
+    """Deal profiles to the devices of a scenario, and take from them what its settings do not say."""
+    devices, radio = scenario.devices, scenario.channel.device
+    profiles: tuple[Profile | None, ...] = devices.profiles or (None,)
+    which = dealt(devices.profiles, devices.count, lambda: streams("profile"))
+    powers = DevicePowers.of(radio, which, tuple(map(_stated, profiles)))
+    laws = (law_of(devices.compute_energy, profile) for profile in profiles)
+    energy = tuple(
+        None if law is None else law.beside(idle_w) for law, idle_w in zip(laws, powers.idle_w.values, strict=True)
+    )
+    overheads = (profile.compute.overhead_s if profile else None for profile in profiles)
+    own_s = devices.overhead_s
+    overhead_s = tuple((its or 0.0) if own_s is None else own_s for its in overheads)
+    return Hardware(which, powers, PerDevice(overhead_s, which), energy)
+
+
+def speeds(scenario: Scenario, which: bytes, streams: Streams, data_dir: Path | None) -> Array:
+    """Speeds [devices] in FLOP/s: of `devices.speed`, of the profiles, or spread around those of the profiles.
+
+    Raises:
+        DataError: the files that speeds are taken from are missing.
+    """
+    devices = scenario.devices
+    law, nominal = devices.speed, PerDevice(tuple(its.compute.flop_per_s for its in devices.profiles), which)
+    if law is None:
+        return nominal.all
+    drawn = law.draw(devices.count, streams("speed"), data_dir)
+    return drawn * nominal.all if law.relative else drawn
+
+
+def unfit(scenario: Scenario) -> Iterator[Problem]:
+    """Find devices without a speed, and powers that do not go together; yield the key path and what is wrong."""
+    devices, profiles = scenario.devices, scenario.devices.profiles
+    if devices.profile == () or len(profiles) > MOST_PROFILES:
+        yield (
+            ("devices", "profile"),
+            f"is 1 to {MOST_PROFILES} profiles, got {len(profiles)}; give so many",
+        )
+    if not profiles and (devices.speed is None or devices.speed.relative):
+        path = ("devices", "speed") if devices.speed is None else ("devices", "speed", "median_flop_per_s")
+        yield path, "is required, no profile says how fast devices are, got none; give it in FLOP/s, or devices.profile"
+        return
+    for profile in profiles or (None,):
+        idle_w = _stated(profile).idle_w if scenario.channel.device.idle_w is None else scenario.channel.device.idle_w
+        law = law_of(devices.compute_energy, profile)
+        if isinstance(law, MeasuredEnergy) and law.active_w < (idle_w or 0.0):
+            what = f"is the power of the whole device, idle power included, got {law.active_w:g} W"
+            yield (
+                ("devices", "compute_energy") if devices.compute_energy else ("channel", "device", "idle_w"),
+                f"{what} while it computes and {idle_w:g} W while it waits; give at least that, or less idle_w",
+            )
+            return
+
+
+MOST_PROFILES = 256
+"""A byte says which of the profiles a device has."""
+
+
+def _stated(profile: Profile | None) -> Stated:
+    return Stated() if profile is None else Stated(profile.idle_w, profile.radio.transmit_w, profile.radio.receive_w)
+
+
+def law_of(given: ComputeEnergy | None, profile: Profile | None) -> ComputeEnergy | None:
+    """The law of computing energy: that of the settings, else the power that a profile states; None without either."""
+    if given is not None:
+        return given
+    active_w = None if profile is None else profile.compute.active_w
+    return None if active_w is None else MeasuredEnergy(active_w=active_w)
+
+
+# ---- what a run relies on --------------------------------------------------------------------------------------------
+
+
+def notes(scenario: Scenario) -> Iterator[str]:
+    """Say which energies are not counted, and the weakest evidence of the numbers that a run takes from profiles."""
+    devices = scenario.devices
+    if devices.compute_energy is None and not devices.profiles:
+        yield (
+            "the energy of computing is not counted: nothing says what devices draw; give devices.profile, or "
+            "devices.compute_energy"
+        )
+    for profile in devices.profiles:
+        used = _used(scenario, profile)
+        unknown = [name for name, number in profile.numbers.items() if name in used and number is None]
+        known = {name: mark for name in used if (mark := getattr(profile.evidence, name)) is not None}
+        name = profile.title or "a profile"
+        if known:
+            weakest = max(known.values(), key=MARKS.index)
+            weak = [number for number, mark in known.items() if mark == weakest]
+            yield f"{name}: the weakest evidence is '{weakest}' ({', '.join(weak)})"
+        if unknown:
+            yield f"{name}: not known, and not counted: {', '.join(unknown)}"
+
+
+def _used(scenario: Scenario, profile: Profile) -> list[str]:
+    """The numbers of a profile that no setting beside it replaces."""
+    devices, radio = scenario.devices, scenario.channel.device
+    replaced = {
+        "flop_per_s": devices.speed is not None and not devices.speed.relative,
+        "overhead_s": devices.overhead_s is not None,
+        "active_w": devices.compute_energy is not None,
+        "idle_w": radio.idle_w is not None,
+        "transmit_w": radio.circuit_w is not None,
+        "receive_w": radio.receive_w is not None,
+        "memory_bytes": True,  # only warnings depend on it
+    }
+    return [name for name in profile.numbers if not replaced[name]]

@@ -1,0 +1,128 @@
+"""Run one scenario and keep its records, in memory or in a run folder, even if the run fails or is interrupted."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fednet_emu.emulation.build import build
+from fednet_emu.emulation.checkpoints import Saver, load_checkpoint
+from fednet_emu.emulation.final_model import FinalModel, final_model, save_model
+from fednet_emu.emulation.provenance import dependencies, provenance
+from fednet_emu.emulation.record import recorded
+from fednet_emu.emulation.replies import kept_replies
+from fednet_emu.emulation.side_effects import none_left_behind
+from fednet_emu.federation.federation import Federation
+from fednet_emu.files.data_folder import noting
+from fednet_emu.learning.graph.host_time import HostTime
+from fednet_emu.records.folder.store import RunFolder
+from fednet_emu.records.ledger import Ledger
+from fednet_emu.scenario.document import dump
+from fednet_emu.scenario.model import Scenario
+from fednet_emu.tracking.tracker import Tracker
+from fednet_emu.tracking.tracking import Tracking
+
+LOG = logging.getLogger("fednet_emu")
+
+
+class Ended(NamedTuple):
+    """The results of a run that has ended.
+
+    Attributes:
+        summary: totals and last scores, as in summary.json.
+        ledger: all records of the run.
+        model: the final model; None if it was not asked for or there is none, as in a timing-only run.
+    """
+
+    summary: dict[str, Any]
+    ledger: Ledger
+    model: FinalModel | None
+
+
+def run_scenario(scenario: Scenario, name: str, out: Path, **options: Any) -> dict[str, Any]:
+    """Run a scenario into a folder and return its summary; the options are those of `play`."""
+    return play(scenario, name, out, **options).summary
+
+
+def play(
+    scenario: Scenario,
+    name: str,
+    out: Path | None,
+    *,
+    data_dir: Path | str | None = None,
+    timing_only: bool = False,
+    force: bool = False,
+    keep_model: bool = False,
+    on_round: Callable[[Federation], None] | None = None,
+    track: Sequence[Tracker] = (),
+    study: tuple[str, Path] | None = None,
+) -> Ended:
+    """Run a scenario, in memory or into a folder.
+
+    The folder is created only after everything has been built. It records how the run ended: done, diverged,
+    interrupted or failed. In the last two cases, what was measured so far is written before the exception propagates,
+    and the same call later continues from the last checkpoint, or starts anew where there is none that can be used.
+
+    Args:
+        scenario: what to run.
+        name: the scenario's name, for the records.
+        out: the run folder; None writes nothing.
+        data_dir: the folder with data sets.
+        timing_only: whether to leave out training.
+        force: whether to replace a run that the folder already holds, once the new one is done or has diverged; until
+            then the new one is in the sub-folder `unfinished`.
+        keep_model: whether to return the final model, and to save a global one as `model.pt` in the folder.
+        on_round: called at the end of every round.
+        track: hear of the run.
+        study: for trackers, the name and the folder of the study that the run belongs to.
+    """
+    started, host = time.perf_counter(), HostTime()
+    facts = {"name": name, "seed": scenario.seed, "timing_only": timing_only}
+    model: FinalModel | None = None
+    with none_left_behind(), ExitStack() as open_now:
+        text = "" if out is None else dump(scenario)
+        if out is not None:
+            RunFolder.check(out, text, timing_only=timing_only, force=force)
+        with host.part("building"), noting() as read:
+            fed = build(scenario, data_dir=data_dir, timing_only=timing_only, host=host)
+        folder, saver, belongs = None, None, {}
+        if out is not None:
+            origin = provenance(scenario, read)
+            belongs = dependencies(text, origin)
+            folder = RunFolder.create(out, text, force=force, **facts, **origin)
+            open_now.callback(folder.release)
+            fed.ledger.keep_in(folder.path)
+            if not scenario.algorithm.own_learning:
+                saver = Saver(folder, scenario.training.checkpoint_s, belongs)
+        tracking = Tracking(track, folder, name, scenario.seed, study)
+        fed.observers.extend([observer for observer in (tracking.flush, on_round, saver) if observer is not None])
+        open_now.push(lambda _kind, error, _where: tracking.close(error))  # when all records are written
+        summary = open_now.enter_context(recorded(fed, folder, scenario, saver, facts, started))
+        tracking.start(fed.ledger, fed.clock, partial(scenario.model_dump, mode="json"), summary)
+        if folder is not None and saver is None and scenario.training.checkpoint_s is not None:
+            fed.kept = open_now.enter_context(kept_replies(folder.path, belongs))
+        _resume(fed, None if saver is None or timing_only else folder, belongs)
+        fed.run(scenario.algorithm)
+        model = _final_model(fed, folder) if keep_model else None
+    return Ended(summary, fed.ledger, model)
+
+
+def _final_model(fed: Federation, folder: RunFolder | None) -> FinalModel | None:
+    """The final model if there is one, saved in the folder."""
+    model = final_model(fed)
+    if model is not None and folder is not None:
+        save_model(model, folder)
+    return model
+
+
+def _resume(fed: Federation, folder: RunFolder | None, belongs: dict[str, Any]) -> None:
+    """Let a run go on from the checkpoint in its folder, if there is one that belongs to it."""
+    checkpoint = None if folder is None else load_checkpoint(folder.path, belongs)
+    if checkpoint is not None:
+        LOG.info("going on from a checkpoint: %d values were read before", len(checkpoint.readings))
+        fed.resume(checkpoint)

@@ -1,0 +1,272 @@
+"""The records of a run: written when it ends, however it ends, and as far as the disk has room for them."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import numpy as np
+
+from fednet_emu.emulation.checkpoints import Saver
+from fednet_emu.emulation.hardware import hardware
+from fednet_emu.emulation.signals import graceful
+from fednet_emu.errors import DataError, Diverged
+from fednet_emu.federation.federation import Federation
+from fednet_emu.kernel.streams import Streams
+from fednet_emu.learning.engines.auto import AutoEngine
+from fednet_emu.learning.engines.ray.ray_engine import RayEngine
+from fednet_emu.learning.engines.rule import RuleEngine
+from fednet_emu.records.fairness import asking
+from fednet_emu.records.folder.manifest import FINISHED
+from fednet_emu.records.folder.store import LOG_FILE, RunFolder
+from fednet_emu.records.idle import idle_s
+from fednet_emu.records.laws.charge import empty_s
+from fednet_emu.records.laws.verify import verify
+from fednet_emu.records.ledger import KINDS, SERVER, Ledger, scores_in
+from fednet_emu.records.losses import messages
+from fednet_emu.scenario.model import Scenario
+
+LOG = logging.getLogger("fednet_emu")
+
+SUMMARY = "summary.json"
+APPROXIMATE = "events depend on learnt numbers: a timing-only run, which takes nominal ones, is an approximation"
+"""Note that is printed or logged before a run whose events depend on learnt values."""
+
+
+@contextmanager
+def recorded(
+    fed: Federation,
+    folder: RunFolder | None,
+    scenario: Scenario,
+    saver: Saver | None,
+    facts: Mapping[str, Any],
+    started: float,
+) -> Iterator[dict[str, Any]]:
+    """Write all records of the run inside the `with` block, however it ends, and fill in its summary.
+
+    Raises:
+        DataError: the run has ended, but not all of its records can be written; its status is then `failed`.
+    """
+    summary, status, reason = dict(facts), "failed", ""
+    with _log_file(folder), graceful(fed.clock) as signals:
+        _log_start(fed, scenario, facts)
+        try:
+            try:
+                yield summary
+                status = "done"
+            finally:  # an interrupt in here is one of the run; later ones are none at all
+                signals.ignore()
+        except Diverged as error:
+            status, reason = "diverged", str(error)
+        except KeyboardInterrupt:
+            status = "interrupted"
+            raise
+        except BaseException as error:
+            LOG.info("failed at t=%.9g s: %s", fed.clock.now_s, error)
+            raise
+        finally:
+            books = _Books(folder)
+            if status not in FINISHED and saver is not None:
+                books.attempt(lambda: saver.save(fed))
+            with fed.graph.host.part("records"):
+                fed.close()
+                books.write_tables(fed.ledger)
+                totals = _totals(fed, scenario)
+            if status == "done":
+                reason = fed.divergence()
+                status = "diverged" if reason else "done"
+            summary.update(status=status, diverged=reason or None, **totals)
+            parts = {part: spent._asdict() for part, spent in fed.graph.host.parts().items()}
+            summary.update(host_s=time.perf_counter() - started, host_parts=parts)
+            if isinstance(fed.graph.engine, RayEngine):
+                summary["elsewhere"] = fed.graph.engine.statistics
+            books.close(summary)
+            if reason:
+                LOG.info("diverged: %s", reason)
+            LOG.info("%s at t=%.9g s, after %.1f s of host time", summary["status"], fed.clock.now_s, summary["host_s"])
+        if books.problem is not None:
+            raise books.problem
+
+
+class _Books:
+    """Writes the files of a run that has ended, each by itself, so that one that fails keeps no other from being kept.
+
+    Attributes:
+        problem: the first error; None so far.
+    """
+
+    def __init__(self, folder: RunFolder | None) -> None:
+        self._folder = folder
+        self.problem: DataError | None = None
+
+    def attempt(self, write: Callable[[], Any]) -> None:
+        """Write something, and remember if that is impossible."""
+        try:
+            write()
+        except DataError as error:
+            LOG.info("not written: %s", error)
+            self.problem = self.problem or error
+
+    def write_tables(self, ledger: Ledger) -> None:
+        folder = self._folder
+        if folder is None:
+            return
+        tables = ledger.parts()
+        self.attempt(lambda: folder.announce([*(f"{name}.parquet" for name in tables), SUMMARY]))
+        for name, table in tables.items():
+            self.attempt(lambda name=name, table=table: folder.write_table(name, table))  # type: ignore[misc]
+
+    def close(self, summary: dict[str, Any]) -> None:
+        """Write the summary and the final manifest; both say `failed` if something is missing."""
+        folder = self._folder
+        if folder is None:
+            return
+        for _ in range(2):  # again if the first time shows that something cannot be written
+            before = self.problem
+            if before is not None and summary["status"] in FINISHED:
+                summary["status"] = "failed"
+            self.attempt(lambda: folder.write_json(SUMMARY, summary))
+            if self.problem is before:
+                self.attempt(lambda: folder.end(summary["status"], event_digest=summary["event_digest"]))
+            if self.problem is before:
+                break
+        if summary["status"] in FINISHED:
+            self.attempt(folder.settle)
+
+
+def _log_start(fed: Federation, scenario: Scenario, facts: Mapping[str, Any]) -> None:
+    size = "a model of its own" if scenario.algorithm.own_learning else f"{fed.task.model.size} parameters"
+    LOG.info("%s, seed %d: %d devices, %s", facts["name"], facts["seed"], fed.n_devices, size)
+    if scenario.events_depend_on_learning:
+        LOG.info("%s", APPROXIMATE)
+
+
+def _totals(fed: Federation, scenario: Scenario) -> dict[str, Any]:
+    """Check the conservation laws, and return the totals of a run that has ended."""
+    ledger = fed.ledger
+    engine = fed.graph.engine
+    for choice in engine.choices if isinstance(engine, AutoEngine | RuleEngine) else ():
+        LOG.info("%s", choice)
+    laws = _laws(ledger, scenario)
+    for law, broken in laws.items():
+        LOG.log(logging.ERROR if broken else logging.INFO, "law %s: %s", law, broken or "holds")
+    return {
+        "simulated_s": fed.clock.now_s,
+        "rounds": fed.round,
+        **{f"{kind}_bit": sent_bit for kind, sent_bit in zip(KINDS, ledger.sent_bit, strict=True)},
+        **_backhaul(ledger),
+        **_energies(fed, scenario),
+        **_emptiness(fed),
+        **asking(ledger.asked, _able(fed)),
+        **_last_evaluation(fed),
+        "event_digest": ledger.event_digest(),
+        "verified": not any(laws.values()),
+        "broken_laws": {law: broken for law, broken in laws.items() if broken},
+        "events_depend_on_learning": scenario.events_depend_on_learning,
+        "nominal_values": fed.nominal,
+        "transfers": len(ledger.transfers),
+        **messages(ledger),
+        "wavefronts": fed.graph.statistics.wavefronts,
+        "mean_wavefront": fed.graph.statistics.mean_wavefront,
+    }
+
+
+def _backhaul(ledger: Ledger) -> dict[str, float]:
+    """Bits and energy of the backhaul, of a run that uses it; its energy is part of that of the run."""
+    return {"backhaul_bit": ledger.backhaul_bit, "backhaul_j": ledger.backhaul_j} if len(ledger.backhaul) else {}
+
+
+def _energies(fed: Federation, scenario: Scenario) -> dict[str, float | None]:
+    """The energy of all there is, and its parts in J; of computing None where some devices' law is not known.
+
+    `idle_j` is what devices draw all the time, whatever they do, and `waiting_j` that part of it in which they do
+    nothing else: for want of work, or of others who are slower. The other parts come on top of it.
+    """
+    ledger, now_ns, hard = fed.ledger, fed.clock.now, hardware(scenario, Streams(scenario.seed))
+    sent, device = ledger.transfers.column, ledger.transfers.column("sender") > SERVER
+    known = None not in hard.energy
+    waiting_s = idle_s(ledger, fed.n_devices, now_ns) - empty_s(ledger, fed.n_devices)
+    return {
+        "energy_j": ledger.spent_j(now_ns),
+        "compute_j": float(ledger.computes.column("energy_j").sum()) if known else None,
+        "transmit_j": float(sent("energy_j")[device].sum()),
+        "receive_j": float(sent("receive_j").sum()),
+        "idle_j": ledger.idle.until_j(now_ns),
+        "waiting_j": float(hard.powers.idle_w.all @ waiting_s),
+        "station_j": float(sent("energy_j")[~device].sum()),
+    }
+
+
+def _emptiness(fed: Federation) -> dict[str, float]:
+    """The share of the devices' time in which their batteries were empty, if they have any."""
+    if fed.presence.batteries is None:
+        return {}
+    whole_s = fed.clock.now_s * fed.n_devices
+    return {"empty_share": float(empty_s(fed.ledger, fed.n_devices).sum() / whole_s) if whole_s else 0.0}
+
+
+def _able(fed: Federation) -> int:
+    """How many devices can be asked: those with samples."""
+    return int(np.count_nonzero(fed.task.n_samples)) if fed.ledger.asked else 0
+
+
+def _laws(ledger: Ledger, scenario: Scenario) -> dict[str, str]:
+    """Check each conservation law that must hold for the scenario's access schemes; an empty text means it holds."""
+    network = scenario.network
+    access = {"uplink": network.uplink, "downlink": network.downlink, "sidelink": network.sidelink}
+    one_cell = ("uplink", "downlink", "sidelink") if network.cells.count == 1 else ("sidelink",)
+    exclusive = frozenset(  # recorded links are each device's own
+        kind
+        for kind, used in access.items()
+        if kind in one_cell and used is not None and used.trace is None and used.access.one_at_a_time
+    )
+    side = network.sidelink
+    in_turns = side is not None and (side.access.clustered or side.access.one_at_a_time)
+    return verify(ledger, exclusive, frozenset({"sidelink"} if in_turns else ()))
+
+
+def _last_evaluation(fed: Federation) -> dict[str, float | None]:
+    evaluations = fed.ledger.evaluations
+    if len(evaluations) == 0:
+        return dict.fromkeys(scores_in(evaluations.columns))
+    return {name: _finite(float(evaluations.column(name)[-1])) for name in scores_in(evaluations.columns)}
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+@contextmanager
+def _log_file(folder: RunFolder | None) -> Iterator[None]:
+    """Write what this thread logs to the run's log file; other threads may run other scenarios at the same time."""
+    if folder is None:
+        yield
+        return
+    mine = threading.get_ident()
+    handler = _LogFile(folder.path / LOG_FILE, encoding="utf-8", delay=True)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    handler.addFilter(lambda record: record.thread == mine)
+    LOG.addHandler(handler)
+    LOG.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        LOG.removeHandler(handler)
+        with suppress(OSError):
+            handler.close()
+
+
+class _LogFile(logging.FileHandler):
+    """A log that is kept while there is room: what it cannot hold is missing in it, and disturbs no run."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with suppress(OSError):
+            super().emit(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  (the name is given by logging)
+        """Say nothing: tables that cannot be written either are told."""

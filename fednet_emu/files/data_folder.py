@@ -1,0 +1,90 @@
+"""The data folder, which holds recorded data and data sets; the package itself contains none."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from hashlib import blake2b
+from pathlib import Path
+
+from fednet_emu.errors import DataError
+from fednet_emu.files.paths import exists, expanded
+
+DATA_VARIABLE = "FEDNET_DATA"
+"""The environment variable that names the data folder when the command does not."""
+
+
+Read = dict[str, Path]
+"""Data files and folders that were read, by the name under which each was requested."""
+
+_noted: ContextVar[Read | None] = ContextVar("noted", default=None)
+_LIBRARY = "channels"
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def data_folder(data_dir: Path | str | None) -> Path | None:
+    """Return the folder of data files: the one given, else the one that FEDNET_DATA names, else None.
+
+    Raises:
+        DataError: it begins with the `~user` of a user who does not exist.
+    """
+    named = data_dir or os.environ.get(DATA_VARIABLE)
+    if not named:
+        return None
+    folder = expanded(Path(named))
+    if folder is None:
+        raise DataError(str(named), "no such user", f"write the path of the folder for --data-dir or {DATA_VARIABLE}")
+    return folder
+
+
+def locate(name: str, data_dir: Path | None) -> Path:
+    """Find the file or folder with this name: first in the data folder, then in the current folder.
+
+    Names that begin with `channels/` are also looked up in the package's library and in the source checkout around it.
+
+    Raises:
+        DataError: No such file or folder exists in any of these places.
+    """
+    folder = data_folder(data_dir)
+    wanted = expanded(Path(name)) or Path(name)
+    candidates = [wanted] if folder is None else [folder / wanted, wanted]
+    if Path(name).parts[:1] == (_LIBRARY,):
+        candidates += [_PACKAGE / "library" / name, _PACKAGE.parent / name]
+    for path in candidates:
+        if exists(path):
+            return note(name, path)
+    remedy = f"give it in full, or relative to the current folder or to that of --data-dir or {DATA_VARIABLE}"
+    raise DataError(str(candidates[0]), "not found", remedy)
+
+
+@contextmanager
+def noting() -> Iterator[Read]:
+    """Context manager: collect the names and paths of all data that this thread reads inside the `with` block."""
+    read: Read = {}
+    before = _noted.set(read)
+    try:
+        yield read
+    finally:
+        _noted.reset(before)
+
+
+def note(name: str, path: Path) -> Path:
+    """Note that a file or folder is about to be read (see `noting`), and return its path."""
+    read = _noted.get()
+    if read is not None:
+        read[name] = path
+    return path
+
+
+def checksum(path: Path) -> str:
+    """BLAKE2b of a file, or of the names and contents of all files in a folder."""
+    digest = blake2b(digest_size=16)
+    for file in [path] if path.is_file() else sorted(its for its in path.rglob("*") if its.is_file()):
+        if file != path:
+            digest.update(file.relative_to(path).as_posix().encode())
+        with file.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,163 @@
+"""Device and link speeds of FLASH: AI-Benchmark scores, measured training times, and Wi-Fi speeds of real users.
+
+From Yang et al., "Characterizing impacts of heterogeneity in federated learning upon large-scale smartphone data",
+WWW 2021. Every function takes the folder that holds FLASH's files.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
+
+import numpy as np
+
+from fednet_emu.arrays import Array, exp, log
+from fednet_emu.errors import DataError
+from fednet_emu.files.recordings import read_bytes
+
+BIT_PER_KILOBYTE = 8 * 1024
+"""FLASH divides a size in byte by 1024 and then by a speed: its "kb/s" are 1024 byte per second."""
+
+FEMNIST_BATCH_S = MappingProxyType(
+    {
+        "Google Nexus S": (1.642, 0.0995),
+        "Xiaomi Redmi Note 7 Pro": (0.588, 0.0239),
+        "Google Pixel 4": (0.179, 0.0023),
+    }
+)
+"""Mean and standard deviation of the seconds that FLASH measured per batch of its FEMNIST CNN, for the three phones to
+which it maps all others by score (the batch size is not stated; FLASH's default is 10)."""
+
+_UNKNOWN = "unknown"
+_REMEDY = "name the folder with the files of FLASH's device_util"
+
+
+@dataclass(frozen=True, eq=False)
+class LinkSpeeds:
+    """Normal laws of users' link speeds in bit/s, arrays [users]; FLASH draws again while a draw is negative."""
+
+    users: tuple[str, ...]
+    down_mean_bps: Array
+    down_sigma_bps: Array
+    up_mean_bps: Array
+    up_sigma_bps: Array
+
+
+@dataclass(frozen=True, eq=False)
+class LayerTimes:
+    """Training times of one kind of layer on one phone.
+
+    Attributes:
+        features: Input size, output size, batch size and sequence length, each divided by its largest, [n, 4].
+        time_s: Seconds, [n].
+    """
+
+    features: Array
+    time_s: Array
+
+
+def link_speeds(folder: Path) -> LinkSpeeds:
+    """The speeds of `speed_distri.json`, whose unit is 1024 byte/s, in bit/s.
+
+    Raises:
+        DataError: The file is missing or not in FLASH's form.
+    """
+    path = folder / "speed_distri.json"
+    laws = _object(path)
+    columns = []
+    for field in ("down_u", "down_sigma", "up_u", "up_sigma"):
+        try:
+            columns.append(np.array([law[field] for law in laws.values()], np.float64) * BIT_PER_KILOBYTE)
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(str(path), f"a user lacks the number {field}", _REMEDY) from error
+    return LinkSpeeds(tuple(laws), *columns)
+
+
+def benchmark_scores(folder: Path) -> dict[str, float]:
+    """AI-Benchmark score of each phone of `benchmark2score.json`, fastest first; higher is faster.
+
+    Raises:
+        DataError: The file is missing or not in FLASH's form.
+    """
+    path = folder / "benchmark2score.json"
+    scores = _object(path)
+    if not all(isinstance(score, int | float) and score > 0 for score in scores.values()):
+        raise DataError(str(path), "a score is no number above 0", _REMEDY)
+    return {phone: float(score) for phone, score in scores.items()}
+
+
+def user_scores(folder: Path) -> dict[str, float]:
+    """Score of each phone model that real users reported, by `real2benchmark.json`, where the benchmark knows it.
+
+    Raises:
+        DataError: A file is missing or not in FLASH's form.
+    """
+    scores = benchmark_scores(folder)
+    names = _object(folder / "real2benchmark.json")
+    return {model: scores[phone] for model, phone in names.items() if phone != _UNKNOWN and phone in scores}
+
+
+def layer_times(folder: Path, phone: str, layer: Literal["lstm", "embedding", "output"]) -> LayerTimes:
+    """Measured training times of a layer on a phone, by `regression/<phone>_<layer>.json.gz`.
+
+    Args:
+        folder: Where FLASH's files are.
+        phone: "nexus6", "redmi_note8" or "sumsung_note10" (sic).
+        layer: Kind of layer.
+
+    Raises:
+        DataError: The file is missing or not in FLASH's form.
+    """
+    path = folder / "regression" / f"{phone}_{layer}.json.gz"
+    content = _object(path)
+    try:
+        features, time_s = np.array(content["X"], np.float64), np.array(content["Y"], np.float64)[:, 0]
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise DataError(str(path), f"has no arrays X and Y ({error})", _REMEDY) from error
+    if features.shape != (len(time_s), 4):
+        raise DataError(str(path), f"has X of shape {features.shape} and {len(time_s)} rows in Y", _REMEDY)
+    return LayerTimes(features, time_s)
+
+
+def batch_times_s(
+    scores: Array, reference_scores: dict[str, float], rule: Literal["nearest", "interpolated"] = "nearest"
+) -> Array:
+    """Seconds per batch of FLASH's FEMNIST CNN on phones of these scores [n].
+
+    A score is not a speed: from the slowest to the fastest measured phone it grows 87-fold, the speed 9-fold.
+
+    Args:
+        scores: AI-Benchmark scores.
+        reference_scores: Scores by phone, as from `benchmark_scores`; the three measured phones must be among them.
+        rule: "nearest" takes the time of the measured phone of the nearest score, as FLASH does. "interpolated" is
+            linear in the logarithms between the three, and constant beyond them.
+
+    Raises:
+        DataError: A measured phone has no score.
+    """
+    missing = [phone for phone in FEMNIST_BATCH_S if phone not in reference_scores]
+    if missing:
+        raise DataError("benchmark2score.json", f"has no score of {', '.join(missing)}", _REMEDY)
+    known = np.array([reference_scores[phone] for phone in FEMNIST_BATCH_S])
+    time_s = np.array([mean_s for mean_s, _ in FEMNIST_BATCH_S.values()])
+    if rule == "nearest":
+        nearest: Array = time_s[np.abs(np.asarray(scores)[:, None] - known).argmin(axis=1)]
+        return nearest
+    between: Array = exp(np.interp(log(scores), log(known), log(time_s)))
+    return between
+
+
+def _object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file that may also be there as .gz."""
+    zipped = path.with_name(f"{path.name}.gz")
+    content = read_bytes(zipped if not path.exists() and zipped.exists() else path)
+    try:
+        value = json.loads(content)
+    except ValueError as error:
+        raise DataError(str(path), f"is not JSON ({error})", _REMEDY) from error
+    if not isinstance(value, dict) or not value:
+        raise DataError(str(path), "holds no object with entries", _REMEDY)
+    return value

@@ -1,0 +1,155 @@
+"""Files that are written at once or not at all, and checksums that show whether they are still as they were written."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import contextmanager, suppress
+from itertools import chain
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from fednet_emu.errors import DataError
+from fednet_emu.files.data_folder import checksum
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pandas as pd
+
+PART = ".fednet-part"
+"""Ending of the names of files that are being written; what is left of them after a kill may be deleted."""
+FORMULA = ("=", "+", "-", "@", "'", "\t", "\r")
+"""What a text in a CSV file begins with that a spreadsheet would not show as it is; some are run as formulas."""
+RETRY = "make room, or make the folder writable, and give the same command again"
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file atomically."""
+    write_atomically(path, lambda file: file.write(text.encode("utf-8")))
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON file atomically; what is not a number is null."""
+    write_text(path, json.dumps(_finite(content), indent=2, allow_nan=False) + "\n")
+
+
+def write_table(path: Path, parts: Iterable[pd.DataFrame]) -> None:
+    """Write a Parquet table atomically; its rows come in parts, at least one, with equal columns."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    def write(file: IO[bytes]) -> None:
+        rows = (pa.Table.from_pandas(part, preserve_index=False) for part in parts)
+        first = next(rows)
+        with pq.ParquetWriter(file, first.schema, compression="zstd") as writer:
+            for part in chain([first], rows):
+                writer.write_table(part)
+
+    write_atomically(path, write)
+
+
+def csv_text(table: pd.DataFrame, digits: int) -> str:
+    """Return a table as CSV, with so many significant digits; `read_csv` reads it back.
+
+    A text that a spreadsheet would take for a formula begins with an apostrophe; one that reads as a number does not.
+    """
+    safe = _mapped(table, _shown)
+    return str(safe.to_csv(index=False, float_format=f"%.{digits}g", lineterminator="\n"))
+
+
+def read_csv(path: Path, **options: Any) -> pd.DataFrame:
+    """Read what `csv_text` has made; the options are those of `pandas.read_csv`."""
+    import pandas as pd
+
+    return _mapped(pd.read_csv(path, **options), _meant)
+
+
+def _mapped(table: pd.DataFrame, change: Callable[[Any], Any]) -> pd.DataFrame:
+    """Change the names of the columns, and all that is in those that are not numbers."""
+    texts = {
+        str(name): table[name].astype(object).map(change).astype(object)
+        for name in table
+        if table[name].dtype.kind not in "biuf"
+    }
+    return table.assign(**texts).rename(columns=change)
+
+
+def _shown(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) and not _is_number(value) else value
+
+
+def _meant(value: Any) -> Any:
+    return value[1:] if isinstance(value, str) and value.startswith("'") else value
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
+    """Write a file under another name, wait until the disk has it, and rename it: it is complete or unchanged.
+
+    Args:
+        path: the file.
+        write: writes the content into an open file.
+
+    Raises:
+        DataError: the file cannot be written, for example because the disk is full.
+    """
+    part = path.with_name(f".{path.name}{PART}")
+    with told(path, "written"):
+        try:
+            with part.open("wb") as file:
+                write(file)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        except BaseException:
+            with suppress(OSError):
+                part.unlink()
+            raise
+
+
+@contextmanager
+def told(path: Path, what: str) -> Iterator[None]:
+    """Turn an error of the operating system inside the `with` block into one sentence about a path.
+
+    Raises:
+        DataError: it cannot be `what`: written, replaced, ...
+    """
+    try:
+        yield
+    except OSError as error:
+        raise DataError(str(path), f"cannot be {what} ({error.strerror or error})", RETRY) from error
+
+
+def flaw(path: Path, expected: str | None) -> str:
+    """Return what is wrong with a file: it is missing, or its content is not what was written; empty if it is sound.
+
+    Args:
+        path: the file.
+        expected: its checksum; None if that is not known, so that the content is not looked at.
+    """
+    if not path.is_file():
+        return "no such file"
+    if expected is None:
+        return ""
+    try:
+        return "" if checksum(path) == expected else "damaged, its content is not what was written"
+    except OSError as error:
+        return f"unreadable ({error.strerror})"
+
+
+def _finite(content: Any) -> Any:
+    if isinstance(content, Mapping):
+        return {key: _finite(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content

@@ -1,0 +1,1 @@
+"""The air: transfers that share a band, and how fast each of them proceeds."""

@@ -1,0 +1,283 @@
+"""The bursts on the air of a band, as arrays that are updated at each change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fednet_emu.arrays import Array, IntArray, Mask
+from fednet_emu.kernel.work import BIT, SCALE
+from fednet_emu.network.access.base import Active
+from fednet_emu.network.air.band import Band
+from fednet_emu.network.air.link_gains import LinkGains
+from fednet_emu.network.air.transfer import Burst, Grant, Transfer
+from fednet_emu.network.links.links import Links
+
+_ALL = slice(None)
+LEG = np.dtype([
+    ("row", np.int64), ("until_ns", np.int64), ("left_nbit", np.float64), ("outage", np.bool_), ("dead", np.bool_),
+    ("slot_rate_bps", np.float64), ("slot_sinr", np.float64), ("slot_carries", np.bool_),
+])  # fmt: skip
+"""A leg: the row of its receiver, the time of its timeout or of an end's departure, the bits it still has to carry
+times 1e9, rounded, whether it had an outage, whether it can never be delivered, and rate in bit/s and SINR (linear) in
+the present slot and whether that carries bits."""
+BURST = np.dtype([
+    ("cell", np.int64), ("legs", np.int64), ("column", np.int64), ("power_s", np.float64), ("slot_power", np.float64)
+])  # fmt: skip
+"""A burst: its cell, its number of legs, the column of its sender, the integral over time so far (s) of the share of
+the sender's power that it uses, and that share in the present slot."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cell:
+    """One cell's part of an active set: the indices of its legs, bursts, receivers and senders, and its `Active`."""
+
+    legs: Any
+    bursts: Any
+    rows: Any
+    columns: Any
+    active: Active
+
+
+class ActiveSet:
+    """The bursts on the air in the order of their starts, with their legs.
+
+    Attributes:
+        bursts: the bursts.
+        legs: the legs of all bursts, in the same order.
+        work: what each leg still has to carry, in units of `network.work`; see `carry`.
+        leg: `LEG` for each leg; updated in place.
+        burst: `BURST` for each burst; updated in place.
+        gains: SNRs between all senders and receivers on the air.
+        cells: the part of each cell; see `gather`.
+    """
+
+    def __init__(self, band: Band, links: Links, cells: int) -> None:
+        self._links, self._several_cells, self._planned = links, cells > 1, band.access.planned
+        self.gains = LinkGains(band, links)
+        self._clear()
+
+    def _clear(self) -> None:
+        self.gains.clear()
+        self.bursts: list[Burst] = []
+        self.legs: list[Transfer] = []
+        self.work: list[int] = []
+        self.leg = np.empty(0, LEG)
+        self.burst = np.empty(0, BURST)
+        self.cells: list[Cell] = []
+        self._in_order = True  # column k is the sender of burst k
+        self._bursts_of: dict[int, int] = {}
+        self._part_of: dict[int, float] = {}
+
+    def __len__(self) -> int:
+        return len(self.bursts)
+
+    @property
+    def plain(self) -> bool:
+        """Whether every burst has exactly one leg."""
+        return len(self.legs) == len(self.bursts)
+
+    @property
+    def burst_of_leg(self) -> IntArray:
+        """Index of the burst of each leg [legs]."""
+        numbers = np.arange(len(self.bursts))
+        return numbers if self.plain else np.repeat(numbers, self.burst["legs"])
+
+    def of_bursts(self, combine: np.ufunc, values: Array | Mask) -> Any:
+        """Reduce values [legs, ...] over the legs of each burst with a NumPy function such as `np.maximum`."""
+        legs = self.burst["legs"]
+        return values if self.plain else combine.reduceat(values, np.cumsum(legs) - legs)
+
+    # ---- changes -----------------------------------------------------------------------------------------------------
+
+    def add(self, bursts: list[Burst]) -> None:
+        """Put bursts on the air; a sender that is already on the air keeps the power of its first burst."""
+        legs = list(chain.from_iterable(bursts))
+        self.bursts.extend(bursts)
+        self.legs.extend(legs)
+        self.work.extend([leg.size_bit * BIT for leg in legs])
+        leg, burst = np.zeros(len(legs), LEG), np.zeros(len(bursts), BURST)
+        leg["row"] = self.gains.listen([self._radios(one)[1] for one in legs])
+        leg["until_ns"] = [one.until_ns for one in legs]
+        leg["left_nbit"] = [one.size_bit * 1e9 for one in legs]
+        burst["column"] = self._columns([(self._radios(one[0])[0], one[0].power_part) for one in bursts])
+        burst["cell"] = [one[0].cell for one in bursts]
+        burst["legs"] = [len(one) for one in bursts]
+        self.leg, self.burst = _joined(self.leg, leg), _joined(self.burst, burst)
+
+    def carry(self, rates: list[tuple[list[float], int]]) -> None:
+        """Subtract what each leg carries: for each block its rates [legs] in bit/s times `SCALE`, and its length in ns.
+
+        No leg carries more than it has left.
+        """
+        work = self.work
+        for rate, span_ns in rates:
+            work = [
+                left - less if left > (less := int(each) * span_ns) else 0
+                for left, each in zip(work, rate, strict=True)
+            ]
+        self.work, self.leg["left_nbit"] = work, np.array(work, np.float64) / SCALE
+
+    def power_part(self, first: Transfer) -> float:
+        """Share of full power at which the sender of a burst sends; if it is on the air already, the share it has."""
+        return self._part_of.setdefault(self._radios(first)[0], first.power_part)
+
+    def remove_legs(self, gone: IntArray) -> list[Burst]:
+        """Remove the legs at these indices; remove and return the bursts that have no leg left."""
+        burst_of_leg = self.burst_of_leg
+        lost = np.bincount(burst_of_leg.take(gone), minlength=len(self.bursts))
+        self.burst["legs"] -= lost
+        ended = (self.burst["legs"] == 0).nonzero()[0]
+        if len(ended) == len(self.bursts):
+            bursts = self.bursts
+            for burst, power_s in zip(bursts, self.burst["power_s"].tolist(), strict=True):
+                burst[0].power_s = power_s
+            self._clear()
+            return bursts
+        _drop(self.legs, gone)
+        _drop(self.work, gone)
+        stays = _others(gone, len(self.leg))
+        new_row = self.gains.leave(self.leg["row"].take(gone))
+        self.leg = self.leg.take(stays)
+        if new_row is not None:
+            self.leg["row"] = new_row.take(self.leg["row"])
+        return self._remove_bursts(ended) if len(ended) else []
+
+    def _remove_bursts(self, gone: IntArray) -> list[Burst]:
+        bursts = [self.bursts[place] for place in gone.tolist()]
+        for burst, power_s in zip(bursts, self.burst["power_s"].take(gone).tolist(), strict=True):
+            burst[0].power_s = power_s
+        columns = self.burst["column"].take(gone)
+        _drop(self.bursts, gone)
+        self.burst = self.burst.take(_others(gone, len(self.burst)))
+        self._forget_senders(columns)
+        return bursts
+
+    def legs_of(self, bursts: IntArray) -> IntArray:
+        """Indices of all legs of the bursts at these indices."""
+        return bursts if self.plain else np.isin(self.burst_of_leg, bursts).nonzero()[0]
+
+    def _columns(self, senders: list[tuple[int, float]]) -> list[int]:
+        """Columns of the senders (number, power share) of new bursts; a new sender gets a column at its first share."""
+        bursts_of, known = self._bursts_of, len(self._bursts_of)
+        new = {}
+        for sender, part in senders:
+            if sender not in bursts_of:
+                bursts_of[sender] = 0
+                new[sender] = self._part_of.setdefault(sender, part)
+            bursts_of[sender] += 1
+        if new:
+            self.gains.add([*new], [*new.values()])
+        if len(new) == len(senders) and self._in_order:
+            return list(range(known, len(bursts_of)))
+        self._in_order = False
+        column = {sender: place for place, sender in enumerate(self.gains.senders.tolist())}
+        return [column[sender] for sender, _ in senders]
+
+    def _forget_senders(self, columns: IntArray) -> None:
+        """Decrease the number of bursts of the senders in these columns, and drop senders that have none left."""
+        silent = []
+        for column, sender in zip(columns.tolist(), self.gains.senders.take(columns).tolist(), strict=True):
+            self._bursts_of[sender] -= 1
+            if not self._bursts_of[sender]:
+                del self._bursts_of[sender], self._part_of[sender]
+                silent.append(column)
+        if not silent:
+            return
+        stay = _others(np.array(silent), len(self.gains.senders))
+        self.gains.keep_senders(stay)
+        if self._in_order:
+            self.burst["column"] = np.arange(len(self.bursts))
+        else:
+            self.burst["column"] = np.searchsorted(stay, self.burst["column"])
+
+    def _radios(self, leg: Transfer) -> tuple[int, int]:
+        """Radios (sender, receiver) of a leg; for the server, the base station that served the device at request."""
+        if not self._several_cells:
+            return leg.sender, leg.receiver
+        station = -1 - leg.cell
+        return (leg.sender, station) if leg.receiver < 0 else (station, leg.receiver)
+
+    # ---- who shares a band with whom ---------------------------------------------------------------------------------
+
+    def gather(self) -> None:
+        """Rebuild `cells` after a change: the members of each cell and the bits each leg has left."""
+        left = self.leg["left_nbit"] / 1e9
+        if self._several_cells:
+            self.cells = [self._cell(cell, left) for cell in np.unique(self.burst["cell"]).tolist()]
+        else:
+            self.cells = [self._whole(left)]
+
+    def _whole(self, left_bit: Array) -> Cell:
+        gains, column = self.gains, self.burst["column"]
+        active = Active(
+            burst=self.burst_of_leg,
+            receiver=self.leg["row"],
+            sender=column,
+            radio=gains.senders,
+            part=np.ones(len(column)) if self._in_order else 1.0 / np.bincount(column)[column],
+            left_bit=left_bit,
+            mean=gains.mean,
+            deaf=gains.deaf(_ALL, _ALL),
+            plain=self._in_order and self.plain and len(gains.receivers) == 1,
+            grants=self._grants(range(len(self.bursts))) if self._planned else None,
+        )
+        return Cell(_ALL, _ALL, _ALL, _ALL, active)
+
+    def _cell(self, cell: int, left_bit: Array) -> Cell:
+        burst, gains = self.burst_of_leg, self.gains
+        bursts = np.flatnonzero(self.burst["cell"] == cell)
+        legs = np.flatnonzero(self.burst["cell"][burst] == cell)
+        rows, receiver = np.unique(self.leg["row"][legs], return_inverse=True)
+        columns, sender = np.unique(self.burst["column"][bursts], return_inverse=True)
+        active = Active(
+            burst=np.searchsorted(bursts, burst[legs]),
+            receiver=receiver,
+            sender=sender,
+            radio=gains.senders[columns],
+            part=1.0 / np.bincount(self.burst["column"])[self.burst["column"][bursts]],
+            left_bit=left_bit[legs],
+            mean=gains.mean[np.ix_(rows, columns)],
+            deaf=gains.deaf(rows, columns),
+            plain=False,
+            grants=self._grants(bursts.tolist()) if self._planned else None,
+        )
+        return Cell(legs, bursts, rows, columns, active)
+
+    def _grants(self, bursts: Sequence[int]) -> Array:
+        """Planned share and noise of these bursts [bursts, 2]; an equal share for those without a grant."""
+        equal = Grant(1.0 / len(bursts))
+        grants = [self.bursts[place][0].grant or equal for place in bursts]
+        return np.array([(grant.share, grant.noise) for grant in grants])
+
+
+def _joined(there: NDArray[np.void], added: NDArray[np.void]) -> NDArray[np.void]:
+    """Concatenate two record arrays; faster than NumPy's function, which compares their fields at each call."""
+    joined = np.empty(len(there) + len(added), there.dtype)
+    joined[: len(there)], joined[len(there) :] = there, added
+    return joined
+
+
+def _others(places: IntArray, count: int) -> IntArray:
+    """Indices below `count` that are not in `places`."""
+    other = np.ones(count, np.bool_)
+    other[places] = False
+    return other.nonzero()[0]
+
+
+def _drop(items: list[Any], places: IntArray) -> None:
+    """Delete the items at these increasing indices: one by one if few, by a new list if many."""
+    if len(places) < _FEW:
+        for place in reversed(places.tolist()):
+            del items[place]
+    else:
+        gone = set(places.tolist())
+        items[:] = [item for place, item in enumerate(items) if place not in gone]
+
+
+_FEW = 8

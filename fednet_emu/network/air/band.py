@@ -1,0 +1,301 @@
+"""A frequency band and its rates; transfers are computed over many fading blocks without an event per block."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from operator import mul
+from typing import NamedTuple
+
+import numpy as np
+
+from fednet_emu.arrays import Array, IntArray, Keys, Mask
+from fednet_emu.errors import ScenarioError
+from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, to_ns
+from fednet_emu.kernel.streams import uniform, uniforms
+from fednet_emu.kernel.work import BIT, SCALE, work_per_ns
+from fednet_emu.network.access.base import Access
+from fednet_emu.radio.fading import Fading
+from fednet_emu.radio.rates.base import RateLaw
+from fednet_emu.radio.receiver.combining import ONE_ANTENNA, Reception
+
+ROUGHLY = 1e-9
+"""Relative tolerance, larger than the rounding differences between scalar and array calculations."""
+
+MOST_BLOCKS = 1 << 24
+"""Largest number of fading blocks or slots of one transfer; more would take minutes of computing time, and fading
+averages out over far fewer."""
+
+_FEW_BLOCKS = 16
+_MANY_BLOCKS = 4096
+_FEW_GAINS = 8
+
+
+Walk = tuple[int, float, float]
+"""Result for a link alone in the band: end time in ns (the start time if it can never end), bits carried, and the
+lowest SINR (linear) of a block that carried bits."""
+
+
+class Soon(NamedTuple):
+    """End times of links [links], whether each ends within the blocks computed, and its lowest SINR until then."""
+
+    end_ns: Array
+    is_through: Mask
+    lowest_sinr: Array
+
+
+_Alone = tuple[float, float, float, Callable[[float, bool], float], Callable[[float, float], float], int, bool]
+"""Parameters of a link alone: share of the band, the same in Hz, SINR threshold, fading law, rate law, coherence time
+in ns, and whether there is no fading."""
+
+
+@dataclass(frozen=True)
+class Band:
+    """A band with its access scheme, rate law and block fading; block k lasts from k to k + 1 coherence times.
+
+    `fading` is that of one antenna. SNRs of links are those of all antennas of the receiver combined.
+    """
+
+    bandwidth_hz: float
+    access: Access
+    law: RateLaw
+    fading: Fading
+    coherence_ns: int
+    slot_ns: int = FOREVER_NS
+    access_key: int = 0
+    reception: Reception = ONE_ANTENNA
+
+    @classmethod
+    def of(
+        cls,
+        bandwidth_hz: float,
+        access: Access,
+        law: RateLaw,
+        fading: Fading,
+        access_key: int = 0,
+        reception: Reception = ONE_ANTENNA,
+    ) -> Band:
+        """A band whose blocks last for the fading's coherence time; `access_key` keys the draws of random access."""
+        coherence_ns, slot_ns = (
+            FOREVER_NS if np.isinf(duration_s) else to_ns(duration_s)
+            for duration_s in (fading.coherence_s, access.turn_s)
+        )
+        return cls(bandwidth_hz, access, law, fading, coherence_ns, slot_ns, access_key, reception)
+
+    @cached_property
+    def constant(self) -> bool:
+        """Whether links never fade."""
+        return self.coherence_ns == FOREVER_NS
+
+    @cached_property
+    def outage_sinr(self) -> float:
+        """The SINR below which a transmission is lost."""
+        return self.law.outage_sinr
+
+    @cached_property
+    def threshold(self) -> float:
+        """The SINR below which the access scheme lets a block carry nothing."""
+        return self.access.threshold
+
+    @cached_property
+    def slotted(self) -> bool:
+        """Whether the access scheme has its own slots, which then replace the fading blocks."""
+        return self.slot_ns < FOREVER_NS
+
+    @cached_property
+    def doubtful_snr(self) -> float:
+        """Mean SNR above which any link alone carries something sooner or later, so that `carries` need not be asked.
+
+        A rate law that loses in outage sends at any SINR.
+        """
+        fading, share = self.fading.combined(self.reception.branches(1)), self.access.share(1)
+        needed = max(0.0 if self.outage_sinr > 0 else self.law.min_sinr, self.threshold)
+        return needed * share / min(fading.peak(los) for los in (False, True)) * (1 + ROUGHLY)
+
+    def carries(self, snr: float, *, los: bool) -> bool:
+        """Whether a link alone, of a mean SNR, ever carries anything: in more than one fading block in 10^8."""
+        share, bandwidth_hz, threshold, _, rate_of, _, _ = self._alone
+        sinr = snr * self.fading.combined(self.reception.branches(1)).peak(los) / share
+        return sinr >= threshold and work_per_ns(rate_of(sinr, bandwidth_hz)) > 0
+
+    # ---- one link alone ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _alone(self) -> _Alone:
+        share = self.access.share(1)
+        laws = self.fading.combined(self.reception.branches(1)).gain, self.law.rate_bps
+        return share, self.bandwidth_hz * share, self.threshold, *laws, self.coherence_ns, self.constant
+
+    def alone(self, snr: float, fading_key: int, size_bit: int, start_ns: int, until_ns: int = FOREVER_NS) -> Walk:
+        """Send bits over a link that is alone in the band, until all are carried or until `until_ns`.
+
+        The result equals that of `rates` for one sender, computed with scalars: the hot path of turn-taking schemes.
+
+        Raises:
+            ScenarioError: the transfer spans more than `MOST_BLOCKS` fading blocks.
+        """
+        if size_bit <= 0:
+            return start_ns, 0.0, math.inf
+        share, bandwidth_hz, threshold, gain, rate_of, coherence_ns, constant = self._alone
+        in_sight, work, now_ns, lowest = fading_key & 1 == 1, size_bit * BIT, start_ns, math.inf
+        block = start_ns // coherence_ns
+        few = block + _FEW_BLOCKS
+        while block < few:
+            sinr = snr * gain(0.5 if constant else uniform(fading_key, block), in_sight) / share
+            block += 1
+            block_end_ns = block * coherence_ns
+            if block_end_ns > until_ns:
+                block_end_ns = until_ns
+            if sinr >= threshold:
+                if sinr < lowest:
+                    lowest = sinr
+                per_ns = int(rate_of(sinr, bandwidth_hz) * SCALE)
+                if per_ns:
+                    end_ns = now_ns - -work // per_ns
+                    if end_ns <= block_end_ns:
+                        return end_ns, float(size_bit), lowest
+                    work -= per_ns * (block_end_ns - now_ns)
+                elif constant:
+                    return start_ns, 0.0, lowest
+            elif constant:
+                return start_ns, 0.0, lowest
+            now_ns = block_end_ns
+            if now_ns >= until_ns:
+                return until_ns, size_bit - work / BIT, lowest
+        return self._long_walk(snr, fading_key, size_bit, start_ns, (now_ns, lowest), work, until_ns)
+
+    def _long_walk(
+        self,
+        snr: float,
+        fading_key: int,
+        size_bit: int,
+        start_ns: int,
+        so_far: tuple[int, float],
+        work: int,
+        until_ns: int,
+    ) -> Walk:
+        """Continue `alone` with arrays of many blocks."""
+        now_ns, lowest = so_far
+        links, blocks = (np.array([snr]), np.array([fading_key], np.uint64)), 4 * _FEW_BLOCKS
+        while True:
+            self.check_blocks(start_ns, now_ns)
+            blocks = min(blocks, -(-until_ns // self.coherence_ns) - now_ns // self.coherence_ns)
+            edges_ns, sinr, rate_bps = self.pace(*links, now_ns, blocks)
+            edges_ns = np.minimum(edges_ns, until_ns)
+            per_ns = list(map(work_per_ns, rate_bps[0].tolist()))
+            done = list(accumulate(map(mul, per_ns, np.diff(edges_ns).tolist())))
+            last = bisect_left(done, work)  # the block in which the last bit is carried, if any
+            heard = sinr[0, : last + 1]
+            lowest = min(lowest, float(heard[heard >= self.threshold].min(initial=math.inf)))
+            if last < len(done):
+                rest = work - done[last] + per_ns[last] * int(edges_ns[last + 1] - edges_ns[last])
+                return int(edges_ns[last]) - -rest // per_ns[last], float(size_bit), lowest
+            work, now_ns = work - done[-1], int(edges_ns[-1])
+            if now_ns == until_ns:
+                return until_ns, size_bit - work / BIT, lowest
+            blocks = min(2 * blocks, _MANY_BLOCKS)
+
+    def soon_through(self, snr: Array, fading_key: Keys, size_bit: float, start_ns: int) -> Soon:
+        """Compute what `alone` gives for many links [links], up to rounding, if they end within a few blocks."""
+        edges_ns, sinr, rate_bps = self.pace(snr, fading_key, start_ns, 1 if self.constant else _FEW_BLOCKS // 4)
+        needed = needed_ns(edges_ns, rate_bps, np.full(len(snr), size_bit * NS_PER_S))
+        after_ns = edges_ns[1:] - float(start_ns)
+        sinr = np.where(sinr >= self.threshold, sinr, math.inf)
+        sinr[:, 1:][needed[:, None] * (1 + ROUGHLY) < after_ns[:-1]] = math.inf  # blocks after the link's end
+        return Soon(start_ns + needed, needed <= after_ns[-1], sinr.min(axis=1))
+
+    def pace(self, snr: Array, fading_key: Keys, from_ns: int, blocks: int) -> tuple[IntArray, Array, Array]:
+        """Edges in ns [blocks + 1], SINRs and rates in bit/s [links, blocks] of links, each alone in the band."""
+        edges_ns, numbers = self.blocks(from_ns, blocks)
+        share = self._alone[0]
+        gain = self.gains(fading_key[:, None], numbers[None, :], self.reception.branches(1))
+        sinr = snr[:, None] * gain / share
+        return edges_ns, sinr, self.rates_bps(sinr, share)
+
+    # ---- shared by all -----------------------------------------------------------------------------------------------
+
+    def rates_bps(self, sinr: Array, share: Array | float) -> Array:
+        """Rates in bit/s on shares of the band; zero below the SINR threshold of the access scheme."""
+        rate_bps = self.law.rates_bps(sinr, self.bandwidth_hz * share)
+        return rate_bps if self.threshold <= 0 else np.where(sinr >= self.threshold, rate_bps, 0.0)
+
+    def check_blocks(self, start_ns: int, now_ns: int) -> None:
+        """Refuse a transfer that spans more than `MOST_BLOCKS` blocks.
+
+        Raises:
+            ScenarioError: a transfer that started at `start_ns` spans too many blocks by `now_ns`.
+        """
+        length_ns = self.slot_ns if self.slotted else self.coherence_ns
+        if now_ns - start_ns > MOST_BLOCKS * length_ns:
+            key = "network.*.access.slot_s" if self.slotted else "channel.fading.coherence_s"
+            raise ScenarioError(
+                f"{key}: a transfer spans more than {MOST_BLOCKS} blocks, got {length_ns / NS_PER_S:g} s for one; "
+                "give longer blocks, a faster link, or no fading"
+            )
+
+    def blocks(self, from_ns: int, count: int) -> tuple[IntArray, IntArray]:
+        """Edges in ns [blocks + 1] and numbers [blocks] of the next slots or fading blocks, or one endless block."""
+        length_ns = self.slot_ns if self.slotted else self.coherence_ns
+        first = from_ns // length_ns
+        if length_ns == FOREVER_NS:
+            return np.array([from_ns, FOREVER_NS]), np.array([0])
+        if count == 1:
+            return np.array([from_ns, (first + 1) * length_ns]), np.array([first])
+        numbers = np.arange(first, first + count + 1)
+        last = FOREVER_NS // length_ns
+        edges_ns = np.minimum(numbers, last) * length_ns
+        if first + count > last:
+            edges_ns[numbers > last] = FOREVER_NS
+        edges_ns[0] = from_ns
+        return edges_ns, numbers[:-1]
+
+    def gains(self, fading_key: Keys, numbers: IntArray, branches: int = 1) -> Array:
+        """Fading power gains of links in blocks, in the broadcast shape of keys and block numbers.
+
+        They are those of one antenna, or the means of several.
+        """
+        if self.constant:
+            return np.full(np.broadcast_shapes(fading_key.shape, numbers.shape), self.fading.gain(0.5))
+        if self.slotted:
+            numbers = numbers * self.slot_ns // self.coherence_ns
+        fading = self.fading.combined(branches)
+        if fading_key.size == 1 and numbers.size <= _FEW_GAINS:
+            key = int(fading_key.item())
+            few = [fading.gain(uniform(key, number), key & 1 == 1) for number in numbers.ravel().tolist()]
+            return np.array(few).reshape(np.broadcast_shapes(fading_key.shape, numbers.shape))
+        return fading.gains(uniforms(fading_key, numbers), (fading_key & np.uint64(1)).astype(np.bool_))
+
+
+def needed_ns(edges_ns: IntArray, rate_bps: Array, left: Array) -> Array:
+    """Estimate the time in ns [links] that each link takes from the first edge on, with an endless last block.
+
+    The result is infinity where the last block carries nothing, and NaN where there is nothing to carry either.
+
+    Args:
+        edges_ns: [blocks + 1] edges of the blocks in ns.
+        rate_bps: [links, blocks] rates in bit/s.
+        left: [links] bits to carry, times 1e9.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if len(edges_ns) == 2:
+            return np.asarray(left / rate_bps[:, 0])
+        spans_ns = np.diff(edges_ns).astype(np.float64)
+        done = np.cumsum(rate_bps * spans_ns, axis=1)
+        block = np.minimum(np.sum(done < left[:, None], axis=1), done.shape[1] - 1)
+        link = np.arange(len(left))
+        short = left - np.where(block > 0, done[link, block - 1], 0.0)
+        return np.asarray((edges_ns[block] - edges_ns[0]) + short / rate_bps[link, block])
+
+
+def passed(edges_ns: IntArray, until_ns: int) -> Iterator[tuple[int, int]]:
+    """Iterate over the blocks that begin before `until_ns`: index, and the nanoseconds of the block before it."""
+    start_ns = int(edges_ns[0])
+    for block, edge_ns in enumerate(edges_ns[1:].tolist()):
+        if start_ns >= until_ns:
+            return
+        yield block, min(edge_ns, until_ns) - start_ns
+        start_ns = edge_ns

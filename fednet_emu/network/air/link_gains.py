@@ -1,0 +1,153 @@
+"""SNRs between all receivers and senders of a band, updated only where something changes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fednet_emu.arrays import Array, IntArray, Keys, Mask
+from fednet_emu.network.air.band import Band
+from fednet_emu.network.links.links import Links
+
+Places = IntArray | slice
+"""Which rows or columns of an array."""
+
+
+class LinkGains:
+    """Mean SNRs, fading keys and fading gains of some blocks, as matrices of receivers and senders.
+
+    A row is one receiving radio in one period of movement; it is kept while a transfer to it that started in that
+    period is on the air. A column is one sending radio, kept while one of its bursts is on the air. A pair's link is
+    looked up when the later of the two is added, so every transfer has the link of its starting time.
+
+    Attributes:
+        receivers: [receivers] numbers of the receiving radios.
+        senders: [senders] numbers of the sending radios.
+        mean: [receivers, senders] SNR (linear) at the sender's power, all antennas of the receiver combined, averaged
+            over fading; 0 if both are one radio.
+    """
+
+    def __init__(self, band: Band, links: Links) -> None:
+        self._band, self._links = band, links
+        self.clear()
+
+    def clear(self) -> None:
+        """Remove all rows and columns."""
+        self.receivers: IntArray = np.empty(0, np.int64)
+        self.senders: IntArray = np.empty(0, np.int64)
+        self.mean: Array = np.empty((0, 0))
+        self._part: Array = np.empty(0)
+        self._keys: Keys = np.empty((0, 0), np.uint64)
+        self._row: dict[tuple[int, int], int] = {}
+        self._legs: list[int] = []  # number of legs in each row
+        self._devices_listen = False
+        self._gain: Array | None = None
+        self._numbers: IntArray = np.empty(0, np.int64)
+
+    def listen(self, receivers: list[int]) -> list[int]:
+        """Rows of the receivers of transfers that start now; rows for new receivers are added."""
+        period, row = self._links.period(), self._row
+        named = [(receiver, period) for receiver in receivers]
+        new = [name for name in dict.fromkeys(named) if name not in row]
+        if new:
+            row.update({name: len(row) + place for place, name in enumerate(new)})
+            added = np.array([receiver for receiver, _ in new], np.int64)
+            mean, keys = self._pairs(self.senders, added)
+            self._devices_listen |= int(added.max()) >= 0
+            self.receivers = np.concatenate((self.receivers, added))
+            self.mean = np.concatenate((self.mean, mean * self._part))
+            self._keys = np.concatenate((self._keys, keys))
+            self._legs.extend([0] * len(new))
+            self._gain = None
+        rows = [row[name] for name in named]
+        for place in rows:
+            self._legs[place] += 1
+        return rows
+
+    def add(self, senders: list[int], power_part: list[float]) -> None:
+        """Add a column for each sender, at the given share of its full power."""
+        added, part = np.array(senders, np.int64), np.array(power_part)
+        mean, keys = self._pairs(added, self.receivers)
+        self.senders = np.concatenate((self.senders, added))
+        self.mean = np.concatenate((self.mean, mean * part), axis=1)
+        self._part = np.concatenate((self._part, part))
+        self._keys = np.concatenate((self._keys, keys), axis=1)
+        if self._gain is not None:
+            gain = self._band.gains(keys[:, :, None], self._numbers)
+            self._gain = np.concatenate((self._gain, gain), axis=1)
+
+    def keep_senders(self, columns: IntArray) -> None:
+        """Keep these columns and remove all others."""
+        self.senders = self.senders.take(columns)
+        self.mean, self._keys = self.mean.take(columns, axis=1), self._keys.take(columns, axis=1)
+        self._part = self._part.take(columns)
+        if self._gain is not None:
+            self._gain = self._gain.take(columns, axis=1)
+
+    def leave(self, rows: IntArray) -> IntArray | None:
+        """Note that one leg has ended for each entry of `rows` (rows may repeat), and remove rows without legs.
+
+        Returns:
+            The new index of each old row, or None if all rows stay.
+        """
+        legs = self._legs
+        for row in rows.tolist():
+            legs[row] -= 1
+        if all(legs):
+            return None
+        count = np.array(legs)
+        kept = count.nonzero()[0]
+        self.receivers, self.mean, self._keys = self.receivers[kept], self.mean[kept], self._keys[kept]
+        if self._gain is not None:
+            self._gain = self._gain[kept]
+        self._legs = count[kept].tolist()
+        place = np.cumsum(count > 0) - 1
+        self._row = {name: int(place[row]) for name, row in self._row.items() if legs[row]}
+        return place
+
+    def heard(self, numbers: IntArray) -> Array:
+        """SNRs (linear) at one antenna of each receiver in consecutive blocks, fading included.
+
+        Returns:
+            [receivers, senders, blocks], at the senders' powers.
+        """
+        mean = self.mean[:, :, None] / self._band.reception.antennas
+        if self._band.constant:
+            return np.repeat(mean * self._band.fading.gain(0.5), len(numbers), axis=2)
+        known, first = self._numbers, numbers[0]
+        if self._gain is None or first < known[0] or numbers[-1] > known[-1]:
+            self._numbers = numbers
+            self._gain = self._band.gains(self._keys[:, :, None], numbers)
+        elif len(known) != len(numbers):
+            skip = int(first - known[0])  # new rows and columns then need gains of the same blocks only
+            self._gain, self._numbers = self._gain[:, :, skip : skip + len(numbers)], numbers
+        return mean * self._gain
+
+    def combined(self, rows: IntArray, columns: IntArray, numbers: IntArray, branches: int) -> Array:
+        """SNRs (linear) [pairs, blocks] of pairs of receivers and senders when the gains of so many antennas add up."""
+        mean = self.mean[rows, columns] * (branches / self._band.reception.antennas)
+        return mean[:, None] * self._band.gains(self._keys[rows, columns][:, None], numbers, branches)
+
+    def in_sight(self, rows: IntArray, columns: IntArray) -> Mask:
+        """Mask [pairs] of the pairs of receivers and senders whose links have line of sight."""
+        return (self._keys[rows, columns] & np.uint64(1)).astype(np.bool_)
+
+    def deaf(self, rows: Places, columns: Places) -> Mask | None:
+        """Mask [rows, columns] of pairs in which receiver and sender are the same radio; None if there are none."""
+        if not self._devices_listen:
+            return None
+        same: Mask = self.receivers[rows][:, None] == self.senders[columns]
+        return same if same.any() else None
+
+    def _pairs(self, senders: IntArray, receivers: IntArray) -> tuple[Array, Keys]:
+        if len(senders) == len(receivers) == 1 and senders[0] != receivers[0]:
+            link = int(senders[0]), int(receivers[0])
+            return np.array([[self._links.snr(*link)]]), np.array([[self._links.fading_key(*link)]], np.uint64)
+        sender, receiver = senders[None, :], receivers[:, None]
+        alone = sender == receiver
+        if not alone.any():
+            return self._links.snrs(sender, receiver), self._links.fading_keys(sender, receiver)
+        mean, keys = np.zeros(alone.shape), np.zeros(alone.shape, np.uint64)
+        row, column = np.nonzero(~alone)
+        mean[row, column] = self._links.snrs(senders[column], receivers[row])
+        keys[row, column] = self._links.fading_keys(senders[column], receivers[row])
+        return mean, keys

@@ -1,0 +1,155 @@
+"""Rates of all transmissions on the air: the access scheme within each cell, and interference between cells."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from fednet_emu.arrays import Array, IntArray, Mask
+from fednet_emu.network.access.base import RateInputs
+from fednet_emu.network.air.active_set import ActiveSet, Cell
+from fednet_emu.network.air.band import Band
+
+
+class Rated(NamedTuple):
+    """SINRs, rates and powers of all legs and bursts of a band over some blocks.
+
+    Attributes:
+        sinr: [legs, blocks] signal over noise and interference, linear.
+        rate_bps: [legs, blocks] rate in bit/s.
+        carries: [legs, blocks] whether a block carries any bits; None where every block does.
+        power: [bursts, blocks or 1] part of its sender's power that each burst has.
+        dead: [legs] whether a leg never carries anything with its share of the band, even without interference and in
+            the best fading block of 10^8; None if that holds for no leg.
+    """
+
+    sinr: Array
+    rate_bps: Array
+    carries: Mask | None
+    power: Array
+    dead: Mask | None
+
+
+_QUIET = np.ones((1, 1))
+
+
+def rate_cells(on_air: ActiveSet, band: Band, heard: Array, numbers: IntArray) -> Rated:
+    """Compute the rates of everything on the air.
+
+    Senders of other cells count as noise, with the power they radiate in each block, spread evenly over the band.
+
+    Args:
+        on_air: the bursts on the air.
+        band: the band, used by every cell (reuse 1).
+        heard: [receivers, senders, blocks] power of each sender at one antenna over the receiver's noise, linear.
+        numbers: [blocks] numbers of the blocks.
+    """
+    quiet = _QUIET if len(heard) == 1 else np.ones((len(heard), 1))
+
+    def inputs(cell: Cell) -> RateInputs:
+        own, others = _after_combining(on_air, band, cell, heard[cell.rows][:, cell.columns], numbers)
+        return RateInputs(
+            cell.active,
+            own,
+            others,
+            quiet[cell.rows],
+            numbers,
+            band.bandwidth_hz,
+            band.law,
+            band.constant,
+            band.access_key,
+        )
+
+    cells = on_air.cells
+    alone = [inputs(cell) for cell in cells]
+    powers = [band.access.power(each) for each in alone]
+    dead = [_dead(on_air, band, *of_cell) for of_cell in zip(cells, alone, powers, strict=True)]
+    if len(cells) == 1:
+        return _rated(band, alone[0], powers[0], dead[0])
+    noise = _noise_and_other_cells(cells, powers, heard)
+    parts = [
+        _rated(band, replace(each, noise=noise[cell.rows]), power, its_dead)
+        for cell, each, power, its_dead in zip(cells, alone, powers, dead, strict=True)
+    ]
+    return _together(on_air, parts, heard.shape[2])
+
+
+def _after_combining(on_air: ActiveSet, band: Band, cell: Cell, heard: Array, numbers: IntArray) -> tuple[Array, Array]:
+    """Each leg's own signal [legs, blocks], and what senders add to each other's noise [receivers, senders, blocks].
+
+    Both are SNRs; `heard` is that of each sender at one antenna.
+    """
+    branches = _branches(band, cell)
+    if branches == 1:
+        own = cell.active.of_legs(heard)
+    else:
+        own = on_air.gains.combined(*_pairs(on_air, cell), numbers, branches)
+    return own, np.zeros_like(heard) if band.reception.NULLS else heard
+
+
+def _branches(band: Band, cell: Cell) -> int:
+    """How many antennas' gains add up in each signal of a cell."""
+    return band.reception.branches(len(cell.active.radio) if band.access.overlapping else 1)
+
+
+def _pairs(on_air: ActiveSet, cell: Cell) -> tuple[IntArray, IntArray]:
+    """Rows and columns of the links of a cell's legs."""
+    columns = on_air.burst["column"][on_air.burst_of_leg]
+    return on_air.leg["row"][cell.legs], columns[cell.legs]
+
+
+def _dead(on_air: ActiveSet, band: Band, cell: Cell, inputs: RateInputs, power: Array | None) -> Mask | None:
+    """Mask [legs] of the legs that never carry anything, see `Rated`; None if all do."""
+    active, branches = cell.active, _branches(band, cell)
+    mean = active.of_legs(active.mean) * (branches / band.reception.antennas)
+    if not band.access.planned and (mean * active.part[active.burst]).min() > band.doubtful_snr:
+        return None
+    fading = band.fading.combined(branches)
+    best = mean * np.where(on_air.gains.in_sight(*_pairs(on_air, cell)), fading.peak(True), fading.peak(False))
+    heard, noise, numbers = inputs.heard[:, :, :1], inputs.noise[:, :1], inputs.numbers[:1]
+    at_best = replace(inputs, own=best[:, None], heard=heard, noise=noise, numbers=numbers)
+    allocation = band.access.allocate(at_best, None if power is None else power[:, :1])
+    dead: Mask = band.rates_bps(allocation.clear, allocation.share)[:, 0] == 0
+    return dead if dead.any() else None
+
+
+def _rated(band: Band, inputs: RateInputs, power: Array | None, dead: Mask | None) -> Rated:
+    """The rates of one cell."""
+    allocation = band.access.allocate(inputs, power)
+    rate_bps, carries = band.rates_bps(allocation.sinr, allocation.share), allocation.carries
+    if carries is not None:
+        rate_bps = np.where(carries, rate_bps, 0.0)
+    if band.threshold > 0:
+        reaches = allocation.sinr >= band.threshold
+        carries = reaches if carries is None else carries & reaches
+    if power is None:
+        power = inputs.active.part[:, None]
+    return Rated(allocation.sinr, rate_bps, carries, power, dead)
+
+
+def _noise_and_other_cells(cells: list[Cell], powers: list[Array | None], heard: Array) -> Array:
+    """Noise plus the received power of senders of other cells, relative to the noise [receivers, blocks]."""
+    receivers, senders, blocks = heard.shape
+    foreign, radiated = np.ones((receivers, senders), np.bool_), np.zeros((senders, blocks))
+    for cell, power in zip(cells, powers, strict=True):
+        foreign[np.ix_(cell.rows, cell.columns)] = False
+        radiated[cell.columns] += 1.0 if power is None else cell.active.radiated(power)
+    noise: Array = 1.0 + np.einsum("ejb,jb->eb", heard * foreign[:, :, None], np.minimum(radiated, 1.0))
+    return noise
+
+
+def _together(on_air: ActiveSet, parts: list[Rated], blocks: int) -> Rated:
+    """Join the results of all cells, in the order of the active set."""
+    legs = (len(on_air.legs), blocks)
+    sinr, rate_bps, power = np.empty(legs), np.empty(legs), np.empty((len(on_air), blocks))
+    carries = None if all(part.carries is None for part in parts) else np.ones(legs, np.bool_)
+    dead = None if all(part.dead is None for part in parts) else np.zeros(len(on_air.legs), np.bool_)
+    for cell, part in zip(on_air.cells, parts, strict=True):
+        sinr[cell.legs], rate_bps[cell.legs], power[cell.bursts] = part.sinr, part.rate_bps, part.power
+        if dead is not None and part.dead is not None:
+            dead[cell.legs] = part.dead
+        if carries is not None and part.carries is not None:
+            carries[cell.legs] = part.carries
+    return Rated(sinr, rate_bps, carries, power, dead)

@@ -1,0 +1,175 @@
+"""The transmissions of one band: their bits flow at rates that may depend on who else transmits.
+
+There are two implementations. `SeparateAir` holds bursts that do not affect each other; their end times can be computed
+when they start. `SharedAir`, in its own module, recomputes all rates at every change. Links with recorded rates also
+use `SeparateAir`, with a different `Walker`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import NamedTuple, Protocol, final
+
+import numpy as np
+
+from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
+from fednet_emu.network.air.band import ROUGHLY, Band
+from fednet_emu.network.air.transfer import Burst, Transfer
+
+_MANY_LEGS = 16
+"""From this number of legs on, NumPy arrays are faster than a loop over legs."""
+
+_AHEAD_BLOCKS = 256
+_AHEAD = 4
+"""A burst is computed ahead for this many fading blocks, then for this multiple of its time on the air: a transfer that
+is soon cancelled costs little, and one that takes long is computed at most a third more often than once."""
+
+
+class Power(NamedTuple):
+    """The power of a burst, named by its first leg, as a share of its sender's: from each instant on until the next."""
+
+    first: Transfer
+    from_ns: Sequence[int]
+    shares: Sequence[float]
+
+
+class Air(Protocol):
+    """The transmissions of one band that are under way."""
+
+    def next_end_ns(self) -> int:
+        """Time in ns of the next `advance` if nothing changes, usually an end; `FOREVER_NS` when the air is empty."""
+
+    def start(self, burst: Burst, now_ns: int) -> None:
+        """Put a burst on the air."""
+
+    def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
+        """Give up a leg of a burst; its `until_ns` has been set to now."""
+
+    def advance(self, now_ns: int) -> list[Burst]:
+        """Carry bits until now; remove and return the bursts that have ended, with bits and outcome in their legs."""
+
+    def powers(self) -> Iterable[Power]:
+        """The planned powers of all bursts whose power is not full from start to end."""
+
+
+class Walker(Protocol):
+    """Computes how a link carries bits when no other transmission affects it.
+
+    Attributes:
+        ahead_ns: how far a new burst is computed at first.
+    """
+
+    ahead_ns: int
+
+    def walk(self, burst: Burst, start_ns: int, horizon_ns: int) -> int:
+        """Set bits and outcome of each leg; return the end of the burst in ns, which is that of its slowest leg.
+
+        A leg that is still on the air at `horizon_ns` may be left there: without an outcome, with fewer bits than it
+        has to carry, and with the horizon as its end.
+        """
+
+
+@final
+class SeparateAir:
+    """Bursts that do not affect each other: only a cancellation can change an end time."""
+
+    def __init__(self, walker: Walker) -> None:
+        self._walk, self._ahead_ns = walker.walk, walker.ahead_ns
+        self._ends: list[tuple[int, int, Burst]] = []
+        self._started = 0
+
+    def next_end_ns(self) -> int:
+        """The earliest end, or the earliest time up to which a burst has been computed."""
+        return self._ends[0][0] if self._ends else FOREVER_NS
+
+    def start(self, burst: Burst, now_ns: int) -> None:
+        """Compute the end of each leg; the burst ends with its slowest leg."""
+        self._started += 1
+        heappush(self._ends, (self._end_ns(burst, now_ns), self._started, burst))
+
+    def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
+        """Recompute the end of the burst without this leg; if it was the last leg, the burst ends now."""
+        place = next(place for place, entry in enumerate(self._ends) if entry[2] is burst)
+        for other in burst:
+            other.lost = ""
+        self._ends[place] = (self._end_ns(burst, now_ns), self._ends[place][1], burst)
+        heapify(self._ends)
+
+    def advance(self, now_ns: int) -> list[Burst]:
+        """Return the bursts that have ended by now; those that end in one instant are in the order of their starts."""
+        ended, ends = [], self._ends
+        while ends and ends[0][0] <= now_ns:
+            burst = ends[0][2]
+            if now_ns - burst[0].started_ns >= self._ahead_ns and _is_on_air(burst):
+                heapreplace(ends, (self._end_ns(burst, now_ns), ends[0][1], burst))
+            else:
+                ended.append(heappop(ends)[2])
+        return ended
+
+    def powers(self) -> Iterable[Power]:
+        """None: senders send all the time."""
+        return ()
+
+    def _end_ns(self, burst: Burst, now_ns: int) -> int:
+        """End of a burst, or a later time than now up to which it was computed."""
+        started_ns = burst[0].started_ns
+        horizon_ns = started_ns + max(_AHEAD * (now_ns - started_ns), self._ahead_ns)
+        end_ns = max(self._walk(burst, started_ns, horizon_ns), now_ns)
+        burst[0].power_s = (end_ns - started_ns) / NS_PER_S
+        return end_ns
+
+
+def _is_on_air(burst: Burst) -> bool:
+    """Whether a leg has no outcome yet."""
+    return any(leg.air_bit < leg.size_bit and not leg.lost for leg in burst)
+
+
+@final
+class BandWalker:
+    """Links of a band, each computed as if it were alone in the band."""
+
+    def __init__(self, band: Band) -> None:
+        self._band = band
+        self._alone, self._outage_sinr, self._doubtful_snr = band.alone, band.outage_sinr, band.doubtful_snr
+        self.ahead_ns = FOREVER_NS if band.constant else _AHEAD_BLOCKS * band.coherence_ns
+
+    def walk(self, burst: Burst, start_ns: int, horizon_ns: int) -> int:
+        """Follow each leg until it is delivered, reaches its timeout, one of its ends leaves, or the horizon."""
+        alone, outage_sinr, last_ns = self._alone, self._outage_sinr, start_ns
+        for leg in burst if len(burst) < _MANY_LEGS else self._decisive(burst, start_ns):
+            if leg.snr <= self._doubtful_snr and self._is_beyond_reach(leg, start_ns):
+                leg.lost, leg.air_bit = "unreachable", 0.0
+                continue
+            until_ns = leg.until_ns if leg.until_ns < horizon_ns else horizon_ns
+            end_ns, leg.air_bit, lowest_sinr = alone(leg.snr, leg.fading_key, leg.size_bit, start_ns, until_ns)
+            if end_ns > last_ns:
+                last_ns = end_ns
+            if end_ns == horizon_ns < leg.until_ns and leg.air_bit < leg.size_bit:
+                continue
+            if lowest_sinr < outage_sinr:
+                leg.lost = "outage"
+            elif leg.air_bit < leg.size_bit:
+                leg.lost = leg.until_reason
+        return last_ns
+
+    def _is_beyond_reach(self, leg: Transfer, start_ns: int) -> bool:
+        """Whether nothing would ever get through, if the leg is not given up for another reason at once."""
+        if leg.size_bit <= 0 or leg.until_ns <= start_ns:
+            return False
+        return not self._band.carries(leg.snr, los=leg.fading_key & 1 == 1)
+
+    def _decisive(self, burst: Burst, start_ns: int) -> Burst:
+        """Select the legs that may be lost or end last and so need the exact walk; all others are set as delivered."""
+        size_bit, outage_sinr = burst[0].size_bit, self._outage_sinr
+        snr = np.array([leg.snr for leg in burst])
+        keys = np.array([leg.fading_key for leg in burst], np.uint64)
+        soon = self._band.soon_through(snr, keys, size_bit, start_ns)
+        until_ns = np.array([leg.until_ns for leg in burst], np.float64)
+        safe = soon.is_through & (soon.lowest_sinr > outage_sinr * (1 + ROUGHLY))
+        safe &= soon.end_ns < until_ns * (1 - ROUGHLY)
+        last_ns = soon.end_ns[safe].max(initial=start_ns)
+        safe &= soon.end_ns < last_ns - 1 - (last_ns - start_ns) * ROUGHLY
+        for place in np.flatnonzero(safe).tolist():
+            burst[place].air_bit = float(size_bit)
+        return [burst[place] for place in np.flatnonzero(~safe).tolist()]

@@ -1,0 +1,238 @@
+"""Bursts that are on the air at the same time and whose rates depend on each other.
+
+Rates are planned over the next blocks. When a burst starts or ends, or when the plan runs out, the bits carried so far
+are subtracted and a new plan is made. Bits are whole numbers (`network.work`): the sum over segments of rate x duration
+is exactly the payload, however often the plan was changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, final
+
+import numpy as np
+
+from fednet_emu.arrays import Array, IntArray, Mask
+from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
+from fednet_emu.kernel.work import BIT, SCALE, done_ns, work_per_ns
+from fednet_emu.network.air.active_set import ActiveSet
+from fednet_emu.network.air.band import Band, needed_ns, passed
+from fednet_emu.network.air.rates import Rated, rate_cells
+from fednet_emu.network.air.separate import Power
+from fednet_emu.network.air.transfer import Burst, Transfer
+from fednet_emu.network.links.links import Links
+
+_BLOCKS = 8
+_MOST_BLOCKS = 2048
+_MOST_GAINS = 1 << 21
+_NEAR_NS = 2.0
+"""End times closer than this (ns) are compared by exact integers; rounding errors of a plan's estimates are smaller."""
+
+
+class Plan(NamedTuple):
+    """Rates and end times over the next blocks, valid until a burst starts or is cancelled.
+
+    Attributes:
+        edges_ns: [blocks + 1] edges of the blocks.
+        rated: rates, SINRs and powers in them.
+        needed_ns: [legs] estimate of the time each leg still takes; 0 where it has nothing left.
+        next_ns: the next end of a burst, the next timeout of a leg, or the end of the plan, whichever is first.
+    """
+
+    edges_ns: IntArray
+    rated: Rated
+    needed_ns: Array
+    next_ns: int
+
+
+@final
+class SharedAir:
+    """The transmissions of one band, in one cell or in several that disturb each other."""
+
+    def __init__(self, band: Band, links: Links, cells: int = 1) -> None:
+        self._band = band
+        self._on_air = ActiveSet(band, links, cells)
+        self._new: list[Burst] = []
+        self._changed = False
+        self._plan: Plan | None = None
+        self._blocks = _BLOCKS
+        self._since_ns = 0
+        self._first_until_ns = FOREVER_NS  # when the first leg reaches its timeout or one of its ends leaves
+
+    def start(self, burst: Burst, now_ns: int) -> None:
+        """Add a burst and re-rate everything on the air; `advance` must have been called for this instant."""
+        self._since_ns = now_ns
+        burst[0].power_part = self._on_air.power_part(burst[0])
+        self._new.append(burst)
+
+    def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
+        """Give up a leg now, as if it had reached its timeout; one that has ended stays as it is."""
+        for place, other in enumerate(self._on_air.legs):
+            if other is leg:
+                self._on_air.leg["until_ns"][place] = self._first_until_ns = now_ns
+
+    def advance(self, now_ns: int) -> list[Burst]:
+        """Carry bits until now; return the bursts whose legs are all delivered, unreachable or past their timeout."""
+        self._flow(now_ns)
+        on_air, ended = self._on_air, []
+        if now_ns >= self._first_until_ns and len(on_air):
+            (over,) = (on_air.leg["until_ns"] <= now_ns).nonzero()
+            if len(over):
+                ended = self._take_off(over)
+            self._first_until_ns = int(on_air.leg["until_ns"].min(initial=FOREVER_NS))
+        done = self._done()
+        if done is not None:
+            (through,) = on_air.of_bursts(np.logical_and, done).nonzero()
+            if len(through):
+                ended += self._take_off(on_air.legs_of(through))
+        return ended
+
+    def next_end_ns(self) -> int:
+        """Plan the rates from now on, and return the time of the next end or the end of the plan."""
+        if self._new:
+            self._first_until_ns = min(self._first_until_ns, *(leg.until_ns for burst in self._new for leg in burst))
+            self._on_air.add(self._new)
+            self._new, self._changed = [], True
+        if not len(self._on_air):
+            self._first_until_ns = FOREVER_NS
+            return FOREVER_NS
+        if self._changed:
+            self._on_air.gather()
+            self._changed, self._plan = False, None
+        if self._plan is None:
+            self._plan = self._make_plan()
+        return self._plan.next_ns
+
+    def powers(self) -> Iterator[Power]:
+        """The powers of the present plan."""
+        if self._plan is not None:
+            from_ns = self._plan.edges_ns[:-1].tolist()
+            for burst, power in zip(self._on_air.bursts, self._plan.rated.power.tolist(), strict=True):
+                yield Power(burst[0], from_ns if len(power) > 1 else from_ns[:1], power)
+
+    def _done(self) -> Mask | None:
+        """Mask [legs] of the legs that are delivered or can never be; None if nothing is on the air, or nobody is."""
+        leg = self._on_air.leg
+        done: Mask = leg["dead"] | (leg["left_nbit"] == 0.0)
+        return done if done.any() else None
+
+    def _take_off(self, gone: IntArray) -> list[Burst]:
+        """Store the outcome in the legs at these indices, remove them, and return the bursts that are over."""
+        on_air = self._on_air
+        fates = on_air.leg.take(gone)
+        for place, met_outage, dead in zip(
+            gone.tolist(), fates["outage"].tolist(), fates["dead"].tolist(), strict=True
+        ):
+            leg, work = on_air.legs[place], on_air.work[place]
+            leg.air_bit = leg.size_bit - work / BIT
+            leg.lost = "outage" if met_outage else "" if not work else "unreachable" if dead else leg.until_reason
+        self._changed, self._plan = True, None
+        return on_air.remove_legs(gone)
+
+    # ---- the flow of bits --------------------------------------------------------------------------------------------
+
+    def _flow(self, now_ns: int) -> None:
+        """Subtract the bits carried since the last call at the planned rates; no leg carries more than it has left."""
+        plan, on_air = self._plan, self._on_air
+        if plan is not None and now_ns > self._since_ns:
+            rates, power = plan.rated.rate_bps * SCALE, plan.rated.power
+            spans = list(passed(plan.edges_ns, now_ns))
+            on_air.carry([(rates[:, block].tolist(), span_ns) for block, span_ns in spans])
+            for block, span_ns in spans:
+                on_air.burst["power_s"] += power[:, min(block, power.shape[1] - 1)] * (span_ns / NS_PER_S)
+            if self._band.outage_sinr > 0:
+                on_air.leg["outage"] |= _in_outage(plan, now_ns - self._since_ns, self._band.outage_sinr)
+            if self._band.slotted:
+                self._hold_slot(plan, now_ns)
+            self._adapt(plan.edges_ns, now_ns)
+            self._plan = None
+        self._since_ns = now_ns
+
+    def _hold_slot(self, plan: Plan, now_ns: int) -> None:
+        """Keep the outcome of the present slot, which is decided at its start, for the rest of that slot."""
+        if now_ns % self._band.slot_ns == 0:
+            return
+        block = int(np.searchsorted(plan.edges_ns, now_ns, side="right")) - 1
+        leg, rated = self._on_air.leg, plan.rated
+        leg["slot_rate_bps"], leg["slot_sinr"] = rated.rate_bps[:, block], rated.sinr[:, block]
+        leg["slot_carries"] = True if rated.carries is None else rated.carries[:, block]
+        self._on_air.burst["slot_power"] = rated.power[:, min(block, rated.power.shape[1] - 1)]
+
+    def _adapt(self, edges_ns: IntArray, now_ns: int) -> None:
+        """Plan more blocks if the last plan ran out, and fewer if a change came in its first quarter."""
+        count = len(edges_ns) - 1
+        if now_ns >= edges_ns[-1]:
+            self._blocks = min(4 * count, _MOST_BLOCKS)
+        elif now_ns <= edges_ns[1 + (count - 1) // 4]:
+            self._blocks = max(1, count // 2)
+
+    # ---- the plan ----------------------------------------------------------------------------------------------------
+
+    def _make_plan(self) -> Plan:
+        """Compute the rates from now on, and the end times that follow from them."""
+        on_air, band, since_ns = self._on_air, self._band, self._since_ns
+        band.check_blocks(on_air.legs[0].started_ns, since_ns)
+        room = _MOST_GAINS // on_air.gains.mean.size
+        edges_ns, numbers = band.blocks(since_ns, max(1, min(self._blocks, room)))
+        rated = rate_cells(on_air, band, on_air.gains.heard(numbers), numbers)
+        if band.slotted and since_ns % band.slot_ns:
+            rated = self._resume_slot(rated)
+        on_air.leg["dead"] = False if rated.dead is None else rated.dead
+        needed = needed_ns(edges_ns, rated.rate_bps, on_air.leg["left_nbit"])
+        done = self._done()
+        if done is not None:
+            needed[done] = 0.0
+        next_ns = min(self._first_until_ns, int(edges_ns[-1]), self._first_end_ns(edges_ns, rated.rate_bps, needed))
+        return Plan(edges_ns, rated, needed, next_ns)
+
+    def _first_end_ns(self, edges_ns: IntArray, rate_bps: Array, needed: Array) -> int:
+        """Exact first instant at which all legs of a burst are delivered; `FOREVER_NS` if it is after the plan."""
+        on_air, since_ns = self._on_air, self._since_ns
+        ends = on_air.of_bursts(np.maximum, needed)
+        soonest = float(ends.min())
+        if not since_ns + soonest < edges_ns[-1] + _NEAR_NS:
+            return FOREVER_NS
+        if not soonest:
+            return since_ns
+        edges, work, first_ns = edges_ns.tolist(), on_air.work, FOREVER_NS
+        for burst in (ends <= soonest + _NEAR_NS).nonzero()[0].tolist():
+            last = [burst]
+            if not on_air.plain:
+                legs = on_air.legs_of(np.array(last))
+                last = legs[(needed[legs] > 0.0) & (needed[legs] >= ends[burst] - _NEAR_NS)].tolist()
+            first_ns = min(first_ns, max([end_of(work[leg], rate_bps[leg], edges) for leg in last]))
+        return first_ns
+
+    def _resume_slot(self, rated: Rated) -> Rated:
+        """Replace the first block by the rest of the present slot, whose outcome is already decided."""
+        leg = self._on_air.leg
+        rated.rate_bps[:, 0], rated.sinr[:, 0] = leg["slot_rate_bps"], leg["slot_sinr"]
+        if rated.carries is not None:
+            rated.carries[:, 0] = leg["slot_carries"]
+        power = np.array(np.broadcast_to(rated.power, (len(self._on_air), rated.sinr.shape[1])))
+        power[:, 0] = self._on_air.burst["slot_power"]
+        return rated._replace(power=power)
+
+
+def end_of(work: int, rate_bps: Array, edges_ns: list[int]) -> int:
+    """Time in ns at which some work is done at the rates [blocks] of a plan; `FOREVER_NS` if after the plan."""
+    if not work:
+        return edges_ns[0]
+    for rate, start_ns, end_ns in zip(rate_bps.tolist(), edges_ns, edges_ns[1:], strict=False):
+        per_ns = work_per_ns(rate)
+        if per_ns:
+            if (needed := done_ns(work, per_ns)) <= end_ns - start_ns:
+                return start_ns + needed
+            work -= per_ns * (end_ns - start_ns)
+    return FOREVER_NS
+
+
+def _in_outage(plan: Plan, since_ns: int, outage_sinr: float) -> Mask:
+    """Mask [legs]: whether the SINR was below the outage threshold in a block used in the plan's first `since_ns`."""
+    starts_ns = (plan.edges_ns[:-1] - plan.edges_ns[0]).astype(np.float64)
+    spanned = starts_ns + 1e-3 < np.minimum(plan.needed_ns, since_ns)[:, None]  # rounding error is not a block
+    low = (plan.rated.sinr < outage_sinr) & spanned
+    if plan.rated.carries is not None:
+        low &= plan.rated.carries
+    met: Mask = low.any(axis=1)
+    return met

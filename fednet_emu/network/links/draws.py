@@ -1,0 +1,66 @@
+"""Link draws: all random numbers of large-scale propagation, keyed by device, or by device and position."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+import scipy
+
+from fednet_emu.arrays import Array
+from fednet_emu.kernel.streams import Streams, mixes, uniforms
+from fednet_emu.radio.channel import Channel
+from fednet_emu.radio.propagation.draws import LinkDraws
+from fednet_emu.radio.propagation.geometry import Hop
+from fednet_emu.radio.propagation.movement import WAVES, shadow_normals
+
+PER_DEVICE = ("indoor", "building", "depth")
+"""Draws that depend on the device only, not on the base station."""
+
+
+def still_draws(streams: Streams, count: int, cell: int = 0) -> LinkDraws:
+    """Draws of the links between `count` devices at rest and the base station of a cell."""
+
+    def uniform(what: str) -> Array:
+        return uniforms(streams.key(what, *_name(what, cell)), np.arange(count))
+
+    return LinkDraws.of(uniform)
+
+
+def moving_draws(channel: Channel, hop: Hop, xy_m: Array, streams: Streams, cell: int = 0) -> LinkDraws:
+    """Draws of moving devices, for which line of sight and shadowing are random functions of position.
+
+    Both are correlated over distance as exp(-d / d_corr), shadowing with the distance of the link's state (Gudmundson,
+    Electronics Letters 1991; TR 38.901 Table 7.5-6), line of sight with that of the path loss (Table 7.6.3.1-2), so
+    they change smoothly along a path and are the same again at the same place.
+
+    Args:
+        channel: the radio environment.
+        hop: geometry of the links.
+        xy_m: coordinates [devices, 2] in m.
+        streams: random streams.
+        cell: number of the base station's cell.
+    """
+    still = still_draws(streams, len(xy_m), cell)
+    los_waves = _waves(streams, "los", len(xy_m), cell)
+    los = scipy.special.ndtr(shadow_normals(xy_m, channel.path_loss.los_correlation_m, los_waves))
+    seen = replace(still, los=np.asarray(los))
+    correlation_m = np.maximum(channel.large_scale(hop, seen).correlation_m, 1e-3)
+    shadowing = shadow_normals(xy_m, correlation_m, _waves(streams, "shadowing", len(xy_m), cell))
+    return replace(seen, shadowing=shadowing)
+
+
+def _name(what: str, cell: int) -> tuple[str, *tuple[int, ...]]:
+    return ("cell", cell) if cell and what not in PER_DEVICE else ("cell",)
+
+
+def _waves(streams: Streams, what: str, count: int, cell: int) -> Array:
+    return _wave_uniforms(streams.key("waves", what, cell), count)
+
+
+@lru_cache(maxsize=8)
+def _wave_uniforms(key: int, count: int) -> Array:
+    """Uniforms [devices, waves, 3], the same at all times."""
+    device = mixes(key, np.arange(count))[:, None]
+    return uniforms(device, np.arange(WAVES * 3)[None, :]).reshape(count, WAVES, 3)

@@ -1,0 +1,110 @@
+"""The queue of a medium: which bursts wait for their turn, and which may start."""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator
+from heapq import heapify, heappop, heappush
+
+from fednet_emu.network.air.transfer import Burst, Transfer
+
+
+class TurnQueue:
+    """Waiting bursts in the order of their requests, by cell or cluster, and the places that are in use.
+
+    Args:
+        places: largest number of bursts of one cell on the air at once; None for no limit.
+        cells: number of cells; None when cells are added as bursts name them.
+        exclusive: whether a burst also waits while one of its ends takes part in another transmission, in any cell.
+
+    Attributes:
+        left: free places in all cells together; at 0 nothing can start before a burst ends.
+    """
+
+    def __init__(self, places: int | None, cells: int | None, *, exclusive: bool = False) -> None:
+        each = sys.maxsize if places is None else places
+        self.left = sys.maxsize if cells is None else each * cells
+        self._free: dict[int, int] = defaultdict(lambda: each)
+        self._queues: dict[int, deque[Burst]] = defaultdict(deque)
+        self._changed: set[int] = set()
+        self._exclusive = exclusive
+        self._engaged: set[int] = set()
+        self._blocked: dict[int, list[tuple[int, Burst]]] = {}  # keyed by an end that takes part in a transmission
+        self._unblocked: dict[int, list[tuple[int, Burst]]] = defaultdict(list)  # one heap per cell
+        self._added = 0
+
+    def add(self, burst: Burst) -> None:
+        """Append a burst to the queue of its cell."""
+        cell = burst[0].cell
+        if self._exclusive:
+            self._added += 1
+            self._unblocked[cell].append((self._added, burst))  # still a heap, because the numbers increase
+        else:
+            self._queues[cell].append(burst)
+        self._changed.add(cell)
+
+    def waiting(self) -> Iterator[Transfer]:
+        """Iterate over all legs of all waiting bursts."""
+        for queue in self._queues.values():
+            yield from (leg for burst in queue for leg in burst)
+        for entries in [*self._unblocked.values(), *self._blocked.values()]:
+            yield from (leg for _, burst in entries for leg in burst)
+
+    def start_ready(self, start: Callable[[Burst], bool]) -> None:
+        """Start the bursts that may start now, and mark their places as used.
+
+        Only cells that have changed since the last call are examined, in the order of their numbers.
+
+        Args:
+            start: puts a burst on the air; False if nobody was there and its place stays free.
+        """
+        changed, self._changed = self._changed, set()
+        if self._exclusive:
+            self._start_by_request(changed, start)
+            return
+        for cell in sorted(changed) if len(changed) > 1 else changed:
+            queue, free = self._queues[cell], self._free[cell]
+            while queue and free:
+                if start(queue.popleft()):
+                    free -= 1
+                    self.left -= 1
+            self._free[cell] = free
+
+    def _start_by_request(self, changed: set[int], start: Callable[[Burst], bool]) -> None:
+        """Start the bursts of these cells whose ends are all free, ordered by request across all cells."""
+        first = [(self._unblocked[cell][0][0], cell) for cell in changed if self._unblocked[cell]]
+        heapify(first)
+        while first:
+            _, cell = heappop(first)
+            if not self._free[cell]:
+                continue
+            order, burst = heappop(self._unblocked[cell])
+            busy = self._engaged.intersection(_ends(burst))
+            if busy:
+                self._blocked.setdefault(min(busy), []).append((order, burst))
+            elif start(burst):
+                self._free[cell] -= 1
+                self.left -= 1
+                self._engaged |= _ends(burst)
+            if self._unblocked[cell]:
+                heappush(first, (self._unblocked[cell][0][0], cell))
+
+    def give_back(self, burst: Burst) -> None:
+        """Free the place of a burst that has ended; bursts that waited for one of its ends are examined again."""
+        cell = burst[0].cell
+        self._free[cell] += 1
+        self.left += 1
+        self._changed.add(cell)
+        if not self._exclusive:
+            return
+        ends = _ends(burst)
+        self._engaged -= ends
+        for end in ends & self._blocked.keys():
+            for order, waiting in self._blocked.pop(end):
+                heappush(self._unblocked[waiting[0].cell], (order, waiting))
+                self._changed.add(waiting[0].cell)
+
+
+def _ends(burst: Burst) -> set[int]:
+    return {burst[0].sender, *(leg.receiver for leg in burst)}

@@ -1,0 +1,97 @@
+"""Closed forms of an upload of s bits in the time t on the share b of a band of B Hz, by Lambert's W function.
+
+The efficiency is u nat/s/Hz, so b t u = s ln 2 / B. With the SNR gamma (over the gap of the rate law, at full power P
+on the whole band) the power is P b (e^u - 1) / gamma. See Yang, Chen, Saad, Hong, Shikh-Bahaei, "Energy Efficient
+Federated Learning Over Wireless Communication Networks", IEEE Transactions on Wireless Communications 20(3), 2021,
+https://arxiv.org/abs/1911.02417.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import scipy
+
+from fednet_emu.arrays import Array, expm1
+
+LN_2 = math.log(2.0)
+_HALVINGS = 60
+_MOST_STEPS, _CLOSE = 100, 1e-12
+_NEAR, _NEWTON = 1.1, 3
+_BRANCH, _SERIES = 0.02, (-221 / 8505, 769 / 17280, -43 / 540, 11 / 72, -1 / 3, 1.0)
+
+
+def full_power_efficiency(a: Array) -> Array:
+    """Return the largest u [n] with (e^u - 1) / u <= a: the efficiency at full power, where a = gamma t B / (s ln 2).
+
+    u = -1/a - W(-e^(-1/a) / a) with the lower branch of W. Not above 0 where no bandwidth is wide enough, a <= 1.
+    """
+    with np.errstate(all="ignore"):
+        q = 1.0 / np.maximum(a, 1e-300)
+        u = -q - scipy.special.lambertw(-q * (expm1(-q) + 1.0), k=-1).real
+        if np.any(near := a < _NEAR):  # W loses digits close to its branch point: a series, then Newton's steps
+            d = a - 1.0
+            close = 2.0 * d * (1.0 - d * (2.0 / 3.0))
+            for _ in range(_NEWTON):
+                ratio = expm1(close) / close
+                close = close - (ratio - a) * close / (expm1(close) + 1.0 - ratio)
+            u = np.where(near, close, u)
+    return np.where(a > 1.0, u, 0.0)
+
+
+def priced_efficiency(y: Array) -> Array:
+    """Return the u [n] with (u - 1) e^u + 1 = y: the efficiency at which more of the band costs what it saves.
+
+    u = 1 + W((y - 1) / e). With the price c of the whole band, y = c gamma eta / (P t) minimises P t' b (e^u - 1) /
+    (gamma eta) + c b over b; the same form with y = (K + P_c) gamma eta / P minimises the energy of a transmission plus
+    K times its time. Close to its branch point, where W loses digits, its series.
+    """
+    p = np.sqrt(2.0 * np.maximum(y, 0.0))
+    near = p < _BRANCH
+    w = scipy.special.lambertw(np.where(near, 0.0, (y - 1.0) / math.e)).real
+    return np.asarray(np.where(near, p * np.polyval(_SERIES, p), 1.0 + w))
+
+
+def root(function: Callable[[Array], Array], low: Array, high: Array) -> Array:
+    """Return where an increasing function of each element crosses zero between `low` and `high`.
+
+    The upper end where it is negative all the way, the lower end where it is positive all the way. By inverse quadratic
+    interpolation or bisection, as Chandrupatla (Advances in Engineering Software 28(3), 1997) chooses between them.
+    """
+    a, b = low, high
+    f_a, f_b = function(a), function(b)
+    a, f_a = np.where(f_b <= 0, b, a), np.where(f_b <= 0, f_b, f_a)
+    b, f_b = np.where(f_a >= 0, a, b), np.where(f_a >= 0, f_a, f_b)
+    part = np.full(len(low), 0.5)
+    for _ in range(_MOST_STEPS):
+        if np.all(np.abs(b - a) <= _CLOSE * np.abs(b)):
+            break
+        x = a + part * (b - a)
+        f_x = function(x)
+        same = (f_x > 0) == (f_a > 0)
+        c, f_c = np.where(same, a, b), np.where(same, f_a, f_b)  # the point that is given up, or the former one
+        b, f_b = np.where(same, b, a), np.where(same, f_b, f_a)
+        a, f_a = x, f_x
+        with np.errstate(all="ignore"):
+            xi, phi = (a - b) / (c - b), (f_a - f_b) / (f_c - f_b)
+            quadratic = (f_a / (f_b - f_a)) * (f_c / (f_b - f_c))
+            quadratic += (c - a) / (b - a) * (f_a / (f_c - f_a)) * (f_b / (f_c - f_b))
+            smooth = (phi**2 < xi) & ((1 - phi) ** 2 < 1 - xi) & np.isfinite(quadratic)
+            edge = np.minimum(0.5, _CLOSE * np.abs(a) / np.abs(b - a))
+        part = np.where(smooth, np.clip(quadratic, edge, 1 - edge), 0.5)
+        part = np.where(np.isfinite(part), part, 0.5)
+    return a
+
+
+def least(fits: Callable[[float], bool], low: float, high: float) -> float:
+    """Return the least number from `low` on that fits, by bisection; `high` is a first guess."""
+    if fits(low):
+        return low
+    while not fits(high):
+        low, high = high, 2.0 * high
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return high

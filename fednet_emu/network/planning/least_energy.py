@@ -1,0 +1,112 @@
+"""The least energy within a time: band, powers, clocks and times to send together.
+
+Yang, Chen, Saad, Hong, Shikh-Bahaei: "Energy Efficient Federated Learning Over Wireless Communication Networks", IEEE
+Transactions on Wireless Communications 20(3), 2021, https://arxiv.org/abs/1911.02417, equations (10) to (12) for a
+given local accuracy: minimise the sum of kappa C D f^2 + p t over bandwidths, powers, clocks and times to send, where
+each device computes and sends within T, the bandwidths add up to at most B, and powers and clocks have limits.
+
+Line by line: the bandwidth of a device for a price of the band is its closed form by Lambert's W, between the one of
+full power and the one of the highest efficiency; its clock is f = C D / (T - t); bisection finds the price at which all
+of the band is used.
+
+Differences from the paper: the paper alternates between times (with the local accuracy) and the rest. For given local
+steps the problem is jointly convex in times and bandwidths (the energy to send depends on their product z only, by
+g(z) = z (e^(q / z) - 1) with 2 z g'' + g' > 0), so that one bisection per device and one over the price give the
+optimum. Amplifiers have an efficiency and transmitters a circuit power; the rate law has a gap, a lowest and a highest
+efficiency. The number of local steps is the algorithm's.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, NamedTuple
+
+import numpy as np
+import scipy
+from pydantic import Field
+
+from fednet_emu.arrays import Array, Mask, expm1
+from fednet_emu.network.planning.base import Grants, Planner, Round
+from fednet_emu.network.planning.closed_forms import full_power_efficiency, priced_efficiency, root
+from fednet_emu.network.planning.least_time import powers, shortest
+
+_SAME = 1e-9
+_TINY, _HUGE = 1e-30, 1e30
+
+
+class LeastEnergy(Planner):
+    """The least energy with which all uploads arrive in time; the shortest round where that is too little time."""
+
+    kind: Literal["least-energy"] = "least-energy"
+
+    round_s: float | None = Field(None, gt=0)
+    """Time in s from the start of a round in which all uploads should arrive; null for `stretch`."""
+    stretch: float = Field(2.0, ge=1)
+    """That time as a multiple of the shortest possible one, if `round_s` is null; 1 leaves nothing to save."""
+
+    def plan(self, round_: Round) -> Grants:
+        """The optimum by the price of the band."""
+        fastest = shortest(round_)
+        least_s = float(np.max(fastest.ends_s))
+        end_s = self.stretch * least_s if self.round_s is None else self.round_s
+        return fastest if end_s <= least_s * (1 + _SAME) else cheapest(round_, end_s)
+
+
+class _Choice(NamedTuple):
+    """Times on the air [n], efficiencies [n] in nat/s/Hz and parts of the band [n] that are best for a price."""
+
+    air_s: Array
+    efficiency: Array
+    share: Array
+
+
+def cheapest(round_: Round, end_s: float) -> Grants:
+    """Grants with which the round takes `end_s` and the least energy; `end_s` is more than the shortest."""
+    high = 1.0
+    while _choice(round_, end_s, high).share.sum() > 1.0 and high < _HUGE:
+        high *= 100.0
+    low = high
+    while _choice(round_, end_s, low).share.sum() <= 1.0 and low > _TINY:
+        low /= 100.0
+    if low < high and low > _TINY:
+
+        def excess(log_price: float) -> float:
+            return math.log(_choice(round_, end_s, math.exp(log_price)).share.sum())
+
+        high = math.exp(float(scipy.optimize.brentq(excess, math.log(low), math.log(high), xtol=1e-10)))
+    else:
+        high = max(low, _TINY)
+    best = _choice(round_, end_s, high)
+    share = best.share / max(1.0, float(best.share.sum()))
+    left_s = np.maximum(end_s - round_.ready_s - best.air_s, 1e-300)
+    clock = np.clip(round_.compute_s / left_s, round_.least_clock, 1.0)
+    ends_s = round_.ready_s + round_.compute_s / clock + best.air_s
+    return Grants.of(share, powers(round_, share, best.air_s), clock, ends_s)
+
+
+def _choice(round_: Round, end_s: float, price: float) -> _Choice:
+    """What each device chooses if the whole band costs `price` J: its convex problem in its time to send."""
+    left_s = end_s - round_.ready_s
+    air_s = root(lambda air_s: _slope(round_, left_s, air_s, price), round_.shortest_s, left_s - round_.compute_s)
+    efficiency, _ = _efficiency(round_, air_s, price)
+    return _Choice(air_s, efficiency, round_.need_s / (air_s * efficiency))
+
+
+def _efficiency(round_: Round, air_s: Array, price: float) -> tuple[Array, Mask]:
+    """The best efficiency [n] for times on the air [n], and whether it is that of full power [n]."""
+    drawn_w = round_.power_w / round_.amplifier_efficiency
+    wanted = np.minimum(priced_efficiency(price * round_.gamma / (drawn_w * air_s)), round_.highest)
+    full = full_power_efficiency(round_.gamma * air_s / round_.need_s)
+    return np.maximum(np.minimum(wanted, full), max(round_.lowest, 1e-300)), full < wanted
+
+
+def _slope(round_: Round, left_s: Array, air_s: Array, price: float) -> Array:
+    """Derivative [n] by the time on the air of each device's energy plus the price of its part of the band."""
+    u, at_full_power = _efficiency(round_, air_s, price)
+    drawn_w = round_.power_w / round_.amplifier_efficiency
+    with np.errstate(all="ignore"):
+        band_w = price * round_.need_s / air_s**2
+        sending = np.where(at_full_power, drawn_w - band_w / (u + expm1(-u)), -band_w / u)
+        clock = round_.compute_s / (left_s - air_s)
+        computing = np.where(clock > round_.least_clock, 2.0 * round_.compute_j * clock**2 / (left_s - air_s), 0.0)
+    return np.asarray(sending + round_.circuit_w + computing)

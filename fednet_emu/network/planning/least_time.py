@@ -1,0 +1,61 @@
+"""The shortest round: full clocks, full powers, and parts of the band with which all uploads end together.
+
+Yang, Chen, Saad, Hong, Shikh-Bahaei: "Energy Efficient Federated Learning Over Wireless Communication Networks", IEEE
+Transactions on Wireless Communications 20(3), 2021, https://arxiv.org/abs/1911.02417: the completion time by bisection,
+each device's bandwidth for a given time in closed form.
+
+Differences from the paper: each device starts when it has received the model and has its own time to compute; the rate
+law has a gap, a lowest and a highest efficiency. The number of local steps is the algorithm's, so the local accuracy is
+no variable.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from fednet_emu.arrays import Array, expm1
+from fednet_emu.network.planning.base import Grants, Planner, Round
+from fednet_emu.network.planning.closed_forms import full_power_efficiency, least
+
+
+class LeastTime(Planner):
+    """The shortest possible round; whoever would be early sends on less of the band."""
+
+    kind: Literal["least-time"] = "least-time"
+
+    def plan(self, round_: Round) -> Grants:
+        """All at full power and clock, with parts of the band that end together."""
+        return shortest(round_)
+
+
+def shortest(round_: Round) -> Grants:
+    """Grants with which the last upload of a round ends as early as possible."""
+    starts_s = round_.ready_s + round_.compute_s
+    soonest_s = float(np.max(starts_s + round_.shortest_s))
+    end_s = least(
+        lambda end_s: float(narrowest(round_, end_s - starts_s)[0].sum()) <= 1.0,
+        soonest_s,
+        float(np.max(starts_s)) + 2.0 * float(round_.shortest_s.sum()),
+    )
+    share, power_part = narrowest(round_, end_s - starts_s)
+    return Grants.of(share, power_part, np.ones(len(share)), np.full(len(share), end_s))
+
+
+def narrowest(round_: Round, air_s: Array) -> tuple[Array, Array]:
+    """Narrowest parts of the band [n] for uploads in these times [n], and the powers [n] that they take.
+
+    Times are at least `round_.shortest_s`; a slightly shorter one counts as that.
+    """
+    air_s = np.maximum(air_s, round_.shortest_s)
+    full = full_power_efficiency(round_.gamma * air_s / round_.need_s)
+    efficiency = np.clip(full, max(round_.lowest, 1e-300), round_.highest)
+    share = np.minimum(round_.need_s / (air_s * efficiency), 1.0)
+    return share, powers(round_, share, air_s)
+
+
+def powers(round_: Round, share: Array, air_s: Array) -> Array:
+    """Part of the full power [n] with which an upload takes this time [n] on this part of the band [n]."""
+    part = share * expm1(round_.need_s / (share * air_s)) / round_.gamma
+    return np.minimum(part, 1.0)

@@ -1,0 +1,147 @@
+"""Open country: rural macro cells (TR 38.901 Tables 7.4.1-1 and 7.4.2-1)."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from fednet_emu.arrays import Array, exp, log10
+from fednet_emu.radio.propagation.base import Propagation, SitePathLoss, carrier_ghz
+from fednet_emu.radio.propagation.draws import LinkDraws
+from fednet_emu.radio.propagation.geometry import Hop
+from fednet_emu.radio.propagation.tr38901.buildings import (
+    AnyBuildings,
+    NoBuildings,
+    OutdoorToIndoor,
+    OutdoorToIndoorBelow6GHz,
+    lesser_of_two_depths_m,
+)
+from fednet_emu.units import SPEED_OF_LIGHT_M_S
+
+SHORTEST_M = 10.0
+LONGEST_M = 10_000.0
+LONGEST_NLOS_M = 5000.0
+DEEPEST_M = 10.0
+CARRIER_GHZ = (0.5, 30.0)
+
+
+class RuralMacro(SitePathLoss):
+    """Base stations at 10 to 150 m over open country (RMa), devices at 1 to 10 m, 10 m to 10 km away (5 km unseen).
+
+    Shadowing: with line of sight 4 dB up to the breakpoint and 6 dB beyond, 8 dB without and indoors; correlated over
+    37 m with line of sight and 120 m without. Line of sight itself is correlated over 60 m. Horizontal distances below
+    10 m count as 10 m.
+    Ignored here: hills, forests and the curvature of the earth.
+    """
+
+    kind: Literal["3gpp-rma"] = "3gpp-rma"
+
+    building_height_m: float = Field(default=5.0, ge=5, le=50)
+    """Average height h of buildings."""
+
+    street_width_m: float = Field(default=20.0, ge=5, le=50)
+    """Average width W of streets."""
+
+    buildings: AnyBuildings = NoBuildings()
+    """Which devices are indoors, and the building entry loss; only low-loss buildings exist here (clause 7.4.3.1)."""
+
+    @model_validator(mode="after")
+    def _low_loss_buildings_only(self) -> Self:
+        found = None
+        if isinstance(self.buildings, OutdoorToIndoor) and self.buildings.high_loss_share > 0:
+            found = f"high_loss_share {self.buildings.high_loss_share:g}"
+        if isinstance(self.buildings, OutdoorToIndoorBelow6GHz):
+            found = self.buildings.kind
+        if found:
+            raise ValueError(
+                f"buildings: TR 38.901 has only low-loss buildings for RMa, got {found}; "
+                "use kind: o2i with high_loss_share: 0"
+            )
+        return self
+
+    @property
+    def los_correlation_m(self) -> float:
+        """60 m (Table 7.6.3.1-2)."""
+        return 60.0
+
+    def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
+        """State of each link; devices indoors are up to 10 m inside."""
+        self._check(hop, carrier_hz)
+        hop = hop.at_least(SHORTEST_M)
+        depth_m = np.minimum(lesser_of_two_depths_m(draws.depth, DEEPEST_M), hop.distance_2d_m)
+        entry = self.buildings.enter(carrier_hz, draws, depth_m)
+        los = self.sees(rma_los_probability(hop.distance_2d_m - entry.depth_m), draws)
+        if not los.all():
+            self.within("distance without line of sight in m", np.where(los, 0.0, hop.distance_2d_m), 0, LONGEST_NLOS_M)
+        seen_db = rma_los_loss_db(hop, carrier_hz, self.building_height_m)
+        unseen_db = rma_nlos_term_db(hop, carrier_hz, self.building_height_m, self.street_width_m)
+        near = hop.distance_2d_m <= rma_breakpoint_m(hop, carrier_hz)
+        return Propagation.of(
+            np.where(los, seen_db, np.maximum(seen_db, unseen_db)) + entry.loss_db,
+            los,
+            sigma_db=np.where(entry.indoor | ~los, 8.0, np.where(near, 4.0, 6.0)),
+            correlation_m=np.where(entry.indoor | ~los, 120.0, 37.0),
+        )
+
+    def _check(self, hop: Hop, carrier_hz: float) -> None:
+        self.within("carrier in GHz", carrier_ghz(carrier_hz), *CARRIER_GHZ)
+        self.within("height of the higher antenna in m", hop.high_m, 10.0, 150.0)
+        self.within("height of the lower antenna in m", hop.low_m, 1.0, 10.0)
+        self.within("distance in m", hop.distance_2d_m, 0.0, LONGEST_M)
+
+
+def rma_breakpoint_m(hop: Hop, carrier_hz: float) -> Array:
+    """Distance 2 pi h_BS h_UT f / c from which rural loss with line of sight grows by 40 dB per decade.
+
+    Ignored here: the height of buildings.
+    """
+    return 2.0 * math.pi * hop.high_m * hop.low_m * carrier_hz / SPEED_OF_LIGHT_M_S
+
+
+def rma_los_loss_db(hop: Hop, carrier_hz: float, building_height_m: float) -> Array:
+    """Rural loss with line of sight; both branches meet at the breakpoint but for its 2D and 3D distance (0.001 dB).
+
+    Ignored here: the ranges of validity, which the component checks.
+    """
+    breakpoint_m = rma_breakpoint_m(hop, carrier_hz)
+    far_db = _near_db(breakpoint_m, carrier_hz, building_height_m) + 40.0 * log10(hop.distance_3d_m / breakpoint_m)
+    near_db = _near_db(hop.distance_3d_m, carrier_hz, building_height_m)
+    return np.where(hop.distance_2d_m <= breakpoint_m, near_db, far_db)
+
+
+def rma_nlos_term_db(hop: Hop, carrier_hz: float, building_height_m: float, street_width_m: float) -> Array:
+    """Rural formula without line of sight, in dB; the loss is the larger of this and the line-of-sight loss.
+
+    Ignored here: the maximum, which the component takes.
+    """
+    h_bs, h_ut, h, w = hop.high_m, hop.low_m, building_height_m, street_width_m
+    return np.asarray(
+        161.04
+        - 7.1 * log10(w)
+        + 7.5 * log10(h)
+        - (24.37 - 3.7 * (h / h_bs) ** 2) * log10(h_bs)
+        + (43.42 - 3.1 * log10(h_bs)) * (log10(hop.distance_3d_m) - 3.0)
+        + 20.0 * log10(carrier_ghz(carrier_hz))
+        - (3.2 * log10(11.75 * h_ut) ** 2 - 4.97)
+    )
+
+
+def rma_los_probability(outdoor_m: Array) -> Array:
+    """Probability of line of sight over a horizontal distance outdoors.
+
+    Ignored here: that neighbours see the base station together; key the draws by place to add it.
+    """
+    return exp(-np.maximum(outdoor_m - 10.0, 0.0) / 1000.0)
+
+
+def _near_db(distance_m: Array, carrier_hz: float, building_height_m: float) -> Array:
+    h = building_height_m
+    return np.asarray(
+        20.0 * log10(40.0 * math.pi * distance_m * carrier_ghz(carrier_hz) / 3.0)
+        + min(0.03 * h**1.72, 10.0) * log10(distance_m)
+        - min(0.044 * h**1.72, 14.77)
+        + 0.002 * log10(h) * distance_m
+    )

@@ -1,0 +1,223 @@
+"""The ergodic rate: what a link carries on average over its fading, for transmissions of very many blocks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, Self
+
+import numpy as np
+from pydantic import model_validator
+
+from fednet_emu.arrays import Array, IntArray, exp, log, log10
+from fednet_emu.radio.fading import AnyFading, Fading
+from fednet_emu.radio.rates.base import RateLaw
+from fednet_emu.radio.rates.narrowing import Narrowed
+from fednet_emu.radio.rates.shannon import AnyRateLaw
+from fednet_emu.units import db_to_linear
+
+LOW_DB, HIGH_DB, STEP_DB = -60.0, 80.0, 0.02
+_TAIL_DB = 40.0
+_NOTHING_BPS_HZ = 1e-9
+_ANY_HZ = 1e-30
+
+
+class ErgodicRate(RateLaw):
+    """The mean of another law's rate over fading, as a law of the mean SINR.
+
+    E[R] is the integral of P(gain > s / SINR) dR(s): jumps of R enter exactly, its smooth part on a grid of 0.02 dB.
+    The result is kept on the same grid from -60 to 80 dB and interpolated in ln R, within 1e-4 of the exact mean where
+    at least one block in 10^6 carries bits; means below 1e-9 of the law's unit, and SINRs below -60 dB, count as none.
+    Above 80 dB the rate continues as a straight line over dB.
+    Ignored here: the fading of interferers (they count with their mean), and the scatter that a finite number of
+    blocks leaves.
+    """
+
+    kind: Literal["ergodic"] = "ergodic"
+
+    law: AnyRateLaw
+    """The law of one block."""
+
+    fading: AnyFading
+    """The law of the gain of one block."""
+
+    @model_validator(mode="after")
+    def _has_a_mean(self) -> Self:
+        require_mean(self.law, self.fading)
+        return self
+
+    @property
+    def outage_sinr(self) -> float:
+        """Zero: the average over many blocks is never in outage."""
+        return 0.0
+
+    @property
+    def min_sinr(self) -> float:
+        """Lowest mean SINR at which the average counts."""
+        return self._means.min_sinr(0)
+
+    def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
+        """Mean rate of one transmission in bit/s."""
+        return float(self.rates_bps(np.array(sinr), bandwidth_hz))
+
+    def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
+        """Mean rates of many transmissions in bit/s, in the broadcast shape."""
+        sinr, _ = np.broadcast_arrays(sinr, bandwidth_hz)
+        rate = self._means.at(0, sinr)
+        return rate * bandwidth_hz if self.law.PER_HERTZ else rate
+
+    @cached_property
+    def _means(self) -> _Means:
+        return _Means.of([self.law], self.fading)
+
+
+class NarrowedErgodicRate(ErgodicRate):
+    """The mean of a narrowed rate over fading, as a law of the mean SINR and the bandwidth.
+
+    On a band whose narrowest part is b, a block carries r(s) - b (r(s / b) - e(s / b)) bit/s/Hz, where e is the law on
+    the whole band and r the narrowed one if parts could be of any width. So the mean is that of two laws at two SINRs,
+    within 1e-4 of the exact one where at least one block in 10^5 carries bits.
+    Ignored here: what `ErgodicRate` ignores.
+    """
+
+    law: Narrowed
+    """The law of one block."""
+
+    @property
+    def min_sinr(self) -> float:
+        """Lowest mean SINR at which the average counts, on a band of one block."""
+        return self._means.min_sinr(1)
+
+    def narrowest_part(self, bandwidth_hz: Array | float) -> Array | float:
+        """That of the law."""
+        return self.law.narrowest_part(bandwidth_hz)
+
+    def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
+        """Mean rates of many transmissions in bit/s, in the broadcast shape."""
+        part = self.law.narrowest_part(bandwidth_hz)
+        sinr, on_one_block = np.broadcast_arrays(sinr, sinr / part)
+        laws = np.array([0, 0, 1]).reshape(-1, *[1] * sinr.ndim)
+        best, too_narrow, one_block = self._means.at(laws, np.stack([sinr, on_one_block, on_one_block]))
+        mean_bps_hz = best - part * (too_narrow - one_block)
+        return bandwidth_hz * np.where(mean_bps_hz > _NOTHING_BPS_HZ, mean_bps_hz, 0.0)
+
+    @cached_property
+    def _means(self) -> _Means:
+        """Means of the rates on a band of 1 Hz with parts of any width, and without any."""
+        any_width, none = (Narrowed(law=self.law.law, narrowest_hz=width_hz) for width_hz in (_ANY_HZ, 1.0))
+        return _Means.of([any_width, none], self.fading)
+
+
+def averaged(law: RateLaw, fading: AnyFading) -> RateLaw:
+    """The mean of a law over fading, which is a law of the mean SINR.
+
+    Raises:
+        ValueError: this law or fading has no mean.
+    """
+    if isinstance(law, Narrowed):
+        return NarrowedErgodicRate(law=law, fading=fading)
+    return ErgodicRate(law=law, fading=fading)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Means:
+    """Mean rates of some laws over fading, on a band of 1 Hz.
+
+    Attributes:
+        log_rates: [laws, points] their natural logarithms on the grid, minus infinity where nothing gets through.
+        rise: [laws] growth per step of the grid at its upper end, where fading no longer changes it.
+    """
+
+    log_rates: Array
+    rise: Array
+
+    @classmethod
+    def of(cls, laws: Sequence[RateLaw], fading: Fading) -> _Means:
+        """Average these laws."""
+        before, last = db_to_linear(HIGH_DB - STEP_DB), db_to_linear(HIGH_DB)
+        rise = [law.rate_bps(last, 1.0) - law.rate_bps(before, 1.0) for law in laws]
+        return cls(np.stack([_log_means(law, fading) for law in laws]), np.array(rise))
+
+    def min_sinr(self, law: int) -> float:
+        """Lowest mean SINR of the grid at which the mean of a law counts."""
+        first = int(np.argmax(np.isfinite(self.log_rates[law])))
+        return db_to_linear(LOW_DB + first * STEP_DB)
+
+    def at(self, law: IntArray | int, sinr: Array) -> Array:
+        """Mean rates in bit/s of laws, by their numbers, at mean SINRs, in the shape of these."""
+        points = self.log_rates.shape[1]
+        with np.errstate(divide="ignore"):
+            place = (10.0 * log10(sinr) - LOW_DB) / STEP_DB
+        below = np.clip(np.floor(place), 0, points - 2).astype(np.int64)
+        share = np.clip(place - below, 0.0, 1.0)
+        with np.errstate(invalid="ignore"):  # minus infinity times zero, where nothing gets through
+            log_rate = (1.0 - share) * self.log_rates[law, below] + share * self.log_rates[law, below + 1]
+        rate = np.where(np.isfinite(log_rate) & (place >= 0.0), exp(np.nan_to_num(log_rate, neginf=0.0)), 0.0)
+        return np.asarray(rate + np.maximum(place - (points - 1), 0.0) * self.rise[law])
+
+
+def _log_means(law: RateLaw, fading: Fading) -> Array:
+    """Natural logarithm of a law's mean rate on the grid, minus infinity where nothing gets through."""
+    snr_db = _grid_db(LOW_DB, HIGH_DB)
+    edges = db_to_linear(_grid_db(LOW_DB - _TAIL_DB, HIGH_DB + _TAIL_DB))
+    grid = law.rates_bps(edges, 1.0)
+    smooth = np.diff(grid)
+    mean: Array = np.zeros_like(snr_db)
+    for sinr in law.jumps:
+        rise = law.rate_bps(sinr * (1 + 1e-12), 1.0) - law.rate_bps(sinr * (1 - 1e-12), 1.0)
+        mean += rise * (1.0 - fading.cdf(sinr / db_to_linear(snr_db)))
+        cell = np.searchsorted(edges, sinr) - 1
+        if 0 <= cell < len(smooth):
+            smooth[cell] -= rise
+    mean += _correlate(smooth, _survival(fading, len(smooth), len(snr_db)), len(snr_db)) + grid[0]
+    with np.errstate(divide="ignore"):
+        logs: Array = log(np.where(mean > _NOTHING_BPS_HZ, mean, 0.0))
+    return logs
+
+
+def _survival(fading: Fading, cells: int, points: int) -> Array:
+    """P(gain > s / SINR) by the difference in dB of the middle of a cell of s and a point of SINR."""
+    first_db = -_TAIL_DB + 0.5 * STEP_DB - (points - 1) * STEP_DB
+    gain_db = _grid_db(first_db, first_db + (cells + points - 2) * STEP_DB)
+    return 1.0 - fading.cdf(db_to_linear(gain_db))
+
+
+def _grid_db(low_db: float, high_db: float) -> Array:
+    return np.asarray(low_db + STEP_DB * np.arange(round((high_db - low_db) / STEP_DB) + 1), np.float64)
+
+
+def _correlate(weight: Array, kernel: Array, points: int) -> Array:
+    """Sum over cells j of weight[j] kernel[j - i + points - 1] for each point i, by fast Fourier transform."""
+    length = 1 << math.ceil(math.log2(len(kernel) + len(weight)))
+    product = np.fft.rfft(kernel, length) * np.conj(np.fft.rfft(weight, length))
+    shifted = np.fft.irfft(product, length)[:points]
+    return np.maximum(shifted[::-1], 0.0)
+
+
+def require_mean(law: RateLaw, fading: Fading) -> None:
+    """Refuse laws whose average over fading means nothing.
+
+    Raises:
+        ValueError: saying which, and what to choose instead.
+    """
+    if law.outage_sinr > 0:
+        raise ValueError(
+            "a rate law that loses transmissions in outage has no ergodic rate, got on_outage: lose; "
+            "set on_outage: stall, or long_transfers: walk"
+        )
+    if getattr(fading, "kind", None) == "by-line-of-sight":
+        raise ValueError(
+            "one average cannot hold for links with and without line of sight, got fading by-line-of-sight; "
+            "choose rician or rayleigh, or long_transfers: walk"
+        )
+
+
+def ergodic_rate_bps(law: RateLaw, fading: AnyFading, snr: Array, bandwidth_hz: Array | float) -> Array:
+    """Mean rate over the fading distribution at each mean SNR, in the broadcast shape.
+
+    Builds the table anew at each call (some 20 ms): keep an `ErgodicRate` for more than one.
+    Ignored here: what `ErgodicRate` ignores.
+    """
+    return ErgodicRate(law=law, fading=fading).rates_bps(snr, bandwidth_hz)

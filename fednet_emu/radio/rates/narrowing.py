@@ -1,0 +1,118 @@
+"""Narrowing: a sender that is too weak for its whole band puts all its power on part of it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+from fednet_emu.arrays import Array
+from fednet_emu.radio.rates.base import RateLaw
+from fednet_emu.radio.rates.shannon import AnyRateLaw
+
+_JUST_ABOVE = 1 + 1e-14
+
+
+class _Ramps(NamedTuple):
+    """Where narrowing helps: below each of some SINRs, in rising order, with how many bit/s/Hz per unit of SINR.
+
+    Attributes:
+        peaks: [n] SINRs (linear).
+        slopes: [n + 1] the best rate per hertz and SINR at this peak or a higher one; 0 after the last.
+    """
+
+    peaks: list[float]
+    slopes: list[float]
+
+
+class Narrowed(RateLaw):
+    """Another law's rate on the best part of the band: a part x has the SINR s / x, and carries x B e(s / x) bit/s.
+
+    Above the highest peak of e(s) / s the whole band is best. Below the SINR s_min of the least efficiency e, the part
+    s / s_min is, and carries B e s / s_min; no part is narrower than `narrowest_hz`, and with a weaker signal the link
+    carries what the law gives on one such block, which is nothing below a least efficiency. A band that is narrower
+    than `narrowest_hz` is used as it is. Steps of a staircase are reached in the same way: just below a step on a
+    little less of the band, and below the lowest one by the scheme of most bits per joule.
+    So more power never lowers the rate, nor does a wider band with the same power, from `narrowest_hz` on.
+    Ignored here: that resource blocks are whole, their width where a part serves to reach a higher step, and frequency
+    selectivity, by which some parts of a band are better than others.
+    """
+
+    kind: Literal["narrowed"] = "narrowed"
+
+    law: AnyRateLaw
+    """The law of a given part of the band."""
+
+    narrowest_hz: float = Field(gt=0)
+    """Width in Hz of the narrowest part."""
+
+    @property
+    def outage_sinr(self) -> float:
+        """That of the law."""
+        return self.law.outage_sinr
+
+    @property
+    def min_sinr(self) -> float:
+        """The lowest SINR on the part that is used."""
+        return self.law.min_sinr
+
+    @property
+    def jumps(self) -> Array:
+        """Those of the law."""
+        return self.law.jumps
+
+    def narrowest_part(self, bandwidth_hz: Array | float) -> Array | float:
+        """Narrowest part of a band that a sender may use: 1 for a band that is no wider than `narrowest_hz`."""
+        return np.minimum(self.narrowest_hz / bandwidth_hz, 1.0)
+
+    def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
+        """Rate of one transmission in bit/s, at its SINR on the whole band."""
+        highest_peak, rate_bps, _ = self._whole_band
+        if sinr >= highest_peak:
+            return rate_bps(sinr, bandwidth_hz)
+        peaks, slopes = self._ramps
+        ramp = bisect_right(peaks, sinr)
+        if ramp:
+            return max(rate_bps(sinr, bandwidth_hz), bandwidth_hz * sinr * slopes[ramp])
+        narrow_hz = min(bandwidth_hz, self.narrowest_hz)
+        on_one_block = sinr * (bandwidth_hz / narrow_hz)
+        return bandwidth_hz * sinr * slopes[0] if on_one_block >= peaks[0] else rate_bps(on_one_block, narrow_hz)
+
+    def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
+        """Rates of many transmissions in bit/s, in the broadcast shape, at their SINRs on the whole band."""
+        highest_peak, _, rates_bps = self._whole_band
+        whole_bps = rates_bps(sinr, bandwidth_hz)
+        if not (sinr < highest_peak).any():
+            return whole_bps
+        peaks, slopes = self._ramps
+        ramp = np.searchsorted(peaks, sinr, side="right")
+        best_bps = np.maximum(whole_bps, bandwidth_hz * sinr * np.array(slopes)[ramp])
+        narrow_hz = np.minimum(bandwidth_hz, self.narrowest_hz)
+        on_one_block = sinr * (bandwidth_hz / narrow_hz)
+        too_weak = (ramp == 0) & (on_one_block < peaks[0])
+        return np.where(too_weak, rates_bps(on_one_block, narrow_hz), best_bps)
+
+    @cached_property
+    def _whole_band(self) -> tuple[float, Callable[[float, float], float], Callable[[Array, Array | float], Array]]:
+        """The SINR from which on the whole band is best, and the law there: what most transmissions need."""
+        return self._ramps.peaks[-1], self.law.rate_bps, self.law.rates_bps
+
+    @cached_property
+    def _ramps(self) -> _Ramps:
+        peaks = self.law.peaks.tolist()
+        per_sinr = [self.law.rate_bps(peak * _JUST_ABOVE, 1.0) / peak for peak in peaks]
+        return _Ramps(peaks, [*np.maximum.accumulate(per_sinr[::-1])[::-1].tolist(), 0.0])
+
+
+def narrowed(law: RateLaw, narrowest_hz: float) -> RateLaw:
+    """The law of a sender that may put its power on part of its band; the law itself where that never helps.
+
+    That is so with a rate that belongs to a transmission and not to a hertz, with a sender that does not adapt and so
+    loses transmissions, and with a law without a least SINR.
+    """
+    adapts = law.PER_HERTZ and law.outage_sinr == 0
+    return Narrowed(law=law, narrowest_hz=narrowest_hz) if adapts and len(law.peaks) else law

@@ -1,0 +1,149 @@
+"""5G NR modulation and coding schemes as a rate law (TS 38.214 Tables 5.1.3.1-1 to -3)."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+from fednet_emu.arrays import Array
+from fednet_emu.radio.data import rows
+from fednet_emu.radio.rates.base import RateLaw
+from fednet_emu.radio.rates.retransmission import chase_combining, truncated_arq
+from fednet_emu.units import db_to_linear
+
+CQI_RATES_X1024 = {
+    1: ((2, 78), (2, 120), (2, 193), (2, 308), (2, 449), (2, 602), (4, 378), (4, 490), (4, 616), (6, 466), (6, 567),
+        (6, 666), (6, 772), (6, 873), (6, 948)),
+    2: ((2, 78), (2, 193), (2, 449), (4, 378), (4, 490), (4, 616), (6, 466), (6, 567), (6, 666), (6, 772), (6, 873),
+        (8, 711), (8, 797), (8, 885), (8, 948)),
+    3: ((2, 30), (2, 50), (2, 78), (2, 120), (2, 193), (2, 308), (2, 449), (2, 602), (4, 378), (4, 490), (4, 616),
+        (6, 466), (6, 567), (6, 666), (6, 772)),
+}  # fmt: skip
+"""Bits per symbol and 1024 times the code rate of CQI 1 to 15 (TS 38.214 Tables 5.2.2.1-2 to -4)."""
+
+FIRST_LOSS = 0.1
+"""First-transmission block error rate that link adaptation aims at (TS 38.214 clause 5.2.2.1)."""
+
+
+class Scheme(NamedTuple):
+    """One row of an MCS table with the SNR in dB at which 10 % and 1 % of its code blocks fail."""
+
+    efficiency_bps_hz: float
+    snr_at_10_pct_db: float
+    snr_at_1_pct_db: float
+
+
+class NrMcs(RateLaw):
+    """The fastest scheme of an MCS table that loses at most 10 % of its blocks at the SINR, and the retransmissions.
+
+    Thresholds are those of the 5G NR LDPC code over Gaussian noise in code blocks of 2000 bit (data and uplink channel
+    without transform precoding): SNRs at a block error rate of 10 % and 1 %, interpolated in curves of Sionna 2.2.
+    Schemes without a curve (MCS 0 to 2 of table 1; 0, 1 and 27 of table 2; 0 to 8 of table 3) take the table's mean gap
+    to Shannon, 1.50, 1.78 and 1.49 dB. An outer loop holds the first-transmission loss at 10 % between thresholds too,
+    so the rate is a staircase. Nothing is lost for good: what fails every attempt is sent anew.
+    Ignored here: channel estimation (it costs 2 to 5 dB more in receivers), frequency selectivity, the delay of channel
+    reports and of retransmissions, other code block sizes.
+    """
+
+    kind: Literal["nr-mcs"] = "nr-mcs"
+
+    table: Literal[1, 2, 3] = 1
+    """MCS table: 1 up to 64QAM, 2 up to 256QAM, 3 for low rates and high reliability."""
+
+    feedback: Literal["ideal", "cqi"] = "ideal"
+    """`ideal` uses all schemes of the table; `cqi` only those that the 15 values of the CQI name."""
+
+    max_attempts: int = Field(default=4, ge=1, le=16)
+    """Transmissions of a block before it is given up (and sent anew from above)."""
+
+    combining: Literal["chase", "none"] = "chase"
+    """Whether the receiver adds up the copies of a block (`retransmission.chase_combining`) or forgets failed ones."""
+
+    overhead_share: float = Field(default=0.14, ge=0, lt=1)
+    """Share of the resources spent on control and reference signals; TS 38.306 clause 4.1.2 has 0.14 for the downlink
+    and 0.08 for the uplink up to 7.125 GHz, 0.18 and 0.10 above."""
+
+    @property
+    def outage_sinr(self) -> float:
+        """Zero: the rate falls to zero instead of losing anything."""
+        return 0.0
+
+    @property
+    def min_sinr(self) -> float:
+        """Threshold of the lowest scheme."""
+        return self._stairs[0][0]
+
+    @property
+    def jumps(self) -> Array:
+        """Every threshold."""
+        return np.array(self._stairs[0])
+
+    def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
+        """Rate of one transmission in bit/s."""
+        thresholds, efficiencies_bps_hz = self._stairs
+        return bandwidth_hz * efficiencies_bps_hz[bisect_right(thresholds, sinr)]
+
+    def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
+        """Rates of many transmissions in bit/s, in the broadcast shape."""
+        thresholds, efficiencies_bps_hz = self._stairs
+        step = np.searchsorted(thresholds, sinr, side="right")
+        return bandwidth_hz * np.array(efficiencies_bps_hz)[step]
+
+    @cached_property
+    def _stairs(self) -> tuple[list[float], list[float]]:
+        """Linear thresholds in rising order, and the efficiency below, between and above them."""
+        thresholds: list[float] = []
+        efficiencies_bps_hz = [0.0]
+        for scheme in sorted(self._schemes(), key=lambda scheme: scheme.snr_at_10_pct_db):
+            net_bps_hz = self._net_bps_hz(scheme)
+            if net_bps_hz > efficiencies_bps_hz[-1]:  # a scheme that needs more and gives less is never used
+                thresholds.append(db_to_linear(scheme.snr_at_10_pct_db))
+                efficiencies_bps_hz.append(net_bps_hz)
+        return thresholds, efficiencies_bps_hz
+
+    def _schemes(self) -> list[Scheme]:
+        table = mcs_table(self.table)
+        if self.feedback == "ideal":
+            return table
+        named = []
+        for bits, rate in CQI_RATES_X1024[self.table]:
+            fitting = [scheme for scheme in table if scheme.efficiency_bps_hz <= bits * rate / 1024]
+            named += fitting[-1:]
+        return named
+
+    def _net_bps_hz(self, scheme: Scheme) -> float:
+        if self.combining == "none":
+            attempts = truncated_arq(FIRST_LOSS, self.max_attempts)
+        else:
+            attempts = chase_combining(
+                scheme.snr_at_10_pct_db, scheme.snr_at_10_pct_db, scheme.snr_at_1_pct_db, self.max_attempts
+            )
+        return scheme.efficiency_bps_hz * attempts.throughput * (1.0 - self.overhead_share)
+
+
+def mcs_table(table: int) -> list[Scheme]:
+    """The schemes of an MCS table in the order of their index.
+
+    Ignored here: the reserved rows at the end, which name retransmissions.
+    """
+    return [
+        Scheme(
+            efficiency_bps_hz=int(row["modulation_bits"]) * float(row["code_rate_x1024"]) / 1024,
+            snr_at_10_pct_db=float(row["snr_at_bler_0.1_db"]),
+            snr_at_1_pct_db=float(row["snr_at_bler_0.01_db"]),
+        )
+        for row in rows("nr_mcs.csv")
+        if int(row["table"]) == table
+    ]
+
+
+def cqi(efficiency_bps_hz: float, table: int = 1) -> int:
+    """Channel quality indicator of a link: the highest whose efficiency it reaches, 0 when it reaches none.
+
+    Ignored here: the quantisation to four digits in the standard's own efficiency column.
+    """
+    return sum(bits * rate / 1024 <= efficiency_bps_hz for bits, rate in CQI_RATES_X1024[table])

@@ -1,0 +1,137 @@
+"""Rate laws: how many bits per second a signal-to-interference-and-noise ratio and a bandwidth carry."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property, lru_cache
+from typing import Annotated, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from fednet_emu.arrays import Array, log1p
+from fednet_emu.component.slot import Slot
+from fednet_emu.radio.rates.base import RateLaw
+from fednet_emu.radio.rates.finite_blocklength import FiniteBlocklength
+from fednet_emu.radio.rates.nr_mcs import NrMcs
+from fednet_emu.units import db_to_linear
+
+CQI_1_BPS_HZ = 0.1523
+"""Spectral efficiency of the lowest CQI, QPSK at 78/1024 (TS 38.214 Table 5.2.2.1-2)."""
+
+CQI_15_BPS_HZ = 5.5547
+"""Spectral efficiency of the highest CQI, 64QAM at 948/1024 (TS 38.214 Table 5.2.2.1-2)."""
+
+_LN_2 = math.log(2.0)
+_linear = lru_cache(db_to_linear)
+
+
+class Shannon(RateLaw):
+    """Adaptive rate B log2(1 + SINR / gap) within the efficiencies of a modulation table; zero below the lowest one.
+
+    The transmitter knows the SINR of every block and adapts at once, so it waits rather than lose data. The default gap
+    of 2 dB is close to 5G NR LDPC codes of about 2000 bit (1.5 to 1.8 dB measured); with `gap_db: 0`,
+    `max_efficiency_bps_hz: null` and `min_efficiency_bps_hz: 0` this is the capacity of the channel.
+    Ignored here: the steps of the table, retransmissions, pilots and control overhead, finite block length.
+    """
+
+    kind: Literal["shannon"] = "shannon"
+
+    gap_db: float = Field(default=2.0, ge=0)
+    """SINR beyond Shannon's that the code needs; for uncoded M-QAM at a bit error rate b it is -ln(5 b) / 1.5."""
+
+    max_efficiency_bps_hz: float | None = Field(default=CQI_15_BPS_HZ, gt=0)
+    """Efficiency in bit/s/Hz of the highest modulation and code; null for no upper limit."""
+
+    min_efficiency_bps_hz: float = Field(default=CQI_1_BPS_HZ, ge=0)
+    """Efficiency of the lowest modulation and code: below it the rate is zero."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.max_efficiency_bps_hz is not None and self.min_efficiency_bps_hz > self.max_efficiency_bps_hz:
+            raise ValueError(
+                f"min_efficiency_bps_hz is above max_efficiency_bps_hz, got {self.min_efficiency_bps_hz} and "
+                f"{self.max_efficiency_bps_hz}; the lowest modulation must not exceed the highest"
+            )
+        return self
+
+    @property
+    def outage_sinr(self) -> float:
+        """Zero: an adaptive rate falls to zero instead of losing anything."""
+        return 0.0
+
+    @property
+    def min_sinr(self) -> float:
+        """The SINR of the lowest efficiency, gap (2^e - 1)."""
+        return db_to_linear(self.gap_db) * math.expm1(self.min_efficiency_bps_hz * _LN_2)
+
+    @cached_property
+    def _terms(self) -> tuple[float, float, float]:
+        """The gap as a ratio, the lowest and the highest efficiency."""
+        return _linear(self.gap_db), self.min_efficiency_bps_hz, self.max_efficiency_bps_hz or math.inf
+
+    def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
+        """Rate of one transmission in bit/s."""
+        gap, lowest_bps_hz, highest_bps_hz = self._terms
+        efficiency_bps_hz = math.log1p(sinr / gap) / _LN_2
+        if efficiency_bps_hz < lowest_bps_hz:
+            return 0.0
+        return bandwidth_hz * (efficiency_bps_hz if efficiency_bps_hz < highest_bps_hz else highest_bps_hz)
+
+    def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
+        """Rates of many transmissions in bit/s, in the broadcast shape."""
+        gap, lowest_bps_hz, highest_bps_hz = self._terms
+        efficiency_bps_hz = log1p(sinr / gap) / _LN_2
+        capped_bps_hz = np.minimum(efficiency_bps_hz, highest_bps_hz)
+        return bandwidth_hz * np.where(efficiency_bps_hz < lowest_bps_hz, 0.0, capped_bps_hz)
+
+
+class FixedRate(RateLaw):
+    """One rate whatever the channel, and an outage below a SINR threshold: a fixed modulation and code.
+
+    The rate belongs to a transmission, not to a hertz: a share of the band carries it just the same.
+    Ignored here: bandwidth, adaptation, and bit errors above the threshold.
+    """
+
+    PER_HERTZ: ClassVar[bool] = False
+
+    kind: Literal["fixed"] = "fixed"
+
+    bit_rate_bps: float = Field(gt=0, le=1e18)
+    """Rate of every transmission in bit/s."""
+
+    threshold_db: float | None = None
+    """SINR in dB below which a block is in outage; null for no outage at any SINR."""
+
+    on_outage: Literal["lose", "stall"] = "lose"
+    """`lose`: one block in outage loses the whole transmission; `stall`: that block carries nothing, the others do."""
+
+    @property
+    def outage_sinr(self) -> float:
+        """The threshold when an outage loses the transmission, zero when it only stalls."""
+        return self.min_sinr if self.on_outage == "lose" else 0.0
+
+    @property
+    def min_sinr(self) -> float:
+        """The threshold as a ratio."""
+        return 0.0 if self.threshold_db is None else db_to_linear(self.threshold_db)
+
+    def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
+        """Rate of one transmission in bit/s, the same for every bandwidth."""
+        return 0.0 if self.on_outage == "stall" and sinr < self.min_sinr else self.bit_rate_bps
+
+    def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
+        """Rates of many transmissions in bit/s, in the broadcast shape."""
+        sinrs, _ = np.broadcast_arrays(sinr, bandwidth_hz)
+        threshold = self.min_sinr if self.on_outage == "stall" else 0.0
+        return np.where(sinrs < threshold, 0.0, self.bit_rate_bps)
+
+
+RATE_LAWS: dict[str, type[RateLaw]] = {
+    "shannon": Shannon,
+    "fixed": FixedRate,
+    "nr-mcs": NrMcs,
+    "finite-blocklength": FiniteBlocklength,
+}
+
+AnyRateLaw = Annotated[RateLaw, Slot("rate", RATE_LAWS)]

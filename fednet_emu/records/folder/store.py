@@ -1,0 +1,268 @@
+"""The run folder: nothing in it is lost or overwritten by mistake, whenever the process that writes it is killed.
+
+The manifest claims the folder before anything else is written, names the files of the run, and says how far it is; it
+changes last. A run goes on in its folder until it ends. A run that replaces another one (`--force`) is written into the
+sub-folder `unfinished` and moved when it has ended; a move that was cut off is completed by the next run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from filelock import FileLock, Timeout
+
+from fednet_emu.errors import DataError
+from fednet_emu.files.data_folder import checksum
+from fednet_emu.files.writing import PART, told, write_atomically, write_json, write_table, write_text
+from fednet_emu.records.folder.manifest import FINISHED, MANIFEST, fingerprint, new_manifest, read_manifest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SCENARIO = "scenario.yaml"
+LOG_FILE = "log.txt"
+CHECKPOINT = "checkpoint.bin"
+REPLIES = "replies.bin"
+LOCK = ".lock"
+STAGED = "unfinished"
+"""The sub-folder of a run that replaces another one when it has ended."""
+
+
+class RunFolder:
+    """The folder of one run; `manifest.json` holds its status: running, done, diverged, interrupted or failed.
+
+    Attributes:
+        path: where the run writes its files.
+        home: where they are when it has ended.
+    """
+
+    def __init__(self, home: Path, path: Path, lock: FileLock, facts: Mapping[str, Any]) -> None:
+        self.path, self.home, self._lock, self._facts = path, home, lock, dict(facts)
+        self._files: dict[str, str | None] = dict((read_manifest(path) or {"files": {}})["files"])
+        self._written: set[str] = set()
+
+    @staticmethod
+    def check(path: Path, scenario_text: str, *, timing_only: bool = False, force: bool = False) -> None:
+        """Check that a run of this scenario may be written to this folder.
+
+        Raises:
+            DataError: the folder holds something other than a run, or, without `force`, a finished run or an unfinished
+                run of another scenario.
+        """
+        manifest = read_manifest(path)
+        if manifest is None:
+            require_free(path, "a run folder")
+            return
+        remedy = "pass --force to replace it, or choose another --out"
+        if force:
+            if read_manifest(path / STAGED) is None:
+                require_free(path / STAGED, "a run folder")
+        elif manifest["status"] in FINISHED:
+            raise DataError(str(path), "holds a finished run", remedy)
+        elif manifest.get("timing_only") != timing_only or manifest.get("scenario") != fingerprint(scenario_text):
+            raise DataError(str(path), "holds an unfinished run of another scenario", remedy)
+
+    @classmethod
+    def create(cls, path: Path, scenario_text: str, *, force: bool = False, **facts: Any) -> RunFolder:
+        """Create and lock the folder of a run, or take over that of an unfinished run of the same scenario.
+
+        Args:
+            path: the folder.
+            scenario_text: the resolved scenario.
+            force: whether to replace a run that `check` would otherwise refuse, once the new one has ended.
+            facts: entries of the manifest: name, seed, timing_only, and what the run depends on.
+
+        Raises:
+            DataError: as for `check`, or another process writes to the folder, or it cannot be created.
+        """
+        path, timing_only = path.resolve(), bool(facts.get("timing_only"))
+        cls.check(path, scenario_text, timing_only=timing_only, force=force)
+        lock = locked(path, "run")
+        try:
+            _move_up(path)
+            cls.check(path, scenario_text, timing_only=timing_only, force=force)  # again, now that the folder is locked
+            where = path / STAGED if force and read_manifest(path) is not None else path
+            with told(where, "made"):
+                where.mkdir(exist_ok=True)
+            facts = {**facts, "timing_only": timing_only, "scenario": fingerprint(scenario_text)}
+            folder = cls(path, where, lock, facts)
+            folder.write_manifest("running")
+            folder.write_text(SCENARIO, scenario_text)
+        except BaseException:
+            unlock(path, lock)
+            raise
+        return folder
+
+    @staticmethod
+    def status(path: Path) -> str | None:
+        """Status of the run in a folder, one of STATUSES; None if there is no run."""
+        manifest = read_manifest(path)
+        return None if manifest is None else str(manifest["status"])
+
+    @staticmethod
+    def latest(path: Path) -> Path:
+        """The folder with the latest run: `path`, or its sub-folder with a run that has not replaced the other yet."""
+        return path / STAGED if read_manifest(path / STAGED) is not None else path
+
+    def release(self) -> None:
+        """Unlock the folder for other processes; this also happens when the process ends."""
+        unlock(self.home, self._lock)
+
+    # ---- files -------------------------------------------------------------------------------------------------------
+
+    def announce(self, names: Iterable[str]) -> None:
+        """Note in the manifest which files are about to be written, so that it is known later whose they are."""
+        self._files.update(dict.fromkeys(names))
+        self.write_manifest("running")
+
+    def write_text(self, name: str, text: str) -> None:
+        """Write a text file at once or not at all."""
+        write_text(self.path / name, text)
+        self._note(name)
+
+    def write_json(self, name: str, content: Mapping[str, Any]) -> None:
+        """Write a JSON file at once or not at all; what is not a number is null."""
+        write_json(self.path / name, content)
+        self._note(name)
+
+    def write_table(self, name: str, parts: Iterable[pd.DataFrame]) -> None:
+        """Write a Parquet table, whose rows come in parts, at once or not at all."""
+        write_table(self.path / f"{name}.parquet", parts)
+        self._note(f"{name}.parquet")
+
+    def write_bytes(self, name: str, content: bytes) -> None:
+        """Write a file at once or not at all."""
+        write_atomically(self.path / name, lambda file: file.write(content))
+        self._note(name)
+
+    def write_checkpoint(self, data: bytes) -> None:
+        """Write the checkpoint at once or not at all; it is deleted when the run is finished."""
+        write_atomically(self.path / CHECKPOINT, lambda file: file.write(data))
+
+    def _note(self, name: str) -> None:
+        with told(self.path / name, "read"):
+            self._files[name] = checksum(self.path / name)
+        self._written.add(name)
+
+    # ---- how far it is -----------------------------------------------------------------------------------------------
+
+    def write_manifest(self, status: str, **facts: Any) -> None:
+        """Write `manifest.json` with the status of the run, its files, package versions, the host and further facts."""
+        write_json(self.path / MANIFEST, new_manifest(status, self._files, **self._facts, **facts))
+
+    def end(self, status: str, **facts: Any) -> None:
+        """Note how the run has ended.
+
+        Of a finished run, files of an earlier attempt that it has not written again are deleted. Files that no attempt
+        has noted as its own stay.
+        """
+        if status in FINISHED:
+            with told(self.path, "tidied"):
+                for name in self._files.keys() - self._written:
+                    _remove_own(self.path / name, self._files.pop(name))
+        try:
+            self.write_manifest(status, **facts)
+        except DataError:
+            with suppress(OSError):
+                _mark_failed(self.path / MANIFEST)
+            raise
+
+    def settle(self) -> None:
+        """Delete what a finished run no longer needs, and let it replace the run that it should."""
+        tidy(self.path)
+        if self.path != self.home:
+            _move_up(self.home)
+            self.path = self.home
+
+
+def _mark_failed(manifest: Path) -> None:
+    """Change the status in a manifest where there is no room for a new one: as many bytes, in the same place."""
+    before, after = b'"status": "running",', b'"status": "failed", '
+    place = manifest.read_bytes().find(before)
+    if place >= 0:
+        with manifest.open("r+b") as file:
+            file.seek(place)
+            file.write(after)
+
+
+def tidy(path: Path) -> None:
+    """Delete what a finished run no longer needs.
+
+    Raises:
+        DataError: the folder cannot be changed.
+    """
+    with told(path, "tidied"):
+        for name in (CHECKPOINT, REPLIES):
+            (path / name).unlink(missing_ok=True)
+        for part in path.glob(f".*{PART}"):
+            part.unlink(missing_ok=True)
+
+
+def locked(path: Path, what: str) -> FileLock:
+    """Create a folder and lock it against other processes.
+
+    Raises:
+        DataError: another process has locked it, or it cannot be created.
+    """
+    lock = FileLock(path / LOCK)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise DataError(
+            str(path), f"is being written by another {what}", "wait for it, or choose another --out"
+        ) from None
+    except OSError as error:
+        raise DataError(str(path), f"cannot be made ({error.strerror})", "choose another --out") from None
+    return lock
+
+
+def unlock(path: Path, lock: FileLock) -> None:
+    """Unlock a folder; the file of the lock goes first, while nobody else can hold it."""
+    if lock.is_locked:
+        with suppress(OSError):
+            (path / LOCK).unlink(missing_ok=True)
+        lock.release()
+
+
+def require_free(path: Path, kind: str) -> None:
+    """Check that nothing is at a path but an empty folder, or the traces of a process that was killed when it began.
+
+    Raises:
+        DataError: somebody else's files are there.
+    """
+    if path.exists() and (not path.is_dir() or any(not _is_trace(child.name) for child in path.iterdir())):
+        raise DataError(str(path), f"exists and is not {kind}", "choose another --out")
+
+
+def _is_trace(name: str) -> bool:
+    return name == LOCK or name.endswith(PART)
+
+
+def _move_up(home: Path) -> None:
+    """Let a finished run in the sub-folder replace the run around it; one that was cut off while doing so goes on."""
+    staged = home / STAGED
+    new, old = read_manifest(staged), read_manifest(home)
+    if new is None or new["status"] not in FINISHED:
+        return
+    with told(home, "replaced"):
+        tidy(staged)
+        for name in (*new["files"], LOG_FILE):
+            if (staged / name).is_file():
+                (staged / name).replace(home / name)
+        for name, content in (old or {"files": {}})["files"].items():
+            if name not in new["files"]:
+                _remove_own(home / name, content)
+        tidy(home)
+        (staged / MANIFEST).replace(home / MANIFEST)
+        with suppress(OSError):  # somebody has put a file there
+            staged.rmdir()
+
+
+def _remove_own(path: Path, content: str | None) -> None:
+    """Delete a file of a run, unless its content has been changed since."""
+    if path.is_file() and (content is None or checksum(path) == content):
+        path.unlink()

@@ -1,0 +1,1 @@
+"""Conservation laws that the records of every run are checked against."""

@@ -1,0 +1,263 @@
+"""The conservation laws: checks on the ledger that must hold for every run and every algorithm.
+
+Tables are read block by block, so that a long run needs no more memory than a short one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fednet_emu.arrays import IntArray, Mask
+from fednet_emu.records.laws.charge import charge_problem
+from fednet_emu.records.laws.overlaps import Busy
+from fednet_emu.records.laws.payloads import used_before_there, with_receptions
+from fednet_emu.records.ledger import CODE, KINDS, NEVER_NS, Ledger
+from fednet_emu.records.table import Rows, Table
+
+DELIVERED = CODE[""]
+
+
+def verify(ledger: Ledger, exclusive: frozenset[str], half_duplex: frozenset[str] = frozenset()) -> dict[str, str]:
+    """Check every law; the result maps its name to an empty text if it holds, else to the violation.
+
+    Args:
+        ledger: the closed ledger of a run.
+        exclusive: kinds of links whose access scheme lets one transmission at a time on the air.
+        half_duplex: kinds of links whose access scheme lets no device take part in two transmissions at a time.
+    """
+    laws: dict[str, Callable[[], str]] = {
+        "bits offered = delivered + lost": lambda: _offered(ledger),
+        "bits on the air = payload": lambda: _on_air(ledger),
+        "a broadcast is the sum of its receptions": lambda: _receptions(ledger),
+        "airtime never overlaps in turns": lambda: _turns(ledger, exclusive),
+        "nobody receives while it sends": lambda: _half_duplex(ledger, half_duplex),
+        "requested <= started <= ended": lambda: _order(ledger),
+        "records are written as time goes": lambda: _monotone(ledger),
+        "the backhaul delivers or loses": lambda: _backhaul(ledger),
+        "one computation at a time": lambda: _one_at_a_time(ledger),
+        "nothing is used before it is there": lambda: _used_before_there(ledger),
+        "energy is the sum of its parts": lambda: _energy(ledger),
+        "charge is conserved": lambda: charge_problem(ledger),
+        "staleness >= 0": lambda: _staleness(ledger),
+    }
+    return {law: check() for law, check in laws.items()}
+
+
+def _told(count: int, total: int, first: int, name: str) -> str:
+    return f"{count} of {total} {name}, first in row {first}" if count else ""
+
+
+def _rows(blocks: Iterable[Mask], name: str) -> str:
+    """Name the first rows that break a law, from masks of consecutive blocks."""
+    count, total, first = 0, 0, 0
+    for bad in blocks:
+        places = np.flatnonzero(bad)
+        if len(places) and not count:
+            first = total + int(places[0])
+        count, total = count + len(places), total + len(bad)
+    return _told(count, total, first, name)
+
+
+def _each(table: Table, wrong: Callable[[Rows], Mask], name: str) -> str:
+    """Name the first rows that break a law which looks at every row by itself."""
+    return _rows(map(wrong, table.blocks()), name)
+
+
+def _sum(table: Table, *names: str) -> float:
+    """The sum of some columns."""
+    return sum(float(block[name].sum()) for block in table.blocks() for name in names)
+
+
+def _offered(ledger: Ledger) -> str:
+    def wrong(rows: Rows) -> Mask:
+        size_bit = rows["size_bit"] * rows["receivers"]
+        due_bit = np.where(rows["lost"] == DELIVERED, size_bit, 0)
+        single, delivered_bit = rows["receivers"] == 1, rows["delivered_bit"]
+        bad: Mask = (delivered_bit > size_bit) | (single & (delivered_bit != due_bit))
+        return bad
+
+    found = _each(ledger.transfers, wrong, "transfers deliver more or less than they carry")
+    if found:
+        return found
+    recorded_bit = [0] * len(KINDS)
+    for rows in ledger.transfers.blocks():
+        for kind in range(len(KINDS)):
+            of_kind = rows[rows["kind"] == kind]
+            recorded_bit[kind] += int((of_kind["size_bit"] * of_kind["receivers"]).sum())
+    for kind, name in enumerate(KINDS):
+        if recorded_bit[kind] != ledger.offered_bit[kind]:
+            return f"{name}: {ledger.offered_bit[kind]} bit were offered, {recorded_bit[kind]} bit are accounted for"
+    return ""
+
+
+def _on_air(ledger: Ledger) -> str:
+    def wrong(rows: Rows) -> Mask:
+        size_bit, air_bit = rows["size_bit"], rows["air_bit"]
+        tolerance_bit, whole = 1e-6 * size_bit, rows["delivered_bit"] > 0
+        bad: Mask = (air_bit > size_bit + tolerance_bit) | (whole & (air_bit < size_bit - tolerance_bit))
+        return bad
+
+    return _each(ledger.transfers, wrong, "transfers")
+
+
+def _receptions(ledger: Ledger) -> str:
+    count = len(ledger.transfers)
+
+    def differ(row: int, transfers: Rows, receptions: Rows) -> Mask:
+        several, of = transfers["receivers"] > 1, receptions["transfer"] - row
+        received = np.bincount(of, minlength=len(transfers))
+        arrived = np.bincount(of[receptions["lost"] == DELIVERED], minlength=len(transfers))
+        due = (received == transfers["receivers"]) & (arrived * transfers["size_bit"] == transfers["delivered_bit"])
+        return np.where(several, ~due, received > 0)
+
+    def stray(rows: Rows) -> Mask:
+        bad: Mask = (rows["transfer"] < 0) | (rows["transfer"] >= count)
+        return bad
+
+    return _each(ledger.receptions, stray, "receptions are of no transfer") or _rows(
+        (differ(*block) for block in with_receptions(ledger)), "transfers differ from their receptions"
+    )
+
+
+def _turns(ledger: Ledger, exclusive: frozenset[str]) -> str:
+    for code, kind in enumerate(KINDS):
+        busy = Busy()
+
+        def wrong(rows: Rows, code: int = code, busy: Busy = busy) -> Mask:
+            among = (rows["kind"] == code) & (rows["started_ns"] != NEVER_NS)
+            return _overlaps(busy, rows, rows["kind"], among)
+
+        if kind in exclusive:
+            found = _each(ledger.transfers, wrong, f"transfers start before the {kind} before has ended")
+            if found:
+                return found
+    return ""
+
+
+def _half_duplex(ledger: Ledger, kinds: frozenset[str]) -> str:
+    """Check that the airtimes of a device, as sender or receiver, delivered or lost, do not overlap."""
+
+    def wrong(kind: int, busy: Busy, transfers: Rows, heard: IntArray, receiver: NDArray[Any]) -> Mask:
+        numbers = np.arange(len(transfers))
+        row = np.concatenate((numbers, numbers, heard))
+        owner = np.concatenate((transfers["sender"], transfers["receiver"], receiver))
+        own = transfers[row]
+        return _overlaps(busy, own, owner, (own["kind"] == kind) & (own["started_ns"] != NEVER_NS) & (owner >= 0))
+
+    for name in sorted(kinds):
+        busy, code = Busy(), KINDS.index(name)
+        blocks = (
+            wrong(code, busy, transfers, receptions["transfer"] - row, receptions["receiver"])
+            for row, transfers, receptions in with_receptions(ledger)
+        )
+        found = _rows(blocks, f"airtimes overlap on the {name}")
+        if found:
+            return found
+    return ""
+
+
+def _overlaps(busy: Busy, rows: Rows, owner: NDArray[Any], among: Mask) -> Mask:
+    """Mask of the rows of the next block that start before an earlier row of the same owner has ended."""
+    overlap = np.zeros(len(rows), np.bool_)
+    overlap[among] = busy.overlaps(owner[among], rows["started_ns"][among], rows["ended_ns"][among])
+    return overlap
+
+
+def _order(ledger: Ledger) -> str:
+    def transfer(rows: Rows) -> Mask:
+        requested_ns, started_ns, ended_ns = rows["requested_ns"], rows["started_ns"], rows["ended_ns"]
+        on_air = started_ns != NEVER_NS
+        bad: Mask = (requested_ns > ended_ns) | (on_air & ((requested_ns > started_ns) | (started_ns > ended_ns)))
+        return bad
+
+    return _each(ledger.transfers, transfer, "transfers") or _each(
+        ledger.computes, lambda rows: rows["started_ns"] > rows["ended_ns"], "computations"
+    )
+
+
+def _monotone(ledger: Ledger) -> str:
+    written = {
+        "transfers": (ledger.transfers, "ended_ns"),
+        "computations": (ledger.computes, "ended_ns"),
+        "rounds": (ledger.rounds, "ended_ns"),
+        "evaluations": (ledger.evaluations, "simulated_ns"),
+    }
+    for name, (table, column) in written.items():
+        found = _rows(_back(table, column), f"{name} go back in time")
+        if found:
+            return found
+    return ""
+
+
+def _back(table: Table, column: str) -> Iterator[Mask]:
+    """Masks of the rows, block by block, that are earlier than the row before."""
+    before = None
+    for rows in table.blocks():
+        times_ns = rows[column]
+        yield np.diff(times_ns, prepend=times_ns[:1] if before is None else before) < 0
+        before = times_ns[-1:] if len(times_ns) else before
+
+
+def _backhaul(ledger: Ledger) -> str:
+    """Check that each message arrives whole or not at all, in order of time, and that their bits add up."""
+
+    def wrong(rows: Rows) -> Mask:
+        size_bit, sent_bit, started_ns = rows["size_bit"], rows["sent_bit"], rows["started_ns"]
+        arrived = rows["lost"] == DELIVERED
+        part = (rows["delivered_bit"] != np.where(arrived, size_bit, 0)) | (sent_bit > size_bit)
+        unsent = (arrived & (sent_bit < size_bit)) | ((started_ns == NEVER_NS) & (sent_bit > 0))
+        early = (started_ns != NEVER_NS) & ((rows["requested_ns"] > started_ns) | (started_ns > rows["ended_ns"]))
+        bad: Mask = part | unsent | early
+        return bad
+
+    messages = ledger.backhaul
+    found = _each(messages, wrong, "messages") or _rows(_back(messages, "ended_ns"), "messages")
+    if found:
+        return found
+    sent_bit = sum(int(rows["sent_bit"].sum()) for rows in messages.blocks())
+    different = f"{ledger.backhaul_bit} bit were sent, {sent_bit} bit are accounted for"
+    return different if sent_bit != ledger.backhaul_bit else ""
+
+
+def _one_at_a_time(ledger: Ledger) -> str:
+    busy = Busy()
+
+    def wrong(rows: Rows) -> Mask:
+        return _overlaps(busy, rows, rows["device"], rows["started_ns"] != NEVER_NS)
+
+    return _each(ledger.computes, wrong, "computations start before the device's one before has ended")
+
+
+def _used_before_there(ledger: Ledger) -> str:
+    """Check that a payload is used at its maker only after it was made, and elsewhere, if sent, only after arrival."""
+    computes, sends = used_before_there(ledger)
+    found = {
+        "computations start before their input has come": (computes, ledger.computes),
+        "transfers are asked for before their payload is there": (sends, ledger.transfers),
+    }
+    told = (_told(len(rows), len(table), int(rows[0]), name) for name, (rows, table) in found.items() if len(rows))
+    return next(told, "")
+
+
+def _energy(ledger: Ledger) -> str:
+    parts_j = _sum(ledger.transfers, "energy_j", "receive_j") + _sum(ledger.computes, "energy_j")
+    parts_j += _sum(ledger.backhaul, "energy_j")
+    if not np.isclose(parts_j, ledger.energy_j, rtol=1e-9, atol=1e-12):
+        return f"the parts are {parts_j:.9g} J, the total is {ledger.energy_j:.9g} J"
+    return ""
+
+
+def _staleness(ledger: Ledger) -> str:
+    broken = (name for name, values in _staleness_series(ledger) if min(values) < 0)
+    return ", ".join(f"negative in {name}" for name in broken)
+
+
+def _staleness_series(ledger: Ledger) -> Iterator[tuple[str, list[Any]]]:
+    for name, rows in ledger.series.items():
+        values = [row["staleness"] for row in rows if "staleness" in row]
+        if values:
+            yield name, values

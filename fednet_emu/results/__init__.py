@@ -1,0 +1,1 @@
+"""What users hold: runs, studies, rankings, comparisons and searches, and the functions that return them."""

@@ -1,0 +1,374 @@
+"""The results of one run: summary, tables, model and figures."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+from fednet_emu.analysis.quantities import format_seconds
+from fednet_emu.analysis.run import RunView, open_run
+from fednet_emu.analysis.summary import summary_rows
+from fednet_emu.errors import DataError, FednetError, did_you_mean
+from fednet_emu.records.ledger import TABLES
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+    from torch import nn
+
+    from fednet_emu.draw.figures.run_figures import Shown
+    from fednet_emu.emulation.final_model import FinalModel
+    from fednet_emu.emulation.given import ScenarioLike
+    from fednet_emu.emulation.play import Ended
+    from fednet_emu.results.explanation import Explanation
+    from fednet_emu.scenario.model import Scenario
+
+
+DATA_FIGURES = ("data", "data-test")
+"""Names of the figures that show who has what; they need no run."""
+
+
+class Timeline(TypedDict, total=False):
+    """What a timeline shows; see `Run.plot`."""
+
+    from_s: float | None
+    until_s: float | None
+    devices: Iterable[int] | None
+    sort: str | None
+
+
+class Run:
+    """The results of a run: its summary, its tables and its model, in memory or in a run folder.
+
+    Tables are pandas data frames with times in seconds, sizes in bits and energies in joules. Each access reads the
+    table again and returns a new frame, which the caller may change. Every entry of the summary that is no table is an
+    attribute, too: `run.accuracy`, `run.simulated_s`, `run.energy_j`, `run.seed`, `run.status`.
+    """
+
+    def __init__(self, view: RunView, scenario: Scenario | None = None, model: FinalModel | None = None) -> None:
+        self.view, self._scenario, self._model = view, scenario, model
+
+    @classmethod
+    def opened(cls, folder: Path) -> Run:
+        """Open the run in a folder.
+
+        Raises:
+            DataError: the folder holds no run, or it cannot be read.
+        """
+        return cls(open_run(folder))
+
+    @classmethod
+    def ended(cls, ended: Ended, scenario: Scenario, folder: Path | None) -> Run:
+        """Wrap a run that this process has just finished; `folder` is None for a run in memory."""
+        if folder is not None:
+            return cls(open_run(folder), scenario, ended.model)
+        plain = scenario.model_dump(mode="json")
+        view = RunView(ended.summary["name"], ended.summary, plain, None, cache(ended.ledger.frames))
+        return cls(view, scenario, ended.model)
+
+    # ---- what was measured -------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """The name of the scenario."""
+        return self.view.label
+
+    @property
+    def folder(self) -> Path | None:
+        """The run folder; None for a run in memory."""
+        return self.view.folder
+
+    @property
+    def summary(self) -> Mapping[str, Any]:
+        """Totals and final scores, as in summary.json."""
+        return dict(self.view.summary)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an entry of the summary."""
+        summary = self.__dict__["view"].summary if "view" in self.__dict__ else {}
+        if name in summary:
+            return summary[name]
+        hint = "" if name.startswith("_") else did_you_mean(name, dir(self)) or "; see its summary"
+        raise AttributeError(f"a run has no attribute '{name}'{hint}")
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self.view.summary})
+
+    @property
+    def total_bit(self) -> int:
+        """The bits that were sent, all links together."""
+        return sum(int(self.view.summary[f"{link}_bit"]) for link in ("uplink", "downlink", "sidelink"))
+
+    @property
+    def digest(self) -> str:
+        """Fingerprint of the event log; it is the same on every machine for the same scenario and seed."""
+        return str(self.view.summary["event_digest"])
+
+    @property
+    def verdict(self) -> str:
+        """A sentence that says whether the records obey the conservation laws, and which are broken."""
+        broken = self.view.summary["broken_laws"]
+        told = "; ".join(f"{law}: {problem}" for law, problem in broken.items())
+        return f"records are not consistent: {told}" if broken else "all records consistent"
+
+    @property
+    def rounds(self) -> pd.DataFrame:
+        """One row for each round: its start and end, how many devices were invited, how many updates arrived."""
+        return self.view.table("rounds")
+
+    @property
+    def transfers(self) -> pd.DataFrame:
+        """One row for each transfer: sender, receiver, times, size, and whether it was lost."""
+        return self.view.table("transfers")
+
+    @property
+    def receptions(self) -> pd.DataFrame:
+        """One row for each receiver of a transfer that has several receivers."""
+        return self.view.table("receptions")
+
+    @property
+    def computes(self) -> pd.DataFrame:
+        """One row for each computation on a device or on the server."""
+        return self.view.table("computes")
+
+    @property
+    def evaluations(self) -> pd.DataFrame:
+        """One row for each evaluation of the global model, with the time, bits and energy spent up to then."""
+        return self.view.table("evaluations")
+
+    @property
+    def device_evaluations(self) -> pd.DataFrame:
+        """One row for each device and evaluation; needs the setting `evaluation.per_device: true`."""
+        return self.view.table("device_evaluations")
+
+    def series(self, name: str) -> pd.DataFrame:
+        """Return a table that the algorithm recorded in addition to the standard ones, for example `staleness`.
+
+        Raises:
+            DataError: the run has no table of that name.
+        """
+        if not self.view.has(name):
+            own = ", ".join(sorted(set(self.view.names()) - set(TABLES))) or "none"
+            raise DataError(f"{self.name}: {name}", "no such series in this run", f"its series are: {own}")
+        return self.view.table(name)
+
+    # ---- what was run ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def scenario(self) -> Scenario:
+        """The scenario of the run, with every default filled in.
+
+        Raises:
+            ScenarioError: the scenario in the run folder cannot be read, for example because a plug-in is missing.
+        """
+        if self._scenario is not None:
+            return self._scenario
+        from fednet_emu.emulation.load import load_scenario
+
+        return load_scenario(f"{self.folder}/scenario.yaml")
+
+    @cached_property
+    def model(self) -> nn.Module | list[nn.Module]:
+        """The final model in evaluation mode, or a list with one model for each device if the algorithm trains those.
+
+        Raises:
+            DataError: there is no model, because the run did not learn or because its folder does not keep it.
+        """
+        from fednet_emu.emulation.final_model import load_model
+
+        found = self._model
+        if found is None and self.folder is not None:
+            found = load_model(self.folder)
+        if found is None:
+            raise DataError(f"{self.name}: model", "there is none, the run did not learn", "run it with training")
+        return found.modules(self.scenario)
+
+    # ---- how it looks ------------------------------------------------------------------------------------------------
+
+    def plot(self, what: str | None = None, *, against: str | None = None, **timeline: Unpack[Timeline]) -> Figure:
+        """Draw a measure (accuracy by default) against a cost (time by default), or the figure of a given name.
+
+        Args:
+            what: a measure: `accuracy`, `loss`, `worst_accuracy`, ...; or a figure: `timeline`, `round-latency`, or the
+                name of a series that the algorithm recorded; or `data` and `data-test`: who has what of the training
+                and of the test samples.
+            against: for a measure, the cost: `time`, `bits`, `energy` or `rounds`.
+            timeline: what the timeline shows: `from_s` and `until_s` in simulated seconds (by default the first three
+                rounds), `devices` (by default all), and their order `sort`: `device`, `waiting`, `computing`, `busy` or
+                `lost`.
+
+        Raises:
+            FednetError: there is no such figure, or the run did not measure it.
+        """
+        return plot(self, what, against=against, **timeline)
+
+    def figures(self, **timeline: Unpack[Timeline]) -> dict[str, Figure]:
+        """Draw all figures that the run has data for, by name; for the arguments see `plot`."""
+        return figures([self], **timeline)
+
+    def trace(
+        self,
+        path: str | Path,
+        *,
+        from_s: float | None = None,
+        until_s: float | None = None,
+        devices: Iterable[int] | None = None,
+        progress: bool | None = None,
+    ) -> Path:
+        """Write the run as a trace for Perfetto, a timeline to zoom into and to search; it opens in ui.perfetto.dev.
+
+        There is one process per cell, with a track for each device, on which downlinks, computing, waiting and uplinks
+        are nested in the turns of the device; tracks and counters of the medium; rounds, scores and energy; and flows
+        from the broadcast of a model over the training with it to the average. Devices are shown in the cell that
+        serves them at the start. Slices that overlap the window are written whole, and counters count all devices.
+
+        Args:
+            path: the file; the usual ending is `.pftrace`.
+            from_s: the begin of the window in simulated seconds; None for the begin of the run.
+            until_s: its end; None for the end of the run.
+            devices: the devices whose slices are written; None for all.
+            progress: whether to show progress; None shows it only in a terminal or a notebook.
+
+        Returns:
+            The file.
+
+        Raises:
+            FednetError: there is no such device, or the window is empty.
+            DataError: a table of the run is missing or unreadable, or the file cannot be written.
+        """
+        from fednet_emu.results.trace import trace_run
+
+        window: dict[str, Any] = {"from_s": from_s, "until_s": until_s, "devices": devices}
+        return trace_run(self.view, lambda: self.scenario, Path(path), **window, progress=progress)
+
+    def explain(self, *, replay: bool = True) -> Explanation:
+        """Say what decided when each round ended, and what remedies could give.
+
+        The critical path of a round is the chain of transfers, computations, waits and messages on the backhaul that
+        decided when it ended; its parts add up to the length of the round. A remedy is the same run with one thing
+        changed, replayed without training and with the same random numbers for as many rounds.
+
+        Args:
+            replay: whether to replay the run with remedies; this needs its scenario, and takes some host time.
+
+        Raises:
+            DataError: the run has no rounds, or a table of the run is missing or unreadable.
+        """
+        from fednet_emu.results.explanation import explained
+
+        return explained(self.view, lambda: self.scenario, replay=replay)
+
+    def cite(self) -> str:
+        """Return BibTeX entries of the methods, models, data and standards that the run uses, and of the emulator."""
+        from fednet_emu.results.citing import bibtex
+
+        return bibtex([self.scenario])
+
+    def report(self, path: str | Path | None = None) -> Path:
+        """Write a page that shows the run: a single HTML file for any browser, which loads nothing from elsewhere.
+
+        Args:
+            path: the file; None for `report.html` in the run folder.
+
+        Returns:
+            The file.
+
+        Raises:
+            FednetError: the run is in memory, and no file is given.
+            DataError: a table of the run is missing or unreadable, or the file cannot be written.
+        """
+        from fednet_emu.results.report import report_run
+
+        return report_run(self.view, lambda: self.scenario, None if path is None else Path(path))
+
+    def __repr__(self) -> str:
+        summary = self.view.summary
+        accuracy = summary.get("accuracy")
+        score = "" if accuracy is None else f", accuracy {accuracy:.3f}"
+        when = format_seconds(summary["simulated_s"])
+        ended = "" if summary["status"] == "done" else f", {summary['status']}"
+        return f"<Run {self.name}, seed {summary['seed']}: {summary['rounds']} rounds in {when}{score}{ended}>"
+
+    def _repr_html_(self) -> str:
+        rows = summary_rows(self.view.summary)
+        cells = "".join(f"<tr><th>{html.escape(what)}</th><td>{html.escape(value)}</td></tr>" for what, value in rows)
+        return f"<table>{cells}</table>"
+
+
+def views(runs: Sequence[Run | str | Path], labels: Sequence[str] = ()) -> list[RunView]:
+    """Return the views of runs, which are open or in folders, with the given labels instead of their names if any."""
+    opened = [run.view if isinstance(run, Run) else open_run(Path(run)) for run in runs]
+    if not labels:
+        return opened
+    return [replace(view, label=label) for view, label in zip(opened, labels, strict=True)]
+
+
+def plot(
+    runs: Run | ScenarioLike | Sequence[Run | ScenarioLike],
+    what: str | None = None,
+    *,
+    against: str | None = None,
+    labels: Sequence[str] = (),
+    **timeline: Unpack[Timeline],
+) -> Figure:
+    """Draw one figure of a run, or of several runs overlaid; the arguments after the first are those of `Run.plot`.
+
+    Args:
+        runs: a run or its folder, or a list of several; for the figures of the data, which need no run, a scenario too.
+        what: the measure or figure, as for `Run.plot`.
+        against: the cost, as for `Run.plot`.
+        labels: one for each run in the legend; by default the names of the scenarios.
+        timeline: what the timeline shows, as for `Run.plot`.
+
+    Raises:
+        FednetError: there is no such figure, the runs did not measure it, or they are not in a list.
+    """
+    given: list[Run | ScenarioLike] = [*runs] if isinstance(runs, list | tuple) else [runs]  # type: ignore[list-item]
+    if not isinstance(what, str | None):
+        got = type(what).__name__
+        raise FednetError(f"plot: the second argument says what is drawn, got a {got}; give several runs as a list")
+    if what in DATA_FIGURES:
+        return _data_figure(given, what)
+    from fednet_emu.draw.figures.run_figures import one_figure
+
+    played = [run for run in given if isinstance(run, Run | str | Path)]
+    if len(played) < len(given):
+        raise FednetError(f"plot: a scenario that has not run shows only {' and '.join(DATA_FIGURES)}, got '{what}'")
+    return one_figure(views(played, labels), what, against=against, shown=_shown(timeline))
+
+
+def _data_figure(runs: Sequence[Run | ScenarioLike], what: str) -> Figure:
+    """The figure of who has what in one run or scenario.
+
+    Raises:
+        FednetError: there are several, or nobody has test samples.
+    """
+    if len(runs) != 1:
+        raise FednetError(f"plot: '{what}' shows the data of one run or scenario, got {len(runs)}; give one")
+    from fednet_emu.results.data_split import data_figures, scenario_in
+
+    found = data_figures(runs[0].scenario if isinstance(runs[0], Run) else scenario_in(runs[0]))
+    if what not in found:
+        raise FednetError(f"plot: '{what}' has nothing to show, got no test samples at any device; choose 'data'")
+    return found[what]
+
+
+def figures(
+    runs: Sequence[Run | str | Path], labels: Sequence[str] = (), **timeline: Unpack[Timeline]
+) -> dict[str, Figure]:
+    """Draw all figures of several runs, overlaid, by name; the arguments are those of `plot`."""
+    from fednet_emu.draw.figures.run_figures import figures as drawn
+
+    return drawn(views(runs, labels), _shown(timeline))
+
+
+def _shown(timeline: Timeline) -> Shown:
+    from fednet_emu.draw.figures.run_figures import Shown
+
+    devices = timeline.get("devices")
+    chosen = None if devices is None else tuple(sorted(set(devices)))
+    return Shown(timeline.get("from_s") or 0.0, timeline.get("until_s"), chosen, timeline.get("sort"))

@@ -1,0 +1,172 @@
+"""Searching the settings of a study, and what came out."""
+
+from __future__ import annotations
+
+import html
+import shutil
+import weakref
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from fednet_emu.analysis.searched import open_search, search_lines
+from fednet_emu.emulation.given import ScenarioLike, Settings, changes, named
+from fednet_emu.errors import FednetError
+from fednet_emu.results.study import Study
+from fednet_emu.results.sweeping import folder_of, runner_of, tracker_names
+from fednet_emu.screen.sweep_progress import live
+from fednet_emu.study.cells import is_study_file, study_file, study_values
+from fednet_emu.study.search.search import LoadedSearch, load_search
+from fednet_emu.study.search.search import search as run_search
+from fednet_emu.study.sweep import Progress, Runner
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class Search:
+    """The results of a search: all trials, the settings that may be the best, and what matters.
+
+    Attributes:
+        view: the tables behind the text.
+        folder: the folder of the search; None for a temporary folder, which is deleted together with this object.
+        failures: how many runs failed in this search.
+    """
+
+    def __init__(self, folder: Path, *, passing: bool = False, failures: int = 0) -> None:
+        self.view, self.failures = open_search(folder), failures
+        self.folder, self._folder = None if passing else folder, folder
+        if passing:
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+
+    @property
+    def trials(self) -> pd.DataFrame:
+        """One row for each setting that was tried: its levels, its runs, the means of its costs, or why it has none."""
+        return self.view.trials.copy()
+
+    @property
+    def best(self) -> list[dict[str, Any]]:
+        """The settings that remained in the race, the best first, by the names of what was varied."""
+        rows = self.view.trials.set_index("trial")
+        values = [{name: rows[name][number] for name in self.view.parameters} for number in self.view.finalists]
+        return [{name: value for name, value in each.items() if not pd.isna(value)} for each in values]
+
+    @property
+    def importance(self) -> dict[str, float]:
+        """The share of each parameter in the variation of what was minimised, the largest first."""
+        return dict(self.view.importance)
+
+    @property
+    def study(self) -> Study:
+        """The finalists that remained, as a study with the axis `setting`; keep this object as long as you use it."""
+        return Study.opened(self._folder)
+
+    def lines(self) -> list[str]:
+        """What came out, as lines of text."""
+        return list(search_lines(self.view))
+
+    def plot(self) -> Figure:
+        """Draw what every trial cost, in the order in which they were tried, and the finalists."""
+        from fednet_emu.draw.figures.study_search import search_figure
+        from fednet_emu.draw.style import paper_style
+
+        with paper_style():
+            return search_figure(self.view)
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+
+def search(
+    study: ScenarioLike,
+    space: Mapping[str, Any] | None = None,
+    *,
+    minimise: str | Iterable[str] | None = None,
+    maximise: str | None = None,
+    within: Mapping[str, float] | None = None,
+    target: Mapping[str, float] | None = None,
+    seeds: int | Iterable[int] | None = None,
+    trials: int | None = None,
+    settings: Settings | None = None,
+    workers: int | None = None,
+    out: str | Path | None = None,
+    data_dir: str | Path | None = None,
+    timing_only: bool = False,
+    ray: bool | str = False,
+    track: str | Iterable[str] = (),
+    progress: bool | None = None,
+) -> Search:
+    """Search the settings with which a scenario reaches a target at the least cost.
+
+    Settings are proposed by Optuna's TPE and tried with two seeds; those that the clock alone shows to break a limit
+    are dropped without training, and a run ends when it has cost twice what the best setting needed. The best ones race
+    over the other seeds, until it is clear who is not the best. The same search gives the same result with any number
+    of workers, and one that was interrupted goes on where it was.
+
+    Args:
+        study: a study file with the key `search`, by path or name; or a scenario, as `run` takes it, with a space.
+        space: what is varied, as under `search.space` of a study file.
+        minimise: the cost of reaching the target, or several: `time`, `bits`, `energy`, `device-energy` or `rounds`.
+        maximise: `accuracy`, for the highest one within the limits instead.
+        within: upper limits of what a run may spend, for example `{"energy": 4}` in joules.
+        target: what a run has to reach, `{"accuracy": 0.9}` or `{"loss": 0.1}`.
+        seeds: so many from 0 on, or a list of them; 5 for a scenario.
+        trials: how many settings are tried.
+        settings: of every run.
+        workers: runs at a time, each in a process of its own; one per core by default.
+        out: the folder of the search; None leaves no folder behind.
+        data_dir: where data sets are.
+        timing_only: whether to leave out training.
+        ray: whether to use a Ray cluster that is started here, or the address of one.
+        track: as for `sweep`.
+        progress: whether to show how far the search is; None where somebody looks, in a terminal or a notebook.
+
+    Raises:
+        ScenarioError: every problem of the study, of its space, and of the scenarios at its ends.
+        FednetError: Optuna is not installed, or the arguments contradict each other.
+        DataError: the folder holds something else, or another search writes to it.
+    """
+    changed = [*changes(settings)]
+    told = {"minimise": minimise, "maximise": maximise, "within": within}
+    its = {key: list(value) if isinstance(value, tuple | set) else value for key, value in told.items() if value}
+    if isinstance(study, str | Path) and space is None and is_study_file(str(study)):
+        if its or seeds is not None or target is not None:
+            raise FednetError(f"search: what is searched is in the study's file, got more for '{study}'; change that")
+        sources = study_file(study)
+    elif space is None:
+        raise FednetError(f"search: a scenario needs a space, got none for '{study}'; give space={{key: levels}}")
+    else:
+        name, base = named(study)
+        keys = {
+            "base": name,
+            "search": {"space": space, **its},
+            "seeds": 5 if seeds is None else seeds,
+            "target": target,
+        }
+        sources = study_values(name, base, {key: value for key, value in keys.items() if value is not None})
+    loaded = load_search(sources, changed, trials=trials, timing_only=timing_only)
+    runner = runner_of([loaded.example], workers, ray)
+    return searched(loaded, out, runner, data_dir=data_dir, track=track, progress=progress)[0]
+
+
+def searched(
+    loaded: LoadedSearch,
+    out: str | Path | None,
+    runner: Runner,
+    *,
+    data_dir: str | Path | None = None,
+    track: str | Iterable[str] = (),
+    progress: bool | None = None,
+) -> tuple[Search, Progress]:
+    """Search, and open what came out."""
+    names, folder = tracker_names(track), folder_of(out)
+    with live(progress) as show:
+        ended = run_search(loaded, folder, runner, data_dir=data_dir, track=names, on_news=show)
+    return Search(folder, passing=out is None, failures=len(ended.failures)), ended

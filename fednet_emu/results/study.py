@@ -1,0 +1,286 @@
+"""The results of a study: tables, comparisons and figures."""
+
+from __future__ import annotations
+
+import html
+import shutil
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
+
+from fednet_emu.analysis.searched import search_in
+from fednet_emu.analysis.study import StudyView, is_study, open_study, study_of_run
+from fednet_emu.errors import FednetError
+from fednet_emu.results.comparison import Comparison, Condition, Within, between, conditions, side_by_side
+from fednet_emu.results.ranking import Ranking, ranked
+from fednet_emu.results.run import Run
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+SHOWN = ("accuracy", "loss", "simulated_s", "total_bit", "energy_j")
+
+
+class Failure(NamedTuple):
+    """A failed cell: its levels and seed, the reason, and the command that runs the cell alone."""
+
+    label: str
+    reason: str
+    replay: str
+
+
+class Study:
+    """The results of a sweep: one row for each cell, all evaluations, comparisons and figures.
+
+    It has as many entries as finished runs: `len(study)`, `study[0]`, `for run in study`. The part with some levels is
+    a study again: `study["network.uplink.access=tdma"]`, `study[{"devices.count": 20}]`.
+
+    Attributes:
+        view: the tables from which figures and comparisons are made.
+        folder: the folder of the study; None for a temporary folder, which is deleted together with this object.
+        failures: the cells that failed in this sweep.
+    """
+
+    def __init__(
+        self,
+        view: StudyView,
+        folder: Path,
+        *,
+        passing: bool = False,
+        failures: Sequence[Failure] = (),
+    ) -> None:
+        self.view, self.failures = view, tuple(failures)
+        self.folder, self._folder = None if passing else folder, folder
+        self._whole: Study | None = None  # the study whose temporary folder must stay while this part is used
+        if passing:
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+
+    @classmethod
+    def opened(cls, folder: Path) -> Study:
+        """Open the study in a folder.
+
+        Raises:
+            DataError: the folder holds no study, or it cannot be read.
+        """
+        return cls(open_study(folder), folder)
+
+    @property
+    def name(self) -> str:
+        """The name of the study's file, or of its scenario."""
+        return self.view.name
+
+    @property
+    def axes(self) -> dict[str, list[Any]]:
+        """The axes of the grid by name, each with its levels in order."""
+        return {name: list(levels) for name, levels in self.view.axes.items()}
+
+    @property
+    def cells(self) -> pd.DataFrame:
+        """One row for each finished cell: levels, seed, totals, final scores, and the costs of reaching the target."""
+        return self.view.cells.copy()
+
+    @property
+    def evaluations(self) -> pd.DataFrame:
+        """One row for each evaluation of each finished cell, with the cell's levels and seed."""
+        return self.view.evaluations.copy()
+
+    def __len__(self) -> int:
+        return len(self.view.cells)
+
+    def __iter__(self) -> Iterator[Run]:
+        return (self[place] for place in range(len(self)))
+
+    @overload
+    def __getitem__(self, which: int) -> Run: ...
+    @overload
+    def __getitem__(self, which: Condition) -> Study: ...
+    def __getitem__(self, which: int | Condition) -> Run | Study:
+        """Return the run in a row of `cells`, or the part of the study with some levels.
+
+        Raises:
+            IndexError: there is no such row.
+            FednetError: there is no such axis or level.
+        """
+        if isinstance(which, str | Mapping):
+            return self._part(conditions(which, self.name))
+        if not -len(self) <= which < len(self):
+            raise IndexError(f"{self.name}: no such run, got {which}; there are {len(self)}, counted from 0")
+        return Run.opened(self._folder / "cells" / str(self.view.cells["cell"].iloc[which]))
+
+    def _part(self, levels: Mapping[str, str]) -> Study:
+        """The part of the study with some levels; it has no folder of its own, and keeps that of the whole."""
+        part = Study(self.view.where(levels), self._folder)
+        part.folder, part._whole = None, self
+        return part
+
+    def run(self, seed: int | None = None, **levels: Any) -> Run:
+        """Return the run of one cell.
+
+        Args:
+            seed: the seed; may be left out if there is only one.
+            levels: the level of each axis, by the axis's name; an axis with only one level may be left out.
+
+        Raises:
+            FednetError: no cell, or more than one, has this seed and these levels.
+        """
+        rows = self.view.where(conditions(levels, self.name)).cells
+        if seed is not None:
+            rows = rows[rows["seed"] == seed]
+        if len(rows) != 1:
+            raise FednetError(f"{self.name}: one cell is needed, got {len(rows)} of these levels; name seed and levels")
+        return Run.opened(self._folder / "cells" / str(rows["cell"].iloc[0]))
+
+    def compare(
+        self, first: Condition, second: Condition, *, accuracy: float | None = None, within: Within = ()
+    ) -> Comparison:
+        """Compare two settings by their differences, paired by seed, with 95 % intervals.
+
+        The question is how much these two settings differ, chosen before the runs. Which of all settings may be the
+        best is another one; see `best`.
+
+        Args:
+            first: the setting A: `axis=level`, several of these separated by commas, or a mapping from axes to levels.
+            second: the setting B, in the same form.
+            accuracy: a target accuracy, instead of the study's target.
+            within: upper limits of what both sides may spend, for example `{"time": 60}` in seconds.
+
+        Raises:
+            FednetError: there is no such axis, level or cost.
+        """
+        return between(self.view, (first, second), accuracy=accuracy, within=within)
+
+    def best(
+        self,
+        *,
+        accuracy: float | None = None,
+        within: Within = (),
+        minimise: str = "time",
+        where: Condition | None = None,
+    ) -> Ranking:
+        """Rank the settings by what reaching the target costs them, and say which of all may be the best.
+
+        Runs that do not reach it within the limits count as the largest cost that is known of all runs. Who is not the
+        best is decided by exchanging costs within seeds, which accounts for the number of settings.
+
+        Args:
+            accuracy: the target accuracy, instead of the study's target.
+            within: upper limits of what a run may have spent when it reaches the target, for example
+                `{"energy": 4, "bits": 20e6}`: `time` in seconds, `bits` of all links, `energy` in joules of devices
+                and base stations together, `device-energy` the same per device, or `rounds`.
+            minimise: the cost by which settings are ranked, one of the same five.
+            where: the levels of some axes, as for `compare`; only settings with these are ranked.
+
+        Raises:
+            FednetError: there is no such cost, axis or level, no target, or no run that reaches it within the limits.
+        """
+        return ranked(self.view, accuracy=accuracy, within=within, minimise=minimise, where=where)
+
+    def plot(
+        self,
+        metric: str | None = None,
+        *,
+        against: str = "time",
+        panels: Sequence[str] | None = None,
+        rename: Mapping[str, str] | None = None,
+    ) -> Figure:
+        """Draw a metric against a cost, as means and 95 % bands over the seeds.
+
+        Args:
+            metric: `accuracy`, `loss`, `worst_accuracy`, ...; by default the accuracy, or else the loss.
+            against: the cost: `time`, `bits`, `energy` or `rounds`.
+            panels: the axes whose levels get a panel each, at most two; by default the second and third axis.
+            rename: other names for axes, levels and metrics, for example `{"tdma": "TDMA", "devices.count=20": "few"}`.
+
+        Raises:
+            FednetError: there is no such metric, cost, axis or level, or the metric was not measured.
+        """
+        (figure,) = self.figures(metric=metric, against=against, panels=panels, rename=rename).values()
+        return figure
+
+    def figures(
+        self,
+        *,
+        metric: str | None = None,
+        against: str | None = None,
+        panels: Sequence[str] | None = None,
+        rename: Mapping[str, str] | None = None,
+    ) -> dict[str, Figure]:
+        """Draw all figures that the study has data for, by name; the arguments are those of `plot`.
+
+        If `against` is given, only the figure of the metric against this cost is drawn.
+        """
+        from fednet_emu.draw.figures.study_figures import study_figures
+
+        return study_figures(self.view, metric=metric, against=against, panels=panels, rename=rename)
+
+    def report(self, path: str | Path | None = None) -> Path:
+        """Write a page that shows the study: a single HTML file for any browser, which loads nothing from elsewhere.
+
+        It has the learning curves with bands over seeds, what reaching the target cost and who never did, the paired
+        differences in words, Pareto fronts, and the tables.
+
+        Args:
+            path: the file; None for `report.html` in the folder of the study.
+
+        Returns:
+            The file.
+
+        Raises:
+            FednetError: the study is in a temporary folder, and no file is given.
+            DataError: the file cannot be written.
+        """
+        from fednet_emu.draw.page.study_page import write_study_page
+
+        if path is None and self.folder is None:
+            raise FednetError("path: is required for a study without a folder, got none; say where the page should go")
+        return write_study_page(self.view, Path(path or self._folder / "report.html"), search_in(self._folder))
+
+    def __repr__(self) -> str:
+        axes = ", ".join(f"{len(levels)} {name}" for name, levels in self.view.axes.items()) or "no axis"
+        left = f", {len(self.view.unfinished)} unfinished" if self.view.unfinished else ""
+        lost = f", {len(self.view.diverged)} diverged" if self.view.diverged else ""
+        return f"<Study {self.name}: {axes}; {len(self.view.cells)} cells done{lost}{left}>"
+
+    def _repr_html_(self) -> str:
+        keys = list(self.view.axes)
+        known = self.view.cells.dropna(axis="columns", how="all")
+        shown = [name for name in SHOWN if name in known]
+        if not len(known) or not shown:
+            return f"<p>{html.escape(repr(self))}</p>"
+        means = known.groupby(keys, sort=False)[shown].mean() if keys else known[shown].mean().to_frame("mean").T
+        return f"<p>{html.escape(repr(self))}</p>{means.to_html(float_format='{:.4g}'.format)}"
+
+
+def opened(path: str | Path) -> Run | Study:
+    """Open the folder of a run or of a study, as written by `fednet run` or `fednet sweep`.
+
+    Raises:
+        DataError: the folder holds neither, or it cannot be read.
+    """
+    folder = Path(path)
+    return Study.opened(folder) if is_study(folder) else Run.opened(folder)
+
+
+def compared(
+    first: Run | Study | str | Path,
+    second: Run | Study | str | Path,
+    *,
+    accuracy: float | None = None,
+    within: Within = (),
+) -> Comparison:
+    """Compare two runs or studies by their differences, paired by seed; see `Study.compare`.
+
+    Raises:
+        FednetError: the two have no seed in common, so that nothing can be paired.
+        DataError: a folder holds neither a run nor a study.
+    """
+    sides = _side(first), _side(second)
+    return side_by_side((sides[0][1], sides[1][1]), (sides[0][0], sides[1][0]), accuracy=accuracy, within=within)
+
+
+def _side(given: Run | Study | str | Path) -> tuple[str, StudyView]:
+    its = given if isinstance(given, Run | Study) else opened(given)
+    name = str(its.folder or its.name)
+    return name, its.view if isinstance(its, Study) else study_of_run(its.view)

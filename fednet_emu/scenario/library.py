@@ -1,0 +1,126 @@
+"""Find settings by name: beside the file that includes them, in the working folder, in the library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path, PurePath
+from typing import Literal
+
+from fednet_emu.errors import ScenarioError, did_you_mean
+from fednet_emu.files.paths import exists, expanded, is_file
+from fednet_emu.limits import problem_of
+from fednet_emu.scenario.tree import Node, shortened, show
+
+Folder = Literal["scenarios", "channels", "profiles", "scenarios/studies"]
+
+STUDIES: Folder = "scenarios/studies"
+_ONE = {"scenarios": "scenario", "channels": "channel", "profiles": "profile", STUDIES: "study"}
+
+SUFFIXES = (".yaml", ".yml")
+"""Endings of the files that are searched; a name may be given without its ending."""
+
+MAX_NAME = 4096
+"""Length in characters beyond which a name is not even looked up."""
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def find(name: str, folder: Folder = "scenarios", beside: Path | None = None) -> Path:
+    """Return the file that has a name, given with or without its ending.
+
+    The name is tried as a path (relative to the folder of the file `beside`, else to the working folder), then in
+    `./<folder>`, in the library inside the package, and in the source checkout around it.
+
+    Raises:
+        ScenarioError: There is no such file; the message suggests similar names.
+    """
+    path = locate(name, folder, beside)
+    if path is None:
+        raise ScenarioError(f"{shortened(name)}: {no_such(name, folder, beside)}")
+    return path
+
+
+def locate(name: str, folder: Folder, beside: Path | None = None) -> Path | None:
+    """Like `find`, but return None for an unknown name; the file `beside` is the result only if no other file fits."""
+    if len(name) > MAX_NAME or problem_of(name):
+        return None
+    inside = name.removeprefix(f"{folder}/")
+    tries = [*_as_path(name, beside), *(place / inside for place in _places(folder))]
+    found = [path for attempt in tries for path in _with_suffix(attempt) if _is_settings(path)]
+    others = [path for path in found if beside is None or not path.samefile(beside)]
+    return next(iter(others or found), None)
+
+
+def names(folder: Folder = "scenarios") -> list[str]:
+    """Return the sorted names that `find` knows in the search folders; those in a subfolder are `subfolder/name`.
+
+    The names of scenarios do not include studies, although studies are stored in a subfolder of the scenarios.
+    """
+    known = {
+        path.relative_to(place).with_suffix("").as_posix()
+        for place in _places(folder)
+        for path in place.rglob("*")
+        if path.suffix in SUFFIXES and path.is_file()
+    }
+    below = STUDIES.removeprefix(f"{folder}/") + "/"
+    return sorted(name for name in known if not name.startswith(below))
+
+
+def no_such(name: str, folder: Folder, beside: Path | None = None) -> str:
+    """Return the message about an unknown name: `no such channel, got 'x'; did you mean 'y'?`."""
+    one = _ONE[folder]
+    if len(name) > MAX_NAME:
+        return f"no such {one}, got {show(name)}; give a name or path of at most {MAX_NAME} characters"
+    if any(is_file(path) for path in _as_path(name, beside)):
+        return f"no such {one}, got {show(name)}, a file of another kind; its name must end in .yaml or .yml"
+    if name and any(exists(path) for path in _as_path(name, beside)):
+        return f"no such {one}, got {show(name)}, a folder; give the file in it"
+    other: Folder = "scenarios" if folder == STUDIES else STUDIES
+    if folder != "channels" and locate(name, other) is not None:
+        return another_kind(name, _ONE[other])
+    known = names(folder)
+    near = did_you_mean(Path(name).stem, known)
+    if PurePath(name).suffix in SUFFIXES or len(PurePath(name).parts) > 1:
+        return f"no such file, got {show(name)}{near or f'; give the path of a {one}, or the name of one in {folder}/'}"
+    remedy = near or (f"; known: {', '.join(known)}" if known else "; give a path")
+    return f"no such {one}, got {show(name)}{remedy}"
+
+
+def another_kind(name: str, what: str) -> str:
+    """Return the message about a study in place of a scenario (`what` is "study"), or the other way round."""
+    command, call = ("sweep", "fe.sweep") if what == "study" else ("run", "fe.run")
+    other = "scenario" if what == "study" else "study"
+    return f"is a {what}, not a {other}, got {show(name)}; fednet {command} {shortened(name)}, or {call}"
+
+
+def is_study(root: Node) -> bool:
+    """Whether the content of a file is that of a study, which has a base, rather than of a scenario."""
+    return isinstance(root.value, dict) and "base" in root.value
+
+
+def run_name(path: Path) -> str:
+    """Return the name of a file without its ending, which records and folders take; `..` would be another folder."""
+    return path.name if path.stem in ("", ".", "..") else path.stem
+
+
+def _as_path(name: str, beside: Path | None) -> Iterator[Path]:
+    path = expanded(Path(name))
+    if path is not None:
+        yield (beside.parent if beside else Path()) / path
+
+
+def _is_settings(path: Path) -> bool:
+    """Whether there is a file of settings at a path: its name, and that of the file it may link to, ends so."""
+    return path.suffix in SUFFIXES and is_file(path) and path.resolve().suffix in SUFFIXES
+
+
+def _places(folder: Folder) -> Iterator[Path]:
+    yield Path(folder)
+    yield _PACKAGE / "library" / folder
+    yield _PACKAGE.parent / folder
+
+
+def _with_suffix(path: Path) -> Iterator[Path]:
+    yield path
+    for suffix in SUFFIXES:
+        yield path.with_name(path.name + suffix) if path.name else path

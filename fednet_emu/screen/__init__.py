@@ -1,0 +1,1 @@
+"""Progress in a terminal, in a notebook, or as lines of text."""

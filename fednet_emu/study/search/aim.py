@@ -1,0 +1,203 @@
+"""What a search is for: the costs of reaching the target, or the accuracy within a budget, and what a run was worth."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fednet_emu.analysis.ranking import ENDED, course_of
+from fednet_emu.analysis.study import DEVICE_ENERGY, SPENT
+from fednet_emu.analysis.targets import Measure, with_total_bits
+from fednet_emu.arrays import Array
+from fednet_emu.scenario.model import Scenario
+from fednet_emu.study.model import Study
+from fednet_emu.study.tables import aim
+
+STOPS = {"time": "simulated_s", "bits": "bits", "energy": "energy_j", DEVICE_ENERGY: "energy_j", "rounds": "rounds"}
+"""The limit of a scenario that ends a run when a cost has been spent."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run was worth.
+
+    Attributes:
+        costs: what is minimised, each cost, or minus the accuracy; infinite if the run did not reach the target.
+        score: the best score within the limits; NaN if nothing was measured.
+        why: why it did not reach the target; empty if it did.
+        course: what it had spent of the first cost by each evaluation, and the score, [2, evaluations].
+    """
+
+    costs: tuple[float, ...]
+    score: float
+    why: tuple[str, ...] = ()
+    course: Array = field(default_factory=lambda: np.empty((2, 0)), repr=False, compare=False)
+
+    def score_at(self, amount: float) -> float:
+        """Return the score at the last evaluation by which no more than an amount had been spent; NaN before any."""
+        spent, scores = self.course
+        count = int(np.searchsorted(spent, amount, side="right"))
+        return float(scores[count - 1]) if count else math.nan
+
+    @property
+    def reached(self) -> bool:
+        """Whether its costs are known."""
+        return all(map(math.isfinite, self.costs))
+
+
+@dataclass(frozen=True)
+class Aim:
+    """What a search is for.
+
+    Attributes:
+        costs: names of the costs that are minimised; none where the accuracy is maximised.
+        limits: the largest amount of each limited cost.
+        measure: what has to reach the target; None if the costs are those of whole runs.
+        level: the level of the target.
+    """
+
+    costs: tuple[str, ...]
+    limits: Mapping[str, float]
+    measure: Measure | None
+    level: float
+
+    @classmethod
+    def of(cls, study: Study) -> Aim:
+        """The aim of a study that is searched."""
+        told = study.search
+        assert told is not None
+        measure, level = aim(study.target)
+        limits = {str(cost): most for cost, most in told.within.items()}
+        return cls(() if told.maximise else told.costs, limits, measure, level)
+
+    @property
+    def is_single(self) -> bool:
+        """Whether one cost is minimised, so that a run can be ended when it has cost too much."""
+        return len(self.costs) == 1
+
+    def stops(
+        self, scenario: Scenario, cap: float = math.inf, milestones: Mapping[float, float] | None = None
+    ) -> dict[str, Any]:
+        """Return the limits with which a scenario ends as soon as its outcome is known, by their names under `stop`.
+
+        That is at the target, beyond a limit, or at a cap. Limits that the scenario has itself stay.
+
+        Args:
+            scenario: the scenario.
+            cap: the largest amount of the minimised cost.
+            milestones: the accuracy that it must have once it has spent so much of the minimised cost.
+        """
+        limits = [*self.limits.items(), *([(self.costs[0], cap)] if self.is_single and math.isfinite(cap) else ())]
+        stops: dict[str, Any] = {}
+        for cost, most in limits:
+            key, amount = _as_stop(scenario, cost, most)
+            known = stops.get(key, getattr(scenario.stop, key))
+            stops[key] = amount if known is None else min(known, amount)
+        if self.measure == "accuracy":
+            stops["accuracy"] = min(self.level, scenario.stop.accuracy or 1.0)
+        if milestones:
+            asked = [its.model_dump(exclude_none=True) for its in scenario.stop.milestones]
+            for amount, least in milestones.items():
+                asked.append(dict([_as_stop(scenario, self.costs[0], amount), ("accuracy", least)]))
+            stops["milestones"] = asked
+        return stops
+
+    def outcome(self, evaluations: pd.DataFrame, summary: Mapping[str, Any], devices: int) -> Outcome:
+        """Return what a run was worth, from its evaluations in the order of time, and its summary."""
+        status = str(summary["status"])
+        if self.costs and self.measure is None:
+            return self._whole(spent_in(summary, devices), status)
+        rows = with_total_bits(evaluations)
+        spent = {name: rows[SPENT[name]] for name in dict.fromkeys([*self.costs, *self.limits])}
+        if DEVICE_ENERGY in spent:
+            spent[DEVICE_ENERGY] = spent[DEVICE_ENERGY] / devices
+        rows = rows.assign(**{f"spent {name}": amounts for name, amounts in spent.items()})
+        if self.measure is None:
+            return self._accuracy(rows, status)
+        courses = [course_of(rows, status, self.measure, self.level, cost, self.limits) for cost in self.costs]
+        course = rows[[f"spent {self.costs[0]}", self.measure]].to_numpy(np.float64).T
+        return Outcome(tuple(its.cost for its in courses), courses[0].score, courses[0].stopped_by, course)
+
+    def _within(self, rows: pd.DataFrame) -> pd.DataFrame:
+        over = [rows[f"spent {cost}"].to_numpy() > most for cost, most in self.limits.items()]
+        beyond = np.any([*over, np.zeros(len(rows), np.bool_)], axis=0)
+        return rows[: int(np.argmax(beyond)) if beyond.any() else len(rows)]
+
+    def _accuracy(self, rows: pd.DataFrame, status: str) -> Outcome:
+        scores = self._within(rows)["accuracy"].to_numpy(np.float64)
+        if status == "diverged" or not len(scores) or not math.isfinite(scores[-1]):
+            return Outcome((math.inf,), math.nan, (status if status == "diverged" else ENDED,))
+        return Outcome((-float(scores[-1]),), float(scores[-1]))
+
+    def _whole(self, spent: Mapping[str, float], status: str) -> Outcome:
+        over = tuple(cost for cost, most in self.limits.items() if spent[cost] > most)
+        if over or status == "diverged":
+            return Outcome((math.inf,) * len(self.costs), math.nan, over or (status,))
+        return Outcome(tuple(spent[cost] for cost in self.costs), math.nan)
+
+    def shortfall(self, outcome: Outcome) -> float:
+        """Return how far a run that did not reach the target was from it, from 0 to 1; 1 if nobody knows."""
+        if self.measure is None or not math.isfinite(outcome.score):
+            return 1.0
+        missing = self.level - outcome.score if self.measure == "accuracy" else outcome.score - self.level
+        return min(max(missing / self.level, 0.0), 1.0)
+
+
+def _as_stop(scenario: Scenario, cost: str, amount: float) -> tuple[str, float]:
+    """The limit of a scenario that stands for an amount of a cost: its name under `stop`, and its value."""
+    if cost == DEVICE_ENERGY:
+        amount *= scenario.devices.count
+    return STOPS[cost], max(1, math.ceil(amount)) if cost == "rounds" else amount
+
+
+def outcome_in(aim: Aim, folder: Path, devices: int) -> Outcome:
+    """Return what the finished run in a folder was worth."""
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    return aim.outcome(pd.read_parquet(folder / "evaluations.parquet"), summary, devices)
+
+
+def spent_in(summary: Mapping[str, Any], devices: int) -> dict[str, float]:
+    """Return what a run has cost in all, by the names of costs, from its summary."""
+    energy_j = float(summary["energy_j"])
+    return {
+        "time": float(summary["simulated_s"]),
+        "bits": sum(float(summary[f"{link}_bit"]) for link in ("uplink", "downlink", "sidelink")),
+        "energy": energy_j,
+        DEVICE_ENERGY: energy_j / devices,
+        "rounds": float(summary["rounds"]),
+    }
+
+
+def costs_of(aim: Aim, trials: Sequence[Sequence[Outcome]]) -> list[Array]:
+    """Return what is minimised for each run of each trial, [runs, costs] each; finite, and comparable over all trials.
+
+    A run that did not reach the target counts as one to two times the largest cost of any run that did, the more the
+    further it was from the target: such runs are worse than all others, and among themselves ordered by how far they
+    came.
+
+    Args:
+        aim: what the search is for.
+        trials: the outcomes of the runs of each trial.
+    """
+    size = max(len(aim.costs), 1)
+    known = np.array([its.costs for runs in trials for its in runs if its.reached]).reshape(-1, size)
+    worst = known.max(axis=0) if len(known) else np.ones(size)
+    scale = np.maximum(np.abs(worst), 1e-12)
+    return [
+        np.array([its.costs if its.reached else worst + scale * aim.shortfall(its) for its in runs]).reshape(-1, size)
+        for runs in trials
+    ]
+
+
+def values_of(aim: Aim, trials: Sequence[Sequence[Outcome]]) -> list[tuple[float, ...]]:
+    """Return what is minimised for each trial: the mean over its runs; a trial without any counts as the worst."""
+    costs = costs_of(aim, trials)
+    most = np.max([its.max(axis=0) for its in costs if len(its)] or [np.ones(max(len(aim.costs), 1))], axis=0)
+    return [tuple(map(float, its.mean(axis=0) if len(its) else most)) for its in costs]

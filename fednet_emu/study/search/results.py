@@ -1,0 +1,141 @@
+"""What a search leaves in its folder: the tables of the finalists, all trials, and the best scenarios.
+
+The folder is one of a study whose only axis, `setting`, has the finalists that were not dropped, so that `best`,
+`compare`, `plot` and `report` take it as any other. Beside the files of a study there are `trials.csv` with a row for
+each setting that was tried, `search.json` with how they were judged, and `best/` with scenario files.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fednet_emu.analysis.ranking import ENDED
+from fednet_emu.analysis.study import SPENT
+from fednet_emu.files.data_folder import checksum
+from fednet_emu.files.writing import csv_text, told, write_json, write_text
+from fednet_emu.scenario.document import dump
+from fednet_emu.study.cells import Sources
+from fednet_emu.study.search.aim import values_of
+from fednet_emu.study.search.proposals import importance
+from fednet_emu.study.search.space import SETTING, Parameter
+from fednet_emu.study.search.trials import Dropped, Trial, Trials
+from fednet_emu.study.sweep import describe
+from fednet_emu.study.tables import TABLES, write_tables
+
+TRIALS, SEARCH, BEST = "trials.csv", "search.json", "best"
+_WHY = {ENDED: "ended without it", **{cost: f"limit of {cost}" for cost in SPENT}}
+"""How trials.csv calls the reasons why a run did not get there."""
+DIGITS = 9
+"""Significant digits of the numbers in trials.csv."""
+
+
+def write_results(
+    out: Path,
+    sources: Sources,
+    parameters: Sequence[Parameter],
+    trials: Trials,
+    finalists: Sequence[Trial],
+    dropped: Sequence[Dropped],
+    timing_only: bool,
+) -> None:
+    """Write what is known of a search into its folder.
+
+    Args:
+        out: the folder.
+        sources: the study.
+        parameters: what is varied.
+        trials: all trials.
+        finalists: those that took part in the race.
+        dropped: those of them that were dropped.
+        timing_only: whether runs left out training.
+    """
+    ended = [trial for trial in trials.all if trials.has_ended(trial)]
+    gone = {its.trial.number for its in dropped}
+    left = [trial for trial in finalists if trial.number not in gone and trials.has_ended(trial)]
+    raced = values_of(trials.aim, list(map(trials.raced, left)))
+    left = [left[place] for place in sorted(range(len(left)), key=lambda place: raced[place])]
+    _write_tables(out, trials, left, sources)
+    frame = pd.DataFrame(list(_rows(trials, ended, parameters)))
+    write_text(out / TRIALS, csv_text(frame, DIGITS))
+    _write_best(out / BEST, sources.name, left)
+    values = values_of(trials.aim, list(map(trials.tried, ended)))
+    known = [(trial.point, value) for trial, value in zip(ended, values, strict=True)]
+    write_json(
+        out / SEARCH,
+        {
+            "name": sources.name,
+            "costs": list(trials.aim.costs),
+            "limits": dict(trials.aim.limits),
+            "target": {trials.aim.measure: trials.aim.level} if trials.aim.measure else {},
+            "trials": len(ended),
+            "parameters": [parameter.name for parameter in parameters],
+            "finalists": [trial.number for trial in left],
+            "dropped": [
+                {"trial": its.trial.number, "seeds": its.seeds, "p": None if math.isnan(its.p) else its.p}
+                for its in dropped
+            ],
+            "runs": {str(trial.number): _costs(trials, trial) for trial in finalists if trials.has_ended(trial)},
+            "importance": importance(parameters, known),
+        },
+    )
+    levels = {SETTING: [trial.label for trial in left]} if left else {}
+    describe(sources.name, sources.study, levels, timing_only, out, {name: checksum(out / name) for name in TABLES})
+    write_text(out / "study.yaml", sources.text)
+
+
+def _write_tables(out: Path, trials: Trials, left: Sequence[Trial], sources: Sources) -> None:
+    places = [place for trial in left for place in trial.cells.values()]
+    progress = trials.progress
+    write_tables(
+        out,
+        [progress.cells[place] for place in places],
+        {row: progress.folder_of[place] for row, place in enumerate(places) if place in progress.done},
+        {row: progress.failures[place] for row, place in enumerate(places) if place in progress.failures},
+        sources.study.target,
+    )
+
+
+def _costs(trials: Trials, trial: Trial) -> list[list[float | None]]:
+    """The costs of each run of a finalist by seed; null where it did not reach the target."""
+    return [[cost if math.isfinite(cost) else None for cost in its.costs] for its in trials.raced(trial)]
+
+
+def _rows(trials: Trials, ended: Sequence[Trial], parameters: Sequence[Parameter]) -> Iterator[dict[str, Any]]:
+    """A row for each trial: setting, what became of it, and the means of its costs."""
+    names = trials.aim.costs or ("accuracy",)
+    sign = 1.0 if trials.aim.costs else -1.0
+    for trial in ended:
+        runs = trials.tried(trial)
+        reached = bool(runs) and all(its.reached for its in runs)
+        means = sign * np.mean([its.costs for its in runs], axis=0) if reached else np.full(len(names), math.nan)
+        causes = dict.fromkeys(_WHY.get(cause, cause) for its in runs for cause in its.why)
+        told_of = {parameter.name: trial.columns.get(parameter.name, "") for parameter in parameters}
+        yield {
+            "trial": trial.number,
+            SETTING: trial.label,
+            **told_of,
+            "runs": len(runs),
+            "reached": sum(its.reached for its in runs),
+            **dict(zip(names, map(float, means), strict=True)),
+            "score": float(np.mean([its.score for its in runs])) if runs else math.nan,
+            "why_not": trial.unable or ", ".join(causes),
+        }
+
+
+def _write_best(folder: Path, name: str, left: Sequence[Trial]) -> None:
+    """Write the scenarios of the best settings, the best first, and take away those of an earlier search."""
+    with told(folder, "written"):
+        folder.mkdir(exist_ok=True)
+        for path in folder.glob("*.yaml"):
+            if path.stem.isdecimal():  # others are not ours
+                path.unlink()
+    for place, trial in enumerate(left, 1):
+        if trial.scenario is not None:
+            heading = f"# {name}, place {place}: {trial.label}\n"
+            write_text(folder / f"{place}.yaml", heading + dump(trial.scenario))

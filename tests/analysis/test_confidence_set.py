@@ -1,0 +1,158 @@
+"""Which settings can be told apart from the best: exact for few seeds, and how often it is wrong, by simulation."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fednet_emu.analysis import confidence_set as module
+from fednet_emu.analysis.confidence_set import (
+    ALPHA,
+    chance_of_range,
+    confidence_set,
+    fewest_seeds,
+    seeds_needed,
+    smallest_p,
+)
+
+TRIALS = 400
+
+
+@pytest.fixture
+def few_draws(monkeypatch):
+    """Fewer random exchanges, for simulations."""
+    monkeypatch.setattr(module, "DRAWS", 400)
+    monkeypatch.setattr(module, "EXACT", 400)
+
+
+def slow_chance(costs):
+    """The same probability, from all exchanges of all seeds, one by one."""
+
+    def spread(rows):
+        return np.ptp(np.mean(rows, axis=0))
+
+    ways = [list(itertools.permutations(row)) for row in costs]
+    ranges = [spread(rows) for rows in itertools.product(*ways)]
+    return np.mean([each >= spread(costs) - 1e-9 for each in ranges])
+
+
+@pytest.mark.parametrize("shape", [(1, 3), (2, 2), (5, 2), (3, 3), (2, 4)])
+def test_the_chance_is_that_of_all_exchanges(shape):
+    """Counted one by one, with ties, it is the same."""
+    costs = np.round(np.random.default_rng(1).normal(size=shape), 1) + np.arange(shape[1])
+
+    assert chance_of_range(costs) == pytest.approx(slow_chance(costs))
+
+
+def test_two_settings_are_a_sign_flip_test():
+    """For two settings it is SciPy's exact paired permutation test of the mean difference."""
+    first, second = np.random.default_rng(2).normal(size=(2, 9))
+    expected = stats.permutation_test(
+        (first, second + 0.5), lambda a, b: np.mean(a - b), permutation_type="samples", n_resamples=np.inf
+    )
+
+    assert chance_of_range(np.stack([first, second + 0.5], axis=1)) == pytest.approx(expected.pvalue)
+
+
+def test_random_exchanges_come_close_to_all(monkeypatch):
+    """Where there are too many exchanges, random ones give nearly the same."""
+    costs = np.random.default_rng(3).normal([0.0, 0.5, 1.0], 1.0, (5, 3))
+    exact = chance_of_range(costs)
+    monkeypatch.setattr(module, "EXACT", 0)
+
+    assert chance_of_range(costs) == pytest.approx(exact, abs=0.01)
+
+
+@pytest.mark.parametrize(("settings", "seeds"), [(2, 5), (2, 6), (3, 3), (4, 2)])
+def test_the_smallest_p_is_reached_when_all_seeds_agree(settings, seeds):
+    """The same order on all seeds is the clearest that there is; two settings need six seeds."""
+    costs = np.tile(10.0 ** np.arange(settings), (seeds, 1))
+
+    assert chance_of_range(costs) == pytest.approx(smallest_p(settings, seeds))
+    assert fewest_seeds() == 6
+
+
+def test_clear_settings_are_dropped_from_the_dearest_on():
+    """Two good ones stay, three bad ones go; p-values do not fall towards the best."""
+    rng = np.random.default_rng(4)
+    costs = rng.normal([3.0, 1.0, 2.0, 1.0, 5.0], 0.1, (8, 5))
+
+    mask, p = confidence_set(costs)
+
+    assert mask.tolist() == [False, True, False, True, False]
+    assert p[4] <= p[0] <= p[2] <= ALPHA < min(p[1], p[3])
+
+
+def test_the_p_value_of_those_that_remain_is_that_of_the_last_test():
+    """Dropped are those whose test came before; the two that remain share the chance of their own exchanges."""
+    costs = np.array(
+        [[1.0, 1.5, 9.0], [2.0, 1.8, 9.5], [1.0, 1.4, 8.0], [1.5, 1.6, 9.0], [1.2, 1.5, 9.9], [0.9, 1.0, 8.5]]
+    )
+    expected = slow_chance(costs[:, :2])
+
+    mask, p = confidence_set(costs)
+
+    assert mask.tolist() == [True, True, False]
+    assert ALPHA < expected < 0.5
+    assert p[:2].tolist() == pytest.approx([1.0, expected])
+    assert p[2] <= ALPHA
+
+
+@pytest.mark.parametrize("costs", [np.ones((5, 4)), np.arange(4.0)[None]], ids=["equal", "one seed"])
+def test_nothing_is_claimed_without_evidence(costs):
+    """Equal costs, or a single seed, tell nothing apart."""
+    assert confidence_set(costs)[0].all()
+    assert confidence_set(costs)[1].tolist() == [1.0] * 4
+
+
+@pytest.mark.parametrize(("seeds", "settings"), [(3, 6), (5, 3), (10, 2), (6, 8)])
+@pytest.mark.parametrize("kind", ["normal", "exponential", "censored"])
+def test_no_difference_is_found_where_there_is_none(few_draws, kind, seeds, settings):
+    """Without any difference something is dropped in at most 5 % of all studies, whatever the distribution."""
+    rng = np.random.default_rng(seeds * 10 + settings)
+    draws = (
+        rng.normal(size=(TRIALS, seeds, settings))
+        if kind == "normal"
+        else rng.exponential(size=(TRIALS, seeds, settings))
+    )
+    common = rng.normal(0, 3, (TRIALS, seeds, 1))  # what the seed does to all settings
+    costs = np.minimum(draws, 1.0) if kind == "censored" else draws + common
+
+    found = np.mean([not confidence_set(each)[0].all() for each in costs])
+
+    assert found <= ALPHA + 2 * math.sqrt(ALPHA * (1 - ALPHA) / TRIALS)
+
+
+@pytest.mark.parametrize("worse", [0.5, 1.0, 3.0])
+def test_the_best_is_hardly_ever_dropped(few_draws, worse):
+    """Of two equally good settings among worse ones, one is dropped in at most 5 % of all studies."""
+    rng = np.random.default_rng(round(10 * worse))
+    costs = rng.normal([0.0, 0.0, worse, worse, 2 * worse], 1.0, (TRIALS, 8, 5))
+
+    lost = np.mean([not confidence_set(each)[0][:2].all() for each in costs])
+
+    assert lost <= ALPHA + 2 * math.sqrt(ALPHA * (1 - ALPHA) / TRIALS)
+
+
+def test_the_recommended_number_of_seeds_suffices(few_draws):
+    """With so many seeds, two settings that differ by 0.8 spreads are told apart in about 80 % of all studies."""
+    rng = np.random.default_rng(5)
+    pattern = np.array([-1.0, 0.0, 1.0])
+    needed = int(seeds_needed(0.8 * pattern.std(ddof=1) + pattern))
+    costs = np.stack([np.zeros((TRIALS, needed)), rng.normal(0.8, 1.0, (TRIALS, needed))], axis=2)
+
+    found = np.mean([confidence_set(each)[0].sum() == 1 for each in costs])
+
+    assert found == pytest.approx(0.8, abs=0.06)
+
+
+def test_seeds_that_nobody_has_are_not_recommended():
+    """Equal means need endless seeds, tiny differences more than a thousand; clear ones as many as the test needs."""
+    assert seeds_needed(np.array([1.0, -1.0])) == math.inf
+    assert seeds_needed(np.array([1.0, -0.99])) == math.inf
+    assert seeds_needed(np.array([1.0, 1.01])) == fewest_seeds()
+    assert math.isnan(seeds_needed(np.array([1.0])))

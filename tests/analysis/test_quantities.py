@@ -1,0 +1,124 @@
+"""Claims about how quantities read."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fednet_emu.analysis.quantities import (
+    BITS,
+    ENERGIES,
+    LONG_TIMES,
+    Unit,
+    axis_unit,
+    format_bits,
+    format_energy,
+    format_seconds,
+)
+
+CLOCK_S = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+PREFIXES = {"n": 1e-9, "µ": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
+
+
+def read_back(text: str, base: str) -> float:
+    """The quantity that a text such as `12.3 Mbit` stands for."""
+    number, symbol = text.split()
+    return float(number) * PREFIXES[symbol.removesuffix(base)]
+
+
+def seconds_of(text: str) -> float:
+    """The duration that a text such as `3 min 20 s` stands for."""
+    words = text.split()
+    return sum(float(number) * CLOCK_S[symbol] for number, symbol in zip(words[::2], words[1::2], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("size_bit", "text"),
+    [
+        (0, "0 bit"),
+        (1, "1 bit"),
+        (512, "512 bit"),
+        (12_345_678, "12.3 Mbit"),
+        (999_900, "1 Mbit"),
+        (999_400, "999 kbit"),
+        (3.2e10, "32 Gbit"),
+        (4.5e18, "4500 Pbit"),
+        (-2e6, "-2 Mbit"),
+        (math.nan, "unknown"),
+    ],
+)
+def test_bits_have_three_digits_and_a_decimal_prefix(size_bit, text):
+    """Bits are counted in powers of 1000, and 999.9 kbit is rounded to 1 Mbit, not to 1e+03 kbit."""
+    assert format_bits(size_bit) == text
+
+
+@pytest.mark.parametrize(
+    ("energy_j", "text"),
+    [(4.56, "4.56 J"), (0.0123, "12.3 mJ"), (7.2e-7, "720 nJ"), (5400, "5.4 kJ"), (0.0, "0 J"), (math.inf, "unknown")],
+)
+def test_energy_has_three_digits_and_a_decimal_prefix(energy_j, text):
+    """Energies from a symbol on the air to a whole study keep three significant digits."""
+    assert format_energy(energy_j) == text
+
+
+@pytest.mark.parametrize(
+    ("duration_s", "text"),
+    [
+        (0, "0 s"),
+        (2.5e-7, "250 ns"),
+        (0.0015, "1.5 ms"),
+        (12.34, "12.3 s"),
+        (59.94, "59.9 s"),
+        (59.97, "1 min"),
+        (200, "3 min 20 s"),
+        (119.7, "2 min"),
+        (3599.7, "1 h"),
+        (7500, "2 h 5 min"),
+        (86_399, "1 d"),
+        (273_600, "3 d 4 h"),
+        (-90, "-1 min 30 s"),
+        (math.nan, "unknown"),
+    ],
+)
+def test_durations_read_as_people_say_them(duration_s, text):
+    """Durations have two units at most, and rounding carries over: never `60 s`, `60 min` or `24 h`."""
+    assert format_seconds(duration_s) == text
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(1.0, 1e17), st.floats(1e-9, 1e11))
+def test_rounding_stays_within_half_a_unit_of_the_third_digit(size_bit, energy_j):
+    """What a reader takes from the text is the quantity within 0.5 %."""
+    assert read_back(format_bits(size_bit), "bit") == pytest.approx(size_bit, rel=0.005)
+    assert read_back(format_energy(energy_j), "J") == pytest.approx(energy_j, rel=0.005)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(1e-9, 1e8), st.floats(1e-9, 1e8))
+def test_a_longer_duration_never_reads_as_a_shorter_one(one_s, other_s):
+    """Rounding keeps the order of durations, and stays within half of the smaller unit shown."""
+    short_s, long_s = sorted((one_s, other_s))
+    assert seconds_of(format_seconds(short_s)) <= seconds_of(format_seconds(long_s)) * (1 + 1e-12)
+    assert seconds_of(format_seconds(long_s)) == pytest.approx(long_s, rel=0.021)
+
+
+@pytest.mark.parametrize(
+    ("largest", "units", "symbol"),
+    [
+        (3e7, BITS, "Mbit"),
+        (900, BITS, "bit"),
+        (0.02, ENERGIES, "mJ"),
+        (0.5, LONG_TIMES, "ms"),
+        (299, LONG_TIMES, "s"),
+        (301, LONG_TIMES, "min"),
+        (5 * 3600, LONG_TIMES, "h"),
+        (4 * 86400, LONG_TIMES, "h"),
+        (0.0, LONG_TIMES, "s"),
+    ],
+)
+def test_an_axis_has_a_unit_with_readable_numbers(largest, units: tuple[Unit, ...], symbol):
+    """An axis of 299 s is in seconds, one of 301 s in minutes: numbers on axes stay short."""
+    assert axis_unit(largest, units).symbol == symbol

@@ -1,0 +1,319 @@
+"""Comparisons and figures of studies, on made-up tables."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fednet_emu.analysis.bands import on_front, step_values
+from fednet_emu.analysis.compare import compare
+from fednet_emu.analysis.difference_words import lines, sentence
+from fednet_emu.analysis.fronts import mean_progress
+from fednet_emu.analysis.study import StudyView, open_study
+from fednet_emu.analysis.targets import first_reached
+from fednet_emu.draw.figures.papers.study_cyclic import groups_figure
+from fednet_emu.draw.figures.study_curves import Layout
+from fednet_emu.draw.figures.study_figures import study_figures
+from fednet_emu.errors import DataError, FednetError
+
+SIX = ("tdma", "ofdma, equal parts of the band", "noma", "shared, at most 2", "slotted-aloha", "sidelink relay, 3 hops")
+
+
+def study(axes: dict[str, list], speed=lambda **_levels: 1.0, *, seeds: int = 5, rounds: int = 10) -> StudyView:
+    """A study in which accuracy grows by 0.1 per round, and a round takes 1 s / speed plus what is the seed's."""
+    rows, cells = [], []
+    for levels in itertools.product(*axes.values()):
+        for seed in range(seeds):
+            keys = {**dict(zip(axes, levels, strict=True)), "seed": seed, "cell": f"{levels}{seed}"}
+            round_s = (1.0 + 0.1 * seed) / speed(**dict(zip(axes, map(str, levels), strict=True)))
+            evaluations = pd.DataFrame(
+                {
+                    **keys,
+                    "round": range(rounds + 1),
+                    "simulated_s": np.arange(rounds + 1) * round_s,
+                    "uplink_bit": np.arange(rounds + 1) * 1e6,
+                    "downlink_bit": 0,
+                    "sidelink_bit": 0,
+                    "total_bit": np.arange(rounds + 1) * 1e6,
+                    "energy_j": np.arange(rounds + 1) * 0.5,
+                    "loss": 1.0 / (1 + np.arange(rounds + 1)),
+                    "accuracy": np.arange(rounds + 1) / 10,
+                    "worst_accuracy": np.nan,
+                    "std_accuracy": np.nan,
+                    "worst_train_loss": np.nan,
+                    "attack_success": np.nan,
+                }
+            )
+            rows.append(evaluations)
+            last = evaluations.iloc[-1][["simulated_s", "total_bit", "energy_j", "loss", "accuracy"]].to_dict()
+            cells.append(
+                {
+                    **keys,
+                    "status": "done",
+                    **last,
+                    **first_reached(evaluations, [keys["cell"]], "accuracy", 0.55).iloc[0],
+                }
+            )
+    table = pd.concat(rows, ignore_index=True)
+    return StudyView("story", axes, {"accuracy": 0.55}, table, pd.DataFrame(cells), ())
+
+
+def test_differences_are_paired_by_seed_and_by_place():
+    """B is twice as fast: 3 s, 3.3 s, ... less to the target at every size; seeds, not cells, are the repetitions."""
+    view = study({"air": ["a", "b"], "size": [1, 2]}, lambda air, size: 2.0 if air == "b" else 1.0)
+    differences = compare(view.where({"air": "a"}), view.where({"air": "b"}))
+    by = {(difference.where, difference.quantity.title): difference for difference in differences}
+
+    for where in ("size=1", "size=2", "all together"):
+        found = by[where, "time to target"]
+        expected = -3.0 * (1 + 0.1 * np.arange(5))
+        reach = 2.776 * expected.std(ddof=1) / 5**0.5
+        assert found.pairs == 5
+        assert found.paired == pytest.approx((-3.6, -3.6 - reach, -3.6 + reach), abs=1e-3)
+        assert sentence(found, ("a", "b"), view.target) == (
+            "with b, accuracy 0.55 is reached 3.6 s sooner than with a, on 5 of 5 seeds "
+            f"(mean -3.6 s, 95 % {-3.6 - reach:.3g} s to {-3.6 + reach:.3g} s): the interval excludes zero"
+        )
+        assert found.signs == (5, 0), "B needs less in every pair"
+    same = sentence(by["all together", "bits to target"], ("a", "b"), view.target)
+    assert same == "bits to target is the same with a and b on every seed"
+
+
+def test_pairs_without_the_target_are_said():
+    """A run that never reaches the target is counted as such, and its pair is left out."""
+    view = study({"air": ["a", "b"]}, lambda air: 2.0 if air == "b" else 1.0)
+    late = (view.cells["air"] == "b") & (view.cells["seed"] < 2)
+    view.cells.loc[late, "time_to_target_s"] = np.nan
+    first, second = view.where({"air": "a"}), view.where({"air": "b"})
+
+    text = "\n".join(lines(compare(first, second), ("a", "b"), view.target))
+    assert "with B, accuracy 0.55 is reached 3.9 s sooner than with A, on 3 of 3 seeds" in text
+    assert "\n    A 7.8 s, B 3.9 s, pairs: 3; as if unpaired " in text
+    assert "; of 5 seeds, 5 with A and 3 with B reached it, and only seeds with both count" in text
+    view.cells.loc[(view.cells["air"] == "b") & (view.cells["seed"] < 4), "time_to_target_s"] = np.nan
+    text = "\n".join(lines(compare(view.where({"air": "a"}), view.where({"air": "b"})), ("a", "b"), view.target))
+    assert "on one seed, which does not show how much seeds vary; of 5 seeds, 5 with A and 1 with B reached it" in text
+
+
+def test_seeds_that_are_missing_somewhere_are_said():
+    """All together, only seeds that both sides have in every place count; in its place, what is there does."""
+    view = study({"air": ["a", "b"], "size": [1, 2]}, lambda air, size: 2.0 if air == "b" else 1.0)
+    gone = (view.cells["air"] == "b") & (view.cells["size"] == 2) & (view.cells["seed"] == 4)
+    part = replace(view, cells=view.cells[~gone])
+
+    text = "\n".join(lines(compare(part.where({"air": "a"}), part.where({"air": "b"})), ("a", "b"), {}))
+
+    assert "; of 5 seeds, 4 reached it with both in every place, and only they count" in text
+    assert "\n    A 6.9 s, B 3.45 s, pairs: 4; as if unpaired " in text
+
+
+def test_levels_pair_by_what_they_read():
+    """One study has numbers on an axis, the other text beside them; equal levels are the same place."""
+    differences = compare(study({"size": [1, 2]}), study({"size": ["2", "all"]}))
+
+    assert {difference.where for difference in differences} == {"size=2"}
+
+
+def test_a_difference_that_may_be_zero_is_said_to_be_one():
+    """A sign that changes from seed to seed leaves zero in the interval; one seed alone can tell nothing."""
+    names = ("a", "b")
+
+    def told(its: StudyView) -> dict[str, str]:
+        found = compare(its.where({"air": "a"}), its.where({"air": "b"}))
+        return {d.quantity.title: sentence(d, names, its.target) for d in found}
+
+    view = study({"air": ["a", "b"]})
+    ways = np.where(view.cells["seed"] % 2, 0.01, -0.01) * (view.cells["air"] == "b")
+    view.cells["accuracy"] += ways
+    assert told(view)["final accuracy"] == (
+        "with b, the run ends with an accuracy 0.002 lower than with a, on 3 of 5 seeds "
+        "(mean -0.002, 95 % -0.0156 to 0.0116): the interval includes zero"
+    )
+
+    view.cells["accuracy"] += np.where(view.cells["seed"] == 4, 0.01, 0) * (view.cells["air"] == "b")
+    assert told(view)["final accuracy"] == "final accuracy is the same with a and b on average"
+
+    lone = study({"air": ["a", "b"]}, lambda air: 2.0 if air == "b" else 1.0, seeds=1)
+    assert told(lone)["time to target"] == (
+        "with b, accuracy 0.55 is reached 3 s sooner than with a on one seed, which does not show how much seeds vary"
+    )
+
+
+def test_unlike_sides_are_refused():
+    """An axis on one side only would pair a seed with several cells; different seeds cannot be paired."""
+    view = study({"air": ["a", "b"]})
+
+    with pytest.raises(FednetError, match="several cells for each seed, got the axis air on one side"):
+        compare(view, view.where({"air": "a"}))
+    other = study({"air": ["a", "b"]})
+    other.cells["seed"] += 10
+    with pytest.raises(FednetError, match="nothing to pair, got no common seed"):
+        compare(view, other)
+
+
+def test_another_target_can_be_aimed_at():
+    """The way to another accuracy is read off the evaluations."""
+    assert study({"air": ["a"]}, seeds=1).aiming_at(0.8).cells["time_to_target_s"].tolist() == [8.0]
+
+
+def test_curves_are_steps():
+    """What was measured last counts until something new is, and nothing counts before the first."""
+    cost, score = np.array([1.0, 2.0, 4.0]), np.array([0.1, 0.5, 0.7])
+
+    found = step_values(cost, score, np.array([0.5, 1.0, 1.9, 2.0, 3.9, 4.0, 9.0]))
+    assert found.tolist() == pytest.approx([np.nan, 0.1, 0.1, 0.5, 0.5, 0.7, 0.7], nan_ok=True)
+
+
+def test_the_front_has_what_nothing_beats():
+    """Equal points are both on it; a point that costs more for no gain is not."""
+    costs = np.array([[1.0, 5.0], [2.0, 2.0], [2.0, 2.0], [3.0, 2.0], [5.0, 1.0], [6.0, 6.0]])
+    assert on_front(*costs.T).tolist() == [True, True, True, False, True, False]
+
+
+def test_progress_is_the_mean_of_rounds_that_all_seeds_have():
+    """A round that one seed has not evaluated is left out."""
+    table = study({}, seeds=2).evaluations
+    found = mean_progress(table[(table["seed"] == 0) | (table["round"] != 3)])
+
+    assert 3 not in found.index
+    assert found["simulated_s"][4] == pytest.approx((4.0 + 4.4) / 2)
+
+
+@pytest.mark.parametrize("axes", [{"access": SIX}, {"access": SIX, "devices.count": (10, 20, 40)}])
+def test_six_variants_fit_into_a_column(axes):
+    """No panel, legend or label of any figure leaves the page, and none covers another."""
+    view = study({name: list(levels) for name, levels in axes.items()}, lambda **levels: 1 + len(levels["access"]) % 5)
+    figures = study_figures(view)
+
+    assert {"accuracy-time", "accuracy-rounds", "time-to-target", "bits-to-target", "pareto"} <= figures.keys()
+    for name, figure in figures.items():
+        figure.draw_without_rendering()
+        labels = [label for label in (figure._supxlabel, figure._supylabel) if label is not None]
+        parts = [axes.get_tightbbox() for axes in figure.axes]
+        parts += [part.get_window_extent() for part in (*figure.legends, *labels)]
+        for part in parts:
+            assert figure.bbox.x0 - 1 <= part.x0 < part.x1 <= figure.bbox.x1 + 1, name
+            assert figure.bbox.y0 - 1 <= part.y0 < part.y1 <= figure.bbox.y1 + 1, name
+        for part, other in itertools.combinations(parts, 2):
+            assert min(part.x1 - other.x0, other.x1 - part.x0, part.y1 - other.y0, other.y1 - part.y0) <= 1, name
+
+
+def test_panels_are_asked_for_by_axis():
+    """By default the second axis makes panels; at most two can."""
+    view = study({"a": ["x"], "b": ["y", "z"], "c": ["u"]}, seeds=1)
+
+    assert len(study_figures(view, against="time")["accuracy-time"].axes) == 2
+    assert len(study_figures(view, against="time", panels=[])["accuracy-time"].axes) == 1
+    with pytest.raises(FednetError, match="at most two axes can be panels, got a, b, c"):
+        study_figures(view, panels=["a", "b", "c"])
+    with pytest.raises(FednetError, match="--metric: was not measured in story, got 'std_accuracy'"):
+        study_figures(view, metric="std_accuracy")
+
+
+def test_a_folder_that_is_no_study_is_told(tmp_path: Path):
+    """Missing tables and damaged descriptions are errors that name the file."""
+    with pytest.raises(DataError, match="no such folder of a study"):
+        open_study(tmp_path)
+    (tmp_path / "study.json").write_text("{")
+    with pytest.raises(DataError, match="unreadable"):
+        open_study(tmp_path)
+    (tmp_path / "study.json").write_text(json.dumps({"name": "x", "axes": {}, "target": {}}))
+    with pytest.raises(DataError, match="no such file; run the sweep that writes it again"):
+        open_study(tmp_path)
+
+
+def test_scores_within_a_budget_are_of_the_last_evaluation_that_it_paid_for():
+    """With 4.5 s, of 1 s, 1.1 s, ... a round, seeds 0 and 1 have done four rounds and seed 2 three."""
+    part = study({"air": ["a"]}, seeds=3).within("time", 4.5)
+
+    assert part.cells["accuracy"].tolist() == pytest.approx([0.4, 0.4, 0.3])
+    assert part.cells["simulated_s"].tolist() == pytest.approx([4.0, 4.4, 3.6])
+    assert part.evaluations["simulated_s"].max() <= 4.5
+    both = study({"air": ["a"]}, seeds=3).within("time", 4.5).within("bits", 3e6)
+    assert both.cells["accuracy"].tolist() == pytest.approx([0.3, 0.3, 0.3])
+    with pytest.raises(FednetError, match="no such cost, got 'tim'; did you mean 'time'"):
+        part.within("tim", 1.0)
+
+
+def cyclic(air: str, groups: str) -> float:
+    """Groups formed in the made-up study of cyclic participation: none asks the access."""
+    return float(groups) * (1.0 if air == "tdma" else 2.0)
+
+
+def test_times_are_drawn_over_the_groups_that_were_formed():
+    """A line for each way: cycle times 2 s and 8 s at 1 and 4 groups with turns; twice the groups, the other way."""
+    view = study({"air": ["tdma", "shared"], "groups": [1, 4]})
+    formed = [cyclic(air, groups) for air, groups in zip(view.cells["air"], view.cells["groups"], strict=True)]
+    view.cells["grouping"], view.cells["groups_formed"], view.cells["cycle_s"] = view.cells["air"], formed, formed
+    view.cells["cycle_s"] *= 2.0
+    figure = groups_figure(view)
+    above, below = figure.get_axes()
+    drawn = [line.get_xydata().tolist() for line in above.get_lines() if line.get_marker() != "None"]
+
+    assert [line for line in drawn if line] == [[[1, 2], [4, 8]], [[2, 4], [8, 16]]]
+    assert below.get_ylabel() == "Time to accuracy 0.55 (s)"
+
+
+def test_groups_are_drawn_only_where_a_way_varied_them():
+    """One number of groups for each way is no line, and without the series there is nothing to draw."""
+    view = study({"air": ["tdma", "shared"]})
+
+    assert groups_figure(view) is None
+    view.cells["grouping"], view.cells["groups_formed"], view.cells["cycle_s"] = view.cells["air"], 4.0, 1.0
+    assert groups_figure(view) is None
+
+
+def test_the_range_of_scores_leaves_out_the_start():
+    """Accuracy from 0 to 1 in ten steps: with its first sixth left out, the range begins above 0."""
+    (axes,) = study_figures(study({"air": ["a", "b"]}), against="rounds")["accuracy-rounds"].get_axes()
+
+    assert axes.get_ylim() == pytest.approx((0.1 - 0.045, 1.0 + 0.045))
+
+
+def test_a_panel_of_many_lines_is_drawn_only_when_asked_for():
+    """Nine settings have bars, and curves only with a cost chosen."""
+    view = study({"air": [f"kind-{place}" for place in range(9)]}, seeds=2)
+
+    assert not {name for name in study_figures(view) if name.startswith("accuracy")}
+    assert "accuracy-time" in study_figures(view, against="time")
+
+
+def test_four_panels_are_two_by_two():
+    """Panels fill rows evenly, at most three in each."""
+    widths = {
+        n: [len(row) for row in Layout.of(study({"air": ["a"], "size": list(range(n))}, seeds=1), None).panels]
+        for n in (2, 3, 4, 5, 7)
+    }
+
+    assert widths == {2: [2], 3: [3], 4: [2, 2], 5: [3, 2], 7: [3, 3, 1]}
+
+
+def test_cells_have_what_their_series_tell(tmp_path):
+    """A cell that recorded turns gets its cycle time, 2 s for four turns of 0.5 s; one that did not has NaN."""
+    view = study({"air": ["a"]}, seeds=2)
+    turns = pd.DataFrame(
+        {
+            "cycle": 0,
+            "group": range(4),
+            "groups": 4,
+            "structure": "random",
+            "access": "tdma",
+            "started_s": np.arange(4) * 0.5,
+            "ended_s": np.arange(1, 5) * 0.5,
+        }
+    )
+    (tmp_path / "cells" / view.cells["cell"][0]).mkdir(parents=True)
+    turns.to_parquet(tmp_path / "cells" / view.cells["cell"][0] / "cyclic_turns.parquet")
+    view.cells.to_parquet(tmp_path / "cells.parquet")
+    view.evaluations.to_parquet(tmp_path / "study.parquet")
+    (tmp_path / "study.json").write_text(json.dumps({"name": "story", "axes": view.axes, "target": {}}))
+    cells = open_study(tmp_path).cells
+
+    assert cells["cycle_s"].tolist() == pytest.approx([2.0, np.nan], nan_ok=True)
+    assert cells["grouping"][0] == "random, tdma"

@@ -1,0 +1,83 @@
+"""Claims about the summary of a run as a table."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from fednet_emu.analysis.summary import profile_rows, summary_rows
+
+SUMMARY = {
+    "name": "cyclic-fedavg",
+    "seed": 7,
+    "status": "finished",
+    "simulated_s": 200.0,
+    "host_s": 1.5,
+    "rounds": 12_000,
+    "uplink_bit": 12_345_678,
+    "downlink_bit": 6.4e9,
+    "sidelink_bit": 0,
+    "energy_j": 4.56,
+    "accuracy": 0.91234,
+    "loss": 0.2718281,
+    "event_digest": "0123456789abcdef0123456789abcdef",
+    "verified": True,
+    "something_new": 1,
+}
+
+
+def test_every_row_has_its_unit():
+    """The table shows what a run measured in units that people read, in a fixed order."""
+    assert summary_rows(SUMMARY) == [
+        ("scenario", "cyclic-fedavg"),
+        ("seed", "7"),
+        ("status", "finished"),
+        ("simulated time", "3 min 20 s"),
+        ("host time", "1.5 s"),
+        ("rounds", "12 000"),
+        ("uplink", "12.3 Mbit"),
+        ("downlink", "6.4 Gbit"),
+        ("sidelink", "0 bit"),
+        ("energy", "4.56 J"),
+        ("accuracy", "0.912"),
+        ("loss", "0.2718"),
+        ("event digest", "0123456789ab"),
+        ("verdict", "all records consistent"),
+    ]
+
+
+@pytest.mark.parametrize("unmeasured", [None, math.nan])
+def test_what_was_not_measured_has_no_row(unmeasured):
+    """A timing-only run has no accuracy, and the table does not pretend that it has."""
+    titles = [title for title, _ in summary_rows({**SUMMARY, "accuracy": unmeasured, "loss": unmeasured})]
+    assert "accuracy" not in titles
+    assert "loss" not in titles
+    assert "energy" in titles
+
+
+@pytest.mark.parametrize(
+    ("verified", "verdict"),
+    [
+        (False, "records are not consistent"),
+        ([], "all records consistent"),
+        (["bits: sent 5, delivered 4", "airtime overlaps"], "bits: sent 5, delivered 4; airtime overlaps"),
+        ("not checked", "not checked"),
+        ({"staleness >= 0": "", "energy": ""}, "all records consistent"),
+        ({"staleness >= 0": "", "energy": "parts sum to 4 J"}, "energy: parts sum to 4 J"),
+    ],
+)
+def test_the_verdict_names_what_is_wrong(verified, verdict):
+    """A run whose records contradict a conservation law says so, with the laws when they are known."""
+    assert dict(summary_rows({"verified": verified})) == {"verdict": verdict}
+
+
+def test_the_profile_lists_parts_by_size():
+    """Parts come with share and seconds, the largest first, and say how long the thread stood still."""
+    parts = {"building": {"host_s": 1.0, "waiting_s": 0.0}, "training": {"host_s": 3.0, "waiting_s": 0.5}}
+
+    assert profile_rows({"host_parts": parts, "mean_wavefront": 12.5}) == [
+        ("  training", " 75%  3 s, 500 ms of it waiting"),
+        ("  building", " 25%  1 s"),
+        ("  mean wavefront", "12.5 training jobs"),
+    ]

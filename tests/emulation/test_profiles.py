@@ -1,0 +1,414 @@
+"""Devices that exist: what their profiles say comes out of a run, with the numbers of the publications."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from jsonschema import Draft202012Validator
+from ruamel.yaml import YAML
+
+from fednet_emu.devices.processors import Work
+from fednet_emu.devices.profiles import Profile, dealt
+from fednet_emu.emulation.hardware import hardware, notes, speeds, unfit
+from fednet_emu.emulation.play import Ended, play
+from fednet_emu.errors import ScenarioError
+from fednet_emu.federation.federation import Federation
+from fednet_emu.kernel.streams import Streams
+from fednet_emu.records.ledger import SERVER
+from fednet_emu.scenario.document import apply_overrides, dump, from_text, load, names
+from fednet_emu.scenario.model import Scenario
+from fednet_emu.scenario.problems import validate
+from fednet_emu.scenario.schema import json_schema
+from fednet_emu.testing import SMALL, run_small, small_federation, small_scenario
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = {path.stem: path for path in sorted((ROOT / "profiles").glob("*.yaml"))}
+FASHION_FLOP = 6 * 2_856_896 * 600
+"""An epoch of 600 samples of the Fashion-MNIST net of ns3-fl."""
+
+
+def of(name: str) -> Profile:
+    """A profile of the library."""
+    return validate(Profile, load(name, "profiles"))
+
+
+def alone(profile: str, *settings: str) -> Federation:
+    """The small federation with a profile alone."""
+    return small_federation(f"devices.profile={profile}", "devices.speed=null", "devices.count=1", *settings)
+
+
+def computed(fed: Federation, flop: float) -> tuple[float, float]:
+    """Time in s of a computation of device 0, and the energy in J that the device draws meanwhile."""
+    fed.clock.run_process(iter_of(fed.processors.run(0, Work(flop, None))))
+    fed.close()
+    return fed.clock.now_s, fed.ledger.spent_j(fed.clock.now)
+
+
+def iter_of(event: Any) -> Any:
+    """A process that waits for one event."""
+    yield event
+
+
+def ended_of(scenario: Scenario) -> Ended:
+    """A run in memory, without training."""
+    return play(scenario, "profiles", None, timing_only=True)
+
+
+# ---- what the publications say ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("epochs", "took_s", "mean_w", "spent_j"), [(1, 24.482, 5.1402, 125.84), (5, 27.444, 4.855, 133.24)]
+)
+def test_a_raspberry_pi_takes_the_time_and_energy_of_ns3_fl(epochs, took_s, mean_w, spent_j):
+    """Fashion-MNIST, E epochs and the test set, which counts for 100 / 6 of one; power by the fit of the source."""
+    fed = alone("pi-4b", f"devices.compute_energy={{kind: measured, active_w: {mean_w}}}")
+
+    now_s, energy_j = computed(fed, FASHION_FLOP * (epochs + 100 / 6))
+
+    assert now_s == pytest.approx(took_s, rel=2e-4)
+    assert energy_j == pytest.approx(spent_j, rel=2e-4)
+
+
+def test_an_epoch_of_a_raspberry_pi_takes_three_quarters_of_a_second_beside_its_fixed_time():
+    """0.7405 s and 3.806 J at 5.1402 W for 600 samples, and 11.4 s for each computation, however small."""
+    law = "devices.compute_energy={kind: measured, active_w: 5.1402}"
+
+    assert computed(alone("pi-4b", law, "devices.overhead_s=0"), FASHION_FLOP) == pytest.approx(
+        (0.7405, 3.806), rel=1e-4
+    )
+    assert computed(alone("pi-4b", law), 0.0) == pytest.approx((11.4, 11.4 * 5.1402))
+
+
+@pytest.mark.parametrize(
+    ("profile", "flop", "took_s", "spent_j"),
+    [
+        ("phone-2019-mid", 1_032_714_240, 0.588, 0.588 * 3.0),  # a batch of 10 of FLASH's FEMNIST net
+        ("phone-2019-high", 1_032_714_240, 0.179, 0.179 * 3.6),
+        ("jetson-nano", 625 * 8 * 6 * 1.814e9, 483.1, 4831.0),  # 1.34 Wh at the cap of its mode
+        ("laptop-m1-pro", 50_000 * 6 * 4.089e9, 50_000 / 72.8, 22.5e3),  # ResNet-50
+        ("cortex-m4", 2.8e7, 1.0, 10.682e-3 * 4.409),  # MLPerf Tiny: energy of an inference times throughput
+    ],
+)
+def test_other_devices_take_the_time_and_energy_of_their_sources(profile, flop, took_s, spent_j):
+    """The whole device's power while it computes, idle power included, times the measured time."""
+    assert computed(alone(profile), flop) == pytest.approx((took_s, spent_j), rel=2e-3)
+
+
+def test_a_board_that_computes_and_sends_draws_its_idle_power_once():
+    """2.7 W of idling, 2.4 W more to compute and 2.1 W more to send are 7.2 W, not 5.1 + 4.8."""
+    hard = hardware(small_scenario("devices.profile=pi-4b", "channel.device.tx_power_dbm=20"), Streams(0))
+    radio = small_scenario("channel.device.tx_power_dbm=20").channel.device
+    [law] = hard.energy
+
+    sending_w = radio.drawn_w(radio.tx_power_w, hard.powers.circuit_w(radio)[0])
+
+    assert hard.powers.idle_w[0] == 2.7
+    assert law.energy_j(1.0, duration_s=1.0) == pytest.approx(2.4)
+    assert sending_w == pytest.approx(2.1)  # 0.1 W of it is radiated
+    assert hard.powers.receive_w(radio)[0] == 0.0  # not known: as idle
+
+
+def test_waiting_for_a_straggler_costs_the_others_their_idle_power():
+    """Four boards, one of them at half speed in a round of three steps: the three wait for it at 2.7 W each."""
+    scenario = small_scenario(
+        "devices.profile=pi-4b",
+        "devices.speed={kind: list, flop_per_s: [720, 1440, 1440, 1440]}",
+        "devices.overhead_s=0",
+        "stop.rounds=1",
+    )
+    summary = ended_of(scenario).summary
+
+    lost_j = 3 * 2.7 * 0.5  # a step takes 1 s, or half a second
+    assert summary["waiting_j"] == pytest.approx(lost_j, rel=0.02)  # and a millisecond for each of the messages
+    assert summary["compute_j"] == pytest.approx(2.4 * (1.0 + 3 * 0.5), rel=1e-6)
+    assert summary["idle_j"] == pytest.approx(4 * 2.7 * summary["simulated_s"], rel=1e-12)
+    parts = ("compute_j", "transmit_j", "receive_j", "idle_j", "station_j")
+    assert sum(summary[part] for part in parts) == pytest.approx(summary["energy_j"], rel=1e-12)
+    assert summary["verified"]
+
+
+# ---- the files -------------------------------------------------------------------------------------------------------
+
+
+def test_the_library_has_these_profiles():
+    """They are found by name, with the folder as with channels."""
+    assert {"pi-4b", "phone-2019-mid", "phone-2019-high", "jetson-nano", "laptop-m1-pro", "cortex-m4"} <= set(SHIPPED)
+    assert set(SHIPPED) == set(names("profiles"))
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_file_states_every_number_or_that_it_is_not_known(name):
+    """No key of a profile is left out, so that one that overrides another leaves nothing of it behind."""
+    written = YAML(typ="safe").load(SHIPPED[name])
+    profile = of(name)
+
+    assert set(written) == set(Profile.model_fields) - {"share"}
+    for part in ("compute", "radio"):
+        assert set(written[part]) == set(type(getattr(profile, part)).model_fields)
+    low, high = profile.compute.flop_per_s_range
+    assert low <= profile.compute.flop_per_s <= high * 1.001
+    assert 0.004 <= profile.compute.active_w <= 150
+    assert profile.title in dump(profile)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_what_is_only_assumed_says_so(name):
+    """Marks that may not be better: power of the phones, of the Nano, speed of the microcontroller."""
+    weak = {
+        "phone-2019-mid": {"active_w", "idle_w", "transmit_w", "receive_w"},
+        "phone-2019-high": {"active_w", "idle_w", "transmit_w", "receive_w"},
+        "jetson-nano": {"active_w"},
+        "cortex-m4": {"flop_per_s"},
+    }
+    evidence = of(name).evidence
+
+    assert {key for key in type(evidence).model_fields if getattr(evidence, key) == "assumed"} == weak.get(name, set())
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ("evidence.active_w: null", "evidence.active_w: is required, got 5.1 without it; give measured, derived"),
+        ("radio: {receive_w: null, transmit_w: null}", "there is no number to judge, got measured; leave it out"),
+        ("idle_w: 5.0", "transmit_w: is the power of the whole device, idle power included, got 4.8 W below idle_w 5"),
+        ("compute.flop_per_s: null", "devices.profile.compute.flop_per_s"),
+        ("clock_hz: 1e9", "clock_hz: no such setting"),
+    ],
+)
+def test_a_profile_that_cannot_be_is_refused(change, text):
+    """A number without a mark or a mark without a number, less power at work than idle, no speed, an unknown key."""
+    key, value = change.split(": ", 1)
+
+    with pytest.raises(ScenarioError, match=r"devices\.profile") as refused:
+        small_scenario("devices.profile=pi-4b", f"devices.profile.{key}={value}")
+    assert text in str(refused.value)
+
+
+# ---- mixtures --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shares", "count", "counts"),
+    [
+        ((1, 1), 5, (3, 2)),
+        ((0.5, 0.3, 0.2), 7, (4, 2, 1)),
+        ((2, 1), 3, (2, 1)),
+        ((1, 1, 1), 2, (1, 1, 0)),
+        ((9, 1), 4, (4, 0)),
+    ],
+)
+def test_shares_are_dealt_by_largest_remainders(shares, count, counts):
+    """Hamilton's method; of equal remainders the first gets it. Which devices it is, is drawn, and repeats."""
+    profiles = [of("pi-4b").model_copy(update={"share": float(share)}) for share in shares]
+
+    def deal(seed: int) -> bytes:
+        return dealt(profiles, count, lambda: Streams(seed)("profile"))
+
+    assert tuple(deal(0).count(number) for number in range(len(shares))) == counts
+    assert deal(0) == deal(0)
+    assert len({dealt(profiles, 40, lambda seed=seed: Streams(seed)("profile")) for seed in range(5)}) == 5
+
+
+MIXED = "devices.profile={pi-4b: 0.5, phone-2019-mid: 0.5}"
+
+
+def test_each_device_of_a_mixture_has_the_speed_and_the_powers_of_its_own_profile():
+    """Of four devices two are boards, which take 11.4 s longer, and draw other powers in each state."""
+    scenario = small_scenario(MIXED, "devices.speed=null", "stop.rounds=1", "network.downlink.mode=unicast")
+    which = hardware(scenario, Streams(scenario.seed)).which
+    ended = ended_of(scenario)
+    frames, summary = ended.ledger.frames(), ended.summary
+    made, sent = frames["computes"].set_index("device"), frames["transfers"]
+    up, down = sent[sent["sender"] >= 0].set_index("sender"), sent[sent["sender"] < 0].set_index("receiver")
+
+    assert sorted(which) == [0, 0, 1, 1]
+    for device, number in enumerate(which):
+        board = number == 0
+        due_s = 11.4 + 720 / 1.389e10 if board else 720 / 1.7563e9
+        took_s = made.loc[device, "ended_s"] - made.loc[device, "started_s"]
+        assert took_s == pytest.approx(due_s, abs=2e-9)
+        assert made.loc[device, "energy_j"] == pytest.approx((2.4 if board else 2.9) * took_s, rel=1e-9)
+        assert up.loc[device, "energy_j"] == pytest.approx((2.1 if board else 1.74) * 320e-6, rel=1e-9)
+        assert down.loc[device, "receive_j"] == pytest.approx((0.0 if board else 0.54) * 320e-6, rel=1e-9)
+    assert summary["idle_j"] == pytest.approx((2 * 2.7 + 2 * 0.1) * summary["simulated_s"], rel=1e-12)
+    assert summary["verified"]
+
+
+def test_batteries_of_a_mixture_draw_the_powers_of_each_device():
+    """Whatever a device draws without a battery, its battery gives, to the last joule that the records know."""
+    plain, powered = (
+        run_small(MIXED, "devices.speed=null", "stop.rounds=1", *more)
+        for more in ((), ("devices.battery={capacity_j: 1000}",))
+    )
+    last = powered.ledger.frames()["batteries"].groupby("device").last()
+    drawn_j = last[["computing_j", "sending_j", "receiving_j", "idle_j"]].to_numpy().sum()
+    stations = plain.ledger.transfers.column("sender") < 0
+
+    spent_j = plain.ledger.spent_j(plain.clock.now) - plain.ledger.transfers.column("energy_j")[stations].sum()
+    assert drawn_j == pytest.approx(spent_j, rel=1e-9)
+    assert len(set(last["idle_j"].round(6))) == 2
+
+
+def test_a_million_devices_cost_a_byte_each():
+    """What profiles say is kept once per profile, with a byte for each device."""
+    scenario = small_scenario(MIXED, "devices.count=1000000", "devices.speed=null")
+    hard = hardware(scenario, Streams(0))
+
+    assert len(hard.which) == 10**6
+    assert hard.powers.idle_w.values == (2.7, 0.1)
+    assert hard.powers.idle_w.total == pytest.approx(500_000 * 2.8)
+
+
+# ---- what stands beside a profile ------------------------------------------------------------------------------------
+
+
+def test_a_speed_may_be_spread_around_that_of_each_profile():
+    """A log-normal law without a median multiplies what the profiles state; one with a median replaces it."""
+    spread, replaced = "devices.speed={kind: log-normal, sigma: 0.5}", "devices.speed={kind: fixed, flop_per_s: 5}"
+
+    def drawn(*settings: str) -> np.ndarray:
+        scenario = small_scenario(MIXED, "devices.count=400", *settings)
+        return speeds(scenario, hardware(scenario, Streams(1)).which, Streams(1), None)
+
+    ratio = drawn(spread) / drawn("devices.speed=null")
+    assert np.log(ratio).std() == pytest.approx(0.5, rel=0.1)
+    assert set(drawn("devices.speed=null")) == {1.389e10, 1.7563e9}
+    assert set(drawn(replaced)) == {5.0}
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ("", {"idle": 2.7, "computing": 2.4, "sending": 2.1, "overhead": 11.4}),
+        ("channel.device.idle_w=1.5", {"idle": 1.5, "computing": 3.6, "sending": 3.3}),
+        ("channel.device.circuit_w=0", {"sending": 10**-0.7}),  # 23 dBm, which the amplifier draws
+        ("channel.device.receive_w=0.3", {"receiving": 0.3}),
+        ("devices.overhead_s=0", {"overhead": 0.0}),
+        ("devices.compute_energy={kind: measured, active_w: 4}", {"computing": 1.3}),
+        ("devices.profile.idle_w=2", {"idle": 2.0, "computing": 3.1}),
+    ],
+)
+def test_a_setting_beside_a_profile_wins(setting, expected):
+    """Each replaces one number; powers of the whole device remain those of the whole device."""
+    scenario = small_scenario("devices.profile=pi-4b", *([setting] if setting else []))
+    hard, radio = hardware(scenario, Streams(0)), scenario.channel.device
+    found = {
+        "idle": hard.powers.idle_w[0],
+        "computing": hard.energy[0].energy_j(1.0, 1.0),
+        "sending": radio.drawn_w(radio.tx_power_w, hard.powers.circuit_w(radio)[0]),
+        "receiving": hard.powers.receive_w(radio)[0],
+        "overhead": hard.overhead_s[0],
+    }
+
+    assert {key: found[key] for key in expected} == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        (("devices.speed=null",), "no profile says how fast devices are"),
+        (("devices.speed={kind: log-normal, sigma: 1}",), "median_flop_per_s is required"),
+        (("devices.profile=[]",), "is 1 to 256 profiles, got 0"),
+        (("devices.profile=pi-4b", "channel.device.idle_w=6"), "got 5.1 W while it computes and 6 W while it waits"),
+    ],
+)
+def test_devices_without_a_speed_or_with_impossible_powers_are_refused(settings, text):
+    """What nothing states is asked for, at its own key."""
+    [(path, what)] = unfit(small_scenario(*settings))
+
+    assert text in f"{path[-1]} {what}"
+
+
+def test_a_dump_holds_the_numbers_and_reads_back_as_the_same_scenario():
+    """The files need not be there any more to run it again."""
+    for setting in ("devices.profile=pi-4b", MIXED):
+        scenario = small_scenario(setting)
+        text = dump(scenario)
+
+        assert "title: Raspberry Pi 4 B" in text
+        assert validate(type(scenario), from_text(text)) == scenario
+
+
+def test_a_mixture_is_written_in_two_ways():
+    """Names with shares are short for a list of files with shares, in a file and as an override."""
+    long = "devices.profile=[{include: pi-4b, share: 0.5}, {include: phone-2019-mid, share: 0.5}]"
+    in_file = SMALL.replace("  speed:", "  profile: {pi-4b: 0.5, phone-2019-mid: 0.5}\n  speed:")
+
+    assert small_scenario(long) == small_scenario(MIXED)
+    assert validate(type(small_scenario()), apply_overrides(from_text(in_file), [])) == small_scenario(MIXED)
+    with pytest.raises(ScenarioError, match="no such profile, got 'pi-4c'; did you mean 'pi-4b'"):
+        small_scenario("devices.profile={pi-4c: 1}")
+
+
+# ---- what a run relies on --------------------------------------------------------------------------------------------
+
+
+def test_without_profile_or_law_the_energy_of_computing_is_not_counted_and_said_so():
+    """No power is made up: it is unknown in the summary, and a note says what to give."""
+    ended = ended_of(small_scenario())
+
+    assert ended.summary["compute_j"] is None
+    assert ended.ledger.computes.column("energy_j").sum() == 0
+    [note] = notes(small_scenario())
+    assert "computing is not counted" in note
+    assert "give devices.profile" in note
+    assert list(notes(small_scenario("devices.compute_energy={kind: measured, active_w: 1}"))) == []
+
+
+def test_a_run_names_its_weakest_evidence_and_what_is_not_known():
+    """Only numbers that the run uses count: a speed beside the profile takes that of the profile out."""
+    told = "\n".join(notes(small_scenario(MIXED, "devices.speed=null")))
+
+    assert "Raspberry Pi 4 B: the weakest evidence is 'derived' (flop_per_s)" in told
+    assert (
+        "Mid-range phone of 2019: the weakest evidence is 'assumed' (active_w, idle_w, transmit_w, receive_w)" in told
+    )
+    assert "Raspberry Pi 4 B: not known, and not counted: receive_w" in told
+    assert "'measured' (overhead_s, active_w, idle_w, transmit_w)" in "\n".join(notes(small_scenario(MIXED)))
+
+
+@pytest.mark.parametrize(
+    ("value", "accepted"),
+    [
+        ("pi-4b", True),
+        ({"pi-4b": 0.5, "jetson-nano": 1}, True),
+        ([{"include": "pi-4b", "share": 1}], True),
+        ({"include": "pi-4b", "idle_w": 2}, True),
+        (None, True),
+        ({"pi-4b": "half"}, False),
+        ({"include": "pi-4b", "idle": 2}, False),
+    ],
+)
+def test_editors_know_every_way_to_write_a_profile(value, accepted):
+    """The schema admits a name, shares, a list and a mapping, and no other keys."""
+    document = YAML(typ="safe").load(SMALL)
+    document["devices"]["profile"] = value
+
+    assert Draft202012Validator(json_schema(Scenario)).is_valid(document) == accepted
+
+
+def test_what_a_server_expects_of_a_device_holds_its_fixed_time():
+    """Expected and planned times are those that computations take; the server itself has no fixed time."""
+    fed = alone("pi-4b", "server.flop_per_s=1e6", "devices.frequency.part=0.5")
+    due_s = (11.4 + 1.0) / 0.5
+
+    assert fed.processors.expected_s(0, 1.389e10) == pytest.approx(due_s)
+    assert fed.processors.nominal(0, 1.389e10) == pytest.approx((due_s, due_s * 2.4, 1.0))  # no clock saves
+    assert computed(fed, 1.389e10)[0] == pytest.approx(due_s)
+    again = alone("pi-4b", "server.flop_per_s=1e6")
+    again.clock.run_process(iter_of(again.processors.run(SERVER, Work(1e6, None))))
+    assert again.clock.now_s == 1.0
+
+
+def test_dynamic_energy_falls_with_the_square_of_the_clock():
+    """1e6 cycles at 1 GHz and kappa 1e-28 take 0.1 mJ, at half the clock a quarter of it, beside the idle power."""
+    law = "devices.compute_energy={kind: cmos, clock_hz: 1e9, flop_per_cycle: 2}"
+
+    for part in (1.0, 0.5):
+        fed = alone("pi-4b", law, f"devices.frequency.part={part}", "devices.overhead_s=0")
+        now_s, spent_j = computed(fed, 2e6)
+        assert spent_j - 2.7 * now_s == pytest.approx(1e-4 * part**2)

@@ -1,0 +1,180 @@
+"""A run that was interrupted or killed goes on where it was, and ends as if nothing had happened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from fednet_emu.emulation.play import run_scenario
+from fednet_emu.errors import DataError
+from fednet_emu.federation.federation import Federation
+from fednet_emu.learning.engines.serial import SerialEngine
+from fednet_emu.learning.graph.engine import Take
+from fednet_emu.learning.graph.jobs import ResolvedJob
+from fednet_emu.records.folder.store import CHECKPOINT, STAGED, RunFolder
+from fednet_emu.testing import small_federation, small_scenario
+
+CHANGES = ("stop.rounds=8", "evaluation.every_rounds=2", "network.uplink.loss={kind: random, probability: 0.3}")
+
+
+class Interruption:
+    """An observer that presses Ctrl-C at the end of a round."""
+
+    def __init__(self, after_round: int) -> None:
+        self.after_round = after_round
+
+    def __call__(self, fed: Federation) -> None:
+        """Interrupt when it is time."""
+        if fed.round == self.after_round:
+            raise KeyboardInterrupt
+
+
+HOST = {"host_s", "host_parts"}
+"""Entries of a summary that depend on the host's speed."""
+
+
+def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The labels of the jobs that the serial engine trains from now on."""
+    labels: list[str] = []
+    run = SerialEngine.run
+
+    def noted(self: SerialEngine, jobs: Sequence[ResolvedJob], take: Take) -> None:
+        labels.extend(job.job.label for job in jobs)
+        run(self, jobs, take)
+
+    monkeypatch.setattr(SerialEngine, "run", noted)
+    return labels
+
+
+def without_host(summary: dict[str, object]) -> dict[str, object]:
+    """A summary without what depends on the host's speed."""
+    return {name: value for name, value in summary.items() if name not in HOST}
+
+
+def assert_same_tables(got: Path, expected: Path) -> None:
+    """All tables are equal to the byte."""
+    assert {path.name: path.read_bytes() for path in got.glob("*.parquet")} == {
+        path.name: path.read_bytes() for path in expected.glob("*.parquet")
+    }
+
+
+@pytest.mark.parametrize("after_round", [1, 3, 4, 7])
+def test_interrupted_run_goes_on(tmp_path: Path, after_round: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables and summary of a resumed run equal those of an undisturbed one, and no training is done twice."""
+    scenario = small_scenario(*CHANGES, "training.engine=serial")
+    labels = trained(monkeypatch)
+    whole = run_scenario(scenario, "small", tmp_path / "whole")
+    once = sorted(labels)
+    labels.clear()
+    with pytest.raises(KeyboardInterrupt):
+        run_scenario(scenario, "small", tmp_path / "cut", on_round=Interruption(after_round))
+    resumed = run_scenario(scenario, "small", tmp_path / "cut")
+
+    assert_same_tables(tmp_path / "cut", tmp_path / "whole")
+    assert without_host(resumed) == without_host(whole)
+    assert sorted(labels) == once
+    assert not (tmp_path / "cut" / CHECKPOINT).exists()
+
+
+@pytest.mark.parametrize("limit_byte", [1, 40_000, 2**30])
+def test_wavefronts_of_a_resumed_run_are_those_of_the_whole(limit_byte: int) -> None:
+    """Also where pending work is done early because of its memory: the count of it goes on from the checkpoint."""
+    algorithm = small_scenario(*CHANGES).algorithm
+    whole, *parts = (small_federation(*CHANGES, "evaluation.every_rounds=5") for _ in range(9))
+    whole.graph._pending_limit_byte = limit_byte
+    whole.run(algorithm)
+    checkpoint = None
+    for after_round, fed in enumerate(parts, 1):
+        fed.graph._pending_limit_byte = limit_byte
+        if checkpoint is not None:
+            fed.resume(checkpoint)
+        fed.observers.append(Interruption(after_round))
+        if after_round < 8:
+            with pytest.raises(KeyboardInterrupt):
+                fed.run(algorithm)
+            checkpoint = fed.checkpoint()
+    parts[-1].observers.clear()
+    parts[-1].run(algorithm)
+
+    assert parts[-1].graph.statistics == whole.graph.statistics
+    assert parts[-1].ledger.evaluations.digest() == whole.ledger.evaluations.digest()
+
+
+def test_forced_run_starts_anew_and_goes_on_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With --force nothing of the run in the folder is used, but a forced run that was interrupted goes on."""
+    labels = trained(monkeypatch)
+    changed = small_scenario(*CHANGES, "algorithm.lr=0.01", "training.engine=serial")
+    fresh = run_scenario(changed, "small", tmp_path / "fresh")
+    once = sorted(labels)
+    with pytest.raises(KeyboardInterrupt):
+        run_scenario(small_scenario(*CHANGES), "small", tmp_path / "run", on_round=Interruption(4))
+
+    with pytest.raises(DataError, match="holds an unfinished run of another scenario"):
+        run_scenario(changed, "small", tmp_path / "run")
+    labels.clear()
+    with pytest.raises(KeyboardInterrupt):
+        run_scenario(changed, "small", tmp_path / "run", force=True, on_round=Interruption(4))
+    assert RunFolder.status(tmp_path / "run") == RunFolder.status(tmp_path / "run" / STAGED) == "interrupted"
+    after = run_scenario(changed, "small", tmp_path / "run", force=True)
+
+    assert without_host(after) == without_host(fresh)
+    assert sorted(labels) == once
+    assert_same_tables(tmp_path / "run", tmp_path / "fresh")
+    assert not (tmp_path / "run" / STAGED).exists()
+
+
+def test_interrupted_resumption_keeps_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while the past is being replayed loses nothing."""
+    scenario = small_scenario(*CHANGES, "training.engine=serial")
+    for after_round in (6, 2):
+        with pytest.raises(KeyboardInterrupt):
+            run_scenario(scenario, "small", tmp_path / "run", on_round=Interruption(after_round))
+
+    labels = trained(monkeypatch)
+    run_scenario(scenario, "small", tmp_path / "run")
+    assert {label.split(", ")[1] for label in labels} == {"round 7", "round 8"}
+
+
+def test_a_run_that_is_cut_off_in_a_computation_keeps_the_checkpoint_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second Ctrl-C may come amid training: half of a wavefront is not saved, and the counts stay right."""
+    scenario = small_scenario(*CHANGES, "training.engine=serial")
+    whole = run_scenario(scenario, "small", tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        run_scenario(scenario, "small", tmp_path / "run", on_round=Interruption(4))
+    before = (tmp_path / "run" / CHECKPOINT).read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(SerialEngine, "run", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            run_scenario(scenario, "small", tmp_path / "run")
+
+    assert (tmp_path / "run" / CHECKPOINT).read_bytes() == before
+    assert without_host(run_scenario(scenario, "small", tmp_path / "run")) == without_host(whole)
+
+
+def test_values_that_steer_the_flow_are_remembered() -> None:
+    """A run whose timing depends on what it reads is resumed with the same readings."""
+
+    class Steered:
+        """Waits for as many milliseconds as the loss says."""
+
+        def run(self, fed: Federation):
+            w = fed.initial_model()
+            for _ in fed.rounds():
+                energy = fed.read(fed.defer(lambda v: float((v**2).sum()), w, size=1))
+                yield fed.clock.sleep(0.001 * energy)
+                w = fed.defer(lambda v: v * 0.9, w)
+                fed.end_of_round(w, invited=0, arrived=1)
+
+    whole, first, second = (small_federation("stop.rounds=6") for _ in range(3))
+    whole.run(Steered())
+    first.observers.append(Interruption(3))
+    with pytest.raises(KeyboardInterrupt):
+        first.run(Steered())
+    second.resume(first.checkpoint())
+    second.run(Steered())
+
+    assert second.ledger.rounds.digest() == whole.ledger.rounds.digest()

@@ -1,0 +1,55 @@
+"""Claims about looking at a scenario's network without running it."""
+
+import numpy as np
+import pytest
+
+import fednet_emu as fe
+from fednet_emu.emulation.build import build, serving_cells
+from fednet_emu.emulation.load import load_scenario
+from fednet_emu.emulation.scene import scene
+
+MOBILE = [
+    "devices.count=12",
+    "devices.mobility={kind: random-direction, min_speed_m_s: 1, max_speed_m_s: 2, mean_leg_s: 10}",
+]
+
+
+def test_a_still_network_is_seen_once():
+    """Positions, speeds and rates are those of the emulation itself."""
+    scenario = load_scenario("quickstart")
+    seen, fed = scene(scenario, 100.0), build(scenario, timing_only=True)
+
+    assert seen.times_s.tolist() == [0.0]
+    np.testing.assert_array_equal(np.stack([seen.x_m[0], seen.y_m[0]], axis=1), fed.network.positions_m())
+    for link in ("uplink", "downlink"):
+        alone = getattr(fed.network, f"expected_{link}_bps")
+        assert getattr(seen, f"{link}_bps")[0].tolist() == pytest.approx([alone(i) for i in range(fed.n_devices)])
+    assert seen.stations_m.tolist() == [[0.0, 0.0]]
+    assert set(seen.cell[0].tolist()) == {0}
+
+
+def test_moving_devices_are_where_the_run_has_them():
+    """They move from the first instant to the last, no faster than the scenario allows."""
+    seen = scene(load_scenario("quickstart", MOBILE), 60.0)
+    moved_m = np.hypot(np.diff(seen.x_m, axis=0), np.diff(seen.y_m, axis=0))
+
+    assert seen.times_s[[0, -1]].tolist() == [0.0, 60.0]
+    assert moved_m.max() <= 2.0 * seen.times_s[1] + 1e-9
+    assert (moved_m.sum(axis=0) > 30.0).all()
+    assert (seen.snr_db[0] != seen.snr_db[-1]).all()
+
+
+def test_devices_are_in_the_cells_that_serve_them():
+    """With several stations the cell is that of the strongest, as in the run."""
+    scenario = load_scenario("cyclic_interference")
+
+    assert scene(scenario, 10.0).cell[0].tolist() == serving_cells(scenario).tolist()
+
+
+def test_a_run_records_the_cells_that_the_scene_shows():
+    """The cell of each uplink is the one in which the scene has its sender."""
+    changes = ["network.cells={kind: hexagonal, rings: 1, inter_site_distance_m: 200}", "stop.rounds=2"]
+    run = fe.run("quickstart", settings=changes, timing_only=True)
+    sent = run.transfers[run.transfers["kind"] == "uplink"]
+
+    assert (scene(run.scenario, 1.0).cell[0][sent["sender"]] == sent["cell"]).all()

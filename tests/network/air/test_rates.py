@@ -1,0 +1,58 @@
+"""Claims about slots that carry nothing: whoever is silent or collides waits for the next slot, and loses nothing."""
+
+import numpy as np
+import pytest
+
+from fednet_emu.devices.availability import Always, Presence
+from fednet_emu.kernel.clock import Clock
+from fednet_emu.kernel.streams import mix, uniform
+from fednet_emu.network.access import SlottedAloha
+from fednet_emu.network.air.band import Band
+from fednet_emu.network.links.station_links import StationLinks
+from fednet_emu.network.medium.loss import NoLoss
+from fednet_emu.network.medium.medium import Medium, Rules
+from fednet_emu.radio.fading import NoFading
+from fednet_emu.radio.rates.shannon import FixedRate
+from fednet_emu.records.ledger import SERVER, Ledger
+
+SLOT_S = 0.01
+ALOHA = SlottedAloha(slot_s=SLOT_S, probability=0.5, capture_db=6.0)
+LAW = FixedRate(bit_rate_bps=1e6, threshold_db=3.0)
+KEY = 12
+
+
+def ends_s(snr, size_bit):
+    """When and how uplinks of all devices at SNRs [cells, devices] end that start at 0."""
+    clock, ledger = Clock(), Ledger()
+    links = StationLinks(snr, snr.argmax(axis=0), [11, 12][: len(snr)])
+    band = Band.of(1e6, ALOHA, LAW, NoFading(), KEY)
+    presence = Presence(Always(), 0, snr.shape[1])
+    medium = Medium(clock, ledger, presence, 0, Rules(band, links, NoLoss(), 0, 1.0, False, 3600.0, len(snr)))
+    sent = [medium.send(device, SERVER, None, -1, size_bit) for device in range(snr.shape[1])]
+    clock.run()
+    return [(one.value.ended_s, one.value.lost) for one in sent]
+
+
+def sends(device, slot):
+    """Whether a device sends in a slot."""
+    return uniform(mix(KEY, device), slot) < 0.5
+
+
+@pytest.mark.parametrize("cells", [1, 2])
+def test_a_slot_without_a_capture_is_no_outage(cells):
+    """Two at equal SNRs collide in one cell (0 dB, less than 6 and than 3) and not in two that do not hear each other.
+
+    Each needs three slots of its own; below 3 dB a slot that carries bits would lose them, but silence and collisions
+    carry none.
+    """
+    snr = np.full((1, 2), 100.0) if cells == 1 else np.array([[100.0, 1e-9], [1e-9, 100.0]])
+    left, expected, slot, both, silent = [3, 3], [0.0, 0.0], 0, 0, 0
+    while any(left):
+        on = [device for device in (0, 1) if left[device] and sends(device, slot)]
+        for device in on if cells == 2 or len(on) == 1 else []:
+            left[device] -= 1
+            expected[device] = (slot + 1) * SLOT_S
+        slot, both, silent = slot + 1, both + (len(on) == 2), silent + (not on)
+
+    assert ends_s(snr, 30_000) == [(pytest.approx(end_s), "") for end_s in expected]
+    assert min(both, silent) > 0

@@ -1,0 +1,178 @@
+"""Claims about the flow of bits: both forms agree. The second emulator follows many links (`tests/network/oracle`)."""
+
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fednet_emu.devices.availability import Windows
+from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
+from fednet_emu.kernel.streams import mix
+from fednet_emu.network.access import Ofdma, Tdma
+from fednet_emu.network.air.band import Band
+from fednet_emu.network.air.separate import BandWalker, SeparateAir
+from fednet_emu.radio.fading import NoFading, Rayleigh
+from fednet_emu.radio.rates.shannon import FixedRate, Shannon
+
+CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
+SNR = [0.3, 1.0, 4.0, 10.0, 30.0, 100.0]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    size_bit=st.integers(0, 1_000_000),
+    start_ms=st.integers(0, 500),
+    snr=st.sampled_from(SNR),
+    law=st.sampled_from(
+        [
+            CAPACITY,
+            Shannon(gap_db=3),
+            FixedRate(bit_rate_bps=2e6, threshold_db=-10.0),
+            FixedRate(bit_rate_bps=2e6, threshold_db=0.0, on_outage="stall"),
+        ]
+    ),
+    fading=st.sampled_from([NoFading(), Rayleigh(coherence_s=0.001), Rayleigh(coherence_s=0.05)]),
+    timeout_s=st.sampled_from([0.05, 100.0]),
+    leaves_s=st.sampled_from([0.3, 1e6]),
+)
+def test_both_airs_agree_on_one_burst(cell, size_bit, start_ms, snr, law, fading, timeout_s, leaves_s):
+    """Alone in the band both forms give the same fate, the same end and the same bits."""
+    results = []
+    for access in (Tdma(), Ofdma()):
+        there = Windows(devices={0: ((0.0, leaves_s),)})
+        world = cell(access, law, fading, snr=[snr], timeout_s=timeout_s, availability=there)
+        (delivery,) = world.play((start_ms / 1000, 0, size_bit))
+        results.append((delivery, world.rows.iloc[0]))
+
+    (alone, alone_row), (shared, shared_row) = results
+    assert alone.lost == shared.lost
+    assert alone.ended_s == shared.ended_s
+    assert alone_row["air_bit"] == pytest.approx(shared_row["air_bit"], rel=1e-9, abs=0.01)
+
+
+def test_an_outage_stays_an_outage_when_patience_ends_too(cell):
+    """Whoever has met a bad block is lost to it, on either air, although the timeout comes before the end."""
+    law, fading = FixedRate(bit_rate_bps=1e6, threshold_db=0.0), Rayleigh(coherence_s=0.001)
+    for access in (Tdma(), Ofdma()):
+        world = cell(access, law, fading, snr=[1.0, 1.0], timeout_s=0.1)
+        first, _ = world.play((0.0, 0, 1_000_000), (0.05, 1, 1000))
+
+        assert (first.lost, first.ended_s) == ("outage", 0.1)
+
+
+class Fixed:
+    """Every burst ends at the same instant."""
+
+    ahead_ns = FOREVER_NS
+
+    def walk(self, burst, start_ns, horizon_ns):
+        """That instant."""
+        return 500
+
+
+def test_bursts_that_end_in_one_instant_come_in_the_order_of_their_starts():
+    """First started, first told."""
+    air, bursts = SeparateAir(Fixed()), [[SimpleNamespace(started_ns=k)] for k in range(3)]
+    for start_ns, burst in enumerate(bursts):
+        air.start(burst, start_ns)
+
+    assert air.advance(499) == []
+    assert [id(burst) for burst in air.advance(500)] == [id(burst) for burst in bursts]
+
+
+def legs(snr, keys, size_bit):
+    """A broadcast to many."""
+    return [
+        SimpleNamespace(snr=x, fading_key=key, size_bit=size_bit, until_ns=10**12, until_reason="timeout", lost="")
+        for x, key in zip(snr, keys, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("law", [CAPACITY, FixedRate(bit_rate_bps=2e6, threshold_db=-6.0)])
+@pytest.mark.parametrize("size_bit", [1000, 50_000])
+def test_a_broadcast_to_many_is_the_same_as_to_each(law, size_bit):
+    """40 receivers, many of which are sure to hear everything early: each has its own fate, the slowest the end."""
+    walker = BandWalker(Band.of(1e6, Tdma(), law, Rayleigh(coherence_s=0.01)))
+    snr, keys = [SNR[k % 6] for k in range(40)], [mix(5, k) for k in range(40)]
+    assert min(keys) < 2**63 < max(keys)
+
+    together = legs(snr, keys, size_bit)
+    end_ns = walker.walk(together, 12_345, FOREVER_NS)
+    alone = [legs([x], [key], size_bit) for x, key in zip(snr, keys, strict=True)]
+
+    assert max(walker.walk(one, 12_345, FOREVER_NS) for one in alone) == end_ns
+    assert [(leg.air_bit, leg.lost) for leg in together] == [(leg.air_bit, leg.lost) for (leg,) in alone]
+
+
+def test_a_long_broadcast_to_equals_ends_with_them_all():
+    """20 receivers of 10 Mbit at 1 Mbit/s take 10 s, in which rounding is larger than a nanosecond."""
+    walker = BandWalker(Band.of(1e6, Tdma(), FixedRate(bit_rate_bps=1e6), NoFading()))
+    burst = legs([1.0] * 20, range(20), 10_000_000)
+
+    assert walker.walk(burst, 3, FOREVER_NS) == 10 * NS_PER_S + 3
+    assert {(leg.air_bit, leg.lost) for leg in burst} == {(1e7, "")}
+
+
+class Counting:
+    """A walker that notes how far it was asked to compute each time."""
+
+    def __init__(self, walker):
+        self._walker, self.ahead_ns, self.horizons_ns = walker, walker.ahead_ns, []
+
+    def walk(self, burst, start_ns, horizon_ns):
+        """As the walker does."""
+        self.horizons_ns.append(horizon_ns)
+        return self._walker.walk(burst, start_ns, horizon_ns)
+
+
+def on_air(snr, size_bit, until_ns, start_ns):
+    """A broadcast that has just started."""
+    burst = legs(snr, [mix(7, k) for k in range(len(snr))], size_bit)
+    for leg in burst:
+        leg.started_ns, leg.until_ns = start_ns, until_ns
+    return burst
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    snr=st.lists(st.sampled_from([0.001, 0.03, 0.3, 1.0, 5.0]), min_size=1, max_size=20),
+    size_bit=st.integers(1, 40_000),
+    until_ns=st.one_of(st.just(FOREVER_NS), st.integers(2 * NS_PER_S, 4 * NS_PER_S)),
+    threshold_db=st.sampled_from([None, -30.0, -3.0]),
+)
+def test_what_is_computed_a_part_at_a_time_is_what_is_computed_at_once(snr, size_bit, until_ns, threshold_db):
+    """Bursts over up to thousands of blocks have the same end, bits, outcomes and time on the air."""
+    law = CAPACITY if threshold_db is None else FixedRate(bit_rate_bps=1e4, threshold_db=threshold_db)
+    walker = BandWalker(Band.of(1e4, Tdma(), law, Rayleigh(coherence_s=0.001)))
+    start_ns = 12_345_678
+    whole = on_air(snr, size_bit, until_ns, start_ns)
+    end_ns = walker.walk(whole, start_ns, FOREVER_NS)
+
+    air, burst = SeparateAir(walker), on_air(snr, size_bit, until_ns, start_ns)
+    air.start(burst, start_ns)
+    ended, now_ns = [], start_ns
+    while not ended:
+        now_ns = air.next_end_ns()
+        ended = air.advance(now_ns)
+
+    assert now_ns == end_ns
+    assert burst[0].power_s == (end_ns - start_ns) / NS_PER_S
+    assert [(leg.air_bit, leg.lost) for leg in burst] == [(leg.air_bit, leg.lost) for leg in whole]
+
+
+def test_a_transfer_that_is_soon_cut_is_not_computed_to_an_end_that_never_comes():
+    """Of a million blocks, 256 are computed when it starts, and those until the cut; without a cut four times more."""
+    walker = Counting(BandWalker(Band.of(1e4, Tdma(), CAPACITY, Rayleigh(coherence_s=0.001))))
+    air, ahead_ns = SeparateAir(walker), 256_000_000
+    (leg,) = burst = on_air([1.0], 10**7, FOREVER_NS, 0)
+
+    air.start(burst, 0)
+    assert (air.next_end_ns(), air.advance(ahead_ns)) == (ahead_ns, [])
+    assert walker.horizons_ns == [ahead_ns, 4 * ahead_ns]
+    leg.until_ns = 300_000_000
+    air.cut(leg, burst, 300_000_000)
+
+    assert air.advance(300_000_000) == [burst]
+    assert (burst[0].power_s, leg.lost) == (0.3, "timeout")
+    assert 0 < leg.air_bit < 10**7

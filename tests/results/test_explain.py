@@ -1,0 +1,212 @@
+"""`Run.explain` and `fednet explain`: paths of real runs, and what remedies give, at exact times."""
+
+import re
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import fednet_emu as fe
+from fednet_emu.analysis.explanation import path_words
+from fednet_emu.cli.app import app
+from fednet_emu.draw.page.run import Played, run_document
+from fednet_emu.results.explanation import explained as explained_view
+from fednet_emu.results.report import report_run
+from fednet_emu.scenario.document import from_text
+from fednet_emu.testing import SMALL
+
+MAPPING = from_text(SMALL, "small").data
+ROUND_S = 320e-6 + 720e-6 + 4 * 320e-6
+"""A broadcast, one computation, and four uploads one after the other."""
+
+
+def explained(**settings):
+    """The explanation of the small run with some settings."""
+    return fe.run(MAPPING, settings={key.replace("__", "."): value for key, value in settings.items()}).explain()
+
+
+def test_the_path_of_the_small_federation_is_known():
+    """All devices are ready at once: in each round the broadcast, one computation, and four uploads in turn."""
+    found = explained()
+    kinds = found.path.kinds.set_index("what")["took_s"]
+
+    assert dict(kinds) == pytest.approx({"uplink": 3 * 4 * 320e-6, "compute": 3 * 720e-6, "downlink": 3 * 320e-6})
+    assert found.frame.groupby("round")["took_s"].sum().tolist() == pytest.approx([ROUND_S] * 3)
+    assert found.frame.query("what == 'uplink'").groupby("device").size().tolist() == [3, 3, 3, 3]
+    assert found.lines()[0] == "A small federation: 3 rounds took 6.96 ms; what decided when they ended"
+
+
+def test_what_goes_over_a_backhaul_is_on_the_path():
+    """An edge server at the end of a line of 0.1 Mbit/s and 1 ms: 4.2 ms each way, around what is on the air."""
+    found = explained(
+        algorithm={"kind": "hier-favg", "cohort": 4, "lr": 0.1, "batch_size": None, "local_steps": 1, "edge_rounds": 2},
+        network__edges={"backhaul": {"rate_bps": 1e5, "delay_s": 1e-3, "energy_j_per_bit": 1e-3}},
+    )
+    kinds = found.path.kinds.set_index("what")
+
+    assert dict(kinds["took_s"]) == pytest.approx(
+        {
+            "backhaul down": 3 * 4.2e-3,
+            "backhaul up": 3 * 4.2e-3,
+            "uplink": 3 * 2 * 4 * 320e-6,
+            "compute": 3 * 2 * 720e-6,
+            "downlink": 3 * 2 * 320e-6,
+        }
+    )
+    assert kinds.loc["backhaul up", "energy_j"] == pytest.approx(3 * 0.32)
+    assert "  sending to the cloud over the backhaul: 12.6 ms, 32%, 960 mJ" in found.lines()
+    assert "sending to the cloud over the backhaul 32%" in path_words(found.path)[0], "as the report says it"
+    gain = {its.title: found.path.took_s - its.simulated_s for its in found.remedies}
+    assert gain["twice the rate of the backhaul"] == pytest.approx(3 * 2 * 1.6e-3)
+
+
+def test_remedies_give_what_arithmetic_says():
+    """Half the bits halve the uploads, twice the speed halves the computing, three fewer devices save three turns."""
+    saved = {its.title: 3 * ROUND_S - its.simulated_s for its in explained().remedies}
+
+    assert saved["half the bits of each upload"] == pytest.approx(3 * 4 * 160e-6)
+    assert saved["devices that compute twice as fast"] == pytest.approx(3 * 360e-6)
+    (left_out,) = [title for title in saved if title.startswith("without")]
+    assert left_out.endswith(", for whom others are asked")
+    assert saved[left_out] == pytest.approx(3 * 3 * 320e-6)
+
+
+@pytest.mark.parametrize(
+    "speed",
+    [
+        {"kind": "list", "flop_per_s": [1e6, 2e6, 3e6, 4e6]},
+        {"kind": "log-normal", "median_flop_per_s": 1e6, "sigma": 0.5},
+    ],
+)
+def test_every_kind_of_speed_is_doubled(speed):
+    """In parallel uploads the slowest device decides; what it computes takes half as long."""
+    found = explained(devices__speed=speed, network__uplink__access="ofdma")
+    gain = next(its for its in found.remedies if "compute" in its.title)
+
+    computing_s = found.path.kinds.set_index("what").loc["compute", "took_s"]
+    assert found.path.took_s - gain.simulated_s == pytest.approx(computing_s / 2)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"network__uplink__loss": {"kind": "random", "probability": 0.3}},
+        {
+            "algorithm": {
+                "kind": "fedavg",
+                "cohort": 4,
+                "lr": 0.1,
+                "batch_size": None,
+                "local_steps": 1,
+                "deadline_s": 0.0015,
+            }
+        },
+        {"devices__availability": {"kind": "periodic", "on_s": 0.002, "off_s": 0.001}},
+        {
+            "algorithm": {
+                "kind": "fedbuff",
+                "concurrency": 3,
+                "buffer_size": 2,
+                "lr": 0.1,
+                "batch_size": None,
+                "local_steps": 1,
+            }
+        },
+    ],
+    ids=["loss", "deadline", "absence", "asynchronous"],
+)
+def test_paths_are_as_long_as_the_rounds_of_any_run(settings):
+    """With losses, deadlines, devices that come and go, and a server that waits for nobody."""
+    run = fe.run(MAPPING, settings={key.replace("__", "."): value for key, value in settings.items()})
+    found = run.explain(replay=False)
+
+    lengths = run.rounds["ended_s"] - run.rounds["started_s"]
+    assert found.frame.groupby("round")["took_s"].sum().to_numpy() == pytest.approx(lengths[lengths > 0].to_numpy())
+    assert ("deadline" in set(found.frame["what"])) == ("deadline_s" in settings.get("algorithm", {}))
+
+
+def test_windows_of_devices_are_replayed():
+    """Devices are numbers in a scenario and text in a file; device 0 is away from 1 ms on, and never returns."""
+    windows = {"kind": "windows", "devices": {"0": [[0.0, 1e-3]], "3": [[0, 1]]}}
+    run = fe.run(MAPPING, settings={"devices.availability": windows})
+    again = fe.run(run.scenario)
+
+    assert run.scenario.devices.availability.devices[0] == ((0.0, 1e-3),)
+    assert again.summary["event_digest"] == run.summary["event_digest"] != fe.run(MAPPING).summary["event_digest"]
+    assert fe.check(run.scenario) == run.scenario
+    assert not run.explain().no_remedies
+    assert all(its.simulated_s for its in run.explain().remedies)
+
+
+def test_a_run_that_ended_at_an_accuracy_is_replayed_for_as_many_rounds():
+    """The clock does not know the accuracy, but it knows the rounds."""
+    found = explained(stop={"rounds": 50, "accuracy": 0.3}, data="digits", model="softmax", algorithm__lr=0.5)
+
+    assert not found.no_remedies
+    assert all(its.simulated_s for its in found.remedies)
+
+
+def test_what_cannot_be_replayed_says_why():
+    """Events that depend on learnt values; the path is told all the same."""
+    algorithm = {
+        "kind": "cfl",
+        "cohort": 4,
+        "lr": 0.1,
+        "batch_size": None,
+        "local_steps": 1,
+        "stationary": 0.1,
+        "split": 0.2,
+    }
+    found = explained(algorithm=algorithm)
+
+    assert found.frame["took_s"].sum() > 0
+    assert found.lines()[-1].startswith("nothing was replayed: its events depend on what is learnt")
+
+
+def test_a_replay_that_is_not_the_run_says_so():
+    """Records of another version, for instance: nothing is concluded from them."""
+    run = fe.run(MAPPING)
+    slower = fe.run(MAPPING, settings={"devices.speed.flop_per_s": 5e5})
+
+    found = explained_view(slower.view, lambda: run.scenario)
+
+    assert found.no_remedies.startswith("the run itself now takes 6.96 ms, not 9.12 ms as recorded; run it again")
+
+
+def test_a_page_tells_the_path(tmp_path):
+    """The same seconds and sentences in the report of the run."""
+    run = fe.run(MAPPING)
+    path = run_document(run.view, "", Played())["path"]
+
+    assert np.sum(path["kinds"]["took_s"]) == pytest.approx(3 * ROUND_S)
+    assert path["words"][0].startswith("When rounds ended was decided by sending to the server 55%, computing 31%")
+    page = report_run(run.view, lambda: run.scenario, tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "What decided when rounds ended" in page
+
+
+def test_the_command_prints_it_and_knows_studies(tmp_path):
+    """The lines of the explanation; the folder of a study is a mistake with its remedy."""
+    run = fe.run(MAPPING, out=tmp_path / "run")
+    fe.sweep(MAPPING, grid={"stop.rounds": [1]}, seeds=1, workers=1, out=tmp_path / "study")
+
+    told = CliRunner().invoke(app, ["explain", str(tmp_path / "run")])
+    assert told.stdout.splitlines() == run.explain().lines()
+    assert "what a remedy could give" in told.stdout
+    short = CliRunner().invoke(app, ["explain", str(tmp_path / "run"), "--no-replay"])
+    assert "remedy" not in short.stdout
+    wrong = CliRunner().invoke(app, ["explain", str(tmp_path / "study")])
+    assert (wrong.exit_code, wrong.stderr.count("is the folder of a study, got no single run")) == (2, 1)
+
+
+def test_it_says_what_waiting_cost_and_what_the_fixed_time_does() -> None:
+    """Two boards of three wait half of a round for the third at 2.7 W, and 11.4 s of each round are no training."""
+    devices = {"devices.count": 3, "devices.profile": "pi-4b", "algorithm.cohort": 3, "stop.rounds": 2}
+    slow = {"kind": "slow-window", "devices": [0], "factor": 2.0, "from_s": 0, "to_s": 1e6}
+    run = fe.run("quickstart", settings={**devices, "devices.speed": None, "devices.straggler": slow}, timing_only=True)
+    waiting = re.compile(r"  and (\S+ \S?J), (\d+)%, by devices that had nothing to do meanwhile")
+    told = run.explain()
+
+    [found] = filter(None, map(waiting.fullmatch, told.lines()))
+    assert int(found[2]) == round(100 * run.summary["waiting_j"] / run.summary["energy_j"])
+    assert any("no fixed time of a computation" in line and "sooner" in line for line in told.lines())
+    assert any("devices that compute twice as fast" in line for line in told.lines())
