@@ -103,6 +103,6 @@ reproduce: $(VENV)/.installed  ## Run the studies that fit into an hour; refresh
 
 clean:  ## Remove the virtual environment, caches and runs
 	rm -rf $(VENV) $(VENV)-flower-* .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	rm -rf docs/_build docs/settings docs/gallery docs/records-tables.md
+	rm -rf docs/_build docs/settings docs/gallery docs/reference/tables.md
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find results -mindepth 1 -maxdepth 1 ! -name reference -exec rm -rf {} +

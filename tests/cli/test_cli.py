@@ -321,11 +321,22 @@ def test_profiles_are_listed_with_how_well_their_numbers_are_known() -> None:
     result = fednet("profiles", "pi-4b", "phone-2019-mid")
 
     assert result.exit_code == 0, result.output
-    _, board, phone, legend = result.stdout.splitlines()
+    _, board, phone, _, legend = result.stdout.splitlines()
     assert board.split()[:7] == ["pi-4b", "1.39e+10", "FLOP/s", "11.4", "s", "5.1", "W"]
     assert "3 W a" in phone
     assert "a assumed; - not known" in legend
     assert fednet("profiles", "pi-4c").exit_code == 2
+
+
+def test_radios_and_stations_are_listed_in_tables_of_their_own() -> None:
+    """Devices first, then radios, then base stations, whatever the order of the names."""
+    lines = fednet("profiles", "earth-macro", "phone-lte-2020", "pi-4b").stdout.splitlines()
+
+    assert [line.split()[0] for line in lines if line][:6] == [
+        *("device", "pi-4b", "radio", "phone-lte-2020", "station", "earth-macro"),
+    ]
+    assert lines[4].split()[1:10] == ["-", "-", "-", "0.54", "W", "0.36", "W", "7.95e-08", "J"]
+    assert lines[7].split()[1:7] == ["50.8", "dBm", "r", "0.213", "r", "780"]
 
 
 def test_a_check_says_what_is_not_known_of_the_devices() -> None:
