@@ -11,8 +11,12 @@ import pytest
 import fednet_emu as fe
 from fednet_emu.study.cells import study_file
 from fednet_emu.study.search.search import load_search
+from tests.commands import Forked
 
 DOCS = Path(__file__).parents[2] / "docs"
+GUIDES = ("guides/own-algorithm.md", "guides/plug-ins.md", "methods/selection.md", "guides/trackers.md")
+"""Pages whose blocks of Python are programs: whole files, named in their first line."""
+PROGRAM = re.compile(r"# (\w+\.py)\n")
 SHORT = {"stop.rounds": 2, "devices.count": 4, "algorithm.cohort": 2}
 
 
@@ -20,6 +24,21 @@ def blocks(page: str) -> list[str]:
     """The Python code of a page, block by block."""
     text = (DOCS / page).read_text(encoding="utf-8")
     return re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+
+
+PROGRAMS = [(page, code) for page in GUIDES for code in blocks(page)]
+
+
+@pytest.mark.parametrize(("page", "code"), PROGRAMS, ids=[code.splitlines()[0] for _, code in PROGRAMS])
+def test_a_program_runs_as_it_stands(page: str, code: str, tmp_path: Path) -> None:
+    """With its own imports, in an empty folder, without a warning; no block hides by lacking its name."""
+    name = PROGRAM.match(code)
+    assert name, f"{page}: a block of Python without a file name"
+    (tmp_path / name[1]).write_text(code, encoding="utf-8")
+
+    done = Forked(tmp_path / name[1], cwd=tmp_path).ended()
+
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_radio_part_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

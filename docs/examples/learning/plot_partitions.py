@@ -2,7 +2,7 @@
 Who has which data
 ==================
 
-The same digits, dealt to twelve devices in four ways. A bar is a device, its colours are the labels of its samples.
+The same digits, dealt to twelve devices in four ways. Areas are numbers of samples with a label, bars are their sums.
 With ``dirichlet`` the share of each label is drawn, with ``labels-per-device`` each device has few labels, and with
 ``quantity-skew`` labels are alike and numbers differ.
 """
@@ -23,11 +23,13 @@ SETTINGS = {"devices.count": 12, "algorithm.cohort": 12, "stop.rounds": 15, "sto
 # %%
 # Two of the four as the package draws them, before anything is run:
 
-fe.plot("quickstart", "data", settings=SETTINGS | {"partition": PARTITIONS["dirichlet, alpha 0.3"]})
+drawn = SETTINGS | {"partition": PARTITIONS["dirichlet, alpha 0.3"]}
+fe.plot(fe.check("quickstart", settings=drawn), "data")
 
 # %%
 
-fe.plot("quickstart", "data", settings=SETTINGS | {"partition": PARTITIONS["two labels each"]})
+few = SETTINGS | {"partition": PARTITIONS["two labels each"]}
+fe.plot(fe.check("quickstart", settings=few), "data")
 
 # %%
 # What that does to federated averaging after fifteen rounds. Bars are the accuracy of the global model.
