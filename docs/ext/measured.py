@@ -8,7 +8,9 @@
 
 `by` names the columns whose values make a row (all those before `seed` unless given), `columns` what is shown,
 `statistic` is `mean`, `interval` (95 %, as `fednet compare` makes it) or `range`. `minus` names a row, from which every
-other row's difference is shown too, paired by seed. `where` keeps rows: `key=value; key=value`.
+other row's difference is shown too, paired by seed. `where` keeps rows: `key=value; key=value`. With `file` the table
+is that of another file beside `cells.csv`, whose rows are intervals (`mean`, `low`, `high`): one row for each value of
+`by`, one column for each value of `across`.
 """
 
 from __future__ import annotations
@@ -71,13 +73,13 @@ NOTES = {
 """What `results/reference/README.md` says of a study's age, and what a table then says."""
 
 
-def cells(study: str, where: str = "") -> pd.DataFrame:
+def cells(study: str, where: str = "", file: str = "cells.csv") -> pd.DataFrame:
     """Return the rows of a study, one for each run, that have the given values.
 
     Raises:
         ValueError: there is no such study or column, or no row has these values.
     """
-    path = REFERENCE / study / "cells.csv"
+    path = REFERENCE / study / file
     if not path.exists():
         raise ValueError(f"measured: no study '{study}' in results/reference")
     frame = pd.read_csv(path)
@@ -117,6 +119,17 @@ def rows(
                 row.append("" if its is base else _text(its[name] - base[name], units[name], "interval"))
         shown.append(row)
     return head, shown
+
+
+def intervals(frame: pd.DataFrame, by: list[str], across: list[str]) -> tuple[list[str], list[list[str]]]:
+    """Return the head and the rows of a table of intervals that a file has."""
+    columns = list(dict.fromkeys(frame[across].astype(str).agg(", ".join, axis=1)))
+    shown = []
+    for level, its in frame.groupby(by, sort=False):
+        known = dict(zip(its[across].astype(str).agg(", ".join, axis=1), its.itertuples(), strict=True))
+        cells = [f"{known[name].mean:.2f} ({known[name].low:.2f} to {known[name].high:.2f})" for name in columns]
+        shown.append([*_key(level), *cells])
+    return [*by, *columns], shown
 
 
 def _key(level: Any) -> tuple[str, ...]:
@@ -189,22 +202,30 @@ class Measured(SphinxDirective):
         "columns": directives.unchanged_required,
         "statistic": lambda text: directives.choice(text, tuple(STATISTICS)),
         "minus": directives.unchanged,
+        "file": directives.unchanged,
+        "across": directives.unchanged,
         "where": directives.unchanged,
     }
 
     def run(self) -> list[nodes.Node]:
         """Return the table and the sentence that says where it comes from."""
         study, statistic = self.arguments[0], self.options.get("statistic", "mean")
-        self.env.note_dependency(str(REFERENCE / study / "cells.csv"))
+        file = self.options.get("file", "cells.csv")
+        self.env.note_dependency(str(REFERENCE / study / file))
         try:
-            frame = cells(study, self.options.get("where", ""))
+            frame = cells(study, self.options.get("where", ""), file)
+            if "across" in self.options:
+                return self._table(*intervals(frame, _listed(self.options["by"]), _listed(self.options["across"])))
             settings = list(frame)[: list(frame).index("seed")]
             by = _listed(self.options.get("by", "")) or settings
             head, shown = rows(frame, by, _listed(self.options["columns"]), statistic, self.options.get("minus", ""))
         except ValueError as error:
             raise self.error(str(error)) from error
-        seeds = int(frame["seed"].nunique())
-        text = [*table(head, shown), source(study, statistic, seeds)]
+        return self._table(head, shown, source(study, statistic, int(frame["seed"].nunique())))
+
+    def _table(self, head: list[str], shown: list[list[str]], below: str = "") -> list[nodes.Node]:
+        text = [*table(head, shown), below]
+        study = self.arguments[0]
         parsed = nodes.Element()
         self.state.nested_parse(StringList(text, source=f"results/reference/{study}"), self.content_offset, parsed)
         return parsed.children

@@ -46,6 +46,18 @@ def test_rows_can_be_chosen() -> None:
     assert len(measured.cells("toy", "access=ofdma|tdma; seed=1")) == 2
 
 
+def test_intervals_of_a_file_become_columns(tmp_path: Path) -> None:
+    """A row for each value of `by`, a column for each value of `across`."""
+    (tmp_path / "toy/multiples.csv").write_text(
+        "method,data,mean,low,high\na,x,1,0.5,1.5\na,y,2,2,2\n", encoding="utf-8"
+    )
+
+    head, rows = measured.intervals(measured.cells("toy", file="multiples.csv"), ["method"], ["data"])
+
+    assert head == ["method", "x", "y"]
+    assert rows == [["a", "1.00 (0.50 to 1.50)", "2.00 (2.00 to 2.00)"]]
+
+
 def test_what_is_not_there_is_named() -> None:
     """A study, a column or a value that does not exist is an error, not an empty table."""
     with pytest.raises(ValueError, match="no study 'gone'"):

@@ -66,3 +66,15 @@ def test_every_page_is_in_a_table_of_contents() -> None:
 
     assert len(pages) > 40
     assert {path for path in pages if path not in named} == {DOCS / "index.md"}
+
+
+WORDS = 900
+"""So many words may a page about a method have; tables of results are made from files."""
+
+
+@pytest.mark.parametrize("path", sorted((DOCS / "methods").glob("*.md")), ids=lambda path: path.stem)
+def test_pages_of_methods_are_short(path: Path) -> None:
+    """Signs that are no words, as in tables and formulas, do not count."""
+    words = [part for part in path.read_text(encoding="utf-8").split() if re.search(r"\w", part)]
+
+    assert len(words) <= WORDS
