@@ -20,7 +20,8 @@ from fednet_emu.kernel.clock import NS_PER_S, Clock, Timer, to_ns
 from fednet_emu.kernel.process import Awaited, not_awaited
 from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.radio.energy import ComputeEnergy
-from fednet_emu.records.ledger import CODE, NEVER_NS, SERVER, Ledger, device_label
+from fednet_emu.records.ledger import NEVER_NS, SERVER, Ledger, device_label
+from fednet_emu.records.reasons import CODE
 
 MOST_PAUSES = 1 << 16
 """Largest number of times that a computation stops for want of charge; more would take minutes of computing time."""

@@ -21,6 +21,7 @@ from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.engines.auto import AutoEngine
 from fednet_emu.learning.engines.ray.ray_engine import RayEngine
 from fednet_emu.learning.engines.rule import RuleEngine
+from fednet_emu.network.air.queue import TurnQueue
 from fednet_emu.records.fairness import asking
 from fednet_emu.records.folder.manifest import FINISHED
 from fednet_emu.records.folder.store import LOG_FILE, RunFolder
@@ -223,11 +224,16 @@ def _laws(ledger: Ledger, scenario: Scenario) -> dict[str, str]:
     exclusive = frozenset(  # recorded links are each device's own
         kind
         for kind, used in access.items()
-        if kind in one_cell and used is not None and used.trace is None and used.access.one_at_a_time
+        if kind in one_cell and used is not None and used.trace is None and _takes_turns(used.access.queue(1))
     )
-    side = network.sidelink
-    in_turns = side is not None and (side.access.clustered or side.access.one_at_a_time)
+    queue = None if network.sidelink is None else network.sidelink.access.queue(1)
+    in_turns = queue is not None and (queue.clustered or _takes_turns(queue))
     return verify(ledger, exclusive, frozenset({"sidelink"} if in_turns else ()))
+
+
+def _takes_turns(queue: TurnQueue) -> bool:
+    """Whether only one burst of a cell is on the air at a time."""
+    return queue.places == 1 and not queue.clustered
 
 
 def _last_evaluation(fed: Federation) -> dict[str, float | None]:

@@ -11,7 +11,8 @@ from fednet_emu.kernel.clock import NS_PER_S, Clock, Timer, to_ns
 from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.network.edge_servers import BackhaulSettings
-from fednet_emu.records.ledger import CODE, DIRECTIONS, NEVER_NS, SERVER, Ledger
+from fednet_emu.records.ledger import DIRECTIONS, NEVER_NS, SERVER, Ledger
+from fednet_emu.records.reasons import CODE
 
 _RATE = "network.edges.backhaul.rate_bps"
 
@@ -123,7 +124,7 @@ class Backhaul:
             message.timer = self.clock.call_at(arrives_ns, lambda _: self._arrive(message))
 
     def _arrive(self, message: Message) -> None:
-        lost, now_ns = "erased" if self._is_erased(message) else "", self.clock.now
+        lost, now_ns = self._fate(message), self.clock.now
         message._ok, message._value = (
             True,
             Delivery(
@@ -140,10 +141,10 @@ class Backhaul:
         self._record(message, message.size_bit, lost)
         self.clock.come([message])
 
-    def _is_erased(self, message: Message) -> bool:
+    def _fate(self, message: Message) -> str:
         line = (message.edge, message.up)
         count = self._sent[line] = self._sent.get(line, -1) + 1
-        return self.settings.loss.erases(uniform(mix(mix(self._loss_key, message.edge), int(message.up)), count))
+        return self.settings.loss.fate(message, uniform(mix(mix(self._loss_key, message.edge), int(message.up)), count))
 
     def _record(self, message: Message, sent_bit: int, lost: str) -> None:
         del self._under_way[message]

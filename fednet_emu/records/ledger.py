@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fednet_emu.records.idle_energy import IdleEnergy
+from fednet_emu.records.reasons import REASONS
 from fednet_emu.records.table import Column, Table
 
 if TYPE_CHECKING:
@@ -29,16 +30,6 @@ NEVER_NS = -1
 KINDS = ("uplink", "downlink", "sidelink")
 DIRECTIONS = ("down", "up")
 """Directions on the backhaul: from the cloud to an edge server, and back."""
-REASONS = ("", "erased", "outage", "unreachable", "away", "left", "timeout", "deadline", "end", "empty")
-"""Why a transfer was lost; the empty reason means delivered.
-
-erased: random loss; outage: SINR, or gain over the air, below the threshold; unreachable: the link never carries a bit,
-or is expected to take over an hour; away: the device was not there when it was its turn; left: it went away in the
-middle; timeout: on the air for too long; deadline: the algorithm stopped waiting; end: the run ended; empty: the
-battery of an end ran out in the middle.
-"""
-CODE = {reason: code for code, reason in enumerate(REASONS)}
-
 _time = Column(np.int64, seconds=True)
 _number = Column(np.int64)
 _device = Column(np.int32)

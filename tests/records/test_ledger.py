@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from fednet_emu.records.ledger import CODE, KINDS, REASONS, TABLES, Ledger
+from fednet_emu.records.ledger import KINDS, TABLES, Ledger
+from fednet_emu.records.reasons import CODE, REASONS
 
 
 def test_tables_are_in_seconds_and_words(rows, make_ledger):

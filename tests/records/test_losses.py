@@ -7,8 +7,9 @@ import fednet_emu as fe
 from fednet_emu.analysis.summary import summary_rows
 from fednet_emu.cli.app import app
 from fednet_emu.draw.page.run import Played, run_document
-from fednet_emu.records.ledger import CODE, REASONS, SEVERAL, Ledger
+from fednet_emu.records.ledger import SEVERAL, Ledger
 from fednet_emu.records.losses import IN_WORDS, losses_in_words, messages
+from fednet_emu.records.reasons import CODE, REASONS
 from fednet_emu.scenario.document import from_text
 from fednet_emu.testing import SMALL
 

@@ -35,7 +35,13 @@ class Power(NamedTuple):
 
 
 class Air(Protocol):
-    """The transmissions of one band that are under way."""
+    """The transmissions of one band that are under way.
+
+    Attributes:
+        looks_up: whether the mean SNR and the fading key of each transfer must be known before it starts.
+    """
+
+    looks_up: bool
 
     def next_end_ns(self) -> int:
         """Time in ns of the next `advance` if nothing changes, usually an end; `FOREVER_NS` when the air is empty."""
@@ -74,7 +80,8 @@ class Walker(Protocol):
 class SeparateAir:
     """Bursts that do not affect each other: only a cancellation can change an end time."""
 
-    def __init__(self, walker: Walker) -> None:
+    def __init__(self, walker: Walker, *, looks_up: bool = False) -> None:
+        self.looks_up = looks_up
         self._walk, self._ahead_ns = walker.walk, walker.ahead_ns
         self._ends: list[tuple[int, int, Burst]] = []
         self._started = 0

@@ -51,6 +51,10 @@ class Grant(NamedTuple):
     noise: float = 1.0
     error: float = 0.0
 
+    def fate(self, draw: float) -> str:
+        """Why an upload is lost that the radio has delivered; empty if it arrives."""
+        return "erased" if draw < self.error else ""
+
 
 class Transfer(Awaited, Event):
     """Event that triggers when a transfer has ended, delivered or lost; its value is the `Delivery`.

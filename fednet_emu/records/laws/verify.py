@@ -15,7 +15,8 @@ from fednet_emu.arrays import IntArray, Mask
 from fednet_emu.records.laws.charge import charge_problem
 from fednet_emu.records.laws.overlaps import Busy
 from fednet_emu.records.laws.payloads import used_before_there, with_receptions
-from fednet_emu.records.ledger import CODE, KINDS, NEVER_NS, Ledger
+from fednet_emu.records.ledger import KINDS, NEVER_NS, Ledger
+from fednet_emu.records.reasons import CODE
 from fednet_emu.records.table import Rows, Table
 
 DELIVERED = CODE[""]

@@ -15,7 +15,7 @@ from fednet_emu.network.access import (
     SpatialReuse,
     Tdma,
 )
-from fednet_emu.network.access.base import Active, RateInputs
+from fednet_emu.network.air.sharing import Active, RateInputs
 from fednet_emu.network.planning import Fedl
 from fednet_emu.network.settings import Downlink, Sidelink, Uplink
 from fednet_emu.radio.rates.shannon import Shannon
