@@ -23,6 +23,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "settings_reference",
     "record_tables",
+    "house_drawing",
 ]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_build", "ext", "examples", "gallery/*.ipynb", "gallery/*.py"]

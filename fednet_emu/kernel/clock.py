@@ -15,10 +15,11 @@ from math import ceil, ulp
 from typing import Any, cast
 
 import simpy
-from simpy.events import URGENT, Event, EventPriority, Timeout
+from simpy.events import URGENT, Event, EventPriority
 
 from fednet_emu.errors import Deadlock, ScenarioError
 from fednet_emu.host import rare_garbage_collection
+from fednet_emu.kernel.events import Completion, describe
 from fednet_emu.kernel.process import RunningProcess
 
 Process = Generator[Event, Any, Any]
@@ -78,7 +79,9 @@ class Clock(simpy.Environment):
 
     def sleep(self, duration_s: float) -> Sleep:
         """Return an event that triggers after a duration in seconds (0 or more)."""
-        return Sleep(self, to_ns(duration_s))
+        sleep = Sleep(self)
+        sleep.complete_in(to_ns(duration_s), None)
+        return sleep
 
     def call_at(self, time_ns: int, callback: Callable[[Event], None], priority: EventPriority = SETTLE) -> Timer:
         """Call `callback` at `time_ns`, after all events of that instant with a smaller priority, unless cancelled.
@@ -109,7 +112,7 @@ class Clock(simpy.Environment):
             heapify(queue)
             self._forgotten = 0
 
-    def come(self, events: list[Event]) -> None:
+    def trigger_now(self, events: list[Event]) -> None:
         """Run the callbacks of events that already have their values now, bypassing the queue.
 
         Call it as the last step of a callback, and only with events that have not failed. The order is that of events
@@ -176,10 +179,10 @@ class Timer(_Bare):
             cast("Clock", self.env).forget(self)
 
 
-class Sleep(Timeout):
-    """Event that triggers after a duration; leaves the queue when the only process that waits for it is cancelled."""
+class Sleep(Completion):
+    """Event that triggers after a duration."""
 
-    def cancel(self, _outcome: Any) -> None:
+    def cancel(self, outcome: Any) -> None:
         """Remove the event from the queue, unless another process waits for it too."""
         if self.callbacks is not None and len(self.callbacks) == 1:
             cast("Clock", self.env).forget(self)
@@ -187,14 +190,3 @@ class Sleep(Timeout):
 
 def _nothing(_event: Event) -> None:
     """Do nothing: the callback of a timer that only marks an instant."""
-
-
-def describe(event: Event | None) -> str:
-    """Describe what an event waits for, followed down to the innermost pending event, for deadlock messages."""
-    if isinstance(event, simpy.events.Process):
-        return f"{event.name} waits for {describe(event.target)}" if event.is_alive else f"{event.name} (ended)"
-    if isinstance(event, simpy.events.Condition):
-        parts = [describe(part) for part in event._events if not part.triggered]
-        return f"{len(parts)} of {len(event._events)} events: {'; '.join(parts[:5])}{'; ...' if len(parts) > 5 else ''}"
-    explain = getattr(event, "describe", None)
-    return str(explain()) if explain is not None else f"{type(event).__name__.lower()}"

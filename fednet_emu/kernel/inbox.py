@@ -8,10 +8,10 @@ from typing import Any
 from simpy.events import Event
 
 from fednet_emu.kernel.clock import COLLECT, Clock, Timer, to_ns
-from fednet_emu.kernel.process import Awaited
+from fednet_emu.kernel.events import Completion
 
 
-class Collect(Awaited, Event):
+class Collect(Completion):
     """Event of one call of `Inbox.collect`; its value is the list of items that arrived by the end of the instant."""
 
     def __init__(self, inbox: Inbox, at_least: int, including: Set[int]) -> None:
@@ -29,7 +29,7 @@ class Collect(Awaited, Event):
         shown = ", ".join(self.inbox.label(sender) for sender in missing[:5])
         return f"{text}; {shown}{', ...' if len(missing) > 5 else ''} must be among them"
 
-    def cancel(self, _outcome: Any) -> None:
+    def cancel(self, outcome: Any) -> None:
         """Stop collecting; what has arrived stays in the inbox."""
         self.inbox.withdraw(self)
 

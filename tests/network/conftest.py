@@ -83,10 +83,9 @@ class Cell:
     def _send(self, request: tuple[float, int, int], payload: Any) -> Any:
         at_s, device, size_bit = request
         yield self.clock.sleep(at_s)
-        ends = (SERVER, device) if self.medium.settings.broadcasts else (device, SERVER)
-        return (
-            yield self.medium.send(*ends, payload, 0, size_bit, group=0 if self.medium.settings.broadcasts else None)
-        )
+        together = self.medium.settings.broadcasts
+        ends = (SERVER, device) if together else (device, SERVER)
+        return (yield self.medium.send(*ends, payload, 0, size_bit, group=0 if together else None))
 
     def close(self) -> None:
         """Close the books; every law must hold."""

@@ -206,7 +206,7 @@ class Medium:
             self._due_ns, self._timer = next_ns, self.clock.call_at(next_ns, self._settle)
         if self._came:
             came, self._came = self._came, []
-            self.clock.come(came)
+            self.clock.trigger_now(came)
 
     def _enqueue(self) -> None:
         requests, self._requests = self._requests, []
@@ -359,7 +359,7 @@ class Medium:
             now_ns / NS_PER_S,
             lost,
         )
-        transfer._value = _new(Delivery, delivery)
+        transfer.complete(_new(Delivery, delivery))
         self._came.append(transfer)
         if not transfer.callbacks:
             self.unheard.append(Unheard(transfer))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mpmath import mp
 from pydantic import ValidationError
 from scipy.optimize import minimize_scalar
-from tests.network.planners.instances import (
+from tests.network.planning.instances import (
     CAPACITY,
     PRACTICAL,
     end_s,
