@@ -28,8 +28,9 @@ from fednet_emu.records.folder.store import LOG_FILE, RunFolder
 from fednet_emu.records.idle import idle_s
 from fednet_emu.records.laws.charge import empty_s
 from fednet_emu.records.laws.verify import verify
-from fednet_emu.records.ledger import KINDS, SERVER, Ledger, scores_in
+from fednet_emu.records.ledger import SERVER, Ledger, scores_in
 from fednet_emu.records.losses import messages
+from fednet_emu.records.rows import KINDS
 from fednet_emu.scenario.model import Scenario
 
 LOG = logging.getLogger("fednet_emu")

@@ -10,8 +10,9 @@ from fednet_emu.kernel.events import Completion
 from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.network.edge_servers import BackhaulSettings
-from fednet_emu.records.ledger import DIRECTIONS, NEVER_NS, SERVER, Ledger
+from fednet_emu.records.ledger import NEVER_NS, SERVER, Ledger
 from fednet_emu.records.reasons import CODE
+from fednet_emu.records.rows import DIRECTIONS, BackhaulRow
 
 _RATE = "network.edges.backhaul.rate_bps"
 
@@ -150,8 +151,18 @@ class Backhaul:
         ledger.backhaul_bit += sent_bit
         ledger.backhaul_j += energy_j
         ledger.energy_j += energy_j
-        ledger.backhaul.append((
-            DIRECTIONS.index("up" if message.up else "down"), message.edge, message.size_bit, message.number,
-            message.requested_ns, message.started_ns, self.clock.now, sent_bit, 0 if lost else message.size_bit,
-            CODE[lost], energy_j,
-        ))  # fmt: skip
+        ledger.backhaul.append(
+            BackhaulRow(
+                direction=DIRECTIONS.index("up" if message.up else "down"),
+                edge=message.edge,
+                size_bit=message.size_bit,
+                payload=message.number,
+                requested_ns=message.requested_ns,
+                started_ns=message.started_ns,
+                ended_ns=self.clock.now,
+                sent_bit=sent_bit,
+                delivered_bit=0 if lost else message.size_bit,
+                lost=CODE[lost],
+                energy_j=energy_j,
+            )
+        )

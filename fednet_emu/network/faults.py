@@ -14,6 +14,7 @@ from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot
 from fednet_emu.devices.availability import Presence
 from fednet_emu.kernel.clock import FOREVER_NS
+from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.network.air.transfer import Transfer
 from fednet_emu.records.reasons import add_reason
 
@@ -101,3 +102,35 @@ class RandomLoss(Loss):
 
 LOSSES = {"none": NoLoss, "random": RandomLoss}
 AnyLoss = Annotated[Loss, Slot("loss", LOSSES)]
+
+
+@final
+class Faults:
+    """The faults of one medium, in the order in which they are asked.
+
+    Args:
+        presence: which devices are there.
+        loss: the fault that the scenario asks for.
+        key: key of the random draws.
+
+    Attributes:
+        ending: those that may end a transfer before its time.
+        losing: those that may lose a transfer that was delivered.
+    """
+
+    def __init__(self, presence: Presence, loss: Loss, key: int) -> None:
+        faults = [*([] if presence.always else [Absence(presence)]), loss]
+        self.ending = [fault for fault in faults if type(fault).until_ns is not Fault.until_ns]
+        self.losing = [fault for fault in faults if type(fault).fate is not Fault.fate]
+        self._key = key
+        self._sent: dict[tuple[int, int], int] = {}
+
+    def fate(self, transfer: Transfer) -> str:
+        """Why a transfer is lost that the radio has delivered, by the first verdict; empty if it arrives."""
+        link = (transfer.sender, transfer.receiver)
+        count = self._sent[link] = self._sent.get(link, -1) + 1
+        key = mix(mix(self._key, transfer.sender + 1), transfer.receiver + 1)
+        if transfer.grant is not None and uniform(mix(key, 1), count) < transfer.grant.error:
+            return RandomLoss.reason
+        draw = uniform(key, count)
+        return next(filter(None, (fault.fate(transfer, draw) for fault in self.losing)), "")

@@ -12,8 +12,9 @@ from fednet_emu.analysis.crowd import spread
 from fednet_emu.analysis.quantities import format_seconds
 from fednet_emu.arrays import IntArray, Mask
 from fednet_emu.draw.page.records import Records
-from fednet_emu.records.ledger import KINDS, SEVERAL
+from fednet_emu.records.ledger import SEVERAL
 from fednet_emu.records.reasons import REASONS
+from fednet_emu.records.rows import KINDS
 
 MOST_DEVICES = 2_000
 MOST_ROWS = 2_500_000

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from fednet_emu.arrays import IntArray
-from fednet_emu.records.ledger import KINDS, device_label
+from fednet_emu.records.ledger import device_label
 from fednet_emu.records.reasons import REASONS
+from fednet_emu.records.rows import KINDS
 
 # ---- tracks: a number is the kind of track, the index of what it belongs to, and the lane ---------------------------
 

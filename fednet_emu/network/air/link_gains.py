@@ -141,8 +141,8 @@ class LinkGains:
     def _pairs(self, senders: IntArray, receivers: IntArray) -> tuple[Array, Keys]:
         links = self._links.now()
         if len(senders) == len(receivers) == 1 and senders[0] != receivers[0]:
-            link = int(senders[0]), int(receivers[0])
-            return np.array([[links.snr(*link)]]), np.array([[links.fading_key(*link)]], np.uint64)
+            snr, key = links.link(int(senders[0]), int(receivers[0]))
+            return np.array([[snr]]), np.array([[key]], np.uint64)
         sender, receiver = senders[None, :], receivers[:, None]
         alone = sender == receiver
         if not alone.any():

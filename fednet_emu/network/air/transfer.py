@@ -8,7 +8,8 @@ from weakref import ref
 
 from fednet_emu.kernel.clock import FOREVER_NS, Clock
 from fednet_emu.kernel.events import Completion, not_awaited
-from fednet_emu.records.ledger import KINDS, NEVER_NS, SERVER, device_label
+from fednet_emu.records.ledger import NEVER_NS, SERVER, device_label
+from fednet_emu.records.rows import KINDS
 
 
 class Delivery(NamedTuple):
@@ -48,10 +49,6 @@ class Grant(NamedTuple):
     power_part: float = 1.0
     noise: float = 1.0
     error: float = 0.0
-
-    def fate(self, draw: float) -> str:
-        """Why an upload is lost that the radio has delivered; empty if it arrives."""
-        return "erased" if draw < self.error else ""
 
 
 class Transfer(Completion):

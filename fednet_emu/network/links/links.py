@@ -32,6 +32,10 @@ class Links(ABC):
     def fading_key(self, sender: int, receiver: int) -> int:
         """Key of the link's fading draws (one draw per coherence block); odd for a link with line of sight."""
 
+    def link(self, sender: int, receiver: int) -> tuple[float, int]:
+        """SNR and fading key of a link."""
+        return self.snr(sender, receiver), self.fading_key(sender, receiver)
+
     @abstractmethod
     def snrs(self, sender: IntArray, receiver: IntArray) -> Array:
         """Mean SNRs of many links, in the broadcast shape of senders and receivers."""
@@ -110,16 +114,19 @@ class CellLinks(Links):
 
     @override
     def snr(self, sender: int, receiver: int) -> float:
-        if self._snr_of:
-            return self._snr_of[sender if receiver < 0 else receiver]
         return float(self._snr[-1 - min(sender, receiver), max(sender, receiver)])
 
     @override
     def fading_key(self, sender: int, receiver: int) -> int:
-        if self._key_of:
-            return self._key_of[sender if receiver < 0 else receiver]
         station, device = -1 - min(sender, receiver), max(sender, receiver)
         return mix(int(self._keys[station]), device) & ~1 | bool(self._los[station, device])
+
+    @override
+    def link(self, sender: int, receiver: int) -> tuple[float, int]:
+        if self._key_of:
+            device = sender if receiver < 0 else receiver
+            return self._snr_of[device], self._key_of[device]
+        return super().link(sender, receiver)
 
     @override
     def snrs(self, sender: IntArray, receiver: IntArray) -> Array:

@@ -13,21 +13,21 @@ from simpy.events import Event
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.devices.availability import Presence
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Clock, Timer, to_ns
-from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.patience import LEAST_S, MOST_S, Patience
 from fednet_emu.network.air.queue import TurnQueue
 from fednet_emu.network.air.separate import Air, SeparateAir
 from fednet_emu.network.air.traced import TraceWalker
 from fednet_emu.network.air.transfer import Burst, Delivery, Grant, Transfer, Unheard
-from fednet_emu.network.faults import Absence, Fault, NoLoss
+from fednet_emu.network.faults import Faults
 from fednet_emu.network.links.links import Links, LinksOverTime
 from fednet_emu.network.medium.loads import Drain
 from fednet_emu.network.medium.radios import Radios
 from fednet_emu.network.settings import Uplink
 from fednet_emu.network.traces.assign import DeviceRates
-from fednet_emu.records.ledger import KINDS, NEVER_NS, SEVERAL, Ledger, device_label
+from fednet_emu.records.ledger import NEVER_NS, SEVERAL, Ledger, device_label
 from fednet_emu.records.reasons import CODE
+from fednet_emu.records.rows import KINDS, ReceptionRow, TransferRow
 
 NOTICE_S = 1.0
 """Time in s after which a sender knows that its receiver is out of reach, unless its timeout is shorter: the default of
@@ -56,7 +56,6 @@ class Medium:
         self.settings, self.band, self.links, self.radios, self.rates = settings, band, links, radios, rates
         self.kind = KINDS.index(settings.DIRECTION)
         self._ledger = ledger
-        self._presence = presence
         access, timeout_s = settings.access, settings.timeout_s
         self._patience = None
         if rates is not None:
@@ -67,8 +66,6 @@ class Medium:
             if timeout_s is None:
                 self._patience = access.patience(band, cells, presence.count)
         self._looks_up = self._air.looks_up
-        self._fades = not band.constant
-        self._clustered = self._turns.clustered
         self._several_cells = cells > 1
         self._requests: list[Transfer] = []
         self._on_air: dict[Transfer, Burst] = {}
@@ -81,12 +78,8 @@ class Medium:
         self._untold: dict[Transfer, Timer] = {}
         if self._patience is not None:
             self._timeout_ns = to_ns(LEAST_S)
-        self._faults: list[Fault] = [] if isinstance(settings.loss, NoLoss) else [settings.loss]
-        ending = [fault for fault in self._faults if type(fault).until_ns is not Fault.until_ns]
-        self._limits = ending if presence.always else [Absence(presence), *ending]
-        self._loss_key = loss_key
-        self._powers_differ, self._drawn_w, self._receive_w = radios.differ, radios.full_w, radios.receive_w
-        self._sent: dict[tuple[int, int], int] = {}
+        self._faults = Faults(presence, settings.loss, loss_key)
+        self._powers_differ, self._drawn_w = radios.differ, radios.full_w
         self._under_way: dict[int, dict[Transfer, int]] = defaultdict(dict)  # by device, with their cells
         self._stop = self.cancel
         batteries = presence.batteries
@@ -124,7 +117,7 @@ class Medium:
             raise ValueError(f"{device_label(sender)} sends to itself; leave it out of the receivers")
         ends = sender, receiver
         transfer = Transfer(self.clock, self.kind, self._stop, ends, payload, number, size_bit, group)
-        if self._clustered:
+        if self._turns.clustered:
             transfer.cell = cluster
         if grant is not None:
             transfer.grant, power_part = grant, power_part * grant.power_part
@@ -250,20 +243,18 @@ class Medium:
         """Put a burst on the air, without the transfers one of whose ends is away; False if none is left."""
         now_ns: int = self.clock.now
         latest_ns, on_air, some_are_gone = now_ns + self._timeout_ns, self._on_air, False
-        patience, limits = self._patience, self._limits
+        patience, faults = self._patience, self._faults.ending
         for transfer in burst:
             if transfer.cancelled:
                 some_are_gone = True
                 continue
             transfer.until_ns = latest_ns
             if self._looks_up:
-                links = self.links.now()
-                transfer.snr = links.snr(transfer.sender, transfer.receiver) * transfer.power_part
-                if self._fades:
-                    transfer.fading_key = links.fading_key(transfer.sender, transfer.receiver)
+                snr, transfer.fading_key = self.links.now().link(transfer.sender, transfer.receiver)
+                transfer.snr = snr * transfer.power_part
             if patience is not None and transfer.snr < patience.ample[transfer.size_bit.bit_length()]:
                 self._limit(transfer, patience)
-            if limits and not self._may_start(transfer, now_ns):
+            if faults and not self._may_start(transfer, now_ns):
                 some_are_gone = True
                 continue
             transfer.started_ns = now_ns
@@ -283,10 +274,10 @@ class Medium:
         """Choose how long a transfer that starts now may take; one that is not worth trying ends at once."""
         snr, key = transfer.snr, transfer.fading_key
         if not self._looks_up:
-            links, station = self.links.now(), -1 - transfer.cell
+            station = -1 - transfer.cell
             sender, receiver = (end if end >= 0 else station for end in (transfer.sender, transfer.receiver))
-            snr = links.snr(sender, receiver) * transfer.power_part
-            key = links.fading_key(sender, receiver) if self._fades else 0
+            snr, key = self.links.now().link(sender, receiver)
+            snr *= transfer.power_part
         limit_ns = patience.limit_ns(transfer.size_bit, snr, los=key & 1 == 1)
         transfer.until_ns = self.clock.now + limit_ns
         if not limit_ns:
@@ -299,7 +290,7 @@ class Medium:
 
     def _may_start(self, transfer: Transfer, now_ns: int) -> bool:
         """Whether no fault keeps a transfer from starting; sets `until_ns` if one ends it before the timeout."""
-        for fault in self._limits:
+        for fault in self._faults.ending:
             until_ns = fault.until_ns(transfer, now_ns)
             if until_ns <= now_ns:
                 transfer.lost = fault.unsent
@@ -319,8 +310,8 @@ class Medium:
             if transfer.cancelled:
                 transfer.lost = transfer.cancelled
                 continue
-            if (self._faults or transfer.grant is not None) and not transfer.lost:
-                transfer.lost = self._fate(transfer)
+            if (self._faults.losing or transfer.grant is not None) and not transfer.lost:
+                transfer.lost = self._faults.fate(transfer)
             if transfer.lost == "unreachable" and now_ns < transfer.started_ns + self._notice_ns:
                 self._tell_later(transfer)
             else:
@@ -336,16 +327,6 @@ class Medium:
             self._settle_at(self.clock.now)
 
         self._untold[transfer] = self.clock.call_at(transfer.started_ns + self._notice_ns, tell)
-
-    def _fate(self, transfer: Transfer) -> str:
-        """The first verdict of the faults on a transfer that the radio has delivered; empty if it arrives."""
-        link = (transfer.sender, transfer.receiver)
-        count = self._sent[link] = self._sent.get(link, -1) + 1
-        key = mix(mix(self._loss_key, transfer.sender + 1), transfer.receiver + 1)
-        if transfer.grant is not None and (lost := transfer.grant.fate(uniform(mix(key, 1), count))):
-            return lost
-        draw = uniform(key, count)
-        return next(filter(None, (fault.fate(transfer, draw) for fault in self._faults)), "")
 
     def _deliver(self, transfer: Transfer, now_ns: int) -> None:
         started_ns, lost = transfer.started_ns, transfer.lost
@@ -377,16 +358,16 @@ class Medium:
             arrived = sum([not transfer.lost for transfer in burst])
             row, add = len(ledger.transfers), ledger.receptions.append
             for transfer in burst:
-                add((row, transfer.receiver, CODE[transfer.lost]))
+                add(ReceptionRow(row, transfer.receiver, CODE[transfer.lost]))
         energy_j = first.drawn_w * first.power_s
-        receive_j, receive_w = 0.0, self._receive_w
+        receive_j, receive_w = 0.0, self.radios.receive_w
         if self._drain is not None:
             receive_j = self._drain.end(burst, energy_j, now_ns)
         elif receive_w is not None:
             receive_j = sum([receive_w[leg.receiver] for leg in burst]) * (now_ns - started_ns) / NS_PER_S
         ledger.sent_bit[self.kind] += size_bit if air_bit >= size_bit else round(air_bit)
         ledger.energy_j += energy_j + receive_j
-        ledger.transfers.append((
+        ledger.transfers.append(TransferRow(  # by position: keywords take three times as long
             self.kind, first.sender, receiver, count, size_bit, first.number, requested_ns, started_ns, now_ns,
             air_bit, size_bit * arrived, CODE[lost], energy_j, receive_j, first.cell,
         ))  # fmt: skip
@@ -394,10 +375,25 @@ class Medium:
     def _record_unsent(self, transfer: Transfer, reason: str) -> None:
         if self._several_cells:
             self._release(transfer)
-        now_ns, code = self.clock.now, CODE[reason]
-        ends = (self.kind, transfer.sender, transfer.receiver, 1, transfer.size_bit, transfer.number)
-        row = (*ends, transfer.requested_ns, NEVER_NS, now_ns, 0.0, 0, code, 0.0, 0.0, transfer.cell)
-        self._ledger.transfers.append(row)
+        self._ledger.transfers.append(
+            TransferRow(
+                kind=self.kind,
+                sender=transfer.sender,
+                receiver=transfer.receiver,
+                receivers=1,
+                size_bit=transfer.size_bit,
+                payload=transfer.number,
+                requested_ns=transfer.requested_ns,
+                started_ns=NEVER_NS,
+                ended_ns=self.clock.now,
+                air_bit=0.0,
+                delivered_bit=0,
+                lost=CODE[reason],
+                energy_j=0.0,
+                receive_j=0.0,
+                cell=transfer.cell,
+            )
+        )
 
 
 _new = tuple.__new__  # half the time of the named tuple's own constructor

@@ -14,8 +14,9 @@ import pytest
 from fednet_emu.draw.trace import feed
 from fednet_emu.emulation.given import scenario_of
 from fednet_emu.emulation.play import play
-from fednet_emu.records.ledger import KINDS, SERVER, SEVERAL, Ledger, device_label
+from fednet_emu.records.ledger import SERVER, SEVERAL, Ledger, device_label
 from fednet_emu.records.reasons import REASONS
+from fednet_emu.records.rows import KINDS
 from fednet_emu.results.run import Run
 
 Trace = Any

@@ -274,7 +274,7 @@ def as_heard(rows, **changes):
     deaf = changes.pop("deaf", None)
     active = Active(legs, legs, legs, legs, np.ones(2), np.ones(2), heard, deaf, plain=False)
     own = np.diagonal(heard)[:, None]
-    return RateInputs(active, own, heard[:, :, None], np.ones((2, 1)), np.zeros(1, np.int64), 1e6, CAPACITY, True, 0)
+    return RateInputs(active, own, heard[:, :, None], np.ones((2, 1)), np.zeros(1, np.int64), Band.of(1e6, CAPACITY, NoFading()))
 
 
 def test_rows_of_one_receiver_are_decoded_each_for_itself():

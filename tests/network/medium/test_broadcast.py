@@ -42,7 +42,7 @@ def test_a_broadcast_ends_with_its_slowest_receiver(cell, access):
     assert (row["delivered_bit"], row["lost_bit"]) == (4 * MBIT, 0)
     assert row["air_bit"] == pytest.approx(MBIT, rel=1e-9)
     assert row["energy_j"] == pytest.approx(0.2 * end_s)
-    assert world.ledger.sent_bit[0] == MBIT
+    assert world.ledger.sent_bit == [0, MBIT, 0]
     assert world.ledger.frames()["receptions"].values.tolist() == [[0, device, ""] for device in range(4)]
 
 
