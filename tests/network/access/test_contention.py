@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.network.access import Noma, Ofdma, Shared, SlottedAloha, Tdma
+from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.sharing import Active, RateInputs
-from fednet_emu.radio.fading import Rayleigh
+from fednet_emu.radio.fading import NoFading, Rayleigh
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.records.ledger import SERVER
 from tests.network.media import Pairs, medium_of
@@ -274,7 +275,8 @@ def as_heard(rows, **changes):
     deaf = changes.pop("deaf", None)
     active = Active(legs, legs, legs, legs, np.ones(2), np.ones(2), heard, deaf, plain=False)
     own = np.diagonal(heard)[:, None]
-    return RateInputs(active, own, heard[:, :, None], np.ones((2, 1)), np.zeros(1, np.int64), Band.of(1e6, CAPACITY, NoFading()))
+    band = Band.of(1e6, CAPACITY, NoFading())
+    return RateInputs(active, own, heard[:, :, None], np.ones((2, 1)), np.zeros(1, np.int64), band)
 
 
 def test_rows_of_one_receiver_are_decoded_each_for_itself():
