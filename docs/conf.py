@@ -54,7 +54,7 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
 }
-html_sidebars = {"index": [], "start": [], "api": []}
+html_sidebars = {"index": []}
 
 sphinx_gallery_conf = {
     "examples_dirs": "examples",

@@ -12,7 +12,7 @@ from fednet_emu.emulation.cost import BYTE_PER_DEVICE, VECTORS
 from fednet_emu.errors import MAX_PROBLEMS, FednetError
 from fednet_emu.files import paths
 
-PAGE = (Path(__file__).parents[1] / "docs/limits.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[1] / "docs/reference/limits.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("value", [0, 2**63 - 1, 1 - 2**63, 0.0, 1e40, -1e-40, math.nan, math.inf, "", "größer", True])

@@ -15,8 +15,8 @@ import networkx as nx
 PACKAGE = "fednet_emu"
 LEAD = f"""# The house
 
-Written from the imports of `{PACKAGE}/`: each folder from its top floor to the bottom, with what each room imports from the
-same folder. Imports run downward only; the contracts in `pyproject.toml` hold that (`make lint`).
+Written from the imports of `{PACKAGE}/`: each folder from its top floor to the bottom, with what each room imports from
+the same folder. Imports run downward only; the contracts in `pyproject.toml` hold that (`make lint`).
 """
 
 
@@ -64,7 +64,7 @@ def _short(module: str) -> str:
 
 def write(app: Any) -> None:
     """Write the page into the sources of the site if it has changed."""
-    path, text = Path(app.srcdir) / "house.md", page()
+    path, text = Path(app.srcdir) / "project/house.md", page()
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         path.write_text(text, encoding="utf-8")
 

@@ -97,7 +97,7 @@ def build(
         streams,
         ledger,
         Graph(
-            None if timing_only else build_engine(scenario.training, threads),
+            None if timing_only else build_engine(scenario.training, threads, host),
             _pending_limit_byte(_torch_device(scenario.training) if task is None else task.model.device),
             host,
         ),
@@ -112,7 +112,7 @@ def build(
     )
 
 
-def build_engine(training: Training, threads: int) -> Engine:
+def build_engine(training: Training, threads: int, host: HostTime | None) -> Engine:
     """The engine that trains; with Ray, only now is a cluster started or asked.
 
     Raises:
@@ -120,9 +120,8 @@ def build_engine(training: Training, threads: int) -> Engine:
     """
     if training.engine != "ray":
         return ENGINES[training.engine](threads)
-    return RayEngine(
-        Cluster(training.ray_address, training.workers, training.threads or 1, training.device, training.tf32)
-    )
+    own = training
+    return RayEngine(Cluster(own.ray_address, own.workers, own.threads or 1, own.device, own.tf32), host)
 
 
 def build_presence(scenario: Scenario, clock: Clock, ledger: Ledger, streams: Streams, idle_w: PerDevice) -> Presence:
@@ -162,6 +161,7 @@ def build_network(
     xy_m = devices.placement.positions_m(devices.count, streams("placement"))
     paths = devices.mobility.paths(xy_m, devices.where_they_roam(), streams, data_dir)
     settings, channel = scenario.network, scenario.channel
+    ledger.stations_w = settings.cells.count * (channel.base_station.stated("idle_w") or 0.0)
     return Network(clock, ledger, streams, presence, channel, paths, settings, data_dir=data_dir, powers=powers)
 
 

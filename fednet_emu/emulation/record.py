@@ -18,9 +18,6 @@ from fednet_emu.emulation.signals import graceful
 from fednet_emu.errors import DataError, Diverged
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.learning.engines.auto import AutoEngine
-from fednet_emu.learning.engines.ray.ray_engine import RayEngine
-from fednet_emu.learning.engines.rule import RuleEngine
 from fednet_emu.network.air.queue import TurnQueue
 from fednet_emu.records.fairness import asking
 from fednet_emu.records.folder.manifest import FINISHED
@@ -85,8 +82,8 @@ def recorded(
             summary.update(status=status, diverged=reason or None, **totals)
             parts = {part: spent._asdict() for part, spent in fed.graph.host.parts().items()}
             summary.update(host_s=time.perf_counter() - started, host_parts=parts)
-            if isinstance(fed.graph.engine, RayEngine):
-                summary["elsewhere"] = fed.graph.engine.statistics
+            if fed.graph.engine is not None and fed.graph.engine.statistics:
+                summary["elsewhere"] = dict(fed.graph.engine.statistics)
             books.close(summary)
             if reason:
                 LOG.info("diverged: %s", reason)
@@ -152,7 +149,7 @@ def _totals(fed: Federation, scenario: Scenario) -> dict[str, Any]:
     """Check the conservation laws, and return the totals of a run that has ended."""
     ledger = fed.ledger
     engine = fed.graph.engine
-    for choice in engine.choices if isinstance(engine, AutoEngine | RuleEngine) else ():
+    for choice in engine.choices if engine is not None else ():
         LOG.info("%s", choice)
     laws = _laws(ledger, scenario)
     for law, broken in laws.items():
@@ -200,7 +197,7 @@ def _energies(fed: Federation, scenario: Scenario) -> dict[str, float | None]:
         "receive_j": float(sent("receive_j").sum()),
         "idle_j": ledger.idle.until_j(now_ns),
         "waiting_j": float(hard.powers.idle_w.all @ waiting_s),
-        "station_j": float(sent("energy_j")[~device].sum()),
+        "station_j": float(sent("energy_j")[~device].sum()) + ledger.stations_j(now_ns),
     }
 
 

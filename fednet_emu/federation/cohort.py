@@ -57,7 +57,7 @@ class Cohort(Completion):
         batteries = self._presence.batteries
         stranded = 0 if batteries is None else batteries.stranded()
         why = f", {stranded} of them with an empty battery that nothing charges" if stranded else ""
-        return f"a device to return; all {self._presence.count} are away{why}"
+        return f"a device to return; all {self._presence.asked} are away{why}"
 
 
 def draw(present: IntArray, size: int, rng: np.random.Generator) -> list[int]:

@@ -10,11 +10,13 @@ Events of one instant run in the order (priority, creation):
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
+from contextlib import suppress
 from heapq import heapify, heappop, heappush
 from math import ceil, ulp
 from typing import Any, cast
 
 import simpy
+from simpy.core import StopSimulation
 from simpy.events import URGENT, Event, EventPriority
 
 from fednet_emu.errors import Deadlock, ScenarioError
@@ -56,7 +58,8 @@ class Clock(simpy.Environment):
 
     def __init__(self) -> None:
         super().__init__(initial_time=0)
-        self._forgotten = 0  # events forgotten since the queue was swept
+        self._forgotten = 0  # how many events in the queue are forgotten, or more
+        self._quiet = 0  # how many wake nobody, or more: these, and timers in the background
         self.stopping = False
         """Set it to True, for example in a signal handler, to end `run_process` after the present event with a
         KeyboardInterrupt."""
@@ -83,8 +86,18 @@ class Clock(simpy.Environment):
         sleep.complete_in(to_ns(duration_s), None)
         return sleep
 
-    def call_at(self, time_ns: int, callback: Callable[[Event], None], priority: EventPriority = SETTLE) -> Timer:
+    def call_at(
+        self,
+        time_ns: int,
+        callback: Callable[[Event], None],
+        priority: EventPriority = SETTLE,
+        *,
+        background: bool = False,
+    ) -> Timer:
         """Call `callback` at `time_ns`, after all events of that instant with a smaller priority, unless cancelled.
+
+        A timer in the `background` wakes no process, now or later: a run in which only such timers are left is a
+        deadlock, as a program ends in which only daemon threads are left.
 
         Raises:
             ValueError: the instant is in the past.
@@ -95,6 +108,9 @@ class Clock(simpy.Environment):
             )
         timer: Timer = Timer()
         timer.env, timer.callbacks, timer._ok = self, [callback], True
+        if background:
+            timer.background, timer.callbacks = True, [timer.to_foreground, callback]
+            self._quiet += 1
         heappush(self._queue, (time_ns, priority, next(self._eid), timer))
         return timer
 
@@ -106,11 +122,22 @@ class Clock(simpy.Environment):
         """
         event.forgotten = True  # type: ignore[attr-defined]
         self._forgotten += 1
+        self._quiet += 1
+        if self._forgotten > 64 and 2 * self._forgotten > len(self._queue):
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Remove what is forgotten from the queue, and count what is left that wakes nobody."""
         queue = self._queue
-        if self._forgotten > 64 and 2 * self._forgotten > len(queue):
-            queue[:] = [entry for entry in queue if not hasattr(entry[3], "forgotten")]
-            heapify(queue)
-            self._forgotten = 0
+        queue[:] = [entry for entry in queue if not hasattr(entry[3], "forgotten")]
+        heapify(queue)
+        self._forgotten = 0
+        self._quiet = sum(getattr(entry[3], "background", False) for entry in queue)
+
+    def _is_stuck(self) -> bool:
+        """Whether nothing is left in the queue that may wake a process."""
+        self._sweep()
+        return len(self._queue) == self._quiet
 
     def trigger_now(self, events: list[Event]) -> None:
         """Run the callbacks of events that already have their values now, bypassing the queue.
@@ -130,19 +157,24 @@ class Clock(simpy.Environment):
         """Run until a process has ended, and return its result; None when `until_s` came first.
 
         Raises:
-            Deadlock: no event is left and the process has not ended, even if `until_s` has not been reached.
+            Deadlock: no event is left that may wake a process, and this one has not ended; told at once, whatever
+                `until_s` is.
         """
         main = self.process(process)
-        stop = Event(self) if until_s is None else self.call_at(to_ns(until_s), _nothing, COLLECT)
+        if until_s is not None:
+            self.call_at(to_ns(until_s), StopSimulation.callback, COLLECT, background=True)
         queue = self._queue
-        with rare_garbage_collection():
-            while main.callbacks is not None and stop.callbacks is not None and not self.stopping:
-                if not queue:
+        with rare_garbage_collection(), suppress(StopSimulation):
+            while main.callbacks is not None and not self.stopping:
+                if len(queue) <= self._quiet and self._is_stuck():
                     raise Deadlock(self.now_s, describe(main))
                 # SimPy's `step`, inlined; an event without callbacks does not advance the time
                 time_ns, _, _, event = heappop(queue)
                 callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]
                 if not callbacks and event._ok:
+                    if hasattr(event, "forgotten"):
+                        self._forgotten -= 1
+                        self._quiet -= 1
                     continue
                 self._now = time_ns  # type: ignore[assignment]
                 for callback in callbacks:
@@ -151,11 +183,7 @@ class Clock(simpy.Environment):
                     raise event._value
         if self.stopping:
             raise KeyboardInterrupt
-        if main.callbacks is None:
-            return main.value
-        if not queue:
-            raise Deadlock(self.now_s, describe(main))
-        return None
+        return main.value if main.callbacks is None else None
 
 
 Clock.now = Clock._now
@@ -170,12 +198,26 @@ class _Bare(Event):
 
 
 class Timer(_Bare):
-    """An event that runs its callback once, or never if it was cancelled before."""
+    """An event that runs its callback once, or never if it was cancelled before.
+
+    Attributes:
+        background: whether it wakes no process.
+    """
+
+    background = False
+
+    def to_foreground(self, _event: Event | None = None) -> None:
+        """From now on it may wake a process."""
+        if self.background:
+            self.background = False
+            cast("Clock", self.env)._quiet -= 1
 
     def cancel(self) -> None:
         """Drop the callback and free what it refers to; no effect after the callback has run."""
         if self.callbacks:
             self.callbacks.clear()
+            if self.background:
+                self.to_foreground()
             cast("Clock", self.env).forget(self)
 
 
@@ -186,7 +228,3 @@ class Sleep(Completion):
         """Remove the event from the queue, unless another process waits for it too."""
         if self.callbacks is not None and len(self.callbacks) == 1:
             cast("Clock", self.env).forget(self)
-
-
-def _nothing(_event: Event) -> None:
-    """Do nothing: the callback of a timer that only marks an instant."""

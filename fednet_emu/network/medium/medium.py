@@ -83,7 +83,7 @@ class Medium:
         self._under_way: dict[int, dict[Transfer, int]] = defaultdict(dict)  # by device, with their cells
         self._stop = self.cancel
         batteries = presence.batteries
-        self._drain = None if batteries is None else Drain(batteries, radios.receive_w, self._lose)
+        self._drain = None if batteries is None else Drain(batteries, radios, self._lose)
 
     def send(
         self,
@@ -195,6 +195,7 @@ class Medium:
         next_ns = self._air.next_end_ns()
         if self._drain is not None:
             self._drain.follow(self._air.powers())
+            self._drain.follow_bits(self._air.rates())
         if next_ns < FOREVER_NS:
             self._due_ns, self._timer = next_ns, self.clock.call_at(next_ns, self._settle)
         if self._came:
@@ -347,7 +348,7 @@ class Medium:
 
     def _record(self, burst: Burst, now_ns: int) -> None:
         """Record one row for a burst that was on the air, delivered or lost."""
-        ledger, first, count = self._ledger, burst[0], len(burst)
+        ledger, radios, first, count = self._ledger, self.radios, burst[0], len(burst)
         receiver, requested_ns, air_bit, lost = first.receiver, first.requested_ns, first.air_bit, first.lost
         size_bit, started_ns = first.size_bit, first.started_ns
         arrived = 0 if lost else 1
@@ -359,12 +360,15 @@ class Medium:
             row, add = len(ledger.transfers), ledger.receptions.append
             for transfer in burst:
                 add(ReceptionRow(row, transfer.receiver, CODE[transfer.lost]))
-        energy_j = first.drawn_w * first.power_s
-        receive_j, receive_w = 0.0, self.radios.receive_w
+        energy_j, bits_j = first.drawn_w * first.power_s, radios.transmit_j_per_bit * air_bit
+        receive_j, receive_w = 0.0, radios.receive_w
         if self._drain is not None:
-            receive_j = self._drain.end(burst, energy_j, now_ns)
+            receive_j = self._drain.end(burst, energy_j, bits_j, now_ns)
         elif receive_w is not None:
             receive_j = sum([receive_w[leg.receiver] for leg in burst]) * (now_ns - started_ns) / NS_PER_S
+        if radios.receive_j_per_bit:
+            receive_j += radios.receive_j_per_bit * sum([leg.air_bit for leg in burst])
+        energy_j += bits_j
         ledger.sent_bit[self.kind] += size_bit if air_bit >= size_bit else round(air_bit)
         ledger.energy_j += energy_j + receive_j
         ledger.transfers.append(TransferRow(  # by position: keywords take three times as long

@@ -17,12 +17,16 @@ class Radios:
         sender: the radio of every sender.
         circuit_w: power in W that each sending device draws beside its amplifier; None where that of the radio holds.
         receive_w: power in W that each receiving device draws while it receives, beside its idle power; None for none.
+        transmit_j_per_bit: energy in J of each bit that a sending device sends, beside its power.
+        receive_j_per_bit: energy in J of each bit that a device receives, beside its power.
         controlled: whether each link has its own transmit power.
     """
 
     sender: Terminal
     circuit_w: PerDevice | None = None
     receive_w: PerDevice | None = None
+    transmit_j_per_bit: float = 0.0
+    receive_j_per_bit: float = 0.0
     controlled: bool = False
 
     @cached_property
