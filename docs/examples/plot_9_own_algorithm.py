@@ -36,7 +36,7 @@ class FedAvgM(fe.Algorithm):
         if got.lost:
             return got
         plan = fe.SgdPlan(lr=self.lr, batch_size=20, epochs=1)
-        trained = yield k.compute(fed.train(k, got.payload, plan, t))
+        trained = yield k.train(got.payload, plan, t)
         return (yield fed.uplink(k, trained.params))
 
     def direction(self, velocity, w, arrived):

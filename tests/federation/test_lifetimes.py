@@ -132,11 +132,11 @@ def test_an_upload_that_was_cut_lets_go_of_what_it_carried(how: str) -> None:
     held: list[weakref.ref[Deferred]] = []
 
     def client() -> Process:
-        model = fed.train(fed.device(0), fed.initial_model(), SgdPlan(lr=0.1, steps=1), 0).result.params
+        model = fed.device(0).training(fed.initial_model(), SgdPlan(lr=0.1, steps=1), 0).result.params
         held.append(weakref.ref(model))
         if how == "one of several":
             return (yield fed.all_of([fed.uplink(fed.device(0), model)]))
-        return (yield fed.retry(lambda: fed.uplink(fed.device(0), model)))
+        return (yield from fed.retry(lambda: fed.uplink(fed.device(0), model)))
 
     def server() -> Process:
         yield fed.gather([client()], deadline_s=1e-9)
@@ -156,7 +156,7 @@ def test_a_computation_that_was_cut_lets_go_of_its_work() -> None:
     held: list[weakref.ref[Deferred]] = []
 
     def client() -> Process:
-        work = fed.train(fed.device(0), fed.initial_model(), SgdPlan(lr=0.1, steps=1), 0)
+        work = fed.device(0).training(fed.initial_model(), SgdPlan(lr=0.1, steps=1), 0)
         held.append(weakref.ref(work.result.params))
         yield fed.device(0).compute(work)
 
@@ -177,7 +177,7 @@ def test_a_computation_on_a_battery_lets_go_of_its_work(capacity_j: float) -> No
     held: list[weakref.ref[Deferred]] = []
 
     def client() -> Process:
-        work = fed.train(fed.device(0), fed.initial_model(), SgdPlan(lr=0.1, steps=1), 0)
+        work = fed.device(0).training(fed.initial_model(), SgdPlan(lr=0.1, steps=1), 0)
         held.append(weakref.ref(work.result.params))
         yield fed.device(0).compute(work)
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from fednet_emu.algorithms import ALGORITHMS
-from fednet_emu.algorithms.chosen import ChosenCohort
+from fednet_emu.algorithms.base import Synchronous
 from fednet_emu.algorithms.selection.base import Jobs
 from fednet_emu.algorithms.selection.table import SELECTIONS
 from fednet_emu.federation import SgdPlan
@@ -25,7 +25,9 @@ KINDS = {
     "tight fedcs": "{kind: fedcs, round_s: 0.003}",
     "short oort": "{kind: oort, window: 1, most_rounds: 2}",
 }
-WITH_SLOT = sorted(kind for kind in ALGORITHMS if issubclass(ALGORITHMS[kind], ChosenCohort))
+WITH_SLOT = sorted(kind for kind in ALGORITHMS if issubclass(ALGORITHMS[kind], Synchronous))
+OTHERS = set(WITH_SLOT) - {"fedavg", "cfl", "frank-wolfe-clustering"}  # what the last two read decides events, too
+POLLED = {kind for kind in WITH_SLOT if "polls" in ALGORITHMS[kind].uses}
 HARD = {
     **CONDITIONS,
     "a deadline": (
@@ -49,13 +51,18 @@ def settings_of(algorithm: str, selection: str, condition: str) -> tuple[str, ..
 
 
 def test_who_has_the_slot() -> None:
-    """The synchronous methods with one server model for all."""
-    assert WITH_SLOT == ["fedavg", "feddyn", "fednova", "fedprox", "q-ffl", "scaffold"]
+    """The synchronous methods that invite a cohort and make local steps."""
+    personal = ["cfl", "ditto", "fedper", "fedrep", "frank-wolfe-clustering", "ifca"]
+    assert sorted({"fedavg", "feddyn", "fednova", "fedprox", "q-ffl", "scaffold", *personal}) == WITH_SLOT
 
 
 @pytest.mark.parametrize(
     ("algorithm", "selection", "condition"),
-    [*product(["fedavg"], KINDS, HARD), *product(WITH_SLOT[1:], ["oort", "power-of-choice", "age"], ["30 % loss"])],
+    [
+        *product(["fedavg"], KINDS, HARD),
+        *product(sorted(OTHERS), ["oort", "age"], ["30 % loss"]),
+        *product(sorted(OTHERS & POLLED), ["power-of-choice"], ["30 % loss"]),
+    ],
 )
 def test_it_conforms(algorithm: str, selection: str, condition: str) -> None:
     """Rounds end, laws hold, and how training is run changes no event; without training neither, but for losses."""

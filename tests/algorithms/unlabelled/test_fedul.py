@@ -14,6 +14,7 @@ from fednet_emu.algorithms.unlabelled.fedul import Best, better, pick, record
 from fednet_emu.algorithms.unlabelled.fedul_theory import ce_on_probs
 from fednet_emu.emulation.build import build
 from fednet_emu.errors import ScenarioError
+from fednet_emu.federation import Device
 from fednet_emu.federation.federation import Federation
 from fednet_emu.learning.data.datasets import Samples
 from fednet_emu.learning.data.partitions import Partition, Partitioned
@@ -282,14 +283,14 @@ def test_the_server_trains_with_the_loss_of_the_mode(mode: str, loss: object, mo
     """The negative log-likelihood is the model's own loss; the public code's second softmax is asked for by name."""
     settings = (*SETTINGS, f"algorithm.loss_mode={mode}", "algorithm.supervision=M1", "stop.rounds=1")
     fed, asked = small_federation(*settings), []
-    train = fed.train
+    training = Device.training
 
     def spy(device: Any, *args: Any, **terms: Any) -> Any:
         if device is fed.server:
             asked.append(terms["loss"])
-        return train(device, *args, **terms)
+        return training(device, *args, **terms)
 
-    monkeypatch.setattr(fed, "train", spy)
+    monkeypatch.setattr(Device, "training", spy)
     fed.run(small_scenario(*settings).algorithm)
 
     assert asked == [loss]

@@ -19,7 +19,7 @@ class FirstOnly(fe.Algorithm):
         for t in fed.rounds():
             device = fed.device(t % fed.n_devices)
             got = yield fed.downlink(device, w)
-            trained = yield device.compute(fed.train(device, got.payload, plan, t))
+            trained = yield device.train(got.payload, plan, t)
             sent = yield fed.uplink(device, trained.params)
             w = sent.payload
             fed.end_of_round(w, invited=1, arrived=1)
