@@ -14,7 +14,7 @@ from fednet_emu.federation.movements import Since
 from fednet_emu.federation.retry import Send
 from fednet_emu.federation.sums import MeanOf, mean_update
 from fednet_emu.kernel.clock import Process
-from fednet_emu.kernel.process import Awaited, not_awaited
+from fednet_emu.kernel.events import Completion, not_awaited
 from fednet_emu.learning.graph.accumulation import Accumulation, of_means
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.network.air.transfer import Delivery
@@ -177,7 +177,7 @@ def asked(
     working = client(fed, k, *parts, *args)
     del got, parts, message, receive  # a model is in memory no longer than the client needs it
     reply = yield from working
-    if isinstance(reply, Awaited):
+    if isinstance(reply, Completion):
         raise not_awaited(reply, "its value")
     if superposed or isinstance(reply, Delivery):
         return reply if isinstance(reply, Delivery) else (k, reply)

@@ -135,5 +135,5 @@ class Sums:
         self._record("over_the_air", ready=len(ready), summed=len(factors), burst_s=burst_s, **burst)
         return replies, NoisyMean(factors, plan.snr, self._streams, self._bursts)
 
-    def _late(self, _index: int) -> Delivery:
+    def _late(self) -> Delivery:
         return Delivery.given_up(self._clock.now_s)
