@@ -26,7 +26,7 @@ class FedAvg(ServerSettings, Synchronous):
 
     def run(self, fed: Federation) -> Process:
         """The server: invite a cohort, wait for its models, average them."""
-        w, server = fed.initial_model(), self.server()
+        w, server = fed.initial_model(), self.server(fed)
         for t in fed.rounds():
             arrived = yield from self.round(fed, t, w, self.client)
             w = server.step(arrived)

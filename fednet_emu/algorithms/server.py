@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from fednet_emu.algorithms.aggregation import AnyAggregation, Mean
 from fednet_emu.algorithms.base import Algorithm
 from fednet_emu.algorithms.server_optimizers import AnyServerOptimizer, ServerOptimizer, ServerSgd
-from fednet_emu.federation import Arrived, Deferred
+from fednet_emu.federation import Arrived, Deferred, Federation
 
 
 class ServerSettings(Algorithm):
@@ -37,9 +37,9 @@ class ServerSettings(Algorithm):
             )
         return self
 
-    def server(self) -> Server:
-        """The server of one run."""
-        return Server(self)
+    def server(self, fed: Federation) -> Server:
+        """The server of a run."""
+        return Server(fed, self)
 
     @property
     def optimizer(self) -> ServerOptimizer:
@@ -64,18 +64,18 @@ class ServerSettings(Algorithm):
 class Server:
     """The server of a run, and what its optimizer keeps between rounds."""
 
-    def __init__(self, settings: ServerSettings) -> None:
-        self._settings, self._optimizer = settings, settings.optimizer
+    def __init__(self, fed: Federation, settings: ServerSettings) -> None:
+        self._fed, self._settings, self._optimizer = fed, settings, settings.optimizer
         self._memory: Deferred | None = None
 
     def step(self, arrived: Arrived) -> Deferred:
         """The model after a round: that which was sent, moved by what has arrived, which is given away."""
-        own, server, fed, w = self._settings, self._optimizer, arrived.fed, arrived.model
+        own, server, fed, w = self._settings, self._optimizer, self._fed, arrived.model
         if len(arrived) < own.aggregation.least:
             return w
         if type(own.aggregation) is Mean and type(server) is ServerSgd:  # one sum and no memory
             return arrived.average(own.weighting, server.lr)
-        update = own.aggregation.of(arrived, arrived.weights(own.weighting))
+        update = own.aggregation.of(fed, arrived, arrived.weights(own.weighting))
         if self._memory is None:
             self._memory = fed.defer(server.start, w, size=server.vectors * w.size)
         after = fed.defer(server.step, w, update, self._memory, size=(1 + server.vectors) * w.size)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from fednet_emu.arrays import IntArray
 from fednet_emu.devices.processors import Computation, Work
@@ -11,8 +11,8 @@ from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData
 from fednet_emu.records.ledger import device_label
 
-if TYPE_CHECKING:
-    from fednet_emu.federation.federation import Federation
+Fed = Any
+"""A `Federation`, whose file imports this one."""
 
 Statistic = Literal["loss", "square", "samples"]
 """One number about a device's training, which it sends on request.
@@ -50,7 +50,7 @@ class Device:
 
     __slots__ = ("_federation", "index", "invitation", "measured")
 
-    def __init__(self, federation: Federation, index: int, invitation: Invitation | None = None) -> None:
+    def __init__(self, federation: Fed, index: int, invitation: Invitation | None = None) -> None:
         self._federation = federation
         self.index = index
         self.invitation = invitation or _ALONE
@@ -64,22 +64,22 @@ class Device:
     @property
     def n_samples(self) -> int:
         """Number of the device's own training samples."""
-        return self._federation.task.n_samples_of(self.index)
+        return int(self._federation.task.n_samples_of(self.index))
 
     @property
     def flop_per_s(self) -> float:
         """Computing speed in FLOP/s."""
-        return self._federation.processors.flop_per_s(self.index)
+        return float(self._federation.processors.flop_per_s(self.index))
 
     @property
     def expected_rate_bps(self) -> float:
         """Rate in bit/s of the device's uplink, alone in the band, at its present mean SNR, without future fading."""
-        return self._federation.network.expected_uplink_bps(self.index)
+        return float(self._federation.network.expected_uplink_bps(self.index))
 
     @property
     def expected_downlink_rate_bps(self) -> float:
         """Rate in bit/s of the server's downlink to this device, defined as for `expected_rate_bps`."""
-        return self._federation.network.expected_downlink_bps(self.index)
+        return float(self._federation.network.expected_downlink_bps(self.index))
 
     def train(self, w: Deferred, plan: SgdPlan, *key: Any, **what: Any) -> Computation:
         """Event of local training on the device's own samples; its value is a `Trained` (params, loss).
@@ -112,7 +112,7 @@ class Device:
         """
         asked, fed = self.invitation.statistics, self._federation
         squares = "square" in asked
-        work = fed.learner.train(self, w, plan, key, fed.round, subset, data, squares=squares, **terms)
+        work: Work = fed.learner.train(self, w, plan, key, fed.round, subset, data, squares=squares, **terms)
         if asked:
             n = self.n_samples if subset is None else len(subset)
             seen = min(n, plan.n_samples_processed(n))
@@ -145,7 +145,8 @@ class Device:
     def compute(self, work: Work) -> Computation:
         """Do some work as soon as the processor is free; the event's value is the work's result."""
         self._federation.asks()
-        return self._federation.processors.run(self.index, work)
+        computation: Computation = self._federation.processors.run(self.index, work)
+        return computation
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Device):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from torch import Tensor
 
-from fednet_emu.federation.device import Device, Invitation, Statistic
+from fednet_emu.federation.device import Device, Fed, Invitation, Statistic
 from fednet_emu.federation.movements import Since
 from fednet_emu.federation.retry import Send
 from fednet_emu.federation.sums import MeanOf, mean_update
@@ -17,10 +17,8 @@ from fednet_emu.kernel.clock import Process
 from fednet_emu.kernel.events import Completion, not_awaited
 from fednet_emu.learning.graph.accumulation import Accumulation, of_means
 from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.network.air.transfer import Delivery
-
-if TYPE_CHECKING:
-    from fednet_emu.federation.federation import Federation
 
 Client = Callable[..., Process]
 """What a device does: `client(fed, k, *parts of the message, *arguments)`, a process that returns the reply to send. A
@@ -65,7 +63,6 @@ class Arrived(list[tuple[Device, Any]]):
     """The replies of an exchange that have arrived: (device, payload), in the order of the cohort.
 
     Attributes:
-        fed: the federation.
         cohort: who was invited; `measured` of a device holds the statistics that it has sent.
         replies: the deliveries of all replies, lost ones too, in that order.
         sent: the message that the devices started from.
@@ -73,10 +70,10 @@ class Arrived(list[tuple[Device, Any]]):
     """
 
     def __init__(
-        self, fed: Federation, cohort: Sequence[Device], replies: Sequence[Delivery], sent: Any, mean: MeanOf
+        self, graph: Graph, cohort: Sequence[Device], replies: Sequence[Delivery], sent: Any, mean: MeanOf
     ) -> None:
         super().__init__((k, reply.payload) for k, reply in zip(cohort, replies, strict=True) if not reply.lost)
-        self.fed, self.cohort, self.replies, self.sent, self.mean = fed, cohort, replies, sent, mean
+        self._graph, self.cohort, self.replies, self.sent, self.mean = graph, cohort, replies, sent, mean
 
     @property
     def devices(self) -> list[Device]:
@@ -113,7 +110,7 @@ class Arrived(list[tuple[Device, Any]]):
         if not self:
             return self.model
         weights = self.weights(weighting) if isinstance(weighting, str) else weighting
-        return self.fed.accumulate(average, self.models, self.model, weights, lr, self.mean)
+        return self._graph.accumulate(average, self.models, self.model, weights, lr, self.mean)
 
     def weights(self, weighting: Literal["samples", "uniform"]) -> list[int]:
         """The weight of every reply: the number of samples of its device, or 1."""
@@ -131,7 +128,7 @@ def average(w: Tensor, weights: Sequence[float], lr: float = 1.0, mean: MeanOf =
 
 
 def exchange(
-    fed: Federation, cohort: Iterable[Device], message: Any, client: Client, args: Sequence[Any], how: Exchange
+    fed: Fed, cohort: Iterable[Device], message: Any, client: Client, args: Sequence[Any], how: Exchange
 ) -> Process:
     """Process whose value is what has `Arrived`, as `Federation.exchange` says."""
     cohort = list(cohort)
@@ -151,14 +148,14 @@ def exchange(
         replies, mean = yield from fed.sums.of(size, clients, how.deadline_s)
     else:
         replies, mean = (yield fed.gather(clients, how.deadline_s)), mean_update
-    arrived = Arrived(fed, invited, replies, message, mean)
+    arrived = Arrived(fed.graph, invited, replies, message, mean)
     if how.counts:
         fed.answered(len(cohort), len(arrived))
     return arrived
 
 
 def asked(
-    fed: Federation,
+    fed: Fed,
     k: Device,
     message: Any,
     client: Client,
@@ -193,7 +190,7 @@ def asked(
     return sent
 
 
-def _resent(fed: Federation, send: Send, how: Exchange) -> Process:
+def _resent(fed: Fed, send: Send, how: Exchange) -> Process:
     """Send, and again while it is lost and that is allowed."""
     if how.patience_s is not None:
         return (yield from fed.retry(send, patience_s=how.patience_s, to_the_gone=False))
