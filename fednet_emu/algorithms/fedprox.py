@@ -57,7 +57,7 @@ class FedProx(ServerSettings, Synchronous):
     def run(self, fed: Federation) -> Process:
         """The server: invite a cohort, average what it made of the model, adapt mu."""
         w, server = fed.initial_model(), self.server(fed)
-        pull = fed.defer(Pull, self.mu, None, 0, size=3)
+        pull = fed.defer(Pull, self.mu, None, 0, size=3) if self.adaptive else w
         for t in fed.rounds():
             if self.adaptive:
                 mu = fed.defer(_MU, pull, size=1)

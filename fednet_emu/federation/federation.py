@@ -14,7 +14,7 @@ from fednet_emu.devices.availability import Presence
 from fednet_emu.devices.processors import Processors
 from fednet_emu.errors import Deadlock
 from fednet_emu.federation.cohort import Cohort, cohort_size
-from fednet_emu.federation.device import Device, Statistic
+from fednet_emu.federation.device import Device
 from fednet_emu.federation.exchange import Client, Exchange, asked, exchange
 from fednet_emu.federation.learner import Learner
 from fednet_emu.federation.learning_task import LearningTask
@@ -22,7 +22,7 @@ from fednet_emu.federation.links import Links
 from fednet_emu.federation.movements import Since
 from fednet_emu.federation.observer import Models, Observer
 from fednet_emu.federation.payload import Shared
-from fednet_emu.federation.readings import Checkpoint, Kept, NothingKept
+from fednet_emu.federation.readings import Kept, NothingKept
 from fednet_emu.federation.retry import BEYOND_REACH, GONE, PATIENCE_S, PAUSE_S, Send, retrying
 from fednet_emu.federation.rounds import PAUSE, Rounds
 from fednet_emu.federation.stop import COSTS, Evaluation, Stop
@@ -126,7 +126,7 @@ class Federation:
         return Cohort(self.clock, able, cohort_size(size, self.n_devices), self.streams("cohort", *key), self.device)
 
     def somebody_there(self) -> Cohort:
-        """Event that comes as soon as a device with training samples is there."""
+        """Event: a device with training samples is there."""
         return self.cohort(1)
 
     # ---- links -------------------------------------------------------------------------------------------------------
@@ -148,9 +148,9 @@ class Federation:
         return self.links.downlink(device.index, payload, size_bit)
 
     def published(self, model: Deferred) -> Deferred:
-        """The server's model as the devices read it that are sent it; with compression, what the server goes on from.
+        """The server's model as devices read it; with compression another one, from which the server goes on.
 
-        With it, devices that have what was published before are sent the compressed movement, and all others the model.
+        Devices that have what was published before are then sent the compressed movement, and all others the model.
         """
         return self.links.published(model)
 
@@ -165,19 +165,7 @@ class Federation:
         self.asks()
         return self.links.uplink(device.index, payload, size_bit, power_part, since)
 
-    def exchange(
-        self,
-        cohort: Iterable[Device],
-        message: Any,
-        client: Client,
-        *args: Any,
-        deadline_s: float | None = None,
-        retries: int = 0,
-        patience_s: float | None = None,
-        sums: bool = False,
-        statistics: tuple[Statistic, ...] = (),
-        counts: bool = True,
-    ) -> Process:
+    def exchange(self, cohort: Iterable[Device], message: Any, client: Client, *args: Any, **how: Any) -> Process:
         """Send a message to every device, let each do what `client` says, and collect the replies.
 
         For example `arrived = yield from fed.exchange(cohort, w, self.client, t)`; the value is what has `Arrived`.
@@ -185,21 +173,14 @@ class Federation:
         Args:
             cohort: the devices.
             message: a value or a tuple of parts, which may be broadcast; or a function that gives that of a device.
-            client: process `client(fed, k, *parts, *args)` of a device k that has received the parts of the message;
-                what it returns is sent. The first part of a tuple is sent, where the uplink compresses, as a movement
-                from the first part of the message; what is to be sent in another way is a `Reply`.
+            client: process `client(fed, k, *parts, *args)` of a device k that has received the parts of the message.
+                What it returns is sent: the first part of it, where the uplink compresses, as a movement from the first
+                part of the message. What is to be sent in another way is a `Reply`.
             args: further arguments of `client`.
-            deadline_s: longest time in s that the server waits; who is late is cancelled and left out.
-            retries: number of times that a lost reply is sent again at once.
-            patience_s: time in s for which lost messages are sent again, in both directions; None for not at all.
-            sums: whether the mean of the replies is all that is used, so that they may add up over the air. Then all
-                send at once, when the last one is ready or at the last moment before the deadline.
-            statistics: numbers about its training that each device sends with its reply, 32 bit each.
-            counts: whether these devices count as invited in the round.
+            how: `deadline_s`, `retries` and what else an `Exchange` has.
         """
-        self._rounds.deadline_s = deadline_s
-        how = Exchange(deadline_s, retries, patience_s, sums, statistics, counts)
-        return exchange(self, cohort, message, client, args, how)
+        self._rounds.deadline_s = how.get("deadline_s")
+        return exchange(self, cohort, message, client, args, Exchange(**how))
 
     def ask(self, device: Device, message: Any, client: Client, *args: Any) -> Process:
         """An exchange with one device, whose value is the `Delivery` of its reply; it does not count as invited."""
@@ -293,14 +274,9 @@ class Federation:
     def read(self, value: Deferred, nominal: Any = None) -> Any:
         """Return the computed value of a deferred value.
 
-        A timing-only run does not compute it: it returns `nominal` instead and sets the attribute `nominal`.
+        A timing-only run does not compute it: it returns `nominal` instead and sets `learner.nominal`.
         """
         return self.learner.read(value, nominal)
-
-    @property
-    def nominal(self) -> bool:
-        """Whether a nominal value has replaced one that a timing-only run does not compute."""
-        return self.learner.nominal
 
     # ---- flow --------------------------------------------------------------------------------------------------------
 
@@ -386,8 +362,6 @@ class Federation:
         costs = self.round, self.clock.now_s, sum(self.ledger.sent_bit), self.ledger.spent_j(self.clock.now)
         return self._stop.reached(dict(zip(COSTS, costs, strict=True)), self.accuracy)
 
-    # ---- measuring ---------------------------------------------------------------------------------------------------
-
     @property
     def accuracy(self) -> float | None:
         """The latest pooled accuracy, if any was measured."""
@@ -397,14 +371,6 @@ class Federation:
     def latest(self) -> Models | None:
         """The latest global model, or the latest models of all devices, for observers; None before the first."""
         return self._observer.latest
-
-    def checkpoint(self) -> Checkpoint:
-        """Return what `resume` needs to continue from here; possible at any moment of a run."""
-        return self.learner.checkpoint()
-
-    def resume(self, checkpoint: Checkpoint) -> None:
-        """Reuse the values in a checkpoint of the same scenario instead of computing them; call it before `run`."""
-        self.learner.resume(checkpoint)
 
     @rare_garbage_collection()
     def run(self, algorithm: Any) -> Models | None:

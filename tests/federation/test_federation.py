@@ -246,7 +246,7 @@ def test_reading_gives_the_number_behind_a_deferred_value() -> None:
 
     assert (n_scalars(norm), n_scalars(fed.defer(torch.neg, model))) == (1, 10)
     assert fed.read(norm) == pytest.approx(float(fed.task.model.initial().norm()))
-    assert not fed.nominal
+    assert not fed.learner.nominal
 
 
 def test_a_timing_only_run_takes_the_nominal_value_and_is_marked() -> None:
@@ -256,9 +256,9 @@ def test_a_timing_only_run_takes_the_nominal_value_and_is_marked() -> None:
 
     with pytest.raises(ScenarioError, match="timing-only run: a computed value is read"):
         fed.read(gap)
-    assert not fed.nominal
+    assert not fed.learner.nominal
     assert fed.read(gap, nominal=3) == 3
-    assert fed.nominal
+    assert fed.learner.nominal
 
 
 def test_training_that_diverges_names_device_round_step_and_lr() -> None:

@@ -34,7 +34,7 @@ def test_memory_does_not_grow_with_rounds_that_meet_their_deadline() -> None:
     def look(fed: Federation) -> None:
         if fed.round in (20, 1000):
             file = io.BytesIO()
-            torch.save(fed.checkpoint().snapshot.values, file)
+            torch.save(fed.learner.checkpoint().snapshot.values, file)
             seen.append((alive(Deferred), len(fed.clock._queue), len(file.getvalue())))
 
     fed = small_federation("algorithm.deadline_s=3600", "stop.rounds=1000", "evaluation.every_rounds=10")

@@ -206,7 +206,7 @@ def test_elias_codes_are_counted_and_bounded() -> None:
     assert bits.nunique() > 1
     assert bits.max() <= 1 + 32 + 10 * 2
     assert set(timed.ledger.frames()["transfers"].query("kind == 'uplink'")["size_bit"]) == {1 + 32 + 10 * 2}
-    assert timed.nominal
+    assert timed.learner.nominal
 
 
 @pytest.mark.parametrize("kind", COMPRESSIONS)

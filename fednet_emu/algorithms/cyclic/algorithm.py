@@ -174,8 +174,9 @@ class CyclicFedAvg(Algorithm):
 
     def _record_turn(self, fed: Federation, turn: Turn, started_s: float) -> None:
         ways = {"structure": self.structure, "access": fed.network.uplink.rules.band.access}
-        fed.record(
+        fed.ledger.record(
             "cyclic_turns",
+            round=fed.round + 1,
             cycle=turn.cycle,
             group=turn.group,
             groups=len(turn.groups),

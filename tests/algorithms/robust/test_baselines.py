@@ -94,7 +94,7 @@ def test_drfa_makes_two_round_trips() -> None:
     fed = run_small(DRFA, UNICAST, "stop.rounds=6", timing_only=True)
     trained = fed.ledger.rounds.column("invited").sum()
 
-    assert fed.nominal
+    assert fed.learner.nominal
     assert fed.ledger.sent_bit[0] == 32 * (20 * trained + 6 * 3)
     assert fed.ledger.sent_bit[1] == 32 * (11 * trained + 6 * 3 * 10)
 

@@ -74,7 +74,7 @@ def test_it_conforms(algorithm: str, selection: str, condition: str) -> None:
     assert fed.round == timed.round == ROUNDS
     assert not any(verify(fed.ledger, frozenset({"uplink", "downlink"})).values())
     assert fed.ledger.event_digest() == batched.ledger.event_digest()
-    assert rule.needs_losses == timed.nominal
+    assert rule.needs_losses == timed.learner.nominal
     assert rule.needs_losses or fed.ledger.event_digest() == timed.ledger.event_digest()
     assert (fed.ledger.rounds.column("invited") <= rule.most(2, 4)).all()
 
@@ -159,7 +159,7 @@ def test_losses_and_reports_of_lost_uploads_are_not_known() -> None:
     lossy = "network.uplink.loss={kind: random, probability: 0.999999}"
     fed = run_small("algorithm.cohort=2", "algorithm.selection=oort", lossy, "stop.rounds=5", timing_only=True)
 
-    assert not fed.nominal  # nothing was read
+    assert not fed.learner.nominal  # nothing was read
     assert not fed.ledger.frames()["selection"]["arrived"].any()
 
 

@@ -156,6 +156,6 @@ def test_a_timing_only_run_is_marked() -> None:
     """Losses decide: with nominal ones the run is an approximation, and says so."""
     fed = run_small("algorithm.selection=oort", timing_only=True)
 
-    assert fed.nominal
+    assert fed.learner.nominal
     assert small_scenario("algorithm.selection=oort").events_depend_on_learning
     assert not small_scenario("algorithm.selection=age").events_depend_on_learning
