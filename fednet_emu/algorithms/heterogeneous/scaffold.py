@@ -22,14 +22,24 @@ mean gradient. Weight decay is part of g_i. With a schedule of the step size, lr
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
 from fednet_emu.algorithms.base import Synchronous
-from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Momentum, Process, Sgd, SgdPlan
+from fednet_emu.federation import (
+    Accumulation,
+    AnyOptimizer,
+    Deferred,
+    Device,
+    Federation,
+    Momentum,
+    Process,
+    Sgd,
+    SgdPlan,
+)
 
 Variates = defaultdict[Device, Deferred]
 """The control variates c_i of the devices; 0 at first."""
@@ -65,35 +75,27 @@ class Scaffold(Synchronous):
             arrived = yield from self.round(fed, t, (x, c), self.client, own)
             for k, (_, change) in arrived:
                 own[k] = own[k] + change
-            if arrived:
-                c = fed.accumulate(moved, arrived.part(1), c, len(arrived), 1 / n)
+            c = fed.accumulate(moved, arrived.part(1), c, len(arrived), 1 / n)
             x = arrived.average("uniform", self.server_lr)
             fed.end_of_round(x)
 
     def client(self, fed: Federation, k: Device, x: Deferred, c: Deferred, t: int, own: Variates) -> Process:
         """A device: train, send the model and the change of its control variate."""
-        correction: dict[str, Any] = {self._term: c - own[k]}
+        term = "linear" if isinstance(self.local_optimizer, Sgd) else "drift"  # not the same with momentum
         if self.option == "I":
-            at_x = yield k.train(x, self._one_gradient, t, "control")
-        trained = yield k.train(x, self.plan, t, **correction)
+            at_x = yield k.train(x, one_gradient(self.local_optimizer), t, "control")
+        trained = yield k.train(x, self.plan, t, **{term: c - own[k]})
         if self.option == "I":
-            change = fed.defer(control_change, x, at_x.params, own[k], 1.0, size=c.size)
+            way = at_x.params, own[k], 1.0
         else:
-            distance = self.plan.n_steps(k.n_samples) * self.plan.in_round(t).lr
-            change = fed.defer(control_change, x, trained.params, c, distance, size=c.size)
-        return trained.params, change
+            way = trained.params, c, self.plan.n_steps(k.n_samples) * self.plan.in_round(t).lr
+        return trained.params, fed.defer(control_change, x, *way, size=c.size)
 
-    @property
-    def _term(self) -> Literal["linear", "drift"]:
-        """Where the correction is added: to the gradient or, which with momentum is not the same, to the step."""
-        return "linear" if isinstance(self.local_optimizer, Sgd) else "drift"
 
-    @property
-    def _one_gradient(self) -> SgdPlan:
-        """One step of size 1 on all samples: it goes from x to x - g_i(x)."""
-        own = self.local_optimizer
-        decay = own.weight_decay if isinstance(own, Sgd | Momentum) else 0.0
-        return SgdPlan(lr=1.0, steps=1, optimizer=Sgd(weight_decay=decay))
+def one_gradient(own: AnyOptimizer) -> SgdPlan:
+    """One step of size 1 on all samples: it goes from x to x - g_i(x), with the weight decay of the own optimizer."""
+    decay = own.weight_decay if isinstance(own, Sgd | Momentum) else 0.0
+    return SgdPlan(lr=1.0, steps=1, optimizer=Sgd(weight_decay=decay))
 
 
 def control_change(x: Tensor, y: Tensor, known: Tensor, distance: float) -> Tensor:
