@@ -242,12 +242,15 @@ def test_the_smaller_error_is_picked(error: float, picked: float) -> None:
 class Bench:
     """Stands for a federation that computes at once: the models are their own validation errors."""
 
-    timing_only, round = False, 4
+    timing_only = False
 
     def __init__(self) -> None:
         self.task = SimpleNamespace(n_validation=10, validation_error=lambda f: f)
         self.rows: list[tuple[str, dict[str, float]]] = []
-        self.ledger = SimpleNamespace(record=lambda name, **row: self.rows.append((name, row)))
+
+    def record(self, name: str, **row: float) -> None:
+        """Keep a row."""
+        self.rows.append((name, row))
 
     def defer(self, function: Callable[..., Any], *args: Any, size: int = 1) -> Any:
         """The value itself."""
@@ -269,11 +272,11 @@ def test_the_best_model_is_kept_with_its_error() -> None:
 
 
 def test_a_row_has_the_round_its_losses_and_both_errors() -> None:
-    """The mean of the surrogate losses, the supervised loss and the errors, in the round that is about to end."""
+    """The mean of the surrogate losses, the supervised loss and the errors."""
     bench = Bench()
     best = Best(cast("Any", 0.2), cast("Any", 0.2), cast("Any", 0.4))
     record(cast("Any", bench), best, cast("Any", [1.0, 2.0]), cast("Any", SimpleNamespace(loss=0.7)))
-    expected = {"round": 5, "surrogate_loss": 1.5, "supervised_loss": 0.7}
+    expected = {"surrogate_loss": 1.5, "supervised_loss": 0.7}
 
     assert bench.rows == [("fedul", {**expected, "validation_error": 0.4, "best_validation_error": 0.2})]
 
