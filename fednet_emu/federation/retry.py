@@ -33,16 +33,7 @@ def retrying(
     patience_s: float,
     hopeless: frozenset[str],
 ) -> Process:
-    """Process whose value is that of the last attempt, or a list of them for several sends, which run side by side.
-
-    Args:
-        clock: simulated time.
-        send: what is sent; those of several that were lost are sent again when all have ended.
-        attempts: most attempts of each; None for no limit.
-        pause_s: time in s from the end of the first attempt to the second; it doubles each time.
-        patience_s: no attempt begins later than this after the first one, in s.
-        hopeless: reasons of losses after which nothing is sent again.
-    """
+    """Send until it has arrived, as `Federation.retry` says, but not again after losses for `hopeless` reasons."""
     sends = [send] if callable(send) else send
     last: list[Any] = [None] * len(sends)
     missing, made, give_up_s = list(range(len(sends))), 0, clock.now_s + patience_s
