@@ -100,7 +100,7 @@ def cost_of(scenario: Scenario, data_dir: Path | None = None) -> Cost:
         ScenarioError: the model cannot be built for the data, or it is too large for any machine.
     """
     extent, count = scenario.extent(data_dir), scenario.devices.count
-    parameters, sends_models = _parameters(scenario, extent), "uplink" in scenario.algorithm.moves
+    parameters, sends_models = _parameters(scenario, extent), "uplink-compression" in scenario.algorithm.uses
     return Cost(
         devices=count,
         rounds=scenario.stop.rounds,

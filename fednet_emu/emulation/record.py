@@ -167,7 +167,7 @@ def _totals(fed: Federation, scenario: Scenario) -> dict[str, Any]:
         "verified": not any(laws.values()),
         "broken_laws": {law: broken for law, broken in laws.items() if broken},
         "events_depend_on_learning": scenario.events_depend_on_learning,
-        "nominal_values": fed.nominal,
+        "nominal_values": fed.learner.nominal,
         "transfers": len(ledger.transfers),
         **messages(ledger),
         "wavefronts": fed.graph.statistics.wavefronts,
