@@ -127,6 +127,9 @@ WHERE_USED = ("backhaul", "batteries")
 """Tables that only runs have that use a backhaul or batteries."""
 TABLES = ("transfers", "receptions", "computes", "rounds", "evaluations", "device_evaluations", *WHERE_USED)
 """Names of all tables."""
+SCENE, DATA_SPLIT = "scene", "data_split"
+"""Tables that describe the federation: where devices are and what their links carry; how samples are split."""
+DESCRIBED = (SCENE, DATA_SPLIT)
 
 
 def device_label(device: int) -> str:
@@ -154,6 +157,7 @@ class Ledger:
         backhaul_bit, backhaul_j: totals of the backhaul; its energy is part of `energy_j`.
         energy_j: energy of all transmissions, receptions and computations so far, beside the idle power of the devices.
         idle: that idle power over time.
+        described: the tables of `DESCRIBED`, of a run that is kept.
     """
 
     def __init__(self, metrics: Sequence[str] = ()) -> None:
@@ -168,6 +172,7 @@ class Ledger:
         self.device_evaluations = Table({**DEVICE_EVALUATIONS, **measured})
         self.batteries = Table(BATTERIES)
         self.series: dict[str, list[dict[str, Any]]] = {}
+        self.described: dict[str, pd.DataFrame] = {}
         self.asked: Counter[int] = Counter()
         self.given: set[int] = set()  # numbers of values that all devices know from the start
         self.sent_bit = [0] * len(KINDS)
@@ -188,7 +193,7 @@ class Ledger:
         Raises:
             ValueError: the ledger has a table of that name.
         """
-        if series in TABLES:
+        if series in (*TABLES, *DESCRIBED):
             raise ValueError(f"series: is a table of the ledger, got '{series}'; choose another name")
         self.series.setdefault(series, []).append(values)
         self._tell(series, values)
@@ -227,7 +232,8 @@ class Ledger:
         """Return every table of `frames`, its rows in parts of which only one need be in memory."""
         import pandas as pd
 
-        own = {name: [pd.DataFrame(rows)] for name, rows in self.series.items()}
+        own: dict[str, Iterable[pd.DataFrame]] = {name: [table] for name, table in self.described.items()}
+        own |= {name: [pd.DataFrame(rows)] for name, rows in self.series.items()}
         tables = {name: getattr(self, name) for name in TABLES}
         kept = {name: table.frames() for name, table in tables.items() if len(table) or name not in WHERE_USED}
         return {**own, **kept, "transfers": _with_losses(self.transfers.frames())}

@@ -5,7 +5,7 @@ import pytest
 
 import fednet_emu as fe
 from fednet_emu.analysis.air import air_use
-from fednet_emu.results.data_split import holdings
+from fednet_emu.results.data_split import data_split
 
 CHANGES = {
     "stop.rounds": 6,
@@ -91,7 +91,7 @@ def test_the_curve_follows_its_axes(run, browser, page):
 
 def test_who_has_what_is_what_was_dealt(run, shown):
     """Bubbles and bars of twenty devices, of training and of test samples, by number and alike ones together."""
-    had = holdings(run.scenario)
+    had = data_split(run.scenario)
     shown.js("document.querySelector('#data').scrollIntoView()")
 
     for name, part in (("test", had.test), ("train", had.train)):

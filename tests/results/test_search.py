@@ -28,7 +28,7 @@ def test_a_search_tells_trials_best_and_importance(found):
     assert isinstance(found, fe.Search)
     assert len(found.trials) == 6
     assert set(found.best[0]) == set(SPACE)
-    means = [found.view.runs[number][:, 0].mean() for number in found.view.finalists]
+    means = [found.runs[number][:, 0].mean() for number in found.finalists]
     assert means == sorted(means)
     assert set(found.importance) <= set(SPACE)
     assert all(0 <= share <= 1 for share in found.importance.values())
@@ -45,7 +45,7 @@ def test_words_name_counts_places_and_files(found):
         assert line.endswith(f"best/{place}.yaml")
         again = fe.run(found.folder / "best" / f"{place}.yaml")
         reached = again.evaluations[again.evaluations["loss"] <= 0.6]["simulated_s"].iloc[0]
-        assert reached == pytest.approx(found.view.runs[found.view.finalists[place - 1]][0, 0])
+        assert reached == pytest.approx(found.runs[found.finalists[place - 1]][0, 0])
 
 
 def test_what_remained_is_a_study(found):
@@ -54,7 +54,7 @@ def test_what_remained_is_a_study(found):
 
     assert list(study.axes) == ["setting"]
     assert len(study.axes["setting"]) == len(found.best)
-    assert study.best().best[0] == {"setting": found.trials.set_index("trial")["setting"][found.view.finalists[0]]}
+    assert study.best().best[0] == {"setting": found.trials.set_index("trial")["setting"][found.finalists[0]]}
     assert "studySearch" in study.report(found.folder / "page.html").read_text(encoding="utf-8")
 
 

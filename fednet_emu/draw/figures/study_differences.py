@@ -9,25 +9,17 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from fednet_emu.analysis.statistics import mean_interval
-from fednet_emu.analysis.study import Levels, StudyView, rows_of
+from fednet_emu.analysis.study import Levels, StudyRecords, rows_of
 from fednet_emu.arrays import Array
 from fednet_emu.draw.figures.intervals import draw_interval, interval_entry
 from fednet_emu.draw.figures.study_curves import Layout, name_rows
-from fednet_emu.draw.style import (
-    LINE_COLOURS,
-    add_grid,
-    add_legend,
-    finish_axes,
-    line_style,
-    new_figure,
-    round_ticks,
-    wrapped,
-)
+from fednet_emu.draw.palette import LINE_COLOURS
+from fednet_emu.draw.style import add_grid, add_legend, finish_axes, line_style, new_figure, round_ticks, wrapped
 
 ROW_IN, PANEL_IN, FRAME_IN = 0.17, 0.28, 0.45
 
 
-def difference_figure(view: StudyView, metric: str, layout: Layout) -> Figure | None:
+def difference_figure(view: StudyRecords, metric: str, layout: Layout) -> Figure | None:
     """Draw how much each setting is above or below the first one at the end of the runs, seed by seed.
 
     Points are seeds, the larger mark is their mean, with its 95 % interval; zero is no difference. What seeds have in

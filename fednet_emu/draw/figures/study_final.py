@@ -12,19 +12,11 @@ from matplotlib.lines import Line2D
 
 from fednet_emu.analysis.settings import Names
 from fednet_emu.analysis.statistics import mean_interval
-from fednet_emu.analysis.study import Levels, StudyView, combinations, rows_of
+from fednet_emu.analysis.study import Levels, StudyRecords, combinations, rows_of
 from fednet_emu.draw.figures.intervals import draw_interval, interval_entry
 from fednet_emu.draw.figures.study_curves import name_rows
-from fednet_emu.draw.style import (
-    BLUE,
-    LINE_COLOURS,
-    add_grid,
-    add_legend,
-    finish_axes,
-    line_style,
-    new_figure,
-    round_ticks,
-)
+from fednet_emu.draw.palette import BLUE, LINE_COLOURS
+from fednet_emu.draw.style import add_grid, add_legend, finish_axes, line_style, new_figure, round_ticks
 
 ROW_IN, FRAME_IN = 0.2, 0.65
 OF_DEVICES = {
@@ -35,7 +27,7 @@ OF_DEVICES = {
 """Columns of the table of cells, and their names in the figure."""
 
 
-def final_figure(view: StudyView, names: Names) -> Figure | None:
+def final_figure(view: StudyRecords, names: Names) -> Figure | None:
     """Draw the final scores of every run as points, and their means with 95 % intervals, in a row for each setting.
 
     An interval that reaches beyond the possible values, 0 to 1, ends there with an arrow head.
@@ -66,7 +58,7 @@ def final_figure(view: StudyView, names: Names) -> Figure | None:
     return figure
 
 
-def _draw(axes: Axes, view: StudyView, column: str, lines: Sequence[Levels]) -> bool:
+def _draw(axes: Axes, view: StudyRecords, column: str, lines: Sequence[Levels]) -> bool:
     cut = False
     for index, line in enumerate(lines):
         values = rows_of(view.cells, line)[column].dropna().to_numpy(np.float64)

@@ -56,8 +56,7 @@ function deviceTicks(groups, single, most = 20) {
 const runTime = (told) => {
   const section = fednet.section("time", "Where the time went",
     "Each second of a device counts once, for the first of these that it does: uplink, downlink, sidelink, computing, waiting for the air. Idle is the rest, being away included.");
-  const names = { uplink: "uplink", downlink: "downlink", sidelink: "sidelink", compute: "computing", waiting: "waiting for the air", idle: "idle" };
-  const parts = Object.entries(names).map(([key, name]) => ({ name, colour: key, values: told.split[key] }))
+  const parts = Object.keys(told.split).map((key) => ({ name: vocabulary.activities[key], colour: key, values: told.split[key] }))
     .filter((part) => part.name === "idle" || part.values.some((value) => value > 0));
   return deviceBars(section, "Time", parts, "time", "");
 };

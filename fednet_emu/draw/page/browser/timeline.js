@@ -12,8 +12,8 @@ const timeline = (told) => {
   const orders = timelineOrders(told, devices);
   let order = orders.device.rows, pending = false;
 
-  const legend = fednet.legend([...timelineBars.COLOURS.map((name, kind) => [name, timelineBars.NAMES[kind]])
-    .filter((_, kind) => used(kind)), ["idle", "idle"]]);
+  const legend = fednet.legend([...timelineBars.COLOURS.map((name, kind) => [name, vocabulary.activities[name]])
+    .filter((_, kind) => used(kind)), ["idle", vocabulary.activities.idle]]);
   const overview = fednet.element("canvas", { style: `height:${OVERVIEW}px`, "aria-label": "Share of all devices in each state over the whole run", role: "img" });
   const height = Math.max(120, Math.min(560, bars.rows * 22 + AXIS));
   const canvas = fednet.element("canvas", {

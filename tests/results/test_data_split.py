@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import fednet_emu as fe
 from fednet_emu.emulation.build import build
 from fednet_emu.emulation.given import scenario_of
-from fednet_emu.results.data_split import holdings
+from fednet_emu.results.data_split import data_split
 
 SMALL = {
     "devices.count": 6,
@@ -29,7 +29,7 @@ PARTITIONS = [
 def test_it_is_what_devices_train_on(partition, groups, seed):
     """The labels of each device's rows in the emulation itself, as its group sees them."""
     scenario = scenario_of("quickstart", {**SMALL, "partition": partition, "groups": groups, "seed": seed})[1]
-    found, task = holdings(scenario).train, build(scenario, timing_only=True).task
+    found, task = data_split(scenario).train, build(scenario, timing_only=True).task
 
     assert found.sizes.tolist() == task.n_samples.tolist()
     for device in range(6):
@@ -40,7 +40,7 @@ def test_it_is_what_devices_train_on(partition, groups, seed):
 def test_natural_groups_and_noise(tmp_path):
     """Each of four devices has two octants of the cube, one of each class; noise moves no sample."""
     cube = {"data": "fcube", "partition": "group", "devices.count": 4, "feature_noise.variance": 0.1}
-    found = holdings(scenario_of("quickstart", {**SMALL, **cube})[1])
+    found = data_split(scenario_of("quickstart", {**SMALL, **cube})[1])
 
     assert found.train.counts.tolist() == [[500] * 4] * 2
     assert found.test.sizes.sum() == 1000
