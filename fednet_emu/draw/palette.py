@@ -30,5 +30,5 @@ ACTIVITIES = {
     "idle": Activity("idle", "#E8EAEE", "#2A2F38"),
     "lost": Activity("lost or stopped", "#7A1020", "#E0455F"),
 }
-"""Activities of devices by the names that records and pages have for them. Their colours can be told apart by people with
-protanopia, deuteranopia and tritanopia; idle includes being away."""
+"""Activities of devices by their names in records and on pages. People with protanopia, deuteranopia and tritanopia can
+tell their colours apart; idle includes being away."""

@@ -14,7 +14,7 @@ from fednet_emu.network.network import Network
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.units import linear_to_db
 
-MOST_TIMES = 121
+MOST_TIMES = 41
 MOST_PLACES = 200_000
 """Most instants, and most places of devices in all of them together."""
 

@@ -33,7 +33,7 @@ def test_a_run_records_its_scene(tmp_path):
     meant = look(run.scenario, run.simulated_s)
 
     for seen in (Scene.of(run), Scene.of(beside)):
-        assert seen.x_m.shape == (121, 20)
+        assert seen.x_m.shape == (41, 20)
         for name in ("times_s", *OVER_TIME, "stations_m", "speed_flop_per_s", "idle_w"):
             np.testing.assert_array_equal(getattr(seen, name), getattr(meant, name), err_msg=name)
 

@@ -4,8 +4,8 @@ How a page is made:
 
 1. Python gathers what the page shows as a document: mappings and lists of texts, numbers and NumPy arrays of one
    dimension. Arrays travel packed (`packing.py`), so a column of a million numbers is fine.
-2. `page(title, document, scripts)` puts the document into `browser/frame.html`, with the palette, `browser/style.css`, the scripts
-   of `CORE`, and the scripts of the page itself from `browser/`.
+2. `page(title, document, scripts)` puts the document into `browser/frame.html`, with the colours and names of
+   `palette.py`, `browser/style.css`, the scripts of `CORE`, and the scripts of the page itself from `browser/`.
 3. A script of the page calls `fednet.page((document) => {...})`. The function gets the document, its arrays unpacked to
    typed arrays, and builds the page with what `browser/core.js`, `figure.js` and `table.js` offer: `fednet.section`,
    `fednet.figure`, `fednet.table`, `fednet.select`, ... Each is described where it is defined.

@@ -127,9 +127,9 @@ def _column(values: pd.Series[Any]) -> Any:
 
 
 def _server_energy(usage: Usage) -> Mapping[str, float]:
-    """Joules of the base stations, whose sending is part of the energy of a run."""
-    sent = usage.transfers
-    return {"stations": float(sent.loc[sent["sender"] < 0, "energy_j"].sum())}
+    """Joules of the base stations, which are part of the energy of a run."""
+    sent, whole_j = usage.transfers, usage.run.summary.get("station_j")
+    return {"stations": float(sent.loc[sent["sender"] < 0, "energy_j"].sum()) if whole_j is None else whole_j}
 
 
 def _device_numbers(usage: Usage) -> dict[str, Any]:
