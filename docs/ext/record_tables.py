@@ -80,6 +80,20 @@ MEANINGS = {
     "idle_j": "drawn while none of these was under way",
     "state": "from then on; a device whose battery is `empty` is away",
 }
+DESCRIBED = """## scene
+
+Where devices are and what their links carry, at up to 41 instants of the run, or at its begin if nothing changes.
+The first rows are those of the stations, whose `device` is -1: `cell` is their number. A row of a device has
+`simulated_s`, `device`, `x_m`, `y_m`, `cell`, the mean SNR of its uplink alone in the whole band, `snr_db`, the
+rates `uplink_bps` and `downlink_bps` of its links alone in the band, its computing speed `speed_flop_per_s`, and
+its idle power `idle_w`.
+
+## data_split
+
+How samples are split: `part` (`train` or `test`), `device`, and `samples`. With labels there is a row for each
+`label` that a device has; with numbers for targets a row for each device has their quantiles, `q05`, `q25`, `q50`,
+`q75` and `q95`. Runs whose algorithm brings its own data have no such table.
+"""
 OWN = {
     ("receptions", "receiver"): "who received",
     ("backhaul", "started_s"): "on the line; NaN for a message that never was",
@@ -136,7 +150,7 @@ def page() -> str:
         ]
         lines += [f"## {name}\n", f"{ABOUT[name]}\n", *table(("Column", "Type", "Unit", "Digest", "Meaning"), rows)]
     reasons = [(code(reason) if reason else "empty", meaning) for reason, meaning in REASONS.items()]
-    lines += ["## Reasons of loss\n", *table(("Reason", "Meaning"), reasons)]
+    lines += [DESCRIBED, "## Reasons of loss\n", *table(("Reason", "Meaning"), reasons)]
     return "\n".join(lines)
 
 

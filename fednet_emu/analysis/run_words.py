@@ -11,7 +11,7 @@ from fednet_emu.records.losses import losses_in_words
 
 DOING = {
     "uplink": "sending to the server", "downlink": "receiving from the server", "sidelink": "talking to each other",
-    "compute": "computing", "waiting": "waiting for the air", "idle": "idle",
+    "compute": "computing", "waiting": "waiting", "idle": "idle",
 }  # fmt: skip
 
 

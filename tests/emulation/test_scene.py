@@ -5,9 +5,13 @@ import pytest
 
 import fednet_emu as fe
 from fednet_emu.analysis.scene import Scene
-from fednet_emu.emulation.build import build, serving_cells
+from fednet_emu.devices.availability import Presence
+from fednet_emu.emulation.build import build, build_network, serving_cells
 from fednet_emu.emulation.load import load_scenario
 from fednet_emu.emulation.scene import scene
+from fednet_emu.kernel.clock import Clock
+from fednet_emu.kernel.streams import Streams
+from fednet_emu.records.ledger import Ledger
 
 OVER_TIME = ("x_m", "y_m", "cell", "snr_db", "uplink_bps", "downlink_bps")
 
@@ -19,7 +23,9 @@ MOBILE = [
 
 def look(scenario, until_s):
     """The scene of a scenario whose network is built, but does not run."""
-    return scene(scenario, build(scenario, timing_only=True).network, until_s)
+    streams, devices = Streams(scenario.seed), scenario.devices
+    presence = Presence(devices.availability, streams.key("availability"), devices.count)
+    return scene(scenario, build_network(scenario, Clock(), Ledger(), streams, presence), until_s)
 
 
 def test_a_run_records_its_scene(tmp_path):
@@ -27,7 +33,7 @@ def test_a_run_records_its_scene(tmp_path):
     walk = {"kind": "random-direction", "min_speed_m_s": 1, "max_speed_m_s": 2, "mean_leg_s": 10}
     changes = {"stop.rounds": 2, "network.cells": {"kind": "hexagonal", "rings": 1, "inter_site_distance_m": 200},
                "devices.mobility": walk,
-               "channel.device.idle_w": 0.5}  # fmt: skip
+               "channel.device.idle_w": 0.01}  # fmt: skip
     run = fe.run("quickstart", settings=changes, timing_only=True, out=tmp_path / "run")
     beside = fe.run("quickstart", settings=changes, timing_only=True)
     meant = look(run.scenario, run.simulated_s)

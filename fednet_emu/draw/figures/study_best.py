@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,7 +13,7 @@ from fednet_emu.analysis.ranked import Ranked, RankedSettings
 from fednet_emu.analysis.scales import limits_text
 from fednet_emu.analysis.settings import Names
 from fednet_emu.analysis.study import target_text
-from fednet_emu.draw.figures.intervals import draw_interval, interval_entry
+from fednet_emu.draw.figures.intervals import DOT, MEAN, draw_interval, interval_entry
 from fednet_emu.draw.figures.study_bars import CROSS
 from fednet_emu.draw.figures.study_curves import name_rows
 from fednet_emu.draw.palette import BLUE, GREY
@@ -32,8 +31,6 @@ from fednet_emu.draw.style import (
 ROW_IN, FRAME_IN = 0.2, 0.55
 LABEL_IN = 2.2
 """Width of the label below the axes, which the names of settings leave."""
-DOT: dict[str, Any] = {"marker": ".", "markersize": 4.5, "alpha": 0.5, "linestyle": "", "markeredgewidth": 0.0}
-MEAN: dict[str, Any] = {"marker": "D", "markersize": 3.2, "linestyle": "", "markeredgewidth": 0.0}
 
 
 def best_figure(ranking: RankedSettings, rename: Mapping[str, str] | None = None) -> PaperFigure:

@@ -13,8 +13,8 @@ from fednet_emu.analysis.quantities import Unit
 from fednet_emu.analysis.scales import COSTS
 from fednet_emu.analysis.searched import SearchRecords
 from fednet_emu.analysis.study import target_text
+from fednet_emu.draw.figures.intervals import DOT, MEAN
 from fednet_emu.draw.figures.study_bars import CROSS
-from fednet_emu.draw.figures.study_best import DOT, MEAN
 from fednet_emu.draw.palette import BLUE, GREY
 from fednet_emu.draw.style import PaperFigure, add_grid, add_legend, finish_axes, new_figure, round_ticks
 

@@ -347,7 +347,7 @@ def test_each_cost_has_its_front_energy_too():
     expected = [("a", 0.5), ("a", 0.8)]
 
     assert [axes.get_xlabel() for axes in figure.axes] == ["Time (s)", "Bits (Mbit)", "Energy (J)"]
-    assert fronts_of(figure) == {"time": expected, "data": expected, "energy": expected}
+    assert fronts_of(figure) == {"time": expected, "bits": expected, "energy": expected}
     assert entries(figure) == ["a", "not on the front"]
 
 

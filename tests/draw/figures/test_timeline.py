@@ -120,9 +120,15 @@ def test_the_legend_names_what_is_shown_and_nothing_else():
     def entries(*given, **options):
         return [text.get_text() for text in timeline_figure([panel(given, **options)]).legends[0].get_texts()]
 
-    assert entries(*rows) == ["compute", "uplink", "idle", "lost"]
+    assert entries(*rows) == ["computing", "uplink", "idle", "lost"]
     stopped = (1, "compute", 0.0, 1.0, True)
-    assert entries(*rows, stopped, round_ends_s=[2.0]) == ["compute", "uplink", "idle", "lost or stopped", "round end"]
+    assert entries(*rows, stopped, round_ends_s=[2.0]) == [
+        "computing",
+        "uplink",
+        "idle",
+        "lost or stopped",
+        "round end",
+    ]
 
 
 def test_a_panel_has_few_artists_however_many_bars():

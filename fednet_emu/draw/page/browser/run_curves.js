@@ -16,7 +16,7 @@ const runCurves = (told) => {
     return {
       data: [{ x: x.map((value) => value / unit.size), y, mode: "lines+markers", marker: { size: 5 }, name: shown,
         hovertemplate: `%{x:.4g} ${unit.symbol}: %{y:.4g}<extra></extra>` }],
-      layout: { xaxis: { title: unit.symbol ? `${title} in ${unit.symbol}` : title }, yaxis: { title: shown, type: state.log ? "log" : "linear", ...range } },
+      layout: { xaxis: { title: unit.symbol ? `${title} (${unit.symbol})` : title }, yaxis: { title: shown, type: state.log ? "log" : "linear", ...range } },
     };
   });
   const change = (name) => (value) => { state[name] = value; figure.redraw(); };

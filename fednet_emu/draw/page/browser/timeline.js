@@ -258,7 +258,7 @@ function timelineOrders(told, devices) {
   offer("distance", "distance to the station, nearest first", numbers.distance_m, 1);
   offer("cell", "cell", numbers.cell, 1);
   offer("lost", "time lost, most first", numbers.lost_s, -1);
-  offer("waiting", "waiting for the air, longest first", told.split.waiting, -1);
+  offer("waiting", "waiting, longest first", told.split.waiting, -1);
   offer("computing", "computing, longest first", told.split.compute, -1);
   offer("idle", "idle, longest first", told.split.idle, -1);
   return orders;
