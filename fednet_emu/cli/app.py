@@ -55,7 +55,6 @@ class Engine(StrEnum):
     BY_RULE = "by-rule"
     SERIAL = "serial"
     BATCHED = "batched"
-    AUTO = "auto"
     RAY = "ray"
 
 
