@@ -67,16 +67,18 @@ def test_the_figure_has_every_trial(found):
 
 
 def test_a_search_without_a_folder_leaves_none_behind():
-    """The temporary folder goes with the object."""
+    """The temporary folder goes with the last object that reads from it: here the study of its finalists."""
     found = fe.search(MAPPING, SPACE, workers=1, minimise=("time", "bits"), **ASKED | {"trials": 3, "seeds": 1})
-    folder = found._folder
+    folder, study = found.home.path, found.study
 
     assert found.folder is None
     assert len(found.plot().axes) == 1
     assert "time" in str(found)
     assert "bits" in found._repr_html_()
-    assert folder.exists()
     del found
+    assert folder.exists()
+    assert study[0].status == "done"
+    del study
     assert not folder.exists()
 
 
@@ -109,7 +111,7 @@ def test_what_a_file_says_is_not_said_again():
 def test_a_folder_without_a_search_is_a_sentence(tmp_path):
     """It says which command writes one."""
     with pytest.raises(fe.DataError, match="give the folder that `fednet search` wrote"):
-        Search(tmp_path)
+        Search.opened(tmp_path)
 
 
 def test_the_command_ends_with_two_for_a_mistake(tmp_path):
