@@ -5,6 +5,7 @@ import pytest
 
 import fednet_emu as fe
 from fednet_emu.analysis.air import air_use
+from fednet_emu.analysis.scene import Scene
 from fednet_emu.results.data_split import data_split
 
 CHANGES = {
@@ -219,9 +220,7 @@ def test_devices_move_on_the_map(run, shown):
         box.dispatchEvent(new Event("input"));
         const data = fednet.run.map.element.data;
         return [data.find((each) => each.name === "devices").x, data.find((each) => each.name === "stations").x]"""
-    from fednet_emu.emulation.scene import scene
-
-    seen = scene(run.scenario, run.summary["simulated_s"])
+    seen = Scene.of(run)
     for step in (0, len(seen.times_s) - 1):
         devices, stations = shown.js(slide, step)
         np.testing.assert_allclose(devices, seen.x_m[step], atol=0.006)

@@ -42,6 +42,9 @@ def test_a_run_records_its_scene(tmp_path):
         assert seen.x_m.shape == (41, 20)
         for name in ("times_s", *OVER_TIME, "stations_m", "speed_flop_per_s", "idle_w"):
             np.testing.assert_array_equal(getattr(seen, name), getattr(meant, name), err_msg=name)
+    table = run.table("scene")
+    assert table["device"].tolist() == [-1] * 7 + [*range(20)] * 41
+    assert table["cell"][:7].tolist() == [*range(7)]
 
 
 def test_a_still_network_is_seen_once():

@@ -93,3 +93,12 @@ def test_recorded_targets_are_those_of_the_split():
 
         np.testing.assert_array_equal(part.sizes, read.sizes)
         np.testing.assert_array_equal(part.targets, read.targets)
+
+
+def test_labels_that_nobody_has_are_recorded():
+    """Also the last ones, so that pages and figures have a row for each label."""
+    part = Part.of(np.array([2, 0, 0, 1, 2, 0]), np.array([4, 0, 1, 5, 2]), np.array([0, 2, 2, 5]), 5)
+    read = Part.read(DataSplit(part, part).frame().query("part == 'train'"), 3)
+
+    np.testing.assert_array_equal(read.counts, part.counts)
+    assert read.counts.shape == (5, 3)
