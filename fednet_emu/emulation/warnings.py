@@ -16,7 +16,7 @@ from fednet_emu.emulation.build import AtStart, Needed, expected_s, links_at_sta
 from fednet_emu.emulation.cost import cost_of
 from fednet_emu.emulation.plausibility import PLAUSIBLE
 from fednet_emu.errors import ScenarioWarning
-from fednet_emu.network.medium.patience import LEAST_S, MOST_S, TIMES
+from fednet_emu.network.air.patience import LEAST_S, MOST_S, TIMES
 from fednet_emu.network.settings import Uplink
 from fednet_emu.records.ledger import device_label
 from fednet_emu.scenario.model import Problem, Scenario

@@ -8,6 +8,7 @@ from fednet_emu.errors import AlgorithmError, Deadlock
 from fednet_emu.kernel.clock import NS_PER_S, Clock
 from fednet_emu.network.air.transfer import Unheard
 from fednet_emu.records.ledger import Ledger
+from fednet_emu.records.rows import RoundRow
 
 MAX_FRUITLESS_ROUNDS = 1000
 """A run ends after this many rounds in a row in which nothing arrives, because it would never end otherwise."""
@@ -122,7 +123,7 @@ class Rounds:
         now_ns = self._clock.now
         if not now_ns:
             self._refuse_unawaited()
-        self._ledger.add_round(self.ended + 1, self._started_ns, now_ns, invited, arrived)
+        self._ledger.add_round(RoundRow(self.ended + 1, self._started_ns, now_ns, invited, arrived))
         self.ended += 1
         self._watch_for_standstill(fruitless=arrived == 0, took_s=(now_ns - self._started_ns) / NS_PER_S)
         self._started_ns = self._counted_ns = now_ns

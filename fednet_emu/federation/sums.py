@@ -34,7 +34,7 @@ from fednet_emu.kernel.clock import NS_PER_S, Clock, Process, to_ns
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.accumulation import Accumulation, of_means
 from fednet_emu.learning.graph.deferred import Deferred
-from fednet_emu.network.air.sums import Superposition
+from fednet_emu.network.access.over_the_air import Superposition
 from fednet_emu.network.air.transfer import Delivery, Transfer
 from fednet_emu.radio.receiver.over_the_air import relative_error
 from fednet_emu.records.ledger import Ledger

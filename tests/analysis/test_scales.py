@@ -7,7 +7,7 @@ import pytest
 from fednet_emu.analysis.scales import COSTS, RECORDED, limits_text
 from fednet_emu.analysis.targets import TO_TARGET
 from fednet_emu.draw.page.columns import TITLES
-from fednet_emu.records.ledger import EVALUATIONS
+from fednet_emu.records.rows import EvaluationRow
 from fednet_emu.study import model
 
 
@@ -18,7 +18,7 @@ def test_study_files_have_these_names():
 
 def test_columns_are_those_of_the_records():
     """The costs of evaluations, and what reaching the target cost, by which pages name their tables."""
-    recorded = {name.replace("_ns", "_s") for name in EVALUATIONS} | {"total_bit"}
+    recorded = {name.replace("_ns", "_s") for name in EvaluationRow._fields} | {"total_bit"}
 
     assert {cost.column for cost in RECORDED.values()} <= recorded
     assert [TITLES[column][0] for column in TO_TARGET] == [f"{cost.title} to target" for cost in RECORDED.values()]

@@ -160,7 +160,7 @@ def test_expected_rates_are_those_of_the_mean_snr() -> None:
 
     (up, down), _ = play(flow, radio)
     k = still.device(2)
-    rate_bps = still.network.uplink.rules.band.bandwidth_hz * math.log2(1 + still.network.up_links.snr(2, -1))
+    rate_bps = still.network.uplink.band.bandwidth_hz * math.log2(1 + still.network.up_links.snr(2, -1))
 
     assert k.expected_rate_bps == pytest.approx(rate_bps)
     assert k.expected_rate_bps == pytest.approx(1e6 / up.latency_s, rel=1e-6)

@@ -178,7 +178,7 @@ class CyclicFedAvg(RoundBased):
         return {"mean": 1 / arrived, "const": len(groups) / len(devices), "sum": 1.0}[self.agg]
 
     def _record_turn(self, fed: Federation, turn: Turn, started_s: float) -> None:
-        ways = {"structure": self.structure, "access": fed.network.uplink.rules.band.access}
+        ways = {"structure": self.structure, "access": fed.network.uplink.settings.access}
         fed.ledger.record(
             "cyclic_turns",
             round=fed.round + 1,

@@ -10,7 +10,7 @@ import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from fednet_emu.analysis.scales import METRICS, RECORDED, TRADED
-from fednet_emu.records.ledger import KINDS
+from fednet_emu.records.rows import KINDS
 
 TITLES = {
     "rounds": ("Rounds", "count"),

@@ -14,7 +14,7 @@ from fednet_emu.analysis.run import RunRecords, distinct_labels
 from fednet_emu.analysis.scales import RECORDED, measured
 from fednet_emu.draw.page.columns import TITLES, columns_of
 from fednet_emu.draw.page.document import write_page
-from fednet_emu.records.ledger import KINDS
+from fednet_emu.records.rows import KINDS
 
 SCRIPTS = ("lines.js", "overlay.js")
 SHOWN = ("seed", "status", *TITLES, "event_digest")

@@ -23,7 +23,9 @@ from fednet_emu.draw.page.document import write_page
 from fednet_emu.draw.page.timeline import timeline
 from fednet_emu.errors import DataError
 from fednet_emu.records.folder.manifest import read_manifest, versions
-from fednet_emu.records.ledger import DATA_SPLIT, DESCRIBED, KINDS, REASONS, SEVERAL, TABLES, scores_in
+from fednet_emu.records.ledger import DATA_SPLIT, DESCRIBED, SEVERAL, TABLES, scores_in
+from fednet_emu.records.reasons import REASONS
+from fednet_emu.records.rows import KINDS
 
 SCRIPTS = (
     "run_story.js", "run_curves.js", "run_data.js", "timeline_bars.js", "timeline_paint.js", "timeline.js",

@@ -13,7 +13,8 @@ from fednet_emu.draw.page import timeline as timeline_module
 from fednet_emu.draw.page.document import page
 from fednet_emu.draw.page.run import NOT_RECORDED, SCRIPTS, run_document
 from fednet_emu.draw.page.timeline import timeline
-from fednet_emu.records.ledger import KINDS, REASONS
+from fednet_emu.records.reasons import REASONS
+from fednet_emu.records.rows import KINDS
 
 CHANGES = ["stop.rounds=6", "network.uplink.loss={kind: random, probability: 0.2}", "channel.device.receive_w=0.1"]
 
