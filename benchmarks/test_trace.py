@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fednet_emu.analysis.run import open_run
+from fednet_emu.analysis.run import RunRecords
 from fednet_emu.draw.trace.trace import write_trace
 from fednet_emu.records.ledger import SERVER, SEVERAL
 from fednet_emu.records.reasons import REASONS
@@ -79,7 +79,7 @@ def write_run(folder: Path, rounds: int) -> Path:
 def trace_rate(folder: Path) -> float:
     """Slices per second of processor time, reading and writing included."""
     started = time.process_time()
-    slices = write_trace(open_run(folder), folder / "run.pftrace")
+    slices = write_trace(RunRecords.opened(folder), folder / "run.pftrace")
     return slices / (time.process_time() - started)
 
 
@@ -97,10 +97,10 @@ PEAK = """
 import sys
 from pathlib import Path
 from fednet_emu.draw.trace.trace import write_trace
-from fednet_emu.analysis.run import open_run
+from fednet_emu.analysis.run import RunRecords
 
 folder = Path(sys.argv[1])
-write_trace(open_run(folder), folder / "run.pftrace")
+write_trace(RunRecords.opened(folder), folder / "run.pftrace")
 print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
 """
 

@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any  # noqa: E402
 if TYPE_CHECKING:
     from fednet_emu.algorithms.base import Algorithm
     from fednet_emu.algorithms.flower.algorithm import flower as Flower  # noqa: N812
+    from fednet_emu.analysis.comparison import Comparison
+    from fednet_emu.analysis.explanation import Explanation
     from fednet_emu.component.component import Component
     from fednet_emu.errors import DataError, Deadlock, FednetError, ScenarioError
     from fednet_emu.federation.device import Device
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
     from fednet_emu.learning.data.datasets.base import Samples
     from fednet_emu.learning.graph.jobs import SgdPlan
     from fednet_emu.network.air.transfer import Delivery
-    from fednet_emu.results.comparison import Comparison
-    from fednet_emu.results.explanation import Explanation
     from fednet_emu.results.library import channels, check, kinds, profiles, scenarios, schema
     from fednet_emu.results.ranking import Ranking
     from fednet_emu.results.run import Run, plot
@@ -61,10 +61,10 @@ _HOMES = {
     "schema": "results.library",
     "Run": "results.run",
     "Study": "results.study",
-    "Comparison": "results.comparison",
+    "Comparison": "analysis.comparison",
     "Ranking": "results.ranking",
     "Search": "results.search",
-    "Explanation": "results.explanation",
+    "Explanation": "analysis.explanation",
     "Scenario": "scenario.model",
     "Samples": "learning.data.datasets.base",
     "Algorithm": "algorithms.base",

@@ -8,6 +8,8 @@ import os
 
 from hypothesis import settings
 
+pytest_plugins = ["tests.run_folders"]
+
 settings.register_profile("here", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")

@@ -14,11 +14,12 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fednet_emu.analysis.study import StudyView
+from fednet_emu.analysis.scales import TRADED
+from fednet_emu.analysis.study import StudyRecords
 from fednet_emu.analysis.targets import TO_TARGET
 from fednet_emu.draw.figures.papers.study_cyclic import groups_figure
 from fednet_emu.draw.figures.run_figures import save
-from fednet_emu.draw.figures.study_bars import NEEDED, bar_figure
+from fednet_emu.draw.figures.study_bars import bar_figure
 from fednet_emu.draw.figures.study_curves import Layout
 from fednet_emu.draw.figures.study_differences import difference_figure
 from fednet_emu.draw.figures.study_final import final_figure
@@ -27,22 +28,21 @@ from fednet_emu.study.cells import LoadedStudy, load_study
 from fednet_emu.study.reproduce import is_kept
 
 REFERENCE = Path(__file__).parents[1] / "results/reference"
-NAMES = dict(zip(NEEDED, ("time-to-target", "bits-to-target", "energy-to-target"), strict=True))
 
 
-def view_of(loaded: LoadedStudy, cells: pd.DataFrame) -> StudyView:
+def view_of(loaded: LoadedStudy, cells: pd.DataFrame) -> StudyRecords:
     """A study without evaluations, from the table of its runs."""
     axes = {axis.name: [level.columns[axis.name] for level in axis.levels] for axis in loaded.axes}
     wanted = loaded.study.target.model_dump(exclude_none=True) if loaded.study.target else {}
     known = cells.reindex(columns=[*cells.columns, *(name for name in TO_TARGET if name not in cells)])
-    return StudyView(loaded.name, axes, wanted, pd.DataFrame(), known.assign(status="done"), ())
+    return StudyRecords(loaded.name, axes, wanted, pd.DataFrame(), known.assign(status="done"), ())
 
 
-def figures_of(view: StudyView) -> Iterator[tuple[str, Figure | None]]:
+def figures_of(view: StudyRecords) -> Iterator[tuple[str, Figure | None]]:
     """The figures that need only the table of runs, by name."""
     layout = Layout.of(view, None)
-    for column, name in NAMES.items():
-        yield name, bar_figure(view, column, layout)
+    for name, cost in TRADED.items():
+        yield f"{name}-to-target", bar_figure(view, cost, layout)
     yield "differences", difference_figure(view, "accuracy", layout)
     yield "final", final_figure(view, layout.names)
     yield "cycle-groups", groups_figure(view)

@@ -22,6 +22,20 @@ Written from `fednet_emu/records/rows.py`. Times are simulated seconds. Devices 
 The [event digest](../concepts/records.md#the-event-digest) covers the columns that are marked.
 """
 
+DESCRIBED = """## scene
+
+Where devices are and what their links carry, at up to 41 instants of the run, or at its begin if nothing changes.
+The first rows are those of the stations, whose `device` is -1: `cell` is their number. A row of a device has
+`simulated_s`, `device`, `x_m`, `y_m`, `cell`, the mean SNR of its uplink alone in the whole band, `snr_db`, the
+rates `uplink_bps` and `downlink_bps` of its links alone in the band, its computing speed `speed_flop_per_s`, and
+its idle power `idle_w`.
+
+## data_split
+
+How samples are split: `part` (`train` or `test`), `device`, and `samples`. With labels there is a row for each
+`label` that a device has; with numbers for targets a row for each device has their quantiles, `q05`, `q25`, `q50`,
+`q75` and `q95`. Runs whose algorithm brings its own data have no such table.
+"""
 ADDED = {
     "transfer": "row number of the table `transfers`",
     "lost_bit": "sum over the receivers who did not get it",
@@ -56,7 +70,7 @@ def page() -> str:
         about = " ".join(str(row.__doc__).split())
         lines += [f"## {name}\n", f"{about}\n", *table(("Column", "Type", "Unit", "Digest", "Meaning"), rows)]
     reasons = [(code(reason) if reason else "empty", its.meaning) for reason, its in MEANINGS.items()]
-    lines += ["## Reasons of loss\n", *table(("Reason", "Meaning"), reasons)]
+    lines += [DESCRIBED, "## Reasons of loss\n", *table(("Reason", "Meaning"), reasons)]
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""Several runs as one line with its 95 % band, and which of many points no other beats."""
+"""Several runs as one line with its 95 % band."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
+from fednet_emu.analysis.scales import Cost
 from fednet_emu.analysis.statistics import mean_intervals
-from fednet_emu.arrays import Array, Mask
+from fednet_emu.arrays import Array
 
 Steps = tuple[Array, Array]
 """A run as a step function: its costs [n], ascending, and its scores [n] from each cost on."""
@@ -60,17 +62,25 @@ def step_values(cost: Array, score: Array, grid: Array) -> Array:
     return np.where(last >= 0, score[np.maximum(last, 0)], np.nan)
 
 
-def on_front(first: Array, second: Array) -> Mask:
-    """Find the Pareto front: the points [n] that no other point beats; a lower value is better in both.
+def band_of(rows: pd.DataFrame, metric: str, cost: Cost, points: int, until: float | None = None) -> Band | None:
+    """Return the mean and the 95 % band of a metric against a cost over the seeds of a setting, drawn in many points.
 
-    A point beats another if it is not higher in either and lower in one; equal points do not beat each other.
+    They begin where the last run begins; the ends of runs are points, too.
+
+    Args:
+        rows: the evaluations of the setting.
+        metric: a column of them.
+        cost: the cost.
+        points: how many evenly spread points there are at least.
+        until: the last point; None for the end of the longest run.
+
+    Returns:
+        None if no run has the metric, or none spent anything.
     """
-    order = np.lexsort((second, first))
-    a, b = first[order], second[order]
-    lowest_before = np.concatenate([[np.inf], np.minimum.accumulate(b)[:-1]])
-    begins = np.concatenate([[True], a[1:] > a[:-1]])
-    group = np.cumsum(begins) - 1
-    lowest_of_less, lowest_of_same = lowest_before[begins][group], b[begins][group]
-    mask = np.empty(len(a), bool)
-    mask[order] = (b < lowest_of_less) & (b == lowest_of_same)
-    return mask
+    known = rows[np.isfinite(rows[metric])]
+    runs = [(cost.of(run).to_numpy(np.float64), run[metric].to_numpy(np.float64)) for _, run in known.groupby("seed")]
+    if not runs or max(spent[-1] for spent, _ in runs) <= 0:
+        return None
+    even = even_costs(runs, points)
+    ends = [spent[-1] for spent, _ in runs if spent[-1] >= even[0]]
+    return band(runs, np.unique([*even, *ends, *([] if until is None else [until])]))

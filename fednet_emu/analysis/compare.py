@@ -10,9 +10,9 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from fednet_emu.analysis.confidence_set import chance_of_range
-from fednet_emu.analysis.quantities import format_bits, format_energy, format_seconds
+from fednet_emu.analysis.scales import RECORDED, TRADED
 from fednet_emu.analysis.statistics import Interval, paired_difference, unpaired_difference
-from fednet_emu.analysis.study import StudyView, level_text
+from fednet_emu.analysis.study import StudyRecords, level_text
 from fednet_emu.arrays import Array
 from fednet_emu.errors import FednetError
 
@@ -38,22 +38,14 @@ def _score(value: float) -> str:
     return f"{value:.4g}"
 
 
-def _rounds(value: float) -> str:
-    return f"{value:.4g} rounds"
-
-
 QUANTITIES = (
     Quantity("accuracy", "final accuracy", _score, "lower", "higher", "the run ends with an accuracy {} {}"),
     Quantity("loss", "final loss", _score, "lower", "higher", "the run ends with a loss {} {}"),
-    Quantity("simulated_s", "time of the run", format_seconds, "less", "more", "the run takes {} {}"),
-    Quantity("total_bit", "bits of the run", format_bits, "less", "more", "the run sends {} {}"),
-    Quantity("energy_j", "energy of the run", format_energy, "less", "more", "the run spends {} {}"),
+    *(Quantity(its.column, f"{its.name} of the run", its.show, "less", "more", its.run) for its in TRADED.values()),
 )
-TO_TARGET = (
-    Quantity("time_to_target_s", "time to target", format_seconds, "sooner", "later", "{target} is reached {} {}"),
-    Quantity("bits_to_target", "bits to target", format_bits, "less", "more", "{target} is reached with {} {}"),
-    Quantity("energy_to_target_j", "energy to target", format_energy, "less", "more", "{target} is reached with {} {}"),
-    Quantity("rounds_to_target", "rounds to target", _rounds, "fewer", "more", "{target} is reached in {} {}"),
+TO_TARGET = tuple(
+    Quantity(its.to_target, f"{its.name} to target", its.show, its.less, its.more, its.reached)
+    for its in RECORDED.values()
 )
 
 
@@ -107,7 +99,7 @@ class Difference:
         return chance_of_range(self.values) if self.pairs else np.nan
 
 
-def compare(first: StudyView, second: StudyView) -> list[Difference]:
+def compare(first: StudyRecords, second: StudyRecords) -> list[Difference]:
     """The differences second - first for each place of the grid that both have, and then all together.
 
     What was measured on neither side is left out, and so is the way to different targets.
@@ -132,13 +124,13 @@ def compare(first: StudyView, second: StudyView) -> list[Difference]:
     return found
 
 
-def _refuse_repeats(view: StudyView, axes: Sequence[str]) -> None:
+def _refuse_repeats(view: StudyRecords, axes: Sequence[str]) -> None:
     if view.cells.duplicated([*axes, "seed"]).any():
         own = ", ".join(axis for axis in view.axes if axis not in axes)
         raise FednetError(f"{view.name}: several cells for each seed, got the axis {own} on one side; name its level")
 
 
-def _cells(view: StudyView, other: StudyView, axes: Sequence[str]) -> pd.DataFrame:
+def _cells(view: StudyRecords, other: StudyRecords, axes: Sequence[str]) -> pd.DataFrame:
     """The cells of a view; an axis that has numbers in one view and text in the other is text in both."""
     mixed = [axis for axis in axes if len({is_numeric_dtype(cells[axis]) for cells in (view.cells, other.cells)}) > 1]
     return view.cells.assign(**{axis: view.cells[axis].map(level_text) for axis in mixed})

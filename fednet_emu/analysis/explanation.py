@@ -1,20 +1,24 @@
-"""What a run's time and energy went to along the paths that decided when its rounds ended, in words."""
+"""What decided when the rounds of a run ended: its time and energy along the critical paths, and what remedies give."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 import pandas as pd
+from typing_extensions import override
 
 from fednet_emu.analysis.critical_path import BACKHAUL, DEADLINE, IDLE, WAITING, critical_path, parts_frame
 from fednet_emu.analysis.quantities import counted, format_energy, format_seconds
-from fednet_emu.analysis.run import RunView
+from fednet_emu.analysis.run import RunRecords
+from fednet_emu.analysis.text_result import TextResult
 from fednet_emu.errors import DataError
 from fednet_emu.records.ledger import SERVER, device_label
 from fednet_emu.records.losses import losses_in_words
 
+SAME = 1e-9
+"""Part of a duration by which equal ones may differ by rounding."""
 NAMED = 5
 """How many devices are named."""
 MEANING = {
@@ -31,22 +35,75 @@ MEANING = {
 
 
 @dataclass(frozen=True)
-class Path:
-    """The paths of all rounds of a run.
+class Remedy:
+    """A change and what it gives.
 
     Attributes:
-        label: the name of the run.
-        parts: the parts of the paths, see `parts_frame`.
+        title: what is changed.
+        settings: the settings that are changed.
+        simulated_s: how long the same number of rounds then takes, in simulated seconds; None if that is not known.
+        problem: why it is not known.
+    """
+
+    title: str
+    settings: dict[str, Any]
+    simulated_s: float | None = None
+    problem: str = ""
+
+    def gain(self, took_s: float) -> str:
+        """Return in words what it gives a run that took so many seconds."""
+        if self.simulated_s is None:
+            return f"cannot be replayed, {self.problem}"
+        saved_s = took_s - self.simulated_s
+        if abs(saved_s) <= SAME * took_s:
+            return "nothing"
+        word = "sooner" if saved_s > 0 else "later"
+        share = abs(saved_s) / took_s
+        return f"{format_seconds(self.simulated_s)}, {format_seconds(abs(saved_s))} {word} ({share:.0%})"
+
+
+@dataclass(frozen=True, repr=False)
+class Explanation(TextResult):
+    """What decided when the rounds of a run ended, and what remedies could give.
+
+    Attributes:
+        name: the name of the run.
+        parts: the parts of the paths of all rounds, see `parts_frame`.
         energy_j: what the whole run spent.
         waiting_j: how much of it devices drew while they did nothing.
         losses: in words how many messages were lost, and why; empty for none.
+        remedies: what was replayed with one thing changed.
+        no_remedies: why nothing was replayed.
     """
 
-    label: str
+    name: str
     parts: pd.DataFrame
     energy_j: float
     waiting_j: float = 0.0
     losses: str = ""
+    remedies: list[Remedy] = field(default_factory=list)
+    no_remedies: str = ""
+
+    @classmethod
+    def of(cls, run: RunRecords) -> Self:
+        """Return the paths of the rounds of a run, without remedies.
+
+        Raises:
+            DataError: the run has no rounds that took any time, or a table is missing or unreadable.
+        """
+        backhaul = run.table("backhaul") if run.has("backhaul") else None
+        parts = critical_path(run.table("transfers"), run.table("computes"), run.table("rounds"), backhaul)
+        if not parts:
+            raise DataError(
+                f"{run.name}: rounds", "none took any time, so that nothing decided when they ended", "run more"
+            )
+        energy_j, waiting_j = (float(run.summary.get(name) or 0.0) for name in ("energy_j", "waiting_j"))
+        return cls(run.name, parts_frame(parts), energy_j, waiting_j, losses_in_words(run.summary))
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row for each part of the path of each round; their sum is the length of the round."""
+        return self.parts.copy()
 
     @property
     def took_s(self) -> float:
@@ -71,67 +128,63 @@ class Path:
         own = self.parts[self.parts["device"] == device]
         return own.groupby("what")["took_s"].sum().sort_values(ascending=False)
 
+    def slowest(self, number: int) -> list[int]:
+        """Return the devices that held up the rounds longest."""
+        return [int(device) for device in self.devices["device"][:number] if device != SERVER]
 
-def path_of(run: RunView) -> Path:
-    """Return the paths of the rounds of a run.
-
-    Raises:
-        DataError: the run has no rounds that took any time, or a table is missing or unreadable.
-    """
-    backhaul = run.table("backhaul") if run.has("backhaul") else None
-    parts = critical_path(run.table("transfers"), run.table("computes"), run.table("rounds"), backhaul)
-    if not parts:
-        raise DataError(
-            f"{run.label}: rounds", "none took any time, so that nothing decided when they ended", "run more"
+    @property
+    def words(self) -> list[str]:
+        """The paths in two sentences."""
+        kinds = [f"{MEANING[what]} {share:.0%}" for what, _, share, _ in _rows(self.kinds)]
+        text = (
+            f"When rounds ended was decided by {', '.join(kinds)} of the time, along the chain of what waited for what."
         )
-    energy_j, waiting_j = (float(run.summary.get(name) or 0.0) for name in ("energy_j", "waiting_j"))
-    return Path(run.label, parts_frame(parts), energy_j, waiting_j, losses_in_words(run.summary))
-
-
-def path_lines(path: Path) -> Iterator[str]:
-    """The paths as text: by what the time went to, and by device."""
-    rounds = counted(int(path.parts["round"].nunique()), "round")
-    yield f"{path.label}: {rounds} took {format_seconds(path.took_s)}; what decided when they ended"
-    for what, took_s, share, energy_j in _rows(path.kinds):
-        energy = f", {format_energy(energy_j)}" if energy_j > 0 else ""
-        yield f"  {MEANING[what]}: {format_seconds(took_s)}, {share:.0%}{energy}"
-    spent = float(path.parts["energy_j"].sum())
-    if path.energy_j > 0:
-        yield f"  of {format_energy(path.energy_j)} in all, {spent / path.energy_j:.0%} were spent on these paths"
-    if path.waiting_j > 0:
-        share = path.waiting_j / path.energy_j
-        yield f"  and {format_energy(path.waiting_j)}, {share:.0%}, by devices that had nothing to do meanwhile"
-    if path.losses:
-        yield f"  {path.losses}"
-    if len(path.devices):
-        yield "whom they waited for longest"
-        yield from (f"  {text}" for text in device_texts(path))
-
-
-def device_texts(path: Path) -> list[str]:
-    """Return in words how long the devices that are most on the paths held them up, and by what."""
-    found = []
-    for device, number, took_s, share in _rows(path.devices[:NAMED]):
-        what = ", ".join(f"{name} {format_seconds(seconds)}" for name, seconds in path.of_device(device).items())
+        if not len(self.devices):
+            return [text]
+        device, number, took_s, _ = _rows(self.devices)[0]
         rounds = counted(number, "round")
-        found.append(f"{device_label(device)}: {format_seconds(took_s)}, {share:.0%}, in {rounds}: {what}")
-    return found
+        return [text, f"They waited longest for {device_label(device)}: {format_seconds(took_s)} in {rounds}."]
 
+    @property
+    def device_texts(self) -> list[str]:
+        """In words how long the devices that are most on the paths held them up, and by what."""
+        found = []
+        for device, number, took_s, share in _rows(self.devices[:NAMED]):
+            what = ", ".join(f"{name} {format_seconds(seconds)}" for name, seconds in self.of_device(device).items())
+            rounds = counted(number, "round")
+            found.append(f"{device_label(device)}: {format_seconds(took_s)}, {share:.0%}, in {rounds}: {what}")
+        return found
 
-def path_words(path: Path) -> list[str]:
-    """Return the paths in two sentences."""
-    kinds = [f"{MEANING[what]} {share:.0%}" for what, _, share, _ in _rows(path.kinds)]
-    text = f"When rounds ended was decided by {', '.join(kinds)} of the time, along the chain of what waited for what."
-    if not len(path.devices):
-        return [text]
-    device, number, took_s, _ = _rows(path.devices)[0]
-    rounds = counted(number, "round")
-    return [text, f"They waited longest for {device_label(device)}: {format_seconds(took_s)} in {rounds}."]
+    @override
+    def lines(self) -> list[str]:
+        return [*self._path_lines(), *self._remedy_lines()]
 
+    def _path_lines(self) -> Iterator[str]:
+        rounds = counted(int(self.parts["round"].nunique()), "round")
+        yield f"{self.name}: {rounds} took {format_seconds(self.took_s)}; what decided when they ended"
+        for what, took_s, share, energy_j in _rows(self.kinds):
+            energy = f", {format_energy(energy_j)}" if energy_j > 0 else ""
+            yield f"  {MEANING[what]}: {format_seconds(took_s)}, {share:.0%}{energy}"
+        spent = float(self.parts["energy_j"].sum())
+        if self.energy_j > 0:
+            yield f"  of {format_energy(self.energy_j)} in all, {spent / self.energy_j:.0%} were spent on these paths"
+        if self.waiting_j > 0:
+            share = self.waiting_j / self.energy_j
+            yield f"  and {format_energy(self.waiting_j)}, {share:.0%}, by devices that had nothing to do meanwhile"
+        if self.losses:
+            yield f"  {self.losses}"
+        if len(self.devices):
+            yield "whom they waited for longest"
+            yield from (f"  {text}" for text in self.device_texts)
 
-def slowest(path: Path, number: int) -> list[int]:
-    """Return the devices that held up the rounds longest."""
-    return [int(device) for device in path.devices["device"][:number] if device != SERVER]
+    def _remedy_lines(self) -> Iterator[str]:
+        if self.no_remedies:
+            yield f"nothing was replayed: {self.no_remedies}"
+            return
+        if self.remedies:
+            yield "what a remedy could give at most, for as many rounds, replayed with the same seed"
+        for its in self.remedies:
+            yield f"  {its.title}: {its.gain(self.took_s)}"
 
 
 def _rows(table: pd.DataFrame) -> list[tuple[Any, ...]]:

@@ -7,21 +7,20 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 
-from fednet_emu.analysis.bands import on_front
-from fednet_emu.analysis.settings import Setting
-from fednet_emu.analysis.study import StudyView, rows_of
-from fednet_emu.analysis.targets import AT_TARGET
-from fednet_emu.arrays import Mask
+from fednet_emu.analysis.scales import TRADED
+from fednet_emu.analysis.settings import Setting, settings_of
+from fednet_emu.analysis.study import StudyRecords, rows_of
+from fednet_emu.arrays import Array, Mask
+from fednet_emu.errors import FednetError, did_you_mean
 
-COSTS = ("simulated_s", "total_bit", "energy_j")
-WANTED = {"simulated_s": -1.0, "total_bit": -1.0, "energy_j": -1.0, "accuracy": 1.0}
+WANTED = {**{cost.column: -1.0 for cost in TRADED.values()}, "accuracy": 1.0}
 """What is weighed against what, and whether less (-1) or more (1) of it is better."""
 COLUMNS = ("setting", "data_set", "round", *WANTED)
 LEARNT = 0.1
 """Part of the way from an untrained model to the best one after which something has been learnt."""
 
 
-def points_of(view: StudyView, settings: Sequence[Setting]) -> pd.DataFrame:
+def points_of(view: StudyRecords, settings: Sequence[Setting]) -> pd.DataFrame:
     """Return the means over seeds after each round that every seed evaluated, of the settings of which no run diverged.
 
     The initial model, which costs nothing, is left out.
@@ -58,13 +57,13 @@ def mean_progress(evaluations: pd.DataFrame) -> pd.DataFrame:
     return rounds[list(WANTED)].mean()[rounds["seed"].nunique() == evaluations["seed"].nunique()]
 
 
-def ends_of(view: StudyView, settings: Sequence[Setting]) -> pd.DataFrame:
+def ends_of(view: StudyRecords, settings: Sequence[Setting]) -> pd.DataFrame:
     """Return one point for each setting, with the columns of `points_of`: the means over seeds of what it cost.
 
     With a target these are the costs of reaching it, of the settings whose every seed got there, and the accuracy is
     NaN; without one they are those of the whole runs.
     """
-    columns = {name if view.target else cost: cost for name, cost in AT_TARGET.items() if cost in COSTS}
+    columns = {cost.to_target if view.target else cost.column: cost.column for cost in TRADED.values()}
     rows = []
     for place, setting in enumerate(settings):
         cells = setting.cells
@@ -85,3 +84,41 @@ def fronts(points: pd.DataFrame, pairs: Iterable[tuple[str, str]]) -> dict[str, 
             on[chosen[where]] = on_front(*costs)
         found[f"{one}:{other}"] = on
     return found
+
+
+def on_front(first: Array, second: Array) -> Mask:
+    """Find the Pareto front: the points [n] that no other point beats; a lower value is better in both.
+
+    A point beats another if it is not higher in either and lower in one; equal points do not beat each other.
+    """
+    order = np.lexsort((second, first))
+    a, b = first[order], second[order]
+    lowest_before = np.concatenate([[np.inf], np.minimum.accumulate(b)[:-1]])
+    begins = np.concatenate([[True], a[1:] > a[:-1]])
+    group = np.cumsum(begins) - 1
+    lowest_of_less, lowest_of_same = lowest_before[begins][group], b[begins][group]
+    mask = np.empty(len(a), bool)
+    mask[order] = (b < lowest_of_less) & (b == lowest_of_same)
+    return mask
+
+
+def front(study: StudyRecords, one: str = "time", other: str = "accuracy") -> pd.DataFrame:
+    """Return the points of a study on the Pareto front of two quantities; see `Study.front`.
+
+    Raises:
+        FednetError: there is no such quantity, or both are the same.
+    """
+    columns = {**{name: cost.column for name, cost in TRADED.items()}, "accuracy": "accuracy"}
+    for name in (one, other):
+        if name not in columns:
+            hint = did_you_mean(name, columns) or f"; choose from {', '.join(columns)}"
+            raise FednetError(f"{study.name}: no such quantity of a front, got '{name}'{hint}")
+    if one == other:
+        raise FednetError(f"{study.name}: a front weighs two quantities, got '{one}' twice; choose another one")
+    settings = settings_of(study)
+    points = (points_of if "accuracy" in (one, other) else ends_of)(study, settings)
+    (on,) = fronts(points, [(columns[one], columns[other])]).values()
+    found = points[on].drop(columns="learnt").reset_index(drop=True)
+    levels = pd.DataFrame([settings[place].levels for place in found["setting"]], index=found.index)
+    labels = found["setting"].map(lambda place: settings[place].label)
+    return pd.concat([labels, levels, found.drop(columns="setting")], axis="columns")

@@ -15,30 +15,19 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from fednet_emu.analysis.compare import TO_TARGET, Quantity
 from fednet_emu.analysis.confidence_set import confidence_set, seeds_needed
+from fednet_emu.analysis.ranked import DIVERGED, ENDED, Ranked, RankedSettings
+from fednet_emu.analysis.scales import limits_text
 from fednet_emu.analysis.settings import Setting, settings_of
-from fednet_emu.analysis.statistics import Interval, mean_interval, paired_difference
-from fednet_emu.analysis.study import DEVICE_ENERGY, StudyView, target_text
-from fednet_emu.arrays import Array, Mask
+from fednet_emu.analysis.statistics import mean_interval, paired_difference
+from fednet_emu.analysis.study import Condition, StudyRecords, Within, conditions, limits_of, target_text
+from fednet_emu.arrays import Array
 from fednet_emu.errors import FednetError
-
-_TIME, _BITS, _ENERGY, _ROUNDS = TO_TARGET
-COSTS: Mapping[str, Quantity] = {
-    "time": _TIME,
-    "bits": _BITS,
-    "energy": _ENERGY,
-    DEVICE_ENERGY: replace(_ENERGY, column="device_energy_to_target_j", title="energy per device to target"),
-    "rounds": _ROUNDS,
-}
-"""What can be minimised and limited."""
-ENDED, DIVERGED = "ended", "diverged"
-"""Why a run did not reach the target, beside the limit of a cost: it ended with budget left, or it diverged."""
 
 
 @dataclass(frozen=True)
@@ -59,81 +48,7 @@ class Course:
     score: float
 
 
-@dataclass(frozen=True)
-class Ranked:
-    """A setting in its place.
-
-    Attributes:
-        setting: its levels and its label.
-        costs: the restricted cost of each seed, [seeds].
-        got_there: which seeds reached the target within the limits, [seeds].
-        cost: mean of the costs, and its 95 % interval.
-        difference: what it costs more than the cheapest setting, paired by seed, with its 95 % interval.
-        p: the chance that all settings up to this one differ so much if they are equally good; the smallest level at
-            which it is not the best.
-        may_be_best: whether it may be the best of all settings.
-        seeds_needed: how many seeds would drop it, or the cheapest, if these two differ as it seems.
-        limited_by: how many runs did not get there for which reason.
-    """
-
-    setting: Setting
-    costs: Array
-    got_there: Mask
-    cost: Interval
-    difference: Interval
-    p: float
-    may_be_best: bool
-    seeds_needed: float
-    limited_by: Mapping[str, int]
-
-
-@dataclass(frozen=True)
-class Ranking:
-    """The settings of a study, the cheapest first.
-
-    Attributes:
-        name: the study.
-        target: measure and level that runs have to reach.
-        minimised: the cost that is compared, a key of `COSTS`.
-        limits: the largest amount of each limited cost.
-        seeds: the seeds that all settings have.
-        settings: the settings in their places.
-        horizon: the largest cost that counts.
-        first_ended: the setting and the seed of the run that set the horizon because it ended with budget left.
-        late: how many runs reached the target beyond the horizon.
-        left_out: labels of settings that have no finished run.
-        more_seeds: how many seeds are left out, because some settings do not have them.
-    """
-
-    name: str
-    target: Mapping[str, float]
-    minimised: str
-    limits: Mapping[str, float]
-    seeds: Sequence[int]
-    settings: Sequence[Ranked]
-    horizon: float
-    first_ended: tuple[str, int] | None
-    late: int
-    left_out: Sequence[str]
-    more_seeds: int
-
-    @property
-    def quantity(self) -> Quantity:
-        """The cost that is compared."""
-        return COSTS[self.minimised]
-
-    @property
-    def best(self) -> Ranked:
-        """The cheapest setting."""
-        return self.settings[0]
-
-    @property
-    def rivals(self) -> list[Ranked]:
-        """The settings that may be the best, without the cheapest."""
-        return [its for its in self.settings[1:] if its.may_be_best]
-
-
-def rank(view: StudyView, minimised: str = "time", limits: Mapping[str, float] | None = None) -> Ranking:
+def rank(view: StudyRecords, minimised: str = "time", limits: Mapping[str, float] | None = None) -> RankedSettings:
     """Rank the settings of a study that has a target.
 
     Args:
@@ -163,7 +78,7 @@ def rank(view: StudyView, minimised: str = "time", limits: Mapping[str, float] |
     if not np.isfinite(costs).any():
         raise FednetError(_nobody(view, settings, seeds, courses, limits))
     horizon, first = _horizon(courses, limits.get(minimised, math.inf))
-    return Ranking(
+    return RankedSettings(
         view.name,
         view.target,
         minimised,
@@ -232,7 +147,7 @@ def _horizon(courses: Sequence[Sequence[Course]], limit: float) -> tuple[float, 
     return (limit if math.isfinite(limit) else longest), None
 
 
-def _target(view: StudyView) -> tuple[str, float]:
+def _target(view: StudyRecords) -> tuple[str, float]:
     found = [(measure, level) for measure, level in view.target.items() if math.isfinite(level)]
     if not found:
         raise FednetError(f"{view.name}: best: needs a target, got none; say which with --accuracy 0.9")
@@ -244,7 +159,7 @@ def _target(view: StudyView) -> tuple[str, float]:
     return measure, float(level)
 
 
-def _common_seeds(view: StudyView, settings: Sequence[Setting]) -> list[int]:
+def _common_seeds(view: StudyRecords, settings: Sequence[Setting]) -> list[int]:
     """The seeds that every setting has, in order.
 
     Raises:
@@ -265,7 +180,7 @@ def _common_seeds(view: StudyView, settings: Sequence[Setting]) -> list[int]:
 
 
 def _nobody(
-    view: StudyView,
+    view: StudyRecords,
     settings: Sequence[Setting],
     seeds: Sequence[int],
     courses: Sequence[Sequence[Course]],
@@ -291,12 +206,29 @@ def _nobody(
     return f"{text}; lower the target, or let the runs go on for longer"
 
 
-def limits_text(limits: Mapping[str, float]) -> str:
-    """Return limits in words: ` within 4 J of energy and 20 Mbit`; empty without limits."""
-    if not limits:
-        return ""
-    told = [f"{COSTS[cost].show(most)}{_OF.get(cost, '')}" for cost, most in limits.items()]
-    return f" within {' and '.join(told)}"
+def best(
+    study: StudyRecords,
+    *,
+    accuracy: float | None = None,
+    within: Within = (),
+    minimise: str = "time",
+    where: Condition | None = None,
+) -> RankedSettings:
+    """Rank the settings of a study as users ask for it; see `Study.best`.
 
-
-_OF = {"energy": " of energy", DEVICE_ENERGY: " per device"}
+    Raises:
+        FednetError: a limit is no positive number or is given twice, or see `rank`.
+    """
+    if accuracy is not None and not 0 < accuracy <= 1:
+        raise FednetError(f"accuracy: must be above 0 and at most 1, got {accuracy:g}; for example 0.9")
+    limits: dict[str, float] = {}
+    for cost, most in limits_of(within):
+        if cost in limits:
+            raise FednetError(f"--within: {cost} is limited twice, got {limits[cost]:g} and {most:g}; limit it once")
+        if not (most > 0 and math.isfinite(most)):
+            raise FednetError(
+                f"--within: a limit must be a number above 0, got {cost}={most:g}; for example time=60 or bits=2e8"
+            )
+        limits[cost] = most
+    part = study.where(conditions(where or {}, "where"))
+    return rank(part if accuracy is None else part.aiming_at(accuracy), minimise, limits)

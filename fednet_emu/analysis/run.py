@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pandas as pd
 from ruamel.yaml import YAML
@@ -15,27 +15,53 @@ from ruamel.yaml.error import YAMLError
 
 from fednet_emu.errors import DataError
 from fednet_emu.records.folder.manifest import AGAIN, MANIFEST, require_sound
+from fednet_emu.records.rows import KINDS
 
 UNFINISHED = "finish the run that writes it, or run it again with --force"
 
 
 @dataclass(frozen=True)
-class RunView:
-    """A finished run, read-only; each table is read on request, from the run folder or from memory.
+class RunRecords:
+    """What a run has recorded, in its folder or in memory; each table is read on request.
 
     Attributes:
-        label: name of the run in figures.
-        summary: the content of summary.json.
-        scenario: the content of scenario.yaml.
+        name: the name of the scenario, or another one for figures.
+        summary: totals and final scores, as in summary.json.
+        settings: the content of scenario.yaml.
         folder: the run folder; None for a run in memory.
+        in_memory: returns the tables of a run in memory, by name.
     """
 
-    label: str
+    name: str
     summary: dict[str, Any]
-    scenario: dict[str, Any]
+    settings: dict[str, Any]
     folder: Path | None
     in_memory: Callable[[], Mapping[str, pd.DataFrame]] = dict
-    """Returns the tables of a run in memory, by name."""
+
+    @classmethod
+    def opened(cls, folder: Path, name: str | None = None) -> Self:
+        """Open the run recorded in a folder, under its own name or another one.
+
+        Raises:
+            DataError: the folder, its summary or its scenario is missing or unreadable.
+        """
+        if not folder.is_dir():
+            raise DataError(str(folder), "no such run folder", "give the folder that `fednet run` wrote")
+        if (folder / MANIFEST).exists():
+            _mapping(folder / MANIFEST, _read(folder / MANIFEST, json.loads))
+        summary = _mapping(folder / "summary.json", _read(folder / "summary.json", json.loads))
+        settings = _mapping(folder / "scenario.yaml", _read(folder / "scenario.yaml", _load_yaml))
+        return cls(name or str(summary.get("name") or folder.resolve().name), summary, settings, folder)
+
+    @property
+    def total_bit(self) -> int:
+        """The bits that were sent, all links together."""
+        return sum(int(self.summary[f"{kind}_bit"]) for kind in KINDS)
+
+    @property
+    def devices(self) -> int:
+        """How many devices there are; 0 if that is not known."""
+        return int(self.settings.get("devices", {}).get("count", 0))
 
     def names(self) -> list[str]:
         """Return the names of the tables that the run has recorded."""
@@ -100,33 +126,18 @@ class RunView:
     def _from_memory(self, name: str, columns: Sequence[str] | None) -> pd.DataFrame:
         tables = self.in_memory()
         if name not in tables:
-            raise DataError(f"{self.label}: {name}", "no such table in this run", f"it has {', '.join(sorted(tables))}")
+            raise DataError(f"{self.name}: {name}", "no such table in this run", f"it has {', '.join(sorted(tables))}")
         return tables[name].copy() if columns is None else tables[name][list(columns)].copy()
 
 
-def open_run(path: Path, label: str | None = None) -> RunView:
-    """Open the run recorded in a folder; `label` is its name in figures, by default the name of its scenario.
-
-    Raises:
-        DataError: the folder, its summary or its scenario is missing or unreadable.
-    """
-    if not path.is_dir():
-        raise DataError(str(path), "no such run folder", "give the folder that `fednet run` wrote")
-    if (path / MANIFEST).exists():
-        _mapping(path / MANIFEST, _read(path / MANIFEST, json.loads))
-    summary = _mapping(path / "summary.json", _read(path / "summary.json", json.loads))
-    scenario = _mapping(path / "scenario.yaml", _read(path / "scenario.yaml", _load_yaml))
-    return RunView(label or str(summary.get("name") or path.resolve().name), summary, scenario, path)
-
-
-def distinct_labels(runs: Sequence[RunView]) -> list[str]:
-    """Return the labels of the runs; repeated labels get the seed appended, or the folder's name if seeds are equal."""
-    labels = [run.label for run in runs]
+def distinct_labels(runs: Sequence[RunRecords]) -> list[str]:
+    """Return the names of the runs; repeated ones get the seed appended, or the folder's name if seeds are equal."""
+    labels = [run.name for run in runs]
     seeds = (f"seed {run.summary.get('seed')}" for run in runs)
     for detail in (seeds, (run.folder.name if run.folder else "" for run in runs)):
         repeated = {label for label in labels if labels.count(label) > 1}
         completed = [
-            f"{run.label}, {text}" if label in repeated else label
+            f"{run.name}, {text}" if label in repeated else label
             for run, label, text in zip(runs, labels, detail, strict=True)
         ]
         if len(set(completed)) > len(set(labels)):

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
+import numpy as np
 import pandas as pd
 
-from fednet_emu.analysis.quantities import BITS, ENERGIES, LONG_TIMES, Unit
+from fednet_emu.analysis.quantities import (
+    BITS,
+    ENERGIES,
+    LONG_TIMES,
+    Unit,
+    axis_unit,
+    format_bits,
+    format_energy,
+    format_seconds,
+)
 
 OWN_METRICS = {
     **{f"top_{k}": f"Top-{k} accuracy" for k in range(2, 11)},
@@ -35,26 +45,111 @@ METRICS = {
 """The scores in a table of evaluations, with their titles."""
 
 
+def measured(tables: Iterable[pd.DataFrame]) -> dict[str, str]:
+    """Return the scores that were measured at least once in some tables of evaluations, with their titles."""
+    known = list(tables)
+    return {
+        name: title
+        for name, title in METRICS.items()
+        if any(np.isfinite(table.get(name, np.nan)).any() for table in known)
+    }
+
+
 @dataclass(frozen=True)
 class Cost:
-    """A cost of learning.
+    """A cost of learning: what it is called, where the tables have it, and how it is written.
 
     Attributes:
-        title: its name on the axis.
+        name: the short name, by which users ask for it.
+        title: its name on axes and in tables.
+        column: its column in evaluations and cells, in simulated seconds, bits, joules or rounds.
+        to_target: the column of cells with what reaching the target cost.
         units: the units among which an axis chooses.
-        of: computes the cost in SI units or bits, one value for each row, from a table of evaluations.
+        kind: the name of these units in `browser/units.js`.
+        show: writes an amount with its unit.
+        less: the word for less of it when a target is reached, as `sooner`.
+        more: the word for more of it.
+        run: what a run does with how much, and whether that is less or more than another.
+        reached: how a target is reached with how much, and whether that is less or more.
+        best: how the cheapest setting reaches a target; the second gap is for the amount.
+        limit: an upper limit of it, with its amount.
     """
 
+    name: str
     title: str
+    column: str
+    to_target: str
     units: tuple[Unit, ...]
-    of: Callable[[pd.DataFrame], pd.Series]
+    kind: str
+    show: Callable[[float], str]
+    less: str
+    more: str
+    run: str
+    reached: str
+    best: str
+    limit: str = "{}"
+
+    def of(self, evaluations: pd.DataFrame) -> pd.Series:
+        """The cost in SI units or bits of each row of a table of evaluations, which need not have `total_bit`."""
+        if self.column == TOTAL_BIT:
+            return evaluations["uplink_bit"] + evaluations["downlink_bit"] + evaluations["sidelink_bit"]
+        return evaluations[self.column]
+
+    def unit(self, largest: float) -> Unit:
+        """The unit of an axis that ends at `largest`."""
+        return axis_unit(largest, self.units)
+
+    def label(self, unit: Unit, aim: str = "") -> str:
+        """The label of an axis in a unit; `aim` says what for."""
+        title = f"{self.title} to {aim}" if aim else self.title
+        return f"{title} ({unit.symbol})" if unit.symbol else title
 
 
-COSTS = {
-    "time": Cost("Simulated time", LONG_TIMES, lambda rows: rows["simulated_s"]),
-    "bits": Cost(
-        "Transmitted data", BITS, lambda rows: rows["uplink_bit"] + rows["downlink_bit"] + rows["sidelink_bit"]
-    ),
-    "energy": Cost("Energy", ENERGIES, lambda rows: rows["energy_j"]),
-}
-STUDY_COSTS = {**COSTS, "rounds": Cost("Rounds", (Unit(1.0, ""),), lambda rows: rows["round"])}
+TOTAL_BIT = "total_bit"
+"""The bits of all links together."""
+DEVICE_ENERGY = "device-energy"
+
+
+def format_rounds(rounds: float) -> str:
+    """Return a number of rounds as text."""
+    return f"{rounds:.4g} rounds"
+
+
+_TIME = Cost(
+    "time", "Time", "simulated_s", "time_to_target_s", LONG_TIMES, "time", format_seconds, "sooner", "later",
+    "the run takes {} {}", "{target} is reached {} {}", "soonest{within}, after {}",
+)  # fmt: skip
+_BITS = Cost(
+    "bits", "Bits", TOTAL_BIT, "bits_to_target", BITS, "bits", format_bits, "less", "more",
+    "the run sends {} {}", "{target} is reached with {} {}", "with the fewest bits{within}, {}",
+)  # fmt: skip
+_ENERGY = Cost(
+    "energy", "Energy", "energy_j", "energy_to_target_j", ENERGIES, "energy", format_energy, "less", "more",
+    "the run spends {} {}", "{target} is reached with {} {}", "with the least energy{within}, {}", "{} of energy",
+)  # fmt: skip
+_DEVICE_ENERGY = replace(
+    _ENERGY,
+    name=DEVICE_ENERGY,
+    title="Energy per device",
+    to_target="device_energy_to_target_j",
+    best="with the least energy{within}, {} per device",
+    limit="{} per device",
+)
+_ROUNDS = Cost(
+    "rounds", "Rounds", "round", "rounds_to_target", (Unit(1.0, ""),), "count", format_rounds, "fewer", "more",
+    "the run has {} {}", "{target} is reached in {} {}", "in the fewest rounds{within}, {}",
+)  # fmt: skip
+
+COSTS = {its.name: its for its in (_TIME, _BITS, _ENERGY, _DEVICE_ENERGY, _ROUNDS)}
+"""What a run spends, by short names. `energy` is that of all devices and base stations together, `device-energy` that
+over the number of devices, which the columns of evaluations do not have."""
+RECORDED = {name: its for name, its in COSTS.items() if name != DEVICE_ENERGY}
+"""Those that evaluations have a column for."""
+TRADED = {name: RECORDED[name] for name in ("time", "bits", "energy")}
+"""Those that are weighed against the accuracy in a Pareto front."""
+
+
+def limits_text(limits: Mapping[str, float]) -> str:
+    """Return limits in words: ` within 4 J of energy and 20 Mbit`; empty without limits."""
+    told = [COSTS[name].limit.format(COSTS[name].show(most)) for name, most in limits.items()]
+    return f" within {' and '.join(told)}" if told else ""

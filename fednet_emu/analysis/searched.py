@@ -7,26 +7,28 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import pandas as pd
+from typing_extensions import override
 
 from fednet_emu.analysis.confidence_set import confidence_set, fewest_seeds
 from fednet_emu.analysis.quantities import counted
-from fednet_emu.analysis.ranking import COSTS, limits_text
+from fednet_emu.analysis.scales import COSTS, limits_text
 from fednet_emu.analysis.statistics import mean_interval
 from fednet_emu.analysis.study import target_text
+from fednet_emu.analysis.text_result import TextResult
 from fednet_emu.arrays import Array
 from fednet_emu.errors import DataError
 from fednet_emu.files.writing import read_csv
 
 TRIALS, SEARCH = "trials.csv", "search.json"
-ALPHA_DIGITS = 2
 
 
-@dataclass(frozen=True)
-class SearchView:
-    """A search that has been recorded.
+@dataclass(frozen=True, repr=False)
+class SearchRecords(TextResult):
+    """What a search has recorded.
 
     Attributes:
         name: the study.
@@ -62,101 +64,103 @@ class SearchView:
         """An amount of a cost, or an accuracy, as text."""
         return COSTS[column].show(amount) if column in COSTS else f"{amount:.4g}"
 
+    @classmethod
+    def opened(cls, folder: Path) -> Self:
+        """Open the search in a folder.
+
+        Raises:
+            DataError: the folder holds none, or a file of it is unreadable.
+        """
+        if not is_search(folder):
+            raise DataError(str(folder), "no such folder of a search", "give the folder that `fednet search` wrote")
+        try:
+            told = json.loads((folder / SEARCH).read_text(encoding="utf-8"))
+            trials = read_csv(folder / TRIALS, dtype={"why_not": str}).fillna({"why_not": ""})
+            return cls(
+                told["name"],
+                told["costs"],
+                told["limits"],
+                told["target"],
+                trials,
+                told["finalists"],
+                {its["trial"]: (its["seeds"], math.nan if its["p"] is None else its["p"]) for its in told["dropped"]},
+                {int(number): np.array(runs, np.float64) for number, runs in told["runs"].items()},
+                told["importance"],
+                told["parameters"],
+            )
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise DataError(str(folder / SEARCH), f"unreadable, got '{error}'", "run the search again") from error
+
+    @classmethod
+    def found(cls, folder: Path) -> Self | None:
+        """Open the search in the folder of a study, if it comes from one.
+
+        Raises:
+            DataError: a file of it is unreadable.
+        """
+        return cls.opened(folder) if is_search(folder) else None
+
+    @override
+    def lines(self) -> list[str]:
+        return list(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        yield self._tried()
+        if not self.finalists:
+            best = self.trials["score"].max() if "accuracy" in self.target else math.nan
+            seen = f"; the highest accuracy was {best:.3g}" if math.isfinite(best) else ""
+            yield f"none of them gets there{seen}: raise a limit, lower the target, or widen the space"
+            return
+        yield from self._finalists()
+        if self.importance:
+            shares = [f"{name} {share:.0%}" for name, share in self.importance.items()]
+            yield f"what matters for {self.columns[0]}, as shares of its variation: {', '.join(shares)}"
+
+    def _tried(self) -> str:
+        trials, runs = self.trials, self.trials["runs"] > 0
+        whole = int((runs & (trials["reached"] == trials["runs"])).sum())
+        why = trials["why_not"]
+        costly, invalid = int(why.str.startswith("too costly").sum()), int(why.str.startswith("invalid").sum())
+        others = len(trials) - whole - costly - invalid
+        aim = f"reach {target_text(self.target)}" if self.target else "end"
+        parts = [f"{whole} {aim}{limits_text(self.limits)}"]
+        parts += [f"{others} do not, or are ended as too late"] if others else []
+        parts += [f"{costly} are too costly by the clock alone"] if costly else []
+        parts += [f"{invalid} are no valid scenarios"] if invalid else []
+        return f"{self.name}: {counted(len(trials), 'setting')} tried: {'; '.join(parts)}"
+
+    def _finalists(self) -> Iterator[str]:
+        labels = dict(zip(self.trials["trial"], self.trials["setting"], strict=True))
+        sign = 1.0 if self.costs else -1.0
+        seeds = max(len(self.runs[number]) for number in self.finalists)
+        left = f"{counted(len(self.finalists), 'setting')} left"
+        yield f"{left} after a race over {counted(seeds, 'seed')}, the best first"
+        for place, number in enumerate(self.finalists, 1):
+            runs, told = sign * self.runs[number], []
+            for column, costs in zip(self.columns, runs.T, strict=True):
+                known = costs[np.isfinite(costs)]
+                its = mean_interval(known)
+                wide = (
+                    "" if math.isnan(its.low) else f" ({self.shown(column, its.low)} to {self.shown(column, its.high)})"
+                )
+                told.append(f"{column} {self.shown(column, its.mean)}{wide}" if len(known) else f"{column} unknown")
+            missed = int((~np.isfinite(runs).all(axis=1)).sum())
+            late = f", {missed} of {len(runs)} did not get there" if missed else ""
+            yield f" {place}. {labels[number]}: {', '.join(told)}{late}; best/{place}.yaml"
+        yield from self._undecided()
+        for number, (after, p) in self.dropped.items():
+            why = "another is better in all costs" if math.isnan(p) else f"not the best, p = {p:.2g}"
+            yield f" dropped: {labels[number]}: {why}, after {counted(after, 'seed')}"
+
+    def _undecided(self) -> Iterator[str]:
+        if len(self.finalists) < 2 or len(self.columns) > 1:
+            return
+        costs = np.concatenate([self.runs[number] for number in self.finalists], axis=1)
+        few = f"; between two, at least {fewest_seeds()} seeds can decide" if len(costs) < fewest_seeds() else ""
+        if np.isfinite(costs).all() and confidence_set(costs)[0].all():
+            yield f"each of these may be the best, after {counted(len(costs), 'seed')}{few}"
+
 
 def is_search(folder: Path) -> bool:
     """Whether a folder holds a search."""
     return (folder / SEARCH).is_file()
-
-
-def search_in(folder: Path) -> SearchView | None:
-    """Open the search in a folder of a study, if it comes from one.
-
-    Raises:
-        DataError: a file of it is unreadable.
-    """
-    return open_search(folder) if is_search(folder) else None
-
-
-def open_search(folder: Path) -> SearchView:
-    """Open the search in a folder.
-
-    Raises:
-        DataError: the folder holds none, or a file of it is unreadable.
-    """
-    if not is_search(folder):
-        raise DataError(str(folder), "no such folder of a search", "give the folder that `fednet search` wrote")
-    try:
-        told = json.loads((folder / SEARCH).read_text(encoding="utf-8"))
-        trials = read_csv(folder / TRIALS, dtype={"why_not": str}).fillna({"why_not": ""})
-        return SearchView(
-            told["name"],
-            told["costs"],
-            told["limits"],
-            told["target"],
-            trials,
-            told["finalists"],
-            {its["trial"]: (its["seeds"], math.nan if its["p"] is None else its["p"]) for its in told["dropped"]},
-            {int(number): np.array(runs, np.float64) for number, runs in told["runs"].items()},
-            told["importance"],
-            told["parameters"],
-        )
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise DataError(str(folder / SEARCH), f"unreadable, got '{error}'", "run the search again") from error
-
-
-def search_lines(view: SearchView) -> Iterator[str]:
-    """What came out of a search, as lines of text."""
-    yield _tried(view)
-    if not view.finalists:
-        best = view.trials["score"].max() if "accuracy" in view.target else math.nan
-        seen = f"; the highest accuracy was {best:.3g}" if math.isfinite(best) else ""
-        yield f"none of them gets there{seen}: raise a limit, lower the target, or widen the space"
-        return
-    yield from _finalists(view)
-    if view.importance:
-        shares = [f"{name} {share:.0%}" for name, share in view.importance.items()]
-        yield f"what matters for {view.columns[0]}, as shares of its variation: {', '.join(shares)}"
-
-
-def _tried(view: SearchView) -> str:
-    trials, runs = view.trials, view.trials["runs"] > 0
-    whole = int((runs & (trials["reached"] == trials["runs"])).sum())
-    why = trials["why_not"]
-    costly, invalid = int(why.str.startswith("too costly").sum()), int(why.str.startswith("invalid").sum())
-    others = len(trials) - whole - costly - invalid
-    aim = f"reach {target_text(view.target)}" if view.target else "end"
-    parts = [f"{whole} {aim}{limits_text(view.limits)}"]
-    parts += [f"{others} do not, or are ended as too late"] if others else []
-    parts += [f"{costly} are too costly by the clock alone"] if costly else []
-    parts += [f"{invalid} are no valid scenarios"] if invalid else []
-    return f"{view.name}: {counted(len(trials), 'setting')} tried: {'; '.join(parts)}"
-
-
-def _finalists(view: SearchView) -> Iterator[str]:
-    labels = dict(zip(view.trials["trial"], view.trials["setting"], strict=True))
-    sign = 1.0 if view.costs else -1.0
-    seeds = max(len(view.runs[number]) for number in view.finalists)
-    yield f"{counted(len(view.finalists), 'setting')} left after a race over {counted(seeds, 'seed')}, the best first"
-    for place, number in enumerate(view.finalists, 1):
-        runs, told = sign * view.runs[number], []
-        for column, costs in zip(view.columns, runs.T, strict=True):
-            known = costs[np.isfinite(costs)]
-            its = mean_interval(known)
-            wide = "" if math.isnan(its.low) else f" ({view.shown(column, its.low)} to {view.shown(column, its.high)})"
-            told.append(f"{column} {view.shown(column, its.mean)}{wide}" if len(known) else f"{column} unknown")
-        missed = int((~np.isfinite(runs).all(axis=1)).sum())
-        late = f", {missed} of {len(runs)} did not get there" if missed else ""
-        yield f" {place}. {labels[number]}: {', '.join(told)}{late}; best/{place}.yaml"
-    yield from _undecided(view)
-    for number, (after, p) in view.dropped.items():
-        why = "another is better in all costs" if math.isnan(p) else f"not the best, p = {p:.2g}"
-        yield f" dropped: {labels[number]}: {why}, after {counted(after, 'seed')}"
-
-
-def _undecided(view: SearchView) -> Iterator[str]:
-    if len(view.finalists) < 2 or len(view.columns) > 1:
-        return
-    costs = np.concatenate([view.runs[number] for number in view.finalists], axis=1)
-    few = f"; between two, at least {fewest_seeds()} seeds can decide" if len(costs) < fewest_seeds() else ""
-    if np.isfinite(costs).all() and confidence_set(costs)[0].all():
-        yield f"each of these may be the best, after {counted(len(costs), 'seed')}{few}"

@@ -9,10 +9,9 @@ from functools import cached_property
 from typing import Any
 
 import pandas as pd
-from ruamel.yaml import YAML
 
 from fednet_emu.analysis.scales import METRICS
-from fednet_emu.analysis.study import Levels, StudyView, combinations, is_level, level_text, rows_of
+from fednet_emu.analysis.study import DATA_SET, Levels, StudyRecords, combinations, is_level, level_text, rows_of
 from fednet_emu.errors import FednetError, did_you_mean
 from fednet_emu.units import UNITS, unit_of
 
@@ -52,19 +51,22 @@ class Setting:
         return len(self.cells) + len(self.missing)
 
 
-def settings_of(view: StudyView) -> list[Setting]:
+def settings_of(study: StudyRecords) -> list[Setting]:
     """Return the settings of a study of which there are cells, in its order."""
     found = []
-    for levels in combinations(view, list(view.axes)):
-        cells = rows_of(view.cells, levels)
-        missing = rows_of(view.missing, levels) if len(view.missing) else view.missing
+    for levels in combinations(study, list(study.axes)):
+        cells = rows_of(study.cells, levels)
+        missing = rows_of(study.missing, levels) if len(study.missing) else study.missing
         if len(cells) or len(missing):
             found.append((levels, cells, missing))
-    data = [view.data_sets.get(str(cells["cell"].iloc[0]), "") if len(cells) else "" for _, cells, _ in found]
     return [
-        Setting(dict(levels), setting_text(levels, view.axes) or view.name, name, cells, missing)
-        for (levels, cells, missing), name in zip(found, data_set_names(data), strict=True)
+        Setting(dict(levels), setting_text(levels, study.axes) or study.name, _data_set(cells), cells, missing)
+        for levels, cells, missing in found
     ]
+
+
+def _data_set(cells: pd.DataFrame) -> str:
+    return str(cells[DATA_SET].iloc[0]) if len(cells) and DATA_SET in cells else ""
 
 
 def setting_text(levels: Levels, axes: Mapping[str, Sequence[Any]]) -> str:
@@ -179,20 +181,15 @@ def _without_unit(name: str) -> str:
     return name.removesuffix(ending)
 
 
-def data_set_names(blocks: Sequence[str]) -> list[str]:
+def data_set_names(data: Sequence[Mapping[str, Any] | None]) -> list[str]:
     """Return a name for each data set, equal if and only if they are: its kind, if that tells it from the others.
 
     Args:
-        blocks: the settings of each data set, as YAML; empty where they are not known.
+        data: the settings of each data set; None where the algorithm brings its own.
     """
-    known = {block: _named(block) for block in blocks}
-    kinds = Counter(kind for kind, _ in known.values())
-    return [f"{kind} ({detail})" if kinds[kind] > 1 else kind for kind, detail in (known[block] for block in blocks)]
-
-
-def _named(block: str) -> tuple[str, str]:
-    """The kind of a data set, and its other settings."""
-    told = (YAML(typ="safe", pure=True).load(block) or {}).get("data") or {}
-    if isinstance(told, str):
-        return told, ""
-    return str(told.get("kind", "")), ", ".join(f"{key}: {value}" for key, value in told.items() if key != "kind")
+    named = [
+        (str(its.get("kind", "")), ", ".join(f"{key}: {value}" for key, value in its.items() if key != "kind"))
+        for its in (each or {} for each in data)
+    ]
+    kinds = Counter(kind for kind, _ in set(named))
+    return [f"{kind} ({detail})" if kinds[kind] > 1 else kind for kind, detail in named]

@@ -6,16 +6,17 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 
 from fednet_emu.analysis.cycles import SERIES_COLUMNS
-from fednet_emu.analysis.run import RunView
+from fednet_emu.analysis.run import RunRecords
+from fednet_emu.analysis.scales import COSTS, DEVICE_ENERGY
 from fednet_emu.analysis.targets import TO_TARGET, first_reached, with_total_bits
 from fednet_emu.errors import DataError, FednetError, did_you_mean
 from fednet_emu.files.writing import flaw
@@ -25,20 +26,22 @@ DESCRIPTION = "study.json"
 UNFINISHED = "run the sweep that writes it again, which mends it"
 NEEDED = ("seed", "status", "uplink_bit", "downlink_bit", "sidelink_bit")
 """Entries of a run's summary without which it cannot be compared."""
-DEVICE_ENERGY = "device-energy"
-SPENT = {"time": "simulated_s", "bits": "total_bit", "energy": "energy_j", DEVICE_ENERGY: "energy_j", "rounds": "round"}
-"""Names of costs, and their columns in the evaluations, in simulated seconds, bits, joules and rounds.
-
-`energy` is that of all devices and base stations together, `device-energy` that over the number of devices.
-"""
+DATA_SET, DEVICE_COUNT = "data_set", "device_count"
+"""Columns of the cells: what their data are called, equal if and only if these are, and how many devices they have."""
+CONDITION = re.compile(r",(?=[^,=]+=)")
+"""Separator of conditions: a comma followed by `axis=`; other commas belong to a level."""
 
 Levels = Mapping[str, Any]
 """One level for each of some axes."""
+Condition = str | Mapping[str, Any]
+"""The levels of some axes: `axis=level`, several of them separated by commas, or `{axis: level}`."""
+Within = Mapping[str, float] | Iterable[str]
+"""Upper limits of what a run may spend, as `{"time": 60}` or as texts `time=60`."""
 
 
 @dataclass(frozen=True)
-class StudyView:
-    """A recorded study, read-only.
+class StudyRecords:
+    """What a study has recorded.
 
     Attributes:
         name: name of the study.
@@ -48,8 +51,6 @@ class StudyView:
         cells: one row for each finished cell, in the order of the study: levels, totals, the costs of reaching the
             target, and the columns of `SERIES_COLUMNS`.
         unfinished: labels of the cells that are not finished.
-        data_sets: for each finished cell the settings of its data, as text; equal texts are equal data.
-        devices: for each finished cell how many devices it has, where its scenario says so.
         missing: one row for each cell that is not finished, with its levels, `seed`, `status` and `reason`.
     """
 
@@ -59,16 +60,60 @@ class StudyView:
     evaluations: pd.DataFrame
     cells: pd.DataFrame
     unfinished: Sequence[str]
-    data_sets: Mapping[str, str] = field(default_factory=dict)
     missing: pd.DataFrame = field(default_factory=pd.DataFrame)
-    devices: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def opened(cls, folder: Path) -> Self:
+        """Open the study that `fednet sweep` has written to a folder.
+
+        Raises:
+            DataError: the folder or one of its tables is missing or unreadable.
+        """
+        if not is_study(folder):
+            raise DataError(str(folder), "no such folder of a study", "give the folder that `fednet sweep` wrote")
+        try:
+            told = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
+            axes, target, name = dict(told["axes"]), dict(told["target"]), str(told["name"])
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise DataError(str(folder / DESCRIPTION), f"unreadable, got '{error}'", "run the sweep again") from error
+        sums = told.get("files", {})
+        cells, evaluations = (
+            _table(folder / f"{name}.parquet", sums.get(f"{name}.parquet")) for name in ("cells", "study")
+        )
+        new = [f"axis '{name}'" for name in (*axes, "cell", "seed") if name not in cells or name not in evaluations]
+        new += [f"column '{name}'" for name in (DATA_SET, DEVICE_COUNT) if name not in cells]
+        if new:
+            raise DataError(str(folder), f"its tables are older than its {new[0]}", UNFINISHED)
+        done = cells["status"].isin(["done", "diverged"])
+        finished = _with_series(folder, cells[done].reset_index(drop=True))
+        missing = cells[~done].reset_index(drop=True)
+        return cls(name, axes, target, evaluations, finished, list(missing["cell"]), missing)
+
+    @classmethod
+    def of_run(cls, run: RunRecords) -> Self:
+        """Return a single run as a study without axes and without a target.
+
+        Raises:
+            DataError: its evaluations are missing or unreadable.
+        """
+        lacking = [name for name in NEEDED if name not in run.summary]
+        if lacking:
+            where = run.name if run.folder is None else str(run.folder / "summary.json")
+            raise DataError(where, f"has no entry '{lacking[0]}'", AGAIN)
+        evaluations = with_total_bits(run.table("evaluations")).assign(cell=run.name, seed=run.summary["seed"])
+        totals = {name: value for name, value in run.summary.items() if not isinstance(value, list | dict | str)}
+        nothing = dict.fromkeys(TO_TARGET, math.nan)
+        cells = pd.DataFrame(
+            [{**totals, **nothing, "status": run.summary["status"], "cell": run.name, "total_bit": run.total_bit}]
+        )
+        return cls(run.name, {}, {}, evaluations, cells, ())
 
     @property
     def diverged(self) -> list[str]:
         """Labels of the finished cells that have diverged; they have scores, but count as not reaching a target."""
         return list(self.cells["cell"][self.cells["status"] == "diverged"])
 
-    def aiming_at(self, accuracy: float) -> StudyView:
+    def aiming_at(self, accuracy: float) -> Self:
         """Return the study with another target, an accuracy from 0 to 1."""
         sound = self.evaluations[~self.evaluations["cell"].isin(self.diverged)]
         reached = first_reached(sound, self.cells["cell"], "accuracy", accuracy).set_axis(self.cells.index)
@@ -76,13 +121,13 @@ class StudyView:
             self, target={"accuracy": accuracy}, cells=self.cells.drop(columns=list(TO_TARGET)).join(reached)
         )
 
-    def within(self, cost: str, amount: float) -> StudyView:
+    def within(self, cost: str, amount: float) -> Self:
         """Return the study as if every run had ended at its last evaluation before a cost exceeds an amount.
 
         Scores and totals are those at this evaluation; the costs of reaching the target stay those of the whole runs.
 
         Args:
-            cost: a key of `SPENT`.
+            cost: a key of `COSTS`.
             amount: the largest cost that is allowed, in simulated seconds, bits, joules or rounds.
 
         Raises:
@@ -98,34 +143,35 @@ class StudyView:
         """Return what a run had spent by each evaluation: simulated seconds, bits, joules or rounds.
 
         Args:
-            cost: a key of `SPENT`.
+            cost: a key of `COSTS`.
 
         Raises:
             FednetError: there is no such cost, or it is one per device, and the number of devices is not known.
         """
-        if cost not in SPENT:
-            close = did_you_mean(cost, SPENT) or f"; choose from {', '.join(SPENT)}"
+        if cost not in COSTS:
+            close = did_you_mean(cost, COSTS) or f"; choose from {', '.join(COSTS)}"
             raise FednetError(f"{self.name}: no such cost, got '{cost}'{close}")
-        amounts = self.evaluations[SPENT[cost]]
+        amounts = self.evaluations[COSTS[cost].column]
         if cost != DEVICE_ENERGY:
             return amounts
-        unknown = [cell for cell in self.cells["cell"] if cell not in self.devices]
+        counts = self.cells.set_index("cell").get(DEVICE_COUNT, pd.Series(dtype=float)).reindex(self.cells["cell"])
+        unknown = list(counts.index[counts.isna()])
         if unknown:
             raise FednetError(
                 f"{self.name}: {cost}: needs the number of devices, got none of {unknown[0]}; limit energy"
             )
-        return amounts / self.evaluations["cell"].map(self.devices)
+        return amounts / self.evaluations["cell"].map(counts)
 
-    def where(self, conditions: Mapping[str, str]) -> StudyView:
-        """Return the part of the study with the given levels; their axes are removed.
+    def where(self, levels: Levels) -> Self:
+        """Return the part of the study with these levels; their axes are removed.
 
         Args:
-            conditions: the level of each of some axes, as text.
+            levels: the level of each of some axes, or a text that means it.
 
         Raises:
             FednetError: there is no such axis or level.
         """
-        levels = {axis: self.level(axis, text) for axis, text in conditions.items()}
+        levels = {axis: self.level(axis, level_text(level)) for axis, level in levels.items()}
         missing = rows_of(self.missing, levels) if len(self.missing) else self.missing
         return replace(
             self,
@@ -170,7 +216,7 @@ def is_level(level: Any, text: str) -> bool:
         return False
 
 
-def combinations(view: StudyView, names: Sequence[str]) -> list[Levels]:
+def combinations(view: StudyRecords, names: Sequence[str]) -> list[Levels]:
     """Return all combinations of the levels of some axes; a single empty combination if there are no axes."""
     return [dict(zip(names, levels, strict=True)) for levels in itertools.product(*(view.axes[name] for name in names))]
 
@@ -201,46 +247,6 @@ def is_one_study(folders: Sequence[Path], command: str = "plot") -> bool:
             "give its folder alone, or folders of runs, those of its cells for example"
         )
     return bool(studies)
-
-
-def open_study(folder: Path) -> StudyView:
-    """Open the study that `fednet sweep` has written to a folder.
-
-    Raises:
-        DataError: the folder or one of its tables is missing or unreadable.
-    """
-    if not is_study(folder):
-        raise DataError(str(folder), "no such folder of a study", "give the folder that `fednet sweep` wrote")
-    try:
-        told = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
-        axes, target, name = dict(told["axes"]), dict(told["target"]), str(told["name"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise DataError(str(folder / DESCRIPTION), f"unreadable, got '{error}'", "run the sweep again") from error
-    sums = told.get("files", {})
-    cells, evaluations = (
-        _table(folder / f"{name}.parquet", sums.get(f"{name}.parquet")) for name in ("cells", "study")
-    )
-    new = [name for name in (*axes, "cell", "seed") if name not in cells or name not in evaluations]
-    if new:
-        raise DataError(str(folder), f"its tables are older than its axis '{new[0]}'", UNFINISHED)
-    done = cells["status"].isin(["done", "diverged"])
-    finished = _with_series(folder, cells[done].reset_index(drop=True))
-    missing = cells[~done].reset_index(drop=True)
-    data_sets = {str(cell): _section(folder / "cells" / str(cell), "data") for cell in finished["cell"]}
-    counts = {
-        str(cell): re.search(r"^ +count: (\d+)$", _section(folder / "cells" / str(cell), "devices"), re.MULTILINE)
-        for cell in finished["cell"]
-    }
-    devices = {cell: int(found[1]) for cell, found in counts.items() if found}
-    return StudyView(name, axes, target, evaluations, finished, list(missing["cell"]), data_sets, missing, devices)
-
-
-def _section(cell: Path, key: str) -> str:
-    """The part of a run's scenario.yaml below a key, as text; nothing if it is not there."""
-    path = cell / "scenario.yaml"
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    found = re.search(rf"^{key}:.*\n(?:[ \t].*\n)*", text, re.MULTILINE)
-    return found[0] if found else ""
 
 
 def _with_series(folder: Path, cells: pd.DataFrame) -> pd.DataFrame:
@@ -275,21 +281,32 @@ def target_text(target: Mapping[str, float]) -> str:
     return ", ".join(f"{measure} {level:g}" for measure, level in target.items() if math.isfinite(level))
 
 
-def study_of_run(run: RunView) -> StudyView:
-    """Return a single run as a study without axes and without a target.
+def conditions(given: Condition, option: str) -> Mapping[str, Any]:
+    """Return the level of each axis that is named, or the text that means it.
 
     Raises:
-        DataError: its evaluations are missing or unreadable.
+        FednetError: a text is malformed; `option` is what it was given to.
     """
-    lacking = [name for name in NEEDED if name not in run.summary]
-    if lacking:
-        where = run.label if run.folder is None else str(run.folder / "summary.json")
-        raise DataError(where, f"has no entry '{lacking[0]}'", AGAIN)
-    evaluations = with_total_bits(run.table("evaluations")).assign(cell=run.label, seed=run.summary["seed"])
-    totals = {name: value for name, value in run.summary.items() if not isinstance(value, list | dict | str)}
-    total_bit = sum(run.summary[f"{kind}_bit"] for kind in ("uplink", "downlink", "sidelink"))
-    nothing = dict.fromkeys(TO_TARGET, math.nan)
-    cells = pd.DataFrame(
-        [{**totals, **nothing, "status": run.summary["status"], "cell": run.label, "total_bit": total_bit}]
-    )
-    return StudyView(run.label, {}, {}, evaluations, cells, ())
+    if isinstance(given, Mapping):
+        return given
+    pairs = [part.partition("=") for part in CONDITION.split(given)]
+    if not all(equals and axis.strip() for axis, equals, _ in pairs):
+        raise FednetError(f"{option}: expected axis=level, got '{given}'; for example access=tdma")
+    return {axis.strip(): level.strip() for axis, _, level in pairs}
+
+
+def limits_of(within: Within) -> list[tuple[str, float]]:
+    """Return upper limits as pairs of a cost and an amount.
+
+    Raises:
+        FednetError: a text is not of the form `cost=amount`.
+    """
+    return list(within.items()) if isinstance(within, Mapping) else [_limit(text) for text in within]
+
+
+def _limit(text: str) -> tuple[str, float]:
+    cost, _, amount = (part.strip() for part in text.partition("="))
+    try:
+        return cost, float(amount)
+    except ValueError:
+        raise FednetError(f"--within: expected cost=amount, got '{text}'; for example time=60 or bits=2e8") from None

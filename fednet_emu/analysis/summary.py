@@ -77,20 +77,8 @@ def _format_digest(digest: str) -> str:
     return str(digest)[:DIGEST_LENGTH]
 
 
-def _format_verdict(verified: Any) -> str:
-    """Return a verdict on the records as text.
-
-    Args:
-        verified: true or false; or a text; or a mapping from each law to its violation, empty if the law holds; or a
-            list of the broken laws.
-    """
-    if isinstance(verified, bool):
-        return "all records consistent" if verified else "records are not consistent"
-    if isinstance(verified, str):
-        return verified
-    if isinstance(verified, Mapping):
-        verified = [f"{law}: {problem}" for law, problem in verified.items() if problem]
-    return "; ".join(map(str, verified)) or "all records consistent"
+def _format_verdict(verified: bool) -> str:
+    return "all records consistent" if verified else "records are not consistent"
 
 
 _PARTS = ("compute_j", "transmit_j", "receive_j", "idle_j", "waiting_j", "station_j")

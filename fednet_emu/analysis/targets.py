@@ -8,22 +8,17 @@ from typing import Literal
 
 import pandas as pd
 
+from fednet_emu.analysis.scales import COSTS, RECORDED
+
 Measure = Literal["accuracy", "loss"]
 
-AT_TARGET = {
-    "time_to_target_s": "simulated_s",
-    "bits_to_target": "total_bit",
-    "energy_to_target_j": "energy_j",
-    "rounds_to_target": "round",
-}
-"""What reaching a target cost, and the column of the evaluations that it is read from."""
-TO_TARGET = tuple(AT_TARGET)
+TO_TARGET = tuple(cost.to_target for cost in RECORDED.values())
+"""Columns with what reaching a target cost."""
 
 
 def with_total_bits(evaluations: pd.DataFrame) -> pd.DataFrame:
     """Add the column `total_bit`, the sum of the bits of all links, to evaluations."""
-    total = evaluations["uplink_bit"] + evaluations["downlink_bit"] + evaluations["sidelink_bit"]
-    return evaluations.assign(total_bit=total)
+    return evaluations.assign(total_bit=COSTS["bits"].of(evaluations))
 
 
 def first_reached(
@@ -47,5 +42,5 @@ def first_reached(
         return pd.DataFrame(math.nan, wanted, list(TO_TARGET))
     scores = evaluations[measure]
     reached = evaluations[scores >= level if measure == "accuracy" else scores <= level].drop_duplicates("cell")
-    costs = reached.set_index("cell")[list(AT_TARGET.values())].astype(float)
+    costs = reached.set_index("cell")[[cost.column for cost in RECORDED.values()]].astype(float)
     return costs.set_axis(list(TO_TARGET), axis="columns").reindex(wanted)

@@ -382,10 +382,10 @@ def _draw(runs: list[Path], labels: list[str], folder: Path, timeline: Timeline,
 
 
 def _animate(runs: list[Path], folder: Path) -> list[Path]:
-    from fednet_emu.analysis.run import open_run
+    from fednet_emu.analysis.run import RunRecords
     from fednet_emu.draw.figures.papers.series import save_animations
 
-    return save_animations([open_run(run) for run in runs], folder)
+    return save_animations([RunRecords.opened(run) for run in runs], folder)
 
 
 def _print_rows(rows: list[tuple[str, str]]) -> None:

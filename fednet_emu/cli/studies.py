@@ -29,7 +29,7 @@ from fednet_emu.cli.outcome import ERRORS, FAILED, outcome
 from fednet_emu.errors import FednetError
 
 if TYPE_CHECKING:
-    from fednet_emu.analysis.study import StudyView
+    from fednet_emu.analysis.study import StudyRecords
     from fednet_emu.results.study import Study
     from fednet_emu.study.cells import LoadedStudy
     from fednet_emu.study.sweep import Runner
@@ -127,7 +127,7 @@ def compare(
             raise FednetError(f"compare: two folders, or one with --between, are needed, got {len(folders)}")
         for side in [fe.Study.opened(folders[0])] if between else map(fe.open, folders):
             if isinstance(side, fe.Study):
-                _tell_unfinished(side.view, "compared")
+                _tell_unfinished(side, "compared")
         if between:
             told = fe.Study.opened(folders[0]).compare(*between, accuracy=accuracy, within=within or ())
         else:
@@ -166,11 +166,11 @@ def best(
 ) -> None:
     """Rank the settings of a study by what the target costs, and say which of all may be the best."""
     with outcome():
-        from fednet_emu.results.comparison import conditions
+        from fednet_emu.analysis.study import conditions
         from fednet_emu.results.study import Study
 
         opened, page = Study.opened(study), Page(picture, size, title, csv, latex)
-        _tell_unfinished(opened.view, "ranked")
+        _tell_unfinished(opened, "ranked")
         levels = {axis: level for text in where or () for axis, level in conditions(text, "--where").items()}
         told = opened.best(accuracy=accuracy, within=within or (), minimise=minimise, where=levels)
         for line in told.lines():
@@ -192,7 +192,7 @@ def reproduce(
     """Run the studies of the library that fit into an hour, the shortest first, and refresh their reference results."""
     with outcome(lambda: "interrupted; the same command goes on from here"):
         from fednet_emu.analysis.quantities import counted
-        from fednet_emu.analysis.study import open_study
+        from fednet_emu.analysis.study import StudyRecords
         from fednet_emu.draw.figures.study_figures import study_figures
         from fednet_emu.study.cells import load_study
         from fednet_emu.study.reproduce import fitting_studies, write_reference
@@ -204,7 +204,7 @@ def reproduce(
                 ERRORS.print(f"{name}: {counted(len(loaded.cells), 'cell')}, about {cost:g} min on two cores")
             done = _swept(loaded, folder, _runner(loaded, folder, workers), data_dir, quiet)
             if done:
-                view = open_study(folder)
+                view = StudyRecords.opened(folder)
                 for path in write_reference(view, study_figures(view), out / name, loaded.study.figures):
                     OUTPUT.out(str(path))
             whole = whole and done
@@ -229,10 +229,10 @@ def plot(
     page: Page,
 ) -> None:
     """Draw the figures of a study, and say which cells are not in them."""
-    from fednet_emu.analysis.study import open_study
+    from fednet_emu.analysis.study import StudyRecords
     from fednet_emu.draw.figures.study_figures import study_figures
 
-    view = open_study(folder)
+    view = StudyRecords.opened(folder)
     _tell_unfinished(view, "drawn")
     drawn = study_figures(view, metric=metric, against=against, panels=panels, rename=renamed(rename))
     for path in page.write(drawn, out):
@@ -241,18 +241,18 @@ def plot(
 
 def _drawn(folder: Path, page: Page) -> list[Path]:
     """Write `cells.csv`, one row for each finished cell, and all figures of a study, and return the files."""
-    from fednet_emu.analysis.study import open_study
+    from fednet_emu.analysis.study import StudyRecords
     from fednet_emu.draw.figures.study_figures import study_figures
     from fednet_emu.study.reproduce import write_cells
 
-    view = open_study(folder)
+    view = StudyRecords.opened(folder)
     written = [write_cells(view, folder)] if len(view.cells) else []
     if len(view.evaluations):
         written += page.write(study_figures(view), folder / "figures")
     return written
 
 
-def _tell_unfinished(view: StudyView, use: str) -> None:
+def _tell_unfinished(view: StudyRecords, use: str) -> None:
     if view.unfinished:
         are = "cell is" if len(view.unfinished) == 1 else "cells are"
         ERRORS.print(f"{len(view.unfinished)} {are} not finished and not {use}, {view.unfinished[0]} first")
@@ -325,11 +325,11 @@ def _swept(
 
     study = swept(loaded, folder, runner, data_dir=data_dir, track=track or (), progress=not quiet)
     if not quiet:
-        OUTPUT.out(f"{len(study.view.cells)} of {counted(len(loaded.cells), 'cell')} done; tables in {folder}")
+        OUTPUT.out(f"{len(study.cells)} of {counted(len(loaded.cells), 'cell')} done; tables in {folder}")
     _report(study, folder, quiet)
     for failure in study.failures:
         ERRORS.print(f"failed: {failure.label}: {failure.reason}\n  replay: {failure.replay}")
-    for cell in study.view.diverged:
+    for cell in study.diverged:
         ERRORS.print(f"diverged: {cell}")
     return not study.failures
 

@@ -22,6 +22,8 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextPath
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter, NullLocator, StrMethodFormatter
 
+from fednet_emu.draw.palette import LINE_COLOURS
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -37,15 +39,9 @@ LOGIT_TICKS = (0.001, 0.01, 0.1, 0.5, 0.9, 0.97, 0.99, 0.997, 0.999)
 LABEL_LENGTH = 52
 """Most characters in a line of a run's label; at 7 pt this many fit beside a legend's handle."""
 
-BLUE, VERMILLION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
-ORANGE, SKY_BLUE, YELLOW, BLACK = "#E69F00", "#56B4E9", "#F0E442", "#000000"
-"""The palette of Okabe and Ito (2008), Color Universal Design; yellow is too light for lines on white."""
-
 TARGET_LINE: dict[str, Any] = {"color": "0.35", "linewidth": 0.7, "linestyle": (0, (2, 2)), "zorder": 1.5}
 """Look of the line at the level that runs are meant to reach."""
 
-BROWN, GREY = "#7A4B14", "#8C8C8C"
-LINE_COLOURS = (BLUE, VERMILLION, GREEN, BLACK, PURPLE, ORANGE, SKY_BLUE, BROWN, GREY)
 _LEGEND_PADS: dict[str, float] = {"borderaxespad": 0.3, "borderpad": 0.1, "handletextpad": 0.6, "columnspacing": 1.2}
 _DASHES = ("-", (0, (4, 1.5)), (0, (5, 1.2, 1, 1.2)), (0, (1, 1)), (0, (6, 1, 1, 1, 1, 1)))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")

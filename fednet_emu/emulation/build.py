@@ -42,7 +42,7 @@ from fednet_emu.network.settings import Uplink
 from fednet_emu.radio.fading import Fading
 from fednet_emu.radio.receiver.combining import ONE_ANTENNA
 from fednet_emu.records.idle_energy import IdleEnergy
-from fednet_emu.records.ledger import Ledger
+from fednet_emu.records.ledger import DATA_SPLIT, Ledger
 from fednet_emu.scenario.model import Problem, Scenario, Training
 from fednet_emu.scenario.tree import path_text
 from fednet_emu.units import linear_to_db
@@ -74,7 +74,7 @@ def build(
     streams, clock, devices = Streams(scenario.seed), Clock(), scenario.devices
     ledger = Ledger(scenario.evaluation.columns)
     threads = scenario.training.threads or available_cores()
-    task = None if scenario.algorithm.own_learning else build_task(scenario, streams, folder, timing_only)
+    task = None if scenario.algorithm.own_learning else build_task(scenario, streams, folder, timing_only, ledger)
     small = scenario.training.threads is None if task is None else task.model.flop_per_sample < _SMALL_MODEL_FLOP
     torch.set_num_threads(1 if small else threads)
     hard = hardware(scenario, streams)
@@ -133,10 +133,13 @@ def build_presence(scenario: Scenario, clock: Clock, ledger: Ledger, streams: St
     return Presence(devices.availability, streams.key("availability"), devices.count, batteries)
 
 
-def build_task(scenario: Scenario, streams: Streams, data_dir: Path | None, timing_only: bool) -> LearningTask:
-    """Deal the data out to the devices, and build the model."""
+def build_task(
+    scenario: Scenario, streams: Streams, data_dir: Path | None, timing_only: bool, ledger: Ledger
+) -> LearningTask:
+    """Split the data among the devices, describe that in the ledger, and build the model."""
     device, network = _torch_device(scenario.training), scenario.learning()[2]
-    samples, splits, held, groups = deal(scenario, streams, data_dir)
+    samples, splits, held, groups = dealt = deal(scenario, streams, data_dir)
+    ledger.described[DATA_SPLIT] = dealt.counts().frame()
     _refuse(unfit_augmentation(scenario, samples.input_shape))
     _refuse(unfit_metrics(scenario, samples))
     module = seeded_module(lambda: network.build(samples.input_shape, samples.outputs), streams.key("init") >> 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from fednet_emu.analysis.data_split import DataSplit, Part
 from fednet_emu.arrays import IntArray
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.data.attacks import deal_poisoned
@@ -28,6 +29,16 @@ class Dealt(NamedTuple):
     splits: tuple[Partitioned, Partitioned]
     held: tuple[Held, Held]
     groups: IntArray | None
+
+    def counts(self) -> DataSplit:
+        """How many samples each device has of which labels or targets, as devices see them."""
+        labels = self.samples.train_y.cpu().numpy(), self.samples.test_y.cpu().numpy()
+        return DataSplit(
+            *(
+                Part.of(y, its.order, its.offsets, self.samples.classes)
+                for y, its in zip(labels, self.splits, strict=True)
+            )
+        )
 
 
 def deal(scenario: Scenario, streams: Streams, data_dir: Path | None) -> Dealt:

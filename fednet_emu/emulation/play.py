@@ -16,12 +16,13 @@ from fednet_emu.emulation.final_model import FinalModel, final_model, save_model
 from fednet_emu.emulation.provenance import dependencies, provenance
 from fednet_emu.emulation.record import recorded
 from fednet_emu.emulation.replies import kept_replies
+from fednet_emu.emulation.scene import scene
 from fednet_emu.emulation.side_effects import none_left_behind
 from fednet_emu.federation.federation import Federation
 from fednet_emu.files.data_folder import noting
 from fednet_emu.learning.graph.host_time import HostTime
 from fednet_emu.records.folder.store import RunFolder
-from fednet_emu.records.ledger import Ledger
+from fednet_emu.records.ledger import SCENE, Ledger
 from fednet_emu.scenario.document import dump
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.tracking.tracker import Tracker
@@ -106,10 +107,17 @@ def play(
         tracking.start(fed.ledger, fed.clock, partial(scenario.model_dump, mode="json"), summary)
         if folder is not None and saver is None and scenario.training.checkpoint_s is not None:
             fed.kept = open_now.enter_context(kept_replies(folder.path, belongs))
+        if out is not None or keep_model:
+            open_now.callback(_describe, fed, scenario, data_dir)  # before the records are written
         _resume(fed, None if saver is None or timing_only else folder, belongs)
         fed.run(scenario.algorithm)
         model = _final_model(fed, folder) if keep_model else None
     return Ended(summary, fed.ledger, model)
+
+
+def _describe(fed: Federation, scenario: Scenario, data_dir: Path | str | None) -> None:
+    """Record where devices were until now, for pages and traces."""
+    fed.ledger.described[SCENE] = scene(scenario, fed.network, fed.clock.now_s, data_dir).frame()
 
 
 def _final_model(fed: Federation, folder: RunFolder | None) -> FinalModel | None:

@@ -45,6 +45,9 @@ WHERE_USED = ("backhaul", "batteries")
 """Tables that only runs have that use a backhaul or batteries."""
 TABLES = tuple(ROWS)
 """Names of all tables."""
+SCENE, DATA_SPLIT = "scene", "data_split"
+"""Tables that describe the federation: where devices are and what their links carry; how samples are split."""
+DESCRIBED = (SCENE, DATA_SPLIT)
 
 
 def device_label(device: int) -> str:
@@ -73,6 +76,7 @@ class Ledger:
         energy_j: energy of all transmissions, receptions and computations so far, beside idle power.
         idle: the idle power of the devices over time.
         stations_w: idle power of all base stations together.
+        described: the tables of `DESCRIBED`, of a run that is kept.
     """
 
     def __init__(self, metrics: Sequence[str] = ()) -> None:
@@ -87,6 +91,7 @@ class Ledger:
         self.device_evaluations: Table[DeviceEvaluationRow] = Table(columns_of(DeviceEvaluationRow) | measured)
         self.batteries: Table[BatteryRow] = Table(columns_of(BatteryRow))
         self.series: dict[str, list[dict[str, Any]]] = {}
+        self.described: dict[str, pd.DataFrame] = {}
         self.asked: Counter[int] = Counter()
         self.given: set[int] = set()  # numbers of values that all devices know from the start
         self.sent_bit = [0] * len(KINDS)
@@ -112,7 +117,7 @@ class Ledger:
         Raises:
             ValueError: the ledger has a table of that name.
         """
-        if series in TABLES:
+        if series in (*TABLES, *DESCRIBED):
             raise ValueError(f"series: is a table of the ledger, got '{series}'; choose another name")
         self.series.setdefault(series, []).append(values)
         self._tell(series, values)
@@ -152,7 +157,8 @@ class Ledger:
         """Return every table of `frames`, its rows in parts of which only one need be in memory."""
         import pandas as pd
 
-        own = {name: [pd.DataFrame(rows)] for name, rows in self.series.items()}
+        own: dict[str, Iterable[pd.DataFrame]] = {name: [table] for name, table in self.described.items()}
+        own |= {name: [pd.DataFrame(rows)] for name, rows in self.series.items()}
         tables = {name: getattr(self, name) for name in TABLES}
         kept = {name: table.frames() for name, table in tables.items() if len(table) or name not in WHERE_USED}
         return {**own, **kept, "transfers": _with_losses(self.transfers.frames())}

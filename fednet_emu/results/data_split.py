@@ -1,11 +1,11 @@
-"""Who has what, of a run or of a scenario that need not have run."""
+"""How samples are split among devices, of a run or of a scenario that need not have run."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fednet_emu.analysis.holdings import Holdings, Part
+from fednet_emu.analysis.data_split import DataSplit
 from fednet_emu.emulation.dealing import deal
 from fednet_emu.emulation.given import ScenarioLike, Settings, scenario_of
 from fednet_emu.errors import FednetError
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def holdings(scenario: Scenario, data_dir: Path | str | None = None) -> Holdings:
-    """Deal out the data of a scenario, as a run of it does, and count what each device has.
+def data_split(scenario: Scenario, data_dir: Path | str | None = None) -> DataSplit:
+    """Split the data of a scenario, as a run of it does, and count what each device has.
 
     Labels and targets are those that devices see: after an attack, and as their groups have them.
 
@@ -34,9 +34,7 @@ def holdings(scenario: Scenario, data_dir: Path | str | None = None) -> Holdings
     if scenario.algorithm.own_learning:
         kind = getattr(scenario.algorithm, "kind", type(scenario.algorithm).__name__)
         raise FednetError(f"data: the algorithm brings its own data, got {kind}; choose a scenario with a partition")
-    samples, splits, *_ = deal(scenario, Streams(scenario.seed), data_folder(data_dir))
-    ys = samples.train_y.cpu().numpy(), samples.test_y.cpu().numpy()
-    return Holdings(*(Part.of(y, its.order, its.offsets, samples.classes) for y, its in zip(ys, splits, strict=True)))
+    return deal(scenario, Streams(scenario.seed), data_folder(data_dir)).counts()
 
 
 def scenario_in(source: ScenarioLike, settings: Settings | None = None) -> Scenario:
@@ -47,7 +45,7 @@ def scenario_in(source: ScenarioLike, settings: Settings | None = None) -> Scena
 
 
 def data_figures(scenario: Scenario, data_dir: Path | str | None = None) -> dict[str, Figure]:
-    """Draw who has what: the figures `data` and, if devices have test samples, `data-test`; see `holdings`."""
-    from fednet_emu.draw.figures.holdings import holdings_figures
+    """Draw the figures `data` and, if devices have test samples, `data-test` of a scenario; see `data_split`."""
+    from fednet_emu.draw.figures.data_split import split_figures
 
-    return holdings_figures(holdings(scenario, data_dir))
+    return split_figures(data_split(scenario, data_dir))

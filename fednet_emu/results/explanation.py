@@ -1,13 +1,12 @@
-"""What a run's time went to, and what remedies could give: the same run replayed with one thing changed."""
+"""What remedies could give a run: the same run replayed with one thing changed."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from fednet_emu.analysis.explanation import Path, path_lines, path_of, slowest
+from fednet_emu.analysis.explanation import SAME, Explanation, Remedy
 from fednet_emu.analysis.quantities import format_seconds
 from fednet_emu.compression import NoCompression
 from fednet_emu.devices.availability import Always
@@ -15,108 +14,44 @@ from fednet_emu.errors import FednetError
 from fednet_emu.records.ledger import device_label
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pandas as pd
-
-    from fednet_emu.analysis.run import RunView
+    from fednet_emu.analysis.run import RunRecords
+    from fednet_emu.results.run import Run
     from fednet_emu.scenario.model import Devices, Scenario
 
 DROPPED = 3
 """How many devices are left out by the remedy that leaves out the slowest."""
-SAME = 1e-9
-"""Part of a duration by which equal ones may differ by rounding."""
 SPEEDS = ("flop_per_s", "median_flop_per_s")
 
 
-@dataclass(frozen=True)
-class Remedy:
-    """A change and what it gives.
-
-    Attributes:
-        title: what is changed.
-        settings: the settings that are changed.
-        simulated_s: how long the same number of rounds then takes, in simulated seconds; None if that is not known.
-        problem: why it is not known.
-    """
-
-    title: str
-    settings: dict[str, Any]
-    simulated_s: float | None = None
-    problem: str = ""
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """What decided when the rounds of a run ended, and what remedies could give.
-
-    Attributes:
-        path: the chains of transfers and computations that decided it.
-        remedies: what was replayed with one thing changed.
-        no_remedies: why nothing was replayed.
-    """
-
-    path: Path
-    remedies: list[Remedy] = field(default_factory=list)
-    no_remedies: str = ""
-
-    @property
-    def frame(self) -> pd.DataFrame:
-        """One row for each part of the path of each round; their sum is the length of the round."""
-        return self.path.parts.copy()
-
-    def lines(self) -> list[str]:
-        """The explanation as lines of text."""
-        return [*path_lines(self.path), *self._remedy_lines()]
-
-    def _remedy_lines(self) -> Iterator[str]:
-        if self.no_remedies:
-            yield f"nothing was replayed: {self.no_remedies}"
-            return
-        if self.remedies:
-            yield "what a remedy could give at most, for as many rounds, replayed with the same seed"
-        for its in self.remedies:
-            yield f"  {its.title}: {_gain(its, self.path.took_s)}"
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
-
-
-def explained(view: RunView, scenario: Callable[[], Scenario], *, replay: bool = True) -> Explanation:
+def explained(run: Run, *, replay: bool = True) -> Explanation:
     """Explain a run; see `Run.explain`.
 
     Raises:
         DataError: the run has no rounds, or a table is missing or unreadable.
     """
-    path = path_of(view)
+    path = Explanation.of(run)
     if not replay:
-        return Explanation(path)
+        return path
     try:
-        meant = scenario()
+        meant = run.scenario
     except FednetError as error:
-        return Explanation(path, no_remedies=f"its scenario cannot be read: {error}")
-    problem = _not_replayed(view, meant)
+        return replace(path, no_remedies=f"its scenario cannot be read: {error}")
+    problem = _not_replayed(run, meant)
     if problem:
-        return Explanation(path, no_remedies=problem)
-    rounds = {"stop": {"rounds": int(view.summary["rounds"])}}
+        return replace(path, no_remedies=problem)
+    rounds = {"stop": {"rounds": int(run.summary["rounds"])}}
     same = _replayed(meant, Remedy("as it is", rounds))
     if same.simulated_s is None:
-        return Explanation(path, no_remedies=same.problem)
+        return replace(path, no_remedies=same.problem)
     if abs(same.simulated_s - path.took_s) > SAME * path.took_s:
         now, then = format_seconds(same.simulated_s), format_seconds(path.took_s)
         took = f"the run itself now takes {now}, not {then} as recorded"
-        return Explanation(path, no_remedies=f"{took}; run it again with this version")
-    return Explanation(
-        path, [_replayed(meant, Remedy(its.title, its.settings | rounds)) for its in remedies(meant, path)]
-    )
+        return replace(path, no_remedies=f"{took}; run it again with this version")
+    tried = [_replayed(meant, replace(its, settings=its.settings | rounds)) for its in remedies(meant, path)]
+    return replace(path, remedies=tried)
 
 
-def remedies(scenario: Scenario, path: Path) -> Iterator[Remedy]:
+def remedies(scenario: Scenario, path: Explanation) -> Iterator[Remedy]:
     """Yield the remedies that a scenario has settings for."""
     if isinstance(scenario.network.uplink.compression, NoCompression):
         yield Remedy("half the bits of each upload", {"network.uplink.compression": "float16"})
@@ -131,7 +66,7 @@ def remedies(scenario: Scenario, path: Path) -> Iterator[Remedy]:
     fixed_s = scenario.devices.overhead_s
     if fixed_s or (fixed_s is None and any(its.compute.overhead_s for its in scenario.devices.profiles)):
         yield Remedy("no fixed time of a computation", {"devices.overhead_s": 0.0})
-    left_out = slowest(path, DROPPED)
+    left_out = path.slowest(DROPPED)
     if left_out and isinstance(scenario.devices.availability, Always) and scenario.devices.count > len(left_out):
         gone = {"kind": "windows", "devices": {str(device): [] for device in left_out}}
         who = ", ".join(map(device_label, left_out))
@@ -152,14 +87,14 @@ def _faster(devices: Devices) -> dict[str, Any]:
     return {f"{place}.compute.flop_per_s": speed for place, speed in zip(places, speeds, strict=True)}
 
 
-def _not_replayed(view: RunView, scenario: Scenario) -> str:
+def _not_replayed(run: RunRecords, scenario: Scenario) -> str:
     if scenario.algorithm.own_learning:
         return "the sizes of its messages are known only when its clients run"
     if scenario.algorithm.events_depend_on_learning:
         return "its events depend on what is learnt, which a replay of the clock does not know"
     if any(link.compression.depends_on_values for link in (scenario.network.uplink, scenario.network.downlink)):
         return "the sizes of its messages depend on what is learnt, which a replay of the clock does not know"
-    if view.summary.get("status", "done") != "done":
+    if run.summary.get("status", "done") != "done":
         return "the run did not come to its end"
     return ""
 
@@ -173,15 +108,5 @@ def _replayed(scenario: Scenario, remedy: Remedy) -> Remedy:
         name, changed = scenario_of(scenario, remedy.settings)
         took_s = float(play(changed, name, None, timing_only=True).summary["simulated_s"])
     except FednetError as error:
-        return Remedy(remedy.title, remedy.settings, problem=" ".join(str(error).split()))
-    return Remedy(remedy.title, remedy.settings, took_s)
-
-
-def _gain(remedy: Remedy, took_s: float) -> str:
-    if remedy.simulated_s is None:
-        return f"cannot be replayed, {remedy.problem}"
-    saved_s = took_s - remedy.simulated_s
-    if abs(saved_s) <= SAME * took_s:
-        return "nothing"
-    word = "sooner" if saved_s > 0 else "later"
-    return f"{format_seconds(remedy.simulated_s)}, {format_seconds(abs(saved_s))} {word} ({abs(saved_s) / took_s:.0%})"
+        return replace(remedy, problem=" ".join(str(error).split()))
+    return replace(remedy, simulated_s=took_s)

@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
+from fednet_emu.analysis.data_split import DataSplit
 from fednet_emu.analysis.quantities import format_seconds
-from fednet_emu.analysis.run import RunView, open_run
+from fednet_emu.analysis.run import RunRecords
 from fednet_emu.analysis.summary import summary_rows
+from fednet_emu.analysis.window import Window
 from fednet_emu.errors import DataError, FednetError, did_you_mean
-from fednet_emu.records.ledger import TABLES
+from fednet_emu.records.folder.store import SCENARIO
+from fednet_emu.records.ledger import DATA_SPLIT, DESCRIBED, TABLES
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
     from torch import nn
 
-    from fednet_emu.draw.figures.run_figures import Shown
+    from fednet_emu.analysis.explanation import Explanation
     from fednet_emu.emulation.final_model import FinalModel
     from fednet_emu.emulation.given import ScenarioLike
     from fednet_emu.emulation.play import Ended
-    from fednet_emu.results.explanation import Explanation
     from fednet_emu.scenario.model import Scenario
 
 
+PAGE = "report.html"
+"""The file of a page in its folder."""
 DATA_FIGURES = ("data", "data-test")
 """Names of the figures that show who has what; they need no run."""
 
@@ -41,109 +45,85 @@ class Timeline(TypedDict, total=False):
     sort: str | None
 
 
-class Run:
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Run(RunRecords):
     """The results of a run: its summary, its tables and its model, in memory or in a run folder.
 
     Tables are pandas data frames with times in seconds, sizes in bits and energies in joules. Each access reads the
     table again and returns a new frame, which the caller may change. Every entry of the summary that is no table is an
     attribute, too: `run.accuracy`, `run.simulated_s`, `run.energy_j`, `run.seed`, `run.status`.
+
+    Attributes:
+        given: its scenario, if this process has run it.
+        trained: its final model, if this process has run it and there is one.
     """
 
-    def __init__(self, view: RunView, scenario: Scenario | None = None, model: FinalModel | None = None) -> None:
-        self.view, self._scenario, self._model = view, scenario, model
-
-    @classmethod
-    def opened(cls, folder: Path) -> Run:
-        """Open the run in a folder.
-
-        Raises:
-            DataError: the folder holds no run, or it cannot be read.
-        """
-        return cls(open_run(folder))
+    given: Scenario | None = None
+    trained: FinalModel | None = None
 
     @classmethod
     def ended(cls, ended: Ended, scenario: Scenario, folder: Path | None) -> Run:
-        """Wrap a run that this process has just finished; `folder` is None for a run in memory."""
+        """Return a run that this process has just finished; `folder` is None for a run in memory."""
         if folder is not None:
-            return cls(open_run(folder), scenario, ended.model)
-        plain = scenario.model_dump(mode="json")
-        view = RunView(ended.summary["name"], ended.summary, plain, None, cache(ended.ledger.frames))
-        return cls(view, scenario, ended.model)
+            return replace(cls.opened(folder), given=scenario, trained=ended.model)
+        settings, tables = scenario.model_dump(mode="json"), cache(ended.ledger.frames)
+        name = ended.summary["name"]
+        return cls(name, ended.summary, settings, None, tables, given=scenario, trained=ended.model)
 
     # ---- what was measured -------------------------------------------------------------------------------------------
 
-    @property
-    def name(self) -> str:
-        """The name of the scenario."""
-        return self.view.label
-
-    @property
-    def folder(self) -> Path | None:
-        """The run folder; None for a run in memory."""
-        return self.view.folder
-
-    @property
-    def summary(self) -> Mapping[str, Any]:
-        """Totals and final scores, as in summary.json."""
-        return dict(self.view.summary)
-
     def __getattr__(self, name: str) -> Any:
         """Return an entry of the summary."""
-        summary = self.__dict__["view"].summary if "view" in self.__dict__ else {}
+        summary = self.__dict__.get("summary", {})
         if name in summary:
             return summary[name]
         hint = "" if name.startswith("_") else did_you_mean(name, dir(self)) or "; see its summary"
         raise AttributeError(f"a run has no attribute '{name}'{hint}")
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *self.view.summary})
-
-    @property
-    def total_bit(self) -> int:
-        """The bits that were sent, all links together."""
-        return sum(int(self.view.summary[f"{link}_bit"]) for link in ("uplink", "downlink", "sidelink"))
+        return sorted({*super().__dir__(), *self.summary})
 
     @property
     def digest(self) -> str:
         """Fingerprint of the event log; it is the same on every machine for the same scenario and seed."""
-        return str(self.view.summary["event_digest"])
+        return str(self.summary["event_digest"])
 
     @property
     def verdict(self) -> str:
         """A sentence that says whether the records obey the conservation laws, and which are broken."""
-        broken = self.view.summary["broken_laws"]
+        broken = self.summary["broken_laws"]
         told = "; ".join(f"{law}: {problem}" for law, problem in broken.items())
         return f"records are not consistent: {told}" if broken else "all records consistent"
 
     @property
     def rounds(self) -> pd.DataFrame:
         """One row for each round: its start and end, how many devices were invited, how many updates arrived."""
-        return self.view.table("rounds")
+        return self.table("rounds")
 
     @property
     def transfers(self) -> pd.DataFrame:
         """One row for each transfer: sender, receiver, times, size, and whether it was lost."""
-        return self.view.table("transfers")
+        return self.table("transfers")
 
     @property
     def receptions(self) -> pd.DataFrame:
         """One row for each receiver of a transfer that has several receivers."""
-        return self.view.table("receptions")
+        return self.table("receptions")
 
     @property
     def computes(self) -> pd.DataFrame:
         """One row for each computation on a device or on the server."""
-        return self.view.table("computes")
+        return self.table("computes")
 
     @property
     def evaluations(self) -> pd.DataFrame:
         """One row for each evaluation of the global model, with the time, bits and energy spent up to then."""
-        return self.view.table("evaluations")
+        return self.table("evaluations")
 
     @property
     def device_evaluations(self) -> pd.DataFrame:
         """One row for each device and evaluation; needs the setting `evaluation.per_device: true`."""
-        return self.view.table("device_evaluations")
+        return self.table("device_evaluations")
 
     def series(self, name: str) -> pd.DataFrame:
         """Return a table that the algorithm recorded in addition to the standard ones, for example `staleness`.
@@ -151,10 +131,10 @@ class Run:
         Raises:
             DataError: the run has no table of that name.
         """
-        if not self.view.has(name):
-            own = ", ".join(sorted(set(self.view.names()) - set(TABLES))) or "none"
+        if not self.has(name):
+            own = ", ".join(sorted({*self.names()} - {*TABLES, *DESCRIBED})) or "none"
             raise DataError(f"{self.name}: {name}", "no such series in this run", f"its series are: {own}")
-        return self.view.table(name)
+        return self.table(name)
 
     # ---- what was run ------------------------------------------------------------------------------------------------
 
@@ -165,8 +145,8 @@ class Run:
         Raises:
             ScenarioError: the scenario in the run folder cannot be read, for example because a plug-in is missing.
         """
-        if self._scenario is not None:
-            return self._scenario
+        if self.given is not None:
+            return self.given
         from fednet_emu.emulation.load import load_scenario
 
         return load_scenario(f"{self.folder}/scenario.yaml")
@@ -180,7 +160,7 @@ class Run:
         """
         from fednet_emu.emulation.final_model import load_model
 
-        found = self._model
+        found = self.trained
         if found is None and self.folder is not None:
             found = load_model(self.folder)
         if found is None:
@@ -242,8 +222,7 @@ class Run:
         """
         from fednet_emu.results.trace import trace_run
 
-        window: dict[str, Any] = {"from_s": from_s, "until_s": until_s, "devices": devices}
-        return trace_run(self.view, lambda: self.scenario, Path(path), **window, progress=progress)
+        return trace_run(self, Path(path), Window.of(from_s, until_s, devices), progress=progress)
 
     def explain(self, *, replay: bool = True) -> Explanation:
         """Say what decided when each round ended, and what remedies could give.
@@ -260,7 +239,7 @@ class Run:
         """
         from fednet_emu.results.explanation import explained
 
-        return explained(self.view, lambda: self.scenario, replay=replay)
+        return explained(self, replay=replay)
 
     def cite(self) -> str:
         """Return BibTeX entries of the methods, models, data and standards that the run uses, and of the emulator."""
@@ -281,12 +260,17 @@ class Run:
             FednetError: the run is in memory, and no file is given.
             DataError: a table of the run is missing or unreadable, or the file cannot be written.
         """
-        from fednet_emu.results.report import report_run
+        from fednet_emu.draw.page.run import write_run_page
+        from fednet_emu.scenario.document import dump
 
-        return report_run(self.view, lambda: self.scenario, None if path is None else Path(path))
+        if path is None and self.folder is None:
+            raise FednetError("path: is required for a run in memory, got none; say where the page should go")
+        kept = None if self.folder is None else self.folder / SCENARIO
+        text = dump(self.scenario) if kept is None else kept.read_text(encoding="utf-8")
+        return write_run_page(self, Path(path or f"{self.folder}/{PAGE}"), text)
 
     def __repr__(self) -> str:
-        summary = self.view.summary
+        summary = self.summary
         accuracy = summary.get("accuracy")
         score = "" if accuracy is None else f", accuracy {accuracy:.3f}"
         when = format_seconds(summary["simulated_s"])
@@ -294,17 +278,15 @@ class Run:
         return f"<Run {self.name}, seed {summary['seed']}: {summary['rounds']} rounds in {when}{score}{ended}>"
 
     def _repr_html_(self) -> str:
-        rows = summary_rows(self.view.summary)
+        rows = summary_rows(self.summary)
         cells = "".join(f"<tr><th>{html.escape(what)}</th><td>{html.escape(value)}</td></tr>" for what, value in rows)
         return f"<table>{cells}</table>"
 
 
-def views(runs: Sequence[Run | str | Path], labels: Sequence[str] = ()) -> list[RunView]:
-    """Return the views of runs, which are open or in folders, with the given labels instead of their names if any."""
-    opened = [run.view if isinstance(run, Run) else open_run(Path(run)) for run in runs]
-    if not labels:
-        return opened
-    return [replace(view, label=label) for view, label in zip(opened, labels, strict=True)]
+def opened(runs: Sequence[Run | str | Path], labels: Sequence[str] = ()) -> list[RunRecords]:
+    """Return runs, which are open or in folders, with the given labels instead of their names if any."""
+    found = [run if isinstance(run, Run) else RunRecords.opened(Path(run)) for run in runs]
+    return [replace(run, name=label) for run, label in zip(found, labels, strict=True)] if labels else found
 
 
 def plot(
@@ -338,7 +320,7 @@ def plot(
     played = [run for run in given if isinstance(run, Run | str | Path)]
     if len(played) < len(given):
         raise FednetError(f"plot: a scenario that has not run shows only {' and '.join(DATA_FIGURES)}, got '{what}'")
-    return one_figure(views(played, labels), what, against=against, shown=_shown(timeline))
+    return one_figure(opened(played, labels), what, against=against, shown=Window.of(**timeline))
 
 
 def _data_figure(runs: Sequence[Run | ScenarioLike], what: str) -> Figure:
@@ -349,9 +331,15 @@ def _data_figure(runs: Sequence[Run | ScenarioLike], what: str) -> Figure:
     """
     if len(runs) != 1:
         raise FednetError(f"plot: '{what}' shows the data of one run or scenario, got {len(runs)}; give one")
-    from fednet_emu.results.data_split import data_figures, scenario_in
+    from fednet_emu.draw.figures.data_split import split_figures
+    from fednet_emu.results.data_split import data_split, scenario_in
 
-    found = data_figures(runs[0].scenario if isinstance(runs[0], Run) else scenario_in(runs[0]))
+    (run,) = runs
+    if isinstance(run, Run):
+        split = DataSplit.of(run) if run.has(DATA_SPLIT) else data_split(run.scenario)
+    else:
+        split = data_split(scenario_in(run))
+    found = split_figures(split)
     if what not in found:
         raise FednetError(f"plot: '{what}' has nothing to show, got no test samples at any device; choose 'data'")
     return found[what]
@@ -363,12 +351,4 @@ def figures(
     """Draw all figures of several runs, overlaid, by name; the arguments are those of `plot`."""
     from fednet_emu.draw.figures.run_figures import figures as drawn
 
-    return drawn(views(runs, labels), _shown(timeline))
-
-
-def _shown(timeline: Timeline) -> Shown:
-    from fednet_emu.draw.figures.run_figures import Shown
-
-    devices = timeline.get("devices")
-    chosen = None if devices is None else tuple(sorted(set(devices)))
-    return Shown(timeline.get("from_s") or 0.0, timeline.get("until_s"), chosen, timeline.get("sort"))
+    return drawn(opened(runs, labels), Window.of(**timeline))

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import html
-import shutil
-import weakref
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
+from typing_extensions import override
 
-from fednet_emu.analysis.searched import open_search, search_lines
+from fednet_emu.analysis.searched import SearchRecords
 from fednet_emu.emulation.given import ScenarioLike, Settings, changes, named
 from fednet_emu.errors import FednetError
-from fednet_emu.results.study import Study
+from fednet_emu.results.study import Home, Study
 from fednet_emu.results.sweeping import folder_of, runner_of, tracker_names
 from fednet_emu.screen.sweep_progress import live
 from fednet_emu.study.cells import is_study_file, study_file, study_values
@@ -26,46 +25,40 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class Search:
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Search(SearchRecords):
     """The results of a search: all trials, the settings that may be the best, and what matters.
 
     Attributes:
-        view: the tables behind the text.
-        folder: the folder of the search; None for a temporary folder, which is deleted together with this object.
+        home: where it is.
         failures: how many runs failed in this search.
     """
 
-    def __init__(self, folder: Path, *, passing: bool = False, failures: int = 0) -> None:
-        self.view, self.failures = open_search(folder), failures
-        self.folder, self._folder = None if passing else folder, folder
-        if passing:
-            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+    home: Home
+    failures: int = 0
+
+    @classmethod
+    @override
+    def opened(cls, folder: Path, *, temporary: bool = False, failures: int = 0) -> Self:
+        home = Home(folder, temporary=temporary)
+        return cls(**vars(SearchRecords.opened(folder)), home=home, failures=failures)
 
     @property
-    def trials(self) -> pd.DataFrame:
-        """One row for each setting that was tried: its levels, its runs, the means of its costs, or why it has none."""
-        return self.view.trials.copy()
+    def folder(self) -> Path | None:
+        """The folder of the search; None for a temporary one."""
+        return None if self.home.temporary else self.home.path
 
     @property
     def best(self) -> list[dict[str, Any]]:
         """The settings that remained in the race, the best first, by the names of what was varied."""
-        rows = self.view.trials.set_index("trial")
-        values = [{name: rows[name][number] for name in self.view.parameters} for number in self.view.finalists]
+        rows = self.trials.set_index("trial")
+        values = [{name: rows[name][number] for name in self.parameters} for number in self.finalists]
         return [{name: value for name, value in each.items() if not pd.isna(value)} for each in values]
 
     @property
-    def importance(self) -> dict[str, float]:
-        """The share of each parameter in the variation of what was minimised, the largest first."""
-        return dict(self.view.importance)
-
-    @property
     def study(self) -> Study:
-        """The finalists that remained, as a study with the axis `setting`; keep this object as long as you use it."""
-        return Study.opened(self._folder)
-
-    def lines(self) -> list[str]:
-        """What came out, as lines of text."""
-        return list(search_lines(self.view))
+        """The finalists that remained, as a study with the axis `setting`."""
+        return Study.at(self.home)
 
     def plot(self) -> Figure:
         """Draw what every trial cost, in the order in which they were tried, and the finalists."""
@@ -73,15 +66,7 @@ class Search:
         from fednet_emu.draw.style import paper_style
 
         with paper_style():
-            return search_figure(self.view)
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
+            return search_figure(self)
 
 
 def search(
@@ -169,4 +154,4 @@ def searched(
     names, folder = tracker_names(track), folder_of(out)
     with live(progress) as show:
         ended = run_search(loaded, folder, runner, data_dir=data_dir, track=names, on_news=show)
-    return Search(folder, passing=out is None, failures=len(ended.failures)), ended
+    return Search.opened(folder, temporary=out is None, failures=len(ended.failures)), ended

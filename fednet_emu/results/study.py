@@ -6,15 +6,20 @@ import html
 import shutil
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
 
-from fednet_emu.analysis.searched import search_in
-from fednet_emu.analysis.study import StudyView, is_study, open_study, study_of_run
+from typing_extensions import override
+
+from fednet_emu.analysis.comparison import Comparison, between, side_by_side
+from fednet_emu.analysis.fronts import front
+from fednet_emu.analysis.ranking import best
+from fednet_emu.analysis.searched import SearchRecords
+from fednet_emu.analysis.study import Condition, Levels, StudyRecords, Within, conditions, is_study
 from fednet_emu.errors import FednetError
-from fednet_emu.results.comparison import Comparison, Condition, Within, between, conditions, side_by_side
-from fednet_emu.results.ranking import Ranking, ranked
-from fednet_emu.results.run import Run
+from fednet_emu.results.ranking import Ranking
+from fednet_emu.results.run import PAGE, Run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,63 +36,53 @@ class Failure(NamedTuple):
     replay: str
 
 
-class Study:
+class Home:
+    """The folder of results; a temporary one is deleted together with the last object that reads from it."""
+
+    def __init__(self, path: Path, *, temporary: bool = False) -> None:
+        self.path, self.temporary = path, temporary
+        if temporary:
+            weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Study(StudyRecords):
     """The results of a sweep: one row for each cell, all evaluations, comparisons and figures.
 
     It has as many entries as finished runs: `len(study)`, `study[0]`, `for run in study`. The part with some levels is
     a study again: `study["network.uplink.access=tdma"]`, `study[{"devices.count": 20}]`.
 
     Attributes:
-        view: the tables from which figures and comparisons are made.
-        folder: the folder of the study; None for a temporary folder, which is deleted together with this object.
+        home: where its cells are.
         failures: the cells that failed in this sweep.
+        is_part: whether it is a part of the study in its home.
     """
 
-    def __init__(
-        self,
-        view: StudyView,
-        folder: Path,
-        *,
-        passing: bool = False,
-        failures: Sequence[Failure] = (),
-    ) -> None:
-        self.view, self.failures = view, tuple(failures)
-        self.folder, self._folder = None if passing else folder, folder
-        self._whole: Study | None = None  # the study whose temporary folder must stay while this part is used
-        if passing:
-            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+    home: Home
+    failures: Sequence[Failure] = ()
+    is_part: bool = False
 
     @classmethod
-    def opened(cls, folder: Path) -> Study:
-        """Open the study in a folder.
+    @override
+    def opened(cls, folder: Path, *, temporary: bool = False, failures: Sequence[Failure] = ()) -> Self:
+        return cls.at(Home(folder, temporary=temporary), failures)
 
-        Raises:
-            DataError: the folder holds no study, or it cannot be read.
-        """
-        return cls(open_study(folder), folder)
-
-    @property
-    def name(self) -> str:
-        """The name of the study's file, or of its scenario."""
-        return self.view.name
+    @classmethod
+    def at(cls, home: Home, failures: Sequence[Failure] = ()) -> Self:
+        """Open the study in a folder that others read from, too."""
+        return cls(**vars(StudyRecords.opened(home.path)), home=home, failures=tuple(failures))
 
     @property
-    def axes(self) -> dict[str, list[Any]]:
-        """The axes of the grid by name, each with its levels in order."""
-        return {name: list(levels) for name, levels in self.view.axes.items()}
+    def folder(self) -> Path | None:
+        """The folder of the study; None for a temporary one, and for a part of a study."""
+        return None if self.home.temporary or self.is_part else self.home.path
 
-    @property
-    def cells(self) -> pd.DataFrame:
-        """One row for each finished cell: levels, seed, totals, final scores, and the costs of reaching the target."""
-        return self.view.cells.copy()
-
-    @property
-    def evaluations(self) -> pd.DataFrame:
-        """One row for each evaluation of each finished cell, with the cell's levels and seed."""
-        return self.view.evaluations.copy()
+    @override
+    def where(self, levels: Levels) -> Self:
+        return replace(super().where(levels), is_part=True)
 
     def __len__(self) -> int:
-        return len(self.view.cells)
+        return len(self.cells)
 
     def __iter__(self) -> Iterator[Run]:
         return (self[place] for place in range(len(self)))
@@ -104,16 +99,10 @@ class Study:
             FednetError: there is no such axis or level.
         """
         if isinstance(which, str | Mapping):
-            return self._part(conditions(which, self.name))
+            return self.where(conditions(which, self.name))
         if not -len(self) <= which < len(self):
             raise IndexError(f"{self.name}: no such run, got {which}; there are {len(self)}, counted from 0")
-        return Run.opened(self._folder / "cells" / str(self.view.cells["cell"].iloc[which]))
-
-    def _part(self, levels: Mapping[str, str]) -> Study:
-        """The part of the study with some levels; it has no folder of its own, and keeps that of the whole."""
-        part = Study(self.view.where(levels), self._folder)
-        part.folder, part._whole = None, self
-        return part
+        return Run.opened(self.home.path / "cells" / str(self.cells["cell"].iloc[which]))
 
     def run(self, seed: int | None = None, **levels: Any) -> Run:
         """Return the run of one cell.
@@ -125,12 +114,12 @@ class Study:
         Raises:
             FednetError: no cell, or more than one, has this seed and these levels.
         """
-        rows = self.view.where(conditions(levels, self.name)).cells
+        rows = self.where(conditions(levels, self.name)).cells
         if seed is not None:
             rows = rows[rows["seed"] == seed]
         if len(rows) != 1:
             raise FednetError(f"{self.name}: one cell is needed, got {len(rows)} of these levels; name seed and levels")
-        return Run.opened(self._folder / "cells" / str(rows["cell"].iloc[0]))
+        return Run.opened(self.home.path / "cells" / str(rows["cell"].iloc[0]))
 
     def compare(
         self, first: Condition, second: Condition, *, accuracy: float | None = None, within: Within = ()
@@ -149,7 +138,7 @@ class Study:
         Raises:
             FednetError: there is no such axis, level or cost.
         """
-        return between(self.view, (first, second), accuracy=accuracy, within=within)
+        return between(self, (first, second), accuracy=accuracy, within=within)
 
     def best(
         self,
@@ -175,7 +164,29 @@ class Study:
         Raises:
             FednetError: there is no such cost, axis or level, no target, or no run that reaches it within the limits.
         """
-        return ranked(self.view, accuracy=accuracy, within=within, minimise=minimise, where=where)
+        found = best(self, accuracy=accuracy, within=within, minimise=minimise, where=where)
+        return Ranking(**vars(found))
+
+    def front(self, one: str = "time", other: str = "accuracy") -> pd.DataFrame:
+        """Return the Pareto front of two quantities: what no other point beats in one without losing in the other.
+
+        With the accuracy, points are rounds that every seed has evaluated; a model that has not come a tenth of the way
+        from an untrained one to the best is on no front. Of two costs, points are settings, by what reaching the target
+        costs, or by whole runs without a target. Data sets have fronts of their own. The figure `pareto` and the page
+        of the study show the same points.
+
+        Args:
+            one: `time`, `bits`, `energy` or `accuracy`.
+            other: another one of these.
+
+        Returns:
+            One row for each point: `setting`, its levels, `data_set`, `round` (-1 for whole runs), and the means over
+            seeds of `simulated_s`, `total_bit`, `energy_j` and `accuracy`.
+
+        Raises:
+            FednetError: there is no such quantity, or both are the same.
+        """
+        return front(self, one, other)
 
     def plot(
         self,
@@ -213,7 +224,7 @@ class Study:
         """
         from fednet_emu.draw.figures.study_figures import study_figures
 
-        return study_figures(self.view, metric=metric, against=against, panels=panels, rename=rename)
+        return study_figures(self, metric=metric, against=against, panels=panels, rename=rename)
 
     def report(self, path: str | Path | None = None) -> Path:
         """Write a page that shows the study: a single HTML file for any browser, which loads nothing from elsewhere.
@@ -235,17 +246,17 @@ class Study:
 
         if path is None and self.folder is None:
             raise FednetError("path: is required for a study without a folder, got none; say where the page should go")
-        return write_study_page(self.view, Path(path or self._folder / "report.html"), search_in(self._folder))
+        return write_study_page(self, Path(path or self.home.path / PAGE), SearchRecords.found(self.home.path))
 
     def __repr__(self) -> str:
-        axes = ", ".join(f"{len(levels)} {name}" for name, levels in self.view.axes.items()) or "no axis"
-        left = f", {len(self.view.unfinished)} unfinished" if self.view.unfinished else ""
-        lost = f", {len(self.view.diverged)} diverged" if self.view.diverged else ""
-        return f"<Study {self.name}: {axes}; {len(self.view.cells)} cells done{lost}{left}>"
+        axes = ", ".join(f"{len(levels)} {name}" for name, levels in self.axes.items()) or "no axis"
+        left = f", {len(self.unfinished)} unfinished" if self.unfinished else ""
+        lost = f", {len(self.diverged)} diverged" if self.diverged else ""
+        return f"<Study {self.name}: {axes}; {len(self.cells)} cells done{lost}{left}>"
 
     def _repr_html_(self) -> str:
-        keys = list(self.view.axes)
-        known = self.view.cells.dropna(axis="columns", how="all")
+        keys = list(self.axes)
+        known = self.cells.dropna(axis="columns", how="all")
         shown = [name for name in SHOWN if name in known]
         if not len(known) or not shown:
             return f"<p>{html.escape(repr(self))}</p>"
@@ -280,7 +291,6 @@ def compared(
     return side_by_side((sides[0][1], sides[1][1]), (sides[0][0], sides[1][0]), accuracy=accuracy, within=within)
 
 
-def _side(given: Run | Study | str | Path) -> tuple[str, StudyView]:
+def _side(given: Run | Study | str | Path) -> tuple[str, StudyRecords]:
     its = given if isinstance(given, Run | Study) else opened(given)
-    name = str(its.folder or its.name)
-    return name, its.view if isinstance(its, Study) else study_of_run(its.view)
+    return str(its.folder or its.name), its if isinstance(its, Study) else StudyRecords.of_run(its)

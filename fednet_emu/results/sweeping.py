@@ -9,7 +9,6 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
-from fednet_emu.analysis.study import open_study
 from fednet_emu.component.component import Component
 from fednet_emu.emulation.given import Network, ScenarioLike, Settings, changes, named
 from fednet_emu.errors import FednetError
@@ -113,7 +112,7 @@ def swept(
         Failure(ended.cells[place].label, reason, ended.replay(place))
         for place, reason in sorted(ended.failures.items())
     ]
-    return Study(open_study(folder), folder, passing=out is None, failures=failures)
+    return Study.opened(folder, temporary=out is None, failures=failures)
 
 
 def tracker_names(track: str | Iterable[str]) -> tuple[str, ...]:

@@ -18,7 +18,10 @@ from fednet_emu.scenario.overrides import Setting
 from fednet_emu.scenario.tree import KeyPath, Node, Place, problem_text, show
 from fednet_emu.scenario.yaml_text import parse_value
 
-RESERVED = frozenset({"cell", "status", "reason", "seed", "rounds", "simulated_s", "total_bit", *EvaluationRow._fields})
+RESERVED = frozenset(
+    {"cell", "status", "reason", "data_set", "device_count", "seed", "rounds", "simulated_s", "total_bit"}
+    | {*EvaluationRow._fields}
+)
 """Columns of the result tables, whose names an axis must not have."""
 
 

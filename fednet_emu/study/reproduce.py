@@ -8,7 +8,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from fednet_emu.analysis.study import StudyView
+from fednet_emu.analysis.study import StudyRecords
 from fednet_emu.draw.figures.run_figures import save
 from fednet_emu.errors import FednetError
 from fednet_emu.files.writing import csv_text, write_text
@@ -41,7 +41,7 @@ def fitting_studies(minutes: float) -> dict[str, float]:
 
 
 def write_reference(
-    view: StudyView, figures: Mapping[str, Figure], folder: Path, wanted: Sequence[str] | None = None
+    view: StudyRecords, figures: Mapping[str, Figure], folder: Path, wanted: Sequence[str] | None = None
 ) -> list[Path]:
     """Write `cells.csv`, one row for each run, and figures; nothing in them depends on the host's speed.
 
@@ -60,7 +60,7 @@ def is_kept(name: str, wanted: Sequence[str] | None) -> bool:
     return not name.endswith(LEFT_OUT) if wanted is None else name in wanted
 
 
-def write_cells(view: StudyView, folder: Path) -> Path:
+def write_cells(view: StudyRecords, folder: Path) -> Path:
     """Write `cells.csv`, one row for each finished run of a study, and return it."""
     folder.mkdir(parents=True, exist_ok=True)
     table = view.cells.drop(columns=["cell", "status", "reason"], errors="ignore").dropna(axis="columns", how="all")

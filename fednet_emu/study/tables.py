@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fednet_emu.analysis.settings import data_set_names
+from fednet_emu.analysis.study import DATA_SET, DEVICE_COUNT
 from fednet_emu.analysis.targets import Measure, first_reached, with_total_bits
 from fednet_emu.files.writing import write_table
 from fednet_emu.records.ledger import SCORES, Ledger
@@ -50,17 +52,21 @@ def write_tables(
     diverged = [cells[place].name for place, summary in summaries.items() if summary["status"] == "diverged"]
     sound = evaluations[~evaluations["cell"].isin(diverged)]
     reached = first_reached(sound, [cell.name for cell in cells], *aim(target)).reset_index(drop=True)
+    data = [cell.scenario.data for cell in cells]
+    names = data_set_names([None if its is None else its.model_dump(mode="json") for its in data])
     rows = [
         {
             **_keys(cell),
             **_status(summaries.get(place), failures.get(place)),
+            DATA_SET: names[place],
+            DEVICE_COUNT: cell.scenario.devices.count,
             **_totals(summaries.get(place, {}), cell.scenario.evaluation.columns),
         }
         for place, cell in enumerate(cells)
     ]
     hosts = [{"cell": cells[place].name, "host_s": summary["host_s"]} for place, summary in summaries.items()]
     write_table(folder / "study.parquet", [evaluations])
-    table = pd.DataFrame(rows) if rows else pd.DataFrame(columns=[*KEYS, "status", "reason"])
+    table = pd.DataFrame(rows) if rows else pd.DataFrame(columns=[*KEYS, "status", "reason", DATA_SET, DEVICE_COUNT])
     write_table(folder / "cells.parquet", [pd.concat([table, reached], axis="columns")])
     write_table(folder / "hosts.parquet", [pd.DataFrame(hosts, columns=["cell", "host_s"])])
 

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fednet_emu.analysis.study import StudyView
+from fednet_emu.analysis.study import StudyRecords
 from fednet_emu.analysis.targets import first_reached
 
 
-def raced(runs: dict[Any, list[dict[str, Any]]], axis: str = "method", target: float = 0.9) -> StudyView:
+def raced(runs: dict[Any, list[dict[str, Any]]], axis: str = "method", target: float = 0.9) -> StudyRecords:
     """A study with one axis; each run says at which second it reaches accuracy 0.9, if ever, and when it ends.
 
     Args:
@@ -52,10 +52,9 @@ def raced(runs: dict[Any, list[dict[str, Any]]], axis: str = "method", target: f
                 }
             )
     table, known = pd.concat(tables, ignore_index=True), pd.DataFrame(cells)
-    devices = dict.fromkeys(known["cell"], 10)
-    return StudyView("race", {axis: list(runs)}, {"accuracy": target}, table, known, (), devices=devices)
+    return StudyRecords("race", {axis: list(runs)}, {"accuracy": target}, table, known.assign(device_count=10), ())
 
 
 @pytest.fixture(name="raced", scope="session")
-def _raced() -> Callable[..., StudyView]:
+def _raced() -> Callable[..., StudyRecords]:
     return raced

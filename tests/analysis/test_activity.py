@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fednet_emu.analysis.activity import activity_bars, first_rounds_end_s
-from fednet_emu.analysis.run import open_run
+from fednet_emu.analysis.run import RunRecords
 
 NEVER = np.nan
 
@@ -18,7 +18,7 @@ def bars_of(tmp_path, write_run):
     """The bars of a run with the given rows, as sorted tuples (device, activity, start, end, failed)."""
 
     def bars(until_s=100.0, **tables):
-        run = open_run(write_run(tmp_path / "run", tables))
+        run = RunRecords.opened(write_run(tmp_path / "run", tables))
         found = activity_bars(run.table("transfers"), run.table("receptions"), run.table("computes"), until_s)
         return sorted(found.itertuples(index=False, name=None))
 

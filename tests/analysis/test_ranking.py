@@ -9,16 +9,14 @@ import pandas as pd
 import pytest
 
 from fednet_emu.analysis.compare import compare
+from fednet_emu.analysis.comparison import Comparison
 from fednet_emu.analysis.confidence_set import smallest_p
-from fednet_emu.analysis.difference_words import lines as difference_lines
-from fednet_emu.analysis.ranking import rank
-from fednet_emu.analysis.ranking_words import frame, headline, lines, words
+from fednet_emu.analysis.ranking import best, rank
 from fednet_emu.analysis.statistics import mean_interval
 from fednet_emu.draw.figures.study_best import best_figure
-from fednet_emu.draw.page.best import rankings
 from fednet_emu.draw.page.study_page import study_document
+from fednet_emu.draw.page.study_sections import rankings
 from fednet_emu.errors import FednetError
-from fednet_emu.results.ranking import ranked
 
 GOOD = [{"at": 5 + seed % 3} for seed in range(8)]
 SLOW = [{"at": 15 + seed % 3} for seed in range(8)]
@@ -26,7 +24,7 @@ SLOW = [{"at": 15 + seed % 3} for seed in range(8)]
 
 def told(ranking):
     """The ranking as one text."""
-    return "\n".join(lines(ranking))
+    return str(ranking)
 
 
 def test_the_cheapest_is_first_and_the_best(raced):
@@ -34,10 +32,10 @@ def test_the_cheapest_is_first_and_the_best(raced):
     found = rank(raced({"slow": SLOW, "good": GOOD}))
 
     assert [its.setting.label for its in found.settings] == ["good", "slow"]
-    assert found.best.cost.mean == pytest.approx(np.mean([run["at"] for run in GOOD]))
+    assert found.settings[0].cost.mean == pytest.approx(np.mean([run["at"] for run in GOOD]))
     assert found.settings[1].difference == pytest.approx((10.0, 10.0, 10.0))
     assert found.settings[1].p == 2 / 2**8
-    assert words(found)[1] == "Not the best: slow (p at most 0.0078)."
+    assert found.words[1] == "Not the best: slow (p at most 0.0078)."
     assert "10 s later: not the best, p = 0.0078" in told(found)
 
 
@@ -45,7 +43,9 @@ def test_every_cost_can_be_minimised(raced):
     """Time, bits, energy of all, energy per device and rounds, read at the evaluation that reaches the target."""
     view = raced({"a": [{"at": 6, "watt": 3.0, "bps": 2e6}], "b": [{"at": 9}]})
 
-    costs = {cost: rank(view, cost).best.cost.mean for cost in ("time", "bits", "energy", "device-energy", "rounds")}
+    costs = {
+        cost: rank(view, cost).settings[0].cost.mean for cost in ("time", "bits", "energy", "device-energy", "rounds")
+    }
 
     assert costs == {"time": 6.0, "bits": 9e6, "energy": 9.0, "device-energy": 0.9, "rounds": 3.0}
 
@@ -56,12 +56,12 @@ def test_limits_stop_runs_and_are_named(raced):
 
     free, bound = rank(view), rank(view, limits={"energy": 4.0})
 
-    assert free.best.setting.label == "thirsty"
-    assert bound.best.setting.label == "thrifty"
+    assert free.settings[0].setting.label == "thirsty"
+    assert bound.settings[0].setting.label == "thrifty"
     assert bound.settings[1].limited_by == {"energy": 2}
     assert bound.horizon == 6.0, "the most that any run spent within the limits"
     assert "limit of energy: 2 runs" in told(bound)
-    assert words(bound)[0].startswith("thrifty reaches accuracy 0.9 soonest within 4 J of energy, after 6 s")
+    assert bound.words[0].startswith("thrifty reaches accuracy 0.9 soonest within 4 J of energy, after 6 s")
     per_device = rank(view, limits={"device-energy": 0.4})
     assert [its.limited_by for its in per_device.settings] == [
         its.limited_by and {"device-energy": 2} for its in bound.settings
@@ -87,8 +87,8 @@ def test_the_first_run_to_end_without_the_target_sets_the_horizon(raced):
 
     assert found.horizon == 8.0
     assert {its.setting.label: its.costs.tolist() for its in found.settings} == {"a": [4.0, 8.0], "b": [8.0, 6.0]}
-    assert "1 run did not reach it and counts as 8 s, where b with seed 0 ended with budget left." in words(found)
-    assert "1 run that reached it later counts as that, too: let runs go on for longer to tell more." in words(found)
+    assert "1 run did not reach it and counts as 8 s, where b with seed 0 ended with budget left." in found.words
+    assert "1 run that reached it later counts as that, too: let runs go on for longer to tell more." in found.words
     assert "never reached it: 1 run" in told(found)
 
 
@@ -96,7 +96,11 @@ def test_a_run_that_gets_there_at_the_horizon_is_not_late(raced):
     """Known to the end of the horizon is known: at 8 s sharp nothing is cut off, a second later it is."""
     early, late = (rank(raced({"a": [{"at": at}], "b": [{"at": None, "until": 8}]})) for at in (8, 9))
 
-    assert (early.horizon, early.best.costs.tolist()) == (late.horizon, late.best.costs.tolist()) == (8.0, [8.0])
+    assert (
+        (early.horizon, early.settings[0].costs.tolist())
+        == (late.horizon, late.settings[0].costs.tolist())
+        == (8.0, [8.0])
+    )
     assert (early.late, late.late) == (0, 1)
 
 
@@ -126,7 +130,7 @@ def test_runs_that_fail_do_not_make_a_setting_cheap(raced):
     gambler = [{"at": 3}] + [{"at": None, "until": 20}] * 7
     found = rank(raced({"gambler": gambler, "steady": [{"at": 8 + seed % 2} for seed in range(8)]}))
 
-    assert found.best.setting.label == "steady"
+    assert found.settings[0].setting.label == "steady"
     assert found.settings[1].cost.mean == pytest.approx((3 + 7 * 20) / 8)
 
 
@@ -147,8 +151,8 @@ def test_only_seeds_that_all_settings_have_count(raced):
     found = rank(view)
 
     assert list(found.seeds) == [0, 1]
-    assert found.best.cost.mean == 5.0
-    assert words(found)[-2:] == [
+    assert found.settings[0].cost.mean == 5.0
+    assert found.words[-2:] == [
         "Left out, because no run has finished: c.",
         "1 seed that not every setting has finished does not count.",
     ]
@@ -157,16 +161,16 @@ def test_only_seeds_that_all_settings_have_count(raced):
 def test_seeds_that_would_settle_it_are_told(raced):
     """Five seeds cannot decide between two settings; a difference as large as its spread needs a dozen."""
     rivals = {"a": [{"at": 6}] * 5, "b": [{"at": at} for at in (5, 6, 7, 8, 9)]}
-    sentences = words(rank(raced(rivals)))
+    sentences = rank(raced(rivals)).words
 
     assert sentences[1] == "b may be the best, too."
     assert sentences[2] == (
         "Between the 2 that are left, 5 seeds cannot decide, however they differ (p is at least 0.0625); 6 can."
     )
     assert sentences[3] == "If they differ as it seems, 17 more seeds would probably decide about b."
-    one = words(rank(raced({"a": [{"at": 5}], "b": [{"at": 6}]})))
+    one = rank(raced({"a": [{"at": 5}], "b": [{"at": 6}]})).words
     assert one[2] == "One seed does not show how much seeds vary; at least 6 can decide between two settings."
-    same = words(rank(raced({"a": [{"at": 5}, {"at": 7}], "b": [{"at": 7}, {"at": 5}]})))
+    same = rank(raced({"a": [{"at": 5}, {"at": 7}], "b": [{"at": 7}, {"at": 5}]})).words
     assert same[-1] == "No reasonable number of seeds would decide about b: take them as equally good."
 
 
@@ -181,7 +185,7 @@ def test_two_settings_have_one_p_whoever_is_asked(raced):
     assert time.paired == ranking.settings[1].difference
     assert "4 s later (2.04 s to 5.96 s): may be the best of 2, p = 0.062" in told(ranking)
     assert "5 seeds cannot decide, however they differ (p is at least 0.0625); 6 can." in told(ranking)
-    pair = "\n".join(difference_lines([time], ("a", "b"), view.target))
+    pair = str(Comparison(("a", "b"), [time], view.target))
     assert "(mean +4 s, 95 % 2.04 s to 5.96 s): the interval excludes zero" in pair
     assert "p = 0.062" in pair
 
@@ -192,13 +196,13 @@ def test_what_cannot_be_decided_is_said_of_those_that_are_left(raced):
     found = rank(raced({name: [{"at": at} for at in times] for name, times in runs.items()}))
 
     assert found.settings[2].p < 0.01 < smallest_p(2, 5)
-    assert words(found)[1:3] == [
+    assert found.words[1:3] == [
         "b may be the best, too.",
         f"Not the best: slow (p at most {found.settings[2].p:.2g}).",
     ]
-    assert words(found)[3].startswith("Between the 2 that are left, 5 seeds cannot decide")
+    assert found.words[3].startswith("Between the 2 that are left, 5 seeds cannot decide")
     three = rank(raced({name: [{"at": at} for at in (5, 9, 7, 6, 8)] for name in "abc"}))
-    assert not [text for text in words(three) if "cannot decide" in text], "five seeds can decide between three"
+    assert not [text for text in three.words if "cannot decide" in text], "five seeds can decide between three"
 
 
 def test_a_page_names_the_best_that_the_ranking_names(raced):
@@ -208,7 +212,7 @@ def test_a_page_names_the_best_that_the_ranking_names(raced):
     )
     first = study_document(view)["words"][1]
 
-    assert first == headline(rank(view))
+    assert first == rank(view).headline
     assert first.startswith("fast reaches accuracy 0.9 soonest, after 5.12 s on average (95 % ")
     assert first.endswith("in 7 of 8 runs. steady may be the best, too.")
 
@@ -216,7 +220,7 @@ def test_a_page_names_the_best_that_the_ranking_names(raced):
 def test_the_table_and_the_figure_have_the_numbers(raced):
     """A row for each setting with its levels; the figure shows a dot or a cross for each run."""
     found = rank(raced({"a": [{"at": 6}, {"at": 8}], "b": [{"at": None}, {"at": 9}]}))
-    table = frame(found)
+    table = found.frame
     figure = best_figure(found)
 
     assert table["method"].tolist() == ["a", "b"]
@@ -232,16 +236,15 @@ def test_the_table_and_the_figure_have_the_numbers(raced):
 def test_a_page_ranks_by_every_cost_and_each_data_set_for_itself(raced):
     """Scores on different data say nothing together; what cannot be ranked says why."""
     view = raced({"a": GOOD, "b": SLOW, "c": [{"at": None}] * 8})
-    view = replace(
-        view, data_sets={cell: f"data:\n  kind: {'x' if cell[0] in 'ab' else 'y'}\n" for cell in view.cells["cell"]}
-    )
+    data = ["x" if cell[0] in "ab" else "y" for cell in view.cells["cell"]]
+    view = replace(view, cells=view.cells.assign(data_set=data))
 
     found = list(rankings(view))
 
     assert [(its["data_set"], its["cost"]) for its in found[:4]] == [
         ("x", c) for c in ("time", "bits", "energy", "rounds")
     ]
-    assert found[0]["words"] == words(rank(raced({"a": GOOD, "b": SLOW})))
+    assert found[0]["words"] == rank(raced({"a": GOOD, "b": SLOW})).words
     assert found[4]["words"] == ["race: no run reaches accuracy 0.9, got accuracy 0.52 at best, by c with seed 0; "
                                  "lower the target, or let the runs go on for longer."]  # fmt: skip
     with pytest.raises(FednetError, match="settings have to learn the same data, got x, y; choose levels with --where"):
@@ -272,7 +275,7 @@ def test_a_page_ranks_by_every_cost_and_each_data_set_for_itself(raced):
 def test_mistakes_are_told(raced, arguments, problem):
     """In one sentence with what would be right."""
     with pytest.raises(FednetError, match=problem.replace("?", r"\?")):
-        ranked(raced({"a": [{"at": 5}], "b": [{"at": 9}]}), **arguments)
+        best(raced({"a": [{"at": 5}], "b": [{"at": 9}]}), **arguments)
 
 
 def test_a_study_that_cannot_be_ranked_says_why(raced):
@@ -288,4 +291,4 @@ def test_a_study_that_cannot_be_ranked_says_why(raced):
         with pytest.raises(FednetError, match=problem):
             rank(broken)
     with pytest.raises(FednetError, match="device-energy: needs the number of devices, got none of a-0"):
-        rank(replace(view, devices={}), "device-energy")
+        rank(replace(view, cells=view.cells.drop(columns="device_count")), "device-energy")

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from fednet_emu.analysis.activity import COMPUTE_COLUMNS, RECEPTION_COLUMNS, TRANSFER_COLUMNS
-from fednet_emu.analysis.run import distinct_labels, open_run
+from fednet_emu.analysis.run import RunRecords, distinct_labels
 from fednet_emu.draw.figures.curves import EVALUATION_COLUMNS, ROUND_COLUMNS
 from fednet_emu.errors import DataError
 from fednet_emu.records.ledger import Ledger
@@ -15,26 +15,26 @@ from fednet_emu.records.ledger import Ledger
 def test_a_run_gives_its_summary_scenario_and_tables(tmp_path, write_run):
     """A run folder opens into its summary, its scenario (YAML 1.2: 1e6 is a number), and tables by name."""
     folder = write_run(tmp_path / "a", {"rounds": [{"round": 3, "started_s": 1.0, "ended_s": 2.5}]}, accuracy=0.9)
-    run = open_run(folder)
-    assert run.label == "a"
+    run = RunRecords.opened(folder)
+    assert run.name == "a"
     assert run.summary["accuracy"] == 0.9
-    assert run.scenario["network"]["bandwidth_hz"] == 1_000_000.0
+    assert run.settings["network"]["bandwidth_hz"] == 1_000_000.0
     assert run.table("rounds", ["ended_s", "round"]).to_dict("records") == [{"ended_s": 2.5, "round": 3}]
-    assert open_run(folder, label="mine").label == "mine"
+    assert RunRecords.opened(folder, name="mine").name == "mine"
 
 
 def test_the_label_is_the_folder_when_the_run_has_no_name(tmp_path, write_run):
     """A run without a name is labelled by its folder."""
-    assert open_run(write_run(tmp_path / "seed-3", {}, name=None)).label == "seed-3"
+    assert RunRecords.opened(write_run(tmp_path / "seed-3", {}, name=None)).name == "seed-3"
 
 
 def test_equal_labels_are_told_apart_by_seed_then_by_folder(tmp_path, write_run):
     """Runs of one scenario are told apart in a legend, and a label that is already unique stays short."""
     one, two, other = (
-        open_run(write_run(tmp_path / folder, {}, name=name, seed=seed))
+        RunRecords.opened(write_run(tmp_path / folder, {}, name=name, seed=seed))
         for folder, name, seed in (("x", "fedavg", 1), ("y", "fedavg", 2), ("z", "cyclic", 1))
     )
-    again = open_run(write_run(tmp_path / "w", {}, name="cyclic", seed=1))
+    again = RunRecords.opened(write_run(tmp_path / "w", {}, name="cyclic", seed=1))
     assert distinct_labels([one, two, other]) == ["fedavg, seed 1", "fedavg, seed 2", "cyclic"]
     assert distinct_labels([one, other, again]) == ["fedavg", "cyclic, z", "cyclic, w"]
 
@@ -45,7 +45,7 @@ def test_a_run_that_died_is_recognised(tmp_path, write_run, missing):
     folder = write_run(tmp_path / "a", {})
     (folder / missing).unlink()
     with pytest.raises(DataError) as caught:
-        open_run(folder)
+        RunRecords.opened(folder)
     assert str(caught.value) == (
         f"{folder / missing}: no such file in this run folder; "
         "finish the run that writes it, or run it again with --force"
@@ -66,19 +66,19 @@ def test_a_damaged_file_is_named(tmp_path, write_run, name, content, problem):
     folder = write_run(tmp_path / "a", {})
     (folder / name).write_text(content, encoding="utf-8")
     with pytest.raises(DataError) as caught:
-        open_run(folder)
+        RunRecords.opened(folder)
     assert str(caught.value).startswith(f"{folder / name}: {problem}")
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path):
     """A wrong path is an error that says which folder is meant."""
     with pytest.raises(DataError, match="no such run folder; give the folder that `fednet run` wrote"):
-        open_run(tmp_path / "nowhere")
+        RunRecords.opened(tmp_path / "nowhere")
 
 
 def test_tables_that_cannot_be_read_are_named(tmp_path, write_run):
     """A missing table, a missing column and a file that is no Parquet are errors that name the file."""
-    run = open_run(write_run(tmp_path / "a", {}))
+    run = RunRecords.opened(write_run(tmp_path / "a", {}))
     (run.folder / "computes.parquet").write_bytes(b"no parquet")
     with pytest.raises(DataError, match=r"staleness\.parquet: no such table in this run folder"):
         run.table("staleness")

@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fednet_emu.analysis.bands import on_front, step_values
+from fednet_emu.analysis.bands import step_values
 from fednet_emu.analysis.compare import compare
-from fednet_emu.analysis.difference_words import lines, sentence
-from fednet_emu.analysis.fronts import mean_progress
-from fednet_emu.analysis.study import StudyView, open_study
+from fednet_emu.analysis.comparison import Comparison, sentence
+from fednet_emu.analysis.fronts import mean_progress, on_front
+from fednet_emu.analysis.study import StudyRecords
 from fednet_emu.analysis.targets import first_reached
 from fednet_emu.draw.figures.papers.study_cyclic import groups_figure
 from fednet_emu.draw.figures.study_curves import Layout
@@ -25,7 +25,7 @@ from fednet_emu.errors import DataError, FednetError
 SIX = ("tdma", "ofdma, equal parts of the band", "noma", "shared, at most 2", "slotted-aloha", "sidelink relay, 3 hops")
 
 
-def study(axes: dict[str, list], speed=lambda **_levels: 1.0, *, seeds: int = 5, rounds: int = 10) -> StudyView:
+def study(axes: dict[str, list], speed=lambda **_levels: 1.0, *, seeds: int = 5, rounds: int = 10) -> StudyRecords:
     """A study in which accuracy grows by 0.1 per round, and a round takes 1 s / speed plus what is the seed's."""
     rows, cells = [], []
     for levels in itertools.product(*axes.values()):
@@ -61,7 +61,7 @@ def study(axes: dict[str, list], speed=lambda **_levels: 1.0, *, seeds: int = 5,
                 }
             )
     table = pd.concat(rows, ignore_index=True)
-    return StudyView("story", axes, {"accuracy": 0.55}, table, pd.DataFrame(cells), ())
+    return StudyRecords("story", axes, {"accuracy": 0.55}, table, pd.DataFrame(cells), ())
 
 
 def test_differences_are_paired_by_seed_and_by_place():
@@ -92,12 +92,12 @@ def test_pairs_without_the_target_are_said():
     view.cells.loc[late, "time_to_target_s"] = np.nan
     first, second = view.where({"air": "a"}), view.where({"air": "b"})
 
-    text = "\n".join(lines(compare(first, second), ("a", "b"), view.target))
+    text = str(Comparison(("a", "b"), compare(first, second), view.target))
     assert "with B, accuracy 0.55 is reached 3.9 s sooner than with A, on 3 of 3 seeds" in text
     assert "\n    A 7.8 s, B 3.9 s, pairs: 3; as if unpaired " in text
     assert "; of 5 seeds, 5 with A and 3 with B reached it, and only seeds with both count" in text
     view.cells.loc[(view.cells["air"] == "b") & (view.cells["seed"] < 4), "time_to_target_s"] = np.nan
-    text = "\n".join(lines(compare(view.where({"air": "a"}), view.where({"air": "b"})), ("a", "b"), view.target))
+    text = str(Comparison(("a", "b"), compare(view.where({"air": "a"}), view.where({"air": "b"})), view.target))
     assert "on one seed, which does not show how much seeds vary; of 5 seeds, 5 with A and 1 with B reached it" in text
 
 
@@ -107,7 +107,7 @@ def test_seeds_that_are_missing_somewhere_are_said():
     gone = (view.cells["air"] == "b") & (view.cells["size"] == 2) & (view.cells["seed"] == 4)
     part = replace(view, cells=view.cells[~gone])
 
-    text = "\n".join(lines(compare(part.where({"air": "a"}), part.where({"air": "b"})), ("a", "b"), {}))
+    text = str(Comparison(("a", "b"), compare(part.where({"air": "a"}), part.where({"air": "b"})), {}))
 
     assert "; of 5 seeds, 4 reached it with both in every place, and only they count" in text
     assert "\n    A 6.9 s, B 3.45 s, pairs: 4; as if unpaired " in text
@@ -124,7 +124,7 @@ def test_a_difference_that_may_be_zero_is_said_to_be_one():
     """A sign that changes from seed to seed leaves zero in the interval; one seed alone can tell nothing."""
     names = ("a", "b")
 
-    def told(its: StudyView) -> dict[str, str]:
+    def told(its: StudyRecords) -> dict[str, str]:
         found = compare(its.where({"air": "a"}), its.where({"air": "b"}))
         return {d.quantity.title: sentence(d, names, its.target) for d in found}
 
@@ -219,13 +219,13 @@ def test_panels_are_asked_for_by_axis():
 def test_a_folder_that_is_no_study_is_told(tmp_path: Path):
     """Missing tables and damaged descriptions are errors that name the file."""
     with pytest.raises(DataError, match="no such folder of a study"):
-        open_study(tmp_path)
+        StudyRecords.opened(tmp_path)
     (tmp_path / "study.json").write_text("{")
     with pytest.raises(DataError, match="unreadable"):
-        open_study(tmp_path)
+        StudyRecords.opened(tmp_path)
     (tmp_path / "study.json").write_text(json.dumps({"name": "x", "axes": {}, "target": {}}))
     with pytest.raises(DataError, match="no such file; run the sweep that writes it again"):
-        open_study(tmp_path)
+        StudyRecords.opened(tmp_path)
 
 
 def test_scores_within_a_budget_are_of_the_last_evaluation_that_it_paid_for():
@@ -310,10 +310,10 @@ def test_cells_have_what_their_series_tell(tmp_path):
     )
     (tmp_path / "cells" / view.cells["cell"][0]).mkdir(parents=True)
     turns.to_parquet(tmp_path / "cells" / view.cells["cell"][0] / "cyclic_turns.parquet")
-    view.cells.to_parquet(tmp_path / "cells.parquet")
+    view.cells.assign(data_set="digits", device_count=10).to_parquet(tmp_path / "cells.parquet")
     view.evaluations.to_parquet(tmp_path / "study.parquet")
     (tmp_path / "study.json").write_text(json.dumps({"name": "story", "axes": view.axes, "target": {}}))
-    cells = open_study(tmp_path).cells
+    cells = StudyRecords.opened(tmp_path).cells
 
     assert cells["cycle_s"].tolist() == pytest.approx([2.0, np.nan], nan_ok=True)
     assert cells["grouping"][0] == "random, tdma"

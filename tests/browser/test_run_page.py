@@ -5,7 +5,8 @@ import pytest
 
 import fednet_emu as fe
 from fednet_emu.analysis.air import air_use
-from fednet_emu.results.data_split import holdings
+from fednet_emu.analysis.scene import Scene
+from fednet_emu.results.data_split import data_split
 
 CHANGES = {
     "stop.rounds": 6,
@@ -91,7 +92,7 @@ def test_the_curve_follows_its_axes(run, browser, page):
 
 def test_who_has_what_is_what_was_dealt(run, shown):
     """Bubbles and bars of twenty devices, of training and of test samples, by number and alike ones together."""
-    had = holdings(run.scenario)
+    had = data_split(run.scenario)
     shown.js("document.querySelector('#data').scrollIntoView()")
 
     for name, part in (("test", had.test), ("train", had.train)):
@@ -219,9 +220,7 @@ def test_devices_move_on_the_map(run, shown):
         box.dispatchEvent(new Event("input"));
         const data = fednet.run.map.element.data;
         return [data.find((each) => each.name === "devices").x, data.find((each) => each.name === "stations").x]"""
-    from fednet_emu.emulation.scene import scene
-
-    seen = scene(run.scenario, run.summary["simulated_s"])
+    seen = Scene.of(run)
     for step in (0, len(seen.times_s) - 1):
         devices, stations = shown.js(slide, step)
         np.testing.assert_allclose(devices, seen.x_m[step], atol=0.006)

@@ -123,7 +123,7 @@ def test_the_ranking_is_that_of_the_command(shown, study):
         choose(shown, "best", "Cost", cost)
         found = study.best(minimise=cost)
 
-        assert column(shown, "best", "Setting") == [its.setting.label for its in found.view.settings]
+        assert column(shown, "best", "Setting") == [its.setting.label for its in found.settings]
         sentences = shown.js("return [...document.querySelectorAll('#best .story')].map((each) => each.textContent)")
         assert sentences == found.lines()[: len(sentences)]
 
@@ -173,7 +173,7 @@ def test_metric_cost_levels_and_bands_can_be_chosen(shown, study):
 
     assert before > 1
     assert line["name"] == "ofdma, slow"
-    assert titles == ["Transmitted data (kbit)", "Loss"]
+    assert titles == ["Bits (kbit)", "Loss"]
     assert line["x"][-1] == pytest.approx(rows["total_bit"].max() / 1e3)
     assert line["y"][-1] == pytest.approx(rows.groupby("seed")["loss"].last().mean())
 
@@ -311,7 +311,7 @@ def test_a_search_shows_its_trials_and_what_remained(browser, searched):
     assert column(shown, "search", "Setting") == trials["setting"].tolist()
     points = {int(x) for name in ("trial", "remained") for x in data.get(name, {"x": []})["x"]}
     assert points == set(trials["trial"][known])
-    assert set(data["remained"]["x"]) == set(searched.view.finalists)
+    assert set(data["remained"]["x"]) == set(searched.finalists)
     lost = data.get("did not get there", {"x": [], "y": [np.inf]})
     assert set(lost["x"]) == set(trials["trial"][~known])
     assert min(lost["y"]) > max(max(data[name]["y"]) for name in ("trial", "remained") if name in data)

@@ -49,17 +49,15 @@ def test_what_is_no_run_is_a_mistake(finished: Path, tmp_path: Path) -> None:
     assert "cannot be made" in nowhere.stderr
 
 
-def test_a_missing_file_of_walks_leaves_out_the_map(tmp_path: Path) -> None:
-    """The rest of the page is made all the same."""
+def test_a_run_of_an_older_version_has_a_page_without_a_map(tmp_path: Path) -> None:
+    """What it has not recorded is left out with a sentence, and the rest of the page is made all the same."""
     folder = tmp_path / "run"
     fe.run("quickstart", settings={"stop.rounds": 1}, out=folder, timing_only=True)
-    text = (folder / "scenario.yaml").read_text(encoding="utf-8")
-    (folder / "scenario.yaml").write_text(
-        text.replace("kind: static", "kind: trace\n    path: gone.npz", 1), encoding="utf-8"
-    )
-    (folder / "manifest.json").unlink()
+    for name in ("scene.parquet", "data_split.parquet", "manifest.json"):
+        (folder / name).unlink()
 
     result = fednet("report", str(folder))
 
     assert result.exit_code == 0, result.output
-    assert "gone.npz" in (folder / "report.html").read_text(encoding="utf-8").split('"missing":')[1][:300]
+    told = (folder / "report.html").read_text(encoding="utf-8").split('"missing":')[1:]
+    assert [text[:32] for text in told] == ['"The run has not recorded it, wi'] * 2

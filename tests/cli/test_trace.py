@@ -56,7 +56,7 @@ def test_mistakes_end_with_exit_code_2(finished: Path, tmp_path: Path) -> None:
 
     wrong = {
         "no such run folder": fednet("trace", str(tmp_path / "none")),
-        "no such device in this run, got 99": fednet("trace", run, "--devices", "99"),
+        "no such device, got 99": fednet("trace", run, "--devices", "99"),
         "expected numbers and ranges, got '1,x'": fednet("trace", run, "--devices", "1,x"),
         "must be after the begin at 2 s, got 1 s": fednet("trace", run, "--from", "2", "--until", "1"),
         "choose another --out": fednet("trace", run, "--out", nowhere),
@@ -98,7 +98,7 @@ def test_progress_is_shown(finished: Path, tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(feed, "PART_ROWS", 10)
     end_ns = fe.open(finished).summary["simulated_s"] * 1e9
-    tracing.write_trace(fe.open(finished).view, tmp_path / "t.pftrace", show=tracing._shown(Kept(), end_ns))
+    tracing.write_trace(fe.open(finished), tmp_path / "t.pftrace", show=tracing._shown(Kept(), end_ns))
 
     parts = [part for _, part in shown]
     assert len(shown) > 5

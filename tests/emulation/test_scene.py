@@ -1,12 +1,19 @@
-"""Claims about looking at a scenario's network without running it."""
+"""Claims about where devices are and what their links carry, as a run records it."""
 
 import numpy as np
 import pytest
 
 import fednet_emu as fe
-from fednet_emu.emulation.build import build, serving_cells
+from fednet_emu.analysis.scene import Scene
+from fednet_emu.devices.availability import Presence
+from fednet_emu.emulation.build import build, build_network, serving_cells
 from fednet_emu.emulation.load import load_scenario
 from fednet_emu.emulation.scene import scene
+from fednet_emu.kernel.clock import Clock
+from fednet_emu.kernel.streams import Streams
+from fednet_emu.records.ledger import Ledger
+
+OVER_TIME = ("x_m", "y_m", "cell", "snr_db", "uplink_bps", "downlink_bps")
 
 MOBILE = [
     "devices.count=12",
@@ -14,10 +21,36 @@ MOBILE = [
 ]
 
 
+def look(scenario, until_s):
+    """The scene of a scenario whose network is built, but does not run."""
+    streams, devices = Streams(scenario.seed), scenario.devices
+    presence = Presence(devices.availability, streams.key("availability"), devices.count)
+    return scene(scenario, build_network(scenario, Clock(), Ledger(), streams, presence), until_s)
+
+
+def test_a_run_records_its_scene(tmp_path):
+    """In memory and in a folder, it is what the network says without running, at the same instants."""
+    walk = {"kind": "random-direction", "min_speed_m_s": 1, "max_speed_m_s": 2, "mean_leg_s": 10}
+    changes = {"stop.rounds": 2, "network.cells": {"kind": "hexagonal", "rings": 1, "inter_site_distance_m": 200},
+               "devices.mobility": walk,
+               "channel.device.idle_w": 0.01}  # fmt: skip
+    run = fe.run("quickstart", settings=changes, timing_only=True, out=tmp_path / "run")
+    beside = fe.run("quickstart", settings=changes, timing_only=True)
+    meant = look(run.scenario, run.simulated_s)
+
+    for seen in (Scene.of(run), Scene.of(beside)):
+        assert seen.x_m.shape == (41, 20)
+        for name in ("times_s", *OVER_TIME, "stations_m", "speed_flop_per_s", "idle_w"):
+            np.testing.assert_array_equal(getattr(seen, name), getattr(meant, name), err_msg=name)
+    table = run.table("scene")
+    assert table["device"].tolist() == [-1] * 7 + [*range(20)] * 41
+    assert table["cell"][:7].tolist() == [*range(7)]
+
+
 def test_a_still_network_is_seen_once():
     """Positions, speeds and rates are those of the emulation itself."""
     scenario = load_scenario("quickstart")
-    seen, fed = scene(scenario, 100.0), build(scenario, timing_only=True)
+    seen, fed = look(scenario, 100.0), build(scenario, timing_only=True)
 
     assert seen.times_s.tolist() == [0.0]
     np.testing.assert_array_equal(np.stack([seen.x_m[0], seen.y_m[0]], axis=1), fed.network.positions_m())
@@ -30,7 +63,7 @@ def test_a_still_network_is_seen_once():
 
 def test_moving_devices_are_where_the_run_has_them():
     """They move from the first instant to the last, no faster than the scenario allows."""
-    seen = scene(load_scenario("quickstart", MOBILE), 60.0)
+    seen = look(load_scenario("quickstart", MOBILE), 60.0)
     moved_m = np.hypot(np.diff(seen.x_m, axis=0), np.diff(seen.y_m, axis=0))
 
     assert seen.times_s[[0, -1]].tolist() == [0.0, 60.0]
@@ -43,7 +76,7 @@ def test_devices_are_in_the_cells_that_serve_them():
     """With several stations the cell is that of the strongest, as in the run."""
     scenario = load_scenario("cyclic_interference")
 
-    assert scene(scenario, 10.0).cell[0].tolist() == serving_cells(scenario).tolist()
+    assert look(scenario, 10.0).cell[0].tolist() == serving_cells(scenario).tolist()
 
 
 def test_a_run_records_the_cells_that_the_scene_shows():
@@ -52,4 +85,4 @@ def test_a_run_records_the_cells_that_the_scene_shows():
     run = fe.run("quickstart", settings=changes, timing_only=True)
     sent = run.transfers[run.transfers["kind"] == "uplink"]
 
-    assert (scene(run.scenario, 1.0).cell[0][sent["sender"]] == sent["cell"]).all()
+    assert (Scene.of(run).cell[0][sent["sender"]] == sent["cell"]).all()

@@ -92,7 +92,7 @@ WORLDS = {
 
 def tables(run):
     """All tables of a run, and its digest; its events are among them."""
-    return run.digest, {name: run.view.table(name) for name in run.view.names()}
+    return run.digest, {name: run.table(name) for name in run.names()}
 
 
 @pytest.mark.parametrize("world", WORLDS)

@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 import fednet_emu as fe
 from fednet_emu.analysis.summary import summary_rows
 from fednet_emu.cli.app import app
-from fednet_emu.draw.page.run import Played, run_document
+from fednet_emu.draw.page.run import run_document
 from fednet_emu.records.ledger import SEVERAL, Ledger
 from fednet_emu.records.losses import losses_in_words, messages
 from fednet_emu.records.reasons import CODE, MEANINGS, REASONS
@@ -57,7 +57,7 @@ def test_they_are_told_in_summary_table_explanation_and_report():
     assert (run.summary["messages"], run.summary["losses"]) == (24, {"timeout": 12})
     assert ("losses", TOLD) in summary_rows(run.summary)
     assert f"  {TOLD}" in run.explain(replay=False).lines()
-    assert run_document(run.view, "", Played())["words"][1] == f"O{TOLD[1:]}."
+    assert run_document(run, "")["words"][1] == f"O{TOLD[1:]}."
 
 
 def test_a_run_without_losses_says_nothing():

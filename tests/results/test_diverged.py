@@ -86,5 +86,5 @@ def test_a_diverged_cell_is_in_the_table_but_reaches_no_target():
     assert list(cells["status"]) == ["done", "diverged"]
     assert cells.loc[1e4, "reason"].startswith("the loss is far above")
     assert cells["time_to_target_s"].notna().tolist() == [True, False]
-    assert study.view.aiming_at(0.01).cells["time_to_target_s"].notna().tolist() == [True, False]
+    assert study.aiming_at(0.01).cells["time_to_target_s"].notna().tolist() == [True, False]
     assert "2 cells done, 1 diverged" in repr(study)

@@ -1,17 +1,16 @@
 """`Run.explain` and `fednet explain`: paths of real runs, and what remedies give, at exact times."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import fednet_emu as fe
-from fednet_emu.analysis.explanation import path_words
 from fednet_emu.cli.app import app
-from fednet_emu.draw.page.run import Played, run_document
-from fednet_emu.results.explanation import explained as explained_view
-from fednet_emu.results.report import report_run
+from fednet_emu.draw.page.run import run_document
+from fednet_emu.results.explanation import explained as explained_run
 from fednet_emu.scenario.document import from_text
 from fednet_emu.testing import SMALL
 
@@ -28,7 +27,7 @@ def explained(**settings):
 def test_the_path_of_the_small_federation_is_known():
     """All devices are ready at once: in each round the broadcast, one computation, and four uploads in turn."""
     found = explained()
-    kinds = found.path.kinds.set_index("what")["took_s"]
+    kinds = found.kinds.set_index("what")["took_s"]
 
     assert dict(kinds) == pytest.approx({"uplink": 3 * 4 * 320e-6, "compute": 3 * 720e-6, "downlink": 3 * 320e-6})
     assert found.frame.groupby("round")["took_s"].sum().tolist() == pytest.approx([ROUND_S] * 3)
@@ -42,7 +41,7 @@ def test_what_goes_over_a_backhaul_is_on_the_path():
         algorithm={"kind": "hier-favg", "cohort": 4, "lr": 0.1, "batch_size": None, "local_steps": 1, "edge_rounds": 2},
         network__edges={"backhaul": {"rate_bps": 1e5, "delay_s": 1e-3, "energy_j_per_bit": 1e-3}},
     )
-    kinds = found.path.kinds.set_index("what")
+    kinds = found.kinds.set_index("what")
 
     assert dict(kinds["took_s"]) == pytest.approx(
         {
@@ -55,8 +54,8 @@ def test_what_goes_over_a_backhaul_is_on_the_path():
     )
     assert kinds.loc["backhaul up", "energy_j"] == pytest.approx(3 * 0.32)
     assert "  sending to the cloud over the backhaul: 12.6 ms, 32%, 960 mJ" in found.lines()
-    assert "sending to the cloud over the backhaul 32%" in path_words(found.path)[0], "as the report says it"
-    gain = {its.title: found.path.took_s - its.simulated_s for its in found.remedies}
+    assert "sending to the cloud over the backhaul 32%" in found.words[0], "as the report says it"
+    gain = {its.title: found.took_s - its.simulated_s for its in found.remedies}
     assert gain["twice the rate of the backhaul"] == pytest.approx(3 * 2 * 1.6e-3)
 
 
@@ -83,8 +82,8 @@ def test_every_kind_of_speed_is_doubled(speed):
     found = explained(devices__speed=speed, network__uplink__access="ofdma")
     gain = next(its for its in found.remedies if "compute" in its.title)
 
-    computing_s = found.path.kinds.set_index("what").loc["compute", "took_s"]
-    assert found.path.took_s - gain.simulated_s == pytest.approx(computing_s / 2)
+    computing_s = found.kinds.set_index("what").loc["compute", "took_s"]
+    assert found.took_s - gain.simulated_s == pytest.approx(computing_s / 2)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +167,7 @@ def test_a_replay_that_is_not_the_run_says_so():
     run = fe.run(MAPPING)
     slower = fe.run(MAPPING, settings={"devices.speed.flop_per_s": 5e5})
 
-    found = explained_view(slower.view, lambda: run.scenario)
+    found = explained_run(replace(slower, given=run.scenario))
 
     assert found.no_remedies.startswith("the run itself now takes 6.96 ms, not 9.12 ms as recorded; run it again")
 
@@ -176,11 +175,11 @@ def test_a_replay_that_is_not_the_run_says_so():
 def test_a_page_tells_the_path(tmp_path):
     """The same seconds and sentences in the report of the run."""
     run = fe.run(MAPPING)
-    path = run_document(run.view, "", Played())["path"]
+    path = run_document(run, "")["path"]
 
     assert np.sum(path["kinds"]["took_s"]) == pytest.approx(3 * ROUND_S)
     assert path["words"][0].startswith("When rounds ended was decided by sending to the server 55%, computing 31%")
-    page = report_run(run.view, lambda: run.scenario, tmp_path / "page.html").read_text(encoding="utf-8")
+    page = run.report(tmp_path / "page.html").read_text(encoding="utf-8")
     assert "What decided when rounds ended" in page
 
 

@@ -26,7 +26,7 @@ def test_a_search_tells_trials_best_and_importance(found):
     assert isinstance(found, fe.Search)
     assert len(found.trials) == 6
     assert set(found.best[0]) == set(SPACE)
-    means = [found.view.runs[number][:, 0].mean() for number in found.view.finalists]
+    means = [found.runs[number][:, 0].mean() for number in found.finalists]
     assert means == sorted(means)
     assert set(found.importance) <= set(SPACE)
     assert all(0 <= share <= 1 for share in found.importance.values())
@@ -43,7 +43,7 @@ def test_words_name_counts_places_and_files(found):
         assert line.endswith(f"best/{place}.yaml")
         again = fe.run(found.folder / "best" / f"{place}.yaml")
         reached = again.evaluations[again.evaluations["loss"] <= 0.6]["simulated_s"].iloc[0]
-        assert reached == pytest.approx(found.view.runs[found.view.finalists[place - 1]][0, 0])
+        assert reached == pytest.approx(found.runs[found.finalists[place - 1]][0, 0])
 
 
 def test_what_remained_is_a_study(found):
@@ -52,7 +52,7 @@ def test_what_remained_is_a_study(found):
 
     assert list(study.axes) == ["setting"]
     assert len(study.axes["setting"]) == len(found.best)
-    assert study.best().best[0] == {"setting": found.trials.set_index("trial")["setting"][found.view.finalists[0]]}
+    assert study.best().best[0] == {"setting": found.trials.set_index("trial")["setting"][found.finalists[0]]}
     assert "studySearch" in study.report(found.folder / "page.html").read_text(encoding="utf-8")
 
 
@@ -67,16 +67,18 @@ def test_the_figure_has_every_trial(found):
 
 
 def test_a_search_without_a_folder_leaves_none_behind():
-    """The temporary folder goes with the object."""
+    """The temporary folder goes with the last object that reads from it: here the study of its finalists."""
     found = fe.search(MAPPING, SPACE, workers=1, minimise=("time", "bits"), **ASKED | {"trials": 3, "seeds": 1})
-    folder = found._folder
+    folder, study = found.home.path, found.study
 
     assert found.folder is None
     assert len(found.plot().axes) == 1
     assert "time" in str(found)
     assert "bits" in found._repr_html_()
-    assert folder.exists()
     del found
+    assert folder.exists()
+    assert study[0].status == "done"
+    del study
     assert not folder.exists()
 
 
@@ -109,7 +111,7 @@ def test_what_a_file_says_is_not_said_again():
 def test_a_folder_without_a_search_is_a_sentence(tmp_path):
     """It says which command writes one."""
     with pytest.raises(fe.DataError, match="give the folder that `fednet search` wrote"):
-        Search(tmp_path)
+        Search.opened(tmp_path)
 
 
 def test_the_command_ends_with_two_for_a_mistake(tmp_path):

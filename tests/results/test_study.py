@@ -98,7 +98,7 @@ def test_the_folder_of_a_study_lives_as_long_as_its_parts():
 def test_settings_may_be_mappings(study):
     """Two mappings compare as two texts do; a number is a level however it is written."""
     texts, mappings = study.compare(TDMA, OFDMA), study.compare(*({"network.uplink.access": k} for k in GRID_LEVELS))
-    view = replace(study.view, axes={"band_hz": [1e6, 2e6]}, cells=study.cells.assign(band_hz=[1e6, 2e6, 1e6, 2e6]),
+    view = replace(study, axes={"band_hz": [1e6, 2e6]}, cells=study.cells.assign(band_hz=[1e6, 2e6, 1e6, 2e6]),
                    evaluations=study.evaluations.assign(band_hz=1e6))  # fmt: skip
 
     assert str(mappings) == str(texts)
@@ -114,7 +114,7 @@ def test_a_part_has_only_its_own_unfinished_cells(study):
         {"network.uplink.access": access, "seed": 2, "cell": f"{access}-2", "status": "waiting", "reason": ""}
         for access in GRID_LEVELS
     ])  # fmt: skip
-    view = replace(study.view, missing=waiting, unfinished=list(waiting["cell"]))
+    view = replace(study, missing=waiting, unfinished=list(waiting["cell"]))
 
     assert list(view.where({"network.uplink.access": "ofdma"}).unfinished) == ["ofdma-2"]
     assert list(view.where({"network.uplink.access": "ofdma"}).missing["cell"]) == ["ofdma-2"]

@@ -98,11 +98,13 @@ def tasks_kept() -> Iterator[None]:
     """
     kept: dict[str, LearningTask] = {}
 
-    def once(scenario: Scenario, streams: Streams, data_dir: Path | None, timing_only: bool) -> LearningTask:
+    def once(
+        scenario: Scenario, streams: Streams, data_dir: Path | None, timing_only: bool, ledger: Ledger
+    ) -> LearningTask:
         parts = scenario.model_dump_json(include=LEARNT)
         key = f"{timing_only} {scenario.seed} {scenario.devices.count} {parts}"
         if key not in kept:
-            kept[key] = build_task(scenario, streams, data_dir, timing_only)
+            kept[key] = build_task(scenario, streams, data_dir, timing_only, ledger)
         return kept[key]
 
     with ExitStack() as patches:

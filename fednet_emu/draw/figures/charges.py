@@ -36,7 +36,7 @@ def charge_figure(tables: Sequence[tuple[str, pd.DataFrame]]) -> Figure:
         axes.set_ylabel(f"Charge ({energy.symbol})")
         add_grid(axes)
         finish_axes(axes)
-    panels[-1].set_xlabel(f"Simulated time ({time.symbol})")
+    panels[-1].set_xlabel(f"Time ({time.symbol})")
     add_line_legend(figure, panels[0])
     return figure
 

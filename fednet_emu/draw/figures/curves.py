@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fednet_emu.analysis.quantities import LONG_TIMES, axis_unit
-from fednet_emu.analysis.scales import COSTS, Cost
+from fednet_emu.analysis.scales import TRADED, Cost
 from fednet_emu.draw.style import (
     CURVE_HEIGHT_IN,
     TARGET_LINE,
@@ -44,12 +44,12 @@ def progress_figures(evaluations: Labelled, target: float | None = None) -> dict
     """
     evaluated = [rows for _, rows in evaluations if len(rows)]
     measure = "accuracy" if all(np.isfinite(rows["accuracy"]).any() for rows in evaluated) else "loss"
-    wanted = [(measure, name) for name in COSTS]
+    wanted = [(measure, name) for name in TRADED]
     if measure == "accuracy" and all(np.isfinite(rows["loss"]).any() for rows in evaluated):
         wanted.append(("loss", "time"))
     drawn = {}
     for what, name in wanted:
-        known, cost = [(label, rows[np.isfinite(rows[what])]) for label, rows in evaluations], COSTS[name]
+        known, cost = [(label, rows[np.isfinite(rows[what])]) for label, rows in evaluations], TRADED[name]
         if any((cost.of(rows) > 0).any() for _, rows in known):
             level = target if what == "accuracy" else None
             drawn[f"{what}-{name}"] = progress_figure(known, what, cost, target=level)
@@ -84,7 +84,7 @@ def progress_figure(curves: Labelled, measure: str, cost: Cost, title: str = "",
         title: name of the measure on its axis; by default made from `measure`.
         target: a level of the measure at which a line is drawn.
     """
-    unit = axis_unit(max(float(cost.of(rows).max()) for _, rows in curves if len(rows)), cost.units)
+    unit = cost.unit(max(float(cost.of(rows).max()) for _, rows in curves if len(rows)))
     figure = new_figure(CURVE_HEIGHT_IN)
     axes = figure.add_subplot()
     for index, (label, rows) in enumerate(curves):
@@ -99,7 +99,7 @@ def progress_figure(curves: Labelled, measure: str, cost: Cost, title: str = "",
         fit_share_scale(axes)
     else:
         fit_scale(axes, "y")
-    axes.set(xlabel=f"{cost.title} ({unit.symbol})", ylabel=title or measure.capitalize())
+    axes.set(xlabel=cost.label(unit), ylabel=title or measure.capitalize())
     _complete(figure, axes)
     return figure
 

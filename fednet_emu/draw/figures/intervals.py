@@ -1,18 +1,49 @@
-"""Draw 95 % intervals that say when they go on beyond what is shown."""
+"""Draw runs as points, with their mean and its 95 % interval, which says when it goes on beyond what is shown."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from fednet_emu.analysis.statistics import Interval
+from fednet_emu.analysis.statistics import Interval, mean_interval
+from fednet_emu.arrays import Array
 
 LOOK: dict[str, Any] = {"color": "0.25", "linewidth": 0.8}
+DOT: dict[str, Any] = {"marker": ".", "markersize": 3.5, "alpha": 0.5, "linestyle": "", "markeredgewidth": 0.0}
+MEAN: dict[str, Any] = {"marker": "D", "markersize": 3.2, "linestyle": "", "markeredgewidth": 0.0}
 ARROW = 3.5
 """Size of the arrow head at an end that was cut, in points."""
+
+
+def draw_runs(
+    axes: Axes, values: Array, row: float, colour: str, label: str, least: float = -math.inf, most: float = math.inf
+) -> bool:
+    """Draw the values of runs [runs] as points in a row, with their mean and its interval; return whether this was cut.
+
+    Args:
+        axes: where to draw.
+        values: the values.
+        row: their vertical position.
+        colour: the colour of points and mean.
+        label: what a point is.
+        least: smallest possible value, where the interval ends at the latest.
+        most: largest possible value.
+    """
+    axes.plot(values, np.full(len(values), row), **DOT, color=colour, label=label)
+    interval = mean_interval(values)
+    cut = draw_interval(axes, interval, row, least, most)
+    axes.plot(interval.mean, row, **MEAN, color=colour, zorder=4, label="mean")
+    return cut
+
+
+def runs_entries(label: str, *, cut: bool) -> list[Line2D]:
+    """The entries of a legend for points, means and intervals."""
+    dot, mean = Line2D([], [], **DOT, color="0.4", label=label), Line2D([], [], **MEAN, color="0.4", label="mean")
+    return [dot, mean, interval_entry(cut=cut)]
 
 
 def draw_interval(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,9 +21,9 @@ from fednet_emu.analysis.activity import (
     activity_bars,
     first_rounds_end_s,
 )
-from fednet_emu.analysis.crowd import SORTS
-from fednet_emu.analysis.run import RunView, distinct_labels
-from fednet_emu.analysis.scales import METRICS, STUDY_COSTS
+from fednet_emu.analysis.run import RunRecords, distinct_labels
+from fednet_emu.analysis.scales import METRICS, RECORDED, measured
+from fednet_emu.analysis.window import WHOLE, Window
 from fednet_emu.draw.figures import tex
 from fednet_emu.draw.figures.curves import (
     EVALUATION_COLUMNS,
@@ -48,52 +47,7 @@ TEX = ("lualatex", "xelatex", "pdflatex")
 """Programs one of which PGF files need, to measure text; the first that is there is used."""
 
 
-@dataclass(frozen=True)
-class Shown:
-    """What a timeline shows.
-
-    Attributes:
-        from_s: its begin in simulated seconds.
-        until_s: its end, at most the end of the last run; None for the end of the third round, the latest of all runs,
-            or of the last run if the begin is not its start.
-        devices: the devices that are shown; None for all.
-        sort: order of the devices, one of `SORTS`; None for the order of their numbers, or of their waiting times if
-            there are too many for a row each.
-    """
-
-    from_s: float = 0.0
-    until_s: float | None = None
-    devices: tuple[int, ...] | None = None
-    sort: str | None = None
-
-    def check(self, runs: Sequence[RunView]) -> None:
-        """Check that there is something to show.
-
-        Raises:
-            FednetError: the timeline ends before it begins, or there is no such order or device.
-        """
-        if not self.from_s >= 0:
-            raise FednetError(f"from_s: must be at least 0, got {self.from_s:g} s; leave it out to begin with the run")
-        if self.until_s is not None and not self.until_s > self.from_s:
-            raise FednetError(
-                f"until_s: the timeline must end after it starts at {self.from_s:g} s, got {self.until_s:g}; "
-                "give a later end"
-            )
-        if self.sort is not None and self.sort not in SORTS:
-            hint = did_you_mean(self.sort, SORTS) or _known(SORTS)
-            raise FednetError(f"sort: no such order of devices, got '{self.sort}'{hint}")
-        if self.devices is not None:
-            count = max((_device_count(run) for run in runs), default=0)
-            wrong = [device for device in self.devices if not 0 <= device < count]
-            if wrong or not self.devices:
-                got = wrong[0] if wrong else "no number"
-                raise FednetError(f"devices: no such device, got {got}; they are numbered 0 to {count - 1}")
-
-
-THREE_ROUNDS = Shown()
-
-
-def figures(runs: Sequence[RunView], shown: Shown = THREE_ROUNDS) -> dict[str, Figure]:
+def figures(runs: Sequence[RunRecords], shown: Window = WHOLE) -> dict[str, Figure]:
     """Draw all figures that the runs have data for, and return them by name; several runs are overlaid.
 
     These are `accuracy-time`, `accuracy-bits`, `accuracy-energy` and `loss-time` (all of them `loss-...` if a run was
@@ -125,7 +79,7 @@ def figures(runs: Sequence[RunView], shown: Shown = THREE_ROUNDS) -> dict[str, F
 
 
 def one_figure(
-    runs: Sequence[RunView], what: str | None = None, *, against: str | None = None, shown: Shown = THREE_ROUNDS
+    runs: Sequence[RunRecords], what: str | None = None, *, against: str | None = None, shown: Window = WHOLE
 ) -> Figure:
     """Draw one figure of the runs: a measure against a cost, or one of `figures` by its name.
 
@@ -140,22 +94,22 @@ def one_figure(
         FednetError: there is no such figure, or the runs did not measure it.
     """
     tables = [run.table("evaluations") for run in runs]
-    measured = [name for name in METRICS if any(np.isfinite(table.get(name, np.nan)).any() for table in tables)]
-    what = what or next(iter(measured), "accuracy")
+    known = measured(tables)
+    what = what or next(iter(known), "accuracy")
     if what not in METRICS:
         drawn = figures(runs, shown)
         if what not in drawn:
-            known = [*METRICS, *(name for name in drawn if name.partition("-")[0] not in METRICS)]
-            raise FednetError(f"plot: no such figure, got '{what}'{did_you_mean(what, known) or _known(known)}")
+            names = [*METRICS, *(name for name in drawn if name.partition("-")[0] not in METRICS)]
+            raise FednetError(f"plot: no such figure, got '{what}'{did_you_mean(what, names) or _known(names)}")
         if against is not None:
             raise FednetError(f"against: '{what}' is not drawn against a cost, got '{against}'; leave it out")
         return drawn[what]
-    cost = STUDY_COSTS.get(against or "time")
+    cost = RECORDED.get(against or "time")
     if cost is None:
-        hint = did_you_mean(str(against), STUDY_COSTS) or _known(STUDY_COSTS)
+        hint = did_you_mean(str(against), RECORDED) or _known(RECORDED)
         raise FednetError(f"against: no such cost, got '{against}'{hint}")
-    if what not in measured:
-        raise FednetError(f"plot: '{what}' was not measured, got no figure{_known(dict.fromkeys(measured))}")
+    if what not in known:
+        raise FednetError(f"plot: '{what}' was not measured, got no figure{_known(known)}")
     rows = [table[np.isfinite(table[what])] for table in tables]
     with paper_style():
         target = _target(runs) if what == "accuracy" else None
@@ -230,7 +184,7 @@ class _Recorded(NamedTuple):
     rounds: pd.DataFrame
 
     @staticmethod
-    def of(run: RunView) -> _Recorded:
+    def of(run: RunRecords) -> _Recorded:
         return _Recorded(
             run.table("transfers", TRANSFER_COLUMNS),
             run.table("receptions", RECEPTION_COLUMNS),
@@ -245,13 +199,13 @@ class _Recorded(NamedTuple):
         return float(ends_s.max()) if ends_s.notna().any() else 0.0
 
 
-def _panels(runs: Sequence[RunView], labels: Sequence[str], shown: Shown) -> list[Panel]:
+def _panels(runs: Sequence[RunRecords], labels: Sequence[str], shown: Window) -> list[Panel]:
     recorded = [_Recorded.of(run) for run in runs]
     until_s = _end_s(recorded, shown)
     return [_panel(*each, shown, until_s) for each in zip(labels, runs, recorded, strict=True)]
 
 
-def _end_s(recorded: Sequence[_Recorded], shown: Shown) -> float:
+def _end_s(recorded: Sequence[_Recorded], shown: Window) -> float:
     """The end of all timelines in simulated seconds."""
     if shown.until_s is None and shown.from_s == 0.0:
         return max((first_rounds_end_s(its.rounds, its.transfers, its.computes) for its in recorded), default=0.0)
@@ -261,9 +215,9 @@ def _end_s(recorded: Sequence[_Recorded], shown: Shown) -> float:
     return min(np.inf if shown.until_s is None else shown.until_s, last_s)
 
 
-def _panel(label: str, run: RunView, its: _Recorded, shown: Shown, end_s: float) -> Panel:
+def _panel(label: str, run: RunRecords, its: _Recorded, shown: Window, end_s: float) -> Panel:
     bars = activity_bars(its.transfers, its.receptions, its.computes, end_s, shown.from_s)
-    count = _device_count(run)
+    count = run.devices
     if shown.devices is not None:
         bars, count = bars[bars["device"].isin(shown.devices)], len(set(shown.devices))
     round_ends_s = its.rounds["ended_s"].to_numpy(np.float64)
@@ -271,14 +225,10 @@ def _panel(label: str, run: RunView, its: _Recorded, shown: Shown, end_s: float)
     return Panel(label, bars, round_ends_s[inside], end_s, shown.from_s, count, shown.sort, its.end_s)
 
 
-def _target(runs: Sequence[RunView]) -> float | None:
+def _target(runs: Sequence[RunRecords]) -> float | None:
     """The accuracy that ends the runs, if it is the same in all that have one."""
-    ends = {float(stop["accuracy"]) for run in runs if (stop := run.scenario.get("stop") or {}).get("accuracy")}
+    ends = {float(stop["accuracy"]) for run in runs if (stop := run.settings.get("stop") or {}).get("accuracy")}
     return ends.pop() if len(ends) == 1 else None
-
-
-def _device_count(run: RunView) -> int:
-    return int(run.scenario.get("devices", {}).get("count", 0))
 
 
 def _save_one(figure: Figure, path: Path, picture: str) -> list[Path]:

@@ -10,30 +10,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from fednet_emu.analysis.quantities import BITS, ENERGIES, LONG_TIMES, Unit, axis_unit
+from fednet_emu.analysis.quantities import Unit
+from fednet_emu.analysis.scales import Cost
 from fednet_emu.analysis.statistics import mean_interval
-from fednet_emu.analysis.study import Levels, StudyView, rows_of, target_text
+from fednet_emu.analysis.study import Levels, StudyRecords, rows_of, target_text
 from fednet_emu.arrays import Array
 from fednet_emu.draw.figures.intervals import draw_interval, interval_entry
 from fednet_emu.draw.figures.study_curves import Layout, name_rows
-from fednet_emu.draw.style import (
-    BLUE,
-    LINE_COLOURS,
-    SMALL_PT,
-    VERMILLION,
-    add_legend,
-    finish_axes,
-    line_style,
-    new_figure,
-    round_ticks,
-)
+from fednet_emu.draw.palette import BLUE, LINE_COLOURS, VERMILLION
+from fednet_emu.draw.style import SMALL_PT, add_legend, finish_axes, line_style, new_figure, round_ticks
 
 BAR_IN, PANEL_IN, FRAME_IN = 0.16, 0.28, 0.45
-NEEDED = {
-    "time_to_target_s": ("Time", LONG_TIMES),
-    "bits_to_target": ("Data", BITS),
-    "energy_to_target_j": ("Energy", ENERGIES),
-}
 CROSS: dict[str, Any] = {"marker": "x", "markersize": 3.2, "markeredgewidth": 0.9, "color": VERMILLION, "linestyle": ""}
 ROOM, FAILED_ROOM = 1.1, 1.5
 """Length of the axis, as a multiple of that of the longest bar, without failures and with their words and crosses."""
@@ -41,7 +28,7 @@ MOST_CROSSES, CROSS_SHARE = 5, 0.028
 """Most failures with a cross each; and the distance of crosses as a part of the width of the axes."""
 
 
-def bar_figure(view: StudyView, column: str, layout: Layout) -> Figure | None:
+def bar_figure(view: StudyRecords, cost: Cost, layout: Layout) -> Figure | None:
     """Draw the mean cost of reaching the target, with a bar for each setting in the panels of the layout.
 
     The mean is taken over the runs that reached the target. Each run that did not is a cross at the right, and the bar
@@ -49,22 +36,24 @@ def bar_figure(view: StudyView, column: str, layout: Layout) -> Figure | None:
 
     Args:
         view: the study.
-        column: the cost, a key of `NEEDED`.
+        cost: the cost.
         layout: the settings of bars and panels.
 
     Returns:
         None if the study has no target, or no run reached it.
     """
-    known = view.cells[column].dropna()
+    known = view.cells[cost.to_target].dropna()
     if not len(known):
         return None
-    title, units = NEEDED[column]
-    unit = axis_unit(float(known.max()), units)
+    unit = cost.unit(float(known.max()))
     panels: list[Levels] = [panel for row in layout.panels for panel in row]
     figure = new_figure(len(panels) * (PANEL_IN + BAR_IN * len(layout.lines)) + FRAME_IN)
     grid = figure.subplots(len(panels), 1, squeeze=False, sharex=True)[:, 0]
     needed = [
-        [rows_of(view.cells, {**panel, **line})[column].to_numpy(np.float64) / unit.size for line in layout.lines]
+        [
+            rows_of(view.cells, {**panel, **line})[cost.to_target].to_numpy(np.float64) / unit.size
+            for line in layout.lines
+        ]
         for panel in panels
     ]
     cut = [_draw(axes, panel, layout, values) for axes, panel, values in zip(grid, panels, needed, strict=True)]
@@ -73,7 +62,7 @@ def bar_figure(view: StudyView, column: str, layout: Layout) -> Figure | None:
     grid[0].set_xlim(0.0, right)
     for axes, values in zip(grid, needed, strict=True):
         _cross(axes, values, right)
-    grid[-1].set_xlabel(f"{title} to {target_text(view.target)} ({unit.symbol})")
+    grid[-1].set_xlabel(cost.label(unit, target_text(view.target)))
     handles = [interval_entry(cut=any(cut))] if any(len(v) > 1 for values in needed for v in values) else []
     if failed:
         handles.append(Line2D([], [], **CROSS, label="run that never got there"))

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from fednet_emu.analysis.quantities import BITS, ENERGIES, LONG_TIMES, Unit, axis_unit
-from fednet_emu.analysis.ranking import Ranked, Ranking, limits_text
-from fednet_emu.analysis.ranking_words import frame
+from fednet_emu.analysis.quantities import Unit
+from fednet_emu.analysis.ranked import Ranked, RankedSettings
+from fednet_emu.analysis.scales import limits_text
 from fednet_emu.analysis.settings import Names
 from fednet_emu.analysis.study import target_text
-from fednet_emu.draw.figures.intervals import draw_interval, interval_entry
+from fednet_emu.draw.figures.intervals import DOT, MEAN, draw_interval, interval_entry
 from fednet_emu.draw.figures.study_bars import CROSS
 from fednet_emu.draw.figures.study_curves import name_rows
+from fednet_emu.draw.palette import BLUE, GREY
 from fednet_emu.draw.style import (
-    BLUE,
-    GREY,
     SMALL_PT,
     PaperFigure,
     add_grid,
@@ -33,18 +31,9 @@ from fednet_emu.draw.style import (
 ROW_IN, FRAME_IN = 0.2, 0.55
 LABEL_IN = 2.2
 """Width of the label below the axes, which the names of settings leave."""
-TITLES = {
-    "time": ("Time", LONG_TIMES),
-    "bits": ("Data", BITS),
-    "energy": ("Energy", ENERGIES),
-    "device-energy": ("Energy per device", ENERGIES),
-    "rounds": ("Rounds", (Unit(1.0, ""),)),
-}
-DOT: dict[str, Any] = {"marker": ".", "markersize": 4.5, "alpha": 0.5, "linestyle": "", "markeredgewidth": 0.0}
-MEAN: dict[str, Any] = {"marker": "D", "markersize": 3.2, "linestyle": "", "markeredgewidth": 0.0}
 
 
-def best_figure(ranking: Ranking, rename: Mapping[str, str] | None = None) -> PaperFigure:
+def best_figure(ranking: RankedSettings, rename: Mapping[str, str] | None = None) -> PaperFigure:
     """Draw the cost of each run, with its setting's mean and 95 % interval, a row for each setting, the cheapest first.
 
     Blue settings may be the best, grey ones are not. A run that did not reach the target is a cross at
@@ -53,8 +42,7 @@ def best_figure(ranking: Ranking, rename: Mapping[str, str] | None = None) -> Pa
     Raises:
         FednetError: `rename` has another name for an axis or level that the ranking does not have.
     """
-    title, units = TITLES[ranking.minimised]
-    unit = axis_unit(ranking.horizon, units)
+    unit = ranking.cost.unit(ranking.horizon)
     figure = new_figure(FRAME_IN + ROW_IN * len(ranking.settings))
     axes = figure.subplots()
     cut = [_draw(axes, its, row, unit) for row, its in enumerate(ranking.settings)]
@@ -62,8 +50,7 @@ def best_figure(ranking: Ranking, rename: Mapping[str, str] | None = None) -> Pa
     known = {axis: list(dict.fromkeys(each[axis] for each in levels)) for axis in levels[0]}
     name_rows(axes, levels, Names.of(known, rename))
     axes.set_xlim(left=0.0)
-    symbol = f" ({unit.symbol})" if unit.symbol else ""
-    label = f"{title} to {target_text(ranking.target)}{symbol}", limits_text(ranking.limits).strip()
+    label = ranking.cost.label(unit, target_text(ranking.target)), limits_text(ranking.limits).strip()
     axes.set_xlabel("\n".join(wrapped(text, LABEL_IN) for text in label if text))
     round_ticks(axes.xaxis)
     add_grid(axes)
@@ -73,7 +60,7 @@ def best_figure(ranking: Ranking, rename: Mapping[str, str] | None = None) -> Pa
     if any(np.isfinite(its.cost.low) for its in ranking.settings):
         handles.append(interval_entry(cut=any(cut)))
     add_legend(figure, handles, [str(handle.get_label()) for handle in handles], handle_em=1.6)
-    figure.numbers = frame(ranking)
+    figure.numbers = ranking.frame
     return figure
 
 
@@ -100,7 +87,7 @@ def _draw(axes: Axes, its: Ranked, row: int, unit: Unit) -> bool:
     return bool(cut)
 
 
-def _entries(ranking: Ranking) -> list[Line2D]:
+def _entries(ranking: RankedSettings) -> list[Line2D]:
     found = [Line2D([], [], **MEAN, color=BLUE, label="mean, may be the best")]
     if not all(its.may_be_best for its in ranking.settings):
         found.append(Line2D([], [], **MEAN, color=GREY, label="mean, not the best"))

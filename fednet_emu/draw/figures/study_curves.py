@@ -16,11 +16,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from fednet_emu.analysis.bands import Band, Steps, band, even_costs
-from fednet_emu.analysis.quantities import Unit, axis_unit
-from fednet_emu.analysis.scales import STUDY_COSTS, Cost
+from fednet_emu.analysis.bands import Band, band_of
+from fednet_emu.analysis.scales import RECORDED
 from fednet_emu.analysis.settings import Names
-from fednet_emu.analysis.study import Levels, StudyView, combinations, rows_of
+from fednet_emu.analysis.study import Levels, StudyRecords, combinations, rows_of
 from fednet_emu.arrays import Array
 from fednet_emu.draw.style import (
     PAGE_WIDTH_IN,
@@ -67,7 +66,7 @@ class Layout:
     names: Names
 
     @staticmethod
-    def of(view: StudyView, panel_axes: Sequence[str] | None, rename: Mapping[str, str] | None = None) -> Layout:
+    def of(view: StudyRecords, panel_axes: Sequence[str] | None, rename: Mapping[str, str] | None = None) -> Layout:
         """Arrange a study: one panel for each level of the panel axes, and one line for each level of the others.
 
         Args:
@@ -109,7 +108,7 @@ def name_rows(axes: Axes, lines: Sequence[Levels], names: Names) -> None:
     axes.set_ylim(len(rows) - 0.4, -0.6)
 
 
-def curve_figure(view: StudyView, metric: str, against: str, layout: Layout) -> Figure | None:
+def curve_figure(view: StudyRecords, metric: str, against: str, layout: Layout) -> Figure | None:
     """Draw a metric against a cost, with a line and its 95 % band for each setting in the panels of the layout.
 
     Runs with different seeds are evaluated at different costs, so each run is a step function that keeps its last
@@ -121,17 +120,17 @@ def curve_figure(view: StudyView, metric: str, against: str, layout: Layout) -> 
     Args:
         view: the study.
         metric: a key of `METRICS`.
-        against: a key of `STUDY_COSTS`.
+        against: a key of `RECORDED`.
         layout: the settings of lines and panels.
 
     Returns:
         None if no run has this metric, or nothing was spent.
     """
-    cost, known = STUDY_COSTS[against], view.evaluations[np.isfinite(view.evaluations[metric])]
+    cost, known = RECORDED[against], view.evaluations[np.isfinite(view.evaluations[metric])]
     spent = cost.of(known)
     if not (spent > 0).any():
         return None
-    unit = axis_unit(float(spent.max()), cost.units) if against != "rounds" else cost.units[0]
+    unit = cost.unit(float(spent.max()))
     rows, columns = len(layout.panels), max(map(len, layout.panels))
     alone = rows == columns == 1
     width_in = WIDTH_IN if columns <= COLUMNS else PAGE_WIDTH_IN
@@ -141,7 +140,12 @@ def curve_figure(view: StudyView, metric: str, against: str, layout: Layout) -> 
     for row, (panels, places) in enumerate(zip(layout.panels, grid, strict=True)):
         for place, axes in enumerate(places):
             if place < len(panels):
-                bands = _bands(known, metric, cost, unit, {**panels[place]}, layout.lines, float(spent.max()))
+                bands = {
+                    index: found._replace(spent=found.spent / unit.size)
+                    for index, line in enumerate(layout.lines)
+                    for rows in [rows_of(known, {**panels[place], **line})]
+                    if (found := band_of(rows, metric, cost, POINTS, float(spent.max()))) is not None
+                }
                 drawn += [
                     Drawn(axes, str(line_style(index)["color"]), panels[place], layout.lines[index], found)
                     for index, found in bands.items()
@@ -153,7 +157,7 @@ def curve_figure(view: StudyView, metric: str, against: str, layout: Layout) -> 
     target = view.target.get(metric)
     cut = _fit_scores(grid[0, 0], [its.band for its in drawn], metric, target)
     _finish_panels(drawn, target)
-    label = f"{cost.title} ({unit.symbol})" if unit.symbol else cost.title
+    label = cost.label(unit)
     figure.supxlabel(label, fontsize=8)
     figure.supylabel(layout.names.metric(metric), fontsize=8)
     _add_legend(figure, layout, [its.band for its in drawn], target, cut=cut)
@@ -197,28 +201,6 @@ class Drawn(NamedTuple):
         columns = {cost: its.spent, metric: its.mean, "low": its.low, "high": its.high, "runs that go on": its.runs}
         levels = {name: [level] * len(its.spent) for name, level in ({**self.panel, **self.line}).items()}
         return pd.DataFrame({**levels, **columns})
-
-
-def _bands(
-    table: pd.DataFrame, metric: str, cost: Cost, unit: Unit, panel: Levels, lines: Sequence[Levels], most: float
-) -> dict[int, Band]:
-    """The bands of a panel by the number of their line, up to the largest cost."""
-    found = {}
-    for index, line in enumerate(lines):
-        rows = rows_of(table, {**panel, **line})
-        if len(rows):
-            runs = [
-                (cost.of(run).to_numpy(np.float64) / unit.size, run[metric].to_numpy(np.float64))
-                for _, run in rows.groupby("seed")
-            ]
-            found[index] = band_up_to(runs, most / unit.size)
-    return found
-
-
-def band_up_to(runs: Sequence[Steps], most: float) -> Band:
-    """The band of several runs with points at their ends too, up to the largest cost."""
-    even = even_costs(runs, POINTS)
-    return band(runs, np.unique([*even, *(cost[-1] for cost, _ in runs if cost[-1] >= even[0]), most]))
 
 
 def _draw(axes: Axes, bands: Mapping[int, Band], panel: str, lines: int) -> None:

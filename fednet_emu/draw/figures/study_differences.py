@@ -6,28 +6,19 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from fednet_emu.analysis.statistics import mean_interval
-from fednet_emu.analysis.study import Levels, StudyView, rows_of
+from fednet_emu.analysis.study import Levels, StudyRecords, rows_of
 from fednet_emu.arrays import Array
-from fednet_emu.draw.figures.intervals import draw_interval, interval_entry
+from fednet_emu.draw.figures.intervals import draw_runs, runs_entries
 from fednet_emu.draw.figures.study_curves import Layout, name_rows
-from fednet_emu.draw.style import (
-    LINE_COLOURS,
-    add_grid,
-    add_legend,
-    finish_axes,
-    line_style,
-    new_figure,
-    round_ticks,
-    wrapped,
-)
+from fednet_emu.draw.palette import LINE_COLOURS
+from fednet_emu.draw.style import add_grid, add_legend, finish_axes, line_style, new_figure, round_ticks, wrapped
 
 ROW_IN, PANEL_IN, FRAME_IN = 0.17, 0.28, 0.45
 
 
-def difference_figure(view: StudyView, metric: str, layout: Layout) -> Figure | None:
+def difference_figure(view: StudyRecords, metric: str, layout: Layout) -> Figure | None:
     """Draw how much each setting is above or below the first one at the end of the runs, seed by seed.
 
     Points are seeds, the larger mark is their mean, with its 95 % interval; zero is no difference. What seeds have in
@@ -54,9 +45,7 @@ def difference_figure(view: StudyView, metric: str, layout: Layout) -> Figure | 
         _draw(axes, panel, layout, differences)
     base = layout.names.text(layout.lines[0])
     grid[-1].set_xlabel(wrapped(f"{layout.names.metric(metric)} at the end, minus that of {base}"))
-    dot = Line2D([], [], marker=".", markersize=3, color="0.4", alpha=0.6, linestyle="", label="seed")
-    mean = Line2D([], [], marker="D", markersize=3, color="0.4", linestyle="", markeredgewidth=0.0, label="mean")
-    handles = [dot, mean, interval_entry(cut=False)]
+    handles = runs_entries("seed", cut=False)
     add_legend(figure, handles, [str(handle.get_label()) for handle in handles], handle_em=1.6)
     figure.numbers = pd.DataFrame(
         [
@@ -80,10 +69,7 @@ def _draw(axes: Axes, panel: Levels, layout: Layout, differences: list[Array]) -
     axes.axvline(0.0, color="0.35", linewidth=0.7, label="no difference")
     for row, values in enumerate(differences):
         colour = line_style(row + 1)["color"] if len(layout.lines) <= len(LINE_COLOURS) else "0.3"
-        interval = mean_interval(values)
-        axes.plot(values, np.full(len(values), row), ".", color=colour, alpha=0.5, markersize=3, label="seeds")
-        draw_interval(axes, interval, row)
-        axes.plot(interval.mean, row, "D", color=colour, markersize=3, markeredgewidth=0.0, zorder=4, label="mean")
+        draw_runs(axes, values, row, colour, "seeds")
     name_rows(axes, layout.lines[1:], layout.names)
     if panel:
         axes.set_title(layout.names.text(panel), loc="left", pad=2.0)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-import numpy as np
 from matplotlib.figure import Figure
 
-from fednet_emu.analysis.scales import METRICS, STUDY_COSTS
-from fednet_emu.analysis.study import StudyView
+from fednet_emu.analysis.scales import METRICS, RECORDED, TRADED, measured
+from fednet_emu.analysis.study import StudyRecords
 from fednet_emu.draw.figures.papers.study_cyclic import groups_figure
 from fednet_emu.draw.figures.study_bars import bar_figure
 from fednet_emu.draw.figures.study_curves import Layout, curve_figure
@@ -24,7 +23,7 @@ OF_DEVICES = ("worst_accuracy", "std_accuracy")
 
 
 def study_figures(
-    view: StudyView,
+    view: StudyRecords,
     *,
     metric: str | None = None,
     against: str | None = None,
@@ -48,17 +47,15 @@ def study_figures(
     Raises:
         FednetError: there is no such metric, cost, axis or level, or the metric was not measured.
     """
-    _choice("--against", against, STUDY_COSTS)
+    _choice("--against", against, RECORDED)
     layout, measure = Layout.of(view, panels, rename), _metric(view, metric)
     with paper_style():
         drawn = {
             f"{measure.replace('_', '-')}-{cost}": curve_figure(view, measure, cost, layout)
-            for cost in ([against] if against else STUDY_COSTS if len(layout.lines) <= MOST_LINES else ())
+            for cost in ([against] if against else RECORDED if len(layout.lines) <= MOST_LINES else ())
         }
         if against is None and view.target:
-            drawn["time-to-target"] = bar_figure(view, "time_to_target_s", layout)
-            drawn["bits-to-target"] = bar_figure(view, "bits_to_target", layout)
-            drawn["energy-to-target"] = bar_figure(view, "energy_to_target_j", layout)
+            drawn |= {f"{name}-to-target": bar_figure(view, cost, layout) for name, cost in TRADED.items()}
         if against is None:
             drawn["differences"] = difference_figure(view, measure, layout)
             drawn["pareto"] = pareto_figure(view, layout.names)
@@ -66,15 +63,15 @@ def study_figures(
     return {name: figure for name, figure in drawn.items() if figure is not None}
 
 
-def _metric(view: StudyView, metric: str | None) -> str:
+def _metric(view: StudyRecords, metric: str | None) -> str:
     _choice("--metric", metric, METRICS)
-    measured = [name for name in METRICS if np.isfinite(view.evaluations.get(name, np.nan)).any()]
-    if not measured:
+    known = list(measured([view.evaluations]))
+    if not known:
         raise FednetError(f"{view.name}: nothing was evaluated, got no figure; finish cells that learn")
-    if metric is not None and metric not in measured:
-        remedy = "set evaluation.per_device: true" if metric in OF_DEVICES else f"choose from {', '.join(measured)}"
+    if metric is not None and metric not in known:
+        remedy = "set evaluation.per_device: true" if metric in OF_DEVICES else f"choose from {', '.join(known)}"
         raise FednetError(f"--metric: was not measured in {view.name}, got '{metric}'; {remedy}")
-    return metric or measured[0]
+    return metric or known[0]
 
 
 def _choice(option: str, value: str | None, choices: Collection[str]) -> None:

@@ -8,23 +8,14 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from fednet_emu.analysis.settings import Names
 from fednet_emu.analysis.statistics import mean_interval
-from fednet_emu.analysis.study import Levels, StudyView, combinations, rows_of
-from fednet_emu.draw.figures.intervals import draw_interval, interval_entry
+from fednet_emu.analysis.study import Levels, StudyRecords, combinations, rows_of
+from fednet_emu.draw.figures.intervals import draw_runs, runs_entries
 from fednet_emu.draw.figures.study_curves import name_rows
-from fednet_emu.draw.style import (
-    BLUE,
-    LINE_COLOURS,
-    add_grid,
-    add_legend,
-    finish_axes,
-    line_style,
-    new_figure,
-    round_ticks,
-)
+from fednet_emu.draw.palette import BLUE, LINE_COLOURS
+from fednet_emu.draw.style import add_grid, add_legend, finish_axes, line_style, new_figure, round_ticks
 
 ROW_IN, FRAME_IN = 0.2, 0.65
 OF_DEVICES = {
@@ -35,7 +26,7 @@ OF_DEVICES = {
 """Columns of the table of cells, and their names in the figure."""
 
 
-def final_figure(view: StudyView, names: Names) -> Figure | None:
+def final_figure(view: StudyRecords, names: Names) -> Figure | None:
     """Draw the final scores of every run as points, and their means with 95 % intervals, in a row for each setting.
 
     An interval that reaches beyond the possible values, 0 to 1, ends there with an arrow head.
@@ -51,9 +42,7 @@ def final_figure(view: StudyView, names: Names) -> Figure | None:
     panels = figure.subplots(1, len(measured), squeeze=False, sharey=True)[0]
     cut = [_draw(axes, view, name, lines) for name, axes in zip(measured, panels, strict=True)]
     name_rows(panels[0], lines, names)
-    run = Line2D([], [], marker=".", markersize=3, color="0.4", alpha=0.6, linestyle="", label="run")
-    mean = Line2D([], [], marker="D", markersize=3, color="0.4", linestyle="", markeredgewidth=0.0, label="mean")
-    handles = [run, mean, interval_entry(cut=any(cut))]
+    handles = runs_entries("run", cut=any(cut))
     add_legend(figure, handles, [str(handle.get_label()) for handle in handles], handle_em=1.6)
     figure.numbers = pd.DataFrame(
         [
@@ -66,15 +55,12 @@ def final_figure(view: StudyView, names: Names) -> Figure | None:
     return figure
 
 
-def _draw(axes: Axes, view: StudyView, column: str, lines: Sequence[Levels]) -> bool:
+def _draw(axes: Axes, view: StudyRecords, column: str, lines: Sequence[Levels]) -> bool:
     cut = False
     for index, line in enumerate(lines):
         values = rows_of(view.cells, line)[column].dropna().to_numpy(np.float64)
         colour = line_style(index)["color"] if len(lines) <= len(LINE_COLOURS) else BLUE
-        axes.plot(values, np.full(len(values), index), ".", color=colour, alpha=0.4, markersize=3, label="runs")
-        interval = mean_interval(values)
-        cut = draw_interval(axes, interval, index, least=0.0, most=1.0) or cut
-        axes.plot(interval.mean, index, "D", color=colour, markersize=3, markeredgewidth=0.0, zorder=4, label="mean")
+        cut = draw_runs(axes, values, index, colour, "runs", least=0.0, most=1.0) or cut
     axes.set_xlabel(OF_DEVICES[column])
     round_ticks(axes.xaxis, 3)
     add_grid(axes)

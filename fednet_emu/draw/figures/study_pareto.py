@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from fednet_emu.analysis.fronts import fronts, points_of
-from fednet_emu.analysis.quantities import BITS, ENERGIES, LONG_TIMES, Unit, axis_unit
+from fednet_emu.analysis.fronts import WANTED, fronts, points_of
+from fednet_emu.analysis.quantities import Unit
+from fednet_emu.analysis.scales import TRADED, Cost
 from fednet_emu.analysis.settings import Names, settings_of
-from fednet_emu.analysis.study import Levels, StudyView
+from fednet_emu.analysis.study import Levels, StudyRecords
 from fednet_emu.draw.figures.study_curves import fitted
 from fednet_emu.draw.style import (
     SMALL_PT,
@@ -35,22 +36,7 @@ DOMINATED: dict[str, Any] = {
 }
 
 
-class Spent(NamedTuple):
-    """A cost of learning: its column, its title, and the units of its axis."""
-
-    column: str
-    title: str
-    units: tuple[Unit, ...]
-
-
-COSTS = (
-    Spent("simulated_s", "Time", LONG_TIMES),
-    Spent("total_bit", "Data", BITS),
-    Spent("energy_j", "Energy", ENERGIES),
-)
-
-
-def pareto_figure(view: StudyView, names: Names | None = None) -> Figure | None:
+def pareto_figure(view: StudyRecords, names: Names | None = None) -> Figure | None:
     """Draw accuracy against time, bits and energy for all evaluated rounds, and mark the Pareto front of each panel.
 
     A point is on the front of its panel if no other is as accurate for less. Settings with different data have rows of
@@ -63,7 +49,7 @@ def pareto_figure(view: StudyView, names: Names | None = None) -> Figure | None:
     points = points_of(view, settings)
     if not len(points):
         return None
-    costs = [cost for cost in COSTS if (points[cost.column] > 0).any()]
+    costs = [cost for cost in TRADED.values() if (points[cost.column] > 0).any()]
     found = fronts(points, [(cost.column, "accuracy") for cost in costs])
     groups = {name: points["data_set"] == name for name in dict.fromkeys(points["data_set"])}
     figure = new_figure(HEIGHT_IN * len(groups) + 0.1)
@@ -73,12 +59,12 @@ def pareto_figure(view: StudyView, names: Names | None = None) -> Figure | None:
         members = [settings[place].levels for place in dict.fromkeys(points["setting"][its])]
         name = _common(view, members, names) if len(groups) > 1 else ""
         for cost, axes in zip(costs, row, strict=True):
-            unit = axis_unit(float(points[cost.column].max()), cost.units)
+            unit = cost.unit(float(points[cost.column].max()))
             front = points[its & found[f"{cost.column}:accuracy"]]
             _draw(axes, points[its], front, cost, unit)
-            parts.append(front.assign(front=cost.title.lower(), data=name))
+            parts.append(front.assign(front=cost.name, data=name))
             if axes in grid[-1]:
-                axes.set_xlabel(f"{cost.title} ({unit.symbol})")
+                axes.set_xlabel(cost.label(unit))
         if name:
             row[0].set_title(fitted(name), fontsize=SMALL_PT, loc="left")
         row[0].set_ylabel(names.metric("accuracy"))
@@ -90,13 +76,11 @@ def pareto_figure(view: StudyView, names: Names | None = None) -> Figure | None:
     add_legend(figure, [*handles, Line2D([], [], **DOMINATED)], entries, handle_em=1.2, heading=heading)
     levels = pd.DataFrame([settings[setting].levels for setting in marked["setting"]], index=marked.index)
     kept = [name for name in ("data",) if marked[name].any() and name not in levels]
-    figure.numbers = pd.concat(
-        [marked[["front", *kept]], levels, marked[["round", *(cost.column for cost in COSTS), "accuracy"]]], axis=1
-    )
+    figure.numbers = pd.concat([marked[["front", *kept]], levels, marked[["round", *WANTED]]], axis=1)
     return figure
 
 
-def _common(view: StudyView, settings: Sequence[Levels], names: Names) -> str:
+def _common(view: StudyRecords, settings: Sequence[Levels], names: Names) -> str:
     """The levels that all these settings share, of axes that have several."""
     shared = {
         name: level
@@ -106,7 +90,7 @@ def _common(view: StudyView, settings: Sequence[Levels], names: Names) -> str:
     return names.text(shared)
 
 
-def _draw(axes: Axes, points: pd.DataFrame, front: pd.DataFrame, cost: Spent, unit: Unit) -> None:
+def _draw(axes: Axes, points: pd.DataFrame, front: pd.DataFrame, cost: Cost, unit: Unit) -> None:
     axes.plot(points[cost.column] / unit.size, points["accuracy"], **DOMINATED)
     for setting, part in front.groupby("setting"):
         style = {**line_style(int(str(setting))), "linestyle": "none"}

@@ -9,21 +9,14 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from fednet_emu.analysis.quantities import Unit, axis_unit
-from fednet_emu.analysis.searched import SearchView
+from fednet_emu.analysis.quantities import Unit
+from fednet_emu.analysis.scales import COSTS
+from fednet_emu.analysis.searched import SearchRecords
 from fednet_emu.analysis.study import target_text
+from fednet_emu.draw.figures.intervals import DOT, MEAN
 from fednet_emu.draw.figures.study_bars import CROSS
-from fednet_emu.draw.figures.study_best import DOT, MEAN, TITLES
-from fednet_emu.draw.style import (
-    BLUE,
-    GREY,
-    PaperFigure,
-    add_grid,
-    add_legend,
-    finish_axes,
-    new_figure,
-    round_ticks,
-)
+from fednet_emu.draw.palette import BLUE, GREY
+from fednet_emu.draw.style import PaperFigure, add_grid, add_legend, finish_axes, new_figure, round_ticks
 
 HEIGHT_IN = 2.4
 WIDE = 30.0
@@ -31,7 +24,7 @@ WIDE = 30.0
 _STEPS: dict[str, Any] = {"color": BLUE, "linewidth": 1.0, "drawstyle": "steps-post"}
 
 
-def search_figure(view: SearchView) -> PaperFigure:
+def search_figure(view: SearchRecords) -> PaperFigure:
     """Draw what each trial cost, the best so far, and the means of the finalists over all their seeds.
 
     Trials that did not get there stand at the upper edge. With several costs, the first two of each trial are drawn.
@@ -46,7 +39,7 @@ def search_figure(view: SearchView) -> PaperFigure:
     return figure
 
 
-def _course(axes: Axes, view: SearchView) -> list[Line2D]:
+def _course(axes: Axes, view: SearchRecords) -> list[Line2D]:
     column, numbers = view.columns[0], view.trials["trial"].to_numpy()
     unit, title = _unit(view, column)
     costs = view.trials[column].to_numpy(np.float64) / unit.size
@@ -77,7 +70,7 @@ def _course(axes: Axes, view: SearchView) -> list[Line2D]:
     return handles
 
 
-def _front(axes: Axes, view: SearchView) -> list[Line2D]:
+def _front(axes: Axes, view: SearchRecords) -> list[Line2D]:
     first, second = view.columns[:2]
     units = [_unit(view, name) for name in (first, second)]
     costs = [
@@ -95,12 +88,10 @@ def _front(axes: Axes, view: SearchView) -> list[Line2D]:
     return [Line2D([], [], **DOT | {"alpha": 0.9}, color=GREY, label="trial"), front]
 
 
-def _unit(view: SearchView, column: str) -> tuple[Unit, str]:
+def _unit(view: SearchRecords, column: str) -> tuple[Unit, str]:
     """The unit of a column, and the title of its axis."""
-    if column not in TITLES:
+    if column not in COSTS:
         return Unit(1.0, ""), "Accuracy within the limits"
-    title, units = TITLES[column]
     costs = view.trials[column].to_numpy(np.float64)
-    unit = axis_unit(float(np.nanmax(costs)) if np.isfinite(costs).any() else 1.0, units)
-    aim = f" to {target_text(view.target)}" if view.target else ""
-    return unit, f"{title}{aim}{f' ({unit.symbol})' if unit.symbol else ''}"
+    unit = COSTS[column].unit(float(np.nanmax(costs)) if np.isfinite(costs).any() else 1.0)
+    return unit, COSTS[column].label(unit, target_text(view.target))

@@ -22,18 +22,8 @@ from fednet_emu.analysis.activity import WAITING
 from fednet_emu.analysis.crowd import BINS, ranked, spread, state_shares
 from fednet_emu.analysis.quantities import LONG_TIMES, Unit, axis_unit
 from fednet_emu.arrays import Array
-from fednet_emu.draw.style import (
-    BLUE,
-    ORANGE,
-    SKY_BLUE,
-    VERMILLION,
-    YELLOW,
-    add_legend,
-    finish_axes,
-    new_figure,
-    round_ticks,
-    wrapped,
-)
+from fednet_emu.draw.palette import ACTIVITIES, ORANGE
+from fednet_emu.draw.style import add_legend, finish_axes, new_figure, round_ticks, wrapped
 
 MAX_ROWS = 60
 """Most rows of a figure; more devices than that are shown as areas, and some of them in rows."""
@@ -68,13 +58,13 @@ class Look:
 
 
 LOOKS = {
-    "downlink": Look(SKY_BLUE),
-    "compute": Look(YELLOW, layer=1.9, hollow=ORANGE),
-    "uplink": Look(BLUE),
-    "sidelink": Look(VERMILLION),
-    WAITING: Look("0.7", height=0.3, layer=1.8),
+    "downlink": Look(ACTIVITIES["downlink"].colour),
+    "compute": Look(ACTIVITIES["compute"].colour, layer=1.9, hollow=ORANGE),
+    "uplink": Look(ACTIVITIES["uplink"].colour),
+    "sidelink": Look(ACTIVITIES["sidelink"].colour),
+    WAITING: Look(ACTIVITIES[WAITING].colour, height=0.3, layer=1.8),
 }
-IDLE_COLOUR = "0.94"
+IDLE_COLOUR = ACTIVITIES["idle"].colour
 HATCH = "/" * 8
 ROUND_END: dict[str, Any] = {"color": "0.45", "linewidth": 0.5, "linestyle": (0, (3, 2))}
 
@@ -154,7 +144,7 @@ def timeline_figure(panels: Sequence[Panel]) -> Figure | None:
             one.set_xlim(begin_s / unit.size, end_s / unit.size)
         if len(panels) > 1:
             first.set_title(wrapped(panel.label), loc="left", pad=3.0)
-    axes.set_xlabel(f"Simulated time ({unit.symbol})")
+    axes.set_xlabel(f"Time ({unit.symbol})")
     handles = _legend_handles(panels)
     add_legend(figure, handles, [str(handle.get_label()) for handle in handles], handle_em=1.4)
     figure.numbers = pd.concat([panel.bars.assign(run=panel.label) for panel in panels], ignore_index=True)
@@ -239,7 +229,9 @@ def _legend_handles(panels: Sequence[Panel]) -> list[Artist]:
     """Return one legend entry for each kind of bar or line in the panels."""
     bars = pd.concat([panel.bars[["activity", "failed"]] for panel in panels])
     shown = set(bars["activity"].unique())
-    handles: list[Artist] = [Patch(label=name, facecolor=look.colour) for name, look in LOOKS.items() if name in shown]
+    handles: list[Artist] = [
+        Patch(label=ACTIVITIES[name].title, facecolor=look.colour) for name, look in LOOKS.items() if name in shown
+    ]
     handles.append(Patch(label="idle", facecolor=IDLE_COLOUR))
     if bars["failed"].any():
         name = "lost or stopped" if (bars["failed"] & (bars["activity"] == "compute")).any() else "lost"

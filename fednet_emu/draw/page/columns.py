@@ -9,21 +9,17 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
-from fednet_emu.analysis.scales import METRICS
+from fednet_emu.analysis.scales import METRICS, RECORDED, TRADED
+from fednet_emu.records.rows import KINDS
 
 TITLES = {
     "rounds": ("Rounds", "count"),
-    "simulated_s": ("Time", "time"),
-    "uplink_bit": ("Uplink", "bits"),
-    "downlink_bit": ("Downlink", "bits"),
-    "sidelink_bit": ("Sidelink", "bits"),
-    "total_bit": ("Bits", "bits"),
-    "energy_j": ("Energy", "energy"),
+    **{f"{kind}_bit": (kind.capitalize(), "bits") for kind in KINDS},
+    **{cost.column: (cost.title, cost.kind) for cost in TRADED.values()},
     **{name: (title, "score") for name, title in METRICS.items()},
-    "time_to_target_s": ("Time to target", "time"),
-    "bits_to_target": ("Bits to target", "bits"),
-    "energy_to_target_j": ("Energy to target", "energy"),
-    "rounds_to_target": ("Rounds to target", "count"),
+    **{cost.to_target: (f"{cost.title} to target", cost.kind) for cost in RECORDED.values()},
+    "data_set": ("Data set", "text"),
+    "device_count": ("Devices", "count"),
     "groups_formed": ("Groups formed", "score"),
     "cycle_s": ("Cycle", "time"),
 }

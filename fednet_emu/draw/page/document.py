@@ -4,8 +4,8 @@ How a page is made:
 
 1. Python gathers what the page shows as a document: mappings and lists of texts, numbers and NumPy arrays of one
    dimension. Arrays travel packed (`packing.py`), so a column of a million numbers is fine.
-2. `page(title, document, scripts)` puts the document into `browser/frame.html`, with `browser/style.css`, the scripts
-   of `CORE`, and the scripts of the page itself from `browser/`.
+2. `page(title, document, scripts)` puts the document into `browser/frame.html`, with the colours and names of
+   `palette.py`, `browser/style.css`, the scripts of `CORE`, and the scripts of the page itself from `browser/`.
 3. A script of the page calls `fednet.page((document) => {...})`. The function gets the document, its arrays unpacked to
    typed arrays, and builds the page with what `browser/core.js`, `figure.js` and `table.js` offer: `fednet.section`,
    `fednet.figure`, `fednet.table`, `fednet.select`, ... Each is described where it is defined.
@@ -26,7 +26,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from fednet_emu.analysis.scales import METRICS, RECORDED
 from fednet_emu.draw.page.packing import Packer
+from fednet_emu.draw.palette import ACTIVITIES, DARK_LINE_COLOURS, LINE_COLOURS
 from fednet_emu.files.writing import told, write_text
 from fednet_emu.records.folder.manifest import PACKAGES, versions
 
@@ -47,11 +49,11 @@ def page(title: str, document: Mapping[str, Any], scripts: Sequence[str]) -> str
     parts = {
         "title": html.escape(title),
         "version": html.escape(versions()[PACKAGES[0]]),
-        "style": browser_file("style.css"),
+        "style": f"{palette()}\n{browser_file('style.css')}",
         "plotly": _plotly(),
         "arrays": packer.block(),
         "document": content.replace("<", "\\u003c"),
-        "scripts": "\n".join(browser_file(name) for name in (*CORE, *scripts)),
+        "scripts": "\n".join([vocabulary(), *(browser_file(name) for name in (*CORE, *scripts))]),
     }
     before, *pieces = browser_file("frame.html").split("{{")
     filled = [parts[name] + text for name, text in (piece.split("}}", 1) for piece in pieces)]
@@ -70,6 +72,29 @@ def write_page(path: Path, title: str, document: Mapping[str, Any], scripts: Seq
         path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, page(title, document, scripts))
     return path
+
+
+def palette() -> str:
+    """The colours of activities and lines as variables of CSS, for both themes."""
+    light = {name: its.colour for name, its in ACTIVITIES.items()}
+    dark = {name: its.dark for name, its in ACTIVITIES.items()}
+    light |= {f"line-{place}": colour for place, colour in enumerate(LINE_COLOURS)}
+    dark |= {f"line-{place}": colour for place, colour in enumerate(DARK_LINE_COLOURS)}
+    themes = ((":root", light), (':root[data-theme="dark"]', dark))
+    return "\n".join(
+        f"{where} {{ {' '.join(f'--{name}: {colour};' for name, colour in known.items())} }}" for where, known in themes
+    )
+
+
+def vocabulary() -> str:
+    """What scripts call activities, costs and scores, and how many colours lines have, as a statement of JavaScript."""
+    known = {
+        "activities": {name: its.title for name, its in ACTIVITIES.items()},
+        "costs": {name: {"title": its.title, "column": its.column} for name, its in RECORDED.items()},
+        "metrics": METRICS,
+        "lines": len(LINE_COLOURS),
+    }
+    return f'"use strict";\nconst vocabulary = {json.dumps(known)};'
 
 
 def browser_file(name: str) -> str:

@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 
 from fednet_emu.analysis.quantities import counted
-from fednet_emu.analysis.run import RunView, distinct_labels
-from fednet_emu.analysis.scales import METRICS, STUDY_COSTS
+from fednet_emu.analysis.run import RunRecords, distinct_labels
+from fednet_emu.analysis.scales import RECORDED, measured
 from fednet_emu.draw.page.columns import TITLES, columns_of
 from fednet_emu.draw.page.document import write_page
+from fednet_emu.records.rows import KINDS
 
 SCRIPTS = ("lines.js", "overlay.js")
 SHOWN = ("seed", "status", *TITLES, "event_digest")
@@ -21,18 +22,18 @@ SHOWN = ("seed", "status", *TITLES, "event_digest")
 TITLE_LENGTH = 60
 
 
-def write_overlay_page(runs: Sequence[RunView], path: Path) -> Path:
+def write_overlay_page(runs: Sequence[RunRecords], path: Path) -> Path:
     """Write the page of several runs to a file and return the file.
 
     Raises:
         DataError: the evaluations of a run are missing or unreadable, or the file cannot be written.
     """
-    names = ", ".join(dict.fromkeys(run.label for run in runs))
+    names = ", ".join(dict.fromkeys(run.name for run in runs))
     title = names if len(names) <= TITLE_LENGTH else counted(len(runs), "run")
     return write_page(path, title, overlay_document(runs), SCRIPTS)
 
 
-def overlay_document(runs: Sequence[RunView]) -> dict[str, Any]:
+def overlay_document(runs: Sequence[RunRecords]) -> dict[str, Any]:
     """Return what the page of several runs shows; values in seconds, bits and joules, what is unknown as NaN.
 
     Raises:
@@ -40,19 +41,15 @@ def overlay_document(runs: Sequence[RunView]) -> dict[str, Any]:
     """
     labels = distinct_labels(runs)
     tables = [run.table("evaluations") for run in runs]
-    metrics = {
-        name: title
-        for name, title in METRICS.items()
-        if any(np.isfinite(table.get(name, np.nan)).any() for table in tables)
-    }
+    metrics = measured(tables)
     rows = pd.DataFrame([{"Run": label, **_summary(run)} for label, run in zip(labels, runs, strict=True)])
     return {
         "labels": labels,
         "metrics": metrics,
-        "costs": {name: cost.title for name, cost in STUDY_COSTS.items()},
+        "costs": {name: cost.title for name, cost in RECORDED.items()},
         "curves": [
             {
-                "costs": {name: cost.of(table).to_numpy(np.float64) for name, cost in STUDY_COSTS.items()},
+                "costs": {name: cost.of(table).to_numpy(np.float64) for name, cost in RECORDED.items()},
                 "metrics": {name: table[name].to_numpy(np.float64) for name in metrics if name in table},
             }
             for table in tables
@@ -61,9 +58,8 @@ def overlay_document(runs: Sequence[RunView]) -> dict[str, Any]:
     }
 
 
-def _summary(run: RunView) -> dict[str, Any]:
+def _summary(run: RunRecords) -> dict[str, Any]:
     known = {name: value for name, value in run.summary.items() if value is not None}
-    links = [f"{kind}_bit" for kind in ("uplink", "downlink", "sidelink")]
-    if all(link in known for link in links):
-        known["total_bit"] = sum(known[link] for link in links)
+    if all(f"{kind}_bit" in known for kind in KINDS):
+        known["total_bit"] = run.total_bit
     return {name: known[name] for name in SHOWN if name in known}

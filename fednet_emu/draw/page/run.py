@@ -4,27 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fednet_emu.analysis.air import air_use
-from fednet_emu.analysis.explanation import device_texts, path_of, path_words
-from fednet_emu.analysis.holdings import Holdings
-from fednet_emu.analysis.run import RunView
-from fednet_emu.analysis.scales import METRICS, OWN_METRICS
+from fednet_emu.analysis.data_split import DataSplit, Part
+from fednet_emu.analysis.explanation import Explanation
+from fednet_emu.analysis.run import RunRecords
+from fednet_emu.analysis.run_words import turn_s, words
+from fednet_emu.analysis.scene import Scene
+from fednet_emu.analysis.spreads import spreads
 from fednet_emu.analysis.summary import summary_rows
-from fednet_emu.arrays import Array
+from fednet_emu.analysis.usage import Usage
+from fednet_emu.arrays import Array, IntArray
 from fednet_emu.draw.page.document import write_page
-from fednet_emu.draw.page.holdings import holdings_document
-from fednet_emu.draw.page.records import Records, SceneLike
-from fednet_emu.draw.page.spreads import spreads
 from fednet_emu.draw.page.timeline import timeline
-from fednet_emu.draw.page.words import turn_s, words
 from fednet_emu.errors import DataError
 from fednet_emu.records.folder.manifest import read_manifest, versions
-from fednet_emu.records.ledger import SEVERAL, TABLES, scores_in
+from fednet_emu.records.ledger import DATA_SPLIT, DESCRIBED, SEVERAL, TABLES, scores_in
 from fednet_emu.records.reasons import REASONS
 from fednet_emu.records.rows import KINDS
 
@@ -34,6 +33,10 @@ SCRIPTS = (
 )  # fmt: skip
 MOST_TABLE_ROWS = 100_000
 """Most rows of a table that is on the page only to be read and saved; of a longer one the first are there."""
+MOST_DEVICES = 2000
+"""Most devices whose data are shown; of more some are, evenly spaced in the order of those that are alike."""
+NOT_RECORDED = "The run has not recorded it, with an older version or with data of its own."
+BY = {"counts": "most frequent label", "targets": "median target", "sizes": "number of samples"}
 DISTURBING = {
     "shared": "disturbing each other", "noma": "decoded one after the other", "slotted-aloha": "colliding",
     "spatial-reuse": "apart from each other",
@@ -41,90 +44,71 @@ DISTURBING = {
 """What several senders at once mean in access schemes in which they do not share the band in peace."""
 
 
-class Played(NamedTuple):
-    """What a scenario says of its run beyond the records, and in words why something of that is not known.
-
-    Attributes:
-        scene: where devices are; None if that cannot be known.
-        holdings: who has what; None if that cannot be known.
-        no_scene: why there is no scene.
-        no_holdings: why nobody knows who has what.
-    """
-
-    scene: SceneLike | None = None
-    holdings: Holdings | None = None
-    no_scene: str = ""
-    no_holdings: str = ""
-
-
-def write_run_page(run: RunView, path: Path, scenario_text: str, played: Played) -> Path:
+def write_run_page(run: RunRecords, path: Path, scenario_text: str) -> Path:
     """Write the page of a run to a file and return the file.
 
     Args:
         run: the run.
         path: the file.
         scenario_text: its scenario as YAML.
-        played: what the scenario says of the run.
 
     Raises:
         DataError: a table of the run is missing or unreadable, or the file cannot be written.
     """
-    return write_page(path, run.label, run_document(run, scenario_text, played), SCRIPTS)
+    return write_page(path, run.name, run_document(run, scenario_text), SCRIPTS)
 
 
-def run_document(run: RunView, scenario_text: str, played: Played) -> dict[str, Any]:
+def run_document(run: RunRecords, scenario_text: str) -> dict[str, Any]:
     """Return what the page of a run shows; for the arguments see `write_run_page`."""
-    scene = played.scene
-    records = Records(run, scene)
-    scores = scores_in(map(str, records.evaluations))
-    edges_s, uses = air_use(records.transfers, records.simulated_s)
+    usage = Usage(run)
+    scores = scores_in(map(str, usage.evaluations))
+    edges_s, uses = air_use(usage.transfers, usage.simulated_s)
     return {
-        "name": run.label,
-        "words": words(records),
+        "name": run.name,
+        "words": words(usage),
         "facts": _facts(run),
         "versions": _versions(run),
         "scenario": scenario_text,
-        "devices": records.devices,
-        "simulated_s": records.simulated_s,
+        "devices": usage.devices,
+        "simulated_s": usage.simulated_s,
         "kinds": KINDS,
         "reasons": REASONS,
         "curves": {
-            "titles": {name: METRICS[name] for name in scores if name in OWN_METRICS},
-            "scores": [name for name in scores if records.evaluations[name].notna().any()],
-            "values": _columns(records.evaluations),
+            "scores": [name for name in scores if usage.evaluations[name].notna().any()],
+            "values": _columns(usage.evaluations),
         },
-        "rounds": _columns(records.rounds),
+        "rounds": _columns(usage.rounds),
         "path": _path(run),
-        "data": holdings_document(played.holdings, played.no_holdings),
-        "timeline": timeline(records),
-        "split": records.split,
-        "energy": {**records.energy_j, **_server_energy(records)},
-        "device": _device_numbers(records),
+        "data": _data_split(run),
+        "timeline": timeline(usage),
+        "split": usage.split,
+        "energy": {**usage.energy_j, **_server_energy(usage)},
+        "device": _device_numbers(usage),
         "air": {
             "edges_s": edges_s,
-            "several": {kind: _several(run.scenario, kind) for kind in KINDS},
+            "several": {kind: _several(run.settings, kind) for kind in KINDS},
             "uses": [
                 {"kind": use.kind, "cell": use.cell, "one": _single(use.one), "several": _single(use.several)}
                 for use in uses
             ],
         },
-        "scene": {"missing": played.no_scene} if scene is None else _scene(scene),
-        "spreads": spreads(records),
-        "losses": _losses(records),
+        "scene": _scene(usage.scene),
+        "spreads": spreads(usage),
+        "losses": _losses(usage),
         "tables": _tables(run),
     }
 
 
-def _path(run: RunView) -> dict[str, Any] | None:
+def _path(run: RunRecords) -> dict[str, Any] | None:
     """What decided when rounds ended, in words and by kind; None if nothing did."""
     try:
-        path = path_of(run)
+        path = Explanation.of(run)
     except DataError:
         return None
-    return {"words": path_words(path), "devices": device_texts(path), "kinds": _columns(path.kinds)}
+    return {"words": path.words, "devices": path.device_texts, "kinds": _columns(path.kinds)}
 
 
-def _facts(run: RunView) -> list[tuple[str, str]]:
+def _facts(run: RunRecords) -> list[tuple[str, str]]:
     """The rows of the summary, with the whole digest, which can then be copied."""
     digest = str(run.summary.get("event_digest", ""))
     return [(title, digest if title == "event digest" else value) for title, value in summary_rows(run.summary)]
@@ -144,22 +128,22 @@ def _column(values: pd.Series[Any]) -> Any:
     return values
 
 
-def _server_energy(records: Records) -> Mapping[str, float]:
+def _server_energy(usage: Usage) -> Mapping[str, float]:
     """Joules of the base stations, which are part of the energy of a run."""
-    sent, whole_j = records.transfers, records.run.summary.get("station_j")
+    sent, whole_j = usage.transfers, usage.run.summary.get("station_j")
     return {"stations": float(sent.loc[sent["sender"] < 0, "energy_j"].sum()) if whole_j is None else whole_j}
 
 
-def _device_numbers(records: Records) -> dict[str, Any]:
+def _device_numbers(usage: Usage) -> dict[str, Any]:
     """What is known of each device, [devices] each."""
-    sent, scene = records.transfers, records.scene
+    sent, scene = usage.transfers, usage.scene
     ups = sent[sent["kind"] == "uplink"]
     told = {
-        "lost_s": records.lost_s,
-        "turn_s": turn_s(records),
-        "computations": records.per_device(records.computes["device"]),
-        "uplinks": records.per_device(ups["sender"]),
-        "delivered": records.per_device(ups["sender"][ups["lost"] == ""]),
+        "lost_s": usage.lost_s,
+        "turn_s": turn_s(usage),
+        "computations": usage.per_device(usage.computes["device"]),
+        "uplinks": usage.per_device(ups["sender"]),
+        "delivered": usage.per_device(ups["sender"][ups["lost"] == ""]),
     }
     if scene is not None:
         station_m = scene.stations_m[scene.cell]
@@ -168,8 +152,10 @@ def _device_numbers(records: Records) -> dict[str, Any]:
     return told
 
 
-def _scene(scene: SceneLike) -> dict[str, Any]:
+def _scene(scene: Scene | None) -> dict[str, Any]:
     """Positions in centimetres, one array after the other for each instant."""
+    if scene is None:
+        return {"missing": NOT_RECORDED}
     whole = {"x_cm": scene.x_m, "y_cm": scene.y_m}
     rates = {"uplink_bps": scene.uplink_bps, "downlink_bps": scene.downlink_bps, "snr_db": scene.snr_db}
     return {
@@ -181,19 +167,44 @@ def _scene(scene: SceneLike) -> dict[str, Any]:
     }
 
 
+def _data_split(run: RunRecords) -> dict[str, Any]:
+    """How samples are split, devices that are alike side by side."""
+    if not run.has(DATA_SPLIT):
+        return {"missing": NOT_RECORDED}
+    split = DataSplit.of(run)
+    order = split.train.order()
+    chosen = order[np.unique(np.linspace(0, len(order) - 1, min(len(order), MOST_DEVICES)).round().astype(np.int64))]
+    parts = {"train": split.train, "test": split.test}
+    return {
+        "devices": chosen,
+        "of": len(order),
+        "by": next(words for name, words in BY.items() if getattr(split.train, name) is not None),
+        "parts": {name: _part(part, chosen) for name, part in parts.items() if part.sizes.any()},
+    }
+
+
+def _part(part: Part, devices: IntArray) -> dict[str, Any]:
+    told: dict[str, Any] = {"sizes": part.sizes[devices], "all": int(part.sizes.sum())}
+    if part.counts is not None:
+        told["counts"] = list(part.counts[:, devices])
+    if part.targets is not None:
+        told["targets"] = list(part.targets[:, devices])
+    return told
+
+
 def _several(scenario: Mapping[str, Any], kind: str) -> str:
     band = scenario.get("network", {}).get(kind) or {}
     access = band.get("access") if isinstance(band, Mapping) else None
     return DISTURBING.get(access.get("kind", "") if isinstance(access, Mapping) else "", "sharing the band")
 
 
-def _losses(records: Records) -> list[dict[str, Any]]:
+def _losses(usage: Usage) -> list[dict[str, Any]]:
     """Deliveries of each kind by reason of loss, most frequent first; the empty reason is that of what arrived.
 
     A transfer to several devices is one delivery for each of them.
     """
-    sent = records.transfers
-    heard = records.receptions[records.receptions["receiver"] >= 0]
+    sent = usage.transfers
+    heard = usage.receptions[usage.receptions["receiver"] >= 0]
     heard = heard.merge(sent[["transfer", "kind", "size_bit"]], on="transfer")
     alone = sent[sent["receiver"] != SEVERAL]
     columns = ["kind", "lost", "size_bit"]
@@ -206,11 +217,11 @@ def _losses(records: Records) -> list[dict[str, Any]]:
     ]
 
 
-def _tables(run: RunView) -> dict[str, Any]:
+def _tables(run: RunRecords) -> dict[str, Any]:
     """All tables that are not on the page anyway, with a note where rows are left out."""
     told = {}
     for name in run.names():
-        if name in ("transfers", "receptions", "computes"):
+        if name in ("transfers", "receptions", "computes", *DESCRIBED):
             continue
         whole = run.table(name)
         if len(whole) and len(whole.columns):
@@ -218,6 +229,6 @@ def _tables(run: RunView) -> dict[str, Any]:
     return told
 
 
-def _versions(run: RunView) -> dict[str, Any]:
+def _versions(run: RunRecords) -> dict[str, Any]:
     manifest = (read_manifest(run.folder) if run.folder is not None else None) or {"versions": versions()}
     return {"packages": manifest["versions"], "host": manifest.get("host", {}), "written": manifest.get("written", "")}

@@ -8,20 +8,17 @@ from typing import Any
 
 import pandas as pd
 
+from fednet_emu.analysis.level_differences import ALL_PAIRS, MOST, compared_axes, differences
+from fednet_emu.analysis.needed import costs_to_target
 from fednet_emu.analysis.quantities import counted
-from fednet_emu.analysis.scales import STUDY_COSTS
-from fednet_emu.analysis.searched import SearchView
+from fednet_emu.analysis.scales import RECORDED, measured
+from fednet_emu.analysis.searched import SearchRecords
 from fednet_emu.analysis.settings import Setting, settings_of
 from fednet_emu.analysis.statistics import mean_interval
-from fednet_emu.analysis.study import StudyView, level_text, target_text
-from fednet_emu.draw.page.bands import curves, measured_metrics
-from fednet_emu.draw.page.best import rankings
+from fednet_emu.analysis.study import StudyRecords, level_text, target_text
 from fednet_emu.draw.page.columns import TITLES, columns_of
-from fednet_emu.draw.page.differences import ALL_PAIRS, MOST, compared_axes, differences
 from fednet_emu.draw.page.document import write_page
-from fednet_emu.draw.page.fronts import pareto
-from fednet_emu.draw.page.needed import costs_to_target
-from fednet_emu.draw.page.search import search_part
+from fednet_emu.draw.page.study_sections import curves, pareto, rankings, search_section
 
 SCRIPTS = ("lines.js", "study.js", "search.js", "fronts.js")
 MEANS = ("accuracy", "loss", "simulated_s", "total_bit", "energy_j")
@@ -30,7 +27,7 @@ FIRST = ("time", "bits", "energy")
 """The costs whose rankings are told first."""
 
 
-def write_study_page(view: StudyView, path: Path, search: SearchView | None = None) -> Path:
+def write_study_page(view: StudyRecords, path: Path, search: SearchRecords | None = None) -> Path:
     """Write the page of a study, and of the search that it comes from, to a file and return the file.
 
     Raises:
@@ -39,7 +36,7 @@ def write_study_page(view: StudyView, path: Path, search: SearchView | None = No
     return write_page(path, view.name, study_document(view, search), SCRIPTS)
 
 
-def study_document(view: StudyView, search: SearchView | None = None) -> dict[str, Any]:
+def study_document(view: StudyRecords, search: SearchRecords | None = None) -> dict[str, Any]:
     """Return what the page of a study shows; values in seconds, bits and joules, what is unknown as NaN."""
     settings = settings_of(view)
     needed = list(costs_to_target(settings)) if view.target else []
@@ -49,7 +46,7 @@ def study_document(view: StudyView, search: SearchView | None = None) -> dict[st
         "axes": [{"name": name, "levels": [level_text(level) for level in view.axes[name]]} for name in view.axes],
         "target": target_text(view.target),
         "words": [*words(view, settings, ranked), *telling(view, settings, compared)],
-        "search": None if search is None else search_part(search),
+        "search": None if search is None else search_section(search),
         "settings": [
             {
                 "label": setting.label,
@@ -60,8 +57,8 @@ def study_document(view: StudyView, search: SearchView | None = None) -> dict[st
         ],
         "cells": columns_of(cells_table(view)),
         "means": means_columns(settings, needed),
-        "metrics": measured_metrics(view),
-        "costs": {name: cost.title for name, cost in STUDY_COSTS.items()},
+        "metrics": measured([view.evaluations]),
+        "costs": {name: cost.title for name, cost in RECORDED.items()},
         "curves": list(curves(view, settings)),
         "needed": needed,
         "best": ranked,
@@ -71,7 +68,7 @@ def study_document(view: StudyView, search: SearchView | None = None) -> dict[st
     }
 
 
-def cells_table(view: StudyView) -> pd.DataFrame:
+def cells_table(view: StudyRecords) -> pd.DataFrame:
     """Return one row for each cell, finished or not, without the columns that nobody has."""
     rows = pd.concat([view.cells, view.missing], ignore_index=True) if len(view.missing) else view.cells
     told = [name for name in ("reason",) if name in rows and (rows[name].fillna("") != "").any()]
@@ -100,7 +97,7 @@ def means_columns(settings: Sequence[Setting], needed: Sequence[dict[str, Any]])
     return columns_of(pd.DataFrame(table).dropna(axis="columns", how="all"), {**TITLES, **limits})
 
 
-def words(view: StudyView, settings: Sequence[Setting], ranked: Sequence[dict[str, Any]]) -> list[str]:
+def words(view: StudyRecords, settings: Sequence[Setting], ranked: Sequence[dict[str, Any]]) -> list[str]:
     """Return what the study is and what came out, in a few sentences; `ranked` are its rankings."""
     axes = " x ".join(f"{len(levels)} {name}" for name, levels in view.axes.items())
     seeds = len({*view.cells["seed"], *view.missing.get("seed", ())})
@@ -120,7 +117,7 @@ def words(view: StudyView, settings: Sequence[Setting], ranked: Sequence[dict[st
     return told
 
 
-def telling(view: StudyView, settings: Sequence[Setting], compared: Sequence[dict[str, Any]]) -> list[str]:
+def telling(view: StudyRecords, settings: Sequence[Setting], compared: Sequence[dict[str, Any]]) -> list[str]:
     """Return for each axis the sentence about its first and last level, all together: when the target is reached.
 
     Nothing is told of axes that change the data set, because scores on different data sets say nothing together.
@@ -137,7 +134,7 @@ def telling(view: StudyView, settings: Sequence[Setting], compared: Sequence[dic
     return [f"{text[0].upper()}{text[1:]}." for text in found]
 
 
-def _who_reached(view: StudyView, settings: Sequence[Setting]) -> str:
+def _who_reached(view: StudyRecords, settings: Sequence[Setting]) -> str:
     target = target_text(view.target)
     reached = [len(setting.cells["time_to_target_s"].dropna()) for setting in settings]
     whole = sum(number == setting.of for number, setting in zip(reached, settings, strict=True))
@@ -147,7 +144,7 @@ def _who_reached(view: StudyView, settings: Sequence[Setting]) -> str:
     return f"{whole} of {counted(len(settings), 'setting')} reached {target} on every seed, {never} on none."
 
 
-def left_out(view: StudyView) -> str:
+def left_out(view: StudyRecords) -> str:
     """Say which comparisons the page leaves out; empty if none."""
     told = []
     if any(len(levels) > ALL_PAIRS for levels in view.axes.values()):

@@ -10,8 +10,8 @@ import pandas as pd
 
 from fednet_emu.analysis.crowd import spread
 from fednet_emu.analysis.quantities import format_seconds
+from fednet_emu.analysis.usage import Usage
 from fednet_emu.arrays import IntArray, Mask
-from fednet_emu.draw.page.records import Records
 from fednet_emu.records.ledger import SEVERAL
 from fednet_emu.records.reasons import REASONS
 from fednet_emu.records.rows import KINDS
@@ -23,18 +23,18 @@ EXACT_ROWS = 200_000
 """Up to so many transfers are told to the nanosecond and with their energy; more, to the microsecond."""
 
 
-def timeline(records: Records) -> dict[str, Any]:
+def timeline(usage: Usage) -> dict[str, Any]:
     """Return the transfers, receptions and computations of a run for its page, and what was left out in words.
 
     Times are integers in units of `quantum_s`; a transfer that never was on the air took -1.
     """
-    notes, devices = [], np.arange(records.devices)
-    if records.devices > MOST_DEVICES:
+    notes, devices = [], np.arange(usage.devices)
+    if usage.devices > MOST_DEVICES:
         devices = np.array(spread(devices.tolist(), MOST_DEVICES))
-        notes.append(f"Rows are those of {MOST_DEVICES} of {records.devices} devices, evenly spread by number.")
-    sent, heard, made = _of(records, devices)
+        notes.append(f"Rows are those of {MOST_DEVICES} of {usage.devices} devices, evenly spread by number.")
+    sent, heard, made = _of(usage, devices)
     until_s = _until_s(sent, heard, made)
-    if until_s < records.simulated_s:
+    if until_s < usage.simulated_s:
         sent, made = sent[sent["requested_s"] <= until_s], made[made["started_s"] <= until_s]
         heard = heard[heard["transfer"].isin(sent["transfer"])]
         notes.append(
@@ -85,11 +85,11 @@ def _transfers(sent: pd.DataFrame, unit_s: float) -> Mapping[str, Any]:
     }
 
 
-def _of(records: Records, devices: IntArray) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+def _of(usage: Usage, devices: IntArray) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Transfers, receptions and computations in which at least one of these devices takes part."""
-    sent, heard, made = records.transfers, records.receptions, records.computes
+    sent, heard, made = usage.transfers, usage.receptions, usage.computes
     heard, made = heard[heard["receiver"] >= 0], made[made["device"] >= 0]
-    if len(devices) == records.devices:
+    if len(devices) == usage.devices:
         return sent, heard, made
     heard = heard[_among(heard["receiver"], devices)]
     several = (sent["receiver"] == SEVERAL) & sent["transfer"].isin(heard["transfer"])

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fednet_emu.analysis.run import RunView
+from fednet_emu.analysis.run import RunRecords
 from fednet_emu.arrays import IntArray
 from fednet_emu.records.ledger import NEVER_NS, SEVERAL
 from fednet_emu.records.reasons import REASONS
@@ -44,7 +44,7 @@ class Part(NamedTuple):
     computes: Columns
 
 
-def parts(run: RunView) -> Iterator[Part]:
+def parts(run: RunRecords) -> Iterator[Part]:
     """Read transfers, receptions and computations of a run in the order of their ends."""
     transfers = _Table(run, "transfers", TRANSFERS, "ended_s")
     receptions = _Table(run, "receptions", RECEPTIONS, "transfer")
@@ -60,7 +60,7 @@ def parts(run: RunView) -> Iterator[Part]:
         yield Part(int(np.rint(until_s * 1e9)), _columns(sent), _columns(heard), made)
 
 
-def longest_ns(run: RunView) -> int:
+def longest_ns(run: RunRecords) -> int:
     """The longest time in ns from the request of a transfer, or the start of a computation, to its end; 0 if none."""
     longest = 0
     for name, span in SPANS.items():
@@ -82,7 +82,7 @@ def nanoseconds(times_s: Any) -> IntArray:
 class _Table:
     """One table, read ahead by one part; its rows are in ascending order of the column `by`."""
 
-    def __init__(self, run: RunView, name: str, columns: Sequence[str], by: str) -> None:
+    def __init__(self, run: RunRecords, name: str, columns: Sequence[str], by: str) -> None:
         self.none = pd.DataFrame(columns=list(columns))
         self._batches, self._by = run.batches(name, columns, PART_ROWS), by
         self._next()

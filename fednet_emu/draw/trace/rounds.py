@@ -6,7 +6,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from fednet_emu.analysis.run import RunView
+from fednet_emu.analysis.run import RunRecords
 from fednet_emu.arrays import IntArray, Mask
 from fednet_emu.draw.trace import packets
 from fednet_emu.draw.trace.feed import Columns, nanoseconds
@@ -32,7 +32,7 @@ ROUND_TRACK = int(track_number(ROUNDS))
 class Rounds:
     """The rounds of a run; all of its rounds are in memory, 32 bytes each."""
 
-    def __init__(self, run: RunView) -> None:
+    def __init__(self, run: RunRecords) -> None:
         table = run.table("rounds", COLUMNS)
         self.number, self._arrived = (table[name].to_numpy(np.int64) for name in ("round", "arrived"))
         self._started_ns, self.ended_ns = (nanoseconds(table[name]) for name in ("started_s", "ended_s"))
@@ -81,7 +81,7 @@ class Rounds:
         self._told = due
 
 
-def write_scores(run: RunView, file: BinaryIO, tracks: Tracks, from_ns: int, until_ns: int) -> None:
+def write_scores(run: RunRecords, file: BinaryIO, tracks: Tracks, from_ns: int, until_ns: int) -> None:
     """Write accuracy, loss and whatever else was evaluated as counters."""
     table = run.table("evaluations")
     at_ns = nanoseconds(table["simulated_s"])

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 
-from fednet_emu.analysis.run import RunView
+from fednet_emu.analysis.run import RunRecords
+from fednet_emu.analysis.window import FOREVER_NS, WHOLE, Window
 from fednet_emu.arrays import IntArray, Mask
 from fednet_emu.draw.trace import packets
 from fednet_emu.draw.trace.activity import Activity
@@ -23,46 +23,15 @@ from fednet_emu.draw.trace.rounds import Rounds, write_scores
 from fednet_emu.draw.trace.slices import ROW, SENT, SIDELINK, Rows, device_slices, medium_slices
 from fednet_emu.draw.trace.tracks import Tracks
 from fednet_emu.errors import DataError
-from fednet_emu.records.ledger import SEVERAL
+from fednet_emu.records.ledger import SCENE, SERVER, SEVERAL
 
-FOREVER_NS = 1 << 62
 ONE_CELL: IntArray = np.empty(0, np.int64)
 NOBODY: IntArray = np.empty(0, np.int64)
 Show = Callable[[int, int], None]
 """Called from time to time with the simulated time in ns that has been dealt with, and the slices written so far."""
 
 
-@dataclass(frozen=True)
-class Window:
-    """The part of a run that is written.
-
-    Slices that overlap the window are written whole. Counters and rounds are those of all devices.
-
-    Attributes:
-        from_ns: simulated time at which it begins.
-        until_ns: simulated time at which it ends.
-        devices: devices whose slices are written; None for all.
-    """
-
-    from_ns: int = 0
-    until_ns: int = FOREVER_NS
-    devices: IntArray | None = None
-
-    def overlaps(self, started_ns: IntArray, ended_ns: IntArray) -> Mask:
-        """Which spans of time are at least partly inside."""
-        return np.asarray((ended_ns >= self.from_ns) & (started_ns <= self.until_ns))
-
-    def has(self, device: IntArray) -> Mask:
-        """Which devices are written."""
-        return np.ones(len(device), np.bool_) if self.devices is None else np.isin(device, self.devices)
-
-
-WHOLE = Window()
-
-
-def write_trace(
-    run: RunView, path: Path, window: Window = WHOLE, cell_of: IntArray = ONE_CELL, show: Show | None = None
-) -> int:
+def write_trace(run: RunRecords, path: Path, window: Window = WHOLE, show: Show | None = None) -> int:
     """Write a run as a Perfetto trace, at once or not at all; return the number of slices.
 
     Memory does not grow with the length of the run: the tables are read in parts, and what has been read waits only as
@@ -72,7 +41,6 @@ def write_trace(
         run: the run.
         path: the file; folders above it are made.
         window: what is written.
-        cell_of: cell of each device, [devices]; by default all are in cell 0.
         show: shows progress.
 
     Raises:
@@ -82,7 +50,7 @@ def write_trace(
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with unfinished.open("wb") as file:
-            slices = _Trace(run, file, window, cell_of).write(show)
+            slices = _Trace(run, file, window).write(show)
         unfinished.replace(path)
     except OSError as error:
         raise DataError(str(path), f"cannot be written ({error.strerror})", "choose another --out") from error
@@ -95,11 +63,11 @@ def write_trace(
 class _Trace:
     """A trace on its way into a file."""
 
-    def __init__(self, run: RunView, file: BinaryIO, window: Window, cell_of: IntArray) -> None:
+    def __init__(self, run: RunRecords, file: BinaryIO, window: Window) -> None:
         self._run, self._file, self._window = run, file, window
         self._inside = (window.from_ns, window.until_ns)
         self._rounds, self._counters = Rounds(run), Counters()
-        self._tracks = Tracks(file, cell_of, run.label)
+        self._tracks = Tracks(file, _serving_cells(run), run.name)
         self._activity = Activity(file, self._tracks, self._rounds.ended_ns, self._rounds.names)
         self._devices, self._media = Held(ROW, "started_ns"), Held(SENT, "started_ns")
         self._steps = Held(STEP, "at_ns")
@@ -154,6 +122,14 @@ class _Trace:
             track = np.full(shown.sum(), track_number(COUNTER, number))
             self._tracks.describe(track)
             self._file.write(packets.counts().filled(at_ns[shown], track, value[shown]).tobytes())
+
+
+def _serving_cells(run: RunRecords) -> IntArray:
+    """Cell that serves each device at the start, [devices]; empty for a run that did not record it: all in cell 0."""
+    if not run.has(SCENE):
+        return ONE_CELL
+    scene = run.table(SCENE, ("device", "cell"))
+    return scene[scene["device"] > SERVER].drop_duplicates("device")["cell"].to_numpy(np.int64)
 
 
 def _grouped(transfer: IntArray, receiver: IntArray) -> list[tuple[int, IntArray]]:

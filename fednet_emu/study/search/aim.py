@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fednet_emu.analysis.ranking import ENDED, course_of
-from fednet_emu.analysis.study import DEVICE_ENERGY, SPENT
+from fednet_emu.analysis.ranked import ENDED
+from fednet_emu.analysis.ranking import course_of
+from fednet_emu.analysis.scales import COSTS, DEVICE_ENERGY
 from fednet_emu.analysis.targets import Measure, with_total_bits
 from fednet_emu.arrays import Array
 from fednet_emu.scenario.model import Scenario
@@ -115,7 +116,7 @@ class Aim:
         if self.costs and self.measure is None:
             return self._whole(spent_in(summary, devices), status)
         rows = with_total_bits(evaluations)
-        spent = {name: rows[SPENT[name]] for name in dict.fromkeys([*self.costs, *self.limits])}
+        spent = {name: rows[COSTS[name].column] for name in dict.fromkeys([*self.costs, *self.limits])}
         if DEVICE_ENERGY in spent:
             spent[DEVICE_ENERGY] = spent[DEVICE_ENERGY] / devices
         rows = rows.assign(**{f"spent {name}": amounts for name, amounts in spent.items()})

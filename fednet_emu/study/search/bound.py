@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from fednet_emu.analysis.ranking import COSTS
+from fednet_emu.analysis.scales import COSTS
 from fednet_emu.emulation.play import play
 from fednet_emu.errors import FednetError
 from fednet_emu.scenario.model import Scenario

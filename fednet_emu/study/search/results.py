@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fednet_emu.analysis.ranking import ENDED
-from fednet_emu.analysis.study import SPENT
+from fednet_emu.analysis.ranked import ENDED
+from fednet_emu.analysis.scales import COSTS
 from fednet_emu.files.data_folder import checksum
 from fednet_emu.files.writing import csv_text, told, write_json, write_text
 from fednet_emu.scenario.document import dump
@@ -29,7 +29,7 @@ from fednet_emu.study.sweep import describe
 from fednet_emu.study.tables import TABLES, write_tables
 
 TRIALS, SEARCH, BEST = "trials.csv", "search.json", "best"
-_WHY = {ENDED: "ended without it", **{cost: f"limit of {cost}" for cost in SPENT}}
+_WHY = {ENDED: "ended without it", **{cost: f"limit of {cost}" for cost in COSTS}}
 """How trials.csv calls the reasons why a run did not get there."""
 DIGITS = 9
 """Significant digits of the numbers in trials.csv."""

@@ -21,7 +21,7 @@ def test_few_devices_have_a_named_line_each():
     assert [line.get_label() for line in axes.lines] == ["dev-0", "dev-1", "dev-2"]
     assert axes.lines[2].get_xdata().tolist() == [0.0, 10.0]
     assert axes.lines[2].get_ydata().tolist() == [2.0, 0.02]
-    assert axes.get_xlabel() == "Simulated time (min)"
+    assert axes.get_xlabel() == "Time (min)"
     assert axes.get_ylabel() == "Charge (J)"
 
 

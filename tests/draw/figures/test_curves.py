@@ -43,9 +43,9 @@ def test_accuracy_is_drawn_against_all_three_costs(evaluations):
     assert list(figures) == ["accuracy-time", "accuracy-bits", "accuracy-energy", "loss-time"]
     loss = figures.pop("loss-time")
     assert lines(loss)["a"] == (pytest.approx([100 / 60, 200 / 60, 5.0]), pytest.approx([1.0, 0.5, 1 / 3]))
-    assert (loss.axes[0].get_xlabel(), loss.axes[0].get_ylabel()) == ("Simulated time (min)", "Loss")
+    assert (loss.axes[0].get_xlabel(), loss.axes[0].get_ylabel()) == ("Time (min)", "Loss")
     labels = [figure.axes[0].get_xlabel() for figure in figures.values()]
-    assert labels == ["Simulated time (min)", "Transmitted data (Mbit)", "Energy (kJ)"]
+    assert labels == ["Time (min)", "Bits (Mbit)", "Energy (kJ)"]
     assert all(figure.axes[0].get_ylabel() == "Accuracy" for figure in figures.values())
     assert lines(figures["accuracy-time"])["a"][0] == pytest.approx([100 / 60, 200 / 60, 5.0])
     assert lines(figures["accuracy-bits"])["a"] == ([4.0, 8.0, 12.0], [0.1, 0.5, 0.8])

@@ -10,9 +10,10 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-from fednet_emu.analysis.run import open_run
+from fednet_emu.analysis.run import RunRecords
+from fednet_emu.analysis.window import Window
 from fednet_emu.draw.figures.page import numbers_of
-from fednet_emu.draw.figures.run_figures import Shown, figures, save
+from fednet_emu.draw.figures.run_figures import figures, save
 from fednet_emu.draw.style import line_style
 from fednet_emu.errors import DataError, FednetError
 
@@ -28,39 +29,39 @@ LONG_LABELS = (
 def long_runs(make_run):
     """Three runs of 60 devices with long labels."""
     return [
-        open_run(make_run(f"run-{seed}", devices=60, cohort=50, rounds=6, seed=seed), label)
+        RunRecords.opened(make_run(f"run-{seed}", devices=60, cohort=50, rounds=6, seed=seed), label)
         for seed, label in enumerate(LONG_LABELS)
     ]
 
 
 def test_a_run_has_all_figures(make_run):
     """A run that trained gives accuracy against three costs, loss, the round latencies and the timeline."""
-    assert list(figures([open_run(make_run("fedavg"))])) == NAMES
+    assert list(figures([RunRecords.opened(make_run("fedavg"))])) == NAMES
 
 
 def test_an_empty_run_has_no_figures(tmp_path, write_run, make_run):
     """An empty run gives no figure, and does not disturb those of another."""
-    empty = open_run(write_run(tmp_path / "empty", {}))
+    empty = RunRecords.opened(write_run(tmp_path / "empty", {}))
     assert figures([empty]) == {}
-    assert figures([empty], Shown(until_s=5.0)) == {}
+    assert figures([empty], Window(until_s=5.0)) == {}
     assert figures([]) == {}
-    assert list(figures([empty, open_run(make_run("fedavg"))])) == NAMES
+    assert list(figures([empty, RunRecords.opened(make_run("fedavg"))])) == NAMES
 
 
 def test_runs_with_one_name_are_told_apart(make_run):
     """Two seeds of one scenario are two entries of the legend."""
-    runs = [open_run(make_run(f"run-{seed}", seed=seed), "fedavg") for seed in (1, 2)]
+    runs = [RunRecords.opened(make_run(f"run-{seed}", seed=seed), "fedavg") for seed in (1, 2)]
     legend = figures(runs)["round-latency"].legends[0]
     assert [text.get_text() for text in legend.get_texts()] == ["fedavg, seed 1", "fedavg, seed 2"]
 
 
 def test_the_timeline_shows_three_rounds_or_what_was_asked(make_run):
     """The window ends with the third round by default, at `until_s` when given, and with the run at the latest."""
-    run = open_run(make_run("fedavg", rounds=8))
+    run = RunRecords.opened(make_run("fedavg", rounds=8))
     ends_s = run.table("rounds")["ended_s"].to_numpy()
 
     def window_s(until_s):
-        return figures([run], Shown(until_s=until_s))["timeline"].axes[0].get_xlim()[1]
+        return figures([run], Window(until_s=until_s))["timeline"].axes[0].get_xlim()[1]
 
     assert window_s(None) == pytest.approx(ends_s[2])
     assert window_s(1.5) == pytest.approx(1.5)
@@ -70,8 +71,8 @@ def test_the_timeline_shows_three_rounds_or_what_was_asked(make_run):
 @pytest.mark.parametrize("until_s", [0.0, -1.0, float("nan")])
 def test_a_window_that_ends_before_it_starts_is_refused(until_s):
     """The error says where, what, the value and what would be right."""
-    with pytest.raises(FednetError, match=rf"until_s: .* got {until_s:g}; give a later end"):
-        figures([], Shown(until_s=until_s))
+    with pytest.raises(FednetError, match=rf"until_s: .* got {until_s:g} s; give a later end"):
+        figures([], Window(until_s=until_s))
 
 
 def test_nothing_is_covered_cut_off_or_too_small(long_runs):
@@ -88,7 +89,7 @@ def test_nothing_is_covered_cut_off_or_too_small(long_runs):
 
 def test_panels_of_a_timeline_do_not_overlap(make_run):
     """Seven short panels, one above the other, keep their labels to themselves."""
-    runs = [open_run(make_run(f"run-{seed}", devices=2, cohort=1, rounds=3, seed=seed)) for seed in range(7)]
+    runs = [RunRecords.opened(make_run(f"run-{seed}", devices=2, cohort=1, rounds=3, seed=seed)) for seed in range(7)]
     figure = figures(runs)["timeline"]
     figure.draw_without_rendering()
     extents = [axes.get_tightbbox() for axes in figure.axes]
@@ -97,7 +98,7 @@ def test_panels_of_a_timeline_do_not_overlap(make_run):
 
 def test_the_smallest_run_has_room_for_its_labels(make_run):
     """One device and one round still make figures whose axes are as high as their labels."""
-    drawn = figures([open_run(make_run("lonely", devices=1, cohort=1, rounds=1))])
+    drawn = figures([RunRecords.opened(make_run("lonely", devices=1, cohort=1, rounds=1))])
     for name, figure in drawn.items():
         figure.draw_without_rendering()
         (axes,) = figure.axes
@@ -113,7 +114,7 @@ def test_forty_runs_differ_without_colour():
 
 def test_equal_figures_are_equal_files_whatever_the_users_settings(make_run, tmp_path):
     """Files hold no dates and no user settings: a second rendering under another style has the same bytes."""
-    run = open_run(make_run("fedavg", rounds=3))
+    run = RunRecords.opened(make_run("fedavg", rounds=3))
     one = save(figures([run]), tmp_path / "one", ("png", "pdf", "svg"))
     with mpl.rc_context({"font.size": 20, "axes.grid": True, "lines.linewidth": 5, "svg.hashsalt": "x"}):
         two = save(figures([run]), tmp_path / "two", ("png", "pdf", "svg"))
@@ -124,7 +125,7 @@ def test_equal_figures_are_equal_files_whatever_the_users_settings(make_run, tmp
 
 def test_text_in_pdf_is_truetype(make_run, tmp_path):
     """Publishers refuse Type 3 fonts; ours are embedded TrueType."""
-    (path,) = save({"latency": figures([open_run(make_run("a"))])["round-latency"]}, tmp_path, ("pdf",))
+    (path,) = save({"latency": figures([RunRecords.opened(make_run("a"))])["round-latency"]}, tmp_path, ("pdf",))
     content = path.read_bytes()
     assert b"/FontFile2" in content
     assert b"/Subtype /Type3" not in content
@@ -156,16 +157,16 @@ def test_an_unknown_format_is_refused_before_anything_is_written(tmp_path):
 def test_drawing_leaves_no_state_behind(make_run, tmp_path):
     """Drawing and saving change no matplotlib setting of the process."""
     before = dict(mpl.rcParams)
-    save(figures([open_run(make_run("a", rounds=2))]), tmp_path, ("png",))
+    save(figures([RunRecords.opened(make_run("a", rounds=2))]), tmp_path, ("png",))
     assert dict(mpl.rcParams) == before
 
 
 def test_a_timeline_of_a_part_of_the_run(make_run):
     """Begin, end, devices and order are those that were asked for; without an end it is that of the run."""
-    run = open_run(make_run("a"))
+    run = RunRecords.opened(make_run("a"))
     last_s = run.table("rounds")["ended_s"].max()
-    part = figures([run], Shown(from_s=2.0, until_s=5.0, devices=(1, 4), sort="busy"))["timeline"].axes[0]
-    rest = figures([run], Shown(from_s=2.0))["timeline"].axes[0]
+    part = figures([run], Window(from_s=2.0, until_s=5.0, devices=(1, 4), sort="busy"))["timeline"].axes[0]
+    rest = figures([run], Window(from_s=2.0))["timeline"].axes[0]
     assert part.get_xlim() == (2.0, 5.0)
     assert part.get_ylabel() == "Device, by busy"
     assert {tick.get_text() for tick in part.get_yticklabels()} <= {"1", "4"}
@@ -175,23 +176,23 @@ def test_a_timeline_of_a_part_of_the_run(make_run):
 @pytest.mark.parametrize(
     ("shown", "problem"),
     [
-        (Shown(from_s=3.0, until_s=2.0), "until_s: the timeline must end after it starts at 3 s, got 2"),
-        (Shown(from_s=-1.0), "from_s: must be at least 0, got -1 s; leave it out"),
-        (Shown(from_s=1e9), "from_s: the last run ends at .* s, got 1e\\+09 s; give an earlier time"),
-        (Shown(sort="bussy"), "sort: no such order of devices, got 'bussy'; did you mean 'busy'?"),
-        (Shown(devices=(1, 10)), "devices: no such device, got 10; they are numbered 0 to 9"),
-        (Shown(devices=()), "devices: no such device, got no number"),
+        (Window(from_s=3.0, until_s=2.0), "until_s: must be after the begin at 3 s, got 2"),
+        (Window(from_s=-1.0), "from_s: must be at least 0, got -1 s; leave it out"),
+        (Window(from_s=1e9), "from_s: the last run ends at .* s, got 1e\\+09 s; give an earlier time"),
+        (Window(sort="bussy"), "sort: no such order of devices, got 'bussy'; did you mean 'busy'?"),
+        (Window(devices=(1, 10)), "devices: no such device, got 10; they are numbered 0 to 9"),
+        (Window(devices=()), "devices: no device is to be shown, got no number"),
     ],
 )
 def test_a_timeline_that_would_show_nothing_is_refused(make_run, shown, problem):
     """Each mistake is one sentence."""
     with pytest.raises(FednetError, match=problem):
-        figures([open_run(make_run("a"))], shown)
+        figures([RunRecords.opened(make_run("a"))], shown)
 
 
 def test_runs_side_by_side_have_one_time_axis(make_run):
     """Runs whose third rounds end at different times are shown up to the later one, and the rows end with each run."""
-    runs = [open_run(make_run(f"run-{seed}", rounds=rounds, seed=seed)) for seed, rounds in ((1, 3), (2, 30))]
+    runs = [RunRecords.opened(make_run(f"run-{seed}", rounds=rounds, seed=seed)) for seed, rounds in ((1, 3), (2, 30))]
     ends_s = [run.table("rounds")["ended_s"].to_numpy()[2] for run in runs]
     first, second = figures(runs)["timeline"].axes
     idle = [axes.collections[0].get_paths()[0].vertices[:, 0].max() for axes in (first, second)]
@@ -203,7 +204,7 @@ def test_runs_side_by_side_have_one_time_axis(make_run):
 
 def test_devices_that_did_nothing_are_counted(make_run):
     """Of ten devices one is invited in each of two rounds: the axis says how many of them have rows."""
-    run = open_run(make_run("few", cohort=1, rounds=2))
+    run = RunRecords.opened(make_run("few", cohort=1, rounds=2))
     (axes,) = figures([run])["timeline"].axes
     rows = len(axes.get_yticklabels())
 
@@ -216,7 +217,7 @@ def test_the_accuracy_that_ends_runs_is_a_line(make_run):
     folder = make_run("a")
     scenario = (folder / "scenario.yaml").read_text(encoding="utf-8")
     (folder / "scenario.yaml").write_text(f"{scenario}stop: {{accuracy: 0.85}}\n", encoding="utf-8")
-    drawn = figures([open_run(folder)])
+    drawn = figures([RunRecords.opened(folder)])
     target = drawn["accuracy-bits"].axes[0].get_lines()[-1]
 
     assert list(target.get_ydata()) == [0.85, 0.85]
@@ -226,7 +227,7 @@ def test_the_accuracy_that_ends_runs_is_a_line(make_run):
 
 def test_the_numbers_of_a_timeline_are_its_bars(make_run):
     """A row for each bar of each run, in seconds."""
-    run = open_run(make_run("a"))
+    run = RunRecords.opened(make_run("a"))
     figure = figures([run])["timeline"]
     numbers = numbers_of(figure)
     computes = run.table("computes")

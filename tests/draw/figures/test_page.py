@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fednet_emu.analysis.run import open_run
+from fednet_emu.analysis.run import RunRecords
 from fednet_emu.draw.figures.page import fit_to_page, latex_text, numbers_of
 from fednet_emu.draw.figures.run_figures import figures, save
 from fednet_emu.errors import FednetError
@@ -18,7 +18,7 @@ from fednet_emu.files.writing import csv_text
 @pytest.fixture
 def two(make_run):
     """The figures of two runs with a legend."""
-    return figures([open_run(make_run(f"run-{seed}", seed=seed), f"seed {seed}") for seed in (1, 2)])
+    return figures([RunRecords.opened(make_run(f"run-{seed}", seed=seed), f"seed {seed}") for seed in (1, 2)])
 
 
 @pytest.mark.parametrize(("size", "width_in"), [("one-column", 3.5), ("two-column", 7.16)])
@@ -40,7 +40,9 @@ def test_a_figure_is_as_wide_as_its_columns(two, size, width_in):
 
 def test_a_wide_page_needs_fewer_rows_of_a_legend(make_run):
     """Four entries with long labels are below each other in one column, and side by side in two; then back again."""
-    runs = [open_run(make_run(f"run-{seed}", seed=seed), f"access number {seed} of the study") for seed in range(4)]
+    runs = [
+        RunRecords.opened(make_run(f"run-{seed}", seed=seed), f"access number {seed} of the study") for seed in range(4)
+    ]
     figure = figures(runs)["round-latency"]
     narrow, height_in = figure.legends[0]._ncols, figure.get_figheight()
     fit_to_page(figure, "two-column")
@@ -56,7 +58,7 @@ def test_a_wide_page_needs_fewer_rows_of_a_legend(make_run):
 
 def test_a_title_of_a_figure_without_a_legend(make_run):
     """It is above the axes."""
-    figure = figures([open_run(make_run("a"))])["accuracy-time"]
+    figure = figures([RunRecords.opened(make_run("a"))])["accuracy-time"]
     fit_to_page(figure, title="A run")
     figure.draw_without_rendering()
 
@@ -72,15 +74,15 @@ def test_an_unknown_size_is_refused(two):
 
 def test_the_numbers_of_curves_are_those_of_the_run(make_run):
     """One row for each evaluation of each run, in the units of the axes."""
-    runs = [open_run(make_run(f"run-{seed}", seed=seed, rounds=5), f"seed {seed}") for seed in (1, 2)]
+    runs = [RunRecords.opened(make_run(f"run-{seed}", seed=seed, rounds=5), f"seed {seed}") for seed in (1, 2)]
     numbers = numbers_of(figures(runs)["accuracy-bits"])
     measured = runs[1].table("evaluations")
     second = numbers[numbers["series"] == "seed 2"]
 
-    assert list(numbers.columns) == ["panel", "series", "Transmitted data (Mbit)", "Accuracy"]
+    assert list(numbers.columns) == ["panel", "series", "Bits (Mbit)", "Accuracy"]
     assert second["Accuracy"].tolist() == measured["accuracy"].tolist()
     bits = measured["uplink_bit"] + measured["downlink_bit"]
-    assert second["Transmitted data (Mbit)"].to_numpy() == pytest.approx(bits.to_numpy() / 1e6)
+    assert second["Bits (Mbit)"].to_numpy() == pytest.approx(bits.to_numpy() / 1e6)
 
 
 def test_numbers_survive_as_csv_and_latex():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,24 +14,27 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from fednet_emu.analysis.bands import band_of
+from fednet_emu.analysis.scales import COSTS
 from fednet_emu.analysis.settings import Names, settings_of
 from fednet_emu.analysis.statistics import mean_interval
-from fednet_emu.analysis.study import StudyView
+from fednet_emu.analysis.study import StudyRecords
 from fednet_emu.draw.figures.page import fit_to_page, numbers_of
 from fednet_emu.draw.figures.study_bars import bar_figure
-from fednet_emu.draw.figures.study_curves import Layout, band_up_to, name_rows
+from fednet_emu.draw.figures.study_curves import Layout, name_rows
 from fednet_emu.draw.figures.study_differences import difference_figure
 from fednet_emu.draw.figures.study_figures import study_figures
 from fednet_emu.draw.figures.study_pareto import pareto_figure
-from fednet_emu.draw.page.fronts import pareto
-from fednet_emu.draw.style import BLUE, line_style
+from fednet_emu.draw.page.study_sections import pareto
+from fednet_emu.draw.palette import BLUE
+from fednet_emu.draw.style import line_style
 from fednet_emu.errors import FednetError
 
 Runs = dict[str, list[tuple[list[float], list[float]]]]
 """For each setting its seeds, each with the times (s) and accuracies of its evaluations."""
 
 
-def view_of(runs: Runs, target: float | None = None, **more) -> StudyView:
+def view_of(runs: Runs, target: float | None = None, data_sets: Sequence[str] = ("",)) -> StudyRecords:
     """A study of one axis `air`, whose runs take 1 Mbit and 2 J a second."""
     parts, cells = [], []
     for air, seeds in runs.items():
@@ -47,10 +51,11 @@ def view_of(runs: Runs, target: float | None = None, **more) -> StudyView:
             cells.append({**keys, "status": "done", "accuracy": score[-1], "loss": 1 - score[-1],
                           **dict(zip(names, (needed, needed * 1e6, needed * 2), strict=True)), **unknown})  # fmt: skip
     goal = {} if target is None else {"accuracy": target}
-    return StudyView("story", {"air": list(runs)}, goal, pd.concat(parts), pd.DataFrame(cells), (), **more)
+    known = pd.DataFrame(cells).assign(data_set=data_sets if len(data_sets) > 1 else data_sets[0])
+    return StudyRecords("story", {"air": list(runs)}, goal, pd.concat(parts), known, ())
 
 
-def grid_of(axes: dict[str, list]) -> StudyView:
+def grid_of(axes: dict[str, list]) -> StudyRecords:
     """A study of all combinations of these axes, with two seeds each, of which the long one reaches 0.5."""
     levels = {str(each): dict(zip(axes, each, strict=True)) for each in itertools.product(*axes.values())}
     view = view_of({name: [SHORT, LONG] for name in levels}, 0.5)
@@ -72,7 +77,7 @@ SHORT, LONG = ([0.0, 1.0, 4.0], [0.0, 0.2, 0.4]), ([0.0, 3.0, 10.0], [0.0, 0.6, 
 
 def test_runs_that_have_ended_keep_their_last_value():
     """Of two runs, one ends at 4: the mean goes on to the common end, 12, with it, and one run left after 4."""
-    its = band_up_to([tuple(map(np.array, SHORT)), tuple(map(np.array, LONG))], 12.0)
+    its = band_of(view_of({"a": [SHORT, LONG]}).evaluations, "accuracy", COSTS["time"], 200, 12.0)
     at = dict(zip(its.spent.tolist(), zip(its.mean.tolist(), its.runs.tolist(), strict=True), strict=True))
 
     assert (its.spent[0], its.spent[-1]) == (0.0, 12.0)
@@ -255,7 +260,7 @@ def bars_of(figure) -> dict[float, float]:
 def test_runs_that_never_reached_the_target_are_failures():
     """Nobody of `b` and one of three of `c` fails: no bar and three crosses; a bar of the other two, and a cross."""
     view = view_of({"a": [LONG] * 3, "b": [SHORT] * 3, "c": [LONG, SHORT, LONG]}, 0.5)
-    figure = bar_figure(view, "time_to_target_s", Layout.of(view, None))
+    figure = bar_figure(view, COSTS["time"], Layout.of(view, None))
     crosses = {
         float(line.get_ydata()[0]): len(line.get_xdata())
         for line in figure.axes[0].get_lines()
@@ -273,7 +278,7 @@ def test_runs_that_never_reached_the_target_are_failures():
 def test_many_failures_are_a_number():
     """Eight crosses would cover the bar: one stands for them, with their number."""
     view = view_of({"a": [LONG] * 8, "b": [SHORT] * 8}, 0.5)
-    figure = bar_figure(view, "bits_to_target", Layout.of(view, None))
+    figure = bar_figure(view, COSTS["bits"], Layout.of(view, None))
 
     assert "8" in [text.get_text() for text in figure.axes[0].texts]
     assert [len(line.get_xdata()) for line in figure.axes[0].get_lines() if line.get_marker() == "x"] == [1]
@@ -283,7 +288,7 @@ def test_an_interval_that_goes_on_below_zero_has_an_arrow():
     """3 s and 30 s have an interval from below 0: it ends at 0 with an arrow head, which the legend explains."""
     late = ([0.0, 30.0], [0.0, 0.6])
     view = view_of({"a": [LONG, late]}, 0.5)
-    figure = bar_figure(view, "time_to_target_s", Layout.of(view, None))
+    figure = bar_figure(view, COSTS["time"], Layout.of(view, None))
     ends = {
         line.get_marker(): float(line.get_xdata()[0])
         for line in figure.axes[0].get_lines()
@@ -298,7 +303,7 @@ def test_an_interval_that_goes_on_below_zero_has_an_arrow():
 def test_bars_of_many_settings_have_one_colour():
     """More settings than colours: rows are told apart by their names, and no colour comes twice."""
     view = view_of({f"kind-{place}": [LONG] for place in range(12)}, 0.5)
-    figure = bar_figure(view, "time_to_target_s", Layout.of(view, None))
+    figure = bar_figure(view, COSTS["time"], Layout.of(view, None))
 
     assert {to_hex(bar.get_facecolor()) for bar in figure.axes[0].patches} == {BLUE.lower()}
 
@@ -341,8 +346,8 @@ def test_each_cost_has_its_front_energy_too():
     )
     expected = [("a", 0.5), ("a", 0.8)]
 
-    assert [axes.get_xlabel() for axes in figure.axes] == ["Time (s)", "Data (Mbit)", "Energy (J)"]
-    assert fronts_of(figure) == {"time": expected, "data": expected, "energy": expected}
+    assert [axes.get_xlabel() for axes in figure.axes] == ["Time (s)", "Bits (Mbit)", "Energy (J)"]
+    assert fronts_of(figure) == {"time": expected, "bits": expected, "energy": expected}
     assert entries(figure) == ["a", "not on the front"]
 
 
@@ -365,7 +370,7 @@ def test_the_figure_and_the_page_have_one_front():
     told = pareto(view, settings_of(view))["rounds"]
     of_page = {
         cost: {(told["setting"][place], told["accuracy"][place]) for place in told["fronts"][f"{column}:accuracy"]}
-        for cost, column in (("time", "simulated_s"), ("data", "total_bit"), ("energy", "energy_j"))
+        for cost, column in (("time", "simulated_s"), ("bits", "total_bit"), ("energy", "energy_j"))
     }
     place = {"quick": 0.0, "slow": 1.0}
     of_figure = {
@@ -380,7 +385,7 @@ def test_settings_with_different_data_have_fronts_of_their_own():
     """An easy data set does not beat a hard one: each has a row, named by the levels that its settings share."""
     runs = {"easy": [([0.0, 1.0], [0.1, 0.9])], "hard": [([0.0, 1.0], [0.1, 0.5])]}
     alone = pareto_figure(view_of(runs))
-    apart = pareto_figure(view_of(runs, data_sets={"easy0": "data: digits\n", "hard0": "data: faces\n"}))
+    apart = pareto_figure(view_of(runs, data_sets=["digits", "faces"]))
 
     assert fronts_of(alone)["time"] == [("easy", 0.9)]
     assert fronts_of(apart)["time"] == [("easy", 0.9), ("hard", 0.5)]

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fednet_emu.analysis.run import open_run
+from fednet_emu.analysis.run import RunRecords
 from fednet_emu.draw.figures.page import fit_to_page, latex_text
 from fednet_emu.draw.figures.run_figures import TEX, figures, save
 from fednet_emu.draw.figures.tex import escaped, label_text
@@ -117,7 +117,7 @@ def compiled_raw(folder: Path) -> str:
 @needs_latex
 def test_pgf_is_a_picture_for_latex(make_run, tmp_path):
     """Figures of runs name their axes, compile, and are the same file each time."""
-    runs = [open_run(make_run(f"run-{seed}", seed=seed), f"seed {seed}") for seed in (1, 2)]
+    runs = [RunRecords.opened(make_run(f"run-{seed}", seed=seed), f"seed {seed}") for seed in (1, 2)]
     (first,), (again,) = (
         save({"latency": figures(runs)["round-latency"]}, tmp_path / name, ("pgf",)) for name in ("a", "b")
     )

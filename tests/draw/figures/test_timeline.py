@@ -44,7 +44,7 @@ def test_bars_stand_in_the_row_of_their_device():
     assert boxes(axes, hatched=False) == [(0.0, 2.0, 1.0)]
     assert boxes(axes, hatched=True) == [(1.0, 4.0, 0.0)]
     assert axes.get_xlim() == (0.0, 10.0)
-    assert axes.get_xlabel() == "Simulated time (s)"
+    assert axes.get_xlabel() == "Time (s)"
 
 
 def test_all_panels_share_the_time_axis():
@@ -52,7 +52,7 @@ def test_all_panels_share_the_time_axis():
     short, long = (panel([(0, "compute", 0.0, end_s, False)], end_s, f"until {end_s}") for end_s in (60.0, 1200.0))
     figure = timeline_figure([short, long])
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["until 60.0", "until 1200.0"]
-    assert [axes.get_xlabel() for axes in figure.axes] == ["", "Simulated time (min)"]
+    assert [axes.get_xlabel() for axes in figure.axes] == ["", "Time (min)"]
     assert [axes.get_xlim()[1] for axes in figure.axes] == [20.0, 20.0]
 
 
@@ -82,7 +82,7 @@ def test_more_devices_are_areas_and_some_rows():
     assert labels(some) == sorted(labels(some), reverse=True)
     three = timeline_figure([panel(rows)] * 3)
     assert [len(labels(axes)) for axes in three.axes[1::2]] == [12, 12, 12]
-    assert [axes.get_xlabel() for axes in three.axes] == [""] * 5 + ["Simulated time (s)"]
+    assert [axes.get_xlabel() for axes in three.axes] == [""] * 5 + ["Time (s)"]
 
 
 def test_when_nobody_waits_many_devices_are_told_apart_by_being_busy():
@@ -120,9 +120,15 @@ def test_the_legend_names_what_is_shown_and_nothing_else():
     def entries(*given, **options):
         return [text.get_text() for text in timeline_figure([panel(given, **options)]).legends[0].get_texts()]
 
-    assert entries(*rows) == ["compute", "uplink", "idle", "lost"]
+    assert entries(*rows) == ["computing", "uplink", "idle", "lost"]
     stopped = (1, "compute", 0.0, 1.0, True)
-    assert entries(*rows, stopped, round_ends_s=[2.0]) == ["compute", "uplink", "idle", "lost or stopped", "round end"]
+    assert entries(*rows, stopped, round_ends_s=[2.0]) == [
+        "computing",
+        "uplink",
+        "idle",
+        "lost or stopped",
+        "round end",
+    ]
 
 
 def test_a_panel_has_few_artists_however_many_bars():

@@ -1,20 +1,20 @@
 """Claims about the page of a run: its numbers are those of the tables."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import fednet_emu as fe
+from fednet_emu.analysis.run_words import turn_s
+from fednet_emu.analysis.usage import Usage
 from fednet_emu.draw.page import timeline as timeline_module
 from fednet_emu.draw.page.document import page
-from fednet_emu.draw.page.records import Records
-from fednet_emu.draw.page.run import SCRIPTS, Played, run_document
+from fednet_emu.draw.page.run import NOT_RECORDED, SCRIPTS, run_document
 from fednet_emu.draw.page.timeline import timeline
-from fednet_emu.draw.page.words import turn_s
-from fednet_emu.emulation.scene import scene
 from fednet_emu.records.reasons import REASONS
 from fednet_emu.records.rows import KINDS
-from fednet_emu.results.data_split import holdings
 
 CHANGES = ["stop.rounds=6", "network.uplink.loss={kind: random, probability: 0.2}", "channel.device.receive_w=0.1"]
 
@@ -28,8 +28,7 @@ def run():
 @pytest.fixture(scope="module")
 def told(run):
     """What its page shows, before it is packed."""
-    played = Played(scene(run.scenario, run.summary["simulated_s"]), holdings(run.scenario))
-    return run_document(run.view, "", played)
+    return run_document(run, "")
 
 
 def test_transfers_are_those_of_the_table(run, told, read_page):
@@ -103,7 +102,7 @@ def test_losses_and_participation_are_counted(run, told):
 
 def test_the_words_name_the_slowest_device(run, told):
     """The four sentences tell the time, the losses, the costs, and the device with the longest turns."""
-    slowest = int(np.nanargmax(turn_s(Records(run.view))))
+    slowest = int(np.nanargmax(turn_s(Usage(run))))
     length, losses, costs, slow = told["words"]
 
     assert "6 rounds with 20 devices" in length
@@ -117,7 +116,7 @@ def test_the_words_name_the_slowest_device(run, told):
 def test_what_the_end_of_a_run_cut_off_was_not_lost():
     """Transfers that the end stopped do not count as time lost."""
     cut = fe.run("aspire_digits", settings=["stop={simulated_s: 1.0}"], timing_only=True)
-    records = Records(cut.view)
+    records = Usage(cut)
 
     assert (records.transfers["lost"] == "end").any()
     assert not records.lost_s.any()
@@ -126,7 +125,7 @@ def test_what_the_end_of_a_run_cut_off_was_not_lost():
 def test_too_many_devices_and_bars_are_told(run, monkeypatch):
     """Of many devices some have rows, all bars of theirs are there; of too many bars the first are."""
     monkeypatch.setattr(timeline_module, "MOST_DEVICES", 5)
-    some = timeline(Records(run.view))
+    some = timeline(Usage(run))
     devices, sent = some["devices"].tolist(), run.transfers
 
     assert devices == [0, 5, 10, 14, 19]
@@ -136,7 +135,7 @@ def test_too_many_devices_and_bars_are_told(run, monkeypatch):
     assert set(some["receptions"]["receiver"]) <= set(devices)
 
     monkeypatch.setattr(timeline_module, "MOST_ROWS", 30)
-    few = timeline(Records(run.view))
+    few = timeline(Usage(run))
     assert len(few["transfers"]["number"]) < len(some["transfers"]["number"])
     assert "Bars end at" in few["notes"][1]
 
@@ -164,6 +163,6 @@ def test_a_report_is_written_where_it_is_wanted(run, tmp_path):
         run.report()
 
     assert run.report(tmp_path / "a.html").stat().st_size > 1e6
-    told = run_document(run.view, "", Played(no_scene="no walks here", no_holdings="no data here"))
-    assert told["scene"] == {"missing": "no walks here"}
-    assert told["data"] == {"missing": "no data here"}
+    tables = {name: run.table(name) for name in run.names() if name not in ("scene", "data_split")}
+    told = run_document(replace(run, in_memory=lambda: tables), "")
+    assert told["scene"] == told["data"] == {"missing": NOT_RECORDED}

@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fednet_emu.analysis.run import RunView
+from fednet_emu.analysis.run import RunRecords
 from fednet_emu.draw.page.document import page
-from fednet_emu.draw.page.run import SCRIPTS, Played, run_document
+from fednet_emu.draw.page.run import SCRIPTS, run_document
 
 DEVICES, ROUNDS, DAY_S = 1000, 500, 120.0
 
@@ -61,14 +61,14 @@ def busy_run():
     }
     bits = {"uplink_bit": n * 77_120, "downlink_bit": n * 77_120, "sidelink_bit": 0}
     summary = {"name": "busy", "simulated_s": DAY_S, "rounds": 1, "accuracy": None, "loss": None, **bits}
-    return RunView("busy", summary, {"devices": {"count": DEVICES}}, None, lambda: tables)
+    return RunRecords("busy", summary, {"devices": {"count": DEVICES}}, None, lambda: tables)
 
 
 @pytest.mark.slow
 def test_a_million_transfers_take_less_than_25_megabytes(read_page):
     """They are all there, to the microsecond, and the page says that it rounds."""
     run = busy_run()
-    whole = page("busy", run_document(run, "", Played()), SCRIPTS)
+    whole = page("busy", run_document(run, ""), SCRIPTS)
     told = read_page(whole)["timeline"]
     sent = run.table("transfers")
 

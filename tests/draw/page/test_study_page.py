@@ -7,14 +7,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fednet_emu.analysis.bands import band, even_costs, on_front
+from fednet_emu.analysis.bands import band, even_costs
 from fednet_emu.analysis.compare import compare
+from fednet_emu.analysis.fronts import on_front
+from fednet_emu.analysis.level_differences import compared_axes, level_pairs
+from fednet_emu.analysis.needed import failures_text
 from fednet_emu.analysis.settings import data_set_names, setting_text
 from fednet_emu.analysis.statistics import mean_interval
-from fednet_emu.analysis.study import StudyView
+from fednet_emu.analysis.study import StudyRecords
 from fednet_emu.analysis.targets import first_reached
-from fednet_emu.draw.page.differences import compared_axes, level_pairs
-from fednet_emu.draw.page.needed import failures_text
 from fednet_emu.draw.page.study_page import cells_table, left_out, study_document
 
 AXES = {"access": ["tdma", "ofdma"], "size": [1, 2]}
@@ -62,15 +63,14 @@ def story():
                 **keys,
                 "status": "done",
                 "reason": "",
+                "data_set": "digits",
                 **last,
                 **first_reached(run, [keys["cell"]], "accuracy", 0.55).iloc[0],
             }
         )
     lost = pd.DataFrame(missing)
     tables = pd.concat(rows, ignore_index=True), pd.DataFrame(cells), list(lost["cell"])
-    return StudyView(
-        "story", AXES, {"accuracy": 0.55}, *tables, dict.fromkeys(tables[1]["cell"], "data:\n  kind: digits\n"), lost
-    )
+    return StudyRecords("story", AXES, {"accuracy": 0.55}, *tables, lost)
 
 
 @pytest.fixture
@@ -192,7 +192,7 @@ def test_sentences_say_who_never_got_there(document):
 
 def test_what_is_too_much_to_compare_is_left_out_and_said():
     """Of six levels, each is compared with the first and with the next; of 30 x 20 places, none."""
-    small = StudyView("small", {"a": list(range(6))}, {}, pd.DataFrame(), pd.DataFrame({"seed": [0] * 6}), [])
+    small = StudyRecords("small", {"a": list(range(6))}, {}, pd.DataFrame(), pd.DataFrame({"seed": [0] * 6}), [])
     large = replace(small, axes={"a": list(range(30)), "b": list(range(20))}, cells=pd.DataFrame({"seed": [0] * 600}))
 
     assert level_pairs(small.axes["a"]) == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (0, 2), (0, 3), (0, 4), (0, 5)]
@@ -221,14 +221,14 @@ def test_fronts_leave_out_what_has_learnt_nothing(story, document):
     assert set(rounds["setting"][rounds["fronts"]["total_bit:accuracy"]]) == {0.0, 2.0}
     view = story
     idle = view.evaluations.assign(accuracy=0.1)
-    view = StudyView("idle", view.axes, {}, idle, view.cells, view.unfinished, view.data_sets, view.missing)
+    view = StudyRecords("idle", view.axes, {}, idle, view.cells, view.unfinished, view.missing)
     assert len(study_document(view)["pareto"]["rounds"]["setting"]) == 0
 
 
 def test_data_sets_never_share_a_front(story):
     """The cells of tdma learn another data set: it has a front of its own, although ofdma is faster."""
     view = story
-    view.data_sets.update({cell: "data:\n  kind: mnist\n" for cell in view.cells["cell"] if cell.startswith("tdma")})
+    view.cells["data_set"] = np.where(view.cells["access"] == "tdma", "mnist", "digits")
     told = study_document(view)["pareto"]
     on = told["rounds"]["fronts"]["simulated_s:accuracy"]
 
@@ -261,7 +261,7 @@ def test_settings_of_which_a_run_diverged_are_on_no_front(story):
 def test_what_is_told_first_keeps_data_sets_apart(story, document):
     """With one data set, the ends of each axis are compared; an axis that changes the data set is not told about."""
     view = story
-    view.data_sets.update({cell: "data:\n  kind: mnist\n" for cell in view.cells["cell"] if cell.startswith("tdma")})
+    view.cells["data_set"] = np.where(view.cells["access"] == "tdma", "mnist", "digits")
     apart = study_document(view)["words"]
 
     assert (
@@ -282,9 +282,9 @@ def test_labels_cannot_be_mistaken():
 
 def test_data_sets_are_named_by_what_tells_them_apart():
     """The kind is enough for mnist; the two synthetic ones differ in a parameter."""
-    small, large = (f"data:\n  kind: synthetic\n  classes: {number}\n" for number in (2, 9))
+    small, large = ({"kind": "synthetic", "classes": number} for number in (2, 9))
 
-    assert data_set_names([small, "data:\n  kind: mnist\n", large, "", small]) == [
+    assert data_set_names([small, {"kind": "mnist"}, large, None, small]) == [
         "synthetic (classes: 2)",
         "mnist",
         "synthetic (classes: 9)",

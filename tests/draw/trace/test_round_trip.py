@@ -38,7 +38,7 @@ def played(story: str) -> tuple[Run, Ledger]:
     """A short run without training, and its ledger."""
     name, rounds, settings = STORIES[story]
     _, scenario = scenario_of(name, {"stop": {"rounds": rounds}, **settings})
-    ended = play(scenario, name, None, timing_only=True)
+    ended = play(scenario, name, None, timing_only=True, keep_model=True)
     return Run.ended(ended, scenario, None), ended.ledger
 
 

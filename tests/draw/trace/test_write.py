@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fednet_emu as fe
-from fednet_emu.analysis.run import RunView
+from fednet_emu.analysis.run import RunRecords
 from fednet_emu.draw.trace.feed import nanoseconds
 from fednet_emu.draw.trace.trace import write_trace
 from fednet_emu.records.ledger import Ledger
@@ -49,7 +49,7 @@ def test_a_run_in_memory_and_in_a_folder_give_one_file(learnt: fe.Run, tmp_path:
 
 def test_an_empty_run_is_a_trace_without_slices(tmp_path: Path, read_trace: Callable[[Path], Any]) -> None:
     """A run in which nothing happened has a trace, too."""
-    run = RunView("empty", {"simulated_s": 0.0}, {}, None, Ledger().frames)
+    run = RunRecords("empty", {"simulated_s": 0.0}, {}, None, Ledger().frames)
 
     assert write_trace(run, tmp_path / "run.pftrace") == 0
     assert read_trace(tmp_path / "run.pftrace").slices == []
@@ -64,7 +64,7 @@ def test_a_trace_that_fails_leaves_the_file_as_it_was(learnt: fe.Run, tmp_path: 
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_trace(learnt.view, path, show=interrupt)
+        write_trace(learnt, path, show=interrupt)
     assert path.read_bytes() == b"older"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -82,8 +82,8 @@ def test_a_damaged_table_is_named(learnt: fe.Run, write_run: Callable[..., Path]
 @pytest.mark.parametrize(
     ("window", "problem"),
     [
-        ({"devices": [3, 20]}, r"devices: no such device in this run, got 20; they are numbered 0 to 19"),
-        ({"devices": []}, r"devices: nobody is to be shown, got no number; leave it out"),
+        ({"devices": [3, 20]}, r"devices: no such device, got 20; they are numbered 0 to 19"),
+        ({"devices": []}, r"devices: no device is to be shown, got no number; leave it out"),
         ({"from_s": 2.0, "until_s": 1.0}, r"until_s: must be after the begin at 2 s, got 1 s; give a later end"),
         ({"from_s": 1e6}, r"from_s: the run ends at .* s, got 1e\+06 s; give an earlier time"),
     ],

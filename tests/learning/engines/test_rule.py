@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.streams import Streams
+from fednet_emu.learning.engines import batched
 from fednet_emu.learning.engines.batched import BatchedEngine
 from fednet_emu.learning.engines.rule import STACK_PAYS, Case, RuleEngine, choose
 from fednet_emu.learning.engines.serial import SerialEngine
+from fednet_emu.learning.graph import grouping
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.grouping import shape_of
 from fednet_emu.learning.graph.jobs import ResolvedJob, SgdPlan, TrainData, TrainJob
@@ -22,6 +27,7 @@ from fednet_emu.learning.models.linear import Softmax
 from fednet_emu.learning.models.mcmahan_cnn import McMahanCnn
 from fednet_emu.learning.models.mlp import Mlp
 from fednet_emu.learning.models.torch_seed import seeded_module
+from fednet_emu.testing import small_scenario
 from tests.learning.results import results_of
 
 IMAGE = (1, 28, 28)
@@ -109,3 +115,25 @@ def test_jobs_run_on_what_was_chosen_for_their_shape() -> None:
 
     assert all(torch.equal(a, b) for a, b in zip(found[::2] + found[1::2], dense + other, strict=True))
     assert [choice.split(",")[0] for choice in engine.choices] == ["engine batched", "engine serial"]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_jobs_are_grouped_and_models_looked_at_once(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
+    """Each job is grouped once per wavefront, and the form of a model is worked out at most once per thread."""
+    group, form = Mock(side_effect=shape_of), Mock(side_effect=batched.chain_form)
+    monkeypatch.setattr(grouping, "shape_of", group)
+    monkeypatch.setattr(batched, "chain_form", form)
+    first, engine = job(built(Softmax()), SgdPlan(lr=0.1, batch_size=4, steps=2), 8), RuleEngine(threads)
+    jobs = [replace(first) for _ in range(6)]
+    for _ in range(3):
+        results_of(engine, jobs)
+    engine.close()
+
+    assert group.call_count == 3 * len(jobs)
+    assert form.call_count <= threads
+
+
+def test_the_engine_that_took_the_time_is_refused() -> None:
+    """A scenario of an earlier version is told what to write."""
+    with pytest.raises(ScenarioError, match=r"training\.engine: .*, got auto; write by-rule"):
+        small_scenario("training.engine=auto")

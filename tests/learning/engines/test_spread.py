@@ -3,6 +3,7 @@
 import itertools
 import threading
 import time
+import weakref
 from functools import partial
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch import nn
 
 from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.streams import Streams
+from fednet_emu.learning.engines import spread
 from fednet_emu.learning.engines.batched import BatchedEngine
 from fednet_emu.learning.engines.serial import SerialEngine
 from fednet_emu.learning.engines.spread import SpreadEngine
@@ -245,3 +247,44 @@ def test_a_closed_engine_has_no_threads_left_and_can_be_used_again(make):
     engine.close()
     assert set(threading.enumerate()) <= before
     assert all(torch.allclose(a.params, b.params, rtol=1e-4) for a, b in zip(first, again, strict=True))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", ENGINES)
+def test_an_engine_keeps_no_result_that_it_has_given_away(name, threads):
+    """Once the caller lets go of a result, its memory is free before the engine is asked for the next one."""
+    engine, kept = ENGINES[name](threads), []
+    for _, result in engine.run(wavefront()):
+        params = weakref.ref(result.params)
+        del result
+        kept.append(params() is not None)
+    engine.close()
+
+    assert kept == [False] * 6
+
+
+def test_a_wavefront_that_is_given_up_ends_its_threads(monkeypatch):
+    """When a deferred function fails, jobs under way end first, no other is begun, and the engine can be used again."""
+    begun, ended, go_on, wait = [], [], threading.Event(), spread.wait
+    monkeypatch.setattr(spread, "wait", lambda under_way: (go_on.set(), wait(under_way)))
+
+    class Slow(Engine):
+        def run(self, jobs):
+            begun.append(jobs[0].job.label)
+            if jobs[0].job.label != "dev-0":
+                assert go_on.wait(timeout=600)
+            ended.append(jobs[0].job.label)
+            yield jobs[0], TrainResult(jobs[0].params, 0.0)
+
+    def failing(_):
+        raise ZeroDivisionError
+
+    graph = Graph(SpreadEngine([Slow(), Slow()], together=False))
+    trained = [graph.train(resolved.job).params for resolved in wavefront()]
+    with pytest.raises(ZeroDivisionError):
+        graph.read(graph.call(failing, trained[0]))
+
+    assert sorted(begun) == sorted(ended)
+    assert {"dev-0"} <= set(begun) <= {"dev-0", "dev-1", "dev-2"}
+    assert all(graph.read(params) is not None for params in trained)
+    graph.close()

@@ -96,6 +96,25 @@ def test_an_error_ends_its_part(watch):
     assert parts[REST].host_s == 2.0
 
 
+def test_a_part_interrupts_a_brief_part(watch):
+    """Of 11 s, 3 s are those of the brief part before and after the part in it, which has 4 s, 3 s of them waiting."""
+    host = HostTime()
+    with host.part("training"):
+        watch.passes(busy_s=4.0)
+        with host.brief_part("deferred functions"):
+            watch.passes(busy_s=1.0)
+            with host.part("sending jobs"):
+                watch.passes(busy_s=1.0, idle_s=3.0)
+            watch.passes(busy_s=2.0)
+    parts = host.parts()
+
+    assert {name: tuple(spent) for name, spent in parts.items() if name != REST} == {
+        "training": (4.0, 0.0),
+        "deferred functions": (3.0, 0.0),
+        "sending jobs": (4.0, 3.0),
+    }
+
+
 def test_a_brief_part_counts_alone_and_leaves_the_waiting_to_the_part_around_it(watch):
     """Of 8 s in a part, 3 s are those of two brief parts in it, and 4 s outside of them were waiting."""
     host = HostTime()

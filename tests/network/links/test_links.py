@@ -1,5 +1,6 @@
 """Claims about links: budgets in dB, reciprocity, and draws that belong to their link."""
 
+import itertools
 import math
 
 import numpy as np
@@ -127,6 +128,18 @@ def test_every_device_has_its_own_fading_in_both_forms():
     assert [up.fading_key(k, SERVER) for k in range(3)] == up.fading_keys(devices, server).tolist()
     assert [down.fading_key(SERVER, k) for k in range(3)] == down.fading_keys(server, devices).tolist()
     assert len({down.fading_key(SERVER, k) for k in range(3)}) == 3
+
+
+@pytest.mark.parametrize("stations", [1, 2])
+def test_a_link_is_its_snr_and_its_key_both_ways(stations):
+    """Of one station, whose links are kept in lists, as of several: what the arrays say, for uplinks and downlinks."""
+    sky, stations_m = Sky(channel(**SHADOWED), Streams(1), FullPower()), 80.0 * np.eye(2)[:stations]
+    for links in network_links(sky, XY_M, stations_m):
+        for device, station in itertools.product(range(len(XY_M)), range(stations)):
+            ends = device, -1 - station
+            found = float(links.snrs(*map(np.array, ends))), int(links.fading_keys(*map(np.array, ends)))
+            assert links.link(*ends) == links.link(*reversed(ends)) == found
+            assert (links.snr(*ends), links.fading_key(*ends)) == found
 
 
 @pytest.mark.parametrize("cell", [0, 2])

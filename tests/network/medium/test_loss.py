@@ -1,11 +1,15 @@
 """Claims about random loss of whole transfers."""
 
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from fednet_emu.network.faults import NoLoss, RandomLoss
+from fednet_emu.devices.availability import Always, Presence
+from fednet_emu.network.air.transfer import Grant
+from fednet_emu.network.faults import Faults, NoLoss, RandomLoss
 
 
 @given(
@@ -22,3 +26,15 @@ def test_a_probability_is_below_one(probability):
     """A link that loses everything, or 30 for 30 %, is refused."""
     with pytest.raises(ValidationError, match="probability"):
         RandomLoss(probability=probability)
+
+
+@pytest.mark.parametrize(("probability", "error", "lost"), [(0.0, 0.3, 0.3), (0.5, 0.5, 0.75), (0.4, 0.0, 0.4)])
+def test_the_error_of_a_plan_and_random_loss_are_independent(probability, error, lost):
+    """Of 4,000 delivered uploads of a link those are lost that either takes: 1 - (1 - p)(1 - e), to within 3 %."""
+    loss = RandomLoss(probability=probability) if probability else NoLoss()
+    faults = Faults(Presence(Always(), 0, 2), loss, 7)
+    upload = SimpleNamespace(sender=0, receiver=-1, grant=Grant(1.0, error=error))
+    fates = [faults.fate(upload) for _ in range(4000)]
+
+    assert set(fates) == {"", "erased"}
+    assert fates.count("erased") / len(fates) == pytest.approx(lost, abs=0.03)

@@ -15,8 +15,8 @@ import pandas as pd
 import pytest
 
 from fednet_emu.analysis.confidence_set import confidence_set
-from fednet_emu.analysis.searched import open_search, search_lines
-from fednet_emu.analysis.study import open_study
+from fednet_emu.analysis.searched import SearchRecords
+from fednet_emu.analysis.study import StudyRecords
 from fednet_emu.emulation.load import load_scenario
 from fednet_emu.errors import DataError, FednetError, ScenarioError
 from fednet_emu.study import cells
@@ -35,7 +35,7 @@ FILES = ("trials.csv", "search.json", "study.json", "study.parquet", "cells.parq
 def searched(path, out, run=run_here, **options):
     """The view of a search that has ended."""
     search(load_search(cells.study_file(path), **options), out, run)
-    return open_search(out)
+    return SearchRecords.opened(out)
 
 
 def content(out):
@@ -51,7 +51,7 @@ def test_a_search_of_the_whole_space_finds_the_best_of_the_grid(study_file, tmp_
     view = searched(path, tmp_path / "search")
     grid = study_file(f"{SETTINGS}grid: {{{GRID}}}\n")
     sweep(load_study(grid), tmp_path / "grid", run_here)
-    rows = open_study(tmp_path / "grid").cells
+    rows = StudyRecords.opened(tmp_path / "grid").cells
     keys = ["algorithm.local_steps", "algorithm.lr", "algorithm.cohort"]
     times = rows.groupby(keys)["time_to_target_s"]
     means = times.mean()[times.count() == 3]
@@ -124,7 +124,7 @@ def test_an_interrupted_search_goes_on_as_if_nothing_had_been(searching, whole, 
             search(loaded, tmp_path / "parts", three)
             break
         except KeyboardInterrupt:
-            assert open_search(tmp_path / "parts").trials is not None
+            assert SearchRecords.opened(tmp_path / "parts").trials is not None
     assert content(tmp_path / "parts") == content(whole)
     assert len(begun) == len(set(begun)) == len(list((whole / "cells").iterdir()))
 
@@ -160,14 +160,14 @@ def test_more_trials_go_on_from_those_there_are(searching, shorter, whole, tmp_p
     before = {path: path.stat().st_mtime_ns for path in out.glob("cells/*/summary.json")}
     longer = searched(searching, out)
 
-    pd.testing.assert_frame_equal(longer.trials[:4], open_search(shorter).trials)
+    pd.testing.assert_frame_equal(longer.trials[:4], SearchRecords.opened(shorter).trials)
     assert all(path.stat().st_mtime_ns == when for path, when in before.items())
     assert (out / "trials.csv").read_bytes() == (whole / "trials.csv").read_bytes()
 
 
 def test_trials_after_the_first_end_at_the_cap(whole):
     """None of the later runs costs more than twice what the best before it did, nor breaks the limit."""
-    view = open_search(whole)
+    view = SearchRecords.opened(whole)
     known = [float(cost) for cost in view.trials["time"][:4] if not np.isnan(cost)]
     runs = {path.name: json.loads(path.read_text()) for path in (whole / "cells").glob("*/summary.json")}
 
@@ -180,7 +180,7 @@ def test_trials_after_the_first_end_at_the_cap(whole):
 
 def test_the_best_scenarios_run(whole):
     """Their files are whole scenarios, without the ends that the search had put to them, and cost what was said."""
-    view = open_search(whole)
+    view = SearchRecords.opened(whole)
     for place, number in enumerate(view.finalists, 1):
         scenario = load_scenario(whole / "best" / f"{place}.yaml")
         assert scenario.stop.rounds == 12
@@ -206,8 +206,8 @@ def test_files_of_others_stay(searching, shorter, tmp_path):
 
 def test_the_folder_is_a_study_of_the_finalists(whole):
     """Figures, comparisons and rankings take it as any other."""
-    view = open_search(whole)
-    study = open_study(whole)
+    view = SearchRecords.opened(whole)
+    study = StudyRecords.opened(whole)
     labels = view.trials.set_index("trial")["setting"]
 
     assert study.axes == {"setting": [labels[number] for number in view.finalists]}
@@ -218,7 +218,7 @@ def test_the_folder_is_a_study_of_the_finalists(whole):
 
 def test_the_race_is_that_of_a_slow_one(whole):
     """Seed by seed the settings outside the confidence set leave; the others have all seeds."""
-    view = open_search(whole)
+    view = SearchRecords.opened(whole)
     left = sorted(view.runs, key=lambda number: view.trials["time"][number])
     dropped = {}
     for seeds in (2, 3):
@@ -259,7 +259,7 @@ def test_several_costs_give_a_front(study_file, tmp_path):
     for number, mean in means.items():
         assert (number in view.dropped) == dominated(mean, list(means.values()))
     assert sorted([*view.finalists, *view.dropped]) == sorted(means)
-    assert any("bits" in line and "time" in line for line in search_lines(view))
+    assert any("bits" in line and "time" in line for line in view.lines())
 
 
 def test_a_search_without_a_target_needs_no_training(study_file, tmp_path):
@@ -271,7 +271,7 @@ def test_a_search_without_a_target_needs_no_training(study_file, tmp_path):
     view = searched(path, tmp_path / "out", timing_only=True)
     grid = study_file(f"set: {{channel: urban-micro}}\nseeds: 1\ngrid: {{{GRID}}}\n")
     sweep(load_study(grid, timing_only=True), tmp_path / "grid", run_here)
-    least = open_study(tmp_path / "grid").cells["simulated_s"].min()
+    least = StudyRecords.opened(tmp_path / "grid").cells["simulated_s"].min()
 
     assert view.trials["time"].min() == pytest.approx(least)
     assert view.trials["time"][view.finalists[0]] == pytest.approx(least)
@@ -290,7 +290,7 @@ def test_the_highest_accuracy_within_a_limit(study_file, tmp_path):
     assert best["algorithm.lr"] == 0.05
     assert best["accuracy"] == view.trials["accuracy"].max() == best["score"]
     assert (view.runs[view.finalists[0]] < 0).all()  # minimised is minus the accuracy
-    assert any("accuracy 0." in line for line in search_lines(view))
+    assert any("accuracy 0." in line for line in view.lines())
 
 
 def test_settings_that_are_no_scenario_or_fail_are_told_and_left_out(study_file, tmp_path, moods):
@@ -301,7 +301,7 @@ def test_settings_that_are_no_scenario_or_fail_are_told_and_left_out(study_file,
         "      raises: {model: {kind: module, path: 'moody:Net', args: {mood: raises}}}\n"
     )
     progress = search(load_search(cells.study_file(path)), tmp_path / "out", run_here)
-    view = open_search(tmp_path / "out")
+    view = SearchRecords.opened(tmp_path / "out")
 
     assert len(progress.failures) == 1
     assert view.trials.set_index("mood")["why_not"].to_dict()["raises"] == "failed"
@@ -313,7 +313,7 @@ def test_a_limit_that_nobody_keeps_is_a_sentence(study_file, tmp_path):
     space = "{algorithm.local_steps: [1, 2], algorithm.lr: [0.1, 0.2]}"
     path = study_file(f"{SETTINGS}search: {{space: {space}, within: {{bits: 10}}}}\n")
     view = searched(path, tmp_path / "out")
-    lines = list(search_lines(view))
+    lines = list(view.lines())
 
     assert not list((tmp_path / "out").glob("cells/*"))
     assert "4 are too costly by the clock alone" in lines[0]

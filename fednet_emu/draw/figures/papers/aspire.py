@@ -34,6 +34,6 @@ def aspire_figure(tables: Sequence[tuple[str, pd.DataFrame]]) -> Figure:
         axes.set_ylabel(PANELS[column])
         add_grid(axes)
         finish_axes(axes)
-    panels[-1].set_xlabel("Simulated time (s)" + "".join(f"\n({each} throughout)" for each in constant))
+    panels[-1].set_xlabel("Time (s)" + "".join(f"\n({each} throughout)" for each in constant))
     add_line_legend(figure, panels[0])
     return figure

@@ -17,8 +17,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch
 
 from fednet_emu.arrays import Array
+from fednet_emu.draw.palette import BLACK
 from fednet_emu.draw.style import (
-    BLACK,
     CURVE_HEIGHT_IN,
     SMALL_PT,
     WIDTH_IN,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fednet_emu.analysis.run import RunView
+from fednet_emu.analysis.run import RunRecords
 from fednet_emu.draw.figures.charges import charge_figure
 from fednet_emu.draw.figures.papers.aspire import aspire_figure
 from fednet_emu.draw.figures.papers.clusters import weights_figure, write_weights_animation
@@ -39,7 +39,7 @@ SERIES_ANIMATIONS: dict[str, Callable[[pd.DataFrame, Path], None]] = {
 
 
 def series_figures(
-    runs: Sequence[RunView], labels: Sequence[str], drawings: Mapping[str, Drawing]
+    runs: Sequence[RunRecords], labels: Sequence[str], drawings: Mapping[str, Drawing]
 ) -> dict[str, Figure]:
     """Draw the series that at least one run has recorded, and return the figures by the name of the series.
 
@@ -54,7 +54,7 @@ def series_figures(
     return drawn
 
 
-def save_animations(runs: Sequence[RunView], folder: Path) -> list[Path]:
+def save_animations(runs: Sequence[RunRecords], folder: Path) -> list[Path]:
     """Write an animated GIF of each series for which `SERIES_ANIMATIONS` has an entry, and return the files.
 
     With several runs, each file name ends with the number of the run, counted from 1.

@@ -10,14 +10,14 @@ from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
 from fednet_emu.analysis.quantities import LONG_TIMES, Unit, axis_unit
 from fednet_emu.analysis.statistics import mean_interval
-from fednet_emu.analysis.study import StudyView, target_text
+from fednet_emu.analysis.study import StudyRecords, target_text
 from fednet_emu.draw.style import add_grid, add_legend, finish_axes, fit_scale, line_style, new_figure
 
 PANEL_IN, SPAN = 1.7, 10.0
 """Height of a panel in inches; and the ratio of largest to smallest time beyond which the scale is logarithmic."""
 
 
-def groups_figure(view: StudyView) -> Figure | None:
+def groups_figure(view: StudyRecords) -> Figure | None:
     """Draw cycle time and time to the target against the number of groups, with a line for each way of grouping.
 
     Each point is one setting of the study: the mean over its seeds with its 95 % interval. Seeds that never reached the

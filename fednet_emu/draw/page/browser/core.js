@@ -104,23 +104,19 @@ const fednet = (() => {
   /** A row of controls. */
   const controls = (...items) => element("div", { class: "controls" }, ...items);
 
-  /** A legend: a list of [name of a colour in style.css, or a CSS colour; text]. */
+  /** A legend: a list of [name of a colour, or a CSS colour; text]. */
   const legend = (entries) => element("div", { class: "legend" }, ...entries.map(([colour, text]) =>
     element("span", {}, element("i", { style: `background:${/^[a-z]+$/.test(colour) ? `var(--${colour})` : colour}` }), text)));
 
   // ---- colours ------------------------------------------------------------------------------------------------------
 
-  /** The colour of a name in style.css, in the present theme. */
+  /** The colour of a name, in the present theme. */
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
   const dark = () => document.documentElement.dataset.theme === "dark";
 
-  /** Colours of lines by their number: Okabe and Ito's, lighter on dark ground. */
-  function lineColour(index) {
-    const light = ["#0072b2", "#d55e00", "#009e73", "#aa4d86", "#b87700", "#3a3f4a", "#3b8fc4"];
-    const bright = ["#4aa8e8", "#f08a45", "#33c79b", "#e3a0c8", "#f0b64a", "#dfe3ea", "#8fd0f7"];
-    return (dark() ? bright : light)[index % light.length];
-  }
+  /** The colour of a line by its number, the same as in figures. */
+  const lineColour = (index) => colour(`line-${index % vocabulary.lines}`);
 
   function setTheme(name) {
     document.documentElement.dataset.theme = name;

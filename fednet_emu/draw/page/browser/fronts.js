@@ -2,7 +2,8 @@
 // Pareto fronts of a study over any two of time, bits, energy and accuracy; each data set has its own.
 
 function studyFronts(study) {
-  const QUANTITIES = { simulated_s: ["Simulated time", "time"], total_bit: ["Transmitted data", "bits"], energy_j: ["Energy", "energy"], accuracy: ["Accuracy", "score"] };
+  const costs = ["time", "bits", "energy"].map((name) => [vocabulary.costs[name].column, [lines.TITLES[name], name]]);
+  const QUANTITIES = { ...Object.fromEntries(costs), accuracy: [vocabulary.metrics.accuracy, "score"] };
   if (!study.pareto.rounds.setting.length) delete QUANTITIES.accuracy;
   const NAMES = Object.keys(QUANTITIES), SYMBOLS = ["circle", "square", "diamond", "triangle-up", "cross", "star"];
   const state = { x: "simulated_s", y: NAMES.at(-1), data: "" };

@@ -2,8 +2,8 @@
 // Learning curves with a choice of metric and cost, for pages that put several lines into one figure.
 
 const lines = (() => {
-  const DASHES = ["solid", "dash", "dashdot", "longdash"], ORDER = [0, 1, 2, 3, 5, 4, 6];
-  const TITLES = { time: "Simulated time", bits: "Transmitted data", energy: "Energy", rounds: "Rounds" };
+  const DASHES = ["solid", "dash", "dashdot", "longdash"];
+  const TITLES = Object.fromEntries(Object.entries(vocabulary.costs).map(([name, { title }]) => [name, title]));
 
   /** Names for a figure: without the parts that all share, and without their middle where they are too long; still distinct. */
   function shorten(names, most = innerWidth < 900 ? 26 : 44) {
@@ -30,11 +30,11 @@ const lines = (() => {
     return { size: unit.size, title: unit.symbol ? `${title} (${unit.symbol})` : title };
   }
 
-  /** The colour of a line by its number; those that are alike come late. */
-  const colour = (place) => fednet.lineColour(ORDER[place % ORDER.length]);
+  /** The colour of a line by its number. */
+  const colour = fednet.lineColour;
 
-  /** The look of a line by its number, in dashes by another one: by default seven colours, then other dashes. */
-  const look = (place, dash = Math.floor(place / ORDER.length)) => ({ color: colour(place), dash: DASHES[dash % DASHES.length], width: 2 });
+  /** The look of a line by its number, in dashes by another one: by default all colours, then other dashes. */
+  const look = (place, dash = Math.floor(place / vocabulary.lines)) => ({ color: colour(place), dash: DASHES[dash % DASHES.length], width: 2 });
 
   /** A colour of a line with an opacity. */
   const faded = (place, opacity) => colour(place) + Math.round(255 * opacity).toString(16).padStart(2, "0");

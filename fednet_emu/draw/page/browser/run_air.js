@@ -17,8 +17,8 @@ const runAir = (told) => {
     const area = (name, y, colour) => ({ x, y: y.map((value) => 100 * value), name, stackgroup: "air", mode: "lines", line: { width: 0, shape: "hvh", color: fednet.colour(colour) },
       fillcolor: fednet.colour(colour), hovertemplate: `%{x:.4g} ${unit.symbol}: ${name} %{y:.3g} %<extra></extra>` });
     return {
-      data: [area(told_several(), many, "colliding"), area("one sender", one, "busy"), area("idle", one.map((value, place) => Math.max(1 - value - many[place], 0)), "idle")],
-      layout: { showlegend: true, xaxis: { title: `Simulated time in ${unit.symbol}`, range: [0, edges_s.at(-1) / unit.size] }, yaxis: { title: "Share of time in %", range: [0, 100] } },
+      data: [area(told_several(), many, "several"), area("one sender", one, "busy"), area("idle", one.map((value, place) => Math.max(1 - value - many[place], 0)), "idle")],
+      layout: { showlegend: true, xaxis: { title: `Time (${unit.symbol})`, range: [0, edges_s.at(-1) / unit.size] }, yaxis: { title: "Share of time in %", range: [0, 100] } },
     };
   });
   const share = (use, name) => use[name].reduce((all, value) => all + value, 0) / use[name].length;

@@ -31,9 +31,9 @@ const runData = (told) => {
     const x = places.map((_, at) => at), [low, first, median, third, high] = targets.map((row) => places.map((place) => (Number.isFinite(row[place]) ? row[place] : null)));
     const band = (from, to, alpha) => [{ x, y: from, mode: "lines", line: { width: 0 }, hoverinfo: "skip" },
       { x, y: to, mode: "lines", line: { width: 0 }, fill: "tonexty", fillcolor: fednet.colour("busy") + alpha, hoverinfo: "skip" }];
-    if (!few) return [...band(low, high, "50"), ...band(first, third, "90"), { x, y: median, mode: "lines", line: { color: fednet.colour("uplink"), width: 2 }, text: places.map((place) => `device ${devices[place]}`), hovertemplate: "%{text}: median %{y:.4g}<extra></extra>" }];
+    if (!few) return [...band(low, high, "50"), ...band(first, third, "90"), { x, y: median, mode: "lines", line: { color: fednet.colour("mark"), width: 2 }, text: places.map((place) => `device ${devices[place]}`), hovertemplate: "%{text}: median %{y:.4g}<extra></extra>" }];
     const bars = (from, to, width) => ({ x: x.flatMap((at) => [at, at, null]), y: from.flatMap((value, at) => [value, to[at], null]), mode: "lines", line: { color: fednet.colour("busy"), width }, hoverinfo: "skip" });
-    return [bars(low, high, 1.5), bars(first, third, 7), { x, y: median, mode: "markers", marker: { size: 8, color: fednet.colour("uplink") }, text: places.map((place) => `device ${devices[place]}`), hovertemplate: "%{text}: median %{y:.4g}<extra></extra>" }];
+    return [bars(low, high, 1.5), bars(first, third, 7), { x, y: median, mode: "markers", marker: { size: 8, color: fednet.colour("mark") }, text: places.map((place) => `device ${devices[place]}`), hovertemplate: "%{text}: median %{y:.4g}<extra></extra>" }];
   };
 
   const figure = fednet.figure(section, "Who has what", () => {

@@ -36,7 +36,7 @@ function deviceBars(section, label, parts, unit, total = "sum") {
       layout: {
         barmode: "stack", bargap: groups.length > 60 ? 0 : 0.15,
         xaxis: { title: single ? "Device" : `Devices in this order, ${groups[0].length} in each bar`, ...deviceTicks(groups, single) },
-        yaxis: { title: state.share ? "Share in %" : `${single ? label : `Mean ${label.toLowerCase()}`} in ${axis.symbol}` },
+        yaxis: { title: state.share ? "Share in %" : `${single ? label : `Mean ${label.toLowerCase()}`} (${axis.symbol})` },
       },
     };
   });
@@ -55,9 +55,8 @@ function deviceTicks(groups, single, most = 20) {
 
 const runTime = (told) => {
   const section = fednet.section("time", "Where the time went",
-    "Each second of a device counts once, for the first of these that it does: uplink, downlink, sidelink, computing, waiting for the air. Idle is the rest, being away included.");
-  const names = { uplink: "uplink", downlink: "downlink", sidelink: "sidelink", compute: "computing", waiting: "waiting for the air", idle: "idle" };
-  const parts = Object.entries(names).map(([key, name]) => ({ name, colour: key, values: told.split[key] }))
+    "Each second of a device counts once, for the first of these that it does: uplink, downlink, sidelink, computing, waiting. Idle is the rest, being away included.");
+  const parts = Object.keys(told.split).map((key) => ({ name: vocabulary.activities[key], colour: key, values: told.split[key] }))
     .filter((part) => part.name === "idle" || part.values.some((value) => value > 0));
   return deviceBars(section, "Time", parts, "time", "");
 };

@@ -14,7 +14,7 @@ function spreadFigure(parent, title, told, kind, show, colour) {
     counts.forEach((number, bin) => { x.push(edges[bin], edges[bin + 1]); y.push((100 * number) / all, (100 * number) / all); });
     return {
       data: [{ x, y, mode: "lines", fill: "tozeroy", line: { width: 1.5, color: fednet.colour(colour) }, hovertemplate: `around %{x:.3g} ${unit.symbol}: %{y:.3g} %<extra></extra>` }],
-      layout: { showlegend: false, xaxis: { title: `${title.split(":")[0]} in ${unit.symbol}`, type: told.log ? "log" : "linear", ...(told.log ? { tickformat: "~g", ...(told.edges.at(-1) / told.edges[0] < 200 ? { dtick: "D2" } : { dtick: 1 }) } : {}) }, yaxis: { title: "Share in %", rangemode: "tozero" } },
+      layout: { showlegend: false, xaxis: { title: `${title.split(":")[0]} (${unit.symbol})`, type: told.log ? "log" : "linear", ...(told.log ? { tickformat: "~g", ...(told.edges.at(-1) / told.edges[0] < 200 ? { dtick: "D2" } : { dtick: 1 }) } : {}) }, yaxis: { title: "Share in %", rangemode: "tozero" } },
     };
   }, 260);
 }

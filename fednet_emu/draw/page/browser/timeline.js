@@ -12,8 +12,8 @@ const timeline = (told) => {
   const orders = timelineOrders(told, devices);
   let order = orders.device.rows, pending = false;
 
-  const legend = fednet.legend([...timelineBars.COLOURS.map((name, kind) => [name, timelineBars.NAMES[kind]])
-    .filter((_, kind) => used(kind)), ["idle", "idle"]]);
+  const legend = fednet.legend([...timelineBars.COLOURS.map((name, kind) => [name, vocabulary.activities[name]])
+    .filter((_, kind) => used(kind)), ["idle", vocabulary.activities.idle]]);
   const overview = fednet.element("canvas", { style: `height:${OVERVIEW}px`, "aria-label": "Share of all devices in each state over the whole run", role: "img" });
   const height = Math.max(120, Math.min(560, bars.rows * 22 + AXIS));
   const canvas = fednet.element("canvas", {
@@ -258,7 +258,7 @@ function timelineOrders(told, devices) {
   offer("distance", "distance to the station, nearest first", numbers.distance_m, 1);
   offer("cell", "cell", numbers.cell, 1);
   offer("lost", "time lost, most first", numbers.lost_s, -1);
-  offer("waiting", "waiting for the air, longest first", told.split.waiting, -1);
+  offer("waiting", "waiting, longest first", told.split.waiting, -1);
   offer("computing", "computing, longest first", told.split.compute, -1);
   offer("idle", "idle, longest first", told.split.idle, -1);
   return orders;

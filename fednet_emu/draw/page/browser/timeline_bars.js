@@ -6,10 +6,9 @@ const timelineBars = (() => {
   /** Numbers of the activities; the first three are the kinds of transfers in the order of the ledger. */
   const UPLINK = 0, DOWNLINK = 1, SIDELINK = 2, COMPUTE = 3, WAITING = 4, LOST = 5;
   const COLOURS = ["uplink", "downlink", "sidelink", "compute", "waiting", "lost"];
-  const NAMES = ["uplink", "downlink", "sidelink", "computing", "waiting for the air", "lost or stopped"];
 
   /**
-   * All bars, those of each row together and in the order of their begins. As in `views/activity.py`, a transfer gives a bar
+   * All bars, those of each row together and in the order of their begins. As in `analysis/activity.py`, a transfer gives a bar
    * to each device that takes part, and the wait for the air to its sender, or to its receivers if the server sends. What the end
    * of the run cut off has not failed; `end` is the code of this reason.
    *
@@ -89,5 +88,5 @@ const timelineBars = (() => {
     return found;
   }
 
-  return { build, after, within, COLOURS, NAMES, UPLINK, DOWNLINK, SIDELINK, COMPUTE, WAITING, LOST };
+  return { build, after, within, COLOURS, UPLINK, DOWNLINK, SIDELINK, COMPUTE, WAITING, LOST };
 })();

@@ -25,4 +25,4 @@ def test_a_number_that_never_changes_has_no_panel() -> None:
     (planes,) = aspire_figure([("EASE", table)]).axes
 
     assert planes.get_ylabel() == "Planes"
-    assert planes.get_xlabel() == "Simulated time (s)\n(active workers: 1 throughout)"
+    assert planes.get_xlabel() == "Time (s)\n(active workers: 1 throughout)"

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
-from fednet_emu.analysis.run import open_run
+from fednet_emu.analysis.run import RunRecords
 from fednet_emu.draw.figures.papers.clusters import (
     SNAPSHOTS,
     weight_matrices,
@@ -62,7 +62,7 @@ def test_the_animation_has_a_frame_per_record(tmp_path) -> None:
 
 def test_runs_with_a_graph_get_both_pictures(tmp_path, write_run) -> None:
     """The series `weights` is in the table of figures; of two runs, the one that recorded it is animated."""
-    runs = [open_run(write_run(tmp_path / name, {})) for name in ("plain", "graph")]
+    runs = [RunRecords.opened(write_run(tmp_path / name, {})) for name in ("plain", "graph")]
     weights().to_parquet(runs[1].folder / "weights.parquet")
 
     assert list(series_figures(runs, ["a", "b"], SERIES_FIGURES)) == ["weights"]

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fednet_emu.analysis.usage import Usage
 from fednet_emu.arrays import Array
-from fednet_emu.draw.page.records import Records
 from fednet_emu.records.rows import KINDS
 
 BINS = 40
 
 
-def spreads(records: Records) -> dict[str, Any]:
+def spreads(usage: Usage) -> dict[str, Any]:
     """Return histograms by what they are of: `latency_s`, `rate_bps` of each kind of link, and `staleness`."""
-    rounds, sent = records.rounds, records.transfers
+    rounds, sent = usage.rounds, usage.transfers
     took_s = sent["ended_s"] - sent["started_s"]
     on_air = sent[(took_s > 0) & (sent["air_bit"] > 0)]
     rate_bps = on_air["air_bit"] / took_s[on_air.index]
@@ -24,7 +24,7 @@ def spreads(records: Records) -> dict[str, Any]:
         "latency_s": histogram((rounds["ended_s"] - rounds["started_s"]).to_numpy(np.float64)),
         "rate_bps": {kind: histogram(rate_bps[on_air["kind"] == kind].to_numpy(np.float64)) for kind in KINDS},
     }
-    stale = _staleness(records)
+    stale = _staleness(usage)
     return told if stale is None else {**told, "staleness": stale}
 
 
@@ -55,9 +55,9 @@ def histogram(values: Array) -> dict[str, Any] | None:
     }
 
 
-def _staleness(records: Records) -> dict[str, Any] | None:
+def _staleness(usage: Usage) -> dict[str, Any] | None:
     """How often an update was how many steps old, from any series that an algorithm recorded with this column."""
-    run = records.run
+    run = usage.run
     for name in run.names():
         table = run.table(name)
         if "staleness" in table and len(table):

@@ -1,4 +1,4 @@
-"""Draw who has what: labels or targets of every device, and how many samples it has."""
+"""Draw how samples are split among devices: labels or targets of every device, and how many samples it has."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from fednet_emu.analysis.holdings import Holdings, Part
+from fednet_emu.analysis.data_split import DataSplit, Part
 from fednet_emu.arrays import IntArray
+from fednet_emu.draw.palette import BLUE, VERMILLION
 from fednet_emu.draw.style import (
-    BLUE,
     POINTS_PER_IN,
     SMALL_PT,
-    VERMILLION,
     WIDTH_IN,
     PaperFigure,
     add_legend,
@@ -42,17 +41,17 @@ LIGHT = "#9ecbe8"
 SHARES = LinearSegmentedColormap.from_list("shares", ["white", LIGHT, BLUE, "#00263d"])
 
 
-def holdings_figures(holdings: Holdings) -> dict[str, Figure]:
-    """Draw who has what: `data` of the training samples, and `data-test` if devices have test samples.
+def split_figures(split: DataSplit) -> dict[str, Figure]:
+    """Draw how samples are split: `data` for training samples, and `data-test` if devices have test samples.
 
     Above are the sizes; below are, for each device, the samples of each label as areas of bubbles, or for more than
     40 devices the share of each label as a shade; of targets the median, half of them, and 90 % of them. Of more than
     40 devices those that are alike in the training samples stand side by side, in both figures.
     """
-    order = holdings.train.order() if len(holdings.train.sizes) > MOST_BUBBLES else np.arange(len(holdings.train.sizes))
-    drawn: dict[str, Figure] = {"data": _figure(holdings.train, order, "train")}
-    if holdings.test.sizes.any():
-        drawn["data-test"] = _figure(holdings.test, order, "test")
+    order = split.train.order() if len(split.train.sizes) > MOST_BUBBLES else np.arange(len(split.train.sizes))
+    drawn: dict[str, Figure] = {"data": _figure(split.train, order, "train")}
+    if split.test.sizes.any():
+        drawn["data-test"] = _figure(split.test, order, "test")
     return drawn
 
 

@@ -1,62 +1,41 @@
-"""The records of a run as a page needs them: read once, and every quantity of it computed once."""
+"""What each device of a run did, spent and lost."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 import pandas as pd
 
 from fednet_emu.analysis.activity import COMPUTE_COLUMNS, RECEPTION_COLUMNS, TRANSFER_COLUMNS, activity_bars
-from fednet_emu.analysis.run import RunView
+from fednet_emu.analysis.run import RunRecords
+from fednet_emu.analysis.scene import Scene
 from fednet_emu.analysis.targets import with_total_bits
 from fednet_emu.analysis.time_split import time_split
-from fednet_emu.arrays import Array, IntArray
-from fednet_emu.records.ledger import SERVER
+from fednet_emu.arrays import Array
+from fednet_emu.records.ledger import SCENE, SERVER
 
 TRANSFERS = (*TRANSFER_COLUMNS, "receivers", "size_bit", "air_bit", "delivered_bit", "lost_bit", "energy_j",
              "receive_j", "cell")  # fmt: skip
 COMPUTES = (*COMPUTE_COLUMNS, "flop", "energy_j")
 
 
-class SceneLike(Protocol):
-    """Where devices are; the attributes are those of `fednet_emu.emulation.scene.Scene`."""
+@dataclass(frozen=True, eq=False)
+class Usage:
+    """What each device of a run did and spent: the tables are read once, and every quantity is computed once."""
 
-    @property
-    def times_s(self) -> Array: ...  # noqa: D102
-    @property
-    def x_m(self) -> Array: ...  # noqa: D102
-    @property
-    def y_m(self) -> Array: ...  # noqa: D102
-    @property
-    def cell(self) -> IntArray: ...  # noqa: D102
-    @property
-    def snr_db(self) -> Array: ...  # noqa: D102
-    @property
-    def uplink_bps(self) -> Array: ...  # noqa: D102
-    @property
-    def downlink_bps(self) -> Array: ...  # noqa: D102
-    @property
-    def stations_m(self) -> Array: ...  # noqa: D102
-    @property
-    def speed_flop_per_s(self) -> Array: ...  # noqa: D102
-    @property
-    def idle_w(self) -> Array: ...  # noqa: D102
-
-
-@dataclass(frozen=True)
-class Records:
-    """A run and its scene, if that is known."""
-
-    run: RunView
-    scene: SceneLike | None = None
+    run: RunRecords
 
     @cached_property
+    def scene(self) -> Scene | None:
+        """Where devices are; None for a run that did not record it."""
+        return Scene.of(self.run) if self.run.has(SCENE) else None
+
+    @property
     def devices(self) -> int:
         """How many devices there are."""
-        return int(self.run.scenario["devices"]["count"])
+        return self.run.devices
 
     @cached_property
     def simulated_s(self) -> float:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fednet_emu.analysis.holdings import Part
+from fednet_emu.analysis.data_split import Part
 
 ORDER, OFFSETS = np.array([4, 0, 1, 5, 2]), np.array([0, 2, 2, 5])
 """Three devices: samples 4 and 0, none, samples 1, 5 and 2; sample 3 is nobody's."""

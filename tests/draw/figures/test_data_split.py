@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fednet_emu.analysis.holdings import Holdings, Part
-from fednet_emu.draw.figures.holdings import MOST_BUBBLES, holdings_figures
+from fednet_emu.analysis.data_split import DataSplit, Part
+from fednet_emu.draw.figures.data_split import MOST_BUBBLES, split_figures
 from fednet_emu.draw.figures.page import fit_to_page, numbers_of
 from fednet_emu.draw.figures.run_figures import save
 
@@ -22,7 +22,7 @@ NOTHING = Part(np.zeros(4, np.int64), np.zeros((3, 4), np.int64))
 def test_areas_of_bubbles_are_numbers_of_samples():
     """One for each label that a device has; the bars above are the sizes."""
     part = labelled(5)
-    figure = holdings_figures(Holdings(part, labelled(5, seed=1)))["data"]
+    figure = split_figures(DataSplit(part, labelled(5, seed=1)))["data"]
     above, below = figure.axes
     (bubbles,) = below.collections
     device, label = bubbles.get_offsets().T.astype(int)
@@ -36,7 +36,7 @@ def test_areas_of_bubbles_are_numbers_of_samples():
 def test_the_legend_has_the_areas_of_the_bubbles():
     """Its numbers of samples have the area that so many have in the figure."""
     part = Part(np.array([80, 40]), np.array([[80, 40]]))
-    figure = holdings_figures(Holdings(part, part))["data"]
+    figure = split_figures(DataSplit(part, part))["data"]
     areas = {text.split()[0]: handle.get_markersize() ** 2 for text, handle in zip(
         figure.entries.labels, figure.entries.handles, strict=True
     )}  # fmt: skip
@@ -48,7 +48,7 @@ def test_the_legend_has_the_areas_of_the_bubbles():
 def test_many_devices_are_shades_in_one_order():
     """Shares of the labels, ordered alike in both figures as the training samples are."""
     train, test = labelled(MOST_BUBBLES + 1), labelled(MOST_BUBBLES + 1, seed=1)
-    drawn, order = holdings_figures(Holdings(train, test)), train.order()
+    drawn, order = split_figures(DataSplit(train, test)), train.order()
 
     for name, part in (("data", train), ("data-test", test)):
         above, below = drawn[name].axes[:2]
@@ -65,7 +65,7 @@ def test_every_form_is_drawn_and_written(tmp_path, devices, kind):
     sizes, spread = np.arange(devices), np.sort(np.random.default_rng(0).normal(size=(5, devices)), axis=0)
     spread[:, 0] = np.nan
     part = labelled(devices, 62) if kind == "labels" else Part(sizes, targets=spread if kind == "targets" else None)
-    drawn = holdings_figures(Holdings(part, part))
+    drawn = split_figures(DataSplit(part, part))
     for figure in drawn.values():
         fit_to_page(figure, "two-column", "Who has what")
 
@@ -76,4 +76,4 @@ def test_every_form_is_drawn_and_written(tmp_path, devices, kind):
 
 def test_without_test_samples_there_is_one_figure():
     """As with natural groups that only training samples have."""
-    assert list(holdings_figures(Holdings(labelled(4), NOTHING))) == ["data"]
+    assert list(split_figures(DataSplit(labelled(4), NOTHING))) == ["data"]

@@ -1,4 +1,4 @@
-"""Who has what: how many samples each device has, of which labels, or with which targets."""
+"""How samples are split among devices: how many each device has, of which labels, or with which targets."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from fednet_emu.analysis.run import RunRecords
 from fednet_emu.arrays import Array, IntArray
+from fednet_emu.records.ledger import DATA_SPLIT
 
+PARTS = ("train", "test")
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 """The quantiles of a device's targets that are shown."""
 
@@ -39,9 +42,25 @@ class Part:
         if classes is not None:
             place = own.astype(np.int64) * len(sizes) + np.repeat(np.arange(len(sizes)), sizes)
             return cls(sizes, np.bincount(place, minlength=classes * len(sizes)).reshape(classes, len(sizes)))
-        parts = np.split(own, offsets[1:-1])
-        known = [np.quantile(part, QUANTILES) if len(part) else np.full(len(QUANTILES), np.nan) for part in parts]
-        return cls(sizes, targets=np.stack(known, axis=1))
+        ascending = own[np.lexsort((own, np.repeat(np.arange(len(sizes)), sizes)))].astype(np.float64)
+        targets = np.full((len(QUANTILES), len(sizes)), np.nan)
+        place = np.array(QUANTILES)[:, None] * (sizes - 1)[sizes > 0]
+        below, first = np.floor(place).astype(np.int64), offsets[:-1][sizes > 0]
+        low, high = ascending[first + below], ascending[first + np.ceil(place).astype(np.int64)]
+        targets[:, sizes > 0] = low + (high - low) * (place - below)
+        return cls(sizes, targets=targets)
+
+    @classmethod
+    def read(cls, rows: pd.DataFrame, devices: int) -> Part:
+        """What so many devices have, from the rows of `frame` and those of labels that nobody has."""
+        device, samples = rows["device"].to_numpy(np.int64), rows["samples"].to_numpy(np.int64)
+        sizes = np.bincount(device, samples, minlength=devices).astype(np.int64)
+        if "label" in rows:
+            counts = np.zeros((int(rows["label"].max()) + 1 if len(rows) else 0, devices), np.int64)
+            counts[rows["label"], device] = samples
+            return cls(sizes, counts)
+        columns = [_column(share) for share in QUANTILES]
+        return cls(sizes, targets=rows[columns].to_numpy(np.float64).T if columns[0] in rows else None)
 
     @property
     def shares(self) -> Array:
@@ -70,13 +89,39 @@ class Part:
             return pd.DataFrame({"part": part, "device": device, "label": label, "samples": samples})
         told: dict[str, Any] = {"part": part, "device": np.arange(len(self.sizes)), "samples": self.sizes}
         if self.targets is not None:
-            told |= {f"q{100 * share:02.0f}": row for share, row in zip(QUANTILES, self.targets, strict=True)}
+            told |= {_column(share): row for share, row in zip(QUANTILES, self.targets, strict=True)}
         return pd.DataFrame(told)
 
 
 @dataclass(frozen=True, eq=False)
-class Holdings:
+class DataSplit:
     """What devices have of the training samples and of the test samples."""
 
     train: Part
     test: Part
+
+    @classmethod
+    def of(cls, run: RunRecords) -> DataSplit:
+        """Return the split that a run recorded as `data_split`.
+
+        Raises:
+            DataError: the run did not record it, because its algorithm brings its own data, or with an older version.
+        """
+        rows = run.table(DATA_SPLIT)
+        train, test = (
+            Part.read(rows[rows["part"] == part].dropna(axis="columns", how="all"), run.devices) for part in PARTS
+        )
+        return cls(train, test)
+
+    def frame(self) -> pd.DataFrame:
+        """The table `data_split`: the rows of both parts; a label that nobody has is a row without samples."""
+        told = [part.frame(name) for name, part in zip(PARTS, (self.train, self.test), strict=True)]
+        for name, part in zip(PARTS, (self.train, self.test), strict=True):
+            if part.counts is not None:
+                unused = np.flatnonzero(~part.counts.any(axis=1))
+                told.append(pd.DataFrame({"part": name, "device": 0, "label": unused, "samples": 0}))
+        return pd.concat(told, ignore_index=True)
+
+
+def _column(share: float) -> str:
+    return f"q{100 * share:02.0f}"

@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fednet_emu as fe
+from fednet_emu.analysis.data_split import DataSplit, Part
 from fednet_emu.emulation.build import build
 from fednet_emu.emulation.given import scenario_of
-from fednet_emu.results.data_split import holdings
+from fednet_emu.results.data_split import data_split
 
 SMALL = {
     "devices.count": 6,
@@ -29,7 +30,7 @@ PARTITIONS = [
 def test_it_is_what_devices_train_on(partition, groups, seed):
     """The labels of each device's rows in the emulation itself, as its group sees them."""
     scenario = scenario_of("quickstart", {**SMALL, "partition": partition, "groups": groups, "seed": seed})[1]
-    found, task = holdings(scenario).train, build(scenario, timing_only=True).task
+    found, task = data_split(scenario).train, build(scenario, timing_only=True).task
 
     assert found.sizes.tolist() == task.n_samples.tolist()
     for device in range(6):
@@ -40,7 +41,7 @@ def test_it_is_what_devices_train_on(partition, groups, seed):
 def test_natural_groups_and_noise(tmp_path):
     """Each of four devices has two octants of the cube, one of each class; noise moves no sample."""
     cube = {"data": "fcube", "partition": "group", "devices.count": 4, "feature_noise.variance": 0.1}
-    found = holdings(scenario_of("quickstart", {**SMALL, **cube})[1])
+    found = data_split(scenario_of("quickstart", {**SMALL, **cube})[1])
 
     assert found.train.counts.tolist() == [[500] * 4] * 2
     assert found.test.sizes.sum() == 1000
@@ -70,3 +71,34 @@ def test_what_has_no_such_figure_is_refused(tmp_path):
     untested = scenario_of("quickstart", {**SMALL, **mine})[1]
     with pytest.raises(fe.FednetError, match=r"'data-test' has nothing to show, got no test samples at any device"):
         fe.plot(untested, "data-test")
+
+
+@pytest.mark.parametrize("data", [SMALL["data"], {"kind": "synthetic", "n_samples": 300, "n_test": 60, "classes": 40}])
+def test_a_run_records_its_split(data, tmp_path):
+    """Read from its folder, it is the split of the scenario, also of labels that nobody has."""
+    run = fe.run("quickstart", settings=SMALL | {"data": data}, out=tmp_path / "run", timing_only=True)
+    meant, found = data_split(run.scenario), DataSplit.of(fe.open(tmp_path / "run"))
+
+    for one, other in ((meant.train, found.train), (meant.test, found.test)):
+        np.testing.assert_array_equal(one.sizes, other.sizes)
+        np.testing.assert_array_equal(one.counts, other.counts)
+
+
+def test_recorded_targets_are_those_of_the_split():
+    """Quantiles of numbers, and none for a device without samples; samples with several targets have sizes alone."""
+    order, offsets = np.array([4, 0, 1, 5, 2]), np.array([0, 2, 2, 5])
+    for y in (np.array([10.0, 0.0, 2.0, 99.0, 20.0, 1.0]), np.zeros((6, 3))):
+        part = Part.of(y, order, offsets, None)
+        read = Part.read(DataSplit(part, part).frame().query("part == 'test'").drop(columns="part"), 3)
+
+        np.testing.assert_array_equal(part.sizes, read.sizes)
+        np.testing.assert_array_equal(part.targets, read.targets)
+
+
+def test_labels_that_nobody_has_are_recorded():
+    """Also the last ones, so that pages and figures have a row for each label."""
+    part = Part.of(np.array([2, 0, 0, 1, 2, 0]), np.array([4, 0, 1, 5, 2]), np.array([0, 2, 2, 5]), 5)
+    read = Part.read(DataSplit(part, part).frame().query("part == 'train'"), 3)
+
+    np.testing.assert_array_equal(read.counts, part.counts)
+    assert read.counts.shape == (5, 3)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fednet_emu.analysis.statistics import mean_interval
-from fednet_emu.analysis.study import StudyView, open_study
+from fednet_emu.analysis.study import StudyRecords
 from fednet_emu.files.writing import write_text
 
 PRICES = (0.0, 0.01, 0.1, 0.5)
@@ -20,7 +20,7 @@ _PUSHES = ("connectivity", "relaying")
 """Series in which algorithms record the number of their pushes."""
 
 
-def with_transmissions(view: StudyView, folder: Path) -> StudyView:
+def with_transmissions(view: StudyRecords, folder: Path) -> StudyRecords:
     """Return the study with the columns `uploads` and `pushes` in its evaluations: their numbers up to each evaluation.
 
     A transmission that is repeated counts once.
@@ -33,7 +33,7 @@ def with_transmissions(view: StudyView, folder: Path) -> StudyView:
         rows.assign(**{name: sums[rows["round"]] for name, sums in _sums(folder / "cells" / str(cell)).items()})
         for cell, rows in view.evaluations.groupby("cell", sort=False)
     ]
-    return StudyView(view.name, view.axes, view.target, pd.concat(counted), view.cells, view.unfinished)
+    return StudyRecords(view.name, view.axes, view.target, pd.concat(counted), view.cells, view.unfinished)
 
 
 def _sums(cell: Path) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def _sums(cell: Path) -> dict[str, Any]:
     return {name: np.concatenate([[0], per.cumsum()]) for name, per in (("uploads", invited), ("pushes", pushes))}
 
 
-def spent(view: StudyView, baseline: Mapping[str, Any], accuracy: float | None) -> pd.DataFrame:
+def spent(view: StudyRecords, baseline: Mapping[str, Any], accuracy: float | None) -> pd.DataFrame:
     """Return what each cell had spent when it first reached a target accuracy; NaN if it never did.
 
     Args:
@@ -111,7 +111,7 @@ def write_costs(
         baselines: the settings to compare with.
         targets: target accuracies; None stands for the final accuracy of the first baseline.
     """
-    view = with_transmissions(open_study(study), study)
+    view = with_transmissions(StudyRecords.opened(study), study)
     tables = {"final" if target is None else f"{target:g}": spent(view, baselines[0], target) for target in targets}
     against = [
         multiples(table, [*view.axes], baseline).assign(target=name, baseline=", ".join(map(str, baseline.values())))

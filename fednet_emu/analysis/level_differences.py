@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fednet_emu.analysis.compare import compare
-from fednet_emu.analysis.difference_words import sentence
-from fednet_emu.analysis.study import StudyView, level_text
+from fednet_emu.analysis.comparison import sentence
+from fednet_emu.analysis.study import StudyRecords, level_text
 from fednet_emu.errors import FednetError
 
 ALL_PAIRS = 5
@@ -24,7 +24,7 @@ def level_pairs(levels: Sequence[Any]) -> list[tuple[Any, Any]]:
     return list(dict.fromkeys([*itertools.pairwise(levels), *((levels[0], level) for level in levels[1:])]))
 
 
-def differences(view: StudyView) -> Iterator[dict[str, Any]]:
+def differences(view: StudyRecords) -> Iterator[dict[str, Any]]:
     """Yield the paired differences between levels of each axis, in each place of the remaining grid and all together.
 
     Pairs without a common seed are left out.
@@ -56,7 +56,7 @@ def differences(view: StudyView) -> Iterator[dict[str, Any]]:
                 }
 
 
-def compared_axes(view: StudyView) -> list[str]:
+def compared_axes(view: StudyRecords) -> list[str]:
     """Return the axes whose levels are compared: those with several levels, unless there is too much to compare."""
     cells = len(view.cells) / max(1, view.cells["seed"].nunique())
     return [

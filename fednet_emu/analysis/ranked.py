@@ -1,0 +1,267 @@
+"""A ranking of settings: its places and costs, as a table and in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from typing_extensions import override
+
+from fednet_emu.analysis.confidence_set import ALPHA, fewest_seeds, smallest_p
+from fednet_emu.analysis.quantities import counted
+from fednet_emu.analysis.scales import COSTS, Cost, limits_text
+from fednet_emu.analysis.settings import Setting
+from fednet_emu.analysis.statistics import Interval
+from fednet_emu.analysis.study import level_text, target_text
+from fednet_emu.analysis.text_result import TextResult
+from fednet_emu.arrays import Array, Mask
+
+MOST_NAMED = 4
+"""Most settings that a sentence names."""
+QUESTION = (
+    "p: the chance of means so far apart if all settings up to this one were equally good; "
+    "intervals are of one setting, or of two, alone"
+)
+ENDED, DIVERGED = "ended", "diverged"
+"""Why a run did not reach the target, beside the limit of a cost: it ended with budget left, or it diverged."""
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A setting in its place.
+
+    Attributes:
+        setting: its levels and its label.
+        costs: the restricted cost of each seed, [seeds].
+        got_there: which seeds reached the target within the limits, [seeds].
+        cost: mean of the costs, and its 95 % interval.
+        difference: what it costs more than the cheapest setting, paired by seed, with its 95 % interval.
+        p: the chance that all settings up to this one differ so much if they are equally good; the smallest level at
+            which it is not the best.
+        may_be_best: whether it may be the best of all settings.
+        seeds_needed: how many seeds would drop it, or the cheapest, if these two differ as it seems.
+        limited_by: how many runs did not get there for which reason.
+    """
+
+    setting: Setting
+    costs: Array
+    got_there: Mask
+    cost: Interval
+    difference: Interval
+    p: float
+    may_be_best: bool
+    seeds_needed: float
+    limited_by: Mapping[str, int]
+
+    @property
+    def reached(self) -> str:
+        """How many runs reached the target, in words."""
+        return f"{int(self.got_there.sum())} of {len(self.costs)}"
+
+    @property
+    def limits(self) -> str:
+        """What kept runs from the target, in words; empty if all reached it."""
+        causes = {
+            cause: "never reached it" if cause == ENDED else cause if cause == DIVERGED else f"limit of {cause}"
+            for cause in self.limited_by
+        }
+        return ", ".join(f"{causes[cause]}: {counted(runs, 'run')}" for cause, runs in self.limited_by.items())
+
+    @property
+    def more_seeds(self) -> int:
+        """How many more seeds would decide between this setting and the cheapest."""
+        return max(1, int(self.seeds_needed) - len(self.costs))
+
+
+@dataclass(frozen=True, repr=False)
+class RankedSettings(TextResult):
+    """The settings of a study by what reaching the target costs them, the cheapest first.
+
+    Attributes:
+        name: the study.
+        target: measure and level that runs have to reach.
+        minimised: the cost that is compared, a key of `COSTS`.
+        limits: the largest amount of each limited cost.
+        seeds: the seeds that all settings have.
+        settings: the settings in their places.
+        horizon: the largest cost that counts.
+        first_ended: the setting and the seed of the run that set the horizon because it ended with budget left.
+        late: how many runs reached the target beyond the horizon.
+        left_out: labels of settings that have no finished run.
+        more_seeds: how many seeds are left out, because some settings do not have them.
+    """
+
+    name: str
+    target: Mapping[str, float]
+    minimised: str
+    limits: Mapping[str, float]
+    seeds: Sequence[int]
+    settings: Sequence[Ranked]
+    horizon: float
+    first_ended: tuple[str, int] | None
+    late: int
+    left_out: Sequence[str]
+    more_seeds: int
+
+    @property
+    def cost(self) -> Cost:
+        """The cost that is compared."""
+        return COSTS[self.minimised]
+
+    @property
+    def best(self) -> list[dict[str, Any]]:
+        """The levels of the settings that may be the best, the cheapest first."""
+        return [dict(its.setting.levels) for its in self.settings if its.may_be_best]
+
+    @property
+    def rivals(self) -> list[Ranked]:
+        """The settings that may be the best, without the cheapest."""
+        return [its for its in self.settings[1:] if its.may_be_best]
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row for each setting: levels, runs, costs, differences to the cheapest, p-value, and what limits it."""
+        rows = []
+        for place, its in enumerate(self.settings, start=1):
+            rows.append(
+                {
+                    "place": place,
+                    **{axis: level_text(level) for axis, level in its.setting.levels.items()},
+                    "runs": len(its.costs),
+                    "reached": int(its.got_there.sum()),
+                    **_interval(self.cost.to_target, its.cost),
+                    **_interval("difference", its.difference if place > 1 else (math.nan,) * 3),
+                    "p": its.p if place > 1 else math.nan,
+                    "may_be_best": its.may_be_best,
+                    "seeds_needed": its.seeds_needed if place > 1 and its.may_be_best else math.nan,
+                    "limited_by": its.limits,
+                }
+            )
+        return pd.DataFrame(rows)
+
+    @property
+    def headline(self) -> str:
+        """The answer in short: what is best, and what may be the best, too."""
+        return " ".join([self._first(), *(self._rest() if len(self.settings) > 1 else ())])
+
+    @property
+    def words(self) -> list[str]:
+        """The answer in sentences: what is best, what is as good, how sure that is, and how runs were counted."""
+        told = [self._first(), *self._rest(), *self._more_seeds(), *self._counted()]
+        if self.left_out:
+            told.append(f"Left out, because no run has finished: {_named(self.left_out)}.")
+        if self.more_seeds:
+            count = "does" if self.more_seeds == 1 else "do"
+            told.append(f"{counted(self.more_seeds, 'seed')} that not every setting has finished {count} not count.")
+        return told
+
+    @override
+    def lines(self) -> list[str]:
+        title = f"{self.cost.title.lower()} to target"
+        told = [*self.words, f"\n{title}: mean and 95 % interval over {counted(len(self.seeds), 'seed')}"]
+        told += [QUESTION] if len(self.settings) > 1 else []
+        return [*told, *(line for place, its in enumerate(self.settings, start=1) for line in self._block(place, its))]
+
+    def against_best(self, its: Ranked) -> str:
+        """Return in words what a setting costs more than the cheapest, and whether it may be the best of all."""
+        show, difference = self.cost.show, its.difference
+        text = f"{show(difference.mean)} {self.cost.more}" if difference.mean > 0 else "the same on average"
+        if np.isfinite(difference.low) and difference.high > difference.low:
+            text += f" ({show(difference.low)} to {show(difference.high)})"
+        verdict = f"may be the best of {len(self.settings)}" if its.may_be_best else "not the best"
+        text += f": {verdict}, p = {its.p:.2g}"
+        if its.may_be_best and math.isfinite(its.seeds_needed):
+            text += f"; {_about(its.more_seeds)} would probably decide"
+        return text
+
+    def _first(self) -> str:
+        its, show = self.settings[0], self.cost.show
+        best = self.cost.best.format(show(its.cost.mean), within=limits_text(self.limits))
+        text = f"{its.setting.label} reaches {target_text(self.target)} {best}"
+        if np.isfinite(its.cost.low):
+            text += f" on average (95 % {show(its.cost.low)} to {show(its.cost.high)})"
+        if not its.got_there.all():
+            text += f", in {int(its.got_there.sum())} of {counted(len(its.costs), 'run')}"
+        return f"{text}."
+
+    def _rest(self) -> Iterator[str]:
+        rivals, others = self.rivals, [its for its in self.settings if not its.may_be_best]
+        if len(self.settings) == 1:
+            yield "There is no other setting to compare it with."
+            return
+        if rivals:
+            yield f"{_named([its.setting.label for its in rivals])} may be the best, too."
+        if others:
+            names = _named([its.setting.label for its in others])
+            yield f"Not the best: {names} (p at most {max(its.p for its in others):.2g})."
+
+    def _more_seeds(self) -> Iterator[str]:
+        rivals, seeds = self.rivals, len(self.seeds)
+        if not rivals:
+            return
+        left = len(rivals) + 1
+        if seeds == 1:
+            least = f"at least {fewest_seeds()} can decide between two settings"
+            yield f"One seed does not show how much seeds vary; {least}."
+            return
+        if smallest_p(left, seeds) > ALPHA:
+            yield (
+                f"Between the {left} that are left, {seeds} seeds cannot decide, however they differ (p is at least "
+                f"{smallest_p(left, seeds):.3g}); {fewest_seeds(left)} can."
+            )
+        known = {its.setting.label: its.more_seeds for its in rivals if math.isfinite(its.seeds_needed)}
+        if known:
+            least, most = min(known, key=lambda name: known[name]), max(known.values())
+            all_of = "these" if len(known) < len(rivals) else "them"
+            rest = f", and {most} about all of {all_of}" if most > known[least] else ""
+            yield f"If they differ as it seems, {_about(known[least])} would probably decide about {least}{rest}."
+        endless = [its.setting.label for its in rivals if its.setting.label not in known]
+        if endless:
+            yield f"No reasonable number of seeds would decide about {_named(endless)}: take them as equally good."
+
+    def _counted(self) -> Iterator[str]:
+        failed = sum(int((~its.got_there).sum()) for its in self.settings)
+        if not failed:
+            return
+        text = f"{counted(failed, 'run')} did not reach it and {_count(failed)} as {self.cost.show(self.horizon)}"
+        if self.first_ended is None:
+            own = self.minimised in self.limits
+            yield f"{text}, {'the limit' if own else 'the most that any run spent within the limits'}."
+            return
+        label, seed = self.first_ended
+        yield f"{text}, where {label} with seed {seed} ended with budget left."
+        if self.late:
+            late = f"{counted(self.late, 'run')} that reached it later {_count(self.late)} as that, too"
+            yield f"{late}: let runs go on for longer to tell more."
+
+    def _block(self, place: int, its: Ranked) -> Iterator[str]:
+        show = self.cost.show
+        spread = f" ({show(its.cost.low)} to {show(its.cost.high)})" if np.isfinite(its.cost.low) else ""
+        least = "at least " if not its.got_there.any() else ""
+        yield f"{place:2}. {its.setting.label}: {least}{show(its.cost.mean)}{spread}, reached by {its.reached}"
+        if place > 1:
+            yield f"    {self.against_best(its)}"
+        if its.limited_by:
+            yield f"    {its.limits}"
+
+
+def _interval(name: str, values: Sequence[float]) -> dict[str, float]:
+    return dict(zip((name, f"{name}_low", f"{name}_high"), values, strict=True))
+
+
+def _count(runs: int) -> str:
+    return "counts" if runs == 1 else "count"
+
+
+def _about(more: int) -> str:
+    return f"{more} more seed{'s' if more > 1 else ''}"
+
+
+def _named(labels: Sequence[str]) -> str:
+    if len(labels) > MOST_NAMED:
+        return f"{len(labels)} others"
+    return f"{', '.join(labels[:-1])} and {labels[-1]}" if len(labels) > 1 else labels[0]

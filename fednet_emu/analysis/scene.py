@@ -1,0 +1,71 @@
+"""Where devices and stations are during a run, and what links carry, as recorded in the table `scene`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from fednet_emu.analysis.run import RunRecords
+from fednet_emu.arrays import Array, IntArray
+from fednet_emu.records.ledger import SCENE, SERVER
+
+OWN = ("speed_flop_per_s", "idle_w")
+OVER_TIME = ("x_m", "y_m", "cell", "snr_db", "uplink_bps", "downlink_bps")
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """Devices and stations over time; T instants, N devices, S stations.
+
+    Attributes:
+        times_s: the instants in simulated seconds, [T]; a single one if nothing changes.
+        x_m: coordinates of the devices, [T, N].
+        y_m: the same, [T, N].
+        cell: the number of the station that serves each device, [T, N].
+        snr_db: mean SNR of each device's uplink alone in the whole band, in dB, [T, N].
+        uplink_bps: rate of each uplink alone in the band, as recorded or at its mean SNR, [T, N].
+        downlink_bps: the same for downlinks, [T, N].
+        stations_m: coordinates of the stations, [S, 2].
+        speed_flop_per_s: computing speed of each device, [N].
+        idle_w: idle power of each device, [N].
+    """
+
+    times_s: Array
+    x_m: Array
+    y_m: Array
+    cell: IntArray
+    snr_db: Array
+    uplink_bps: Array
+    downlink_bps: Array
+    stations_m: Array
+    speed_flop_per_s: Array
+    idle_w: Array
+
+    @classmethod
+    def of(cls, run: RunRecords) -> Scene:
+        """Return the scene that a run recorded.
+
+        Raises:
+            DataError: the run did not record it, or the table is unreadable.
+        """
+        table = run.table(SCENE)
+        stations, rows = table[table["device"] == SERVER], table[table["device"] > SERVER]
+        times_s = rows["simulated_s"].unique()
+        over_time = {name: rows[name].to_numpy().reshape(len(times_s), -1) for name in OVER_TIME}
+        own = {name: rows[name].to_numpy()[: len(rows) // len(times_s)] for name in OWN}
+        return cls(times_s=times_s, stations_m=stations[["x_m", "y_m"]].to_numpy(np.float64), **over_time, **own)
+
+    def frame(self) -> pd.DataFrame:
+        """The table `scene`: a row for each instant and device, after one for each station, whose device is -1."""
+        times, devices = self.x_m.shape
+        rows = {
+            "simulated_s": np.repeat(self.times_s, devices),
+            "device": np.tile(np.arange(devices), times),
+            **{name: getattr(self, name).ravel() for name in OVER_TIME},
+            **{name: np.tile(getattr(self, name), times) for name in OWN},
+        }
+        x_m, y_m = self.stations_m.T
+        stations = {"simulated_s": 0.0, "device": SERVER, "x_m": x_m, "y_m": y_m, "cell": np.arange(len(x_m))}
+        return pd.concat([pd.DataFrame(stations), pd.DataFrame(rows)], ignore_index=True)[[*rows]]
