@@ -48,10 +48,12 @@ def _rooms(graph: grimp.ImportGraph, folder: str) -> nx.DiGraph:
 
 
 def _rows(rooms: nx.DiGraph) -> list[str]:
-    """A row for each room, from the highest floor down."""
-    height: dict[str, int] = {}
-    for room in reversed(list(nx.lexicographical_topological_sort(rooms))):
-        height[room] = max((height[below] + 1 for below in rooms[room]), default=0)
+    """A row for each room, from the highest floor down; rooms that import each other in a circle share a floor."""
+    circles = nx.condensation(rooms)
+    floor: dict[int, int] = {}
+    for circle in reversed(list(nx.topological_sort(circles))):
+        floor[circle] = max((floor[below] + 1 for below in circles[circle]), default=0)
+    height = {room: floor[circle] for room, circle in circles.graph["mapping"].items()}
     return [
         f"| {height[room]} | `{_short(room)}` | {' '.join(f'`{_short(below)}`' for below in sorted(rooms[room]))} |"
         for room in sorted(rooms, key=lambda room: (-height[room], room))
