@@ -127,6 +127,6 @@ reproduce: $(VENV)/.installed  ## Run the studies that fit into an hour; refresh
 
 clean:  ## Remove the virtual environment, caches and runs
 	rm -rf $(VENV) $(VENV)-* dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	rm -rf docs/_build docs/settings docs/gallery docs/reference/tables.md
+	rm -rf docs/_build docs/gallery docs/reference/settings docs/reference/tables.md docs/reference/plausible.md docs/reference/api/*.rst docs/project/house.md
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find results -mindepth 1 -maxdepth 1 ! -name reference -exec rm -rf {} +
