@@ -97,7 +97,7 @@ def test_files_keep_to_their_layer(file):
         ("radio/x.py", "import fednet_emu.records.ledger", "not below it"),
         ("network/x.py", "from fednet_emu.learning.graph import graph", "not below it"),
         ("learning/x.py", "def f():\n    from fednet_emu.federation.learning_task import LearningTask", "not below it"),
-        ("analysis/x.py", "from fednet_emu.emulation.play import run_scenario", "not below it"),
+        ("analysis/x.py", "from fednet_emu.emulation.play import play", "not below it"),
         ("analysis/x.py", "from fednet_emu.network.air.transfer import Delivery", "analysis reads records only"),
         ("draw/x.py", "from fednet_emu.network.air.transfer import Delivery", "draw reads records only"),
         ("federation/x.py", "from fednet_emu import cli", "not below it"),

@@ -38,8 +38,8 @@ from fednet_emu.errors import FednetError
 
 if TYPE_CHECKING:
     from fednet_emu.emulation.given import ScenarioLike
+    from fednet_emu.emulation.outlook import Outlook
     from fednet_emu.results.run import Timeline
-    from fednet_emu.scenario.model import Scenario
 
 app = typer.Typer(
     help="Discrete-event network emulator for wireless federated learning.",
@@ -143,32 +143,26 @@ def _run(
         return f"interrupted; what was measured so far is in {latest}, the same command goes on from there"
 
     with outcome(interrupted):
-        import fednet_emu as fe
         from fednet_emu.analysis.summary import profile_rows, summary_rows
-        from fednet_emu.emulation.cost import cost_of
+        from fednet_emu.emulation.given import scenario_of
         from fednet_emu.emulation.record import APPROXIMATE
+        from fednet_emu.emulation.warnings import warn
         from fednet_emu.errors import Diverged
-        from fednet_emu.files.data_folder import data_folder
         from fednet_emu.files.paths import folder_to_write
-        from fednet_emu.scenario.library import run_name
+        from fednet_emu.results.running import ran
+        from fednet_emu.tracking.table import trackers_of
 
-        checked = fe.check(scenario, settings=changes)
-        if timing_only and checked.events_depend_on_learning:
+        known, outlook = scenario_of(scenario, changes, data_dir=data_dir)
+        warn(outlook)
+        if timing_only and outlook.scenario.events_depend_on_learning:
             ERRORS.print(APPROXIMATE)
         if not quiet:
-            ERRORS.print(str(cost_of(checked, data_folder(data_dir))))
-            _print_notes(checked)
-        default = Path("results") / (name or run_name(Path(str(scenario)))) / f"seed-{checked.seed}"
+            _print_outlook(outlook)
+        default = Path("results") / (name or known) / f"seed-{outlook.scenario.seed}"
         folder = default if out is None else folder_to_write(out, "--out")
-        ended = fe.run(
-            scenario,
-            settings=changes,
-            out=folder,
-            data_dir=data_dir,
-            timing_only=timing_only,
-            force=force,
-            track=track or (),
-            progress=not quiet,
+        trackers = trackers_of(track or ())
+        ended = ran(
+            outlook, known, folder, timing_only=timing_only, force=force, track=trackers, progress=not quiet
         )
         if plots:
             _draw([folder], [], folder / "figures", {}, Page())
@@ -209,21 +203,20 @@ def check(
 ) -> None:
     """Validate a scenario, every cell of a study, or the ends of a search, and print it with every default."""
     with outcome():
-        import fednet_emu as fe
-        from fednet_emu.emulation.cost import cost_of
+        from fednet_emu.emulation.given import scenario_of
+        from fednet_emu.emulation.warnings import warn
         from fednet_emu.scenario.document import dump
-        from fednet_emu.study.cells import is_study_file, load_study, study_file
+        from fednet_emu.study.cells import Sources, load_study, opened
 
-        changes = _all_overrides(overrides, seed, None)
-        if not is_study_file(name):
-            checked = fe.check(name, settings=changes)
-            OUTPUT.out(dump(checked), end="")
-            ERRORS.print(str(cost_of(checked)))
-            _print_notes(checked)
+        changes, sources = _all_overrides(overrides, seed, None), opened(name)
+        if not isinstance(sources, Sources):
+            _, outlook = scenario_of(sources, changes)
+            warn(outlook)
+            OUTPUT.out(dump(outlook.scenario), end="")
+            _print_outlook(outlook)
             return
-        sources = study_file(name)
         if sources.study.search is None:
-            extent = load_study(name, changes).extent
+            extent = load_study(sources, changes).extent
         else:
             from fednet_emu.study.search.search import load_search
 
@@ -368,11 +361,12 @@ def _all_overrides(overrides: list[str] | None, seed: int | None, engine: Engine
     return changes
 
 
-def _print_notes(scenario: Scenario) -> None:
-    """Say what is not known of the devices, and how well the rest is."""
+def _print_outlook(outlook: Outlook) -> None:
+    """Print the cost of a run, what is not known of its devices, and how well the rest is known."""
     from fednet_emu.emulation.hardware import notes
 
-    for note in notes(scenario):
+    ERRORS.print(str(outlook.cost))
+    for note in notes(outlook.scenario):
         ERRORS.print(f"note: {note}")
 
 

@@ -43,7 +43,7 @@ def scenario_in(source: ScenarioLike, settings: Settings | None = None) -> Scena
     """The scenario of a run folder, or any other that is meant, with some of its settings changed."""
     folder = Path(source) if isinstance(source, str | Path) else None
     kept = None if folder is None or not folder.is_dir() else folder / SCENARIO
-    return scenario_of(source if kept is None or not kept.is_file() else kept, settings)[1]
+    return scenario_of(source if kept is None or not kept.is_file() else kept, settings)[1].scenario
 
 
 def data_figures(scenario: Scenario, data_dir: Path | str | None = None) -> dict[str, Figure]:

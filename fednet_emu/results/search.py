@@ -17,7 +17,7 @@ from fednet_emu.errors import FednetError
 from fednet_emu.results.study import Study
 from fednet_emu.results.sweeping import folder_of, runner_of, tracker_names
 from fednet_emu.screen.sweep_progress import live
-from fednet_emu.study.cells import is_study_file, study_file, study_values
+from fednet_emu.study.cells import Sources, opened, study_values
 from fednet_emu.study.search.search import LoadedSearch, load_search
 from fednet_emu.study.search.search import search as run_search
 from fednet_emu.study.sweep import Progress, Runner
@@ -136,14 +136,14 @@ def search(
     changed = [*changes(settings)]
     told = {"minimise": minimise, "maximise": maximise, "within": within}
     its = {key: list(value) if isinstance(value, tuple | set) else value for key, value in told.items() if value}
-    if isinstance(study, str | Path) and space is None and is_study_file(str(study)):
+    sources = opened(study) if isinstance(study, str | Path) and space is None else study
+    if isinstance(sources, Sources):
         if its or seeds is not None or target is not None:
             raise FednetError(f"search: what is searched is in the study's file, got more for '{study}'; change that")
-        sources = study_file(study)
     elif space is None:
         raise FednetError(f"search: a scenario needs a space, got none for '{study}'; give space={{key: levels}}")
     else:
-        name, base = named(study)
+        name, base = named(sources)
         keys = {
             "base": name,
             "search": {"space": space, **its},

@@ -17,7 +17,7 @@ from fednet_emu.files.paths import folder_to_write
 from fednet_emu.results.study import Failure, Study
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.screen.sweep_progress import live
-from fednet_emu.study.cells import LoadedStudy, is_study_file, load_study, make_study
+from fednet_emu.study.cells import LoadedStudy, Sources, load_study, opened, study_values
 from fednet_emu.study.sweep import Runner
 from fednet_emu.study.sweep import sweep as run_cells
 from fednet_emu.tracking.table import trackers_of
@@ -72,15 +72,14 @@ def sweep(
         DataError: the folder holds something else, or another sweep or search writes to it.
     """
     changed = [*changes(settings, algorithm=algorithm, model=model, data=data)]
-    if isinstance(study, str | Path) and grid is None and is_study_file(str(study)):
-        if seeds is not None or target is not None:
-            raise FednetError(f"sweep: seeds and target are in the study's file, got them for '{study}'; change that")
-        loaded = load_study(Path(str(study)), changed, timing_only=timing_only)
-    else:
-        name, base = named(study)
-        told = {"base": name, "grid": grid or {}, "seeds": 5 if seeds is None else seeds, "target": target}
-        told = {key: value for key, value in told.items() if value is not None}
-        loaded = make_study(name, base, told, changed, timing_only=timing_only)
+    sources = opened(study) if isinstance(study, str | Path) and grid is None else study
+    if not isinstance(sources, Sources):
+        name, base = named(sources)
+        keys = {"base": name, "grid": grid or {}, "seeds": 5 if seeds is None else seeds, "target": target}
+        sources = study_values(name, base, {key: value for key, value in keys.items() if value is not None})
+    elif seeds is not None or target is not None:
+        raise FednetError(f"sweep: seeds and target are in the study's file, got them for '{study}'; change that")
+    loaded = load_study(sources, changed, timing_only=timing_only)
     found = swept(
         loaded,
         out,

@@ -13,7 +13,7 @@ from fednet_emu.analysis.quantities import format_seconds
 from fednet_emu.analysis.run import RunView
 from fednet_emu.arrays import IntArray
 from fednet_emu.draw.trace.trace import FOREVER_NS, ONE_CELL, Show, Window, write_trace
-from fednet_emu.emulation.build import serving_cells
+from fednet_emu.emulation.outlook import serving_cells
 from fednet_emu.errors import FednetError
 from fednet_emu.screen.screen import Bar, screen
 

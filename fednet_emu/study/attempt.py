@@ -13,7 +13,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Literal
 
-from fednet_emu.emulation.play import run_scenario
+from fednet_emu.emulation.load import refuse_unaffordable
+from fednet_emu.emulation.outlook import Outlook
+from fednet_emu.emulation.play import play
 from fednet_emu.errors import FednetError
 from fednet_emu.host import clean_context, end_with_parent, ending, main_left_out
 from fednet_emu.records.folder.manifest import FINISHED
@@ -191,10 +193,18 @@ def attempted(task: CellJob) -> Outcome:
     if finished(task.folder) is not None:  # another process has finished it already
         return Outcome("done")
     damaged = RunFolder.status(task.folder) in FINISHED
-    options = {"data_dir": task.data_dir, "timing_only": task.timing_only, "force": damaged, "study": task.study}
     try:
-        track = trackers_of(task.track)
-        summary = run_scenario(task.scenario, task.name, task.folder, track=track, **options)
+        refuse_unaffordable(Outlook(task.scenario, task.data_dir))  # this host may have less memory
+        summary = play(
+            task.scenario,
+            task.name,
+            task.folder,
+            data_dir=task.data_dir,
+            timing_only=task.timing_only,
+            force=damaged,
+            track=trackers_of(task.track),
+            study=task.study,
+        ).summary
     except FednetError as error:
         return Outcome("failed", " ".join(str(error).split()), traceback.format_exc())
     except KeyboardInterrupt:

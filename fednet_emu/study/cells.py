@@ -12,16 +12,18 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from fednet_emu.emulation.load import refuse_unreachable, valid
+from fednet_emu.emulation.load import refuse_contradictions, refuse_unreachable
+from fednet_emu.emulation.outlook import Outlook
 from fednet_emu.errors import ScenarioError
 from fednet_emu.limits import MAX_CELLS
-from fednet_emu.scenario.document import Document, apply_overrides, dump, filled, find, load
-from fednet_emu.scenario.includes import read_tree
+from fednet_emu.scenario.document import Document, apply_overrides, dump, filled, find, load, with_includes
+from fednet_emu.scenario.includes import read_text
 from fednet_emu.scenario.library import STUDIES, another_kind, is_study, locate, no_such, run_name
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.overrides import Setting
 from fednet_emu.scenario.problems import LOG, validate
 from fednet_emu.scenario.tree import Node, Place, file_text, node_of, problem_text
+from fednet_emu.scenario.yaml_text import parse
 from fednet_emu.study.grid import Axis, axes_of, option_text, settings_of
 from fednet_emu.study.model import Study
 
@@ -94,13 +96,6 @@ class LoadedStudy:
         return f"{len(self.cells)} cells, {' x '.join(f'{size} {name}' for size, name in axes)}: all possible"
 
 
-def is_study_file(name: str) -> bool:
-    """Return whether a name refers to a study: its file has the key `base`. Scenarios take precedence over studies."""
-    path = locate(name, "scenarios") or locate(name, STUDIES)
-    tree = read_tree(path, []) if path else None
-    return tree is not None and is_study(tree)
-
-
 @dataclass(frozen=True)
 class Sources:
     """A study as it was written, before any of its cells is made.
@@ -131,14 +126,35 @@ class Sources:
         return (*_repeatable(self.base), *own, *wanted)
 
 
+def opened(name: str | Path) -> Document | Sources:
+    """Read a scenario or a study by path or name, one without the key `base` as a scenario, which takes precedence.
+
+    Raises:
+        ScenarioError: there is no such file, or every problem of it; of a scenario also those of its includes.
+    """
+    path = locate(str(name), "scenarios") or locate(str(name), STUDIES) or find(str(name))
+    text = read_text(path)
+    root = parse(text, file_text(path))
+    return _study_of(path, text, root) if is_study(root) else filled(with_includes(root, path))
+
+
 def study_file(name: str | Path) -> Sources:
     """Read a study by path, or by the name of a file in scenarios/studies/.
 
     Raises:
         ScenarioError: every problem of the file itself, or its base is not there.
     """
-    path, root, study = read_study(name)
-    return Sources(run_name(path), path.read_text(encoding="utf-8-sig"), _base(root.value["base"], path), root, study)
+    path = find(str(name), STUDIES)
+    text = read_text(path)
+    return _study_of(path, text, parse(text, file_text(path)))
+
+
+def _study_of(path: Path, text: str, root: Node) -> Sources:
+    if not is_study(root) and set(root.value) & (set(Scenario.model_fields) - set(Study.model_fields)):
+        what = f"{another_kind(str(path), 'scenario')}; a study has it as base, and a grid"
+        raise ScenarioError(f"{file_text(path)}: {what}")
+    study = validate(Study, Document(root, path, {}))
+    return Sources(run_name(path), text, _base(root.value["base"], path), root, study)
 
 
 def study_values(name: str, base: Document, settings: Mapping[str, Any]) -> Sources:
@@ -157,11 +173,13 @@ def study_values(name: str, base: Document, settings: Mapping[str, Any]) -> Sour
     return Sources(name, dump(study), base, root, study)
 
 
-def load_study(name: str | Path, overrides: Iterable[str | Setting] = (), *, timing_only: bool = False) -> LoadedStudy:
-    """Read a study and make its cells.
+def load_study(
+    study: Sources | str | Path, overrides: Iterable[str | Setting] = (), *, timing_only: bool = False
+) -> LoadedStudy:
+    """Make the cells of a study.
 
     Args:
-        name: a path, or the name of a file in scenarios/studies/.
+        study: the study; or its path, or the name of a file in scenarios/studies/.
         overrides: settings of every cell, for example as `key.path=value`; they override those under `set` in the
             study, and must not be varied by its grid.
         timing_only: whether the cells leave out training.
@@ -169,57 +187,18 @@ def load_study(name: str | Path, overrides: Iterable[str | Setting] = (), *, tim
     Raises:
         ScenarioError: every problem of the study and of its scenarios, each with its line.
     """
-    return _with_cells(study_file(name), overrides, timing_only)
-
-
-def make_study(
-    name: str,
-    base: Document,
-    settings: Mapping[str, Any],
-    overrides: Iterable[str | Setting] = (),
-    *,
-    timing_only: bool = False,
-) -> LoadedStudy:
-    """Like `load_study`, but from Python values; see `study_values`.
-
-    Raises:
-        ScenarioError: every problem of the study and of its scenarios.
-    """
-    return _with_cells(study_values(name, base, settings), overrides, timing_only)
-
-
-def _with_cells(sources: Sources, overrides: Iterable[str | Setting], timing_only: bool) -> LoadedStudy:
-    name, text, study = sources.name, sources.text, sources.study
-    if study.search is not None:
+    sources = study if isinstance(study, Sources) else study_file(study)
+    name, text, its = sources.name, sources.text, sources.study
+    if its.search is not None:
         raise ScenarioError(f"{name}: is searched, not swept, got 'search' in place of a grid; fednet search {name}")
     axes = axes_of(sources.root.value.get("grid"))
     common = sources.common(overrides, axes)
-    size = math.prod(len(axis.levels) for axis in axes) * len(study.all_seeds)
+    size = math.prod(len(axis.levels) for axis in axes) * len(its.all_seeds)
     if size > MAX_CELLS:
         raise ScenarioError(f"grid: a study has at most {MAX_CELLS} cells, got {size}; remove levels or seeds")
-    cells = list(_cells(CellMaker(sources.base, common, timing_only), study.all_seeds, axes))
+    cells = list(_cells(CellMaker(sources.base, common, timing_only), its.all_seeds, axes))
     _refuse_twins(cells)
-    return LoadedStudy(name, text, study, tuple(axes), tuple(cells), timing_only)
-
-
-def read_study(name: str | Path) -> tuple[Path, Node, Study]:
-    """Read a study without making its cells.
-
-    Returns:
-        The path of the file, its content as a tree with places, and the validated study.
-
-    Raises:
-        ScenarioError: every problem of the file itself.
-    """
-    path = find(str(name), STUDIES)
-    problems: list[str] = []
-    root = read_tree(path, problems)
-    if root is None:
-        raise ScenarioError(*problems)
-    if not is_study(root) and set(root.value) & (set(Scenario.model_fields) - set(Study.model_fields)):
-        what = f"{another_kind(str(name), 'scenario')}; a study has it as base, and a grid"
-        raise ScenarioError(f"{file_text(path)}: {what}")
-    return path, root, validate(Study, Document(root, path, {}))
+    return LoadedStudy(name, text, its, tuple(axes), tuple(cells), timing_only)
 
 
 def _refuse_twins(cells: Iterable[Cell]) -> None:
@@ -301,7 +280,7 @@ class CellMaker:
             content = scenario.model_dump(mode="json")
             world = _digest([content[key] for key in _WORLD])
             if world not in self._reached:
-                refuse_unreachable(scenario, document)
+                refuse_unreachable(Outlook(scenario), document)
                 self._reached.add(world)
             digest = _digest([content, timing_only])
             where = ", ".join(part for part in (label, f"seed={scenario.seed}") if part)
@@ -338,7 +317,9 @@ def _seeded(document: Document, seeds: Sequence[int], tell: Callable[[str], None
     Raises:
         ScenarioError: every problem of the document.
     """
-    first = valid(apply_overrides(document, [Setting("seed", Node(seeds[0], Place("seeds")))]), tell)
+    seeded = apply_overrides(document, [Setting("seed", Node(seeds[0], Place("seeds")))])
+    first = validate(Scenario, seeded, tell)
+    refuse_contradictions(Outlook(first), seeded)
     yield first
     for seed in seeds[1:]:
         yield first.model_copy(update={"seed": seed})

@@ -11,7 +11,7 @@ import pytest
 import fednet_emu as fe
 from fednet_emu.emulation.given import changes
 from fednet_emu.scenario.document import load
-from fednet_emu.study.cells import make_study
+from fednet_emu.study.cells import load_study, study_values
 
 SHORT = {"stop.rounds": 2}
 
@@ -55,7 +55,7 @@ def test_another_kind_by_its_name(caplog: pytest.LogCaptureFixture) -> None:
 def cells(grid: dict[str, Any], **given: Any) -> dict[str, Any]:
     """The algorithms of the cells of a study, by the labels of their levels; nothing runs."""
     sources = {"base": "quickstart", "grid": grid, "seeds": 1}
-    study = make_study("quickstart", load("quickstart"), sources, [*changes(None, **given)])
+    study = load_study(study_values("quickstart", load("quickstart"), sources), [*changes(None, **given)])
     return {cell.label.removesuffix(", seed=0"): cell.scenario.algorithm for cell in study.cells}
 
 
