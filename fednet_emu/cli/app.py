@@ -161,9 +161,7 @@ def _run(
         default = Path("results") / (name or known) / f"seed-{outlook.scenario.seed}"
         folder = default if out is None else folder_to_write(out, "--out")
         trackers = trackers_of(track or ())
-        ended = ran(
-            outlook, known, folder, timing_only=timing_only, force=force, track=trackers, progress=not quiet
-        )
+        ended = ran(outlook, known, folder, timing_only=timing_only, force=force, track=trackers, progress=not quiet)
         if plots:
             _draw([folder], [], folder / "figures", {}, Page())
         rows = [] if quiet else [*summary_rows(ended.summary), ("run folder", str(folder))]

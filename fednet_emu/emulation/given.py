@@ -84,7 +84,11 @@ def changes(
 
 
 def scenario_of(
-    scenario: ScenarioLike | Document, settings: Settings | None = None, *, data_dir: str | Path | None = None, **given: Any
+    scenario: ScenarioLike | Document,
+    settings: Settings | None = None,
+    *,
+    data_dir: str | Path | None = None,
+    **given: Any,
 ) -> tuple[str, Outlook]:
     """Return the name of a scenario, and the outlook of the complete and checked scenario with `changes` applied.
 

@@ -52,7 +52,14 @@ def only(count: Counter[str]) -> dict[str, int]:
     return named
 
 
-ONCE = {"quickstart.yaml": 1, "urban-micro.yaml": 1, "cortex-m4.yaml": 1, "validated Scenario": 1, "cost": 1, "links": 1}
+ONCE = {
+    "quickstart.yaml": 1,
+    "urban-micro.yaml": 1,
+    "cortex-m4.yaml": 1,
+    "validated Scenario": 1,
+    "cost": 1,
+    "links": 1,
+}
 
 
 @pytest.mark.parametrize("command", [["run", "quickstart", *RUN, "--out", "out"], ["check", "quickstart"]])
@@ -98,5 +105,7 @@ def test_what_contradicts_itself_is_found_in_a_scenario_of_python() -> None:
     scenario = fe.check("quickstart")
     few = scenario.devices.model_copy(update={"count": 3})
 
-    with pytest.raises(fe.ScenarioError, match=r"^scenario  algorithm.cohort: .*, got 10; must be at most devices.count"):
+    with pytest.raises(
+        fe.ScenarioError, match=r"^scenario  algorithm.cohort: .*, got 10; must be at most devices.count"
+    ):
         fe.run(scenario.model_copy(update={"devices": few}))

@@ -5,8 +5,8 @@ import pytest
 
 import fednet_emu as fe
 from fednet_emu.emulation.build import build
-from fednet_emu.emulation.outlook import serving_cells
 from fednet_emu.emulation.load import load_scenario
+from fednet_emu.emulation.outlook import serving_cells
 from fednet_emu.emulation.scene import scene
 
 MOBILE = [

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fednet_emu.emulation.outlook import Outlook
 from fednet_emu.emulation.load import checked
+from fednet_emu.emulation.outlook import Outlook
 from fednet_emu.errors import ScenarioError
 from fednet_emu.scenario.document import apply_overrides, dump, from_mapping, from_text, load
 
