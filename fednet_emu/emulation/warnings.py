@@ -1,7 +1,7 @@
 """Warnings of scenarios that are valid but suspicious, told before a run by `fednet` and in Python.
 
-To add one, write a function from the outlook of a valid scenario to the key path of the setting to look at and a sentence, and add it
-to `CHECKS`. It reads no data, and works on arrays, as there may be a million devices.
+To add one, write a function from the outlook of a valid scenario to the key path of the setting to look at and a
+sentence, and add it to `CHECKS`. It reads no data, and works on arrays, as there may be a million devices.
 """
 
 from __future__ import annotations
