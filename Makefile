@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all test-browser test-flower test-latex test-ray test-trackers test-data lint format docs imports \
+.PHONY: help install demo test test-all test-browser test-flower test-latex test-ray test-trackers test-data lint format docs \
 	swarm inert mutants bench bench-peers reproduce clean
 
 help:  ## Show this list
@@ -71,7 +71,7 @@ lint: $(VENV)/.developing  ## Check style, formatting, types and who imports who
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python tools/draw_imports.py --check
+	$(BIN)/lint-imports --no-logo
 
 format: $(VENV)/.developing  ## Format the code and mend what can be mended
 	$(BIN)/ruff check --fix .
@@ -79,9 +79,6 @@ format: $(VENV)/.developing  ## Format the code and mend what can be mended
 
 docs: $(VENV)/.documenting  ## Build the documentation site in docs/_build/html, its gallery included (minutes)
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
-
-imports: $(VENV)/.developing  ## Draw who imports whom into CONTRIBUTING.md
-	$(BIN)/python tools/draw_imports.py
 
 swarm: $(VENV)/.developing  ## Play random scenarios and check laws that hold for all; SEEDS=1000, FIRST=0, WORKERS=2, KEEP=file
 	$(BIN)/python -m tests.swarm --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0) --workers $(or $(WORKERS),2) $(if $(KEEP),--keep $(KEEP))
@@ -106,6 +103,6 @@ reproduce: $(VENV)/.installed  ## Run the studies that fit into an hour; refresh
 
 clean:  ## Remove the virtual environment, caches and runs
 	rm -rf $(VENV) $(VENV)-flower-* .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	rm -rf docs/_build docs/settings docs/gallery docs/records-tables.md
+	rm -rf docs/_build docs/settings docs/gallery docs/reference/tables.md
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find results -mindepth 1 -maxdepth 1 ! -name reference -exec rm -rf {} +

@@ -23,6 +23,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "settings_reference",
     "record_tables",
+    "house_drawing",
 ]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_build", "ext", "examples", "gallery/*.ipynb", "gallery/*.py"]
@@ -53,7 +54,7 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
 }
-html_sidebars = {"index": [], "start": [], "api": []}
+html_sidebars = {"index": []}
 
 sphinx_gallery_conf = {
     "examples_dirs": "examples",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from fednet_emu.emulation.load import load_scenario
 from fednet_emu.emulation.play import play
+from fednet_emu.learning.data.datasets.base import Dataset, Samples
 from fednet_emu.network.topology.contacts import Contacts
 
 ROOT = Path(__file__).parents[1]
@@ -73,6 +76,22 @@ def text_stand_in(path: Path, folder: Path) -> list[str]:
     return [f"data.path={play}", "data.min_samples=2", "model.units=8"]
 
 
+FEW = 200
+"""Test samples of a real data set; a model is the slower to evaluate, the more there are, and no other for it."""
+
+
+def with_few_tests(dataset: type[Dataset], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a data set be read as it is, and have its first test samples only."""
+    load = dataset.load
+
+    def few(self: Dataset, folder: Path | None, rng: np.random.Generator) -> Samples:
+        whole = load(self, folder, rng)
+        groups = None if whole.test_group is None else whole.test_group[:FEW]
+        return replace(whole, test_x=whole.test_x[:FEW], test_y=whole.test_y[:FEW], test_group=groups)
+
+    monkeypatch.setattr(dataset, "load", few)
+
+
 def data_dir() -> Path:
     """Where real data sets may be."""
     return Path(os.environ.get("FEDNET_DATA", ROOT.parent / "shared" / "data"))
@@ -98,7 +117,7 @@ def test_scenario_runs(path: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
-def test_scenario_runs_on_its_own_data(path: Path, tmp_path: Path) -> None:
+def test_scenario_runs_on_its_own_data(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One round on the real data set, where it is present."""
     if needs_a_gpu(path):
         pytest.skip("no CUDA device here: the other test plays its time plane")
@@ -109,6 +128,7 @@ def test_scenario_runs_on_its_own_data(path: Path, tmp_path: Path) -> None:
     if not (data_dir() / folder).exists():
         pytest.skip(f"no {folder} in {data_dir().name}: set FEDNET_DATA to a folder that has it")
 
+    with_few_tests(type(scenario.data), monkeypatch)
     summary = play(scenario, path.stem, tmp_path / "run", data_dir=data_dir()).summary
 
     assert summary["status"] == "done"

@@ -1,7 +1,8 @@
 """Uplink and round times of the study `testbed`, one row for each cell: `python tools/testbed_uplinks.py FOLDER`.
 
 Reads `FOLDER/cells.parquet` and the records of its cells, as `fednet sweep testbed --timing-only` leaves them; writes
-`results/reference/testbed/uplinks.csv`, against which tests/scenario/test_testbed.py and docs/fidelity.md are held.
+`results/reference/testbed/uplinks.csv`, against which tests/scenario/test_testbed.py and
+docs/evidence/fidelity.md are held.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from fednet_emu.units import unit_of
 LEAD = """# Tables and columns
 
 Written from `fednet_emu/records/ledger.py`. Times are simulated seconds. Devices are numbered from 0, the server is -1.
-The [event digest](records.md#the-event-digest) covers the columns that are marked.
+The [event digest](../concepts/records.md#the-event-digest) covers the columns that are marked.
 """
 
 ABOUT = {
@@ -152,7 +152,7 @@ def _type(dtype: Any) -> str:
 
 def write(app: Any) -> None:
     """Write the page into the sources of the site if it has changed."""
-    path, text = Path(app.srcdir) / "records-tables.md", page()
+    path, text = Path(app.srcdir) / "reference/tables.md", page()
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         path.write_text(text, encoding="utf-8")
 

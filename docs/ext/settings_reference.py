@@ -194,8 +194,8 @@ def _section_row(key: str, info: FieldInfo) -> tuple[str, ...]:
 
 
 def write(app: Any) -> None:
-    """Write the pages that have changed into the folder `settings` of the site's sources."""
-    folder = Path(app.srcdir) / "settings"
+    """Write the pages that have changed into the folder `reference/settings` of the site's sources."""
+    folder = Path(app.srcdir) / "reference/settings"
     folder.mkdir(exist_ok=True)
     for name, text in pages().items():
         path = folder / f"{name}.md"

@@ -60,7 +60,7 @@ def profiles(
         typer.Argument(metavar="[PROFILE]...", help="Profile files; all by default.", autocompletion=profile_names),
     ] = None,
 ) -> None:
-    """List devices that exist with their speed and powers, and how well each number is known."""
+    """List devices, radios and base stations that exist with their powers, and how well each number is known."""
     with outcome():
         from fednet_emu.results.profiles import rows
 

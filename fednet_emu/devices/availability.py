@@ -148,6 +148,11 @@ class Presence:
         self.batteries = batteries
         self.always = isinstance(availability, Always) and batteries is None
 
+    @property
+    def asked(self) -> int:
+        """How many devices it is asked about."""
+        return len(self._among)
+
     def only(self, devices: IntArray) -> Presence:
         """The same, asked about some of the devices only."""
         some = copy.copy(self)

@@ -97,9 +97,12 @@ class Batteries:
 
     def when_back(self, device: int, callback: Callable[[], None]) -> bool:
         """Call back once when a device that is empty is on again; False, and never, if nothing charges it."""
-        if not self._never:
-            self._back.setdefault(device, []).append(callback)
-        return not self._never
+        if self._never:
+            return False
+        self._back.setdefault(device, []).append(callback)
+        if (timer := self._timers[device]) is not None:
+            timer.to_foreground()
+        return True
 
     def stranded(self) -> int:
         """How many devices are empty and stay so, because nothing charges them."""
@@ -120,7 +123,11 @@ class Batteries:
         return charge
 
     def _plan(self, device: int) -> None:
-        """Look ahead to when the battery gets empty, or has been charged enough."""
+        """Look ahead to when the battery gets empty, or has been charged enough.
+
+        Nothing but the battery itself notices if nothing draws from it but the idle power, and nobody has asked to be
+        called when its device is back.
+        """
         timer, self._timers[device], self._due_ns[device] = self._timers[device], None, FOREVER_NS
         if timer is not None:
             timer.cancel()
@@ -131,7 +138,9 @@ class Batteries:
         if due_ns < FOREVER_NS:
             due_ns = max(due_ns, charge.since_ns + (not charge.on))  # a device that is empty is so for a nanosecond
             self._due_ns[device] = due_ns
-            self._timers[device] = self._clock.call_at(due_ns, partial(self._due, device, certain))
+            unnoticed = not charge.loads and device not in self._back
+            due = partial(self._due, device, certain)
+            self._timers[device] = self._clock.call_at(due_ns, due, background=unnoticed)
 
     def _due(self, device: int, certain: bool, _event: Event) -> None:
         charge, self._timers[device] = self._charges[device], None
@@ -143,15 +152,15 @@ class Batteries:
         self.on[device] = charge.on
         self._ledger.idle.change(self._clock.now, self._idle_w[device] if charge.on else -self._idle_w[device])
         cut, charge.loads = charge.loads, []
+        callbacks = self._back.pop(device, []) if charge.on else []
         self._record(device)
         self._plan(device)
         for load in cut:
             load.cut_ns = self._clock.now
         for load in cut:
             load.emptied()
-        if charge.on:
-            for callback in self._back.pop(device, ()):
-                callback()
+        for callback in callbacks:
+            callback()
 
     def _record(self, device: int) -> None:
         charge = self._charges[device]

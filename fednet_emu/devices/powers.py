@@ -81,12 +81,12 @@ class DevicePowers:
 
     def circuit_w(self, radio: DeviceRadio) -> PerDevice:
         """Power in W beside idle_w and the amplifier while a device sends: of the radio, else by its profile."""
-        amplifier_w = radio.tx_power_w / radio.amplifier_efficiency
-        return self._beyond_idle(radio.circuit_w, tuple(its.transmit_w for its in self.stated), amplifier_w)
+        amplifier_w = radio.tx_power_w / radio.efficiency
+        return self._beyond_idle(radio.stated_circuit_w, tuple(its.transmit_w for its in self.stated), amplifier_w)
 
     def receive_w(self, radio: DeviceRadio) -> PerDevice:
         """Power in W beside idle_w while a device receives: of the radio, else by its profile."""
-        return self._beyond_idle(radio.receive_w, tuple(its.receive_w for its in self.stated), 0.0)
+        return self._beyond_idle(radio.stated("receive_w"), tuple(its.receive_w for its in self.stated), 0.0)
 
     def _beyond_idle(self, own_w: float | None, whole_w: tuple[float | None, ...], besides_w: float) -> PerDevice:
         if own_w is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from simpy.events import NORMAL, Event
 
@@ -17,7 +17,7 @@ from fednet_emu.devices.powers import PerDevice
 from fednet_emu.devices.stragglers import NoStraggler, Straggler
 from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.clock import NS_PER_S, Clock, Timer, to_ns
-from fednet_emu.kernel.process import Awaited, not_awaited
+from fednet_emu.kernel.events import Completion, not_awaited
 from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.radio.energy import ComputeEnergy
 from fednet_emu.records.ledger import CODE, NEVER_NS, SERVER, Ledger, device_label
@@ -38,7 +38,7 @@ class Work(NamedTuple):
     output: int = -1
 
 
-class Computation(Awaited, Event):
+class Computation(Completion):
     """Event that comes when a computation has ended; its value is the work's result.
 
     `started_ns` and `ended_ns` are `NEVER_NS` while it waits for the processor, or for a battery to be charged. Then it
@@ -47,9 +47,8 @@ class Computation(Awaited, Event):
     """
 
     def __init__(self, processors: Processors, device: int, work: Work, count: int) -> None:
-        self.env = processors.clock  # what SimPy's own does, without its call
-        self.callbacks = [processors.ended]
-        self._ok = True
+        super().__init__(processors.clock)
+        self.callbacks.append(processors.ended)
         self._processors = processors
         self.device, self.work, self.count = device, work, count
         self.started_ns = self.ended_ns = NEVER_NS
@@ -72,16 +71,6 @@ class Computation(Awaited, Event):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        elif self.ended_ns != NEVER_NS:
-            self._value = None
-            cast("Clock", self.env).forget(self)
-
-    def begin(self, duration_ns: int) -> None:
-        """Start now, and trigger after `duration_ns`."""
-        self.started_ns = self._processors.clock.now
-        self.ended_ns = self.started_ns + duration_ns
-        self._value = self.work.result
-        self.env.schedule(self, NORMAL, duration_ns)
 
     def go_on(self) -> None:
         """Compute what is left from now on, until `pause`, and trigger at the end."""
@@ -98,8 +87,9 @@ class Computation(Awaited, Event):
         self.started_ns = self.ended_ns = NEVER_NS
 
     def _come(self, _event: Event) -> None:
-        self._value, self._timer = self.work.result, None  # no cycle of references may keep the result
-        self._processors.clock.come([self])
+        self._timer = None  # no cycle of references may keep the result
+        self.complete(self.work.result)
+        self._processors.clock.trigger_now([self])
 
     def cancel(self, outcome: Any) -> None:
         """Stop computing, for the reason in `outcome`, a delivery that is lost."""
@@ -222,7 +212,7 @@ class Processors:
         self._running[device] = computation
         computation.duration_ns = computation.left_ns = duration_ns
         if device == SERVER or self._batteries is None:
-            computation.begin(duration_ns)
+            computation.go_on()
         elif self._batteries.on[device]:
             self._go_on(computation, self._batteries)
         else:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from fednet_emu.component.component import Component
 from fednet_emu.devices.speeds import Speed
-
-Mark = Literal["measured", "derived", "table", "recalled", "assumed"]
-MARKS: tuple[Mark, ...] = ("measured", "derived", "table", "recalled", "assumed")
-"""How well a number is known, the best first: a meter on such a device; worked out from measurements; stated by its
-maker; quoted by others or remembered, not read where it was published; assumed."""
+from fednet_emu.radio.profiles import Mark, check_marks, refuse_another
 
 DeviceClass = Literal["microcontroller", "phone", "board", "accelerator", "laptop"]
 
@@ -105,14 +101,19 @@ class Profile(Component):
             "memory_bytes": self.memory_bytes,
         }
 
+    @property
+    def marks(self) -> dict[str, Mark | None]:
+        """How well each of these numbers is known; None for one that is not stated."""
+        return {name: getattr(self.evidence, name) for name in self.numbers}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_of_a_device(cls, given: Any) -> Any:
+        return refuse_another("device", given)
+
     @model_validator(mode="after")
     def _numbers_have_marks(self) -> Profile:
-        for name, number in self.numbers.items():
-            mark = getattr(self.evidence, name)
-            if number is not None and mark is None:
-                raise ValueError(f"evidence.{name}: is required, got {number:g} without it; give {', '.join(MARKS)}")
-            if number is None and mark is not None:
-                raise ValueError(f"evidence.{name}: there is no number to judge, got {mark}; leave it out")
+        check_marks(self.numbers, self.marks)
         return self
 
     @model_validator(mode="after")

@@ -148,6 +148,7 @@ def build_network(
     xy_m = devices.placement.positions_m(devices.count, streams("placement"))
     paths = devices.mobility.paths(xy_m, devices.where_they_roam(), streams, data_dir)
     settings, channel = scenario.network, scenario.channel
+    ledger.stations_w = settings.cells.count * (channel.base_station.stated("idle_w") or 0.0)
     return Network(clock, ledger, streams, presence, channel, paths, settings, data_dir=data_dir, powers=powers)
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from fednet_emu.arrays import Array
 from fednet_emu.devices.powers import DevicePowers, PerDevice, Stated
-from fednet_emu.devices.profiles import MARKS, Profile, dealt
+from fednet_emu.devices.profiles import Profile, dealt
 from fednet_emu.kernel.streams import Streams
+from fednet_emu.radio.channel import Terminal
 from fednet_emu.radio.energy import ComputeEnergy, MeasuredEnergy
+from fednet_emu.radio.profiles import MARKS, Mark, TransmitterProfile
 from fednet_emu.scenario.model import Problem, Scenario
 
 
@@ -114,15 +116,31 @@ def notes(scenario: Scenario) -> Iterator[str]:
         )
     for profile in devices.profiles:
         used = _used(scenario, profile)
-        unknown = [name for name, number in profile.numbers.items() if name in used and number is None]
-        known = {name: mark for name in used if (mark := getattr(profile.evidence, name)) is not None}
-        name = profile.title or "a profile"
-        if known:
-            weakest = max(known.values(), key=MARKS.index)
-            weak = [number for number, mark in known.items() if mark == weakest]
-            yield f"{name}: the weakest evidence is '{weakest}' ({', '.join(weak)})"
-        if unknown:
-            yield f"{name}: not known, and not counted: {', '.join(unknown)}"
+        unknown = [name for name in used if profile.numbers[name] is None]
+        yield from _evidence(profile.title, {name: profile.marks[name] for name in used}, unknown)
+    side = scenario.network.sidelink
+    radios = (scenario.channel.device, scenario.channel.base_station, *((side.channel.device,) if side else ()))
+    for radio in radios:
+        if (its := radio.profile) is not None:
+            yield from _evidence(its.title, {name: its.marks[name] for name in _used_of_radio(radio, its)}, [])
+
+
+def _used_of_radio(radio: Terminal, profile: TransmitterProfile) -> list[str]:
+    """The numbers of a radio's profile that no setting beside it replaces; warnings only depend on `most_dbm`."""
+    own = {name for name in profile.numbers if getattr(radio, name, None) is not None}
+    replaced = {"most_dbm", *own, *(("transmit_w",) if "circuit_w" in own else ())}
+    return [name for name in profile.numbers if name not in replaced]
+
+
+def _evidence(title: str, marks: Mapping[str, Mark | None], unknown: list[str]) -> Iterator[str]:
+    """Say what the weakest evidence of some numbers is, and which are not known."""
+    known, name = {number: mark for number, mark in marks.items() if mark is not None}, title or "a profile"
+    if known:
+        weakest = max(known.values(), key=MARKS.index)
+        weak = [number for number, mark in known.items() if mark == weakest]
+        yield f"{name}: the weakest evidence is '{weakest}' ({', '.join(weak)})"
+    if unknown:
+        yield f"{name}: not known, and not counted: {', '.join(unknown)}"
 
 
 def _used(scenario: Scenario, profile: Profile) -> list[str]:
@@ -133,8 +151,8 @@ def _used(scenario: Scenario, profile: Profile) -> list[str]:
         "overhead_s": devices.overhead_s is not None,
         "active_w": devices.compute_energy is not None,
         "idle_w": radio.idle_w is not None,
-        "transmit_w": radio.circuit_w is not None,
-        "receive_w": radio.receive_w is not None,
+        "transmit_w": radio.stated_circuit_w is not None,
+        "receive_w": radio.stated("receive_w") is not None,
         "memory_bytes": True,  # only warnings depend on it
     }
     return [name for name in profile.numbers if not replaced[name]]

@@ -1,7 +1,7 @@
 """Plausibility: whether devices, radios and messages could exist, each judged by a bound with its source.
 
-All bounds are in `BOUNDS`; docs/devices.md has them as a table. Settings are judged, and the links at the start as
-arrays, as there may be a million devices.
+All bounds are in `BOUNDS`; docs/guides/devices.md has them as a table. Settings are judged, and the links at the start
+as arrays, as there may be a million devices.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from typing import NamedTuple
 import numpy as np
 
 from fednet_emu.arrays import Array
-from fednet_emu.devices.profiles import DeviceClass, Mark, Profile
+from fednet_emu.devices.profiles import DeviceClass, Profile
 from fednet_emu.emulation.hardware import law_of
 from fednet_emu.emulation.outlook import AtStart, Outlook, expected_s
 from fednet_emu.learning.graph.optimizers import Adam, Momentum
 from fednet_emu.radio.energy import CmosEnergy, ComputeEnergy, PublishedEnergy
 from fednet_emu.radio.numerology import FR1_TOP_HZ
 from fednet_emu.radio.presets import ENERGY_PRESETS
+from fednet_emu.radio.profiles import Mark
 from fednet_emu.scenario.model import Problem, Scenario
 from fednet_emu.units import linear_to_db
 
@@ -256,7 +257,7 @@ def memory(outlook: Outlook) -> Iterator[Problem]:
 
 
 def radiated(outlook: Outlook) -> Iterator[Problem]:
-    """Judge the radiated powers of devices and base stations by the rules of the band."""
+    """Judge the radiated powers of devices and base stations by the rules of the band, and by their profiles."""
     channel = outlook.scenario.channel
     exempt = next((name for low, high, name in _LICENCE_EXEMPT if low <= channel.carrier_hz <= high), None)
     beams = " above 24 GHz" if channel.carrier_hz >= _FR2_HZ else ""
@@ -266,6 +267,10 @@ def radiated(outlook: Outlook) -> Iterator[Problem]:
     ):
         bound = BOUNDS[exempt or licensed + beams]
         yield from bound.judge(("channel", key, "tx_power_dbm"), terminal.tx_power_dbm)
+        if (its := terminal.profile) is not None and its.most_dbm is not None:
+            what, mark = its.title or "the profile", its.marks["most_dbm"] or "assumed"
+            bound = Bound(None, its.most_dbm, "dBm", what, its.source, mark)
+            yield from bound.judge(("channel", key, "tx_power_dbm"), terminal.tx_power_dbm)
 
 
 def width(outlook: Outlook) -> Iterator[Problem]:

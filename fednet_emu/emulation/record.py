@@ -198,7 +198,7 @@ def _energies(fed: Federation, scenario: Scenario) -> dict[str, float | None]:
         "receive_j": float(sent("receive_j").sum()),
         "idle_j": ledger.idle.until_j(now_ns),
         "waiting_j": float(hard.powers.idle_w.all @ waiting_s),
-        "station_j": float(sent("energy_j")[~device].sum()),
+        "station_j": float(sent("energy_j")[~device].sum()) + ledger.stations_j(now_ns),
     }
 
 

@@ -13,7 +13,7 @@ from simpy.events import Event
 from fednet_emu.arrays import IntArray
 from fednet_emu.devices.availability import Presence
 from fednet_emu.kernel.clock import COLLECT, FOREVER_NS, Clock
-from fednet_emu.kernel.process import Awaited
+from fednet_emu.kernel.events import Completion
 
 
 def _whole_or_share(cohort: float) -> float:
@@ -31,7 +31,7 @@ def cohort_size(cohort: float, count: int) -> int:
     return int(cohort) if cohort >= 1 else max(1, math.floor(cohort * count + 0.5))
 
 
-class Cohort(Awaited, Event):
+class Cohort(Completion):
     """Event with up to `size` devices, drawn uniformly among those that are present, in order of their numbers.
 
     It triggers at once, or, if all are away, as soon as a device returns. `view` turns a number into a device.
@@ -57,7 +57,7 @@ class Cohort(Awaited, Event):
         batteries = self._presence.batteries
         stranded = 0 if batteries is None else batteries.stranded()
         why = f", {stranded} of them with an empty battery that nothing charges" if stranded else ""
-        return f"a device to return; all {self._presence.count} are away{why}"
+        return f"a device to return; all {self._presence.asked} are away{why}"
 
 
 def draw(present: IntArray, size: int, rng: np.random.Generator) -> list[int]:

@@ -27,8 +27,9 @@ from fednet_emu.federation.rounds import PAUSE, Rounds
 from fednet_emu.federation.stop import COSTS, Evaluation, Stop
 from fednet_emu.federation.sums import Sums
 from fednet_emu.host import rare_garbage_collection
-from fednet_emu.kernel.all_of import AllOf, cancel, gather
+from fednet_emu.kernel.all_of import AllOf, gather
 from fednet_emu.kernel.clock import Clock, Process, Sleep
+from fednet_emu.kernel.events import cancel
 from fednet_emu.kernel.inbox import Inbox
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.accumulation import Accumulation
@@ -298,7 +299,7 @@ class Federation:
         Those that have not ended at the deadline are cancelled there; their result is a `Delivery` lost for "deadline".
         """
         self._rounds.deadline_s = deadline_s
-        return gather(self.clock, processes, deadline_s, late=lambda _: Delivery.given_up(self.now_s))
+        return gather(self.clock, processes, deadline_s, late=lambda: Delivery.given_up(self.now_s))
 
     def cancel(self, started: Started) -> None:
         """Cancel a process where it waits, as a deadline does: its result is a `Delivery` lost for "deadline"."""

@@ -95,15 +95,14 @@ class Observer:
         self._instants += 1
         at_ns = to_ns(self._instants * every_s)
         if at_ns < self._until_ns:
-            self._timer = self._clock.call_at(at_ns, self._look, OBSERVE)
+            self._timer = self._clock.call_at(at_ns, self._look, OBSERVE, background=True)
 
     def _look(self, _event: Event) -> None:
         if self._scores is None:
             self.evaluate()
         elif self._recorded_ns < self._clock.now:
             self._record(self._scores)
-        if self._clock.peek() < FOREVER_NS:  # else nothing will ever change: a deadlock, which is not ours to delay
-            self._set_timer()
+        self._set_timer()
 
     def _record(self, scores: Scores) -> None:
         self._recorded_ns = self._clock.now

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple, cast
 
 from simpy.events import Event
 
-from fednet_emu.kernel.all_of import AllOf, cancel
-from fednet_emu.kernel.clock import Clock, describe
-from fednet_emu.kernel.process import Awaited
+from fednet_emu.kernel.all_of import AllOf
+from fednet_emu.kernel.clock import Clock
+from fednet_emu.kernel.events import Completion, cancel, describe
 from fednet_emu.network.air.transfer import Delivery
 
 Send = Callable[[], Event]
@@ -48,7 +48,7 @@ class Limits(NamedTuple):
         return (self.to_the_gone or reason not in GONE) and (self.beyond_reach or reason != BEYOND_REACH)
 
 
-class Retry(Awaited, Event):
+class Retry(Completion):
     """Event with the last value of each send: its delivery, lost only when the last attempt was, too.
 
     Args:
@@ -79,14 +79,15 @@ class Retry(Awaited, Event):
 
     def _ended(self, event: Event) -> None:
         self._then = _nothing  # as when cancelled: leaves no cycle for the garbage collector
-        if not event._ok:
+        if not event.ok:
             event.defused = True
-            self.fail(cast("Exception", event._value))
+            self.fail(cast("Exception", event.value))
             return
-        if self._alone and type(event._value) is Delivery and not event._value.lost:  # nearly always
-            self._come(event._value)
+        if self._alone and type(event.value) is Delivery and not event.value.lost:  # nearly always
+            self._come(event.value)
             return
-        for place, value in zip(self._places, [event._value] if self._alone else event._value, strict=True):
+        ended: list[Any] = [event.value] if self._alone else list(cast("list[Any]", event.value))
+        for place, value in zip(self._places, ended, strict=True):
             self._last[place] = value
         self._places = [place for place in self._places if self._is_worth_another(self._last[place])]
         enough = self._made == self._limits.attempts or self._clock.now_s + self._pause_s > self._last_s
@@ -100,8 +101,8 @@ class Retry(Awaited, Event):
 
     def _come(self, value: Any) -> None:
         """Trigger at once: whoever waits goes on as if it had waited for the attempt itself."""
-        self._ok, self._value = True, value
-        self._clock.come([self])
+        self.complete(value)
+        self._clock.trigger_now([self])
 
     def _is_worth_another(self, value: Delivery | Sequence[Delivery]) -> bool:
         reasons = [value.lost] if isinstance(value, Delivery) else [delivery.lost for delivery in value]

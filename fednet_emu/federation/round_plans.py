@@ -143,11 +143,12 @@ class RoundPlans:
             snr=np.array([links.snr(*links.radios(device, SERVER)) for device in devices])
             / db_to_linear(self._planner.margin_db),
             power_w=np.array([full_w if power_w is None else power_w for power_w in powers_w]),
-            amplifier_efficiency=radio.amplifier_efficiency,
-            circuit_w=(radio.circuit_w or 0.0) if rules.circuit_w is None else rules.circuit_w.of(numbers),
+            amplifier_efficiency=radio.efficiency,
+            circuit_w=(radio.stated_circuit_w or 0.0) if rules.circuit_w is None else rules.circuit_w.of(numbers),
             weight=n_samples.astype(float),
             bandwidth_hz=rules.band.bandwidth_hz,
             law=self._law,
+            bits_j=rules.transmit_j_per_bit * up_bit,
         )
 
 

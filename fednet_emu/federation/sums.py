@@ -140,7 +140,7 @@ class Sums:
             return gather(self._clock, alone, deadline_s, self._late, partial(Summed, mean=mean_update))
         return self._clock.process(self._together(self._superposition, w, clients, deadline_s))
 
-    def _late(self, _index: int = 0) -> Delivery:
+    def _late(self) -> Delivery:
         return Delivery.given_up(self._clock.now_s)
 
     def _alone(self, client: Process) -> Process:

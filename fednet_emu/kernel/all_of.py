@@ -8,42 +8,21 @@ from typing import Any, cast
 import simpy
 from simpy.events import Event
 
-from fednet_emu.kernel.clock import COLLECT, Clock, Process, Timer, describe, to_ns
-from fednet_emu.kernel.process import Awaited
+from fednet_emu.kernel.clock import COLLECT, Clock, Process, Timer, to_ns
+from fednet_emu.kernel.events import Completion, cancel, several
 
 
-def cancel(event: Event | None, outcome: Any) -> None:
-    """Cancel a pending event; a process stops where it waits and ends at once with the value `outcome`.
-
-    What it waits for is stopped too, down to the transfer or computation, whose event has a method `cancel(outcome)`.
-    """
-    if isinstance(event, simpy.events.Process):
-        if event.is_alive:
-            if getattr(event._generator, "gi_running", False):
-                raise RuntimeError(f"{event.name}: cannot cancel itself; let it return")
-            cancel(event.target, outcome)
-            event.interrupt(outcome)
-        return
-    if isinstance(event, simpy.events.Condition):
-        for part in event._events:
-            cancel(part, outcome)
-        return
-    stop = getattr(event, "cancel", None)
-    if stop is not None:
-        stop(outcome)
-
-
-class AllOf(Awaited, Event):
+class AllOf(Completion):
     """Event that triggers when all given events have triggered; its value is the list of their values, in order.
 
-    With a deadline, those that have not come by then (at the very instant counts) are cancelled, and the value of such
-    a process is `late(index)`. The first one that fails is what this fails with.
+    Events that have not triggered by the deadline, inclusive, are cancelled; the value of such a process is `late()`.
+    The first one that fails is what this fails with.
 
     Args:
         clock: simulated time.
         events: the events or processes to wait for; none of them has been processed yet.
         deadline_s: longest wait in seconds from now; None for no limit.
-        late: gives the value of a cancelled process from its index in `events`.
+        late: gives the value of a cancelled process.
         of: makes the value of this event from the list of values.
     """
 
@@ -52,7 +31,7 @@ class AllOf(Awaited, Event):
         clock: Clock,
         events: Sequence[Event],
         deadline_s: float | None = None,
-        late: Callable[[int], Any] = lambda _index: None,
+        late: Callable[[], Any] = lambda: None,
         of: Callable[[list[Any]], Any] = lambda values: values,
     ) -> None:
         super().__init__(clock)
@@ -84,8 +63,8 @@ class AllOf(Awaited, Event):
             self._timer.cancel()
 
     def _deadline(self, _event: Event) -> None:
-        for index, event in enumerate(self.events):
-            cancel(event, self._late(index))
+        for event in self.events:
+            cancel(event, self._late())
 
     def cancel(self, outcome: Any) -> None:
         """Cancel every event that is still pending."""
@@ -97,17 +76,14 @@ class AllOf(Awaited, Event):
 
     def describe(self) -> str:
         """Name the pending events and what each of them waits for."""
-        missing = [event for event in self.events if not event.triggered]
-        shown = "; ".join(describe(event) for event in missing[:5])
-        what = "processes" if isinstance(self.events[0], simpy.events.Process) else "events"
-        return f"{len(missing)} of {len(self.events)} {what}: {shown}{'; ...' if len(missing) > 5 else ''}"
+        return several(self.events, "processes" if isinstance(self.events[0], simpy.events.Process) else "events")
 
 
 def gather(
     clock: Clock,
     processes: Iterable[Process],
     deadline_s: float | None = None,
-    late: Callable[[int], Any] = lambda _index: None,
+    late: Callable[[], Any] = lambda: None,
     of: Callable[[list[Any]], Any] = lambda values: values,
 ) -> AllOf:
     """Start processes; the event's value is the list of their results in order, or what `of` makes of it."""

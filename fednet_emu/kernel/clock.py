@@ -10,15 +10,18 @@ Events of one instant run in the order (priority, creation):
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
+from contextlib import suppress
 from heapq import heapify, heappop, heappush
 from math import ceil, ulp
 from typing import Any, cast
 
 import simpy
-from simpy.events import URGENT, Event, EventPriority, Timeout
+from simpy.core import StopSimulation
+from simpy.events import URGENT, Event, EventPriority
 
 from fednet_emu.errors import Deadlock, ScenarioError
 from fednet_emu.host import rare_garbage_collection
+from fednet_emu.kernel.events import Completion, describe
 from fednet_emu.kernel.process import RunningProcess
 
 Process = Generator[Event, Any, Any]
@@ -55,7 +58,8 @@ class Clock(simpy.Environment):
 
     def __init__(self) -> None:
         super().__init__(initial_time=0)
-        self._forgotten = 0  # events forgotten since the queue was swept
+        self._forgotten = 0  # how many events in the queue are forgotten, or more
+        self._quiet = 0  # how many wake nobody, or more: these, and timers in the background
         self.stopping = False
         """Set it to True, for example in a signal handler, to end `run_process` after the present event with a
         KeyboardInterrupt."""
@@ -78,10 +82,22 @@ class Clock(simpy.Environment):
 
     def sleep(self, duration_s: float) -> Sleep:
         """Return an event that triggers after a duration in seconds (0 or more)."""
-        return Sleep(self, to_ns(duration_s))
+        sleep = Sleep(self)
+        sleep.complete_in(to_ns(duration_s), None)
+        return sleep
 
-    def call_at(self, time_ns: int, callback: Callable[[Event], None], priority: EventPriority = SETTLE) -> Timer:
+    def call_at(
+        self,
+        time_ns: int,
+        callback: Callable[[Event], None],
+        priority: EventPriority = SETTLE,
+        *,
+        background: bool = False,
+    ) -> Timer:
         """Call `callback` at `time_ns`, after all events of that instant with a smaller priority, unless cancelled.
+
+        A timer in the `background` wakes no process, now or later: a run in which only such timers are left is a
+        deadlock, as a program ends in which only daemon threads are left.
 
         Raises:
             ValueError: the instant is in the past.
@@ -92,6 +108,9 @@ class Clock(simpy.Environment):
             )
         timer: Timer = Timer()
         timer.env, timer.callbacks, timer._ok = self, [callback], True
+        if background:
+            timer.background, timer.callbacks = True, [timer.to_foreground, callback]
+            self._quiet += 1
         heappush(self._queue, (time_ns, priority, next(self._eid), timer))
         return timer
 
@@ -103,13 +122,24 @@ class Clock(simpy.Environment):
         """
         event.forgotten = True  # type: ignore[attr-defined]
         self._forgotten += 1
-        queue = self._queue
-        if self._forgotten > 64 and 2 * self._forgotten > len(queue):
-            queue[:] = [entry for entry in queue if not hasattr(entry[3], "forgotten")]
-            heapify(queue)
-            self._forgotten = 0
+        self._quiet += 1
+        if self._forgotten > 64 and 2 * self._forgotten > len(self._queue):
+            self._sweep()
 
-    def come(self, events: list[Event]) -> None:
+    def _sweep(self) -> None:
+        """Remove what is forgotten from the queue, and count what is left that wakes nobody."""
+        queue = self._queue
+        queue[:] = [entry for entry in queue if not hasattr(entry[3], "forgotten")]
+        heapify(queue)
+        self._forgotten = 0
+        self._quiet = sum(getattr(entry[3], "background", False) for entry in queue)
+
+    def _is_stuck(self) -> bool:
+        """Whether nothing is left in the queue that may wake a process."""
+        self._sweep()
+        return len(self._queue) == self._quiet
+
+    def trigger_now(self, events: list[Event]) -> None:
         """Run the callbacks of events that already have their values now, bypassing the queue.
 
         Call it as the last step of a callback, and only with events that have not failed. The order is that of events
@@ -127,19 +157,24 @@ class Clock(simpy.Environment):
         """Run until a process has ended, and return its result; None when `until_s` came first.
 
         Raises:
-            Deadlock: no event is left and the process has not ended, even if `until_s` has not been reached.
+            Deadlock: no event is left that may wake a process, and this one has not ended; told at once, whatever
+                `until_s` is.
         """
         main = self.process(process)
-        stop = Event(self) if until_s is None else self.call_at(to_ns(until_s), _nothing, COLLECT)
+        if until_s is not None:
+            self.call_at(to_ns(until_s), StopSimulation.callback, COLLECT, background=True)
         queue = self._queue
-        with rare_garbage_collection():
-            while main.callbacks is not None and stop.callbacks is not None and not self.stopping:
-                if not queue:
+        with rare_garbage_collection(), suppress(StopSimulation):
+            while main.callbacks is not None and not self.stopping:
+                if len(queue) <= self._quiet and self._is_stuck():
                     raise Deadlock(self.now_s, describe(main))
                 # SimPy's `step`, inlined; an event without callbacks does not advance the time
                 time_ns, _, _, event = heappop(queue)
                 callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]
                 if not callbacks and event._ok:
+                    if hasattr(event, "forgotten"):
+                        self._forgotten -= 1
+                        self._quiet -= 1
                     continue
                 self._now = time_ns  # type: ignore[assignment]
                 for callback in callbacks:
@@ -148,11 +183,7 @@ class Clock(simpy.Environment):
                     raise event._value
         if self.stopping:
             raise KeyboardInterrupt
-        if main.callbacks is None:
-            return main.value
-        if not queue:
-            raise Deadlock(self.now_s, describe(main))
-        return None
+        return main.value if main.callbacks is None else None
 
 
 Clock.now = Clock._now
@@ -167,34 +198,33 @@ class _Bare(Event):
 
 
 class Timer(_Bare):
-    """An event that runs its callback once, or never if it was cancelled before."""
+    """An event that runs its callback once, or never if it was cancelled before.
+
+    Attributes:
+        background: whether it wakes no process.
+    """
+
+    background = False
+
+    def to_foreground(self, _event: Event | None = None) -> None:
+        """From now on it may wake a process."""
+        if self.background:
+            self.background = False
+            cast("Clock", self.env)._quiet -= 1
 
     def cancel(self) -> None:
         """Drop the callback and free what it refers to; no effect after the callback has run."""
         if self.callbacks:
             self.callbacks.clear()
+            if self.background:
+                self.to_foreground()
             cast("Clock", self.env).forget(self)
 
 
-class Sleep(Timeout):
-    """Event that triggers after a duration; leaves the queue when the only process that waits for it is cancelled."""
+class Sleep(Completion):
+    """Event that triggers after a duration."""
 
-    def cancel(self, _outcome: Any) -> None:
+    def cancel(self, outcome: Any) -> None:
         """Remove the event from the queue, unless another process waits for it too."""
         if self.callbacks is not None and len(self.callbacks) == 1:
             cast("Clock", self.env).forget(self)
-
-
-def _nothing(_event: Event) -> None:
-    """Do nothing: the callback of a timer that only marks an instant."""
-
-
-def describe(event: Event | None) -> str:
-    """Describe what an event waits for, followed down to the innermost pending event, for deadlock messages."""
-    if isinstance(event, simpy.events.Process):
-        return f"{event.name} waits for {describe(event.target)}" if event.is_alive else f"{event.name} (ended)"
-    if isinstance(event, simpy.events.Condition):
-        parts = [describe(part) for part in event._events if not part.triggered]
-        return f"{len(parts)} of {len(event._events)} events: {'; '.join(parts[:5])}{'; ...' if len(parts) > 5 else ''}"
-    explain = getattr(event, "describe", None)
-    return str(explain()) if explain is not None else f"{type(event).__name__.lower()}"

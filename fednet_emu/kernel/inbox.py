@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 from simpy.events import Event
 
 from fednet_emu.kernel.clock import COLLECT, Clock, Timer, to_ns
-from fednet_emu.kernel.process import Awaited
+from fednet_emu.kernel.events import Completion, describe
 
 
-class Collect(Awaited, Event):
+class Collect(Completion):
     """Event of one call of `Inbox.collect`; its value is the list of items that arrived by the end of the instant."""
 
-    def __init__(self, inbox: Inbox, at_least: int, including: Set[int]) -> None:
+    def __init__(self, inbox: Inbox, at_least: int, including: Set[int], sources: Sequence[Event]) -> None:
         super().__init__(inbox.clock)
-        self.inbox, self.at_least, self.including = inbox, at_least, including
+        self.inbox, self.at_least, self.including, self.sources = inbox, at_least, including, sources
         self.timer: Timer | None = None
 
     def describe(self) -> str:
-        """Name the number of items in the inbox and the senders whose items are missing."""
+        """Name the number of items in the inbox, the senders whose items are missing, and what the sources wait for."""
         here = {sender for _, sender, _ in self.inbox.items}
         missing = sorted(self.including - here)
-        text = f"{self.at_least} arrivals in the inbox, which holds {len(self.inbox.items)}"
-        if not missing:
-            return text
-        shown = ", ".join(self.inbox.label(sender) for sender in missing[:5])
-        return f"{text}; {shown}{', ...' if len(missing) > 5 else ''} must be among them"
+        parts = [f"{self.at_least} arrivals in the inbox, which holds {len(self.inbox.items)}"]
+        if missing:
+            shown = ", ".join(self.inbox.label(sender) for sender in missing[:5])
+            parts.append(f"{shown}{', ...' if len(missing) > 5 else ''} must be among them")
+        waits = dict.fromkeys(describe(source) for source in self.sources if not source.triggered)
+        return "; ".join([*parts, *list(waits)[:5]])
 
-    def cancel(self, _outcome: Any) -> None:
+    def cancel(self, outcome: Any) -> None:
         """Stop collecting; what has arrived stays in the inbox."""
         self.inbox.withdraw(self)
 
@@ -49,15 +50,22 @@ class Inbox:
         self.items.append((self.clock.now, sender, item))
         self._check_at_end_of_instant()
 
-    def collect(self, at_least: int = 1, including: Set[int] = frozenset(), deadline_s: float | None = None) -> Collect:
+    def collect(
+        self,
+        at_least: int = 1,
+        including: Set[int] = frozenset(),
+        deadline_s: float | None = None,
+        sources: Sequence[Event] = (),
+    ) -> Collect:
         """Return an event that triggers once there are `at_least` items, among them one from each of `including`.
 
         All items that arrive in the same instant are collected together. With `deadline_s`, the event triggers at the
-        latest after that many seconds, with the items that are there.
+        latest after that many seconds, with the items that are there. `sources` are processes that put items in; in a
+        deadlock, the message says what they wait for.
         """
         if self._collector is not None:
             raise RuntimeError("an inbox serves one collector at a time")
-        self._collector = collector = Collect(self, at_least, including)
+        self._collector = collector = Collect(self, at_least, including, sources)
         if deadline_s is not None:
             at_ns = self.clock.now + to_ns(deadline_s)
             collector.timer = self.clock.call_at(at_ns, lambda _: self._hand_over(collector), COLLECT)

@@ -6,29 +6,13 @@ takes other arguments. Here the exception itself goes on, with its attributes an
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from typing import Any, cast
 
 import simpy
 from simpy.events import Event
 
 from fednet_emu.errors import AlgorithmError
-
-
-class Awaited:
-    """An event that an algorithm waits for, and that says so where it is used as if it were its value already."""
-
-    def __iter__(self) -> Iterator[Any]:
-        raise not_awaited(self, "its value")
-
-    def __getitem__(self, _key: Any) -> Any:
-        raise not_awaited(self, "its value")
-
-
-def not_awaited(event: object, what: str) -> AlgorithmError:
-    """Return the error about an event that is used before it has come."""
-    problem = f"is an event that has to be waited for, got {what} asked for before that"
-    return AlgorithmError(type(event).__name__, problem, "write `yield` before the verb that makes it")
 
 
 class RunningProcess(simpy.events.Process):
@@ -52,6 +36,7 @@ class RunningProcess(simpy.events.Process):
     def _resume(self, event: Event) -> None:
         """Send the value of an event into the generator and run it up to its next `yield`."""
         generator = self._generator
+        self.env._active_proc = self
         try:
             while True:
                 if event._ok:
@@ -73,6 +58,8 @@ class RunningProcess(simpy.events.Process):
             self._end(_explained(self.name, event, error), ok=False)
         except BaseException as error:
             self._end(error, ok=False)
+        finally:
+            self.env._active_proc = None
 
     def _end(self, value: Any, *, ok: bool) -> None:
         self._ok, self._value, self._target = ok, value, cast("Event", None)

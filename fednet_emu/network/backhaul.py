@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, final
 
-from simpy.events import Event
-
 from fednet_emu.kernel.clock import NS_PER_S, Clock, Timer, to_ns
+from fednet_emu.kernel.events import Completion
 from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.network.edge_servers import BackhaulSettings
@@ -20,7 +19,7 @@ Line = deque["Message"]
 
 
 @final
-class Message(Event):
+class Message(Completion):
     """Event that triggers when a message has arrived or is lost; its value is the `Delivery`.
 
     Args:
@@ -124,8 +123,7 @@ class Backhaul:
 
     def _arrive(self, message: Message) -> None:
         lost, now_ns = "erased" if self._is_erased(message) else "", self.clock.now
-        message._ok, message._value = (
-            True,
+        message.complete(
             Delivery(
                 SERVER,
                 SERVER,
@@ -138,7 +136,7 @@ class Backhaul:
             ),
         )
         self._record(message, message.size_bit, lost)
-        self.clock.come([message])
+        self.clock.trigger_now([message])
 
     def _is_erased(self, message: Message) -> bool:
         line = (message.edge, message.up)

@@ -227,6 +227,8 @@ class Network:
             cells=cells,
             receive_w=receive_w or None,
             circuit_w=circuit_w,
+            transmit_j_per_bit=0.0 if kind == "downlink" else channel.device.stated("transmit_j_per_bit") or 0.0,
+            receive_j_per_bit=0.0 if kind == "uplink" else channel.device.stated("receive_j_per_bit") or 0.0,
             rates=rates,
             radio=sender,
             controlled=rates is None and self._powers_differ(settings),

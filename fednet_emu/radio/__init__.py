@@ -10,6 +10,6 @@
     channel   the component that holds one choice of each; survey looks at its rates over distance
 
 Every random quantity enters as an argument (a uniform or a standard normal), so this package owns no generator. Scalar
-functions of the event loop use `math`; their vectorised twins use numpy and follow the same law. docs/radio.md says
-which clause each law is from, what is ignored, and how it was checked.
+functions of the event loop use `math`; their vectorised twins use numpy and follow the same law. docs/concepts/radio.md
+says which clause each law is from, what is ignored, and how it was checked.
 """

@@ -15,6 +15,7 @@ from fednet_emu.radio.energy import transmit_energy_j
 from fednet_emu.radio.fading import AnyFading, Fading, NoFading
 from fednet_emu.radio.noise import thermal_noise_w
 from fednet_emu.radio.numerology import SUBCARRIERS_PER_BLOCK, occupied_hz
+from fednet_emu.radio.profiles import RadioProfile, StationProfile, TransmitterProfile
 from fednet_emu.radio.propagation.draws import LinkDraws
 from fednet_emu.radio.propagation.geometry import Hop
 from fednet_emu.radio.propagation.path_loss import AnyPathLoss
@@ -41,22 +42,45 @@ class Terminal(Component):
     height_m: float = Field(ge=0)
     """Height of the antenna above ground in m."""
 
-    amplifier_efficiency: float = Field(default=1.0, gt=0, le=1)
-    """Radiated over drawn power of the amplifier; 1 as in most papers, 0.35 in hardware."""
+    profile: TransmitterProfile | None = None
+    """A radio that exists, by the name of a file in profiles/. It states what it draws; a setting beside it wins."""
+
+    amplifier_efficiency: float | None = Field(default=None, gt=0, le=1)
+    """Radiated over drawn power of the amplifier; null takes that of `profile`, and 1, as in most papers, where it
+    states none; 0.35 in hardware."""
 
     circuit_w: float | None = Field(default=None, ge=0)
-    """Power in W that the rest of the transmitter draws while it sends, beside `idle_w`; null takes what is left of the
-    power that `devices.profile` states for sending, and 0, as in most papers, where it states none."""
+    """Power in W that the rest of the transmitter draws while it sends, beside `idle_w`; null takes that of `profile`,
+    else what is left of the power that `devices.profile` states for sending, and 0, as in most papers, without."""
 
     @property
     def tx_power_w(self) -> float:
         """Radiated power in W."""
         return dbm_to_watt(self.tx_power_dbm)
 
+    def stated(self, name: str) -> float | None:
+        """A number of this radio, its own or that of its profile; None where neither states it."""
+        own: float | None = getattr(self, name)
+        return own if own is not None or self.profile is None else self.profile.numbers.get(name)
+
+    @property
+    def efficiency(self) -> float:
+        """Radiated over drawn power of the amplifier; 1 where nothing states it."""
+        return self.stated("amplifier_efficiency") or 1.0
+
+    @property
+    def stated_circuit_w(self) -> float | None:
+        """Power in W beside the amplifier while it sends: stated, or left of what the profile states for sending."""
+        circuit_w = self.stated("circuit_w")
+        whole_w = None if self.profile is None else self.profile.numbers.get("transmit_w")
+        if circuit_w is not None or whole_w is None:
+            return circuit_w
+        return max(whole_w - self.tx_power_w / self.efficiency, 0.0)
+
     def drawn_w(self, radiated_w: float, circuit_w: float | None = None) -> float:
         """Power in W that the transmitter draws while it radiates some; `circuit_w` replaces its own."""
-        circuit_w = self.circuit_w or 0.0 if circuit_w is None else circuit_w
-        return transmit_energy_j(radiated_w, 1.0, self.amplifier_efficiency, circuit_w)
+        circuit_w = self.stated_circuit_w or 0.0 if circuit_w is None else circuit_w
+        return transmit_energy_j(radiated_w, 1.0, self.efficiency, circuit_w)
 
 
 class DeviceRadio(Terminal):
@@ -71,9 +95,21 @@ class DeviceRadio(Terminal):
     height_m: float = Field(default=1.5, ge=0)
     """Height of the antenna above ground in m."""
 
+    profile: RadioProfile | None = None
+    """A radio that exists, by the name of a file in profiles/. It states what it draws; a setting beside it wins, and
+    it wins over what `devices.profile` states for sending and receiving."""
+
     receive_w: float | None = Field(default=None, ge=0)
-    """Power in W that the receiver draws while it receives, beside `idle_w`; null takes that of `devices.profile`, and
-    0, as in most papers, where it states none; 0.1 to 1 in hardware."""
+    """Power in W that the receiver draws while it receives, beside `idle_w`; null takes that of `profile`, else that of
+    `devices.profile`, and 0, as in most papers, where none is stated; 0.1 to 1 in hardware."""
+
+    transmit_j_per_bit: float | None = Field(default=None, ge=0, le=1)
+    """Energy in J of each bit that it sends, beside the power while it sends: the slope of a power that grows with the
+    rate; null takes that of `profile`, and 0 where it states none; 8e-8 for LTE."""
+
+    receive_j_per_bit: float | None = Field(default=None, ge=0, le=1)
+    """Energy in J of each bit that it receives, beside `receive_w`; null takes that of `profile`, and 0 where it states
+    none; 1.5e-8 for LTE."""
 
     idle_w: float | None = Field(default=None, ge=0)
     """Power in W that the whole device draws all the time, whatever it does; null takes that of `devices.profile`, and
@@ -81,7 +117,15 @@ class DeviceRadio(Terminal):
 
 
 class StationRadio(Terminal):
-    """The radio of a base station, of which only sending is counted as energy; by default that of a small cell."""
+    """The radio of a base station, which draws `idle_w` and what it sends; by default that of a small cell."""
+
+    profile: StationProfile | None = None
+    """A base station that exists, by the name of a file in profiles/. It states what it draws; a setting beside it
+    wins."""
+
+    idle_w: float | None = Field(default=None, ge=0)
+    """Power in W that each base station draws all the time, whatever it does; null takes that of `profile`, and 0, as
+    in most papers, where it states none."""
 
     tx_power_dbm: float = 30.0
     """Radiated power in dBm; 30 for a small cell, 46 for a macro cell."""

@@ -152,8 +152,9 @@ class Ledger:
             of algorithms, when it is added; they must not change the run.
         sent_bit, offered_bit: totals on the air, by kind of link.
         backhaul_bit, backhaul_j: totals of the backhaul; its energy is part of `energy_j`.
-        energy_j: energy of all transmissions, receptions and computations so far, beside the idle power of the devices.
-        idle: that idle power over time.
+        energy_j: energy of all transmissions, receptions and computations so far, beside idle power.
+        idle: the idle power of the devices over time.
+        stations_w: idle power of all base stations together.
     """
 
     def __init__(self, metrics: Sequence[str] = ()) -> None:
@@ -176,11 +177,16 @@ class Ledger:
         self.backhaul_j = 0.0
         self.energy_j = 0.0
         self.idle = IdleEnergy()
+        self.stations_w = 0.0
         self.listeners: list[Callable[[str, Mapping[str, Any]], None]] = []
 
     def spent_j(self, now_ns: int) -> float:
         """Energy in J of all there is until now: of what has ended, and of waiting."""
-        return self.energy_j + self.idle.until_j(now_ns)
+        return self.energy_j + self.idle.until_j(now_ns) + self.stations_j(now_ns)
+
+    def stations_j(self, now_ns: int) -> float:
+        """Energy in J that all base stations have drawn until now beside what they have sent."""
+        return self.stations_w * (now_ns / 1e9)
 
     def record(self, series: str, **values: Any) -> None:
         """Add a row to a series that an algorithm defines, for example `record("staleness", step=3, staleness=1)`.

@@ -63,30 +63,32 @@ def channels(names: Sequence[str] | None = None) -> pd.DataFrame:
 
 
 def profiles(names: Sequence[str] | None = None) -> pd.DataFrame:
-    """Return a table of devices that exist, each number with how well it is known.
+    """Return a table of devices, radios and base stations that exist, each number with how well it is known.
 
     Args:
         names: names of profiles; None for all of the library.
 
     Returns:
-        One row for each profile: name, title, year, its numbers (`flop_per_s`, `overhead_s`, `active_w`, `idle_w`,
-        `transmit_w`, `receive_w`, `memory_bytes`; NaN where no source states one), and each one's mark, such as
-        `flop_per_s_evidence`.
+        One row for each profile: name, kind (device, radio or station), title, year, its numbers (of devices
+        `flop_per_s`, `overhead_s`, `active_w`, `idle_w`, `transmit_w`, `receive_w` and `memory_bytes`; of others
+        `most_dbm`, `amplifier_efficiency` and more; NaN for what no source states, or other kinds have), and each one's
+        mark, such as `flop_per_s_evidence`.
 
     Raises:
         ScenarioError: there is no such profile, or it is invalid.
     """
     import pandas as pd
 
-    from fednet_emu.results.profiles import known
+    from fednet_emu.results.profiles import HEADS, known
 
     return pd.DataFrame(
         {
             "profile": name,
+            "kind": HEADS[type(profile)][0],
             "title": profile.title,
             "year": profile.year,
             **{number: float("nan") if value is None else value for number, value in profile.numbers.items()},
-            **{f"{number}_evidence": getattr(profile.evidence, number) for number in profile.numbers},
+            **{f"{number}_evidence": mark for number, mark in profile.marks.items()},
         }
         for name, profile in known(names).items()
     )

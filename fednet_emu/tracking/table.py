@@ -29,7 +29,7 @@ def trackers_of(chosen: str | Tracker | Iterable[str | Tracker]) -> list[Tracker
         FednetError: there is no such tracker, its library is missing, or an object is none.
     """
     if not isinstance(chosen, Iterable) and not hasattr(chosen, "start"):
-        raise FednetError(f"track: expected a tracker or several, got {chosen!r}; see docs/trackers.md")
+        raise FednetError(f"track: expected a tracker or several, got {chosen!r}; see docs/guides/trackers.md")
     several: list[Any] = [chosen] if isinstance(chosen, str) or hasattr(chosen, "start") else list(chosen)
     twice = [name for name in several if isinstance(name, str) and several.count(name) > 1]
     if twice:
@@ -74,6 +74,6 @@ def _checked(tracker: Any) -> Tracker:
     lacking = [name for name in ("start", "log", "end") if not callable(getattr(tracker, name, None))]
     if lacking or isinstance(tracker, type):
         what = "a class" if isinstance(tracker, type) else f"one without {', '.join(lacking)}"
-        raise FednetError(f"track: expected a tracker, got {what} ({tracker!r}); see docs/trackers.md")
+        raise FednetError(f"track: expected a tracker, got {what} ({tracker!r}); see docs/guides/trackers.md")
     found: Tracker = tracker
     return found

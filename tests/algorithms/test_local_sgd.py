@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 import torch
 
@@ -33,6 +35,12 @@ def finals(*changes: str) -> tuple[Federation, torch.Tensor]:
     return fed, torch.stack([fed.read(w) for w in ([final] if isinstance(final, Deferred) else final)])
 
 
+@cache
+def plain_final(*changes: str) -> torch.Tensor:
+    """The final models after a run with plain steps, with which others are compared."""
+    return finals(*changes)[1]
+
+
 @pytest.mark.parametrize("own", OWN)
 @pytest.mark.parametrize("kind", TRAINED)
 def test_every_algorithm_with_local_steps_has_them(kind: str, own: str) -> None:
@@ -43,7 +51,7 @@ def test_every_algorithm_with_local_steps_has_them(kind: str, own: str) -> None:
         with pytest.raises(ScenarioError, match=refusal):
             small_scenario(*settings, OWN[own])
         return
-    _, plain = finals(*settings)
+    plain = plain_final(*settings)
     serial, w = finals(*settings, OWN[own])
     batched, w_batched = finals(*settings, OWN[own], "training.engine=batched")
     timed = run_small(*settings, OWN[own], timing_only=True)

@@ -4,28 +4,17 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner, Result
 
-from fednet_emu.cli.app import app
-
-LIMIT_S = 600.0
-"""More than any host needs for a process that does seconds of work."""
+from tests.commands import LIMIT_S, Forked, fednet
 
 QUICK = ["--set", "stop.rounds=2", "--set", "algorithm.cohort=3", "--no-plots"]
-
-
-def fednet(*arguments: str) -> Result:
-    """Run a command in this process."""
-    return CliRunner().invoke(app, list(arguments))
 
 
 @pytest.fixture(scope="module")
@@ -185,28 +174,16 @@ def test_diverging_training_names_device_round_and_lr(tmp_path: Path) -> None:
 def test_interrupt_keeps_what_was_measured(tmp_path: Path) -> None:
     """Ctrl-C ends with exit code 130, a status that says so, and readable tables."""
     folder = tmp_path / "run"
-    command = [
-        sys.executable,
-        "-m",
-        "fednet_emu",
-        "run",
-        "quickstart",
-        "--out",
-        str(folder),
-        "--set",
-        "stop.rounds=100000000",
-        "--set",
-        "training.checkpoint_s=0.1",
-    ]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+    endless = ("--set", "stop.rounds=100000000", "--set", "training.checkpoint_s=0.1")
+    process = Forked("-m", "fednet_emu", "run", "quickstart", "--out", folder, *endless)
     deadline = time.monotonic() + LIMIT_S
     while not (folder / "checkpoint.bin").exists() and time.monotonic() < deadline:  # it is in the middle of the run
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=LIMIT_S)
+    process.ended()
 
-    assert process.returncode == 130, errors.decode()
-    assert b"what was measured so far is in" in errors
+    assert process.returncode == 130, process.stderr
+    assert "what was measured so far is in" in process.stderr
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["status"] == "interrupted"
     assert summary["verified"] is True
@@ -339,35 +316,27 @@ def test_usage_error_is_exit_code_2() -> None:
     assert fednet("run", "quickstart", "--engine", "warp").exit_code == 2
 
 
-def test_digest_does_not_depend_on_the_hash_seed(finished: Path, tmp_path: Path) -> None:
-    """PYTHONHASHSEED changes no event."""
-    command = [
-        sys.executable,
-        "-m",
-        "fednet_emu",
-        "run",
-        "quickstart",
-        "--out",
-        str(tmp_path / "run"),
-        "--quiet",
-        *QUICK,
-    ]
-    subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": "1"}, timeout=LIMIT_S)
-
-    digests = [json.loads((path / "summary.json").read_text())["event_digest"] for path in (finished, tmp_path / "run")]
-    assert digests[0] == digests[1]
-
-
 def test_profiles_are_listed_with_how_well_their_numbers_are_known() -> None:
     """`fednet profiles` has a line for each device: no mark behind what was measured, `a` behind what is assumed."""
     result = fednet("profiles", "pi-4b", "phone-2019-mid")
 
     assert result.exit_code == 0, result.output
-    _, board, phone, legend = result.stdout.splitlines()
+    _, board, phone, _, legend = result.stdout.splitlines()
     assert board.split()[:7] == ["pi-4b", "1.39e+10", "FLOP/s", "11.4", "s", "5.1", "W"]
     assert "3 W a" in phone
     assert "a assumed; - not known" in legend
     assert fednet("profiles", "pi-4c").exit_code == 2
+
+
+def test_radios_and_stations_are_listed_in_tables_of_their_own() -> None:
+    """Devices first, then radios, then base stations, whatever the order of the names."""
+    lines = fednet("profiles", "earth-macro", "phone-lte-2020", "pi-4b").stdout.splitlines()
+
+    assert [line.split()[0] for line in lines if line][:6] == [
+        *("device", "pi-4b", "radio", "phone-lte-2020", "station", "earth-macro"),
+    ]
+    assert lines[4].split()[1:10] == ["-", "-", "-", "0.54", "W", "0.36", "W", "7.95e-08", "J"]
+    assert lines[7].split()[1:7] == ["50.8", "dBm", "r", "0.213", "r", "780"]
 
 
 def test_a_check_says_what_is_not_known_of_the_devices() -> None:

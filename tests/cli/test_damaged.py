@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from fednet_emu.cli.app import app
 from fednet_emu.testing import SMALL
+from tests.commands import fednet
 
 RUN_FILES = ("manifest.json", "summary.json", "scenario.yaml", "evaluations.parquet", "rounds.parquet")
 STUDY_FILES = ("study.json", "cells.parquet", "study.parquet")
@@ -57,11 +57,6 @@ def nested(path: Path) -> None:
 
 DAMAGES = [without, emptied, cut, flipped, other, a_folder, nested]
 Damage = Callable[[Path], None]
-
-
-def fednet(*words: object) -> Result:
-    """Run a command in this process."""
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 @pytest.fixture(scope="module")

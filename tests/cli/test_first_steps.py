@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import pytest
 from ruamel.yaml import YAML
-from typer.testing import CliRunner, Result
 
 import fednet_emu as fe
 from fednet_emu.cli import complete
@@ -16,16 +15,12 @@ from fednet_emu.cli.app import app
 from fednet_emu.cli.help import MORE
 from fednet_emu.results.citing import bibtex, references
 from fednet_emu.scenario.slots import slots
+from tests.commands import fednet
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = [command.name or command.callback.__name__ for command in app.registered_commands]
 UNPUBLISHED = {"algorithm.individual", "algorithm.local"}
 """Baselines of many papers, which have no source."""
-
-
-def fednet(*arguments: str, **env: str) -> Result:
-    """Run a command in this process."""
-    return CliRunner().invoke(app, list(arguments), env=env, prog_name="fednet")
 
 
 def plain_yaml(text: str) -> Any:

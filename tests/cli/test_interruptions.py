@@ -17,56 +17,64 @@ from types import ModuleType
 import pandas as pd
 import pytest
 from typer import Exit
-from typer.testing import CliRunner
 
 import fednet_emu.cli
-from fednet_emu.cli.app import app
 from fednet_emu.cli.outcome import outcome
 from fednet_emu.emulation.play import play
 from fednet_emu.emulation.signals import Signals
 from fednet_emu.federation.federation import Federation
 from fednet_emu.records.folder.manifest import fingerprint
 from fednet_emu.testing import small_scenario
+from tests.commands import LIMIT_S, Forked, fednet
 
 LONG = [
     "--set",
-    "stop.rounds=100",
+    "stop.rounds=30",
     "--set",
-    "training.checkpoint_s=0.2",
+    "training.checkpoint_s=1e-9",
     "--set",
     "training.engine=serial",
     "--no-plots",
 ]
 FOR_EVER = ("--set", "stop.rounds=100000000")
-LIMIT_S = 600.0
-"""More than any host needs for what is waited for here."""
-
 KILL_AT_A_CHECKPOINT = """
 import os, signal
 from fednet_emu.cli import main
-from fednet_emu.emulation.checkpoints import Saver
-write = Saver.write
+from fednet_emu.emulation import checkpoints
+write, written = checkpoints.Saver.write, []
 def write_and_die(self, checkpoint):
     write(self, checkpoint)
-    os.kill(os.getpid(), signal.SIGKILL)
-Saver.write = write_and_die
+    written.append(checkpoint)
+    if len(written) == 10:
+        os.kill(os.getpid(), signal.SIGKILL)
+checkpoints.Saver.write = write_and_die
+checkpoints.COST = float("inf")  # a checkpoint in every round
 main()
 """
 
 
+def endless(folder: Path) -> list[str]:
+    """The arguments of Python for a run without an end."""
+    return ["-m", "fednet_emu", "run", "quickstart", "--out", str(folder), *LONG, *FOR_EVER]
+
+
+def wait_for_a_checkpoint(folder: Path) -> None:
+    """Wait until a run has written its first checkpoint."""
+    deadline = time.monotonic() + LIMIT_S
+    while not (folder / "checkpoint.bin").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
 @contextmanager
-def running(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+def running(folder: Path) -> Iterator[Forked]:
     """A run without an end in a process of its own, from its first checkpoint on."""
-    command = [sys.executable, "-m", "fednet_emu", "run", "quickstart", "--out", str(folder), *LONG, *FOR_EVER]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    process = Forked(*endless(folder))
     try:
-        deadline = time.monotonic() + LIMIT_S
-        while not (folder / "checkpoint.bin").exists() and time.monotonic() < deadline:
-            time.sleep(0.02)
+        wait_for_a_checkpoint(folder)
         yield process
     finally:
         process.kill()
-        process.communicate()
+        process.ended()
 
 
 def tables(folder: Path) -> list[pd.DataFrame]:
@@ -78,19 +86,18 @@ def tables(folder: Path) -> list[pd.DataFrame]:
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same run, left alone."""
     folder = tmp_path_factory.mktemp("undisturbed") / "run"
-    assert CliRunner().invoke(app, ["run", "quickstart", "--out", str(folder), "--quiet", *LONG]).exit_code == 0
+    assert fednet("run", "quickstart", "--out", folder, "--quiet", *LONG).exit_code == 0
     return folder
 
 
 def test_killed_run_goes_on(tmp_path: Path, undisturbed: Path) -> None:
     """After kill -9 the same command replays the past, goes on from the checkpoint, and ends with equal tables."""
     folder = tmp_path / "run"
-    command = [sys.executable, "-c", KILL_AT_A_CHECKPOINT, "run", "quickstart", "--out", str(folder), *LONG]
-    killed = subprocess.run(command, check=False, capture_output=True, timeout=LIMIT_S)
+    killed = Forked("-c", KILL_AT_A_CHECKPOINT, "run", "quickstart", "--out", folder, *LONG).ended()
     assert killed.returncode == -signal.SIGKILL
     assert json.loads((folder / "manifest.json").read_text())["status"] == "running"
 
-    again = CliRunner().invoke(app, ["run", "quickstart", "--out", str(folder), "--quiet", *LONG])
+    again = fednet("run", "quickstart", "--out", folder, "--quiet", *LONG)
 
     assert again.exit_code == 0
     assert "going on from a checkpoint" in (folder / "log.txt").read_text()
@@ -99,13 +106,21 @@ def test_killed_run_goes_on(tmp_path: Path, undisturbed: Path) -> None:
 
 
 def test_impatient_interrupts_leave_whole_records(tmp_path: Path) -> None:
-    """However often Ctrl-C comes, the run ends with 130, says where its records are, and they are there."""
+    """However often Ctrl-C comes, the run ends with 130, says where its records are, and they are there.
+
+    It may come while the interpreter ends, which a forked process does not do: this one is started afresh.
+    """
     folder = tmp_path / "run"
-    with running(folder) as process:
-        for _ in range(4):
-            process.send_signal(signal.SIGINT)
-            time.sleep(0.03)
-        _, errors = process.communicate(timeout=LIMIT_S)
+    command = [sys.executable, *endless(folder)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
+        try:
+            wait_for_a_checkpoint(folder)
+            for _ in range(4):
+                process.send_signal(signal.SIGINT)
+                time.sleep(0.03)
+            _, errors = process.communicate(timeout=LIMIT_S)
+        finally:
+            process.kill()
 
     assert process.returncode in (130, -signal.SIGINT)  # a shell calls both 130
     assert str(folder).encode() in errors
@@ -158,7 +173,7 @@ def test_termination_is_an_interrupt(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with running(folder) as process:
         process.send_signal(signal.SIGTERM)
-        process.wait(LIMIT_S)
+        process.ended()
 
     summary = json.loads((folder / "summary.json").read_text())
     assert (process.returncode, summary["status"], summary["verified"]) == (130, "interrupted", True)
@@ -168,8 +183,8 @@ def test_second_run_keeps_its_hands_off(tmp_path: Path) -> None:
     """A folder that is being written is refused, with --force too, and the first run is not disturbed."""
     folder = tmp_path / "run"
     with running(folder) as process:
-        second = CliRunner().invoke(app, ["run", "quickstart", "--out", str(folder), "--force", *LONG])
-        assert process.poll() is None
+        second = fednet("run", "quickstart", "--out", folder, "--force", *LONG)
+        assert process.returncode is None
 
     assert second.exit_code == 2
     assert "is being written by another run" in second.stderr
@@ -181,7 +196,7 @@ def test_damaged_checkpoint_is_left_aside(tmp_path: Path) -> None:
     short = ["--set", "stop.rounds=2", "--no-plots", "--quiet"]
     with running(folder):
         pass
-    resolved = CliRunner().invoke(app, ["check", "quickstart", *short[:2]]).stdout
+    resolved = fednet("check", "quickstart", *short[:2]).stdout
     for damage in (b"garbage\n", b""):
         (folder / "checkpoint.bin").write_bytes(damage)
         manifest = json.loads((folder / "manifest.json").read_text())
@@ -189,16 +204,16 @@ def test_damaged_checkpoint_is_left_aside(tmp_path: Path) -> None:
             json.dumps({**manifest, "status": "running", "scenario": fingerprint(resolved)})
         )
 
-        assert CliRunner().invoke(app, ["run", "quickstart", "--out", str(folder), *short]).exit_code == 0
+        assert fednet("run", "quickstart", "--out", folder, *short).exit_code == 0
 
 
 def test_busy_host_changes_no_event(tmp_path: Path) -> None:
     """Virtual time is not taken from the host's clock: a run beside a busy process has the same event log."""
     options = ["--set", "stop.rounds=5", "--no-plots", "--quiet"]
-    CliRunner().invoke(app, ["run", "quickstart", "--out", str(tmp_path / "quiet"), *options])
+    fednet("run", "quickstart", "--out", tmp_path / "quiet", *options)
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * (os.cpu_count() or 1))]
     try:
-        CliRunner().invoke(app, ["run", "quickstart", "--out", str(tmp_path / "busy"), *options])
+        fednet("run", "quickstart", "--out", tmp_path / "busy", *options)
     finally:
         for process in busy:
             process.kill()

@@ -5,15 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
 import fednet_emu as fe
-from fednet_emu.cli.app import app
-
-
-def fednet(*arguments: str) -> Result:
-    """Run a command in this process."""
-    return CliRunner().invoke(app, list(arguments))
+from tests.commands import fednet
 
 
 @pytest.fixture(scope="module")

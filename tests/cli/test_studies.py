@@ -5,19 +5,13 @@ from __future__ import annotations
 import json
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner, Result
 
-from fednet_emu.cli.app import app
 from fednet_emu.testing import SMALL
-
-LIMIT_S = 600.0
-"""More than any host needs for a few cells of a second each."""
+from tests.commands import Forked, fednet
 
 KILL_AFTER_TWO_CELLS = """
 import os, signal, sys
@@ -42,11 +36,6 @@ grid:
 seeds: 3
 target: {accuracy: 0.3}
 """
-
-
-def fednet(*arguments: str) -> Result:
-    """Run a command in this process."""
-    return CliRunner().invoke(app, list(arguments))
 
 
 @pytest.fixture(scope="module")
@@ -121,9 +110,8 @@ def done(out: Path) -> dict[Path, int]:
 def test_a_killed_sweep_goes_on(study: Path, swept: Path, tmp_path: Path, kill: signal.Signals) -> None:
     """However a sweep dies, the same command runs only what is missing; the tables are as if it had not."""
     out = tmp_path / "out"
-    options = ["sweep", str(study), "--out", str(out), "--workers", "1", "--no-plots", str(int(kill))]
-    command = [sys.executable, "-c", KILL_AFTER_TWO_CELLS, *options]
-    process = subprocess.run(command, check=False, capture_output=True, timeout=LIMIT_S)
+    command = ("sweep", study, "--out", out, "--workers", "1", "--no-plots", int(kill))
+    process = Forked("-c", KILL_AFTER_TWO_CELLS, *command).ended()
     before = done(out)
     assert 2 <= len(before) < 6
     assert process.returncode == (130 if kill != signal.SIGKILL else -signal.SIGKILL)

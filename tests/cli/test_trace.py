@@ -6,20 +6,14 @@ from pathlib import Path
 
 import pytest
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
-from typer.testing import CliRunner, Result
 
 import fednet_emu as fe
-from fednet_emu.cli.app import app
 from fednet_emu.cli.options import device_numbers
 from fednet_emu.draw.trace import feed
 from fednet_emu.errors import FednetError
 from fednet_emu.results import trace as tracing
 from fednet_emu.screen.screen import Bar
-
-
-def fednet(*arguments: str) -> Result:
-    """Run a command in this process."""
-    return CliRunner().invoke(app, list(arguments))
+from tests.commands import fednet
 
 
 @pytest.fixture(scope="module")

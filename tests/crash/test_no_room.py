@@ -16,9 +16,8 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from fednet_emu.cli.app import app
 from fednet_emu.emulation import checkpoints
 from fednet_emu.emulation.play import play
 from fednet_emu.errors import DataError
@@ -26,6 +25,7 @@ from fednet_emu.federation.federation import Federation
 from fednet_emu.files.writing import PART
 from fednet_emu.records.folder.manifest import read_manifest
 from fednet_emu.testing import SMALL, small_scenario
+from tests.commands import Forked, fednet
 
 CHANGES = ("stop.rounds=6", "evaluation.every_rounds=2", "training.checkpoint_s=1e-9")
 FILES = ("checkpoint.bin", "transfers.parquet", "rounds.parquet", "summary.json", "manifest.json", "model.pt")
@@ -40,10 +40,10 @@ def scenario(tmp_path: Path) -> Path:
     return path
 
 
-def fednet(scenario: Path, out: Path, *more: str) -> Result:
+def run(scenario: Path, out: Path, *more: str) -> Result:
     """The command `fednet run`."""
     changes = [word for change in CHANGES for word in ("--set", change)]
-    return CliRunner().invoke(app, ["run", str(scenario), "--out", str(out), "--quiet", *changes, *more])
+    return fednet("run", scenario, "--out", out, "--quiet", *changes, *more)
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, name: str, number: int, after: int = 0) -> None:
@@ -71,11 +71,11 @@ def tables(out: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_that_cannot_be_written(name: str, number: int, scenario: Path, tmp_path: Path) -> None:
     """One sentence names it; the status is `failed`, other tables are kept, and the same command later ends the run."""
-    assert fednet(scenario, tmp_path / "whole", "--no-plots").exit_code == 0
+    assert run(scenario, tmp_path / "whole", "--no-plots").exit_code == 0
     out = tmp_path / "run"
     with pytest.MonkeyPatch.context() as patch:
         refuse(patch, name, number, after=1 if name == "manifest.json" else 0)
-        result = fednet(scenario, out, "--no-plots")
+        result = run(scenario, out, "--no-plots")
 
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.rstrip().splitlines() == [
@@ -93,7 +93,7 @@ def test_a_file_that_cannot_be_written(name: str, number: int, scenario: Path, t
         pd.read_parquet(out / table)
     assert not list(out.glob(f".*{PART}"))
 
-    assert fednet(scenario, out, "--no-plots").exit_code == 0
+    assert run(scenario, out, "--no-plots").exit_code == 0
     assert tables(out) == tables(tmp_path / "whole")
 
 
@@ -102,7 +102,7 @@ def test_a_folder_that_cannot_be_written_at_all(
 ) -> None:
     """The run does not begin."""
     refuse(monkeypatch, "manifest.json", errno.EROFS)
-    result = fednet(scenario, tmp_path / "run")
+    result = run(scenario, tmp_path / "run")
 
     assert result.exit_code == 2
     assert result.stderr.startswith(f"{tmp_path / 'run' / 'manifest.json'}: cannot be written (Read-only file system)")
@@ -122,8 +122,7 @@ def test_files_may_not_grow(limit_byte: int, scenario: Path, tmp_path: Path) -> 
     if limit_byte == 0 and find_spec("dill"):
         pytest.skip("PyTorch imports dill where it is installed, which needs a temporary folder")
     out, changes = tmp_path / "run", [word for change in CHANGES for word in ("--set", change)]
-    command = [sys.executable, "-c", LIMITED, "run", str(scenario), "--out", str(out), "--quiet", *changes]
-    result = subprocess.run([*command, str(limit_byte)], check=False, capture_output=True, text=True)
+    result = Forked("-c", LIMITED, "run", scenario, "--out", out, "--quiet", *changes, limit_byte).ended()
 
     if limit_byte < 12000:
         (line,) = result.stderr.rstrip().splitlines()
@@ -150,12 +149,12 @@ def test_the_disk_is_full(scenario: Path, tmp_path: Path) -> None:
         pytest.skip("mounting a small file system needs more rights")
     try:
         (disk / "ballast").write_bytes(b"x" * (208 << 10))
-        result = fednet(scenario, disk / "run", "--no-plots")
+        result = run(scenario, disk / "run", "--no-plots")
         assert result.exit_code == 2
         assert "cannot be written (No space left on device)" in result.stderr
         assert (read_manifest(disk / "run") or {})["status"] == "failed"
         (disk / "ballast").unlink()
-        assert fednet(scenario, disk / "run", "--no-plots").exit_code == 0
+        assert run(scenario, disk / "run", "--no-plots").exit_code == 0
     finally:
         subprocess.run(["umount", str(disk)], check=True)
 

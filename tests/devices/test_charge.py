@@ -22,7 +22,7 @@ from fednet_emu.devices.harvesting import (
     TraceHarvesting,
 )
 from fednet_emu.devices.powers import PerDevice
-from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Clock, to_ns
+from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Clock, Process, to_ns
 from fednet_emu.kernel.streams import Streams, uniform
 from fednet_emu.records.idle_energy import IdleEnergy
 from fednet_emu.records.laws.charge import charge_problem
@@ -296,3 +296,21 @@ def test_settings_that_cannot_be_are_refused() -> None:
         Battery(capacity_j=1.0, initial_share=0.25, initial_spread=0.5)
     with pytest.raises(ValidationError, match="powers must be from 0 to 1e6 W, got -1"):
         TraceHarvesting(power_w=(1.0, -1.0))
+
+
+def test_who_waits_for_charge_is_called_however_far_ahead_that_is() -> None:
+    """Half a joule at 1 W takes 0.5 s, fifty steps of a trace: more than one look ahead."""
+    harvesting = TraceHarvesting(power_w=(1.0,), step_s=0.01)
+    bench = Bench(capacity_j=1.0, initial_share=0.0, restart_share=0.5, harvesting=harvesting)
+    back = bench.clock.event()
+
+    def call() -> None:
+        back.succeed()
+
+    def main() -> Process:
+        bench.batteries.when_back(0, call)
+        yield back
+
+    bench.clock.run_process(main())
+
+    assert bench.clock.now == NS_PER_S // 2

@@ -11,8 +11,12 @@ import pytest
 import fednet_emu as fe
 from fednet_emu.study.cells import study_file
 from fednet_emu.study.search.search import load_search
+from tests.commands import Forked
 
 DOCS = Path(__file__).parents[2] / "docs"
+GUIDES = ("guides/own-algorithm.md", "guides/plug-ins.md", "methods/selection.md", "guides/trackers.md")
+"""Pages whose blocks of Python are programs: whole files, named in their first line."""
+PROGRAM = re.compile(r"# (\w+\.py)\n")
 SHORT = {"stop.rounds": 2, "devices.count": 4, "algorithm.cohort": 2}
 
 
@@ -22,9 +26,24 @@ def blocks(page: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
 
 
+PROGRAMS = [(page, code) for page in GUIDES for code in blocks(page)]
+
+
+@pytest.mark.parametrize(("page", "code"), PROGRAMS, ids=[code.splitlines()[0] for _, code in PROGRAMS])
+def test_a_program_runs_as_it_stands(page: str, code: str, tmp_path: Path) -> None:
+    """With its own imports, in an empty folder, without a warning; no block hides by lacking its name."""
+    name = PROGRAM.match(code)
+    assert name, f"{page}: a block of Python without a file name"
+    (tmp_path / name[1]).write_text(code, encoding="utf-8")
+
+    done = Forked(tmp_path / name[1], cwd=tmp_path).ended()
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_radio_part_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The path loss of the guide is a file that a scenario can name, with its settings checked, and links run on it."""
-    (code,) = blocks("own-radio.md")
+    (code,) = blocks("guides/own-radio.md")
     (tmp_path / "campus_of_the_guide.py").write_text(code, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     kind = "campus_of_the_guide:Campus"
@@ -40,7 +59,7 @@ def test_a_radio_part_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_a_model_and_data_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The network of the guide trains by its import path, and the file that the guide writes is read."""
-    network, arrays = blocks("own-model-and-data.md")
+    network, arrays = blocks("guides/own-model-and-data.md")
     modules = tmp_path / "modules"
     modules.mkdir()
     (modules / "nets_of_the_guide.py").write_text(network, encoding="utf-8")
@@ -59,22 +78,24 @@ def test_a_model_and_data_of_ones_own(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_the_search_of_its_guide_is_right(tmp_path: Path) -> None:
     """The file passes `fednet check`, and the code runs, here for two settings of two rounds."""
-    (text,) = re.findall(r"```yaml\n(.*?)```", (DOCS / "search.md").read_text(encoding="utf-8"), re.DOTALL)
+    (text,) = re.findall(r"```yaml\n(.*?)```", (DOCS / "guides/search.md").read_text(encoding="utf-8"), re.DOTALL)
     (tmp_path / "mine.yaml").write_text(text, encoding="utf-8")
-    (code,) = blocks("search.md")
+    (code,) = blocks("guides/search.md")
     short = code.replace(
         "trials=12,", f"trials=2, seeds=1, workers=1, settings={{'stop.rounds': 2}}, out={str(tmp_path / 'out')!r},"
     )
 
     assert len(load_search(study_file(tmp_path / "mine.yaml")).parameters) == 4
     assert short != code
-    exec(compile(short, "search.md", "exec"), {})
+    exec(compile(short, "guides/search.md", "exec"), {})
     assert fe.open(tmp_path / "out").name
 
 
 def test_the_scenario_of_the_first_page_is_right(tmp_path: Path) -> None:
     """What `start` tells to write passes `fednet check`."""
-    texts = re.findall(r"```yaml\n(devices:.*?)```", (DOCS / "start.md").read_text(encoding="utf-8"), re.DOTALL)
+    texts = re.findall(
+        r"```yaml\n(devices:.*?)```", (DOCS / "start/first-run.md").read_text(encoding="utf-8"), re.DOTALL
+    )
     assert len(texts) == 1
     (tmp_path / "mine.yaml").write_text(texts[0], encoding="utf-8")
 

@@ -17,15 +17,10 @@ EXAMPLES = sorted((DOCS / "examples").glob("*_*.py"))
 
 def test_every_public_name_is_on_the_api_page() -> None:
     """What `fednet_emu` offers is documented, and nothing that it does not have."""
-    text = (DOCS / "api.md").read_text(encoding="utf-8")
+    text = (DOCS / "reference/api.md").read_text(encoding="utf-8")
 
     listed = re.findall(r":: fednet_emu\.(\w+)$", text, flags=re.MULTILINE)
     assert sorted(listed) == sorted([*fednet_emu.__all__, "testing"])
-
-
-def test_the_gallery_is_large_enough() -> None:
-    """At least eight examples, in the order of their names."""
-    assert len(EXAMPLES) >= 8
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
@@ -47,12 +42,13 @@ def test_examples_use_the_public_door(path: Path) -> None:
 
 def test_every_page_is_in_a_table_of_contents() -> None:
     """A page that no toctree names cannot be found."""
-    pages = {path.stem for path in DOCS.glob("*.md")} - {"index"}
+    pages = [path for path in DOCS.rglob("*.md") if not {"_build", "gallery", "ext", "settings"} & set(path.parts)]
     named = {
-        line.strip()
-        for path in DOCS.glob("*.md")
+        (path.parent / line.strip()).with_suffix(".md")
+        for path in pages
         for block in re.findall(r"```{toctree}\n(.*?)```", path.read_text(encoding="utf-8"), flags=re.DOTALL)
         for line in block.splitlines()
     }
 
-    assert pages - {"records-tables"} <= named
+    assert len(pages) > 40
+    assert {path for path in pages if path not in named} == {DOCS / "index.md"}

@@ -7,8 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fednet_emu.devices.profiles import Profile
 from fednet_emu.emulation.given import scenario_of
 from fednet_emu.emulation.plausibility import BOUNDS, PLAUSIBLE, amount, as_table
+from fednet_emu.radio.profiles import StationProfile
+from fednet_emu.results.profiles import known
 
 ROOT = Path(__file__).parents[2]
 PLAIN = {"devices.profile": None, "channel.device": {}, "data": "digits"}
@@ -270,7 +273,7 @@ def test_the_bound_of_all_is_the_union_of_the_classes():
 
 def test_the_page_has_the_table_of_the_code():
     """Row by row."""
-    assert as_table() in (ROOT / "docs" / "devices.md").read_text()
+    assert as_table() in (ROOT / "docs/guides/devices.md").read_text()
 
 
 RIGHT = {
@@ -296,10 +299,15 @@ def test_channels_of_the_library_are_plausible(name):
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "profiles").glob("*.yaml")))
 def test_profiles_of_the_library_are_plausible(name):
-    """And each has a class."""
-    settings = {"devices.profile": name, "channel.device": {}}
-    assert told(settings) == {}
-    assert scenario_of("quickstart", settings)[1].scenario.devices.profiles[0].device_class is not None
+    """Each device has a class; radios and base stations send at their largest power, a sector at 46 dBm."""
+    [profile] = known([name]).values()
+    if isinstance(profile, Profile):
+        assert told({"devices.profile": name, "channel.device": {}}) == {}
+        assert profile.device_class is not None
+        return
+    key = "channel.base_station" if isinstance(profile, StationProfile) else "channel.device"
+    power_dbm = 23 if profile.most_dbm is None else min(profile.most_dbm, 46)
+    assert told({f"{key}.profile": name, f"{key}.tx_power_dbm": power_dbm}) == {}
 
 
 def calls(count):

@@ -19,7 +19,7 @@ from fednet_emu.files.flash import (
 )
 from fednet_emu.network.traces import FlashTraces
 
-DATA = Path(os.environ.get("FEDNET_DATA", Path(__file__).parents[4] / "shared" / "data"))
+DATA = Path(os.environ.get("FEDNET_DATA", Path(__file__).parents[3] / "shared" / "data"))
 FLASH = DATA / "device_flash"
 SCORES = {"Google Pixel 4": 33289.0, "Xiaomi Redmi Note 7 Pro": 6702.0, "Google Nexus S": 383.0}
 

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
 
-from fednet_emu.cli.app import app
 from fednet_emu.limits import MAX_CHAIN, MAX_FILES, MAX_NESTING, MAX_VALUES
 from fednet_emu.scenario import wording
 from fednet_emu.scenario.document import load
+from tests.commands import fednet
 
 QUICKSTART = (Path(__file__).parents[2] / "scenarios/quickstart.yaml").read_text(encoding="utf-8")
 LONG = "n" * 300
@@ -24,11 +23,6 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def fednet(*arguments: str) -> Result:
-    """Run a command in this process."""
-    return CliRunner().invoke(app, list(arguments))
 
 
 def refused(*arguments: str) -> str:

@@ -3,11 +3,11 @@
 from typing import Any, NamedTuple
 
 import pytest
-from simpy.events import Event
 
 from fednet_emu.errors import AlgorithmError, DataError
-from fednet_emu.kernel.all_of import AllOf, cancel, gather
+from fednet_emu.kernel.all_of import AllOf, gather
 from fednet_emu.kernel.clock import COLLECT, NS_PER_S, SETTLE, Clock
+from fednet_emu.kernel.events import Completion, cancel
 
 
 class Lost(NamedTuple):
@@ -16,7 +16,7 @@ class Lost(NamedTuple):
     lost: str
 
 
-class Cancellable(Event):
+class Cancellable(Completion):
     """An event like a transfer or a computation: it can be cancelled, and remembers why."""
 
     def __init__(self, clock: Clock) -> None:
@@ -66,9 +66,9 @@ def test_the_late_are_left_behind():
     clock = Clock()
     processes = [sleeper(clock, 1.0, "early"), sleeper(clock, 9.0, "late"), sleeper(clock, 2.0, "also early")]
 
-    gathered = gather(clock, processes, deadline_s=4.0, late=lambda index: Lost(f"number {index}"))
+    gathered = gather(clock, processes, deadline_s=4.0, late=lambda: Lost("deadline"))
 
-    assert run(clock, gathered) == (["early", Lost("number 1"), "also early"], 4.0)
+    assert run(clock, gathered) == (["early", Lost("deadline"), "also early"], 4.0)
 
 
 def test_an_end_at_the_very_deadline_counts():
@@ -102,7 +102,7 @@ def test_what_a_late_process_waits_for_is_cancelled():
     clock = Clock()
     event = Cancellable(clock)
 
-    result = run(clock, gather(clock, [waiter(event)], deadline_s=2.0, late=lambda _index: Lost("deadline")))
+    result = run(clock, gather(clock, [waiter(event)], deadline_s=2.0, late=lambda: Lost("deadline")))
 
     assert result == ([Lost("deadline")], 2.0)
     assert event.why == ["deadline"]
@@ -127,7 +127,7 @@ def test_cancelling_reaches_the_innermost_wait(wrap):
 
     result = run(
         clock,
-        gather(clock, [waiter(wrap(clock, event))], deadline_s=2.0, late=lambda _index: Lost("deadline")),
+        gather(clock, [waiter(wrap(clock, event))], deadline_s=2.0, late=lambda: Lost("deadline")),
     )
 
     assert result == ([Lost("deadline")], 2.0)
@@ -138,8 +138,8 @@ def test_nested_deadlines_of_one_instant_cancel_once():
     """The outer and the inner deadline come together: the innermost wait is told once, and both gathers come."""
     clock = Clock()
     event = Cancellable(clock)
-    inner = gather(clock, [waiter(event)], deadline_s=2.0, late=lambda _index: Lost("inner"))
-    outer = gather(clock, [waiter(inner)], deadline_s=2.0, late=lambda _index: Lost("outer"))
+    inner = gather(clock, [waiter(event)], deadline_s=2.0, late=lambda: Lost("inner"))
+    outer = gather(clock, [waiter(inner)], deadline_s=2.0, late=lambda: Lost("outer"))
 
     assert run(clock, outer) == ([[Lost("inner")]], 2.0)
     assert event.why == ["inner"]

@@ -13,8 +13,9 @@ from simpy.events import NORMAL, URGENT
 
 from fednet_emu import errors
 from fednet_emu.errors import AlgorithmError, AppFailed, DataError, Deadlock, Diverged, FednetError, ScenarioError
-from fednet_emu.kernel.all_of import cancel, gather
+from fednet_emu.kernel.all_of import gather
 from fednet_emu.kernel.clock import COLLECT, NS_PER_S, SETTLE, Clock, to_ns
+from fednet_emu.kernel.events import cancel
 from fednet_emu.kernel.inbox import Inbox
 
 

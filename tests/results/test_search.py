@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 import fednet_emu as fe
 from fednet_emu.results.search import Search
 from fednet_emu.scenario.document import from_text
 from fednet_emu.testing import SMALL
+from tests.commands import fednet
 
 MAPPING = from_text(SMALL, "small").data
 SPACE = {"algorithm.lr": {"low": 0.01, "high": 0.2, "log": True}, "algorithm.local_steps": [1, 2, 4]}
@@ -116,10 +114,9 @@ def test_a_folder_without_a_search_is_a_sentence(tmp_path):
 
 def test_the_command_ends_with_two_for_a_mistake(tmp_path):
     """And with a sentence, not a traceback."""
-    command = [sys.executable, "-m", "fednet_emu", "search", "quickstart_access", "--out", str(tmp_path / "out")]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    ended = fednet("search", "quickstart_access", "--out", tmp_path / "out")
 
-    assert ended.returncode == 2
+    assert ended.exit_code == 2
     assert (
         ended.stderr.strip()
         == "quickstart_access: nothing is searched, got no 'search'; fednet sweep quickstart_access"

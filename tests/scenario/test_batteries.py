@@ -146,6 +146,49 @@ def test_a_fleet_that_is_empty_for_ever_is_a_deadlock() -> None:
         fed.run(small_scenario(*WATT).algorithm)
 
 
+CYCLING = ("channel.device.idle_w=1.0", battery(1e-3, restart_share=0.5, harvesting=harvest(0.25)))
+"""From full to empty in 4/3 ms at an idle power of 1 W, back 2 ms later, empty after 2/3 ms, and so on for ever."""
+
+
+def until(end_s: float) -> str:
+    """The setting by which all four devices go away for good."""
+    windows = {device: [[0.0, end_s]] for device in range(4)}
+    return f"devices.availability={{kind: windows, devices: {windows}}}"
+
+
+def test_batteries_that_nobody_waits_for_do_not_keep_a_run_going() -> None:
+    """The devices leave in the downlink of the first round and never return, while their batteries go on as before."""
+    fed = small_federation(*CYCLING, until(160e-6), "stop={rounds: 9, simulated_s: 10}")
+    with pytest.raises(Deadlock, match=r"^deadlock at t=0\.00016 s: run waits for a device to return; all 4 are away;"):
+        fed.run(small_scenario().algorithm)
+
+    assert fed.round == 1
+    assert times(fed, "receptions", "receiver", "lost") == [(k, "left") for k in range(4)]
+
+
+def test_a_run_goes_on_while_somebody_waits_for_charge() -> None:
+    """600 uJ last for 800 us, half of them come back in 1.2 ms: 480 us of the computation are done before, 240 after.
+
+    Its device has left for good at 400 us.
+    """
+    story = (*ONE, *CYCLING, "devices.battery.capacity_j=6e-4", "stop={rounds: 9, simulated_s: 10}")
+    fed = small_federation(*story, "devices.availability={kind: windows, devices: {0: [[0, 400e-6]]}}")
+    with pytest.raises(Deadlock, match=r"^deadlock at t=0\.00224 s: run waits for a device to return; all 1 are away"):
+        fed.run(small_scenario(*story).algorithm)
+
+    spans = [(320.0, 800.0, "empty"), (2000.0, 2240.0, "")]
+    assert times(fed, "computes", "started_s", "ended_s", "stopped") == spans
+
+
+def test_an_asynchronous_server_says_that_everybody_is_away() -> None:
+    """Its inbox stays empty: the text follows the trips, which ask for a device."""
+    settings = ("algorithm={kind: fedbuff, lr: 0.1, local_steps: 1, concurrency: 4}", *CYCLING, until(160e-6))
+    fed = small_federation(*settings, "stop={rounds: 9, simulated_s: 10}")
+    why = r"t=0\.00016 s: run waits for 1 arrivals in the inbox, which holds 0; _trip waits for a device to return"
+    with pytest.raises(Deadlock, match=why):
+        fed.run(small_scenario(*settings).algorithm)
+
+
 def test_one_receiver_of_a_broadcast_dies_alone() -> None:
     """At 1 W it has 160 us; the others receive all 320 us; their energy is that of the row."""
     fed = run_small(

@@ -85,8 +85,8 @@ def test_an_algorithm_of_ones_own_says_what_it_uses() -> None:
     assert fe.run("quickstart", algorithm=Gossip(), settings=own, progress=False).summary["status"] == "done"
 
 
-@pytest.mark.parametrize("key", ["receive_w", "idle_w"])
-def test_a_base_station_has_no_power_but_that_of_sending(key: str) -> None:
+@pytest.mark.parametrize("key", ["receive_w", "receive_j_per_bit", "transmit_j_per_bit"])
+def test_a_base_station_has_no_power_but_idle_power_and_that_of_sending(key: str) -> None:
     """What it draws besides is counted nowhere, so that there is no such setting."""
     with pytest.raises(ScenarioError, match=rf"channel\.base_station\.{key}: no such setting"):
         small_scenario(f"channel.base_station.{key}=0.3")

@@ -18,7 +18,7 @@ from fednet_emu.scenario.shapes import Shape
 from fednet_emu.scenario.unused import PARTS
 from tests.swarm.mixtures import mixture
 from tests.swarm.plays import played, scenario_of
-from tests.swarm.recipes import ALWAYS, EITHER, ELSEWHERE, NEEDS, OPTIONAL, RARE, RECIPES
+from tests.swarm.recipes import ALWAYS, EITHER, ELSEWHERE, FILES, NEEDS, OPTIONAL, RARE, RECIPES
 
 Settings = dict[str, Any]
 Picks = dict[str, str]
@@ -30,6 +30,8 @@ Owner = tuple[str, str]
 MOST_ATTEMPTS = 2000
 MOST_FLOP, MOST_STEPS = 3e7, 1000
 """Training of a scenario that a swarm plays five times; a redraw is cheaper."""
+MOST_CHARGES = 5000
+"""Rows about batteries: tiny ones get empty again and again."""
 MOST_TRANSFERS = 100
 """Messages of a mixture, which is played by all laws."""
 FIRST = ("algorithm", "devices", "data")
@@ -87,7 +89,8 @@ def refusal(settings: Settings) -> tuple[str, Ledger | None]:
         return str(error.args[0]).removeprefix("drawn").split(":")[0].strip(), None
     except Exception:
         return "", None  # this is what the swarm looks for: the judge will see it again
-    return "too much work" if play.flop > MOST_FLOP or play.steps > MOST_STEPS else "", play.ledger
+    heavy = play.flop > MOST_FLOP or play.steps > MOST_STEPS or len(play.ledger.batteries) > MOST_CHARGES
+    return "too much work" if heavy else "", play.ledger
 
 
 def another(rng: Random, count: int, shape: Shape, path: str, owner: Owner, default: Any = None) -> Any:
@@ -142,6 +145,9 @@ class _Draw:
         """Draw a value; `slot` and `kind` are those of the component that the setting belongs to."""
         if shape.choice is not None:
             return self._component(shape.choice, path)
+        file = FILES.get(path.removeprefix("network.sidelink."))
+        if file is not None:
+            return file(self.rng, self.count)
         if shape.settings:
             return self._mapping(shape.annotation, path, slot, kind)
         need, name = self.needs.get(path), path.rpartition(".")[2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from fednet_emu.devices import processors
 from fednet_emu.emulation import build as emulation
 from fednet_emu.emulation.build import build, build_task
 from fednet_emu.emulation.checkpoints import from_bytes, to_bytes
@@ -29,8 +30,8 @@ from fednet_emu.scenario.model import Scenario
 
 LEARNT = {"data", "partition", "server", "attack", "groups", "feature_noise", "model", "evaluation", "training"}
 """Parts of a scenario that its learning task depends on, with its seed and the number of devices."""
-AWAY_S = 100.0
-"""Simulated time in s without an arrival after which a run with moving devices is given up; elsewhere it is a day."""
+SOONER = {(rounds, "AWAY_S"): 100.0, (rounds, "MAX_FRUITLESS_ROUNDS"): 100, (processors, "MOST_PAUSES"): 500}
+"""Limits after which a run that gets nowhere is given up, ten times as soon as elsewhere, or more."""
 LONGEST_S = 120
 """Processor time in s after which a run, which takes milliseconds, is taken to hang."""
 
@@ -93,7 +94,7 @@ class Play:
 def tasks_kept() -> Iterator[None]:
     """Inside the block, runs of the same devices, data and model share one learning task; nothing may change it.
 
-    Fleets that move but never come within reach are given up after `AWAY_S`.
+    Runs that get nowhere are given up `SOONER`.
     """
     kept: dict[str, LearningTask] = {}
 
@@ -104,7 +105,9 @@ def tasks_kept() -> Iterator[None]:
             kept[key] = build_task(scenario, streams, data_dir, timing_only)
         return kept[key]
 
-    with patch.object(emulation, "build_task", once), patch.object(rounds, "AWAY_S", AWAY_S):
+    with ExitStack() as patches:
+        for (module, name), value in {**SOONER, (emulation, "build_task"): once}.items():
+            patches.enter_context(patch.object(module, name, value))
         yield
 
 

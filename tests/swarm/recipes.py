@@ -122,6 +122,12 @@ def windows(rng: Random, count: int) -> dict[str, list[list[float]]]:
     return found
 
 
+FILES: dict[str, Recipe] = {
+    "channel.device.profile": among("esp32", "sx1276", "phone-lte-2020"),
+    "channel.base_station.profile": among("earth-pico", "earth-macro"),
+}
+"""Files of the library, by the key path of the setting that names one."""
+
 RECIPES: dict[str, Recipe] = {
     "a": between(0, 2),
     "arrival_j": spread(1e-3, 1),
@@ -203,6 +209,7 @@ RECIPES: dict[str, Recipe] = {
     "probability": between(0, 0.9),
     "radius_m": between(30, 200),
     "rate_bps": among(None, 1e4, 1e6),
+    "receive_j_per_bit": among(0.0, 1e-7),
     "receive_w": among(0.0, 0.5),
     "reach_m": between(20, 300),
     "restart_share": between(0.01, 1),
@@ -221,6 +228,7 @@ RECIPES: dict[str, Recipe] = {
     "target_sinr_db": between(-5, 20),
     "timeout_s": spread(0.5, 100),
     "to_s": between(6, 60),
+    "transmit_j_per_bit": among(0.0, 1e-7),
     "tx_power_dbm": between(15, 40),
     "variance": spread(0.01, 10),
     "width_m": between(50, 300),

@@ -59,13 +59,13 @@ def test_a_seed_draws_the_same_scenario_every_time() -> None:
 
 def test_a_mixture_has_what_it_must_and_keeps_every_law() -> None:
     """Mixtures differ from the plain draws; one with a planner in several cells is among the first, and is sound."""
-    first = drawn(93, mixed=True).settings
+    first = drawn(0, mixed=True).settings
 
-    assert first == drawn(93, mixed=True).settings
-    assert first["network"]["uplink"]["access"]["planner"]["kind"] == "least-time"
+    assert first == drawn(0, mixed=True).settings
+    assert first["network"]["uplink"]["access"]["planner"]["kind"] == "resource-blocks"
     assert first["network"]["cells"]["kind"] in ("list", "hexagonal")
-    assert first != drawn(93).settings
-    assert not tried(93, mixed=True).failures
+    assert first != drawn(0).settings
+    assert not tried(0, mixed=True).failures
 
 
 def test_every_fourth_seed_has_a_mixture_which_the_report_counts() -> None:

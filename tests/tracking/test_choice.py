@@ -86,9 +86,9 @@ def test_an_installed_package_may_offer_a_tracker(noting: str, monkeypatch: pyte
         ("tensorbord", "track: no such tracker, got 'tensorbord'; did you mean 'tensorboard'?"),
         ("neptune", "track: no such tracker, got 'neptune'; give one of tensorboard, mlflow, wandb, or package"),
         (["noting:Noting", "noting:Noting"], "track: each tracker once, got 'noting:Noting' 2 times; leave one"),
-        (3, "track: expected a tracker or several, got 3; see docs/trackers.md"),
-        ([3], "track: expected a tracker, got one without start, log, end (3); see docs/trackers.md"),
-        ([dict], "track: expected a tracker, got a class (<class 'dict'>); see docs/trackers.md"),
+        (3, "track: expected a tracker or several, got 3; see docs/guides/trackers.md"),
+        ([3], "track: expected a tracker, got one without start, log, end (3); see docs/guides/trackers.md"),
+        ([dict], "track: expected a tracker, got a class (<class 'dict'>); see docs/guides/trackers.md"),
         ("noting:Demanding", "track: 'noting:Demanding' cannot be made without arguments, got TypeError: "),
     ],
 )

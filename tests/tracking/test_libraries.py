@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +17,7 @@ from fednet_emu.federation.federation import Federation
 from fednet_emu.testing import small_scenario
 from fednet_emu.tracking.table import trackers_of
 from fednet_emu.tracking.tracking import flat
+from tests.commands import Forked
 from tests.tracking.read_back import (
     Points,
     mlflow_points,
@@ -134,7 +134,7 @@ def test_what_is_there_after_a_kill_is_told_once(name: str, tmp_path: Path):
         "name, out, *settings = sys.argv[1:]\n"
         "play(small_scenario(*settings), 'small', Path(out), on_round=kill, track=trackers_of(name))\n"
     )
-    killed = subprocess.run([sys.executable, "-c", code, name, tmp_path / "run", *SETTINGS], check=False, timeout=600)
+    killed = Forked("-c", code, name, tmp_path / "run", *SETTINGS).ended()
     assert killed.returncode == -9
     play(small_scenario(*SETTINGS), "small", tmp_path / "run", track=trackers_of(name))
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 from pydantic import Field
+from simpy.events import Process as Started
 
 from fednet_emu.algorithms.local_sgd import LocalWork
 from fednet_emu.errors import Deadlock
@@ -68,6 +69,7 @@ class Dispatcher:
         self._came: deque[Arrival] = deque()
         self._trips = self._draws = self._tries = self._ended = 0
         self._fruitful_s = fed.now_s
+        self._started: list[Started] = []  # trips, of which some may be over
         self._since: dict[int, int] = {}  # by device at work: how many trips had ended when it was asked
 
     def next(self, version: int, client: Client) -> Process:
@@ -81,9 +83,10 @@ class Dispatcher:
             if not self._left:
                 raise Deadlock(self._fed.now_s, "the server waits for an answer; all devices are out of reach")
             while self._trips < min(self._concurrency, self._left):
-                self._fed.start(self._trip())
+                self._started.append(self._fed.start(self._trip()))
                 self._trips += 1
-            ended = yield self._inbox.collect()
+            self._started = [trip for trip in self._started if trip.is_alive]
+            ended = yield self._inbox.collect(sources=self._started)
             self._trips -= len(ended)
             for k, answer, given in ended:
                 self._note(k, answer, given)

@@ -143,9 +143,9 @@ def _column(values: pd.Series[Any]) -> Any:
 
 
 def _server_energy(records: Records) -> Mapping[str, float]:
-    """Joules of the base stations, whose sending is part of the energy of a run."""
-    sent = records.transfers
-    return {"stations": float(sent.loc[sent["sender"] < 0, "energy_j"].sum())}
+    """Joules of the base stations, which are part of the energy of a run."""
+    sent, whole_j = records.transfers, records.run.summary.get("station_j")
+    return {"stations": float(sent.loc[sent["sender"] < 0, "energy_j"].sum()) if whole_j is None else whole_j}
 
 
 def _device_numbers(records: Records) -> dict[str, Any]:

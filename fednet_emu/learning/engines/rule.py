@@ -47,7 +47,7 @@ def choose(case: Case, threads: int = 1) -> Way:
     3. Any other model on a CPU is stacked if each thread gets stacks of at least `STACK_PAYS` jobs that fit into its
        caches, which holds for small models. Larger ones, such as the CNN of McMahan et al., run one by one.
 
-    `docs/engine.md` has the measurements behind it.
+    `docs/concepts/engine.md` has the measurements behind it.
     """
     if not case.batchable:
         return "serial"

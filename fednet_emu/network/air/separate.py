@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol, final
 
 import numpy as np
 
+from fednet_emu.arrays import Array
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
 from fednet_emu.network.air.band import ROUGHLY, Band
 from fednet_emu.network.air.transfer import Burst, Transfer
@@ -34,6 +35,14 @@ class Power(NamedTuple):
     shares: Sequence[float]
 
 
+class Rates(NamedTuple):
+    """Rates in bit/s of the legs of a burst [legs, blocks]: from each instant on until the next."""
+
+    burst: Burst
+    from_ns: Sequence[int]
+    bps: Array
+
+
 class Air(Protocol):
     """The transmissions of one band that are under way."""
 
@@ -51,6 +60,9 @@ class Air(Protocol):
 
     def powers(self) -> Iterable[Power]:
         """The planned powers of all bursts whose power is not full from start to end."""
+
+    def rates(self) -> Iterable[Rates]:
+        """The planned rates of all bursts whose end was not computed when they started."""
 
 
 class Walker(Protocol):
@@ -109,6 +121,10 @@ class SeparateAir:
 
     def powers(self) -> Iterable[Power]:
         """None: senders send all the time."""
+        return ()
+
+    def rates(self) -> Iterable[Rates]:
+        """None: the mean rate of a burst is known from its start on."""
         return ()
 
     def _end_ns(self, burst: Burst, now_ns: int) -> int:

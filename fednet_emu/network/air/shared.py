@@ -18,7 +18,7 @@ from fednet_emu.kernel.work import BIT, SCALE, done_ns, work_per_ns
 from fednet_emu.network.air.active_set import ActiveSet
 from fednet_emu.network.air.band import Band, needed_ns, passed
 from fednet_emu.network.air.rates import Rated, rate_cells
-from fednet_emu.network.air.separate import Power
+from fednet_emu.network.air.separate import Power, Rates
 from fednet_emu.network.air.transfer import Burst, Transfer
 from fednet_emu.network.links.links import Links
 
@@ -109,6 +109,16 @@ class SharedAir:
             from_ns = self._plan.edges_ns[:-1].tolist()
             for burst, power in zip(self._on_air.bursts, self._plan.rated.power.tolist(), strict=True):
                 yield Power(burst[0], from_ns if len(power) > 1 else from_ns[:1], power)
+
+    def rates(self) -> Iterator[Rates]:
+        """The rates of the present plan; 0 for legs that are through, or off the air."""
+        if self._plan is None:
+            return
+        flows = np.where(self._on_air.leg["left_nbit"][:, None] > 0, self._plan.rated.rate_bps, 0.0)
+        of_leg, from_ns = dict(zip(self._on_air.legs, flows, strict=True)), self._plan.edges_ns[:-1].tolist()
+        silent = np.zeros(len(from_ns))
+        for burst in self._on_air.bursts:
+            yield Rates(burst, from_ns, np.array([of_leg.get(leg, silent) for leg in burst]))
 
     def _done(self) -> Mask | None:
         """Mask [legs] of the legs that are delivered or can never be; None if nothing is on the air, or nobody is."""

@@ -6,10 +6,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, final
 from weakref import ref
 
-from simpy.events import Event
-
 from fednet_emu.kernel.clock import FOREVER_NS, Clock
-from fednet_emu.kernel.process import Awaited, not_awaited
+from fednet_emu.kernel.events import Completion, not_awaited
 from fednet_emu.records.ledger import KINDS, NEVER_NS, SERVER, device_label
 
 
@@ -52,7 +50,7 @@ class Grant(NamedTuple):
     error: float = 0.0
 
 
-class Transfer(Awaited, Event):
+class Transfer(Completion):
     """Event that triggers when a transfer has ended, delivered or lost; its value is the `Delivery`.
 
     Args:
@@ -78,9 +76,7 @@ class Transfer(Awaited, Event):
         size_bit: int,
         group: int | None,
     ) -> None:
-        self.env = clock  # what SimPy's own does, without its call
-        self.callbacks = []
-        self._ok = True
+        super().__init__(clock)
         self.kind = kind
         self._stop = stop
         self.sender, self.receiver = ends

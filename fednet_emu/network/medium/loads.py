@@ -7,35 +7,46 @@ from functools import partial
 
 from fednet_emu.devices.batteries import Batteries
 from fednet_emu.devices.battery import RECEIVING, SENDING, Load
-from fednet_emu.devices.powers import PerDevice
 from fednet_emu.kernel.clock import NS_PER_S
-from fednet_emu.network.air.separate import Power
+from fednet_emu.network.air.separate import Power, Rates
 from fednet_emu.network.air.transfer import Burst, Transfer
+from fednet_emu.network.medium.rules import Rules
 from fednet_emu.records.ledger import SERVER
 
 
 class Drain:
     """The loads of all bursts that are on the air.
 
+    What bits draw beside powers is a load of its own: at the planned rates, or at the mean rate of a burst that was
+    computed when it started. Its end sets right what one that was cut has drawn too much or too little.
+
     Args:
         batteries: the batteries of all devices.
-        receive_w: power in W that each receiving device draws while it receives, beside its idle power; None for none.
+        rules: the powers that receivers draw beside their idle power, and the energies of bits.
         lose: loses these legs of one burst now, because the battery of an end is empty.
     """
 
-    def __init__(self, batteries: Batteries, receive_w: PerDevice | None, lose: Callable[[Burst], None]) -> None:
-        self._batteries, self._receive_w, self._lose = batteries, receive_w, lose
+    def __init__(self, batteries: Batteries, rules: Rules, lose: Callable[[Burst], None]) -> None:
+        self._batteries, self._rules, self._lose = batteries, rules, lose
         self._sending: dict[Transfer, Load] = {}  # by the first leg of the burst
         self._receiving: dict[Transfer, Load] = {}
+        self._sent_bits: dict[Transfer, Load] = {}
+        self._received_bits: dict[Transfer, Load] = {}
 
     def start(self, burst: Burst) -> None:
         """Draw for a burst that starts: its sender's power, and that of each device that receives it."""
-        first, load = burst[0], self._batteries.load
+        first, load, rules = burst[0], self._batteries.load, self._rules
         if first.sender != SERVER:
             self._sending[first] = load(first.sender, SENDING, first.drawn_w, partial(self._lose, burst))
+            if rules.transmit_j_per_bit:
+                bits_w = rules.transmit_j_per_bit * _mean_bps(burst, first.power_s)
+                self._sent_bits[first] = load(first.sender, SENDING, bits_w, _lose_nothing)
         for leg in burst:
             if leg.receiver != SERVER:
                 self._receiving[leg] = load(leg.receiver, RECEIVING, self._power_w(leg), partial(self._lose, [leg]))
+                if rules.receive_j_per_bit:
+                    bits_w = rules.receive_j_per_bit * _mean_bps([leg], first.power_s)
+                    self._received_bits[leg] = load(leg.receiver, RECEIVING, bits_w, _lose_nothing)
 
     def follow(self, powers: Iterable[Power]) -> None:
         """Let senders draw from now on what is planned for the next blocks."""
@@ -43,20 +54,49 @@ class Drain:
             if first in self._sending:
                 self._batteries.change(self._sending[first], from_ns, [first.drawn_w * share for share in shares])
 
-    def end(self, burst: Burst, energy_j: float, now_ns: int) -> float:
-        """End the loads of a burst, which has taken its sender `energy_j`; return what it has taken its receivers."""
-        sender = self._sending.pop(burst[0], None)
-        if sender is not None:
-            self._batteries.unload(sender, energy_j)
+    def follow_bits(self, rates: Iterable[Rates]) -> None:
+        """Let bits draw from now on at the rates that are planned for the next blocks."""
+        if not self._sent_bits and not self._received_bits:
+            return
+        change, rules = self._batteries.change, self._rules
+        for burst, from_ns, bps in rates:
+            if burst[0] in self._sent_bits:
+                powers_w = rules.transmit_j_per_bit * bps.max(axis=0)
+                change(self._sent_bits[burst[0]], from_ns, powers_w.tolist())
+            for leg, its_bps in zip(burst, bps, strict=True):
+                if leg in self._received_bits:
+                    change(self._received_bits[leg], from_ns, (rules.receive_j_per_bit * its_bps).tolist())
+
+    def end(self, burst: Burst, energy_j: float, bits_j: float, now_ns: int) -> float:
+        """End the loads of a burst, which has taken its sender these energies; return what it has taken its receivers.
+
+        Not in the result: the energy of the bits that they have received.
+        """
+        unload = self._batteries.unload
+        for loads, sent_j in ((self._sending, energy_j), (self._sent_bits, bits_j)):
+            if burst[0] in loads:
+                unload(loads.pop(burst[0]), sent_j)
         receive_j = 0.0
         for leg in burst:
             load = self._receiving.pop(leg, None)
             if load is not None:
                 own_j = self._power_w(leg) * ((min(now_ns, load.cut_ns) - leg.started_ns) / NS_PER_S)
-                self._batteries.unload(load, own_j)
+                unload(load, own_j)
                 receive_j += own_j
+            if leg in self._received_bits:
+                unload(self._received_bits.pop(leg), self._rules.receive_j_per_bit * leg.air_bit)
         return receive_j
 
     def _power_w(self, leg: Transfer) -> float:
         """Power in W that the receiver of a leg draws for it."""
-        return 0.0 if self._receive_w is None else self._receive_w[leg.receiver]
+        receive_w = self._rules.receive_w
+        return 0.0 if receive_w is None else receive_w[leg.receiver]
+
+
+def _mean_bps(legs: Burst, power_s: float) -> float:
+    """Mean rate in bit/s of a burst whose end has been computed; 0 of one that is planned as it goes."""
+    return max(leg.air_bit for leg in legs) / power_s if power_s else 0.0
+
+
+def _lose_nothing() -> None:
+    """The load of the power loses what there is to lose."""

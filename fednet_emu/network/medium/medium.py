@@ -59,7 +59,7 @@ class Medium:
         self._under_way: dict[int, dict[Transfer, int]] = defaultdict(dict)  # by device, with their cells
         self._stop = self.cancel
         batteries = presence.batteries
-        self._drain = None if batteries is None else Drain(batteries, rules.receive_w, self._lose)
+        self._drain = None if batteries is None else Drain(batteries, rules, self._lose)
 
     def send(
         self,
@@ -161,11 +161,12 @@ class Medium:
         next_ns = self._air.next_end_ns()
         if self._drain is not None:
             self._drain.follow(self._air.powers())
+            self._drain.follow_bits(self._air.rates())
         if next_ns < FOREVER_NS:
             self._due_ns, self._timer = next_ns, self.clock.call_at(next_ns, self._settle)
         if self._came:
             came, self._came = self._came, []
-            self.clock.come(came)
+            self.clock.trigger_now(came)
 
     def _enqueue(self) -> None:
         requests, self._requests = self._requests, []
@@ -321,7 +322,7 @@ class Medium:
             now_ns / NS_PER_S,
             lost,
         )
-        transfer._value = _new(Delivery, delivery)
+        transfer.complete(_new(Delivery, delivery))
         self._came.append(transfer)
         if not transfer.callbacks:
             self.unheard.append(Unheard(transfer))
@@ -340,12 +341,15 @@ class Medium:
             row, add = len(ledger.transfers), ledger.receptions.append
             for transfer in burst:
                 add((row, transfer.receiver, CODE[transfer.lost]))
-        energy_j = first.drawn_w * first.power_s
+        energy_j, bits_j = first.drawn_w * first.power_s, rules.transmit_j_per_bit * air_bit
         receive_j, receive_w = 0.0, rules.receive_w
         if self._drain is not None:
-            receive_j = self._drain.end(burst, energy_j, now_ns)
+            receive_j = self._drain.end(burst, energy_j, bits_j, now_ns)
         elif receive_w is not None:
             receive_j = sum([receive_w[leg.receiver] for leg in burst]) * (now_ns - started_ns) / NS_PER_S
+        if rules.receive_j_per_bit:
+            receive_j += rules.receive_j_per_bit * sum([leg.air_bit for leg in burst])
+        energy_j += bits_j
         ledger.sent_bit[self.kind] += size_bit if air_bit >= size_bit else round(air_bit)
         ledger.energy_j += energy_j + receive_j
         ledger.transfers.append((

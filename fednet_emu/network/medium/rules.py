@@ -39,6 +39,10 @@ class Rules:
     """Power in W that each receiving device draws while it receives, beside its idle power; None for none."""
     circuit_w: PerDevice | None = None
     """Power in W that each sending device draws beside its amplifier; None where that of the radio holds for all."""
+    transmit_j_per_bit: float = 0.0
+    """Energy in J of each bit that a sending device sends, beside its power."""
+    receive_j_per_bit: float = 0.0
+    """Energy in J of each bit that a device receives, beside its power."""
     rates: DeviceRates | None = None
     """Recorded rates of the devices, used instead of band and links; None for none."""
     radio: Terminal | None = None

@@ -40,6 +40,7 @@ class Round:
         weight: what the update of each counts for, its number of samples.
         bandwidth_hz: width of the band.
         law: the rate law of a block: `shannon`, narrowed or not.
+        bits_j: energy of the bits of an upload, whatever they are sent with.
     """
 
     ready_s: Array
@@ -54,6 +55,7 @@ class Round:
     weight: Array
     bandwidth_hz: float
     law: RateLaw
+    bits_j: float = 0.0
 
     def only(self, who: Mask) -> Round:
         """The round of some of its devices."""

@@ -77,7 +77,7 @@ class ResourceBlocks(Planner):
         if self.upload_s is not None:
             allowed &= air_s <= self.upload_s
         if self.energy_j is not None:
-            allowed &= round_.compute_j[:, None] + drawn_w[:, None] * air_s <= self.energy_j
+            allowed &= round_.compute_j[:, None] + drawn_w[:, None] * air_s + round_.bits_j <= self.energy_j
         return allowed
 
 

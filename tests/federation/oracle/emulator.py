@@ -48,12 +48,20 @@ class Emulator:
                 pass
             if main.over or self.give_up():
                 continue
-            next_ns = min(self.instants(), default=NEVER)
-            if next_ns == NEVER:
+            if self.stuck():
                 self.ended = "deadlock"
                 break
-            self.flow(int(next_ns))
+            self.flow(int(min([*self.instants(), *(battery.next_ns() for battery in self.batteries.values())])))
         return self
+
+    def stuck(self) -> bool:
+        """Whether nothing can change any more but charges, and nobody waits for one."""
+        if min(self.instants(), default=NEVER) < NEVER:
+            return False
+        charged = self.scenario.devices.battery is not None and self.scenario.devices.battery.harvesting.mean_w > 0
+        returning = any(self.physics.leaves_ns(k, self.now_ns) > self.now_ns for k in self.batteries)
+        asking = any(isinstance(task.waits, Someone) for task in self.tasks)
+        return not (charged and (self.computing or (asking and returning)))
 
     # ---- processes ---------------------------------------------------------------------------------------------------
 
@@ -284,14 +292,13 @@ class Emulator:
         return True
 
     def instants(self) -> Iterator[float]:
-        """When something may change next."""
+        """When something may change next, but for the batteries."""
         for burst in self.air:
             for leg in burst:
                 if leg.left_bit > 0 and not leg.stopped:
                     yield min(leg.until_ns, self.now_ns + max(to_ns(leg.left_bit / self.bps(leg)), 1))
         yield from (compute.ends_ns for compute in self.computing.values())
         yield from (line.next_ns() for line in self.lines.values())
-        yield from (battery.next_ns() for battery in self.batteries.values())
         yield from (gather.until_ns for gather in self.gathers if not gather.over)
         yield from (task.waits.until_ns for task in self.tasks if isinstance(task.waits, Pause))
         legs = (task.waits for task in self.tasks if isinstance(task.waits, Leg))

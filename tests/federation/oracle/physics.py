@@ -6,6 +6,7 @@ Everything is a closed form of the settings. Only random numbers are the project
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from typing import NamedTuple
 
 from fednet_emu.kernel.streams import Streams, mix, uniform
@@ -69,6 +70,7 @@ class Physics:
         self.serving = [loss.index(min(loss)) for loss in losses_db]
         self.up_snr = [self.snr(min(loss), channel.device, channel.base_station) for loss in losses_db]
         self.down_snr = [self.snr(min(loss), channel.base_station, channel.device) for loss in losses_db]
+        self.arrivals_ns = [[0] for _ in range(self.n)]  # of harvested energy, as far as was asked for
         steps = scenario.algorithm.local_steps
         self.flop = [FLOP_PER_SAMPLE * 20 * steps] * self.n  # 20 samples each, all of them in every step
         self.compute_s = [flop / speed for flop, speed in zip(self.flop, devices.speed.flop_per_s, strict=True)]
@@ -185,8 +187,8 @@ class Physics:
             step = now_ns // step_ns
             begin, end = (math.cos(math.pi * min(step % law.steps + more, half) / half) for more in (0, 1))
             return law.peak_w * (begin - end) * half / math.pi, (step + 1) * step_ns, 0.0
-        at_ns, count, key = 0, 0, mix(self.streams.key("harvesting"), device)
-        while at_ns <= now_ns:
-            at_ns += max(to_ns(-law.mean_interval_s * math.log(uniform(key, count))), 1)
-            count += 1
-        return 0.0, at_ns, law.arrival_j
+        arrivals_ns, key = self.arrivals_ns[device], mix(self.streams.key("harvesting"), device)
+        while arrivals_ns[-1] <= now_ns:
+            gap_s = -law.mean_interval_s * math.log(uniform(key, len(arrivals_ns) - 1))
+            arrivals_ns.append(arrivals_ns[-1] + max(to_ns(gap_s), 1))
+        return 0.0, arrivals_ns[bisect_right(arrivals_ns, now_ns)], law.arrival_j

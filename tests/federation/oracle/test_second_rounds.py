@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from typing import Any
 
@@ -100,6 +101,15 @@ def is_close(found: Any, due: Any) -> bool:
 def test_both_keep_the_same_books(number: int) -> None:
     """Of eighty scenes: turns, parts, plans, sums over the air and edge servers, half of them with batteries."""
     assert_same_rounds(scene(number))
+
+
+def test_both_end_where_only_batteries_go_on() -> None:
+    """The devices leave for good after 5 ms, within a round; batteries would get empty and be charged for ever."""
+    windows = {"kind": "windows", "devices": {device: [[0.0, 0.005]] for device in range(3)}}
+    settings = (*scene(514), f"devices.availability={json.dumps(windows)}")
+
+    assert_same_rounds(settings)
+    assert Emulator(small_scenario(*settings)).play().ended == "deadlock"
 
 
 @pytest.mark.slow

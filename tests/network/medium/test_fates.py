@@ -327,7 +327,7 @@ def test_a_deadline_takes_transfers_off_wherever_they_are(cell):
         return (yield world.medium.send(device, SERVER, "payload", 0, MBIT))
 
     def server():
-        return (yield gather(world.clock, map(client, range(3)), 1.5, lambda _index: gone("deadline")))
+        return (yield gather(world.clock, map(client, range(3)), 1.5, lambda: gone("deadline")))
 
     replies = world.clock.run_process(server())
     world.close()

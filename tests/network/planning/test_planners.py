@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from mpmath import mp
 from pydantic import ValidationError
 from scipy.optimize import minimize_scalar
-from tests.network.planners.instances import (
+
+from fednet_emu.network.planning import PLANNERS, Fedl, LeastEnergy, LeastTime, ResourceBlocks
+from fednet_emu.network.planning.closed_forms import full_power_efficiency, priced_efficiency
+from fednet_emu.network.planning.fedl import computing_s, in_turns
+from fednet_emu.network.planning.resource_blocks import assign
+from fednet_emu.radio.rates.narrowing import Narrowed
+from fednet_emu.radio.rates.shannon import CQI_1_BPS_HZ
+from tests.network.planning.instances import (
     CAPACITY,
     PRACTICAL,
     end_s,
@@ -19,13 +26,6 @@ from tests.network.planners.instances import (
     solved_least_energy,
     solved_least_time,
 )
-
-from fednet_emu.network.planning import PLANNERS, Fedl, LeastEnergy, LeastTime, ResourceBlocks
-from fednet_emu.network.planning.closed_forms import full_power_efficiency, priced_efficiency
-from fednet_emu.network.planning.fedl import computing_s, in_turns
-from fednet_emu.network.planning.resource_blocks import assign
-from fednet_emu.radio.rates.narrowing import Narrowed
-from fednet_emu.radio.rates.shannon import CQI_1_BPS_HZ
 
 SEEDS = st.integers(0, 10_000)
 

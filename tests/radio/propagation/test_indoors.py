@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from tests.radio.test_tr38901 import draws, hop
 
 from fednet_emu.radio.propagation.tr38901.buildings import OutdoorToIndoor
 from fednet_emu.radio.propagation.tr38901.factory import IndoorFactory
 from fednet_emu.radio.propagation.tr38901.urban import UrbanMacro
+from tests.radio.propagation.test_tr38901 import draws, hop
 
 
 def test_coated_walls_spread_more():

@@ -29,7 +29,7 @@ from fednet_emu.radio.propagation.tr38901.urban import (
 )
 from fednet_emu.radio.propagation.v2v import V2v
 
-REFERENCE = Path(__file__).parent / "reference"
+REFERENCE = Path(__file__).parents[1] / "reference"
 STATE = {"LOS": "always", "NLOS": "never"}
 SITES = {
     "RMa": RuralMacro,

@@ -10,7 +10,7 @@ import pytest
 from fednet_emu.radio.rates.nr_mcs import CQI_RATES_X1024, NrMcs, cqi, mcs_table
 from fednet_emu.radio.rates.shannon import Shannon
 
-REFERENCE = Path(__file__).parent / "reference"
+REFERENCE = Path(__file__).parents[1] / "reference"
 
 
 def rows(name):

@@ -7,7 +7,9 @@ import pytest
 
 from fednet_emu.radio.rates.retransmission import attempts, chase_combining, truncated_arq
 
-TABLE = json.loads((Path(__file__).parent / "reference" / "analytic_checkpoints.json").read_text())["truncated_arq_M4"]
+TABLE = json.loads((Path(__file__).parents[1] / "reference" / "analytic_checkpoints.json").read_text())[
+    "truncated_arq_M4"
+]
 
 
 @pytest.mark.parametrize("loss", [0.1, 0.3, 0.5])

@@ -17,7 +17,7 @@ from fednet_emu.radio.receiver.interference import (
     sum_of_others,
 )
 
-TABLE = json.loads((Path(__file__).parent / "reference" / "analytic_checkpoints.json").read_text())
+TABLE = json.loads((Path(__file__).parents[1] / "reference" / "analytic_checkpoints.json").read_text())
 POWERS = st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=12).map(np.array)
 LEVELS_DB = st.floats(-100, 100)
 WIDE_POWERS = st.lists(LEVELS_DB, min_size=1, max_size=12).map(lambda db: 10 ** (np.array(db) / 10))

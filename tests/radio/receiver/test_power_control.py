@@ -18,7 +18,7 @@ from fednet_emu.radio.receiver.power_control import (
     foschini_miljanic,
 )
 
-TABLE = json.loads((Path(__file__).parent / "reference" / "analytic_checkpoints.json").read_text())
+TABLE = json.loads((Path(__file__).parents[1] / "reference" / "analytic_checkpoints.json").read_text())
 WORKED = TABLE["foschini_miljanic"]
 BOTH = pytest.mark.parametrize("name", ["ggplab_data", "cvxpy_data"])
 

@@ -1,0 +1,75 @@
+"""Write the page of who imports whom: each folder of the package from its top floor to the bottom.
+
+A room of a folder is a file or a sub-folder; it imports only from floors below its own, imports for types included.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import grimp
+import networkx as nx
+
+PACKAGE = "fednet_emu"
+LEAD = f"""# The house
+
+Written from the imports of `{PACKAGE}/`: each folder from its top floor to the bottom, with what each room imports from
+the same folder. Imports run downward only; the contracts in `pyproject.toml` hold that (`make lint`).
+"""
+
+
+def page() -> str:
+    """Return the page as MyST Markdown."""
+    graph = grimp.build_graph(PACKAGE, cache_dir=None)
+    lines = [LEAD]
+    for folder in sorted(module for module in graph.modules if len(graph.find_children(module)) > 1):
+        lines += [f"## {folder.replace('.', '/')}/", "", _first_line(folder), ""]
+        lines += ["| Floor | Room | Imports |", "|---|---|---|", *_rows(_rooms(graph, folder)), ""]
+    return "\n".join(lines)
+
+
+def _first_line(folder: str) -> str:
+    return (import_module(folder).__doc__ or "").strip().partition("\n")[0]
+
+
+def _rooms(graph: grimp.ImportGraph, folder: str) -> nx.DiGraph:
+    """The imports between the rooms of a folder."""
+    rooms = nx.DiGraph()
+    for room in graph.find_children(folder):
+        rooms.add_node(room)
+        for module in (room, *graph.find_descendants(room)):
+            for other in graph.find_modules_directly_imported_by(module):
+                target = ".".join(other.split(".")[: folder.count(".") + 2])
+                if target.startswith(f"{folder}.") and target != room:
+                    rooms.add_edge(room, target)
+    return rooms
+
+
+def _rows(rooms: nx.DiGraph) -> list[str]:
+    """A row for each room, from the highest floor down."""
+    height: dict[str, int] = {}
+    for room in reversed(list(nx.lexicographical_topological_sort(rooms))):
+        height[room] = max((height[below] + 1 for below in rooms[room]), default=0)
+    return [
+        f"| {height[room]} | `{_short(room)}` | {' '.join(f'`{_short(below)}`' for below in sorted(rooms[room]))} |"
+        for room in sorted(rooms, key=lambda room: (-height[room], room))
+    ]
+
+
+def _short(module: str) -> str:
+    return module.rpartition(".")[2]
+
+
+def write(app: Any) -> None:
+    """Write the page into the sources of the site if it has changed."""
+    path, text = Path(app.srcdir) / "project/house.md", page()
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """Register this extension with Sphinx."""
+    app.connect("builder-inited", write)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,425 @@
+"""Radios and base stations that exist: what their profiles say comes out of a run, with the numbers of the sources."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from jsonschema import Draft202012Validator
+from ruamel.yaml import YAML
+
+from fednet_emu.emulation.hardware import hardware, notes
+from fednet_emu.emulation.plausibility import radiated
+from fednet_emu.emulation.play import play
+from fednet_emu.errors import ScenarioError
+from fednet_emu.federation.federation import Federation
+from fednet_emu.kernel.clock import NS_PER_S
+from fednet_emu.kernel.streams import Streams
+from fednet_emu.radio.profiles import RadioProfile, StationProfile
+from fednet_emu.records.laws.charge import charge_problem
+from fednet_emu.records.laws.verify import verify
+from fednet_emu.records.ledger import SERVER
+from fednet_emu.results.profiles import known
+from fednet_emu.scenario.document import dump, from_text, names
+from fednet_emu.scenario.problems import validate
+from fednet_emu.scenario.schema import json_schema
+from fednet_emu.testing import SMALL, run_small, small_federation, small_scenario
+
+ROOT = Path(__file__).parents[2]
+PHONES = ("phone-lte-2020", "phone-5g-2020", "phone-5g-mmwave-2020")
+CHIPS = ("esp32", "sx1276", "sx1276-boost")
+STATIONS = ("earth-macro", "earth-remote-head", "earth-micro", "earth-pico", "earth-femto")
+RADIOS = (*PHONES, *CHIPS)
+MBIT = 1_000_000
+
+
+def radio_with(profile: str, *settings: str) -> Federation:
+    """The small federation at 10 Mbit/s, whose devices have this radio."""
+    return small_federation(f"channel.device.profile={profile}", "channel.rate.bit_rate_bps=1e7", *settings)
+
+
+def sent(fed: Federation, size_bit: int, *, down: bool = False) -> Any:
+    """The delivery of a message that device 0 sends, or is sent."""
+    request = (fed.network.downlink if down else fed.network.uplink).send(
+        *((SERVER, 0) if down else (0, SERVER)), None, 0, size_bit
+    )
+    wait_for(fed, request)
+    return request.value
+
+
+def wait_for(fed: Federation, *requests: Any) -> None:
+    """Run until these have ended, the last one last, and end the run."""
+
+    def wait(request: Any) -> Any:
+        yield request
+
+    for request in requests:
+        fed.clock.run_process(wait(request))
+    fed.close()
+
+
+# ---- what the sources say --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("profile", "whole_j", "above_j"), [("phone-lte-2020", 29.5, 10.7), ("phone-5g-2020", 28.2, 9.3)]
+)
+def test_eighty_megabits_up_at_ten_take_the_energy_of_the_measured_phone(profile, whole_j, above_j):
+    """8 s, with the power of the whole phone where its base of 2.36 W counts as idle power."""
+    alone, whole = radio_with(profile), radio_with(profile, "devices.count=1", "channel.device.idle_w=2.36")
+
+    for fed in (alone, whole):
+        delivery = sent(fed, 80 * MBIT)
+        assert delivery.ended_s == 8.0
+
+    assert alone.ledger.spent_j(alone.clock.now) == pytest.approx(above_j, abs=0.05)
+    assert whole.ledger.spent_j(whole.clock.now) == pytest.approx(whole_j, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("profile", "up_w", "up_nj", "down_w", "down_nj"),
+    [
+        ("phone-lte-2020", 0.54, 79.5, 0.36, 15.0),
+        ("phone-5g-2020", 0.84, 32.2, 0.53, 15.4),
+        ("phone-5g-mmwave-2020", 3.28, 9.15, 2.86, 1.76),
+    ],
+)
+@pytest.mark.parametrize("mbps", [2, 20])
+def test_power_grows_with_the_rate_by_the_fitted_line(profile, up_w, up_nj, down_w, down_nj, mbps):
+    """P = a + b R: the same 40 Mbit take less energy at a higher rate, by a times the time that is saved."""
+    rate = f"channel.rate.bit_rate_bps={mbps * MBIT}"
+    up, down = radio_with(profile, rate), radio_with(profile, rate)
+    sent(up, 40 * MBIT)
+    sent(down, 40 * MBIT, down=True)
+
+    assert up.ledger.transfers.column("energy_j")[0] == pytest.approx(40 / mbps * up_w + 0.04 * up_nj, rel=1e-9)
+    assert down.ledger.transfers.column("receive_j")[0] == pytest.approx(40 / mbps * down_w + 0.04 * down_nj, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("profile", "dbm", "stated_w"),
+    [
+        ("esp32", 14, 0.594),
+        ("esp32", 16, 0.627),
+        ("esp32", 19.5, 0.792),
+        ("sx1276", 7, 0.066),
+        ("sx1276", 13, 0.0957),
+        ("sx1276-boost", 17, 0.2871),
+        ("sx1276-boost", 20, 0.396),
+    ],
+)
+def test_a_second_of_sending_takes_the_power_of_the_data_sheet(profile, dbm, stated_w):
+    """Current times voltage of each row, to the 1.3 % of the fit of two numbers to three rows."""
+    fed = radio_with(profile, f"channel.device.tx_power_dbm={dbm}")
+    sent(fed, 10 * MBIT)
+
+    assert fed.ledger.transfers.column("energy_j")[0] == pytest.approx(stated_w, rel=0.013)
+
+
+def test_an_esp32_takes_588_mj_in_a_second_at_14_dbm():
+    """25.12 mW over 0.317, and 0.509 W of circuits."""
+    fed = radio_with("esp32", "channel.device.tx_power_dbm=14")
+    sent(fed, 10 * MBIT)
+
+    assert fed.ledger.transfers.column("energy_j")[0] == pytest.approx(0.02512 / 0.317 + 0.509, rel=1e-4)
+    assert fed.ledger.spent_j(fed.clock.now) == pytest.approx(0.588, abs=5e-4)
+
+
+@pytest.mark.parametrize(
+    ("profile", "dbm", "no_load_w", "full_w"),
+    [
+        ("earth-macro", 50.7918, 780.0, 1344.0),  # six of 20 W
+        ("earth-remote-head", 50.7918, 504.0, 840.0),
+        ("earth-micro", 41.0037, 112.0, 144.8),
+        ("earth-pico", 24.1497, 13.6, 14.6),
+        ("earth-femto", 20.0, 9.6, 10.4),
+    ],
+)
+def test_a_station_draws_what_earth_says_without_load_and_at_full_load(profile, dbm, no_load_w, full_w):
+    """A second of silence, then a second of sending with all transceivers at their full power."""
+    station = (f"channel.base_station.profile={profile}", f"channel.base_station.tx_power_dbm={dbm}")
+    fed = small_federation(*station, "channel.rate.bit_rate_bps=1e7")
+
+    fed.clock.run(until=NS_PER_S)
+    silent_j = fed.ledger.spent_j(fed.clock.now)
+    sent(fed, 10 * MBIT, down=True)
+
+    assert silent_j == pytest.approx(no_load_w, rel=1e-9)
+    assert fed.ledger.spent_j(fed.clock.now) - silent_j == pytest.approx(full_w, abs=0.05)
+
+
+def test_a_macro_station_at_half_load_draws_1062_watts():
+    """6 (130 + 47): full power half of the time, or half of the power all the time."""
+    fed = small_federation("channel.base_station.profile=earth-macro", "channel.base_station.tx_power_dbm=50.7918")
+    half = small_federation("channel.base_station.profile=earth-macro", "channel.base_station.tx_power_dbm=47.7815")
+    fed.clock.run(until=NS_PER_S)
+    sent(fed, MBIT, down=True)
+    sent(half, MBIT, down=True)
+
+    assert fed.ledger.spent_j(fed.clock.now) / 2 == pytest.approx(1062, rel=1e-5)
+    assert half.ledger.spent_j(half.clock.now) == pytest.approx(1062, rel=1e-5)
+
+
+def test_every_station_counts_and_what_devices_spend_stays_apart():
+    """Three macro stations for the whole run, in `station_j` and in no other part; stop rules see it too."""
+    cells = "network.cells={kind: list, xy_m: [[0, 0], [300, 0], [0, 300]]}"
+    plain, macro = (
+        play(small_scenario(cells, "stop.rounds=1", *more), "stations", None, timing_only=True).summary
+        for more in ((), ("channel.base_station.profile=earth-macro",))
+    )
+
+    parts = ("transmit_j", "receive_j", "idle_j", "station_j")
+    assert macro["station_j"] == pytest.approx(3 * 780 * macro["simulated_s"] + 4.7 * plain["station_j"], rel=1e-5)
+    assert sum(macro[part] for part in parts) == pytest.approx(macro["energy_j"], rel=1e-12)
+    assert [macro[part] for part in parts[:3]] == [plain[part] for part in parts[:3]]
+    assert macro["event_digest"] == plain["event_digest"]
+    assert macro["verified"]
+
+
+# ---- batteries -------------------------------------------------------------------------------------------------------
+
+LTE = "channel.device.profile=phone-lte-2020"
+SMALL_BATTERY = "devices.battery={capacity_j: 5}"
+
+
+def test_a_battery_gives_what_bits_take():
+    """At 10 Mbit/s LTE draws 0.54 + 0.795 W: 5 J last for 3.7453 s, and the battery has given just these."""
+    fed = radio_with("phone-lte-2020", SMALL_BATTERY)
+    delivery = sent(fed, 80 * MBIT)
+
+    assert delivery.lost == "empty"
+    assert delivery.ended_s == pytest.approx(5 / (0.54 + 0.795), abs=2e-9)
+    assert fed.ledger.transfers.column("energy_j")[0] == pytest.approx(5.0, rel=1e-8)
+    assert charge_problem(fed.ledger) == ""
+
+
+def test_a_battery_follows_the_rate_where_senders_share_a_band():
+    """Two devices have 5 Mbit/s each, 0.54 + 0.3975 W, until the one with the shorter message is through after 2 s.
+
+    Then the other one has all of the band: 5 - 2 x 0.9375 J last for 2.3408 s more.
+    """
+    flat = "channel.rate={kind: shannon, min_efficiency_bps_hz: 0, max_efficiency_bps_hz: 0.5}"
+    fed = radio_with("phone-lte-2020", SMALL_BATTERY, "network.uplink.access=ofdma", flat)
+    medium = fed.network.uplink
+    long, short = (medium.send(device, SERVER, None, 0, size * MBIT) for device, size in ((0, 80), (1, 10)))
+    wait_for(fed, short, long)
+
+    assert short.value.ended_s == pytest.approx(2.0, abs=1e-8)
+    assert long.value.lost == "empty"
+    assert long.value.ended_s == pytest.approx(2.0 + (5 - 2 * 0.9375) / 1.335, abs=1e-8)
+    assert charge_problem(fed.ledger) == ""
+
+
+def test_a_battery_gives_what_receiving_bits_takes():
+    """0.36 + 0.15 W at 10 Mbit/s: 5 J last for 9.8039 s."""
+    fed = radio_with("phone-lte-2020", SMALL_BATTERY)
+    delivery = sent(fed, 200 * MBIT, down=True)
+
+    assert delivery.lost == "empty"
+    assert delivery.ended_s == pytest.approx(5 / 0.51, abs=2e-9)
+    assert fed.ledger.transfers.column("receive_j")[0] == pytest.approx(5.0, rel=1e-8)
+    assert charge_problem(fed.ledger) == ""
+
+
+FADES = ("channel.fading=rayleigh", "channel.rate={kind: shannon}", "channel.bandwidth_hz=1e5", "stop.rounds=2")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        (),
+        ("network.uplink.access=ofdma", "network.downlink.mode=unicast", "network.downlink.access=ofdma"),
+        ("network.uplink.access=shared",),
+        ("network.cells={kind: list, xy_m: [[0, 0], [60, 0]]}",),
+        ("network.uplink.timeout_s=0.002",),
+        ("devices.battery.capacity_j=0.01", "devices.battery.harvesting={kind: constant, power_w: 1}"),
+    ],
+)
+def test_batteries_and_records_agree_on_the_energy_of_bits(settings):
+    """In turns and at the same time, with fading, lost in the middle or empty: no joule is made or lost."""
+    fed = run_small(LTE, *FADES, "devices.battery={capacity_j: 1000}", *settings, timing_only=True)
+    column = fed.ledger.transfers.column
+    last = {use: np.zeros(4) for use in ("sending_j", "receiving_j")}
+    for row, device in enumerate(fed.ledger.batteries.column("device")):
+        for use, drawn_j in last.items():
+            drawn_j[device] = fed.ledger.batteries.column(use)[row]
+
+    up = column("sender") >= 0
+    times_s = (column("ended_ns") - column("started_ns"))[up & (column("started_ns") >= 0)] / 1e9
+    assert verify(fed.ledger, frozenset()) == dict.fromkeys(verify(fed.ledger, frozenset()), "")
+    assert last["sending_j"].sum() == pytest.approx(column("energy_j")[up].sum(), rel=1e-9)
+    assert last["receiving_j"].sum() == pytest.approx(column("receive_j").sum(), rel=1e-9)
+    bits_j = 79.5e-9 * column("air_bit")[up].sum()
+    assert column("energy_j")[up].sum() <= (0.54 * times_s.sum() + bits_j) * (1 + 1e-9)
+    assert column("energy_j")[up].sum() > bits_j > 0
+
+
+def test_a_battery_that_nothing_empties_changes_no_energy():
+    """With fading the battery draws at mean rates, and ends with just what the rows have without it."""
+    plain, powered = (
+        run_small(LTE, *FADES, *more, timing_only=True) for more in ((), ("devices.battery={capacity_j: 1e6}",))
+    )
+
+    assert powered.ledger.event_digest() == plain.ledger.event_digest()
+    for column in ("energy_j", "receive_j"):
+        np.testing.assert_allclose(
+            powered.ledger.transfers.column(column), plain.ledger.transfers.column(column), rtol=1e-12
+        )
+
+
+# ---- beside other settings -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "sending_w", "receiving_w"),
+    [
+        (("devices.profile=cortex-m4", "channel.device.profile=sx1276"), 0.0957, 0.0396),  # whose radio is apart
+        (("devices.profile=pi-4b",), 2.1, 0.0),
+        (("devices.profile=pi-4b", "channel.device.profile=esp32"), 0.572, 0.322),
+        (("channel.device.profile=esp32", "channel.device.circuit_w=0"), 0.0629, 0.322),
+        (("channel.device.profile=esp32", "channel.device.amplifier_efficiency=0.1"), 0.7085, 0.322),
+        (("channel.device.profile=esp32", "channel.device.receive_w=0.1"), 0.572, 0.1),
+        (("channel.device.profile={include: esp32, receive_w: 0.2}",), 0.572, 0.2),
+        (("channel.device.profile=phone-lte-2020",), 0.54, 0.36),
+        (("channel.device.profile=phone-lte-2020", "channel.device.circuit_w=1"), 1.01995, 0.36),
+        (("channel.device.profile=phone-lte-2020", "channel.device.amplifier_efficiency=0.02"), 0.9976, 0.36),
+        ((), 0.01995, 0.0),
+    ],
+)
+def test_a_setting_beside_a_radio_wins_and_a_radio_over_the_device(settings, sending_w, receiving_w):
+    """At 13 dBm, 19.95 mW; a transmitter draws at least what its amplifier takes."""
+    scenario = small_scenario(*settings, "channel.device.tx_power_dbm=13")
+    hard, radio = hardware(scenario, Streams(0)), scenario.channel.device
+
+    assert radio.drawn_w(radio.tx_power_w, hard.powers.circuit_w(radio)[0]) == pytest.approx(sending_w, rel=1e-3)
+    assert hard.powers.receive_w(radio)[0] == receiving_w
+
+
+def test_the_energy_of_a_bit_can_be_set_without_a_profile():
+    """It wins over that of a profile, too."""
+    for more in ((), (LTE,)):
+        settings = ("channel.device.transmit_j_per_bit=1e-6", "channel.device.receive_j_per_bit=2e-6")
+        fed = small_federation(*more, *settings)
+        sent(fed, MBIT)
+        sent(fed, MBIT, down=True)
+        up_w, down_w = (0.54, 0.36) if more else (10**-0.7, 0.0)
+        assert fed.ledger.transfers.column("energy_j")[0] == pytest.approx(up_w + 1.0)
+        assert fed.ledger.transfers.column("receive_j")[1] == pytest.approx(down_w + 2.0)
+
+
+def test_plans_with_a_limit_of_energy_count_the_bits():
+    """An upload of 320 bit at 1e-3 J each is 0.32 J: under a limit of 0.3 J nobody may send, under 0.4 J all may."""
+    planner = "network.uplink.access={kind: planned, planner: {kind: resource-blocks, blocks: 4, energy_j: %s}}"
+    shannon = ("channel.rate=shannon", "channel.device.transmit_j_per_bit=1e-3", "stop.rounds=1")
+
+    with pytest.warns(UserWarning, match="lets none of the 4 devices of round 1 upload"):
+        none = run_small(planner % 0.3, *shannon, timing_only=True)
+    everyone = run_small(planner % 0.4, *shannon, timing_only=True)
+
+    assert len(none.ledger.series.get("plan", [])) == 0
+    assert len(everyone.ledger.series["plan"]) == 4
+
+
+# ---- the files -------------------------------------------------------------------------------------------------------
+
+
+def test_the_library_has_these_radios_and_stations():
+    """They are in the same folder as devices, and of their own kinds."""
+    assert {*RADIOS, *STATIONS} <= set(names("profiles"))
+    kinds = {name: type(profile) for name, profile in known([*RADIOS, *STATIONS]).items()}
+    assert kinds == dict.fromkeys(RADIOS, RadioProfile) | dict.fromkeys(STATIONS, StationProfile)
+
+
+@pytest.mark.parametrize("name", [*RADIOS, *STATIONS])
+def test_a_file_states_every_number_or_that_it_is_not_known(name):
+    """No key is left out, and each number is as well known as its source: nothing quoted passes for read."""
+    written = YAML(typ="safe").load(ROOT / "profiles" / f"{name}.yaml")
+    [profile] = known([name]).values()
+    due = {"phone": "derived", "esp32": "table", "sx1276": "recalled", "earth": "recalled"}[name.split("-")[0]]
+
+    assert set(written) == set(type(profile).model_fields)
+    assert set(profile.marks.values()) - {None} == {due}
+    assert ("not read" in (ROOT / "profiles" / f"{name}.yaml").read_text(encoding="utf-8")) == (due == "recalled")
+
+
+def test_a_run_names_the_evidence_of_its_radios():
+    """Of numbers that a setting beside the profile replaces nothing is said."""
+    given = (LTE, "channel.base_station.profile=earth-macro", "channel.base_station.amplifier_efficiency=0.3")
+    told = "\n".join(notes(small_scenario(*given)))
+
+    assert (
+        "LTE of a phone of 2020: the weakest evidence is 'derived' (transmit_w, receive_w, transmit_j_per_bit, "
+        "receive_j_per_bit)" in told
+    )
+    assert "Macro base station: the weakest evidence is 'recalled' (idle_w)" in told
+    assert "'derived' (receive_w, transmit_j_per_bit, receive_j_per_bit)" in "\n".join(
+        notes(small_scenario(LTE, "channel.device.circuit_w=0.1"))
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (("device.profile=esp32", "device.tx_power_dbm=19.5"), []),
+        (("device.profile=esp32",), ["got 23 dBm; ESP32 Wi-Fi: at most 19.5 dBm (ESP32 Series data sheet 5.2, "]),
+        (("base_station.profile=earth-femto",), ["got 30 dBm; Femto base station: at most 20 dBm (Auer et al. 2011"]),
+        (("base_station.profile=earth-macro", "base_station.tx_power_dbm=46"), []),
+        (("device.profile=phone-lte-2020",), []),
+    ],
+)
+def test_more_radiated_power_than_a_profile_holds_for_is_said(settings, told):
+    """With its source, and that it is from memory where it is."""
+    found = [what for _, what in radiated(small_scenario(*(f"channel.{setting}" for setting in settings)))]
+
+    assert len(found) == len(told)
+    for what, part in zip(found, told, strict=True):
+        assert part in what
+        assert what.endswith(", from memory)") == ("Auer" in part)
+
+
+@pytest.mark.parametrize(
+    ("setting", "text"),
+    [
+        ("devices.profile=esp32", "is the profile of a radio, got ESP32 Wi-Fi; give it as channel.device.profile"),
+        (
+            "channel.device.profile=pi-4b",
+            "is the profile of a device, got Raspberry Pi 4 B; give it as devices.profile",
+        ),
+        (
+            "channel.device.profile=earth-pico",
+            "is the profile of a station, got Pico base station; give it as channel.",
+        ),
+        ("channel.base_station.profile=esp32", "is the profile of a radio, got ESP32 Wi-Fi; give it as channel.device"),
+        ("channel.device.profile={include: esp32, transmit_w: 1}", "holds the amplifier and what circuit_w is, got 1"),
+        ("channel.device.profile={include: phone-lte-2020, most_dbm: 23}", "evidence.most_dbm: is required, got 23"),
+        ("channel.base_station.profile={include: earth-pico, idle_w: null}", "evidence.idle_w: there is no number to"),
+    ],
+)
+def test_a_profile_in_the_wrong_place_or_that_cannot_be_is_refused(setting, text):
+    """In one sentence, which says where it belongs."""
+    marked = "channel.device.profile.evidence.transmit_w=assumed"
+    with pytest.raises(ScenarioError) as refused:
+        small_scenario(setting, *((marked,) if "transmit_w: 1" in setting else ()))
+
+    assert len(refused.value.problems) == 1
+    assert text in str(refused.value)
+
+
+def test_a_dump_reads_back_as_the_same_scenario():
+    """The files need not be there any more to run it again."""
+    scenario = small_scenario(LTE, "channel.base_station.profile=earth-macro")
+    text = dump(scenario)
+
+    assert "title: LTE of a phone of 2020" in text
+    assert validate(type(scenario), from_text(text)) == scenario
+
+
+@pytest.mark.parametrize(("value", "accepted"), [("esp32", True), ({"include": "esp32"}, True), (3, False)])
+def test_editors_know_how_to_name_a_radio(value, accepted):
+    """The schema admits a name, or a file with changes."""
+    document = YAML(typ="safe").load(SMALL)
+    document["channel"] = {"include": "ideal", "device": {"profile": value}}
+
+    assert Draft202012Validator(json_schema(type(small_scenario()))).is_valid(document) == accepted

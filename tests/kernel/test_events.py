@@ -1,0 +1,102 @@
+"""Claims about the events that algorithms wait for, and about what is used of SimPy's private attributes."""
+
+import ast
+from pathlib import Path
+
+import pytest
+import simpy
+
+from fednet_emu.errors import AlgorithmError
+from fednet_emu.kernel.clock import NS_PER_S, Clock
+from fednet_emu.kernel.events import Completion, describe
+
+PACKAGE = Path(__file__).parents[2] / "fednet_emu"
+OF_EVENTS = {"_ok", "_value", "_defused"}
+OF_PROCESSES = {"_generator", "_target"}
+OF_ENVIRONMENTS = {"_queue", "_eid", "_active_proc", "_now"}
+PRIVATE = OF_EVENTS | OF_PROCESSES | OF_ENVIRONMENTS | {"_events"}
+ENGINE = ("devices", "network", "federation", "algorithms", "emulation")
+"""The parts that deal with events; elsewhere these names mean something else."""
+
+
+def touched(path):
+    """The private names of SimPy that a file takes from an object other than `self`."""
+    return {
+        node.attr
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr in PRIVATE
+        if not (isinstance(node.value, ast.Name) and node.value.id == "self")
+    }
+
+
+def test_simpy_has_what_the_kernel_uses():
+    """An update of SimPy that renames one of these fails here first."""
+    env = simpy.Environment()
+    process = env.process(iter_once(env))
+    env.run()
+
+    assert all(hasattr(process, name) for name in (*OF_EVENTS, *OF_PROCESSES) if name != "_defused")
+    assert all(hasattr(env, name) for name in OF_ENVIRONMENTS)
+    assert hasattr(env.event() & env.event(), "_events")
+
+
+def test_only_the_kernel_knows_them():
+    """Transfers, computations and messages go through `Completion`."""
+    files = [path for part in ENGINE for path in sorted((PACKAGE / part).rglob("*.py"))]
+
+    assert len(files) > 100
+    assert {path.name: found for path in files if (found := touched(path))} == {}
+
+
+def test_a_resource_of_simpy_knows_the_process_that_asks_for_it():
+    """Users may share a `simpy.Resource`: its requests and interruptions read the active process."""
+    clock = Clock()
+    resource, asked = simpy.Resource(clock, capacity=1), []
+
+    def user(name):
+        with resource.request() as request:
+            asked.append(request.proc.name)
+            assert clock.active_process is request.proc
+            yield request
+            yield clock.sleep(1.0)
+        return name, clock.now
+
+    def both():
+        first, second = clock.processes([user("first"), user("second")])
+        return [(yield first), (yield second)]
+
+    assert clock.run_process(both()) == [("first", NS_PER_S), ("second", 2 * NS_PER_S)]
+    assert asked == ["user", "user"]
+    assert clock.active_process is None
+
+
+def test_a_completion_comes_once_with_its_value():
+    """`complete` tells nobody; those who wait go on in the instant in which it is triggered."""
+    clock = Clock()
+    event = Completion(clock)
+
+    def wait():
+        return (yield event), clock.now
+
+    def trigger(_event):
+        event.complete("arrived")
+        clock.trigger_now([event])
+
+    clock.call_at(7, trigger)
+
+    assert not event.triggered
+    assert clock.run_process(wait()) == ("arrived", 7)
+    assert describe(event) == "completion"
+
+
+def test_an_event_is_no_value():
+    """A forgotten `yield` is named where the value is used."""
+    with pytest.raises(AlgorithmError, match="write `yield` before"):
+        list(Completion(Clock()))
+    with pytest.raises(AlgorithmError, match="write `yield` before"):
+        Completion(Clock())[0]
+
+
+def iter_once(env):
+    """A process that waits once."""
+    yield env.timeout(1)
