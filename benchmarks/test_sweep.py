@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from fednet_emu.study.attempt import CellJob, attempted
+from fednet_emu.study.attempt import Job, attempted
 from fednet_emu.study.cells import LoadedStudy, load_study
-from fednet_emu.study.local import News, run_locally
+from fednet_emu.study.runners import Event, run_locally
 from fednet_emu.study.sweep import sweep
 
 CELLS = 6
@@ -60,7 +60,7 @@ def around_s(cells: int, folder: Path) -> tuple[float, float]:
     started_s, first_s = time.process_time(), 0.0
     loaded, out = study_of(cells, folder), folder / f"out{cells}"
 
-    def none(jobs: Sequence[CellJob]) -> Generator[News, None, None]:
+    def none(jobs: Sequence[Job]) -> Generator[Event, None, None]:
         nonlocal first_s
         first_s = time.process_time() - started_s
         yield from ()
@@ -68,7 +68,7 @@ def around_s(cells: int, folder: Path) -> tuple[float, float]:
     sweep(loaded, out, none)
     run = folder / "run"
     if not run.exists():
-        attempted(CellJob(loaded.cells[0].scenario, "run", run, None, False, loaded.study.limits))
+        attempted(Job(loaded.cells[0].scenario, "run", run, None, False, loaded.study.limits))
     for cell in loaded.cells:
         shutil.copytree(run, out / "cells" / cell.name, copy_function=os.link)
     started_s = time.process_time()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fednet_emu.analysis.study import StudyView
     from fednet_emu.results.study import Study
     from fednet_emu.study.cells import LoadedStudy
-    from fednet_emu.study.sweep import Runner
+    from fednet_emu.study.runners import Runner
 
 StudyName = Annotated[
     str,
@@ -264,7 +264,7 @@ def _runner(
     loaded: LoadedStudy, folder: Path, workers: int | None, ray: bool | str = False, collect: bool = False
 ) -> Runner:
     """What runs the cells."""
-    from fednet_emu.results.sweeping import runner_of
+    from fednet_emu.study.runners import runner_of
     from fednet_emu.study.slurm import collected
 
     return (

@@ -13,7 +13,7 @@ from fednet_emu.emulation.side_effects import none_left_behind
 from fednet_emu.emulation.warnings import warn
 from fednet_emu.files.paths import folder_to_write
 from fednet_emu.results.run import Run
-from fednet_emu.screen.run_progress import live
+from fednet_emu.screen.progress import run_shown
 from fednet_emu.tracking.table import trackers_of
 from fednet_emu.tracking.tracker import Tracker
 
@@ -88,7 +88,7 @@ def ran(
 ) -> Run:
     """Run a scenario that has been checked, showing its progress, and return its results; see `run`."""
     scenario = outlook.scenario
-    with live(scenario.stop, progress) as on_round:
+    with run_shown(scenario.stop, progress) as on_round:
         ended = play(
             scenario,
             name,

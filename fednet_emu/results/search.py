@@ -15,12 +15,13 @@ from fednet_emu.analysis.searched import open_search, search_lines
 from fednet_emu.emulation.given import ScenarioLike, Settings, changes, named
 from fednet_emu.errors import FednetError
 from fednet_emu.results.study import Study
-from fednet_emu.results.sweeping import folder_of, runner_of, tracker_names
-from fednet_emu.screen.sweep_progress import live
+from fednet_emu.results.sweeping import folder_of, tracker_names
+from fednet_emu.screen.progress import sweep_shown
 from fednet_emu.study.cells import Sources, opened, study_values
+from fednet_emu.study.runners import Runner, runner_of
 from fednet_emu.study.search.search import LoadedSearch, load_search
 from fednet_emu.study.search.search import search as run_search
-from fednet_emu.study.sweep import Progress, Runner
+from fednet_emu.study.sweep import Sweep
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -164,9 +165,9 @@ def searched(
     data_dir: str | Path | None = None,
     track: str | Iterable[str] = (),
     progress: bool | None = None,
-) -> tuple[Search, Progress]:
+) -> tuple[Search, Sweep]:
     """Search, and open what came out."""
     names, folder = tracker_names(track), folder_of(out)
-    with live(progress) as show:
-        ended = run_search(loaded, folder, runner, data_dir=data_dir, track=names, on_news=show)
+    with sweep_shown(progress) as show:
+        ended = run_search(loaded, folder, runner, data_dir=data_dir, track=names, on_event=show)
     return Search(folder, passing=out is None, failures=len(ended.failures)), ended

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -10,15 +9,13 @@ from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
 from fednet_emu.analysis.study import open_study
-from fednet_emu.component.component import Component
 from fednet_emu.emulation.given import Network, ScenarioLike, Settings, changes, named
 from fednet_emu.errors import FednetError
 from fednet_emu.files.paths import folder_to_write
 from fednet_emu.results.study import Failure, Study
-from fednet_emu.scenario.model import Scenario
-from fednet_emu.screen.sweep_progress import live
+from fednet_emu.screen.progress import sweep_shown
 from fednet_emu.study.cells import LoadedStudy, Sources, load_study, opened, study_values
-from fednet_emu.study.sweep import Runner
+from fednet_emu.study.runners import Runner, runner_of
 from fednet_emu.study.sweep import sweep as run_cells
 from fednet_emu.tracking.table import trackers_of
 
@@ -106,8 +103,8 @@ def swept(
 ) -> Study:
     """Run the cells of a study that are not finished, and open it."""
     names, folder = tracker_names(track), folder_of(out)
-    with live(progress) as show:
-        ended = run_cells(loaded, folder, runner, data_dir=data_dir, track=names, on_news=show)
+    with sweep_shown(progress) as show:
+        ended = run_cells(loaded, folder, runner, data_dir=data_dir, track=names, on_event=show)
     failures = [
         Failure(ended.cells[place].label, reason, ended.replay(place))
         for place, reason in sorted(ended.failures.items())
@@ -127,30 +124,3 @@ def tracker_names(track: str | Iterable[str]) -> tuple[str, ...]:
 def folder_of(out: str | Path | None) -> Path:
     """The folder of a study that was asked for, or a new temporary one."""
     return folder_to_write(out, "out") if out is not None else Path(mkdtemp(prefix="fednet-"))
-
-
-def runner_of(scenarios: Iterable[Scenario], workers: int | None, ray: bool | str) -> Runner:
-    """What runs the cells: processes of this machine, a Ray cluster, or this very process where nothing else can."""
-    if ray:
-        from fednet_emu.study.on_ray import run_on_ray
-
-        return lambda tasks: run_on_ray(tasks, ray if isinstance(ray, str) else None, workers)
-    if any(map(_lives_here, scenarios)):
-        from fednet_emu.study.here import run_here
-
-        return run_here
-    from fednet_emu.study.local import run_locally
-
-    return lambda tasks: run_locally(tasks, workers or os.cpu_count() or 1)
-
-
-def _lives_here(part: object) -> bool:
-    """Whether a component, or an object in it, is of a class that only this process has."""
-    made_by = part if isinstance(part, type) or callable(part) else type(part)
-    if getattr(made_by, "__module__", "") == "__main__" or "<" in getattr(made_by, "__qualname__", ""):
-        return True
-    if type(part).__module__ == "__main__":
-        return True
-    if isinstance(part, Component):
-        return any(_lives_here(getattr(part, name)) for name in type(part).model_fields)
-    return isinstance(part, list | tuple) and any(map(_lives_here, part))

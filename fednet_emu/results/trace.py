@@ -15,7 +15,7 @@ from fednet_emu.arrays import IntArray
 from fednet_emu.draw.trace.trace import FOREVER_NS, ONE_CELL, Show, Window, write_trace
 from fednet_emu.emulation.outlook import serving_cells
 from fednet_emu.errors import FednetError
-from fednet_emu.screen.screen import Bar, screen
+from fednet_emu.screen.progress import Bar, screen
 
 if TYPE_CHECKING:
     from fednet_emu.scenario.model import Scenario

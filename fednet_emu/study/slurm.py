@@ -24,9 +24,9 @@ from typing import NamedTuple
 from fednet_emu.errors import FednetError
 from fednet_emu.files.writing import told, write_text
 from fednet_emu.scenario.model import Scenario
-from fednet_emu.study.attempt import CellJob, Outcome, complete
-from fednet_emu.study.local import News
+from fednet_emu.study.attempt import Job, Outcome, complete
 from fednet_emu.study.model import Limits
+from fednet_emu.study.runners import Event
 
 MOST_ELEMENTS = 1000
 """Largest array; SLURM's own limit (`MaxArraySize`) is 1001 by default. Of more cells each element runs several."""
@@ -66,14 +66,14 @@ class Slurm:
         self._out, self._collect = out, collect
         self.jobs: Jobs | None = None
 
-    def __call__(self, tasks: Sequence[CellJob]) -> Generator[News, None, None]:
+    def __call__(self, tasks: Sequence[Job]) -> Generator[Event, None, None]:
         """Write the files of the tasks; there are no news of them yet."""
         if tasks:
             self.jobs = write_jobs(tasks, self._out, self._collect)
         yield from ()
 
 
-def write_jobs(tasks: Sequence[CellJob], out: Path, collect: Sequence[str]) -> Jobs:
+def write_jobs(tasks: Sequence[Job], out: Path, collect: Sequence[str]) -> Jobs:
     """Write the files of a job array into a new folder in `slurm/` of a study's folder.
 
     Args:
@@ -115,14 +115,14 @@ def submit(jobs: Jobs) -> tuple[str, str] | None:
     return array, _sbatch(f"--dependency=afterany:{array}", jobs.last)
 
 
-def collected(tasks: Sequence[CellJob], out: Path) -> Generator[News, None, None]:
+def collected(tasks: Sequence[Job], out: Path) -> Generator[Event, None, None]:
     """Run nothing; yield the news of those tasks whose attempts have failed. What is done needs no news."""
     for place, task in enumerate(tasks):
         with suppress(OSError, ValueError, TypeError):
             text = (out / "slurm" / OUTCOMES / f"{task.folder.name}.json").read_text(encoding="utf-8")
             outcome = Outcome(**json.loads(text))
             if outcome.status == "failed":
-                yield News(place, outcome)
+                yield Event(place, outcome)
 
 
 def run_element(folder: Path, element: int, elements: int) -> Iterator[tuple[str, Outcome]]:
@@ -135,20 +135,20 @@ def run_element(folder: Path, element: int, elements: int) -> Iterator[tuple[str
         yield task.name, outcome
 
 
-def _text(task: CellJob) -> str:
+def _text(task: Job) -> str:
     """A task as JSON."""
     limits, scenario = task.limits.model_dump(), task.scenario.model_dump(mode="json")
     return json.dumps({**vars(task), "scenario": scenario, "limits": limits}, default=str)
 
 
-def _task(text: str) -> CellJob:
+def _task(text: str) -> Job:
     """The task of a text by `_text`."""
     found = json.loads(text)
     name, out = found["study"]
     data_dir = found["data_dir"] and Path(found["data_dir"])
     whole = {"scenario": Scenario.model_validate(found["scenario"]), "limits": Limits(**found["limits"])}
     places = {"folder": Path(found["folder"]), "data_dir": data_dir, "study": (name, Path(out))}
-    return CellJob(**{**found, **whole, **places, "track": tuple(found["track"])})
+    return Job(**{**found, **whole, **places, "track": tuple(found["track"])})
 
 
 def _needs(limits: Limits, cells: int) -> list[str]:

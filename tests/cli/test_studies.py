@@ -19,12 +19,12 @@ from fednet_emu.cli import main
 from fednet_emu.study import sweep as module
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell has processes in the background ignore
 sweep, number = module.sweep, int(sys.argv.pop())
-def sweep_and_die(*args, on_news, **more):
+def sweep_and_die(*args, on_event, **more):
     def told(progress):
-        on_news(progress)
+        on_event(progress)
         if len(progress.done) == 2:
             os.kill(os.getpid(), number)
-    return sweep(*args, on_news=told, **more)
+    return sweep(*args, on_event=told, **more)
 module.sweep = sweep_and_die
 main()
 """

@@ -30,7 +30,7 @@ from fednet_emu.files.data_folder import checksum
 from fednet_emu.records.folder.manifest import FINISHED, read_manifest
 from fednet_emu.scenario.document import from_text
 from fednet_emu.study.cells import load_study, study_values
-from fednet_emu.study.here import run_here
+from fednet_emu.study.runners import run_here
 from fednet_emu.study.sweep import sweep
 from fednet_emu.testing import SMALL, small_scenario
 
@@ -103,7 +103,7 @@ def stopped_sweep(folder: Path) -> None:
     settings = {"base": "small", "grid": {"stop.rounds": [2, 3]}, "seeds": 1, "target": {"loss": 1.0}}
     study = load_study(study_values("small", from_text(SMALL, "small"), settings), CHANGES[1:])
     try:
-        sweep(study, folder, run_here, on_news=stop)
+        sweep(study, folder, run_here, on_event=stop)
     except KeyboardInterrupt:
         (folder / NOTES).write_text("it was late")
 

@@ -8,10 +8,9 @@ from importlib.util import find_spec
 import pytest
 
 from fednet_emu.errors import FednetError
-from fednet_emu.study import cells, on_ray
+from fednet_emu.study import cells
 from fednet_emu.study.cells import load_study
-from fednet_emu.study.local import run_locally
-from fednet_emu.study.on_ray import run_on_ray
+from fednet_emu.study.runners import run_locally, run_on_ray
 from fednet_emu.study.search.search import load_search, search
 from fednet_emu.study.sweep import sweep
 
@@ -67,4 +66,4 @@ def test_a_search_is_that_of_one_worker_here(study_file, tmp_path, monkeypatch):
 def test_a_wrong_address_is_a_mistake():
     """A cluster that is not there is an error in one sentence."""
     with pytest.raises(FednetError, match="--ray: no cluster can be used"):
-        next(on_ray.run_on_ray([], "nowhere:nothing", None))
+        next(run_on_ray([], "nowhere:nothing", None))

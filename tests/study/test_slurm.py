@@ -15,7 +15,7 @@ from fednet_emu.errors import FednetError
 from fednet_emu.records.folder.store import RunFolder
 from fednet_emu.study import slurm
 from fednet_emu.study.cells import load_study
-from fednet_emu.study.local import run_locally
+from fednet_emu.study.runners import run_locally
 from fednet_emu.study.slurm import Slurm, collected, submit
 from fednet_emu.study.sweep import sweep
 

@@ -15,8 +15,9 @@ from fednet_emu.errors import DataError
 from fednet_emu.files.data_folder import checksum
 from fednet_emu.study import attempt
 from fednet_emu.study.cells import load_study
-from fednet_emu.study.local import run_locally
-from fednet_emu.study.sweep import Progress, sweep
+from fednet_emu.study.model import Limits
+from fednet_emu.study.runners import run_here, run_locally
+from fednet_emu.study.sweep import Sweep, sweep
 
 
 def swept(path, out, workers=2):
@@ -56,7 +57,7 @@ def test_tables_hold_every_evaluation_and_every_cell(study_file, tmp_path):
 
 def test_the_time_left_is_told_by_the_finished_cells():
     """Eight cells left at 10 s each on average, two at a time, two of them half done: 35 s; NaN before."""
-    progress = Progress(cells=[None] * 10, folder_of=[])
+    progress = Sweep("study", Path(), Limits(), False, run_here, cells=[None] * 10)
     assert math.isnan(progress.left_s)
     progress.host_s, progress.done = [8.0, 12.0], {0, 1}
     assert math.isnan(progress.left_s)
@@ -75,7 +76,7 @@ def test_cells_of_an_earlier_sweep_tell_the_time_left(study_file, tmp_path):
     swept(path, tmp_path / "out")
     seen = []
     longer = load_study(study_file("grid: {algorithm.lr: [0.05, 0.1, 0.2]}\nseeds: 1\n"))
-    sweep(longer, tmp_path / "out", lambda tasks: run_locally(tasks, 1), on_news=lambda now: seen.append(now.left_s))
+    sweep(longer, tmp_path / "out", lambda tasks: run_locally(tasks, 1), on_event=lambda now: seen.append(now.left_s))
 
     assert len(seen) == 3  # before anything, at the start of the third cell, at its end
     assert math.isnan(seen[0])
@@ -184,7 +185,7 @@ def test_an_unfinished_sweep_says_what_is_waiting(study_file, tmp_path):
             raise EnoughError
 
     with pytest.raises(EnoughError):
-        sweep(load_study(path), tmp_path / "out", lambda tasks: run_locally(tasks, 1), on_news=stop_after_one)
+        sweep(load_study(path), tmp_path / "out", lambda tasks: run_locally(tasks, 1), on_event=stop_after_one)
     assert pd.read_parquet(tmp_path / "out" / "cells.parquet")["status"].tolist() == ["done", "waiting", "waiting"]
 
     assert swept(path, tmp_path / "out").done == {0, 1, 2}

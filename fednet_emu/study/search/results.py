@@ -91,12 +91,12 @@ def write_results(
 
 def _write_tables(out: Path, trials: Trials, left: Sequence[Trial], sources: Sources) -> None:
     places = [place for trial in left for place in trial.cells.values()]
-    progress = trials.progress
+    sweep = trials.sweep
     write_tables(
         out,
-        [progress.cells[place] for place in places],
-        {row: progress.folder_of[place] for row, place in enumerate(places) if place in progress.done},
-        {row: progress.failures[place] for row, place in enumerate(places) if place in progress.failures},
+        [sweep.cells[place] for place in places],
+        {row: sweep.folder_of[place] for row, place in enumerate(places) if place in sweep.done},
+        {row: sweep.failures[place] for row, place in enumerate(places) if place in sweep.failures},
         sources.study.target,
     )
 

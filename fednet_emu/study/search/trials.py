@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from fednet_emu.errors import ScenarioError
@@ -16,7 +15,7 @@ from fednet_emu.study.cells import Cell, CellMaker
 from fednet_emu.study.search.aim import Aim, Outcome, outcome_in
 from fednet_emu.study.search.bound import too_costly
 from fednet_emu.study.search.space import SETTING, Parameter, Point, label_of, levels_at
-from fednet_emu.study.sweep import Progress
+from fednet_emu.study.sweep import Sweep
 
 
 @dataclass
@@ -30,7 +29,7 @@ class Trial:
         columns: the same for tables.
         settings: what they change.
         scenario: its scenario with the first seed, without the limits of the search; None if it is none.
-        cells: the places of its runs in the progress, by their seeds.
+        cells: the places of its runs in the sweep, by their seeds.
         unable: why it was not run; empty if it was.
     """
 
@@ -78,10 +77,8 @@ class Trials:
         aim: what the search is for.
         parameters: the space.
         maker: makes cells.
-        progress: takes the cells in.
-        folder: the folder of the run folders of all cells.
+        sweep: takes the runs in.
         seeds: the seeds with which every setting is tried.
-        timing_only: whether cells leave out training.
     """
 
     def __init__(
@@ -89,13 +86,11 @@ class Trials:
         aim: Aim,
         parameters: Sequence[Parameter],
         maker: CellMaker,
-        progress: Progress,
-        folder: Path,
+        sweep: Sweep,
         seeds: Sequence[int],
-        timing_only: bool,
     ) -> None:
-        self.aim, self.progress, self.seeds, self.all = aim, progress, seeds, list[Trial]()
-        self._parameters, self._maker, self._folder, self._timing_only = parameters, maker, folder, timing_only
+        self.aim, self.sweep, self.seeds, self.all = aim, sweep, seeds, list[Trial]()
+        self._parameters, self._maker = parameters, maker
         self._known: dict[int, Outcome] = {}
 
     def begin(self, point: Point, hurdles: Mapping[int, Hurdle], least_rounds: int) -> Trial:
@@ -118,8 +113,8 @@ class Trials:
             return trial
         trial.scenario = plain[0].scenario
         cells = [(cell, hurdles.get(cell.scenario.seed, Hurdle())) for cell in plain]
-        for cell, hurdle in cells if not self._timing_only else ():
-            why = too_costly(self.aim, cell.scenario, least_rounds, hurdle.cap, self.progress.data_dir)
+        for cell, hurdle in cells if not self.sweep.timing_only else ():
+            why = too_costly(self.aim, cell.scenario, least_rounds, hurdle.cap, self.sweep.data_dir)
             if why:
                 trial.unable = f"too costly: {why}"
                 return trial
@@ -134,12 +129,12 @@ class Trials:
     def _run(self, trial: Trial, cells: Sequence[tuple[Cell, Hurdle]]) -> None:
         """Take in runs of a trial, each with its hurdle."""
         ended = [self._ended(trial, cell.scenario, hurdle) for cell, hurdle in cells]
-        places = self.progress.add(ended, self._folder)
+        places = self.sweep.add(ended)
         trial.cells |= {cell.scenario.seed: place for cell, place in zip(ended, places, strict=True)}
 
     def has_ended(self, trial: Trial) -> bool:
         """Whether all runs of a trial have ended."""
-        return all(place in self.progress.done or place in self.progress.failures for place in trial.cells.values())
+        return all(place in self.sweep.done or place in self.sweep.failures for place in trial.cells.values())
 
     def tried(self, trial: Trial) -> list[Outcome]:
         """Return the outcomes of the runs with which a setting was tried; none if it was not run."""
@@ -152,12 +147,12 @@ class Trials:
     def _outcome(self, place: int) -> Outcome:
         """What a run was worth; one that failed reached nothing."""
         if place not in self._known:
-            if place in self.progress.failures:
+            if place in self.sweep.failures:
                 lost = (math.inf,) * max(len(self.aim.costs), 1)
                 self._known[place] = Outcome(lost, math.nan, ("failed",))
             else:
-                devices = self.progress.cells[place].scenario.devices.count
-                self._known[place] = outcome_in(self.aim, self.progress.folder_of[place], devices)
+                devices = self.sweep.cells[place].scenario.devices.count
+                self._known[place] = outcome_in(self.aim, self.sweep.folder_of[place], devices)
         return self._known[place]
 
     def _ended(self, trial: Trial, scenario: Scenario, hurdle: Hurdle) -> Cell:

@@ -21,8 +21,7 @@ from fednet_emu.emulation.load import load_scenario
 from fednet_emu.errors import DataError, FednetError, ScenarioError
 from fednet_emu.study import cells
 from fednet_emu.study.cells import load_study
-from fednet_emu.study.here import run_here
-from fednet_emu.study.local import run_locally
+from fednet_emu.study.runners import run_here, run_locally
 from fednet_emu.study.search.search import load_search, search
 from fednet_emu.study.sweep import study_folder, sweep
 from fednet_emu.testing import SMALL
