@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -25,6 +24,7 @@ from fednet_emu.cli.options import (
     Latex,
     Overrides,
     Page,
+    Quiet,
     Rename,
     Size,
     TimingOnly,
@@ -49,16 +49,6 @@ app = typer.Typer(
 )
 
 
-class Engine(StrEnum):
-    """The choices of the option `--engine`: how training is run."""
-
-    BY_RULE = "by-rule"
-    SERIAL = "serial"
-    BATCHED = "batched"
-    AUTO = "auto"
-    RAY = "ray"
-
-
 ScenarioName = Annotated[
     str,
     typer.Argument(
@@ -66,10 +56,13 @@ ScenarioName = Annotated[
     ),
 ]
 RunOut = Annotated[Path | None, typer.Option("--out", help="The run folder. [default: results/NAME/seed-N]")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress, no table.")]
 Profile = Annotated[bool, typer.Option("--profile", help="Also say where the host's time went.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a run, when the new one has ended.")]
 Plots = Annotated[bool, typer.Option("--plots/--no-plots", help="Draw the figures of the run.")]
+Engine = Annotated[
+    str | None,
+    typer.Option("--engine", help="How training is run on this host: by-rule, serial, batched or ray."),
+]
 Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Seed, instead of the scenario's.")]
 
 
@@ -81,7 +74,7 @@ def run(
     overrides: Overrides = None,
     data_dir: DataDir = None,
     timing_only: TimingOnly = False,
-    engine: Annotated[Engine | None, typer.Option("--engine", help="How training is run on this host.")] = None,
+    engine: Engine = None,
     quiet: Quiet = False,
     profile: Profile = False,
     force: Force = False,
@@ -89,8 +82,8 @@ def run(
     track: Track = None,
 ) -> None:
     """Run a scenario; leave tables, figures and a summary in a run folder."""
-    settings = _all_overrides(overrides, seed, engine)
-    _run(scenario, None, settings, out, data_dir, timing_only, quiet, profile, force, plots, track)
+    options = RunOptions(out, data_dir, timing_only, quiet, profile, force, plots, track)
+    _run(scenario, None, _all_overrides(overrides, seed, engine), options)
 
 
 @app.command()
@@ -114,24 +107,26 @@ def flower(
         from fednet_emu.emulation.flower_app import app_in
 
         meant, name, changes = app_in(folder, scenario)
-    settings = [*changes, *_all_overrides(overrides, seed, None)]
-    _run(meant, name, settings, out, None, False, quiet, profile, force, plots, track)
+    options = RunOptions(out, None, False, quiet, profile, force, plots, track)
+    _run(meant, name, [*changes, *_all_overrides(overrides, seed, None)], options)
 
 
-def _run(
-    scenario: ScenarioLike,
-    name: str | None,
-    changes: list[str],
-    out: Path | None,
-    data_dir: Path | None,
-    timing_only: bool,
-    quiet: bool,
-    profile: bool,
-    force: bool,
-    plots: bool,
-    track: list[str] | None,
-) -> None:
+class RunOptions(NamedTuple):
+    """The options of a command that runs a scenario."""
+
+    out: Path | None
+    data_dir: Path | None
+    timing_only: bool
+    quiet: bool
+    profile: bool
+    force: bool
+    plots: bool
+    track: list[str] | None
+
+
+def _run(scenario: ScenarioLike, name: str | None, changes: list[str], options: RunOptions) -> None:
     """Run a scenario into a run folder, with progress, figures and the table of its totals."""
+    out, data_dir, timing_only, quiet, profile, force, plots, track = options
     folder = out
 
     def interrupted() -> str:
@@ -350,12 +345,12 @@ def version(show: Annotated[bool, typer.Option("--version", help="Print the vers
 with_examples(app)
 
 
-def _all_overrides(overrides: list[str] | None, seed: int | None, engine: Engine | None) -> list[str]:
+def _all_overrides(overrides: list[str] | None, seed: int | None, engine: str | None) -> list[str]:
     changes = list(overrides or [])
     if seed is not None:
         changes.append(f"seed={seed}")
     if engine is not None:
-        changes.append(f"training.engine={engine.value}")
+        changes.append(f"training.engine={engine}")
     return changes
 
 

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from fednet_emu.cli.options import OUTPUT, DataDir, Overrides, Page, TimingOnly, Track
+from fednet_emu.cli.options import OUTPUT, DataDir, Overrides, Page, Quiet, TimingOnly, Track
 from fednet_emu.cli.outcome import ERRORS, FAILED, outcome
-from fednet_emu.cli.studies import Quiet, StudyName, Workers
+from fednet_emu.cli.studies import StudyName, Workers
 
 
 def search(

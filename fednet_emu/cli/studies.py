@@ -18,6 +18,7 @@ from fednet_emu.cli.options import (
     Latex,
     Overrides,
     Page,
+    Quiet,
     Rename,
     Size,
     TimingOnly,
@@ -43,7 +44,6 @@ StudyName = Annotated[
     ),
 ]
 Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Cells at a time. [default: one per core]")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress, no table.")]
 Accuracy = Annotated[
     float | None, typer.Option("--accuracy", min=0, max=1, help="Target accuracy, instead of the study's.")
 ]

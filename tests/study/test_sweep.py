@@ -244,7 +244,7 @@ def test_a_finished_cell_with_a_damaged_file_is_run_again(study_file, tmp_path, 
     again = swept(path, out)
 
     problem = "no such file" if damage is None else "damaged, its content is not what was written"
-    assert f"{folders[0] / name}: {problem}; the cell is run again" in caplog.messages
+    assert f"{folders[0] / name}: {problem}; the run is repeated" in caplog.messages
     assert again.done == {0, 1}
     assert [(out / table).read_bytes() for table in ("study.parquet", "cells.parquet")] == before
     assert (folders[1] / "manifest.json").stat().st_mtime_ns == others
