@@ -4,10 +4,12 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export OMP_NUM_THREADS ?= 1
+# old libraries use what newer ones call deprecated, or leave files open: there, such warnings are no failures
+OLD := -W default::DeprecationWarning -W default::FutureWarning -W default::ResourceWarning -W default::pytest.PytestUnraisableExceptionWarning
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all test-browser test-flower test-latex test-ray test-trackers test-data lint format docs \
-	swarm inert mutants bench bench-peers reproduce clean
+.PHONY: help install demo test test-all test-browser test-data test-flower test-flowers test-latex test-lowest test-ray test-trackers \
+	test-wheel lint format docs constraints swarm inert mutants bench bench-peers reproduce clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -51,13 +53,32 @@ test-ray: $(VENV)/.developing  ## Run the tests of sweeps and of training on Ray
 	$(PIP) --editable '.[ray]'
 	$(BIN)/python -m pytest -q tests/study/test_on_ray.py tests/learning/engines/test_ray.py
 
-test-flower:  ## Run the tests of Flower apps, each version in an environment of its own; FLOWERS="1.21.0 1.30.0 1.41.0"
-	set -e; for flower in $(or $(FLOWERS),1.41.0); do \
+test-flower: $(VENV)/.developing  ## Run the tests of Flower apps; this installs Flower (as the extra `flower` does)
+	$(PIP) --editable '.[flower]'
+	FLWR_TELEMETRY_ENABLED=0 $(BIN)/python -m pytest -q tests/flower
+
+test-flowers:  ## Run them with other versions of Flower, each in an environment of its own; FLOWERS="1.26.0 1.30.0"
+	set -e; for flower in $(or $(FLOWERS),1.26.0 1.30.0); do \
 		test -x $(VENV)-flower-$$flower/bin/python || $(PYTHON) -m venv $(VENV)-flower-$$flower; \
+		grep '^torch==' constraints.txt >$(VENV)-flower-$$flower/torch.txt; \
 		$(VENV)-flower-$$flower/bin/python -m pip install --quiet --disable-pip-version-check \
-			--constraint constraints-flower.txt flwr==$$flower --editable '.[flower]' hypothesis pytest; \
-		FLWR_TELEMETRY_ENABLED=0 $(VENV)-flower-$$flower/bin/python -m pytest -q tests/flower; \
+			--constraint $(VENV)-flower-$$flower/torch.txt flwr==$$flower --editable '.[flower,test]'; \
+		FLWR_TELEMETRY_ENABLED=0 $(VENV)-flower-$$flower/bin/python -m pytest -q $(OLD) tests/flower; \
 	done
+
+test-lowest:  ## Run the tests with the lowest version of each dependency, in an environment of its own; TESTS=tests/kernel
+	test -x $(VENV)-lowest/bin/python || $(PYTHON) -m venv $(VENV)-lowest
+	$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-lowest.txt \
+		--editable '.[test,flower,hugging-face,mlflow,ray,search,tensorboard,wandb]'
+	FLWR_TELEMETRY_ENABLED=0 $(VENV)-lowest/bin/python -m pytest -q -m "not slow" --numprocesses 2 --dist worksteal $(OLD) $(TESTS)
+
+test-wheel:  ## Build the source archive, from it the wheel, and run the wheel in an empty folder; both stay in dist/
+	rm -rf dist $(VENV)-wheel
+	$(PYTHON) -m venv $(VENV)-wheel
+	$(VENV)-wheel/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt build
+	$(VENV)-wheel/bin/python -m build --outdir dist
+	$(VENV)-wheel/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt dist/*.whl
+	tools/try_installed.sh $(abspath $(VENV)-wheel/bin)
 
 test-trackers: $(VENV)/.developing  ## Run the tests of trackers, whose libraries this installs (as their extras do)
 	$(PIP) --editable '.[tensorboard,mlflow,wandb]'
@@ -79,6 +100,9 @@ format: $(VENV)/.developing  ## Format the code and mend what can be mended
 
 docs: $(VENV)/.documenting  ## Build the documentation site in docs/_build/html, its gallery included (minutes)
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+
+constraints:  ## Resolve the versions to test with, the lowest ones too, with uv; UPGRADE=1 takes the newest of all
+	$(PYTHON) tools/constraints.py $(if $(UPGRADE),--upgrade)
 
 swarm: $(VENV)/.developing  ## Play random scenarios and check laws that hold for all; SEEDS=1000, FIRST=0, WORKERS=2, KEEP=file
 	$(BIN)/python -m tests.swarm --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0) --workers $(or $(WORKERS),2) $(if $(KEEP),--keep $(KEEP))
@@ -102,7 +126,7 @@ reproduce: $(VENV)/.installed  ## Run the studies that fit into an hour; refresh
 	$(BIN)/fednet reproduce --minutes 60
 
 clean:  ## Remove the virtual environment, caches and runs
-	rm -rf $(VENV) $(VENV)-flower-* .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-* dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -rf docs/_build docs/settings docs/gallery docs/reference/tables.md
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find results -mindepth 1 -maxdepth 1 ! -name reference -exec rm -rf {} +

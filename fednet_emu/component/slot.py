@@ -123,6 +123,8 @@ class Slot:
 
     def _dump(self, value: Any, handler: SerializerFunctionWrapHandler) -> Any:
         """Dump the settings of a component, with the kind from which a scenario finds its class again."""
+        if isinstance(value, Component):
+            type(value).model_rebuild()  # pydantic before 2.14 does not complete a deferred class here by itself
         settings = handler(value)
         if not isinstance(value, Component) or type(value) in self.table.values():
             return settings

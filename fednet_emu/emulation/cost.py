@@ -126,12 +126,16 @@ def _parameters(scenario: Scenario, extent: Extent | None) -> int | None:
         return None
     if not type(model).__module__.startswith("fednet_emu."):
         return None
-    return _counted(model, extent.input_shape, extent.outputs)
+    return _counted(type(model), model.model_dump_json(), extent.input_shape, extent.outputs)
 
 
 @lru_cache(maxsize=1024)
-def _counted(model: Model, shape: tuple[int, ...], outputs: int) -> int:
-    """Count the parameters of a model for inputs of a shape; the cells of a study share a few of them."""
+def _counted(kind: type[Model], settings: str, shape: tuple[int, ...], outputs: int) -> int:
+    """Count the parameters of a model for inputs of a shape; the runs of a study share a few of them.
+
+    The settings are text, because a model with a mapping among its settings has no hash.
+    """
+    model = kind.model_validate_json(settings)
     try:
         with torch.device("meta"):
             module = seeded_module(lambda: model.build(shape, outputs), 0)

@@ -1,7 +1,7 @@
 """A Flower app as an algorithm.
 
 Beutel, Topal, Mathur, Qiu, Fernandez-Marques, Gao, Sani, Li, Parcollet, de Gusmão, Lane: "Flower: A Friendly Federated
-Learning Framework", 2020, https://arxiv.org/abs/2007.14390; the interface is that of https://flower.ai, 1.21 and later.
+Learning Framework", 2020, https://arxiv.org/abs/2007.14390; the interface is that of https://flower.ai, 1.26 and later.
 
 The app is not changed. What it sends travels over the emulated network, its clients compute at the speed of their
 devices, and its `time.sleep` and `time.time` are simulated time.

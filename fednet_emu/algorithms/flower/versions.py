@@ -1,4 +1,4 @@
-"""What differs between Flower's versions, 1.21 and later, or is not public: the one file that knows."""
+"""What differs between Flower's versions, 1.26 and later, or is not public: the one file that knows."""
 
 from __future__ import annotations
 
