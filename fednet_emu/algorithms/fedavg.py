@@ -11,7 +11,7 @@ FedYogi). It may ask others than a random cohort (`selection`).
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from fednet_emu.algorithms.averaging import Averaging, average
 from fednet_emu.federation import Deferred, Device, Federation, Process, Summed, Upload
@@ -22,7 +22,7 @@ __all__ = ["FedAvg", "average"]
 class FedAvg(Averaging):
     """Each round a cohort trains locally, random unless chosen otherwise, and the server averages what arrives."""
 
-    kind: Literal["fedavg"] = "fedavg"
+    kind = "fedavg"
     moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
 
     def run(self, fed: Federation) -> Process:

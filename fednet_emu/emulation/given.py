@@ -11,7 +11,7 @@ from torch import nn
 from fednet_emu.algorithms import brings_own_learning
 from fednet_emu.algorithms.base import Algorithm
 from fednet_emu.algorithms.flower.algorithm import GivenFlower
-from fednet_emu.component.component import Component
+from fednet_emu.component.component import Component, is_ours
 from fednet_emu.emulation.load import UNNAMED, examined
 from fednet_emu.emulation.outlook import Outlook
 from fednet_emu.errors import FednetError
@@ -131,10 +131,10 @@ def _component(key: Any, value: Any) -> Any:
 def _plain(value: Any) -> Any:
     """Convert this package's components to plain settings, as in a file; components from elsewhere remain objects."""
     if isinstance(value, Component):
-        theirs = not type(value).__module__.startswith("fednet_emu.")
-        if theirs or isinstance(value, GivenModule | GivenSamples | GivenFlower):
+        if not is_ours(type(value)) or isinstance(value, GivenModule | GivenSamples | GivenFlower):
             return value
-        return {name: _plain(getattr(value, name)) for name in type(value).model_fields}
+        own = {name: _plain(getattr(value, name)) for name in type(value).model_fields}
+        return {"kind": value.kind, **own} if value.kind else own
     if isinstance(value, Mapping):
         return {str(key): _plain(part) for key, part in value.items()}
     return [_plain(part) for part in value] if isinstance(value, tuple | list) else value

@@ -292,7 +292,7 @@ def heights(outlook: Outlook) -> Iterator[Problem]:
             f"is not plausible, got a base station at {station_m:g} m below the devices at {device_m:g} m; "
             "path-loss laws take the higher antenna as that of the base station",
         )
-    kind = getattr(channel.path_loss, "kind", "")
+    kind = channel.path_loss.kind
     for key, height_m in (("base_station", station_m), ("device", device_m)):
         bound = BOUNDS.get(f"{key} {kind}")
         if bound is not None:

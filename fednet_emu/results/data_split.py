@@ -32,7 +32,7 @@ def holdings(scenario: Scenario, data_dir: Path | str | None = None) -> Holdings
         DataError: the data cannot be read.
     """
     if scenario.algorithm.own_learning:
-        kind = getattr(scenario.algorithm, "kind", type(scenario.algorithm).__name__)
+        kind = scenario.algorithm.kind
         raise FednetError(f"data: the algorithm brings its own data, got {kind}; choose a scenario with a partition")
     samples, splits, *_ = deal(scenario, Streams(scenario.seed), data_folder(data_dir))
     ys = samples.train_y.cpu().numpy(), samples.test_y.cpu().numpy()

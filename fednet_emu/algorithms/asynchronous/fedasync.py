@@ -17,7 +17,7 @@ Differences from the paper:
 from __future__ import annotations
 
 from functools import partial
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from pydantic import Field
@@ -30,7 +30,7 @@ from fednet_emu.federation import Deferred, Device, Federation, Process
 class FedAsync(Concurrent):
     """The server mixes each model that arrives into its own, the less the staler it is; a round is one such update."""
 
-    kind: Literal["fedasync"] = "fedasync"
+    kind = "fedasync"
     single_uploads: ClassVar[str] = "mixes every model into its own when that comes"
     moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     alpha: float = Field(0.6, ge=0, le=1)

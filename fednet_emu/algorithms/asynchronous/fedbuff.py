@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from pydantic import Field
@@ -32,7 +32,7 @@ from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Pr
 class FedBuff(Concurrent):
     """The server takes a step along the mean of every `buffer_size` updates that arrive; a round is one such step."""
 
-    kind: Literal["fedbuff"] = "fedbuff"
+    kind = "fedbuff"
     single_uploads: ClassVar[str] = "weights every update by its staleness when that comes"
     moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     buffer_size: int = Field(10, gt=0)

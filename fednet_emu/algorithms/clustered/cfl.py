@@ -11,7 +11,7 @@ out, and the models before each split are not kept.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -31,7 +31,6 @@ Cluster = tuple[int, ...]
 class Cfl(LocalSgd):
     """Each cluster averages its own model; a cluster whose mean is stationary but whose members are not is split."""
 
-    kind: Literal["cfl"] = "cfl"
     single_uploads: ClassVar[str] = "splits devices by the angles between their updates"
     moves: ClassVar[frozenset[str]] = frozenset({"uplink"})
     stationary: float = Field(gt=0)

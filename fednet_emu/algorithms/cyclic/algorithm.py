@@ -62,7 +62,7 @@ class Turn(NamedTuple):
 class CyclicFedAvg(RoundBased):
     """Groups of devices train in turn; a device may be in several groups and split its samples among them."""
 
-    kind: Literal["cyclic-fedavg"] = "cyclic-fedavg"
+    kind = "cyclic-fedavg"
     single_uploads: ClassVar[str] = "moves by sums of groups, for which its bounds know no noise"
     moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     structure: AnyGroupStructure
@@ -185,7 +185,7 @@ class CyclicFedAvg(RoundBased):
             cycle=turn.cycle,
             group=turn.group,
             groups=len(turn.groups),
-            **{name: getattr(way, "kind", "?") for name, way in ways.items()},
+            **{name: way.kind for name, way in ways.items()},
             started_s=started_s,
             ended_s=fed.now_s,
         )

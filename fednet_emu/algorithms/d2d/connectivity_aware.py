@@ -32,7 +32,6 @@ class ConnectivityAware(RoundBased):
     The scenario needs `network.sidelink.topology`, which determines who sends to whom in each round.
     """
 
-    kind: Literal["connectivity-aware"] = "connectivity-aware"
     uses: ClassVar[frozenset[str]] = frozenset({"sidelink"})
     single_uploads: ClassVar[str] = "asks one device of a cluster after the other when that is ready"
     lr: float = Field(ge=0)

@@ -33,7 +33,7 @@ class FedDyn(ChosenCohort):
     Only models travel: as many bits as FedAvg.
     """
 
-    kind: Literal["feddyn"] = "feddyn"
+    kind = "feddyn"
     single_uploads: ClassVar[str] = "corrects the mean by a memory, in which the noise of a sum would add up"
     moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     alpha: float = Field(0.01, gt=0)

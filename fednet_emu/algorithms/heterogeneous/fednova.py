@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
@@ -32,7 +32,7 @@ from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Mo
 class FedNova(ChosenCohort):
     """Devices may make different numbers of local steps without pulling the model towards those who make many."""
 
-    kind: Literal["fednova"] = "fednova"
+    kind = "fednova"
     single_uploads: ClassVar[str] = "weights every update by the steps behind it"
     moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     prox: float = Field(0.0, ge=0)

@@ -35,7 +35,6 @@ _LEAST_LOSS = 1e-10
 class QFfl(ChosenCohort):
     """Federated averaging that minimises the mean of F_k^(q + 1): the larger q, the more even the losses of devices."""
 
-    kind: Literal["q-ffl"] = "q-ffl"
     single_uploads: ClassVar[str] = "weights every update by its loss"
     moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     plain_steps: ClassVar[bool] = True

@@ -38,7 +38,6 @@ class Scaffold(ChosenCohort):
     Model and control variate travel in both directions: twice the bits of FedAvg. Control variates are not compressed.
     """
 
-    kind: Literal["scaffold"] = "scaffold"
     single_uploads: ClassVar[str] = "receives models and control variates, which no common scale suits"
     moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     option: Literal["I", "II"] = "II"

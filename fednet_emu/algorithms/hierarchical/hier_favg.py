@@ -43,7 +43,7 @@ from fednet_emu.federation import Accumulation, Deferred, Device, EdgeServers, F
 class HierFAvg(LocalSgd):
     """Devices train, edge servers average them several times, and then the cloud averages the edge servers."""
 
-    kind: Literal["hier-favg"] = "hier-favg"
+    kind = "hier-favg"
     moves: ClassVar[frozenset[str]] = frozenset({"uplink"})
     uses: ClassVar[frozenset[str]] = frozenset({"edges"})
     single_uploads: ClassVar[str] = "lets every edge server average its own devices"

@@ -9,7 +9,7 @@ same size.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -21,7 +21,6 @@ from fednet_emu.federation import Deferred, Device, Federation, Process, Upload
 class Ditto(LocalSgd):
     """Personal models v_i minimise f_i(v_i) + pull / 2 ||v_i - w||^2 around the global model w."""
 
-    kind: Literal["ditto"] = "ditto"
     single_uploads: ClassVar[str] = ""
     moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     pull: float = Field(ge=0)

@@ -8,7 +8,7 @@ Differences from the paper: a round may have a cohort of fewer than all devices.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from fednet_emu.algorithms.fedavg import average
 from fednet_emu.algorithms.local_sgd import LocalSgd
@@ -19,7 +19,7 @@ from fednet_emu.learning.models.layers import LayerName, Layers
 class FedPer(LocalSgd):
     """Each device trains base and personal layers together, and shares the base."""
 
-    kind: Literal["fedper"] = "fedper"
+    kind = "fedper"
     single_uploads: ClassVar[str] = ""
     moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     private: tuple[LayerName, ...] = (-1,)

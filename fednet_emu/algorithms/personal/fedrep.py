@@ -10,7 +10,7 @@ the shared representation with the current head of its device, without fitting t
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -23,7 +23,7 @@ from fednet_emu.learning.models.layers import LayerName, Layers
 class FedRep(LocalSgd):
     """Each device fits its head with the representation frozen, then trains the representation with the head frozen."""
 
-    kind: Literal["fedrep"] = "fedrep"
+    kind = "fedrep"
     single_uploads: ClassVar[str] = ""
     moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     private: tuple[LayerName, ...] = (-1,)

@@ -5,7 +5,7 @@ Differences from the paper: there is no single paper; this is a baseline of many
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from fednet_emu.algorithms.local_sgd import LocalSgd
 from fednet_emu.federation import Deferred, Delivery, Device, Federation, Process
@@ -14,7 +14,7 @@ from fednet_emu.federation import Deferred, Delivery, Device, Federation, Proces
 class LocalOnly(LocalSgd):
     """In each round a random cohort trains, each device its own model on its own samples."""
 
-    kind: Literal["local"] = "local"
+    kind = "local"
     single_uploads: ClassVar[str] = "receives nothing"
 
     def run(self, fed: Federation) -> Process:

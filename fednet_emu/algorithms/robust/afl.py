@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -28,7 +28,6 @@ from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Pr
 class Afl(RoundBased):
     """All devices send a gradient and a loss at the same model; the weights of devices with a large loss increase."""
 
-    kind: Literal["afl"] = "afl"
     single_uploads: ClassVar[str] = "weights every device by its loss"
     moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     lr: float = Field(ge=0)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -35,7 +35,6 @@ class Drfa(RoundBased):
     exchanges.
     """
 
-    kind: Literal["drfa"] = "drfa"
     single_uploads: ClassVar[str] = "receives two models of a device, and asks for losses"
     moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     deadline_s: float | None = Field(None, gt=0)

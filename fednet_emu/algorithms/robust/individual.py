@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -16,7 +16,6 @@ class Individual(Algorithm):
     A study over `device` j gives the paper's Ind_j; the largest of their worst-case accuracies is its max Ind_j.
     """
 
-    kind: Literal["individual"] = "individual"
     single_uploads: ClassVar[str] = "receives nothing"
     device: int = Field(ge=0)
     """Number of the device that trains, from 0."""

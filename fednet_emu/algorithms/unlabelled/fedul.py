@@ -54,7 +54,7 @@ class FedUL(RoundBased):
     these samples; otherwise it is the latest.
     """
 
-    kind: Literal["fedul"] = "fedul"
+    kind = "fedul"
     uses: ClassVar[frozenset[str]] = frozenset({"server"})
     single_uploads: ClassVar[str] = ""
     moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})

@@ -23,8 +23,6 @@ class OverTheAir(Access):
 
     DIRECTIONS: ClassVar[frozenset[str]] = frozenset({"uplink"})
 
-    kind: Literal["over-the-air"] = "over-the-air"
-
     slot_s: float = Field(1e-3, gt=0)
     """Duration of a slot in s."""
 

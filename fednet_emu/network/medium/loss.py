@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
 from fednet_emu.component.component import Component
-from fednet_emu.component.slot import Slot
+from fednet_emu.component.slot import Slot, kinds
 
 
 class Loss(Component):
@@ -22,7 +22,7 @@ class Loss(Component):
 class NoLoss(Loss):
     """No random loss: transfers are lost by the radio only."""
 
-    kind: Literal["none"] = "none"
+    kind = "none"
 
     def erases(self, uniform: float) -> bool:
         """Never."""
@@ -32,7 +32,7 @@ class NoLoss(Loss):
 class RandomLoss(Loss):
     """Each transfer is lost with the same probability, independently; its airtime and energy are spent nevertheless."""
 
-    kind: Literal["random"] = "random"
+    kind = "random"
     probability: float = Field(ge=0, lt=1)
 
     def erases(self, uniform: float) -> bool:
@@ -40,5 +40,5 @@ class RandomLoss(Loss):
         return uniform < self.probability
 
 
-LOSSES = {"none": NoLoss, "random": RandomLoss}
+LOSSES = kinds(NoLoss, RandomLoss)
 AnyLoss = Annotated[Loss, Slot("loss", LOSSES)]

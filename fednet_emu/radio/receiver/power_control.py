@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
 from fednet_emu.arrays import Array, power
 from fednet_emu.component.component import Component
-from fednet_emu.component.slot import Slot
+from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.units import db_to_linear
 
 RESOURCE_BLOCK_HZ = 180e3
@@ -38,7 +38,7 @@ class PowerControl(Component):
 class FullPower(PowerControl):
     """Every sender uses its maximum power."""
 
-    kind: Literal["none"] = "none"
+    kind = "none"
 
     def powers_w(self, max_power_w: Array, gain: Array, noise_w: Array, bandwidth_hz: float) -> Array:
         """The caps."""
@@ -56,8 +56,6 @@ class OpenLoop(PowerControl):
     serves every subcarrier spacing.
     Ignored here: closed-loop commands, the offset by transport format, and the error of path-loss estimates.
     """
-
-    kind: Literal["open-loop"] = "open-loop"
 
     target_dbm: float
     """Target P0 in dBm of the received power per resource block under full compensation; usually -80 to -110."""
@@ -81,8 +79,6 @@ class FoschiniMiljanic(PowerControl):
     The fixed point of the capped iteration p <- min(cap, target / SINR p) (Foschini and Miljanic 1993; Yates 1995).
     Ignored here: fading between iterations, and the time they take.
     """
-
-    kind: Literal["foschini-miljanic"] = "foschini-miljanic"
 
     target_sinr_db: float
     """SINR in dB that every sender aims at."""
@@ -174,10 +170,6 @@ def spectral_radius(matrix: Array) -> float:
     return float(np.abs(np.linalg.eigvals(matrix)).max())
 
 
-POWER_CONTROLS: dict[str, type[PowerControl]] = {
-    "none": FullPower,
-    "open-loop": OpenLoop,
-    "foschini-miljanic": FoschiniMiljanic,
-}
+POWER_CONTROLS: dict[str, type[PowerControl]] = kinds(FullPower, OpenLoop, FoschiniMiljanic)
 
 AnyPowerControl = Annotated[PowerControl, Slot("power_control", POWER_CONTROLS)]

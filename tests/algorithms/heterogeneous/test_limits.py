@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -100,7 +100,7 @@ class Memories:
 class WatchedScaffold(Scaffold):
     """Notes the control variates."""
 
-    kind: Any = "watched"
+    kind = "watched"
     seen: Any
 
     def client(self, fed: Any, k: Any, state: Any, c_i: Any, t: int) -> Any:
@@ -112,7 +112,7 @@ class WatchedScaffold(Scaffold):
 class WatchedFedDyn(FedDyn):
     """Notes the remembered gradients."""
 
-    kind: Any = "watched"
+    kind = "watched"
     seen: Any
 
     def client(self, fed: Any, k: Any, w: Any, minus_g: Any, t: int) -> Any:
@@ -213,7 +213,7 @@ def test_a_proximal_term_must_not_overshoot() -> None:
 class HeavyBall(Optimizer):
     """SGD with a momentum of 0.9."""
 
-    kind: Literal["heavy-ball"] = "heavy-ball"
+    kind = "heavy-ball"
 
     def start(self, weights: Tensor, lr: float) -> Callable[[Tensor], None]:
         """The step function, with a velocity of zero."""

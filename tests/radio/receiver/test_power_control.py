@@ -141,4 +141,4 @@ def test_component_runs_the_iteration():
 
 def test_every_kind_of_power_control_has_claims_here():
     """The table and this file name the same kinds."""
-    assert set(POWER_CONTROLS) == {law.model_fields["kind"].default for law in (FullPower, OpenLoop, FoschiniMiljanic)}
+    assert set(POWER_CONTROLS) == {law.kind for law in (FullPower, OpenLoop, FoschiniMiljanic)}

@@ -35,7 +35,6 @@ from fednet_emu.learning.models.layers import LayerName, Layers
 class FrankWolfeClustering(LocalSgd):
     """Clients train with a linear term that couples them to others; the server learns which pairs to couple."""
 
-    kind: Literal["frank-wolfe-clustering"] = "frank-wolfe-clustering"
     single_uploads: ClassVar[str] = "weights the update of every device for every cluster"
     plain_steps: ClassVar[bool] = True
     private: tuple[LayerName, ...] = ()

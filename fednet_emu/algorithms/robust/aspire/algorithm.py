@@ -56,7 +56,6 @@ class Aspire(Algorithm):
     ASPIRE-EASE(-) with `active: null`, ASPIRE-EASEper with `local_steps` above 1, ASPIRE-ADP with `adaptive`.
     """
 
-    kind: Literal["aspire"] = "aspire"
     single_uploads: ClassVar[str] = "acts on the first reports"
     planes: Upkeep = "ease"
     """ease: worst cases become planes and idle planes go; cp: planes stay while there is room; fixed: the prior is the

@@ -11,13 +11,13 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from fednet_emu.algorithms import worst_case_weights
 from fednet_emu.algorithms.robust.aspire import algorithm as flow
 from fednet_emu.algorithms.robust.aspire.algorithm import Aspire
 from fednet_emu.algorithms.robust.aspire.master import Coordinator
 from fednet_emu.algorithms.robust.aspire.planes import Planes, renewed
 from fednet_emu.algorithms.robust.aspire.wire import iteration_bit
 from fednet_emu.algorithms.robust.aspire.worker import Worker
+from fednet_emu.algorithms.robust.uncertainty import worst_case_weights
 from fednet_emu.algorithms.robust.uncertainty.cd_norm import CdNorm
 from fednet_emu.arrays import Array
 from fednet_emu.emulation.play import play
