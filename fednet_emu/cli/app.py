@@ -194,12 +194,12 @@ def check(
     seed: Seed = None,
     overrides: Overrides = None,
 ) -> None:
-    """Validate a scenario, every cell of a study, or the ends of a search, and print it with every default."""
+    """Validate a scenario, every run of a study, or the ends of a search, and print it with every default."""
     with outcome():
         from fednet_emu.emulation.given import scenario_of
         from fednet_emu.emulation.warnings import warn
         from fednet_emu.scenario.document import dump
-        from fednet_emu.study.cells import Sources, load_study, opened
+        from fednet_emu.study.runs import Sources, load_study, opened
 
         changes, sources = _all_overrides(overrides, seed, None), opened(name)
         if not isinstance(sources, Sources):

@@ -17,8 +17,8 @@ from fednet_emu.errors import FednetError
 from fednet_emu.results.study import Study
 from fednet_emu.results.sweeping import folder_of, tracker_names
 from fednet_emu.screen.progress import sweep_shown
-from fednet_emu.study.cells import Sources, opened, study_values
 from fednet_emu.study.runners import Runner, runner_of
+from fednet_emu.study.runs import Sources, opened, study_values
 from fednet_emu.study.search.search import LoadedSearch, load_search
 from fednet_emu.study.search.search import search as run_search
 from fednet_emu.study.sweep import Sweep

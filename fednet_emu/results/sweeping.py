@@ -14,8 +14,8 @@ from fednet_emu.errors import FednetError
 from fednet_emu.files.paths import folder_to_write
 from fednet_emu.results.study import Failure, Study
 from fednet_emu.screen.progress import sweep_shown
-from fednet_emu.study.cells import LoadedStudy, Sources, load_study, opened, study_values
 from fednet_emu.study.runners import Runner, runner_of
+from fednet_emu.study.runs import LoadedStudy, Sources, load_study, opened, study_values
 from fednet_emu.study.sweep import sweep as run_cells
 from fednet_emu.tracking.table import trackers_of
 
@@ -48,19 +48,19 @@ def sweep(
         study: a scenario, as `run` takes it, whose settings the grid varies; or the name or path of a study file.
         grid: the axes, whose product is run: a list for one key, named variants, or lists that go together.
         seeds: so many from 0 on, or a list of them; 5 for a scenario.
-        settings: of every cell; the grid wins.
+        settings: of every run; the grid wins.
         target: what a run has to reach, `{"accuracy": 0.9}` or `{"loss": 0.1}`.
-        workers: cells at a time, each in a process of its own; one per core by default.
-        out: the folder of the study, as `fednet sweep` makes it; finished cells in it are not run again. None leaves no
+        workers: runs at a time, each in a process of its own; one per core by default.
+        out: the folder of the study, as `fednet sweep` makes it; finished runs in it are not run again. None leaves no
             folder behind.
         algorithm: as for `run`; objects whose class lives in a notebook or script cannot go to other processes, so
-            their cells run in this one, one after the other.
+            they run in this one, one after the other.
         model: as for `run`.
         data: as for `run`.
         data_dir: where data sets are.
         timing_only: whether to leave out training.
-        ray: whether to run the cells on a Ray cluster that is started here, or the address of one.
-        track: `tensorboard`, `mlflow`, `wandb`, or import paths of classes with their three methods; each cell is a run
+        ray: whether to run it on a Ray cluster that is started here, or the address of one.
+        track: `tensorboard`, `mlflow`, `wandb`, or import paths of classes with their three methods; each run is one
             of its own in a tracker, in a group called like the study.
         progress: whether to show how far the sweep is; None where somebody looks, in a terminal or a notebook.
 
@@ -80,14 +80,14 @@ def sweep(
     found = swept(
         loaded,
         out,
-        runner_of([cell.scenario for cell in loaded.cells], workers, ray),
+        runner_of([run.scenario for run in loaded.runs], workers, ray),
         data_dir=data_dir,
         track=track,
         progress=progress,
     )
     if found.failures:
         first = found.failures[0]
-        text = f"{len(found.failures)} of {len(loaded.cells)} cells failed, first {first.label}: {first.reason}"
+        text = f"{len(found.failures)} of {len(loaded.runs)} runs failed, first {first.label}: {first.reason}"
         warnings.warn(text, stacklevel=2)
     return found
 
@@ -101,12 +101,12 @@ def swept(
     track: str | Iterable[str] = (),
     progress: bool | None = None,
 ) -> Study:
-    """Run the cells of a study that are not finished, and open it."""
+    """Run what a study has not finished, and open it."""
     names, folder = tracker_names(track), folder_of(out)
     with sweep_shown(progress) as show:
         ended = run_cells(loaded, folder, runner, data_dir=data_dir, track=names, on_event=show)
     failures = [
-        Failure(ended.cells[place].label, reason, ended.replay(place))
+        Failure(ended.runs[place].label, reason, ended.replay(place))
         for place, reason in sorted(ended.failures.items())
     ]
     return Study(open_study(folder), folder, passing=out is None, failures=failures)

@@ -189,7 +189,7 @@ def progress_of(fed: Federation, stop: Stop) -> float:
 # ---- sweeps ----------------------------------------------------------------------------------------------------------
 
 MOST_NAMED = 8
-"""Running runs that the table names."""
+"""Runs under way that the table names."""
 
 
 @contextmanager
@@ -211,7 +211,7 @@ def sweep_shown(progress: bool | None) -> Iterator[Callable[[Sweep], None]]:
                 left_s = sweep.left_s
                 now = len(sweep.done) + len(sweep.failures)
                 if bar.every_s < 1.0 or now != ended:
-                    bar.show(_sweep_line(sweep, left_s), now / max(len(sweep.cells), 1), _table(sweep, left_s))
+                    bar.show(_sweep_line(sweep, left_s), now / max(len(sweep.runs), 1), _table(sweep, left_s))
                 ended = now
 
             yield show
@@ -234,7 +234,7 @@ def _terminated_as_interrupted() -> Iterator[None]:
 def _sweep_line(sweep: Sweep, left_s: float) -> str:
     done, running, failed = len(sweep.done), len(sweep.running), len(sweep.failures)
     left = "" if math.isnan(left_s) else f", about {format_seconds(left_s)} left"
-    return f"{done} of {len(sweep.cells)} done, {running} running, {failed} failed{left}"
+    return f"{done} of {len(sweep.runs)} done, {running} running, {failed} failed{left}"
 
 
 def _table(sweep: Sweep, left_s: float) -> Table:
@@ -245,7 +245,7 @@ def _table(sweep: Sweep, left_s: float) -> Table:
     whole = Table.grid()
     whole.add_row(table)
     for place in sorted(sweep.running)[:MOST_NAMED]:
-        whole.add_row(visible(f"  {sweep.cells[place].label}"))
+        whole.add_row(visible(f"  {sweep.runs[place].label}"))
     for place, reason in sorted(sweep.failures.items())[-MOST_NAMED:]:
-        whole.add_row(visible(f"  failed: {sweep.cells[place].label}: {reason}"))
+        whole.add_row(visible(f"  failed: {sweep.runs[place].label}: {reason}"))
     return whole

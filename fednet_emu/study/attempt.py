@@ -93,7 +93,7 @@ class Attempt:
         self._patience_s = float("inf")
 
     def poll(self, wait_s: float = 0.0) -> Outcome | None:
-        """Wait at most `wait_s` seconds for the outcome; return None if the cell is still running."""
+        """Wait at most `wait_s` seconds for the outcome; return None if the run is still running."""
         outcome = self._received(wait_s)
         if outcome is None and self._process.is_alive():
             self._watch()
@@ -111,7 +111,7 @@ class Attempt:
         return replace(outcome, host_s=max(0.0, time.monotonic() - self._started_s))
 
     def stop(self, verdict: Outcome | None = None) -> None:
-        """Tell the cell to stop between two events; it is killed if it has not ended `GRACE_S` seconds later.
+        """Tell the run to stop between two events; it is killed if it has not ended `GRACE_S` seconds later.
 
         Args:
             verdict: the outcome to report; None reports `stopped`.
@@ -132,7 +132,7 @@ class Attempt:
         return outcome
 
     def _watch(self) -> None:
-        """Stop or kill the cell if it exceeds its limits."""
+        """Stop or kill the run if it exceeds its limits."""
         now_s, limits = time.monotonic(), self.limits
         if now_s > self._patience_s:
             self._process.kill()

@@ -13,7 +13,7 @@ from fednet_emu.draw.figures.run_figures import save
 from fednet_emu.errors import FednetError
 from fednet_emu.files.writing import csv_text, write_text
 from fednet_emu.scenario.library import STUDIES, names
-from fednet_emu.study.cells import study_file
+from fednet_emu.study.runs import study_file
 
 LEFT_OUT = ("-rounds",)
 """Endings of the names of figures that are not part of a reference: a number of rounds is no cost by itself."""

@@ -1,6 +1,6 @@
-"""Run cells as a job array of SLURM: a file for each cell, a script for all of them, and a last job for the tables.
+"""Run a study as a job array of SLURM: a file for each run, a script for all of them, and a last job for the tables.
 
-Nothing waits while they run: each element of the array runs its cells as a sweep does, and leaves what has become of
+Nothing waits while they run: each element of the array runs its share as a sweep does, and leaves what has become of
 them in a file. `collected` takes that in.
 
     fednet sweep STUDY --slurm        # writes and submits
@@ -29,9 +29,9 @@ from fednet_emu.study.model import Limits
 from fednet_emu.study.runners import Event
 
 MOST_ELEMENTS = 1000
-"""Largest array; SLURM's own limit (`MaxArraySize`) is 1001 by default. Of more cells each element runs several."""
+"""Largest array; SLURM's own limit (`MaxArraySize`) is 1001 by default. Of more runs each element runs several."""
 SPARE_MB, SPARE_S = 1000, 300
-"""What a job asks for beyond the limits of its cells: memory of the process that watches them, and time to start."""
+"""What a job asks for beyond the limits of its runs: memory of the process that watches them, and time to start."""
 OUTCOMES = "outcomes"
 ELEMENT = "fednet_emu.cli.slurm_element"
 """The program of an element."""
@@ -41,14 +41,14 @@ class Jobs(NamedTuple):
     """The scripts of a job array.
 
     Attributes:
-        array: the script whose elements run the cells.
+        array: the script whose elements run the study.
         last: the script that writes the tables when all have ended.
-        cells: number of cells.
+        runs: number of runs.
     """
 
     array: Path
     last: Path
-    cells: int
+    runs: int
 
 
 class Slurm:
@@ -77,7 +77,7 @@ def write_jobs(tasks: Sequence[Job], out: Path, collect: Sequence[str]) -> Jobs:
     """Write the files of a job array into a new folder in `slurm/` of a study's folder.
 
     Args:
-        tasks: the cells to run, at least one.
+        tasks: what to run, at least one.
         out: the folder of the study, on a file system that all nodes share.
         collect: the command of the last job.
     """
@@ -126,10 +126,10 @@ def collected(tasks: Sequence[Job], out: Path) -> Generator[Event, None, None]:
 
 
 def run_element(folder: Path, element: int, elements: int) -> Iterator[tuple[str, Outcome]]:
-    """Run the cells of one element of an array, every so-many-th file of its folder; yield what becomes of each."""
-    cells = folder / "cells"
-    for place in range(element, sum(1 for _ in cells.iterdir()), elements):
-        task = _task((cells / f"{place}.json").read_text(encoding="utf-8"))
+    """Run the jobs of one element of an array, every so-many-th file of its folder; yield what becomes of each."""
+    runs = folder / "cells"
+    for place in range(element, sum(1 for _ in runs.iterdir()), elements):
+        task = _task((runs / f"{place}.json").read_text(encoding="utf-8"))
         outcome = complete(task)
         write_text(folder.parent / OUTCOMES / f"{task.folder.name}.json", json.dumps(asdict(outcome)))
         yield task.name, outcome
@@ -151,11 +151,11 @@ def _task(text: str) -> Job:
     return Job(**{**found, **whole, **places, "track": tuple(found["track"])})
 
 
-def _needs(limits: Limits, cells: int) -> list[str]:
-    """What SLURM is to reserve for an element that runs so many cells one after the other."""
+def _needs(limits: Limits, runs: int) -> list[str]:
+    """What SLURM is to reserve for an element that runs so many runs one after the other."""
     needs = []
     if limits.time_s is not None:
-        needs.append(f"--time={math.ceil((limits.time_s * cells + SPARE_S) / 60)}")
+        needs.append(f"--time={math.ceil((limits.time_s * runs + SPARE_S) / 60)}")
     if limits.memory_mb is not None:
         needs.append(f"--mem={math.ceil(limits.memory_mb + SPARE_MB)}M")
     if limits.gpus:

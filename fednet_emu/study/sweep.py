@@ -1,4 +1,4 @@
-"""A sweep: the cells of a study that are not there yet are run, and the study's tables are written."""
+"""A sweep: carry out the runs of a study that are not there yet, and write the study's tables."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from fednet_emu.files.data_folder import checksum
 from fednet_emu.files.writing import told, write_json, write_text
 from fednet_emu.records.folder.store import locked, require_free, tidy, unlock
 from fednet_emu.study.attempt import Job, Outcome, finished
-from fednet_emu.study.cells import Cell, LoadedStudy
 from fednet_emu.study.model import Limits, Study
 from fednet_emu.study.runners import Runner
+from fednet_emu.study.runs import LoadedStudy, StudyRun
 from fednet_emu.study.tables import TABLES, aim, write_tables
 
 STUDY = "study.json"
@@ -38,7 +38,7 @@ class Sweep:
         data_dir: where data sets are.
         track: names of the trackers that hear of every run.
         on_event: called when a run starts or ends.
-        cells: all runs of the study.
+        runs: all runs of the study.
         folder_of: the run folder of each.
         done: places of the finished runs.
         running: places of the runs under way.
@@ -55,7 +55,7 @@ class Sweep:
     data_dir: Path | str | None = None
     track: tuple[str, ...] = ()
     on_event: Callable[[Sweep], None] = lambda _sweep: None
-    cells: list[Cell] = field(default_factory=list)
+    runs: list[StudyRun] = field(default_factory=list)
     folder_of: list[Path] = field(default_factory=list)
     done: set[int] = field(default_factory=set)
     running: set[int] = field(default_factory=set)
@@ -63,11 +63,11 @@ class Sweep:
     host_s: list[float] = field(default_factory=list)
     at_once: int = 0
 
-    def add(self, cells: Sequence[Cell]) -> list[int]:
+    def add(self, runs: Sequence[StudyRun]) -> list[int]:
         """Take in more runs, some of which may be finished already, and return their places."""
-        places = list(range(len(self.cells), len(self.cells) + len(cells)))
-        self.cells.extend(cells)
-        self.folder_of.extend(_folders(cells, self.out / "cells"))
+        places = list(range(len(self.runs), len(self.runs) + len(runs)))
+        self.runs.extend(runs)
+        self.folder_of.extend(_folders(runs, self.out / "cells"))
         for place in places:
             summary = finished(self.folder_of[place])
             if summary is None:
@@ -85,8 +85,8 @@ class Sweep:
         places = self.left
         jobs = [
             Job(
-                self.cells[place].scenario,
-                f"{self.name}: {self.cells[place].label}",
+                self.runs[place].scenario,
+                f"{self.name}: {self.runs[place].label}",
                 self.folder_of[place].resolve(),
                 Path(self.data_dir).resolve() if self.data_dir else None,
                 self.timing_only,
@@ -108,8 +108,8 @@ class Sweep:
             self.at_once = max(self.at_once, min(len(self.running), os.cpu_count() or 1))
             return
         self.running.discard(place)
-        cell, folder = self.cells[place], self.out / "failures"
-        report = folder / f"{cell.name}.txt"
+        run, folder = self.runs[place], self.out / "failures"
+        report = folder / f"{run.name}.txt"
         if outcome.status == "done":
             self.done.add(place)
             self.host_s.append(outcome.host_s)
@@ -119,18 +119,18 @@ class Sweep:
             self.failures[place] = outcome.reason
             with told(folder, "made"):
                 folder.mkdir(exist_ok=True)
-            write_text(report, f"{cell.label}\n{outcome.reason}\nreplay: {self.replay(place)}\n\n{outcome.details}")
+            write_text(report, f"{run.label}\n{outcome.reason}\nreplay: {self.replay(place)}\n\n{outcome.details}")
 
     def replay(self, place: int) -> str:
         """The command that repeats a run by itself; of one that comes from Python, from what its folder says."""
         data = ["--data-dir", str(self.data_dir)] if self.data_dir else []
-        command = self.cells[place].command or ("fednet", "run", str(self.folder_of[place] / "scenario.yaml"))
+        command = self.runs[place].command or ("fednet", "run", str(self.folder_of[place] / "scenario.yaml"))
         return shlex.join([*command, *data])
 
     @property
     def left(self) -> list[int]:
         """Places of the runs that have not ended."""
-        return [place for place in range(len(self.cells)) if place not in self.done | self.failures.keys()]
+        return [place for place in range(len(self.runs)) if place not in self.done | self.failures.keys()]
 
     @property
     def left_s(self) -> float:
@@ -171,21 +171,21 @@ def sweep(
     swept = Sweep(loaded.name, out, loaded.study.limits, loaded.timing_only, runner, data_dir, track, on_event)
     with study_folder(out):
         _describe(loaded, out, known_tables(out))
-        swept.add(loaded.cells)
+        swept.add(loaded.runs)
         on_event(swept)
         try:
             swept.finish()
         finally:
             folders = {place: swept.folder_of[place] for place in sorted(swept.done)}
-            write_tables(out, loaded.cells, folders, swept.failures, loaded.study.target)
+            write_tables(out, loaded.runs, folders, swept.failures, loaded.study.target)
             _describe(loaded, out, {name: checksum(out / name) for name in TABLES})
     return swept
 
 
-def _folders(cells: Iterable[Cell], folder: Path) -> list[Path]:
-    """The run folder of each cell: the one that has its digest, whatever the cell was called then."""
+def _folders(runs: Iterable[StudyRun], folder: Path) -> list[Path]:
+    """The run folder of each run: the one that has its digest, whatever the run was called then."""
     there = {path.name.rpartition("__")[2]: path for path in sorted(folder.glob("*__*"), reverse=True)}
-    return [there.get(cell.digest, folder / cell.name) for cell in cells]
+    return [there.get(run.digest, folder / run.name) for run in runs]
 
 
 def known_tables(out: Path) -> dict[str, str]:

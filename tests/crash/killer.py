@@ -29,8 +29,8 @@ from fednet_emu.federation.federation import Federation
 from fednet_emu.files.data_folder import checksum
 from fednet_emu.records.folder.manifest import FINISHED, read_manifest
 from fednet_emu.scenario.document import from_text
-from fednet_emu.study.cells import load_study, study_values
 from fednet_emu.study.runners import run_here
+from fednet_emu.study.runs import load_study, study_values
 from fednet_emu.study.sweep import sweep
 from fednet_emu.testing import SMALL, small_scenario
 
@@ -56,11 +56,11 @@ def forced(folder: Path) -> None:
 
 
 def swept(folder: Path) -> None:
-    """The command `fednet sweep`, with its cells in this process."""
+    """The command `fednet sweep`, with its runs in this process."""
     settings = {"base": "small", "grid": {"stop.rounds": [2, 3]}, "seeds": 1, "target": {"loss": 1.0}}
     ended = sweep(load_study(study_values("small", from_text(SMALL, "small"), settings), CHANGES[1:]), folder, run_here)
     if ended.failures:
-        raise RuntimeError(f"cells failed: {ended.failures}")
+        raise RuntimeError(f"runs failed: {ended.failures}")
 
 
 def nothing(folder: Path) -> None:
@@ -91,7 +91,7 @@ def finished(folder: Path) -> None:
 
 
 def stopped_sweep(folder: Path) -> None:
-    """A sweep that was interrupted in its second cell."""
+    """A sweep that was interrupted in its second run."""
     told = 0
 
     def stop(_progress: Any) -> None:

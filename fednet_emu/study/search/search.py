@@ -24,10 +24,10 @@ from fednet_emu.analysis.confidence_set import confidence_set
 from fednet_emu.errors import FednetError, ScenarioError
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.overrides import Setting
-from fednet_emu.study.cells import Cell, CellMaker, Sources
 from fednet_emu.study.grid import Axis
 from fednet_emu.study.model import Search
 from fednet_emu.study.runners import Runner
+from fednet_emu.study.runs import RunMaker, Sources, StudyRun
 from fednet_emu.study.search.aim import Aim, costs_of, values_of
 from fednet_emu.study.search.proposals import STARTUP, proposals, require_optuna
 from fednet_emu.study.search.results import write_results
@@ -92,11 +92,11 @@ def load_search(
     parameters = space_of(sources.root.value["search"].value["space"])
     axes = [Axis(each.name, tuple(map(each.level, each.ends))) for each in parameters]
     common = sources.common(overrides, axes)
-    maker, problems, seen = CellMaker(sources.base, common, timing_only), list[str](), list[Cell]()
+    maker, problems, seen = RunMaker(sources.base, common, timing_only), list[str](), list[StudyRun]()
     for point in corners(parameters):
         settings = [setting for level in levels_at(parameters, point) for setting in level.settings]
         try:
-            seen += maker.cells(label_of(parameters, point), {}, settings, sources.study.all_seeds[:1])
+            seen += maker.runs(label_of(parameters, point), {}, settings, sources.study.all_seeds[:1])
         except ScenarioError as error:
             problems.extend(error.problems)
     if problems:
@@ -130,7 +130,7 @@ def search(
     study = loaded.sources.study
     name, timing_only = loaded.sources.name, loaded.timing_only
     swept = Sweep(name, out, study.limits, timing_only, runner, data_dir, track, on_event)
-    maker = CellMaker(loaded.sources.base, loaded.common, loaded.timing_only)
+    maker = RunMaker(loaded.sources.base, loaded.common, loaded.timing_only)
     with study_folder(out, "search or sweep"):
         aim = Aim.of(study)
         seeds = study.all_seeds[: loaded.told.trial_seeds]
@@ -176,7 +176,7 @@ def _hurdles(told: Search, trials: Trials) -> Mapping[int, Hurdle]:
 def _milestones(behind: float | None, cap: float, trials: Trials, seed: int) -> dict[float, float]:
     """The quantile of the accuracies that the trials so far had with a seed, at some parts of a cap."""
     place = trials.seeds.index(seed)
-    runs = [trials.tried(trial)[place] for trial in trials.all if trial.cells]
+    runs = [trials.tried(trial)[place] for trial in trials.all if trial.runs]
     if behind is None or len(runs) < STARTUP:
         return {}
     least = {part * cap: [its.score_at(part * cap) for its in runs] for part in PARTS}
@@ -187,7 +187,7 @@ def _milestones(behind: float | None, cap: float, trials: Trials, seed: int) -> 
 def _ranked(trials: Trials) -> list[Trial]:
     """The trials all of whose runs reached the target, the best in the first cost first."""
     values = values_of(trials.aim, [trials.tried(trial) for trial in trials.all])
-    whole = [trial for trial in trials.all if trial.cells and all(its.reached for its in trials.tried(trial))]
+    whole = [trial for trial in trials.all if trial.runs and all(its.reached for its in trials.tried(trial))]
     return sorted(whole, key=lambda trial: values[trial.number])
 
 
@@ -243,5 +243,5 @@ def _race(finalists: Sequence[Trial], seeds: Sequence[int], trials: Trials) -> l
     if several:
         values = values_of(trials.aim, [trials.raced(trial) for trial in left])
         beaten = [any(_dominates(other, own) for other in values) for own in values]
-        dropped += [Dropped(its, len(its.cells), math.nan) for its, worse in zip(left, beaten, strict=True) if worse]
+        dropped += [Dropped(its, len(its.runs), math.nan) for its, worse in zip(left, beaten, strict=True) if worse]
     return dropped
