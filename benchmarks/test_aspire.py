@@ -26,7 +26,6 @@ WORKERS = (
     "network.downlink.mode=unicast",
     "channel.rate={kind: fixed, bit_rate_bps: 1e9}",
     "evaluation.every_rounds=1000000",
-    "training.engine=auto",
     "algorithm={kind: aspire, active: 1, lr: 10, prox: 0.001, rho_dual: 0.0001, loss_of: steps, wire: reduced}",
     "algorithm.uncertainty={kind: cd-norm, budget: 20}",
 )

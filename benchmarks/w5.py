@@ -27,7 +27,6 @@ from torch.profiler import ProfilerActivity, profile
 from fednet_emu.emulation.build import build
 from fednet_emu.emulation.load import load_scenario
 from fednet_emu.federation.federation import Federation
-from fednet_emu.learning.engines.auto import AutoEngine
 from fednet_emu.learning.engines.batched import BatchedEngine
 from fednet_emu.learning.engines.rule import RuleEngine
 from fednet_emu.learning.engines.serial import SerialEngine
@@ -40,7 +39,6 @@ WAYS: Mapping[str, Callable[[], Engine]] = {
     "vmap": partial(BatchedEngine, form=VmapForm),
     "chain": partial(BatchedEngine, form=chain_form),
     "by-rule": RuleEngine,
-    "auto": AutoEngine,
 }
 FULL = ("devices.count=1000", "data={kind: synthetic, n_samples: 50000, n_test: 100, features: [3, 32, 32]}")
 TINY = ("devices.count=12", "data={kind: synthetic, n_samples: 240, n_test: 60, features: [3, 8, 8]}")
@@ -51,8 +49,6 @@ COMMON = (
     "algorithm={kind: fedavg, lr: 0.1, batch_size: 10, local_epochs: 1, cohort: 4}",
     "evaluation={every_rounds: 1, per_device: false}",
 )
-AUTO_TRIALS = 6
-"""Rounds in which the engine `auto` tries what there is."""
 
 
 @dataclass(frozen=True)
@@ -69,14 +65,13 @@ class Measured:
     mean_wavefront: float
     error: float
     parts_s: dict[str, float]
-    chosen: str
 
 
 class Rounds:
     """Watches a run: the model after the first round, when each round ended, and how long the GPU was busy in one."""
 
-    def __init__(self, trials: int, *, cuda: bool) -> None:
-        self.trials, self.cuda = trials, cuda
+    def __init__(self, *, cuda: bool) -> None:
+        self.cuda = cuda
         self.first: Tensor | None = None
         self.ended_s: list[float] = []
         self.busy_s: float | None = None
@@ -89,7 +84,7 @@ class Rounds:
             self._profile.stop()
             self.busy_s = sum(event.self_device_time_total for event in self._profile.key_averages()) / 1e6
             self._profile = None
-        elif self.cuda and fed.round == self.trials:
+        elif self.cuda and fed.round == 1:
             self._profile = profile(activities=[ProfilerActivity.CUDA])
             self._profile.start()
         if self.first is None:
@@ -98,18 +93,17 @@ class Rounds:
 
     @property
     def round_s(self) -> float:
-        """The median time of the rounds after the trials and the profile."""
-        ended_s = self.ended_s[self.trials + 1 :]
+        """The median time of the rounds after the first one, which warms up, and the profile."""
+        ended_s = self.ended_s[2:]
         return statistics.median(b - a for a, b in pairwise(ended_s))
 
 
 def measure(way: str, overrides: tuple[str, ...], n_rounds: int, reference: Tensor | None) -> tuple[Measured, Tensor]:
     """One way of training, measured, and its model after the first round; without a reference it is its own."""
-    trials, engine = AUTO_TRIALS if way == "auto" else 1, WAYS[way]()
-    scenario = load_scenario("quickstart", [*COMMON, *overrides, f"stop={{rounds: {trials + 2 + n_rounds}}}"])
+    scenario = load_scenario("quickstart", [*COMMON, *overrides, f"stop={{rounds: {3 + n_rounds}}}"])
     fed, cuda = build(scenario), scenario.training.device == "cuda"
-    watch = Rounds(trials, cuda=cuda)
-    fed.graph.engine = engine
+    watch = Rounds(cuda=cuda)
+    fed.graph.engine = WAYS[way]()
     fed.observers.append(watch)
     if cuda:
         torch.cuda.reset_peak_memory_stats()
@@ -127,7 +121,6 @@ def measure(way: str, overrides: tuple[str, ...], n_rounds: int, reference: Tens
         mean_wavefront=fed.graph.statistics.mean_wavefront,
         error=0.0 if reference is None else float((watch.first - reference).norm() / reference.norm()),
         parts_s={part: spent.host_s for part, spent in fed.graph.host.parts().items()},
-        chosen="; ".join(map(str, engine.choices)) if isinstance(engine, AutoEngine) else "",
     )
     return measured, watch.first
 
@@ -158,7 +151,6 @@ def line(one: Measured) -> str:
         f"{one.way:8s} cohort {one.cohort:4d}{' tf32' if one.tf32 else ''}: {one.trainings_per_s:9.1f} trainings/s, "
         f"round {one.round_s * 1e3:9.1f} ms, busy {busy}, peak {one.peak_mb:.0f} MB, "
         f"wavefront {one.mean_wavefront:.0f}, error {one.error:.1e}\n         host s of the whole run: {parts}"
-        f"{chr(10) if one.chosen else ''}         {one.chosen}".rstrip()
     )
 
 

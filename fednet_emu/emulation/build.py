@@ -83,7 +83,7 @@ def build(
         streams,
         ledger,
         Graph(
-            None if timing_only else build_engine(scenario.training, threads),
+            None if timing_only else build_engine(scenario.training, threads, host),
             _pending_limit_byte(_torch_device(scenario.training) if task is None else task.model.device),
             host,
         ),
@@ -98,7 +98,7 @@ def build(
     )
 
 
-def build_engine(training: Training, threads: int) -> Engine:
+def build_engine(training: Training, threads: int, host: HostTime | None) -> Engine:
     """The engine that trains; with Ray, only now is a cluster started or asked.
 
     Raises:
@@ -106,9 +106,8 @@ def build_engine(training: Training, threads: int) -> Engine:
     """
     if training.engine != "ray":
         return ENGINES[training.engine](threads)
-    return RayEngine(
-        Cluster(training.ray_address, training.workers, training.threads or 1, training.device, training.tf32)
-    )
+    own = training
+    return RayEngine(Cluster(own.ray_address, own.workers, own.threads or 1, own.device, own.tf32), host)
 
 
 def build_presence(scenario: Scenario, clock: Clock, ledger: Ledger, streams: Streams, idle_w: PerDevice) -> Presence:

@@ -18,9 +18,6 @@ from fednet_emu.emulation.signals import graceful
 from fednet_emu.errors import DataError, Diverged
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.learning.engines.auto import AutoEngine
-from fednet_emu.learning.engines.ray.ray_engine import RayEngine
-from fednet_emu.learning.engines.rule import RuleEngine
 from fednet_emu.records.fairness import asking
 from fednet_emu.records.folder.manifest import FINISHED
 from fednet_emu.records.folder.store import LOG_FILE, RunFolder
@@ -83,8 +80,8 @@ def recorded(
             summary.update(status=status, diverged=reason or None, **totals)
             parts = {part: spent._asdict() for part, spent in fed.graph.host.parts().items()}
             summary.update(host_s=time.perf_counter() - started, host_parts=parts)
-            if isinstance(fed.graph.engine, RayEngine):
-                summary["elsewhere"] = fed.graph.engine.statistics
+            if fed.graph.engine is not None and fed.graph.engine.statistics:
+                summary["elsewhere"] = dict(fed.graph.engine.statistics)
             books.close(summary)
             if reason:
                 LOG.info("diverged: %s", reason)
@@ -150,7 +147,7 @@ def _totals(fed: Federation, scenario: Scenario) -> dict[str, Any]:
     """Check the conservation laws, and return the totals of a run that has ended."""
     ledger = fed.ledger
     engine = fed.graph.engine
-    for choice in engine.choices if isinstance(engine, AutoEngine | RuleEngine) else ():
+    for choice in engine.choices if engine is not None else ():
         LOG.info("%s", choice)
     laws = _laws(ledger, scenario)
     for law, broken in laws.items():

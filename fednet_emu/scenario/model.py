@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from fednet_emu.algorithms import ALGORITHMS, AnyAlgorithm, brings_own_learning
 from fednet_emu.component.component import Component
@@ -114,11 +114,10 @@ class Server(Component):
 class Training(Component):
     """How this host runs the training. These settings do not change simulated time."""
 
-    engine: Literal["by-rule", "serial", "batched", "auto", "ray"] = "by-rule"
+    engine: Literal["by-rule", "serial", "batched", "ray"] = "by-rule"
     """serial: trains one job after the other; batched: trains all ready jobs at once; by-rule: chooses by a fixed rule
-    from model, batch size and device, so that a run repeats bit for bit on the same machine; auto: measures and takes
-    the fastest, so that repeated runs may differ; ray: deals the jobs to actors of a Ray cluster, each with an engine
-    by rule (needs the extra `ray`)."""
+    from model, batch size and device, so that a run repeats bit for bit on the same machine; ray: deals the jobs to
+    actors of a Ray cluster, each with an engine by rule (needs the extra `ray`)."""
     ray_address: str | None = None
     """With engine: ray, host:port of the cluster, or auto for the one that runs on this machine. null starts one on
     this machine for the time of the run."""
@@ -141,6 +140,13 @@ class Training(Component):
     """Least host time between two checkpoints, in seconds; null saves none. A run that was killed continues from the
     last one. They are written at the ends of rounds, and less often where they would take more than 1/64 of the host
     time."""
+
+    @field_validator("engine", mode="before")
+    @classmethod
+    def _no_stopwatch(cls, engine: Any) -> Any:
+        if engine == "auto":
+            raise ValueError("no engine measures which one is fastest, got auto; write by-rule, which needs no trials")
+        return engine
 
 
 class Scenario(Component):

@@ -217,12 +217,10 @@ def _base(node: Node, study: Path) -> Document:
 
 
 def _repeatable(base: Document) -> Iterator[Setting]:
-    """Return the settings that make runs repeat bit by bit: one thread, and an engine not chosen by measured time."""
+    """Return the settings that make runs repeat bit by bit: one thread, unless the scenario has a number."""
     training = base.data.get("training")
-    given = training if isinstance(training, dict) else {}
-    for key, value, vague in (("threads", 1, (None,)), ("engine", "by-rule", ("auto",))):
-        if given.get(key) in vague:
-            yield Setting(f"training.{key}", Node(value, Place("study")))
+    if not isinstance(training, dict) or training.get("threads") is None:
+        yield Setting("training.threads", Node(1, Place("study")))
 
 
 def _check(own: Iterable[Setting], asked: Iterable[Setting], axes: Iterable[Axis]) -> None:

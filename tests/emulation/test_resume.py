@@ -11,7 +11,7 @@ from fednet_emu.emulation.play import play
 from fednet_emu.errors import DataError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.learning.engines.serial import SerialEngine
-from fednet_emu.learning.graph.engine import Take
+from fednet_emu.learning.graph.engine import Results
 from fednet_emu.learning.graph.jobs import ResolvedJob
 from fednet_emu.records.folder.store import CHECKPOINT, STAGED, RunFolder
 from fednet_emu.testing import small_federation, small_scenario
@@ -40,9 +40,9 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     labels: list[str] = []
     run = SerialEngine.run
 
-    def noted(self: SerialEngine, jobs: Sequence[ResolvedJob], take: Take) -> None:
+    def noted(self: SerialEngine, jobs: Sequence[ResolvedJob]) -> Results:
         labels.extend(job.job.label for job in jobs)
-        run(self, jobs, take)
+        return run(self, jobs)
 
     monkeypatch.setattr(SerialEngine, "run", noted)
     return labels

@@ -198,9 +198,9 @@ def test_cycles_are_looked_for_rarely_until_the_final_model_is_evaluated() -> No
     fed = small_federation("evaluation.every_rounds=1000")
     before, run, seen = gc.get_threshold(), fed.graph.engine.run, []  # type: ignore[union-attr]
 
-    def watched(jobs: Any, take: Any) -> None:
+    def watched(jobs: Any) -> Any:
         seen.append(gc.get_threshold())
-        run(jobs, take)
+        return run(jobs)
 
     fed.graph.engine.run = watched  # type: ignore[union-attr, method-assign]
     fed.run(small_scenario().algorithm)

@@ -40,7 +40,7 @@ class Watch:
         self._seen: list[weakref.ref[Tensor]] = []
         engine: Any = fed.graph.engine
         run = engine.run
-        engine.run = lambda jobs, take: run(jobs, lambda place, result: take(place, self._noted(result)))
+        engine.run = lambda jobs: ((job, self._noted(result)) for job, result in run(jobs))
 
     def _noted(self, result: TrainResult) -> TrainResult:
         self._seen = [weakref.ref(result.params), *(seen for seen in self._seen if seen() is not None)]

@@ -54,7 +54,7 @@ def test_an_lstm_learns_more_than_how_frequent_characters_are(tmp_path):
     assert run.summary["perplexity"] == run.evaluations["perplexity"].iloc[-1]
 
 
-@pytest.mark.parametrize("engine", ["serial", "batched", "auto", "by-rule"])
+@pytest.mark.parametrize("engine", ["serial", "batched", "by-rule"])
 def test_fedavg_on_tokens_is_a_plain_loop(engine):
     """With full batches, two steps a round on each device, weighted by their samples; on every engine."""
     samples = two_owners()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import pytest
 
@@ -59,18 +60,18 @@ def test_cells_are_known_by_what_they_run(study_file):
 
 
 def test_cells_repeat_bit_by_bit_beside_others(study_file):
-    """A run uses one thread, and no engine that a stopwatch chooses, unless the study says otherwise."""
-    (run,) = load_study(study_file("set: {training.engine: auto}\nseeds: 1\n")).runs
-    assert (run.scenario.training.threads, run.scenario.training.engine) == (1, "auto")
-
+    """A run uses one thread, unless the study or its base says otherwise."""
     (run,) = load_study(study_file("seeds: 1\n")).runs
-    assert run.scenario.training.engine == "serial"  # as the base scenario has it
+    assert (run.scenario.training.threads, run.scenario.training.engine) == (1, "serial")  # as the base has it
+
+    (run,) = load_study(study_file("set: {training.threads: 3}\nseeds: 1\n")).runs
+    assert run.scenario.training.threads == 3
 
     base = study_file("seeds: 1\n").with_name("small.yaml")
-    for engine in ("engine: auto", "engine: by-rule", "checkpoint_s: 1"):
-        base.write_text(base.read_text().replace("{engine: serial", f"{{{engine}"))
+    for own, threads in (("threads: 2", 2), ("threads: null", 1), ("checkpoint_s: 1", 1)):
+        base.write_text(re.sub(r"training: \{.*\}", f"training: {{{own}}}", base.read_text()))
         (run,) = load_study(study_file("seeds: 1\n")).runs
-        assert run.scenario.training.engine == "by-rule"
+        assert (run.scenario.training.threads, run.scenario.training.engine) == (threads, "by-rule")
 
 
 def test_all_problems_come_before_anything_runs(study_file):

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import NamedTuple, final
 
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from fednet_emu.learning.engines.serial import SerialEngine
 from fednet_emu.learning.engines.stacks.batches import batches_of
 from fednet_emu.learning.engines.stacks.chain import chain_form
 from fednet_emu.learning.engines.stacks.form import Form, VmapForm
 from fednet_emu.learning.engines.stacks.scratch import Scratch
-from fednet_emu.learning.graph.engine import Take, TrainResult, at, checked_result, mean_square
+from fednet_emu.learning.graph.engine import Engine, Results, TrainResult, checked_result, mean_square
 from fednet_emu.learning.graph.grouping import JobShape, Rule, group_by_shape
 from fednet_emu.learning.graph.jobs import ResolvedJob
 from fednet_emu.learning.graph.optimizers import clip
@@ -35,7 +35,7 @@ def best_form(model: FlatModel) -> Form:
 
 
 @final
-class BatchedEngine:
+class BatchedEngine(Engine):
     """Trains jobs of the same shape together; models that cannot share a vectorised call run one by one.
 
     Narrower batches are padded with samples of weight zero, and jobs with fewer steps drop out early.
@@ -55,52 +55,42 @@ class BatchedEngine:
         self._serial = SerialEngine()
         self._scratch = Scratch()
 
-    def run(self, jobs: Sequence[ResolvedJob], take: Take) -> None:
-        """Train the jobs; the results of a stack are handed over one by one when it is done.
+    @override
+    def run(self, jobs: Sequence[ResolvedJob]) -> Results:
+        for shape, group in group_by_shape(jobs).items():
+            yield from self.run_group(shape, group)
 
-        Raises:
-            Diverged: a loss or a parameter stopped being finite; the text names the job and the step.
-        """
-        for shape, places in group_by_shape(jobs).items():
-            form = self._form_of(shape.model) if shape.batchable else None
-            if form is None:
-                self._serial.run([jobs[place] for place in places], at(places, take))
-                continue
-            for part in self._cut(form, shape, places, jobs):
-                members = [jobs[place] for place in part]
-                one_by_one = isinstance(form, VmapForm) and (len(part) == 1 or not form.works)
-                run = self._serial.run if one_by_one else partial(self._run_stack, form, shape)
-                run(members, at(part, take))
+    @override
+    def run_group(self, shape: JobShape, jobs: Sequence[ResolvedJob]) -> Results:
+        form = self.form_of(shape.model) if shape.batchable else None
+        if form is None:
+            yield from self._serial.run(jobs)
+            return
+        for part in self._cut(form, shape, jobs):
+            one_by_one = isinstance(form, VmapForm) and (len(part) == 1 or not form.works)
+            yield from self._serial.run(part) if one_by_one else self._run_stack(form, shape, part)
 
-    def close(self) -> None:
-        """Nothing runs beside the caller."""
+    def form_of(self, model: FlatModel) -> Form:
+        """The form in which this engine trains a model."""
+        if model not in self._forms:
+            self._forms[model] = self._form(model) or VmapForm(model)
+        return self._forms[model]
 
-    def _run_stack(self, form: Form, shape: JobShape, jobs: list[ResolvedJob], take: Take) -> None:
+    def _run_stack(self, form: Form, shape: JobShape, jobs: list[ResolvedJob]) -> Results:
         try:
             w, losses, squares = _trained_stack(form, shape, jobs, self._scratch)
         except Exception as error:
             error.add_note(f"in {len(jobs)} training jobs run together, the first of them {jobs[0].job.label}")
             raise
-        for place, (loss, square) in enumerate(zip(losses, squares, strict=True)):
-            take(place, TrainResult(w[place].clone(), loss, square))
+        for resolved, own, loss, square in zip(jobs, w, losses, squares, strict=True):
+            yield resolved, TrainResult(own.clone(), loss, square)
 
-    def _form_of(self, model: FlatModel) -> Form:
-        if model not in self._forms:
-            self._forms[model] = self._form(model) or VmapForm(model)
-        return self._forms[model]
-
-    def _cut(self, form: Form, shape: JobShape, places: list[int], jobs: Sequence[ResolvedJob]) -> Iterator[list[int]]:
+    def _cut(self, form: Form, shape: JobShape, jobs: Sequence[ResolvedJob]) -> Iterator[list[ResolvedJob]]:
         """Cut a group into parts that fit in memory: jobs with most steps first, then in the order of their data."""
-        ordered = sorted(places, key=lambda place: (-_n_steps(jobs[place]), jobs[place].job.first_row))
+        ordered = sorted(jobs, key=lambda resolved: (-_n_steps(resolved), resolved.job.first_row))
         limit = jobs_per_stack(form, shape, self._memory_limit_byte)
         for start in range(0, len(ordered), limit):
             yield ordered[start : start + limit]
-
-
-def stacks(shape: JobShape) -> bool:
-    """Whether stacking can pay for this shape: not if one job fills the memory, unless a stack of one is faster too."""
-    form = best_form(shape.model)
-    return not isinstance(form, VmapForm) or jobs_per_stack(form, shape) > 1
 
 
 def jobs_per_stack(form: Form, shape: JobShape, limit_byte: int | None = None) -> int:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, final
 
-from fednet_emu.learning.engines.batched import BatchedEngine, best_form, jobs_per_stack
+from typing_extensions import override
+
+from fednet_emu.learning.engines.batched import BatchedEngine, jobs_per_stack
 from fednet_emu.learning.engines.serial import SerialEngine
 from fednet_emu.learning.engines.spread import SpreadEngine
-from fednet_emu.learning.engines.stacks.form import Form, VmapForm
-from fednet_emu.learning.graph.engine import Engine, Take, at
+from fednet_emu.learning.engines.stacks.form import VmapForm
+from fednet_emu.learning.graph.engine import Engine, Results
 from fednet_emu.learning.graph.grouping import JobShape, group_by_shape
 from fednet_emu.learning.graph.jobs import ResolvedJob
-from fednet_emu.learning.models.flat import FlatModel
 
 Way = Literal["serial", "batched"]
 
@@ -59,7 +60,7 @@ def choose(case: Case, threads: int = 1) -> Way:
 
 
 @final
-class RuleEngine:
+class RuleEngine(Engine):
     """Runs jobs of each shape on the engine that `choose` names for them.
 
     Args:
@@ -68,47 +69,40 @@ class RuleEngine:
 
     def __init__(self, threads: int = 1) -> None:
         self._threads = threads
-        self._forms: dict[FlatModel, Form] = {}
+        self._stacks = [BatchedEngine() for _ in range(threads)]
         self._engines: dict[Way, Engine] = {}
         self._chosen: dict[str, None] = {}
 
     @property
+    @override
     def choices(self) -> list[str]:
-        """The choices made so far, as text, in the order in which shapes appeared."""
         return list(self._chosen)
 
-    def run(self, jobs: Sequence[ResolvedJob], take: Take) -> None:
-        """Train the jobs; each result is handed over as soon as it is known.
-
-        Raises:
-            Diverged: a loss or a parameter stopped being finite; the text names the job and the step.
-        """
-        for shape, places in group_by_shape(jobs).items():
-            way = choose(self.case(shape, len(places)), self._threads)
+    @override
+    def run(self, jobs: Sequence[ResolvedJob]) -> Results:
+        for shape, group in group_by_shape(jobs).items():
+            way = choose(self.case(shape, len(group)), self._threads)
             self._note(way, shape)
-            self._engine(way).run([jobs[place] for place in places], at(places, take))
+            yield from self._engine(way).run_group(shape, group)
 
+    @override
     def close(self) -> None:
-        """End the threads of all engines."""
         for engine in self._engines.values():
             engine.close()
 
     def case(self, shape: JobShape, jobs: int) -> Case:
         """The inputs of the rule for a number of jobs of one shape."""
-        form = self._forms.get(shape.model)
-        if form is None:
-            form = self._forms[shape.model] = best_form(shape.model)
+        form = self._stacks[0].form_of(shape.model)
         by_hand = not isinstance(form, VmapForm)
         fits = jobs if by_hand else jobs_per_stack(form, shape)
         return Case(shape.model.device.type, shape.batchable, by_hand, fits, jobs)
 
     def _engine(self, way: Way) -> Engine:
-        engine = self._engines.get(way)
-        if engine is None:
+        if way not in self._engines:
+            alone = [SerialEngine() for _ in range(self._threads)]
             together = way == "batched"
-            make = BatchedEngine if together else SerialEngine
-            engine = self._engines[way] = SpreadEngine(make, self._threads, together=together)
-        return engine
+            self._engines[way] = SpreadEngine(self._stacks if together else alone, together=together)
+        return self._engines[way]
 
     def _note(self, way: Way, shape: JobShape) -> None:
         batches = f"full batches of {shape.width}" if shape.full_batch else f"batches of {shape.width}"

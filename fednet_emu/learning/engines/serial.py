@@ -7,8 +7,9 @@ from typing import final
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
-from fednet_emu.learning.graph.engine import Take, TrainResult, checked_result
+from fednet_emu.learning.graph.engine import Engine, Results, TrainResult, checked_result
 from fednet_emu.learning.graph.jobs import ResolvedJob, TrainJob
 from fednet_emu.learning.graph.optimizers import clip
 from fednet_emu.learning.models.flat import FlatModel, Live
@@ -16,7 +17,7 @@ from fednet_emu.learning.models.torch_seed import torch_seed
 
 
 @final
-class SerialEngine:
+class SerialEngine(Engine):
     """Trains one job after the other, in place, in one working copy of each module.
 
     Full batches that are slices of the data are views. The caller sets the number of threads per operation: small jobs
@@ -26,17 +27,10 @@ class SerialEngine:
     def __init__(self) -> None:
         self._live: dict[FlatModel, Live] = {}
 
-    def run(self, jobs: Sequence[ResolvedJob], take: Take) -> None:
-        """Train the jobs; each result is handed over as soon as it is known.
-
-        Raises:
-            Diverged: a loss or a parameter stopped being finite; the text names the job and the step.
-        """
-        for place, resolved in enumerate(jobs):
-            take(place, self._run_one(resolved))
-
-    def close(self) -> None:
-        """Nothing runs beside the caller."""
+    @override
+    def run(self, jobs: Sequence[ResolvedJob]) -> Results:
+        for resolved in jobs:
+            yield resolved, self._run_one(resolved)
 
     def _run_one(self, resolved: ResolvedJob) -> TrainResult:
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from fednet_emu.learning.engines.auto import AutoEngine
 from fednet_emu.learning.engines.batched import BatchedEngine
 from fednet_emu.learning.engines.rule import RuleEngine
 from fednet_emu.learning.engines.serial import SerialEngine
@@ -19,13 +18,12 @@ def serial_engine(_threads: int = 1) -> SerialEngine:
 
 def batched_engine(threads: int = 1) -> Engine:
     """Stacks of jobs, in parallel threads."""
-    return SpreadEngine(BatchedEngine, threads, together=True)
+    return SpreadEngine([BatchedEngine() for _ in range(threads)], together=True)
 
 
 ENGINES: Mapping[str, Callable[[int], Engine]] = {
     "by-rule": RuleEngine,
     "serial": serial_engine,
     "batched": batched_engine,
-    "auto": AutoEngine,
 }
 """Constructors of engines by their name in a scenario; the argument is the number of threads."""

@@ -96,12 +96,13 @@ class Accumulate:
         return self._parts[0]
 
     def as_mean(self) -> AsMean | None:
-        """What to know for putting parts together; None if they may not be, or w is not known yet."""
+        """What to know for putting parts together; None if something else needs one of them, or w is not known yet."""
         functions = [self.function, *filter(callable, self._args)]
         if self.has_begun or not self._parts or any(all(own is not one for one in _OF_MEANS) for own in functions):
             return None
         w, weights = self._args[:2]
-        return AsMean(w, weights, list(self._parts)) if w.done else None
+        may_be = w.done and not any(part.is_shared for part in self._parts)
+        return AsMean(w, weights, list(self._parts)) if may_be else None
 
     def put_together(self, groups: Sequence[Sequence[int]]) -> None:
         """Let the first part of each group stand for the whole group; its value is to be their mean."""

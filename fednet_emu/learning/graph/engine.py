@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from fednet_emu.errors import Diverged
+from fednet_emu.learning.graph.grouping import JobShape
 from fednet_emu.learning.graph.jobs import ResolvedJob, TrainJob
 
 
@@ -25,29 +27,8 @@ class TrainResult(NamedTuple):
     square: float = math.nan
 
 
-Take = Callable[[int, TrainResult], None]
-"""Takes the result of a job, with the job's place among all; it is always called in the thread that runs the jobs."""
-
-
-class Engine(Protocol):
-    """Runs training jobs that do not depend on each other.
-
-    Up to float rounding, a result depends only on its own job, not on the other jobs, their order or their number.
-    """
-
-    def run(self, jobs: Sequence[ResolvedJob], take: Take) -> None:
-        """Train the jobs; each result is handed over as soon as it is known, in any order, and not kept.
-
-        Results that are known before an error are handed over all the same.
-
-        Raises:
-            Diverged: a loss or a parameter stopped being finite; the text names the job and the step.
-        """
-        ...
-
-    def close(self) -> None:
-        """End the threads that train, which a later `run` starts anew, or for good what trains elsewhere."""
-        ...
+Results = Iterator[tuple[ResolvedJob, TrainResult]]
+"""Jobs, each with what it has come to."""
 
 
 class Group(NamedTuple):
@@ -61,37 +42,59 @@ class Group(NamedTuple):
     told: list[tuple[float, float]]
 
 
-@runtime_checkable
-class EngineElsewhere(Engine, Protocol):
-    """An engine that trains while the caller goes on, and that can add up where it trains."""
+class Engine(ABC):
+    """Runs training jobs that do not depend on each other.
 
-    def begin(self, resolved: ResolvedJob) -> None:
-        """Begin to train a job whose inputs are known; `run` then only waits for it."""
-        ...
+    Up to float rounding, a result depends only on its own job, not on the other jobs, their order or their number.
+    An engine whose jobs are trained in other processes may train while the caller goes on, and add up where it trains:
+    it has `begin`, `begin_all` and `means` of its own.
+    """
 
-    def begin_all(self, jobs: Sequence[ResolvedJob]) -> None:
+    @abstractmethod
+    def run(self, jobs: Sequence[ResolvedJob]) -> Results:
+        """Train the jobs; each comes with its result as soon as that is known, in any order.
+
+        The engine keeps no result that it has given away. Results that are known before an error come all the same.
+
+        Raises:
+            Diverged: a loss or a parameter stopped being finite; the text names the job and the step.
+        """
+
+    def run_group(self, shape: JobShape, jobs: Sequence[ResolvedJob]) -> Results:
+        """Train jobs of one shape, as `run`: an engine that stacks jobs need not group them again."""
+        return self.run(jobs)
+
+    def begin(self, job: TrainJob) -> None:  # noqa: B027
+        """Begin to train a job whose inputs are known, without waiting for it; by default it waits for `run`."""
+
+    def begin_all(self, jobs: Sequence[ResolvedJob]) -> None:  # noqa: B027
         """Begin to train all jobs of a wavefront; whatever else was begun is no longer wanted."""
-        ...
 
-    def means(self, jobs: Sequence[ResolvedJob], w: Tensor, weights: Sequence[float]) -> list[Group] | None:
-        """Weighted means of what jobs that were begun come to, near w, in groups; None if one of them fails."""
-        ...
+    def means(self, jobs: Sequence[ResolvedJob], w: Tensor, weights: Sequence[float]) -> list[Group]:
+        """Weighted means, near w, of what jobs that were begun come to, each mean with the places of its jobs.
 
+        Args:
+            jobs: what to train; `run` is not asked for those in a group.
+            w: the model near which the means are.
+            weights: weight of each job.
 
-def at(places: Sequence[int], take: Take) -> Take:
-    """Hands over the results of some of the jobs, whose places among all of them are given."""
+        Returns:
+            Groups of jobs; none where every result comes back by `run`, as it does by default or if a job fails.
+        """
+        return []
 
-    def take_at(place: int, result: TrainResult) -> None:
-        take(places[place], result)
+    def close(self) -> None:  # noqa: B027
+        """End the threads that train, which a later `run` starts anew, or for good what trains elsewhere."""
 
-    return take_at
+    @property
+    def choices(self) -> Sequence[str]:
+        """The choices that the engine has made, as text, in the order in which it made them."""
+        return ()
 
-
-def results_of(engine: Engine, jobs: Sequence[ResolvedJob]) -> list[TrainResult]:
-    """All results of an engine, in the order of the jobs."""
-    results: dict[int, TrainResult] = {}
-    engine.run(jobs, results.__setitem__)
-    return [results[place] for place in range(len(jobs))]
+    @property
+    def statistics(self) -> Mapping[str, float]:
+        """What an engine has measured that trains in other processes; empty for the others."""
+        return {}
 
 
 def checked_result(job: TrainJob, losses: Tensor, params: Tensor, squares: Tensor | None = None) -> TrainResult:

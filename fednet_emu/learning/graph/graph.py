@@ -18,15 +18,14 @@ from torch import Tensor
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.graph.accumulation import Accumulate, Accumulation
 from fednet_emu.learning.graph.deferred import PENDING, Deferred, deferreds_in, values_of
-from fednet_emu.learning.graph.engine import Engine, EngineElsewhere, TrainResult, at
+from fednet_emu.learning.graph.engine import Engine, Results, TrainResult
 from fednet_emu.learning.graph.host_time import HostTime
-from fednet_emu.learning.graph.jobs import TrainJob
-from fednet_emu.learning.graph.partial_sums import run_sums
+from fednet_emu.learning.graph.jobs import ResolvedJob, TrainJob
 from fednet_emu.learning.graph.snapshot import GraphStatistics, Snapshot
+from fednet_emu.learning.graph.work import LOSS, PARAMS, SQUARE, Call, Pick, alive, sums_of, trained_by
 
 __all__ = ["Deferred", "Graph", "GraphStatistics", "Measured", "Snapshot", "Trained"]
 
-_PARAMS, _LOSS, _SQUARE = attrgetter("params"), attrgetter("loss"), attrgetter("square")
 _GETTERS = (attrgetter, itemgetter)
 _FEW = 4096
 
@@ -47,18 +46,6 @@ class Measured(NamedTuple):
     params: Deferred
     loss: Deferred
     square: Deferred
-
-
-class _Call(NamedTuple):
-    function: Callable[..., Any]
-    args: tuple[Any, ...]
-
-
-class _Pick(NamedTuple):
-    """A part of one value, extracted as soon as the value is known."""
-
-    function: Callable[[Any], Any]
-    args: Sequence[Any]
 
 
 @final
@@ -82,8 +69,6 @@ class Graph:
         self.statistics = GraphStatistics()
         self.host = HostTime() if host is None else host
         self.engine = engine
-        self._elsewhere = engine if isinstance(engine, EngineElsewhere) else None
-        self._sums: list[ref[Deferred]] = []  # of which an engine elsewhere may make parts
         self._pending_limit_byte = pending_limit_byte
         self._pending_byte = 0
         self._created = 0
@@ -110,7 +95,7 @@ class Graph:
         return sum(node.size * _BYTE_PER_SCALAR for node in self._reachable() if node.done)
 
     def _reachable(self) -> list[Deferred]:
-        nodes = [node for me in self._made if (node := me()) is not None]
+        nodes = alive(self._made)
         self._made = [ref(node) for node in nodes]
         self._look_at = 2 * len(nodes) + _FEW
         return nodes
@@ -152,7 +137,7 @@ class Graph:
         if size is None and not inputs:
             raise ValueError(f"call: size is unknown, got {function} without a Deferred argument; give size")
         picks = type(function) in _GETTERS and len(args) == 1 and type(args[0]) is Deferred
-        work = _Pick(function, args) if picks else _Call(function, args)
+        work = Pick(function, args) if picks else Call(function, args)
         node = self._node(inputs[0].size if size is None else size, work, inputs)
         self._bound()
         return node
@@ -185,8 +170,6 @@ class Graph:
                 raise ValueError(f"accumulate: size is unknown, got {function} without a Deferred; give size")
             size = (inputs or parts)[0].size
         node = self._node(size, Accumulate(function, args, parts), inputs)
-        if self._elsewhere is not None and not node.done:
-            self._sums.append(ref(node))
         for part in parts:
             part.give()
             if node.done:  # restored: the part was added in the earlier run
@@ -199,12 +182,12 @@ class Graph:
             return self.untrained(job.model.size, squares=job.squares)
         result = self._node(0, job, job.inputs())
         whole = [result]
-        params = self._node(job.model.size, _new(_Pick, (_PARAMS, whole)), whole)
-        loss = self._node(1, _new(_Pick, (_LOSS, whole)), whole)
+        params = self._node(job.model.size, _new(Pick, (PARAMS, whole)), whole)
+        loss = self._node(1, _new(Pick, (LOSS, whole)), whole)
         if not job.squares:
             self._bound()
             return _new(Trained, (params, loss))
-        square = self._node(1, _new(_Pick, (_SQUARE, whole)), whole)
+        square = self._node(1, _new(Pick, (SQUARE, whole)), whole)
         self._bound()
         return Measured(params, loss, square)
 
@@ -252,7 +235,7 @@ class Graph:
         if self.engine is not None:
             self.engine.close()
 
-    def _node(self, size: int, work: _Call | _Pick | Accumulate | TrainJob, inputs: list[Deferred]) -> Deferred:
+    def _node(self, size: int, work: Call | Pick | Accumulate | TrainJob, inputs: list[Deferred]) -> Deferred:
         for item in inputs:
             item.check_not_given()
         self._created = number = self._created + 1
@@ -287,9 +270,8 @@ class Graph:
     def _make_ready(self, node: Deferred, me: ref[Deferred]) -> None:
         if isinstance(node._work, TrainJob):
             self._ready_jobs.append(me)
-            if self._elsewhere is not None and self.caught_up:
-                with self.host.part("sending jobs"):
-                    self._elsewhere.begin(node._work.resolve())
+            if self.engine is not None and self.caught_up:
+                self.engine.begin(node._work)
         else:
             heappush(self._ready_calls, (node.number, me))
 
@@ -336,29 +318,43 @@ class Graph:
         self._ready_jobs = [ref(node) for node in nodes]
         if not nodes or self.engine is None:
             return False
-        jobs = [node._work.resolve() for node in nodes]
-        waiting, nodes, self._ready_jobs = dict(enumerate(nodes)), [], []
-        part = self.host.brief_part if self._elsewhere is None else self.host.part
-
-        def take(place: int, result: TrainResult) -> None:
-            self._settle(waiting.pop(place), result)
-            self.statistics.jobs += 1
-            if self._ready_calls:
-                with part("deferred functions"):
-                    while self._run_call():
-                        pass
-
+        waiting = {node._work.resolve(): node for node in nodes}
+        nodes, self._ready_jobs = [], []
         try:
             with self.host.part("training"):
-                if self._elsewhere is not None:
-                    self._elsewhere.begin_all(jobs)
-                    self._sums = run_sums(self._elsewhere, jobs, waiting, self._sums, _job_of, take)
-                places = list(waiting)
-                self.engine.run([jobs[place] for place in places], at(places, take))
+                for resolved, result in self._results(self.engine, waiting):
+                    self._settle(waiting.pop(resolved), result)
+                    del result  # it may be released before the next one is there
+                    self.statistics.jobs += 1
+                    if self._ready_calls:
+                        with self.host.brief_part("deferred functions"):
+                            while self._run_call():
+                                pass
         finally:
             self._ready_jobs += [ref(node) for node in waiting.values()]
         self.statistics.wavefronts += 1
         return True
+
+    def _results(self, engine: Engine, waiting: dict[ResolvedJob, Deferred]) -> Results:
+        """What the jobs of a wavefront come to; for several of which only a mean is needed, it may be that mean."""
+        engine.begin_all(list(waiting))
+        yield from self._means(engine, waiting)
+        yield from engine.run(list(waiting))
+
+    def _means(self, engine: Engine, waiting: dict[ResolvedJob, Deferred]) -> Results:
+        """Jobs with the means that the engine makes of their models, each of which is a part of one sum only."""
+        job_of: dict[Deferred | None, ResolvedJob] = {node: resolved for resolved, node in waiting.items()}
+        for total in sums_of(waiting.values()):
+            mean = total.as_mean()
+            if mean is None:
+                continue
+            jobs = [job_of[node] for part in mean.parts if (node := trained_by(part)) in job_of]
+            groups = engine.means(jobs, mean.w.value, mean.weights) if len(jobs) == len(mean.parts) else []
+            if groups:
+                total.put_together([group.places for group in groups])
+            for group in groups:
+                for place, told in zip(group.places, group.told, strict=True):
+                    yield jobs[place], TrainResult(group.mean, *told)
 
     def _settle(self, node: Deferred, value: Any) -> None:
         """Set the value of a node and of its parts, and mark as ready the nodes whose inputs are now all known."""
@@ -375,7 +371,7 @@ class Graph:
                 waiter._missing -= 1
                 if waiter._missing:
                     continue
-                if type(waiter._work) is _Pick:
+                if type(waiter._work) is Pick:
                     try:
                         known.append((waiter, waiter._work.function(value)))
                         continue
@@ -390,11 +386,6 @@ class Graph:
                 "run with training, or let the algorithm declare a nominal value"
             )
         return RuntimeError(f"{deferred!r} is not of this graph; read it where it was made")
-
-
-def _job_of(part: Deferred) -> Deferred | None:
-    work = part._work
-    return work.args[0] if type(work) is _Pick and work.function is _PARAMS else None
 
 
 _new = tuple.__new__  # the constructor of a named tuple takes twice as long

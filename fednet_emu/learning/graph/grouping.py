@@ -73,9 +73,9 @@ def shape_of(resolved: ResolvedJob) -> JobShape:
     )
 
 
-def group_by_shape(jobs: Sequence[ResolvedJob]) -> dict[JobShape, list[int]]:
-    """The indices of the jobs of each shape; shapes in order of first appearance."""
-    groups: dict[JobShape, list[int]] = {}
-    for place, resolved in enumerate(jobs):
-        groups.setdefault(shape_of(resolved), []).append(place)
+def group_by_shape(jobs: Sequence[ResolvedJob]) -> dict[JobShape, list[ResolvedJob]]:
+    """The jobs of each shape; shapes in order of first appearance."""
+    groups: dict[JobShape, list[ResolvedJob]] = {}
+    for resolved in jobs:
+        groups.setdefault(shape_of(resolved), []).append(resolved)
     return groups

@@ -23,7 +23,8 @@ class HostTime:
     def __init__(self) -> None:
         self._host_s: dict[str, float] = {REST: 0.0}
         self._waiting_s: dict[str, float] = {REST: 0.0}
-        self._inside = [REST]
+        self._inside: list[tuple[str, _BriefPart | None]] = [(REST, None)]
+        self._brief: _BriefPart | None = None
         self._seen_s, self._busy_s, self._brief_s = time.perf_counter(), time.thread_time(), 0.0
 
     def part(self, name: str) -> _Part:
@@ -31,7 +32,7 @@ class HostTime:
         return _Part(self, name)
 
     def brief_part(self, name: str) -> _BriefPart:
-        """The same for what never waits and may be over within microseconds, in which other parts must not begin."""
+        """The same for what never waits and may be over within microseconds; a part that begins in it interrupts it."""
         return _BriefPart(self, name)
 
     def parts(self) -> dict[str, Spent]:
@@ -40,16 +41,21 @@ class HostTime:
         return {name: Spent(host_s, self._waiting_s[name]) for name, host_s in self._host_s.items()}
 
     def _enter(self, name: str) -> None:
+        interrupted = self._brief
+        if interrupted is not None:
+            interrupted.__exit__()
         self._note()
-        self._inside.append(name)
+        self._inside.append((name, interrupted))
 
     def _leave(self) -> None:
         self._note()
-        self._inside.pop()
+        _, interrupted = self._inside.pop()
+        if interrupted is not None:
+            interrupted.__enter__()
 
     def _note(self) -> None:
         now_s, busy_s = time.perf_counter(), time.thread_time()
-        host_s, part = now_s - self._seen_s, self._inside[-1]
+        host_s, part = now_s - self._seen_s, self._inside[-1][0]
         self._add(part, host_s - self._brief_s)
         self._brief_s = 0.0
         self._waiting_s[part] = self._waiting_s.get(part, 0.0) + max(host_s - busy_s + self._busy_s, 0.0)
@@ -90,7 +96,9 @@ class _BriefPart:
         self._host, self._name = host, name
 
     def __enter__(self) -> None:
+        self._host._brief = self
         self._since_s = time.perf_counter()
 
     def __exit__(self, *_: object) -> None:
         self._host._add_brief(self._name, time.perf_counter() - self._since_s)
+        self._host._brief = None

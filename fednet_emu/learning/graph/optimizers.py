@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import Annotated, Self
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
 
 import torch
 from pydantic import Field, model_validator
@@ -81,21 +81,19 @@ class Adam(Optimizer):
     """Decay rate of the running mean of the squared gradients (beta_2)."""
     eps: float = Field(1e-8, gt=0)
     """Constant added to the denominator for numerical stability (epsilon)."""
-    l2: float = Field(0.0, ge=0)
-    """Weight decay: this factor times the parameters is added to the gradient; 0 for none."""
     weight_decay: float = Field(0.0, ge=0)
-    """The same as `l2`, by the name that it has in the other optimizers; give one of them."""
+    """This factor times the parameters is added to the gradient; 0 for none."""
 
-    @model_validator(mode="after")
-    def _one_decay(self) -> Self:
-        if self.l2 and self.weight_decay:
-            raise ValueError(f"l2 and weight_decay are the same, got {self.l2:g} and {self.weight_decay:g}; give one")
-        return self
+    @model_validator(mode="before")
+    @classmethod
+    def _one_name(cls, given: Any) -> Any:
+        if isinstance(given, Mapping) and "l2" in given:
+            raise ValueError(f"no such setting, got l2: {given['l2']}; write weight_decay: {given['l2']}")
+        return given
 
     def start(self, weights: Tensor, lr: float) -> Callable[[Tensor], None]:
         """The step function of PyTorch's fused Adam, which creates the moments at the first step."""
-        decay = self.l2 or self.weight_decay
-        adam = torch.optim.Adam([weights], lr, (self.beta1, self.beta2), self.eps, decay, fused=True)
+        adam = torch.optim.Adam([weights], lr, (self.beta1, self.beta2), self.eps, self.weight_decay, fused=True)
 
         def move(gradient: Tensor) -> None:
             weights.grad = gradient

@@ -12,11 +12,11 @@ from fednet_emu.learning.engines.batched import BatchedEngine
 from fednet_emu.learning.engines.serial import SerialEngine
 from fednet_emu.learning.engines.stacks.chain import chain_form
 from fednet_emu.learning.engines.stacks.form import Batch, VmapForm
-from fednet_emu.learning.graph.engine import results_of
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
 from fednet_emu.learning.models.flat import FlatModel
 from fednet_emu.learning.models.torch_seed import seeded_module
+from tests.learning.results import results_of
 
 DEVICES = [
     "cpu",

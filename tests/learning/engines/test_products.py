@@ -8,7 +8,8 @@ from threadpoolctl import ThreadpoolController
 
 from fednet_emu.learning.engines.spread import SpreadEngine
 from fednet_emu.learning.engines.stacks.products import add_product, product
-from fednet_emu.learning.graph.engine import results_of
+from fednet_emu.learning.graph.engine import Engine
+from tests.learning.results import results_of
 
 SIZES = st.integers(1, 40)
 
@@ -56,13 +57,13 @@ def test_blas_has_one_thread_while_jobs_run():
     blas = ThreadpoolController().select(user_api="blas")
     seen = []
 
-    class Looking:
-        def run(self, jobs, take):
+    class Looking(Engine):
+        def run(self, jobs):
             seen.append({library["num_threads"] for library in blas.info()})
-            take(0, jobs[0])
+            yield jobs[0], "trained"
 
     with blas.limit(limits=2):
-        assert results_of(SpreadEngine(Looking, 1, together=True), ["a job"]) == ["a job"]
+        assert results_of(SpreadEngine([Looking()], together=True), ["a job"]) == ["trained"]
         after = {library["num_threads"] for library in blas.info()}
 
     assert seen == [{1}]

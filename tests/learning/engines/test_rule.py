@@ -13,7 +13,6 @@ from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.engines.batched import BatchedEngine
 from fednet_emu.learning.engines.rule import STACK_PAYS, Case, RuleEngine, choose
 from fednet_emu.learning.engines.serial import SerialEngine
-from fednet_emu.learning.graph.engine import results_of
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.grouping import shape_of
 from fednet_emu.learning.graph.jobs import ResolvedJob, SgdPlan, TrainData, TrainJob
@@ -23,6 +22,7 @@ from fednet_emu.learning.models.linear import Softmax
 from fednet_emu.learning.models.mcmahan_cnn import McMahanCnn
 from fednet_emu.learning.models.mlp import Mlp
 from fednet_emu.learning.models.torch_seed import seeded_module
+from tests.learning.results import results_of
 
 IMAGE = (1, 28, 28)
 RNG = np.random.default_rng(0)

@@ -16,12 +16,13 @@ from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.engines.batched import BatchedEngine
 from fednet_emu.learning.engines.serial import SerialEngine
 from fednet_emu.learning.engines.table import ENGINES
-from fednet_emu.learning.graph.engine import Engine, TrainResult, results_of
+from fednet_emu.learning.graph.engine import Engine, TrainResult
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
 from fednet_emu.learning.graph.optimizers import Adam, Momentum, Optimizer, Sgd
 from fednet_emu.learning.models.flat import FlatModel
 from fednet_emu.learning.models.torch_seed import seeded_module
+from tests.learning.results import results_of
 
 SIZES = (50, 1, 3, 17, 20, 8, 33)
 OFFSETS = [0, *itertools.accumulate(SIZES)]
@@ -67,7 +68,7 @@ def run(engine: Engine, wavefront: list[TrainJob]) -> list[TrainResult]:
 
 
 @pytest.mark.parametrize("clip_norm", [None, 0.4])
-@pytest.mark.parametrize("optimizer", [*OPTIMIZERS.values(), Adam(l2=0.1)], ids=[*OPTIMIZERS, "adam"])
+@pytest.mark.parametrize("optimizer", [*OPTIMIZERS.values(), Adam(weight_decay=0.1)], ids=[*OPTIMIZERS, "adam"])
 def test_a_job_is_the_plain_loop(optimizer: Optimizer, clip_norm: float | None) -> None:
     """PyTorch's optimizer and `clip_grad_norm_` on the module itself, over the batches of the job."""
     model = model_of("dense")
@@ -79,7 +80,7 @@ def test_a_job_is_the_plain_loop(optimizer: Optimizer, clip_norm: float | None) 
         Momentum: lambda own: torch.optim.SGD(
             module.parameters(), 0.2, own.beta, weight_decay=own.weight_decay, nesterov=own.nesterov
         ),
-        Adam: lambda own: torch.optim.Adam(module.parameters(), 0.2, weight_decay=own.l2),
+        Adam: lambda own: torch.optim.Adam(module.parameters(), 0.2, weight_decay=own.weight_decay),
     }[type(optimizer)](optimizer)
     for rows, count in zip(batches.index, batches.count, strict=True):
         torch_s.zero_grad()

@@ -18,11 +18,12 @@ from fednet_emu.learning.engines.spread import SpreadEngine
 from fednet_emu.learning.engines.stacks.form import VmapForm
 from fednet_emu.learning.engines.stacks.scratch import Scratch
 from fednet_emu.learning.engines.table import ENGINES
-from fednet_emu.learning.graph.engine import TrainResult, results_of
+from fednet_emu.learning.graph.engine import Engine, TrainResult
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
 from fednet_emu.learning.models.flat import FlatModel
 from fednet_emu.learning.models.torch_seed import seeded_module
+from tests.learning.results import results_of
 
 RNG = np.random.default_rng(3)
 DATA = TrainData(
@@ -30,16 +31,16 @@ DATA = TrainData(
 )
 
 
-class Noting:
+class Noting(Engine):
     """A serial engine that notes in which thread it runs how many jobs."""
 
     def __init__(self, notes):
         self._notes, self._engine = notes, SerialEngine()
 
-    def run(self, jobs, take):
+    def run(self, jobs):
         """As the serial engine."""
         self._notes.append((threading.current_thread().name, len(jobs)))
-        self._engine.run(jobs, take)
+        return self._engine.run(jobs)
 
 
 def wavefront(module=None, lr=0.1):
@@ -70,7 +71,7 @@ def test_jobs_are_dealt_in_shares_and_results_keep_their_places(together, shares
     """
     notes = []
     jobs = wavefront()
-    found = results_of(SpreadEngine(lambda: Noting(notes), 2, together=together), jobs)
+    found = results_of(SpreadEngine([Noting(notes), Noting(notes)], together=together), jobs)
     expected = results_of(SerialEngine(), jobs)
 
     assert [count for _, count in notes] == shares
@@ -82,7 +83,7 @@ def test_jobs_are_dealt_in_shares_and_results_keep_their_places(together, shares
 def test_lone_jobs_and_dropout_stay_in_the_callers_thread(jobs):
     """One job has nothing to run beside, and all threads share PyTorch's random numbers."""
     notes = []
-    results_of(SpreadEngine(lambda: Noting(notes), 2, together=True), jobs)
+    results_of(SpreadEngine([Noting(notes), Noting(notes)], together=True), jobs)
 
     assert notes == [(threading.current_thread().name, len(jobs))]
 
@@ -114,7 +115,7 @@ def test_no_module_is_run_by_two_threads(make, together):
     seen = []
     jobs = wavefront(Watched(seen))
     seen.clear()
-    results_of(SpreadEngine(make, 2, together=together), jobs)
+    results_of(SpreadEngine([make() for _ in range(2)], together=together), jobs)
     threads = {}
     for module, thread in seen:
         threads.setdefault(id(module), set()).add(thread)
@@ -127,7 +128,7 @@ def test_an_error_in_a_thread_is_the_callers():
     module = seeded_module(lambda: nn.Linear(8, 3), 5)
 
     with pytest.raises(ScenarioError, match=r"dev-\d: training diverges"):
-        results_of(SpreadEngine(SerialEngine, 3, together=False), wavefront(module, lr=1e38))
+        results_of(SpreadEngine([SerialEngine() for _ in range(3)], together=False), wavefront(module, lr=1e38))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -135,61 +136,55 @@ def test_of_several_errors_the_first_jobs_is_told(seed):
     """Which thread is faster changes neither the error nor what is handed over before the job that fails."""
     rng = np.random.default_rng(seed)
 
-    class Failing:
-        def run(self, jobs, take):
+    class Failing(Engine):
+        def run(self, jobs):
             (job,) = jobs
             time.sleep(float(rng.random()) * 1e-3)
             if job.job.label in {"dev-2", "dev-3", "dev-4"}:
                 raise ScenarioError(job.job.label)
-            take(0, TrainResult(job.params, float(job.job.label.removeprefix("dev-"))))
+            yield job, TrainResult(job.params, float(job.job.label.removeprefix("dev-")))
 
     found = {}
     with pytest.raises(ScenarioError, match="dev-2"):
-        SpreadEngine(Failing, 3, together=False).run(wavefront(), found.__setitem__)
+        found.update(SpreadEngine([Failing() for _ in range(3)], together=False).run(wavefront()))
 
-    assert {0, 1} <= set(found)
-    assert all(result.loss == place for place, result in found.items())
-    assert not {2, 3, 4} & set(found)
+    labels = {job.job.label for job in found}
+    assert {"dev-0", "dev-1"} <= labels
+    assert all(job.job.label == f"dev-{result.loss:g}" for job, result in found.items())
+    assert not {"dev-2", "dev-3", "dev-4"} & labels
 
 
 def test_a_large_result_is_handed_over_while_its_share_goes_on():
     """Engines that wait until their first result of 16 MiB was taken come to an end; small ones may come together."""
-    taken = {0: threading.Event(), 3: threading.Event()}
+    taken = {"dev-0": threading.Event(), "dev-3": threading.Event()}
 
-    class Patient:
-        def run(self, jobs, take):
-            first = int(jobs[0].job.label.removeprefix("dev-"))
-            take(0, TrainResult(torch.empty(2**22), 0.0))
-            assert taken[first].wait(timeout=600)
-            for place in range(1, len(jobs)):
-                take(place, TrainResult(torch.empty(1), 0.0))
+    class Patient(Engine):
+        def run(self, jobs):
+            yield jobs[0], TrainResult(torch.empty(2**22), 0.0)
+            assert taken[jobs[0].job.label].wait(timeout=600)
+            for job in jobs[1:]:
+                yield job, TrainResult(torch.empty(1), 0.0)
 
-    found = []
+    found = {}
+    for job, result in SpreadEngine([Patient(), Patient()], together=True).run(wavefront()):
+        found[job.job.label] = len(result.params)
+        if job.job.label in taken:
+            taken[job.job.label].set()
 
-    def take(place, result):
-        found.append((place, len(result.params)))
-        if place in taken:
-            taken[place].set()
-
-    SpreadEngine(Patient, 2, together=True).run(wavefront(), take)
-
-    assert sorted(found) == [(place, 2**22 if place in taken else 1) for place in range(6)]
+    assert found == {f"dev-{i}": 2**22 if f"dev-{i}" in taken else 1 for i in range(6)}
 
 
-def test_results_come_in_turn_in_the_callers_thread():
+def test_results_come_in_turn():
     """A thread that is free takes the next job: two threads that wait for each other train two jobs at a time."""
-    order, both = [], threading.Barrier(2, timeout=600)
+    both = threading.Barrier(2, timeout=600)
 
-    def take(place, _result):
-        order.append(place)
-        assert threading.current_thread() is threading.main_thread()
-
-    class Even:
-        def run(self, jobs, take):
+    class Even(Engine):
+        def run(self, jobs):
             both.wait()
-            take(0, jobs[0])
+            yield jobs[0], TrainResult(jobs[0].params, 0.0)
 
-    SpreadEngine(Even, 2, together=False).run(wavefront(), take)
+    jobs = wavefront()
+    order = [jobs.index(job) for job, _ in SpreadEngine([Even(), Even()], together=False).run(jobs)]
 
     assert sorted(order) == list(range(6))
     assert all(abs(place - turn) <= 1 for turn, place in enumerate(order))
@@ -198,7 +193,7 @@ def test_results_come_in_turn_in_the_callers_thread():
 def test_the_number_of_threads_of_the_caller_is_left_alone():
     """One thread per operation is the rule in the pool only."""
     before = torch.get_num_threads()
-    results_of(SpreadEngine(SerialEngine, 2, together=False), wavefront())
+    results_of(SpreadEngine([SerialEngine(), SerialEngine()], together=False), wavefront())
 
     assert torch.get_num_threads() == before
 
@@ -221,18 +216,22 @@ def test_neighbours_in_the_data_go_to_one_thread():
     """Whatever their order, each thread gets jobs of equal work whose samples lie one after the other."""
 
     class Rows(Noting):
-        def run(self, jobs, take):
+        def run(self, jobs):
             self._notes.append(sorted(job.job.first_row for job in jobs))
-            self._engine.run(jobs, take)
+            return self._engine.run(jobs)
 
     notes, jobs = [], wavefront()
-    results_of(SpreadEngine(lambda: Rows(notes), 2, together=True), [jobs[place] for place in (4, 0, 5, 2, 1, 3)])
+    results_of(SpreadEngine([Rows(notes), Rows(notes)], together=True), [jobs[place] for place in (4, 0, 5, 2, 1, 3)])
 
     assert sorted(notes) == [[0, 5, 20], [30, 38, 50]]
 
 
 @pytest.mark.parametrize(
-    "make", [lambda: SpreadEngine(SerialEngine, 2, together=False), *(partial(ENGINES[name], 2) for name in ENGINES)]
+    "make",
+    [
+        lambda: SpreadEngine([SerialEngine(), SerialEngine()], together=False),
+        *(partial(ENGINES[name], 2) for name in ENGINES),
+    ],
 )
 def test_a_closed_engine_has_no_threads_left_and_can_be_used_again(make):
     """After `close` there are no more threads than before the engine was made, and later results are equal."""

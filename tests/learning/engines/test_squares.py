@@ -11,10 +11,10 @@ import torch
 from fednet_emu.learning.engines.batched import BatchedEngine
 from fednet_emu.learning.engines.serial import SerialEngine
 from fednet_emu.learning.engines.stacks.form import VmapForm
-from fednet_emu.learning.graph.engine import results_of
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.jobs import SgdPlan
 from tests.learning.engines.test_engines import OFFSETS, PLANS, classifier, cnn, dropout, jobs, mlp, regression, softmax
+from tests.learning.results import results_of
 
 MAKES = {
     name: (lambda build=build: classifier(build)) for name, build in (("softmax", softmax), ("mlp", mlp), ("cnn", cnn))

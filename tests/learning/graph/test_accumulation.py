@@ -17,7 +17,7 @@ from fednet_emu.errors import Diverged
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.accumulation import Accumulation, accumulated
 from fednet_emu.learning.graph.deferred import Deferred
-from fednet_emu.learning.graph.engine import Take, TrainResult
+from fednet_emu.learning.graph.engine import Engine, Results, TrainResult
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.jobs import ResolvedJob, SgdPlan, TrainData, TrainJob
 from fednet_emu.learning.models.flat import FlatModel
@@ -26,7 +26,7 @@ MODEL = FlatModel(nn.Linear(1, 2), "cross-entropy", (1,))
 DATA = TrainData(torch.zeros(3, 1), torch.zeros(3, dtype=torch.int64))
 
 
-class Adding:
+class Adding(Engine):
     """A stand-in for training: dev-i adds i + 0.1 to the parameters. It counts the results that are alive at once."""
 
     def __init__(self, order: Callable[[list[int]], Sequence[int]] = list, diverges: str = "") -> None:
@@ -35,14 +35,14 @@ class Adding:
         self.most = 0
         self._seen: list[weakref.ref[Tensor]] = []
 
-    def run(self, jobs: Sequence[ResolvedJob], take: Take) -> None:
-        """Hands the results over in some order."""
+    def run(self, jobs: Sequence[ResolvedJob]) -> Results:
+        """Gives the results in some order."""
         for place in self.order(list(range(len(jobs)))):
             label = jobs[place].job.label
             if label == self.diverges:
                 raise Diverged(label)
-            take(place, TrainResult(self._noted(jobs[place].params + (float(label[4:]) + 0.1)), 0.5))
             self.trained.append(label)
+            yield jobs[place], TrainResult(self._noted(jobs[place].params + (float(label[4:]) + 0.1)), 0.5)
 
     def _noted(self, params: Tensor) -> Tensor:
         self._seen = [weakref.ref(params), *(seen for seen in self._seen if seen() is not None)]

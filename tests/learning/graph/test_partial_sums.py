@@ -10,28 +10,26 @@ from fednet_emu.federation.sums import NoisyMean
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.engines.serial import SerialEngine
 from fednet_emu.learning.graph.accumulation import accumulated
-from fednet_emu.learning.graph.engine import EngineElsewhere, Group, results_of
+from fednet_emu.learning.graph.engine import Engine, Group
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
 from fednet_emu.learning.models.flat import FlatModel
+from tests.learning.results import results_of
 
 DATA = TrainData(torch.randn(30, 4, generator=torch.Generator().manual_seed(0)), torch.arange(30) % 3)
 MODEL = FlatModel(nn.Linear(4, 3), "cross-entropy", (4,))
 WEIGHTS = [3, 1, 4, 1, 5]
 
 
-class InTwoPlaces:
+class InTwoPlaces(Engine):
     """An engine elsewhere whose jobs of even and odd places in a sum have trained in two places."""
 
     def __init__(self):
         self.begun, self.models = [], 0
 
-    def begin(self, resolved):
+    def begin(self, job):
         """Note the job."""
-        self.begun.append(resolved.job.label)
-
-    def begin_all(self, jobs):
-        """Nothing is left to begin."""
+        self.begun.append(job.label)
 
     def means(self, jobs, w, weights):
         """The mean of each place."""
@@ -43,13 +41,10 @@ class InTwoPlaces:
             groups.append(Group(places, w + update, [(results[k].loss, results[k].square) for k in places]))
         return groups
 
-    def run(self, jobs, take):
+    def run(self, jobs):
         """As the serial engine."""
         self.models += len(jobs)
-        SerialEngine().run(jobs, take)
-
-    def close(self):
-        """Nothing runs."""
+        return SerialEngine().run(jobs)
 
 
 def train(graph):
@@ -68,7 +63,7 @@ def test_a_mean_stands_for_the_models_of_a_place(function, more):
         w, results = train(graph)
         total = graph.accumulate(function, [result.params for result in results], w, WEIGHTS, *more)
         found.append((graph.read(total), [graph.read(result.loss) for result in results], graph.statistics))
-        if isinstance(engine, EngineElsewhere):
+        if isinstance(engine, InTwoPlaces):
             assert (engine.begun, engine.models) == ([f"dev-{k}" for k in range(5)], 0)
 
     torch.testing.assert_close(found[0][0], found[1][0], rtol=1e-6, atol=1e-6)

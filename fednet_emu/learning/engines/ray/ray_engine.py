@@ -9,18 +9,20 @@ Ray starts an actor that dies again, and runs its calls again: each call says wh
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, final
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from fednet_emu.errors import FednetError
 from fednet_emu.learning.engines.ray.cluster import connected
 from fednet_emu.learning.engines.ray.parcels import Kept, Rows, packed, span
 from fednet_emu.learning.engines.ray.trainer import Told, Trainer
-from fednet_emu.learning.graph.engine import Group, Take, TrainResult
+from fednet_emu.learning.graph.engine import Engine, Group, Results, TrainResult
+from fednet_emu.learning.graph.host_time import HostTime
 from fednet_emu.learning.graph.jobs import ResolvedJob, TrainData, TrainJob
 from fednet_emu.learning.models.flat import FlatModel
 
@@ -74,19 +76,24 @@ class _Call:
 
 
 @final
-class RayEngine:
+class RayEngine(Engine):
     """Runs jobs on the actors of a Ray cluster.
 
-    A job may begin as soon as its inputs are known, while the clock goes on; `run` waits for it.
+    A job may begin as soon as its inputs are known, while the clock goes on; `run` waits for it, and gives results in
+    the order of the jobs.
+
+    Args:
+        cluster: where to train.
+        host: where the time that sending takes is noted; None notes it nowhere.
 
     Raises:
         FednetError: Ray is missing, or the cluster cannot be reached or has no room.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, host: HostTime | None = None) -> None:
         local = None if cluster.actors is None else cluster.actors * cluster.threads
         self._ray = connected(_WHERE, cluster.address, local)
-        self._device = cluster.device
+        self._device, self._host = cluster.device, HostTime() if host is None else host
         try:
             self._actors = self._started(cluster)
         except BaseException:
@@ -100,31 +107,38 @@ class RayEngine:
         self._begun: dict[TrainJob, tuple[_Call, int]] = {}
         self._put: dict[int, tuple[Tensor, Any]] = {}
         self._since: float | None = None
-        self.statistics = {"actors": count, "computing_s": 0.0, "ahead_s": 0.0, "sent_byte": 0, "received_byte": 0}
+        self._statistics: dict[str, float] = {
+            "actors": count,
+            "computing_s": 0.0,
+            "ahead_s": 0.0,
+            "sent_byte": 0,
+            "received_byte": 0,
+        }
 
-    def begin(self, resolved: ResolvedJob) -> None:
-        """Begin to train a job, without waiting for it."""
-        job = resolved.job
+    @property
+    @override
+    def statistics(self) -> Mapping[str, float]:
+        return self._statistics
+
+    @override
+    def begin(self, job: TrainJob) -> None:
         if job not in self._begun:
-            actor = job.first_row * len(self._actors) // len(job.data.y)
-            call = self._filling[actor]
-            self._begun[job] = call, call.add(resolved)
-            if call.is_full(self._device):
-                self._send(call)
+            with self._host.part("sending jobs"):
+                self._add(job.resolve())
 
+    @override
     def begin_all(self, jobs: Sequence[ResolvedJob]) -> None:
-        """Begin to train all jobs of a wavefront, and forget jobs that were begun and are no longer wanted."""
         self._begin(jobs)
         self._begun = {resolved.job: self._begun[resolved.job] for resolved in jobs}
         if self._since is not None:
-            self.statistics["ahead_s"] += time.perf_counter() - self._since
+            self._statistics["ahead_s"] += time.perf_counter() - self._since
             self._since = None
 
-    def means(self, jobs: Sequence[ResolvedJob], w: Tensor, weights: Sequence[float]) -> list[Group] | None:
-        """Weighted means of the parameters of jobs that were begun, actor by actor; None if one of them fails."""
+    @override
+    def means(self, jobs: Sequence[ResolvedJob], w: Tensor, weights: Sequence[float]) -> list[Group]:
         calls = [self._begun[resolved.job] for resolved in jobs]
         if any(self._told(call).error for call, _ in calls):
-            return None
+            return []
         by_actor: dict[int, list[int]] = {}
         for place, (call, _) in enumerate(calls):
             by_actor.setdefault(call.actor, []).append(place)
@@ -138,27 +152,22 @@ class RayEngine:
         groups = []
         for places, ref in zip(by_actor.values(), refs, strict=True):
             mean = torch.tensor(self._got(ref))
-            self.statistics["received_byte"] += mean.nbytes
+            self._statistics["received_byte"] += mean.nbytes
             losses = [self._told(call).losses[own] for call, own in (calls[place] for place in places)]
             groups.append(Group(places, mean, losses))
         for resolved in jobs:
             del self._begun[resolved.job]
         return groups
 
-    def run(self, jobs: Sequence[ResolvedJob], take: Take) -> None:
-        """Train the jobs; results are handed over in the order of the jobs.
-
-        Raises:
-            Diverged: a loss or a parameter stopped being finite; the text names the job and the step.
-            FednetError: actors died again and again.
-        """
+    @override
+    def run(self, jobs: Sequence[ResolvedJob]) -> Results:
         self._begin(jobs)
         errors = []
-        for place, resolved in enumerate(jobs):
+        for resolved in jobs:
             call, own = self._begun.pop(resolved.job)
             told = self._told(call)
             if own in told.losses:
-                take(place, TrainResult(self._params(call, own), *told.losses[own]))
+                yield resolved, TrainResult(self._params(call, own), *told.losses[own])
             elif told.error is not None:
                 errors.append(told.error)
         self._put.clear()
@@ -166,13 +175,21 @@ class RayEngine:
         if errors:
             raise errors[0]
 
+    @override
     def close(self) -> None:
-        """Leave the cluster, which ends the actors."""
         self._ray.shutdown()
+
+    def _add(self, resolved: ResolvedJob) -> None:
+        job = resolved.job
+        call = self._filling[job.first_row * len(self._actors) // len(job.data.y)]
+        self._begun[job] = call, call.add(resolved)
+        if call.is_full(self._device):
+            self._send(call)
 
     def _begin(self, jobs: Sequence[ResolvedJob]) -> None:
         for resolved in jobs:
-            self.begin(resolved)
+            if resolved.job not in self._begun:
+                self._add(resolved)
         for call in self._filling:
             if call.jobs:
                 self._send(call)
@@ -189,7 +206,7 @@ class RayEngine:
         train = self._actors[call.actor].train.options(num_returns=2)
         call.told_ref, call.params_ref = train.remote(parcel.text, used, keeps, *arrays)
         call.jobs = []
-        self.statistics["sent_byte"] += len(parcel.text)
+        self._statistics["sent_byte"] += len(parcel.text)
         self._since = self._since or time.perf_counter()
 
     def _place(self, call: _Call) -> None:
@@ -210,7 +227,7 @@ class RayEngine:
             if known is None or (first, end) != own:
                 shard = Rows(data.x[first:end].numpy(), data.y[first:end].numpy(), first, rows)
                 shards[call.actor] = self._next(), self._ray.put(shard), (first, end)
-                self.statistics["sent_byte"] += shard.x.nbytes + shard.y.nbytes
+                self._statistics["sent_byte"] += shard.x.nbytes + shard.y.nbytes
 
     def _next(self) -> int:
         self._numbers += 1
@@ -223,13 +240,13 @@ class RayEngine:
         """The reference of a tensor that was put into the object store, once per wavefront."""
         if id(tensor) not in self._put:
             self._put[id(tensor)] = tensor, self._ray.put(tensor.numpy())
-            self.statistics["sent_byte"] += tensor.nbytes
+            self._statistics["sent_byte"] += tensor.nbytes
         return self._put[id(tensor)][1]
 
     def _told(self, call: _Call) -> Told:
         if call.told is None:
             call.told = self._got(call.told_ref)
-            self.statistics["computing_s"] += call.told.computing_s
+            self._statistics["computing_s"] += call.told.computing_s
         return call.told
 
     def _params(self, call: _Call, place: int) -> Tensor:
@@ -237,7 +254,7 @@ class RayEngine:
         if call.params is None:
             call.params, call.params_ref = self._got(call.params_ref), None
         params, call.params[place] = torch.tensor(call.params[place]), None
-        self.statistics["received_byte"] += params.nbytes
+        self._statistics["received_byte"] += params.nbytes
         return params
 
     def _got(self, ref: Any) -> Any:

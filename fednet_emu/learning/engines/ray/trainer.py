@@ -13,7 +13,6 @@ from torch import Tensor
 
 from fednet_emu.learning.engines.ray.parcels import Rows, Shard, tensor_of, unpacked
 from fednet_emu.learning.engines.rule import RuleEngine
-from fednet_emu.learning.graph.engine import TrainResult
 
 
 class Told(NamedTuple):
@@ -70,13 +69,12 @@ class Trainer:
         jobs = unpacked(text, [self._kept[key] for key in used], tensors)
         params: list[NDArray[Any] | None] = [None] * len(jobs)
         losses: dict[int, tuple[float, float]] = {}
-
-        def take(place: int, result: TrainResult) -> None:
-            params[place], losses[place] = result.params.cpu().numpy(), (result.loss, result.square)
-
+        place_of = {resolved: place for place, resolved in enumerate(jobs)}
         error = None
         try:
-            self._engine.run(jobs, take)
+            for resolved, result in self._engine.run(jobs):
+                place = place_of[resolved]
+                params[place], losses[place] = result.params.cpu().numpy(), (result.loss, result.square)
         except Exception as problem:  # raised again where the run is
             error = problem.with_traceback(None)
         return Told(losses, error, time.perf_counter() - start_s), params
