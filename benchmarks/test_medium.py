@@ -18,9 +18,10 @@ from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.rates import rate_cells
 from fednet_emu.network.air.transfer import Transfer
 from fednet_emu.network.links.links import CellLinks
-from fednet_emu.network.links.station_links import StationLinks
-from fednet_emu.network.medium.loss import NoLoss
-from fednet_emu.network.medium.medium import Medium, Rules
+from fednet_emu.network.medium.medium import Medium
+from fednet_emu.network.medium.radios import Radios
+from fednet_emu.network.settings import Uplink
+from fednet_emu.radio.channel import DeviceRadio
 from fednet_emu.radio.fading import Rayleigh
 from fednet_emu.radio.rates.shannon import Shannon
 from fednet_emu.records.ledger import SERVER, Ledger
@@ -34,9 +35,9 @@ def changes_per_s(access: Access, senders: int, changes: int, size_bit: int = 20
     rng = np.random.default_rng(0)
     snr = 10 ** rng.uniform(0, 3, senders)
     sizes_bit = iter(rng.integers(1, 2 * size_bit, changes).tolist())
-    links = CellLinks(snr, streams.key("fading"))
-    rules = Rules(Band.of(20e6, access, CAPACITY, Rayleigh()), links, NoLoss(), 0, 0.2, False, 3600.0)
-    medium = Medium(clock, ledger, Presence(Always(), 0, senders), 0, rules)
+    links = CellLinks(snr[None], [streams.key("fading")])
+    settings, band = Uplink(access=access, timeout_s=3600.0), access.on(Band.of(20e6, CAPACITY, Rayleigh()))
+    medium = Medium(clock, ledger, Presence(Always(), 0, senders), settings, band, links, Radios(DeviceRadio()))
 
     def device(index: int) -> Generator[Any, Any, None]:
         while len(ledger.transfers) < changes // 2:
@@ -61,26 +62,23 @@ def test_changes_of_the_active_set_per_second() -> None:
         assert many > few / 4
 
 
-def rerating_s(on_air: ActiveSet, band: Band) -> float:
+def rerating_s(on_air: ActiveSet, access: Access, band: Band) -> float:
     """Host time to work out all rates anew in one more fading block, fading included."""
     best = float("inf")
     for block in range(5):
         started = time.perf_counter()
         numbers = np.array([block])
-        rate_cells(on_air, band, on_air.gains.heard(numbers), numbers)
+        rate_cells(on_air, access, band, on_air.gains.heard(numbers), numbers)
         best = min(best, time.perf_counter() - started)
     return best
 
 
-def on_the_air(links: CellLinks | StationLinks, band: Band, count: int, cells: int) -> ActiveSet:
+def on_the_air(links: CellLinks, band: Band, count: int, cells: int) -> ActiveSet:
     """Uplinks of `count` devices, all on the air."""
-    clock, presence = Clock(), Presence(Always(), 0, count)
-    rules = Rules(band, links, NoLoss(), 0, 0.2, False, 3600.0, cells)
-    medium = Medium(clock, Ledger(), presence, 0, rules)
-    active = ActiveSet(band, links, cells)
-    uplinks = [Transfer(clock, 0, medium.cancel, (device, SERVER), None, 0, 1000, None) for device in range(count)]
+    clock, active = Clock(), ActiveSet(band, links, cells)
+    uplinks = [Transfer(clock, 0, print, (device, SERVER), None, 0, 1000, None) for device in range(count)]
     for uplink in uplinks:
-        uplink.cell = -1 - links.radios(uplink.sender, SERVER)[1] if cells > 1 else 0
+        uplink.cell = -1 - links.station_of(uplink.sender)
     active.add([[uplink] for uplink in uplinks])
     active.gather()
     return active
@@ -97,13 +95,9 @@ def test_rates_of_ten_thousand_links_under_interference() -> None:
         spent_s = {}
         for count in (1000, 10_000):
             snr = 10 ** np.random.default_rng(0).uniform(0, 3, (cells, count))
-            links: CellLinks | StationLinks = (
-                CellLinks(snr[0], streams.key("fading"))
-                if cells == 1
-                else StationLinks(snr, snr.argmax(axis=0), list(range(cells)))
-            )
-            band = Band.of(20e6, access, law, Rayleigh())
-            spent_s[count] = rerating_s(on_the_air(links, band, count, cells), band)
+            links = CellLinks(snr, [streams.key("fading", cell) for cell in range(cells)])
+            band = access.on(Band.of(20e6, law, Rayleigh()))
+            spent_s[count] = rerating_s(on_the_air(links, band, count, cells), access, band)
         many_ms, few_ms = spent_s[10_000] * 1e3, spent_s[1000] * 1e3
         print(f"{access.kind}, {cells} cells: 10,000 links {many_ms:.2f} ms, 1000: {few_ms:.2f} ms")
         assert spent_s[10_000] < 20 * spent_s[1000]

@@ -22,8 +22,10 @@ from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.access import Tdma
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.links.links import CellLinks
-from fednet_emu.network.medium.loss import NoLoss
-from fednet_emu.network.medium.medium import Medium, Rules
+from fednet_emu.network.medium.medium import Medium
+from fednet_emu.network.medium.radios import Radios
+from fednet_emu.network.settings import Uplink
+from fednet_emu.radio.channel import DeviceRadio
 from fednet_emu.radio.fading import Rayleigh
 from fednet_emu.radio.rates.shannon import Shannon
 from fednet_emu.records.ledger import SERVER, Ledger
@@ -39,10 +41,9 @@ def median_of(repeats: int, measure: Callable[[], float]) -> float:
 def tdma_rate(devices: int, transfers: int = TRANSFERS) -> float:
     """Transfers per host second over a TDMA uplink with fading and records; every device always has one waiting."""
     clock, ledger, streams = Clock(), Ledger(), Streams(0)
-    links = CellLinks(np.full(devices, 100.0), streams.key("fading"))
-    band = Band.of(20e6, Tdma(), Shannon(), Rayleigh())
-    rules = Rules(band, links, NoLoss(), 0, drawn_w=0.2, multicast=False, timeout_s=3600.0)
-    medium = Medium(clock, ledger, Presence(Always(), 0, devices), 0, rules)
+    links = CellLinks(np.full((1, devices), 100.0), [streams.key("fading")])
+    band, settings = Band.of(20e6, Shannon(), Rayleigh()), Uplink(access=Tdma(), timeout_s=3600.0)
+    medium = Medium(clock, ledger, Presence(Always(), 0, devices), settings, band, links, Radios(DeviceRadio()))
 
     def device(index: int, count: int) -> Generator[Any, Any, None]:
         for _ in range(count):

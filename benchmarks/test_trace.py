@@ -16,7 +16,9 @@ import pytest
 
 from fednet_emu.analysis.run import open_run
 from fednet_emu.draw.trace.trace import write_trace
-from fednet_emu.records.ledger import KINDS, REASONS, SERVER, SEVERAL
+from fednet_emu.records.ledger import SERVER, SEVERAL
+from fednet_emu.records.reasons import REASONS
+from fednet_emu.records.rows import KINDS
 
 DEVICES = 1000
 CONTENT = struct.Struct("<BQBBBQBQBdBdBQBBQ")

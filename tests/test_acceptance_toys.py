@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fednet_emu.algorithms.fedavg import average
 from fednet_emu.errors import Deadlock
+from fednet_emu.federation import average
 from fednet_emu.federation.device import Device
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.clock import Process
@@ -64,7 +64,7 @@ class Asynchronous:
         """A worker: receive, train, send, once."""
         got = yield from self.insist(lambda: fed.downlink(k, w))
         if not got.lost:
-            trained = yield k.compute(fed.train(k, got.payload, PLAN, t))
+            trained = yield k.train(got.payload, PLAN, t)
             sent = yield from self.insist(lambda: fed.uplink(k, trained.params))
             if not sent.lost:
                 inbox.put(k.index, (k, sent.payload))
@@ -202,7 +202,7 @@ class PushSum:
 
     def node(self, fed: Federation, i: Device, x: Deferred, t: int) -> Process:
         """One node's round: its new model, and who has received it."""
-        trained = yield i.compute(fed.train(i, x, PLAN, t))
+        trained = yield i.train(x, PLAN, t)
         deliveries = yield fed.sidelink(i, [fed.device(j) for j in self.out[i.index]], trained.params)
         return trained.params, [delivery.receiver for delivery in deliveries if not delivery.lost]
 

@@ -42,7 +42,7 @@ class Asynchronous(Component):
         got = yield fed.downlink(k, w)
         while got.lost:
             got = yield fed.downlink(k, w)
-        trained = yield k.compute(fed.train(k, got.payload, SgdPlan(lr=self.lr, steps=1), t))
+        trained = yield k.train(got.payload, SgdPlan(lr=self.lr, steps=1), t)
         sent = yield fed.uplink(k, trained.params)
         while sent.lost:
             sent = yield fed.uplink(k, trained.params)

@@ -2,7 +2,7 @@
 An algorithm of one's own
 =========================
 
-Fifteen lines on top of a base class: the server keeps the momentum of its averages (FedAvgM, Hsu, Qi, Brown 2019). An
+A dozen lines on top of a base class: the server keeps the momentum of its averages (FedAvgM, Hsu, Qi, Brown 2019). An
 algorithm is a class whose fields are its settings, and a generator that reads like the paper's pseudo-code: what
 takes simulated time is an event, and is used with ``yield``. It is handed over as an object and needs no name.
 """
@@ -20,28 +20,19 @@ class FedAvgM(fe.Algorithm):
     def run(self, fed: fe.Federation) -> fe.Process:
         """The server: invite, wait, average, keep the direction."""
         w = fed.initial_model()
-        velocity = fed.defer(lambda start: start * 0, w)
+        velocity = 0 * w
         for t in fed.rounds():
             cohort = yield fed.cohort(self.cohort, t)
-            replies = yield fed.gather(self.client(fed, k, w, t) for k in cohort)
-            arrived = [reply.payload for reply in replies if not reply.lost]
+            arrived = yield from fed.exchange(cohort, w, self.client, t)
             if arrived:
-                velocity = fed.defer(self.direction, velocity, w, arrived)
-                w = fed.defer(lambda at, v: at + v, w, velocity)
-            fed.end_of_round(w, invited=len(cohort), arrived=len(arrived))
+                velocity = self.momentum * velocity + (arrived.average("uniform") - w)
+                w = w + velocity
+            fed.end_of_round(w)
 
     def client(self, fed: fe.Federation, k: fe.Device, w, t: int) -> fe.Process:
-        """A device: receive, train, send."""
-        got = yield fed.downlink(k, w)
-        if got.lost:
-            return got
-        plan = fe.SgdPlan(lr=self.lr, batch_size=20, epochs=1)
-        trained = yield k.compute(fed.train(k, got.payload, plan, t))
-        return (yield fed.uplink(k, trained.params))
-
-    def direction(self, velocity, w, arrived):
-        """The mean update, and a part of the last direction."""
-        return self.momentum * velocity + sum(w_k - w for w_k in arrived) / len(arrived)
+        """A device: train, and return what is to be sent."""
+        trained = yield k.train(w, fe.SgdPlan(lr=self.lr, batch_size=20, epochs=1), t)
+        return trained.params
 
 
 runs = {

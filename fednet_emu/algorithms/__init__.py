@@ -7,6 +7,7 @@ from fednet_emu.algorithms.asynchronous.fedasync import FedAsync
 from fednet_emu.algorithms.asynchronous.fedbuff import FedBuff
 from fednet_emu.algorithms.asynchronous.safa import Safa
 from fednet_emu.algorithms.base import Algorithm
+from fednet_emu.algorithms.baselines import Individual, LocalOnly
 from fednet_emu.algorithms.clustered.cfl import Cfl
 from fednet_emu.algorithms.clustered.frank_wolfe.algorithm import FrankWolfeClustering
 from fednet_emu.algorithms.clustered.ifca import Ifca
@@ -24,11 +25,9 @@ from fednet_emu.algorithms.hierarchical.hier_favg import HierFAvg
 from fednet_emu.algorithms.personal.ditto import Ditto
 from fednet_emu.algorithms.personal.fedper import FedPer
 from fednet_emu.algorithms.personal.fedrep import FedRep
-from fednet_emu.algorithms.personal.local_only import LocalOnly
 from fednet_emu.algorithms.robust.afl import Afl
 from fednet_emu.algorithms.robust.aspire.algorithm import Aspire
 from fednet_emu.algorithms.robust.drfa import Drfa
-from fednet_emu.algorithms.robust.individual import Individual
 from fednet_emu.algorithms.unlabelled.fedul import FedUL
 from fednet_emu.component.slot import Slot, kinds
 

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot, kinds
-from fednet_emu.federation import Deferred, Federation, MeanOf, mean_update
+from fednet_emu.federation import Arrived, Deferred, Federation
 
 
 class Aggregation(Component):
@@ -35,19 +35,9 @@ class Aggregation(Component):
         """Fewest updates that it can aggregate."""
         return 1
 
-    def of(
-        self,
-        fed: Federation,
-        w: Deferred,
-        models: Sequence[Deferred],
-        weights: Sequence[float],
-        mean: MeanOf = mean_update,
-    ) -> Deferred:
-        """The update of the model w, given the trained models, `least` or more, which are given away.
-
-        `mean` makes the weighted mean of the differences to w of the models that have arrived.
-        """
-        return fed.defer(self.update, w, list(models))
+    def of(self, fed: Federation, arrived: Arrived, weights: Sequence[float]) -> Deferred:
+        """The update of the model that was sent, given what has arrived, `least` or more, which is given away."""
+        return fed.defer(self.update, arrived.model, arrived.models)
 
     @abstractmethod
     def update(self, w: Tensor, models: Sequence[Tensor]) -> Tensor:
@@ -57,16 +47,9 @@ class Aggregation(Component):
 class Mean(Aggregation):
     """The mean, weighted as the algorithm says; one bad update can move it anywhere."""
 
-    def of(
-        self,
-        fed: Federation,
-        w: Deferred,
-        models: Sequence[Deferred],
-        weights: Sequence[float],
-        mean: MeanOf = mean_update,
-    ) -> Deferred:
+    def of(self, fed: Federation, arrived: Arrived, weights: Sequence[float]) -> Deferred:
         """The weighted mean, to which the models are added one by one."""
-        return fed.accumulate(mean, models, w, weights)
+        return fed.accumulate(arrived.mean, arrived.models, arrived.model, weights)
 
     def update(self, w: Tensor, models: Sequence[Tensor]) -> Tensor:
         """The mean of all."""

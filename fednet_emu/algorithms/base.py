@@ -3,28 +3,50 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from fednet_emu.component.component import Component
-from fednet_emu.federation import Federation, Process
+from fednet_emu.algorithms.selection.asking import Asking
+from fednet_emu.algorithms.selection.plain import Uniform
+from fednet_emu.algorithms.selection.table import AnySelection
+from fednet_emu.component.component import Component, ExactlyOne
+from fednet_emu.federation import (
+    AnyOptimizer,
+    AnySchedule,
+    Arrived,
+    CohortSize,
+    Constant,
+    Federation,
+    Process,
+    Sgd,
+    SgdPlan,
+    cohort_size,
+)
+from fednet_emu.federation.payload import n_scalars
+
+Patience = Annotated[float, Field(gt=0)]
+"""Type of a setting `patience_s`: how long a lost message is sent again before its device is given up (s)."""
+ROUND_S = 60.0
+"""Default patience when all others wait for the device: one minute."""
+ALONE_S = 604_800.0
+"""Default patience when the others continue meanwhile and a device that is given up never returns: one week."""
 
 
 class Algorithm(Component):
     """One paper's algorithm: its hyper-parameters are the fields, its pseudo-code is `run`."""
 
-    moves: ClassVar[frozenset[str]] = frozenset()
-    """The links, of `uplink` and `downlink`, on which it sends models that can be compressed: it says `since` where it
-    sends on the uplink, and `fed.published` for what it sends on the downlink."""
     uses: ClassVar[frozenset[str]] = frozenset()
-    """What it may use that most algorithms do not: `edges`, edge servers and their backhaul; `sidelink`, sending from
-    device to device; `server`, the server's samples and its speed. A scenario that gives another of them is refused."""
-    single_uploads: ClassVar[str] = "reads every upload by itself"
-    """What its server does with the upload of one device; empty if the mean of all does, asked by `fed.uplink_sum`."""
-    plans_rounds: ClassVar[bool] = False
-    """Whether it says at the start of a round who takes part, so that the uplink can be planned."""
+    """What it may use; a scenario that gives another of these is refused.
+
+    uplink-compression, downlink-compression: models in its exchanges (else it says `since` where it sends on the
+    uplink), and `fed.published` for what it sends on the downlink; sums: replies of which it needs the mean alone;
+    plans: rounds whose uplink is planned once it is known who takes part; polls: questions for the loss of a model;
+    edges: edge servers and their backhaul; sidelink: sending from device to device; server: the server's samples and
+    its speed.
+    """
     own_learning: ClassVar[bool] = False
     """Whether it brings its own data and model, so that a scenario gives none."""
 
@@ -43,7 +65,7 @@ class Algorithm(Component):
     def participants(self, count: int) -> int:
         """The largest number of devices, out of `count`, that take part in a round: the cohort, if there is one."""
         cohort = getattr(self, "cohort", None)
-        return count if cohort is None else min(cohort, count)
+        return count if cohort is None else min(cohort_size(cohort, count), count)
 
     def answers(self, count: int) -> int:
         """The number of answers that end a round without losses, out of `count` devices: one of each participant."""
@@ -51,7 +73,9 @@ class Algorithm(Component):
 
     def demands(self) -> Iterable[tuple[str, str, int]]:
         """Settings that need a minimum number of devices, as (key, what is wrong with fewer, that minimum)."""
-        return ()
+        cohort = getattr(self, "cohort", None)
+        if cohort is not None:
+            yield "cohort", "invites more devices than there are", cohort_size(cohort, 1)
 
     def contradictions(self, count: int) -> Iterable[tuple[str, str]]:
         """Settings that contradict each other with `count` devices, as (key, what is wrong)."""
@@ -59,8 +83,8 @@ class Algorithm(Component):
 
     def conflicts_with_sums(self) -> Iterable[tuple[str, str]]:
         """Settings that are invalid when the server receives nothing but sums of uploads, as (key, what is wrong)."""
-        if self.single_uploads:
-            yield "kind", f"its server {self.single_uploads}"
+        if "sums" not in self.uses:
+            yield "kind", "its server reads every upload by itself"
 
     def conflicts_with_losses(self, losses: Sequence[str]) -> Iterable[tuple[str, str]]:
         """Settings that are invalid when messages can be lost, as (key, what is wrong).
@@ -71,9 +95,142 @@ class Algorithm(Component):
         return ()
 
 
-class RoundBased(Algorithm):
-    """An algorithm in rounds: in each one the server invites devices and waits for their answers."""
+class LocalTraining(ExactlyOne):
+    """Settings of a device's local training, for algorithms to inherit."""
 
+    alternatives: ClassVar[tuple[str, ...]] = ("local_epochs", "local_steps")
+    otherwise: ClassVar[Mapping[str, Any]] = {"local_epochs": 1}
+
+    lr: float = Field(0.1, ge=0)
+    """Step size of the devices."""
+    batch_size: int | None = Field(20, gt=0)
+    """Samples per gradient step; null takes all of the device's samples."""
+    local_epochs: int | None = Field(None, gt=0)
+    """Passes over the device's samples per round; 1 unless this or `local_steps` is given."""
+    local_steps: int | None = Field(None, gt=0)
+    """Gradient steps per round, in the place of `local_epochs`."""
+    local_optimizer: AnyOptimizer = Sgd()
+    """Optimizer of the devices; its state begins anew in every round."""
+    lr_schedule: AnySchedule = Constant()
+    """How the step size of the devices, `lr`, changes from round to round."""
+    clip_norm: float | None = Field(None, gt=0)
+    """Longest gradient of a step: a longer one is scaled down to this Euclidean norm. Null for no limit."""
+    plain_steps: ClassVar[bool] = False
+    """Whether the algorithm's formulas hold for plain steps of one size only, so that it refuses any others."""
+
+    @model_validator(mode="after")
+    def _plain_where_assumed(self) -> Self:
+        plain = self.local_optimizer == Sgd() and type(self.lr_schedule) is Constant and self.clip_norm is None
+        if self.plain_steps and not plain:
+            raise ValueError(
+                "the formulas of this algorithm hold for plain steps of one size, got "
+                f"local_optimizer={self.local_optimizer!r}, lr_schedule={self.lr_schedule!r} and "
+                f"clip_norm={self.clip_norm}; leave them out"
+            )
+        return self
+
+    @cached_property
+    def plan(self) -> SgdPlan:
+        """The local steps of a device in a round; `Device.train` applies the schedule."""
+        return SgdPlan(
+            lr=self.lr,
+            batch_size=self.batch_size,
+            steps=self.local_steps,
+            epochs=self.local_epochs,
+            optimizer=self.local_optimizer,
+            schedule=self.lr_schedule,
+            clip_norm=self.clip_norm,
+        )
+
+
+class Synchronous(Algorithm, LocalTraining):
+    """An algorithm in rounds: in each one the server invites a cohort, which trains locally, and waits for it."""
+
+    uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "downlink-compression", "plans", "polls"})
+
+    cohort: CohortSize = 0.5
+    """Number of devices invited per round, or, below 1, their share of all devices; fewer if fewer are present."""
+    selection: AnySelection = Uniform()
+    """Who is asked in a round."""
     deadline_s: float | None = Field(None, gt=0)
     """Longest time that the server waits for the devices of a round (simulated s); late devices are cancelled and left
     out of the round. Null waits for all devices."""
+    retries: int = Field(0, ge=0)
+    """Number of times that a lost upload is sent again."""
+
+    def round(
+        self,
+        fed: Federation,
+        t: int,
+        message: Any,
+        client: Any,
+        *args: Any,
+        down: int | None = None,
+        up: int | None = None,
+    ) -> Process:
+        """Invite a cohort in round t, and wait for it: the process's value is what has `Arrived`.
+
+        Args:
+            fed: the federation.
+            t: the round, from 0.
+            message: as for `Federation.exchange`; of a model, or of the first of several parts, all devices read what
+                is published.
+            client: process `client(fed, k, *parts, t, *args)` of a device.
+            args: further arguments of `client`.
+            down: numbers that a device receives, for estimates of times; those of the message when None.
+            up: numbers that it sends; as many as it receives when None.
+        """
+        if isinstance(message, tuple):
+            message = (fed.published(message[0]), *message[1:])
+        elif not callable(message):
+            message = fed.published(message)
+        if "asking" not in fed.memory:
+            down = down or (fed.task.model.size if callable(message) else n_scalars(message))
+            size = cohort_size(self.cohort, fed.n_devices)
+            fed.memory["asking"] = Asking(fed, self.selection, size, self.plan, down, up or down, self.deadline_s)
+        asking: Asking = fed.memory["asking"]
+        cohort = yield from self.invited(fed, t, message, asking)
+        arrived: Arrived = yield from fed.exchange(
+            cohort,
+            message,
+            client,
+            t,
+            *args,
+            deadline_s=self.deadline_s,
+            retries=self.retries,
+            sums="sums" in self.uses,
+            statistics=self.selection.reports,
+        )
+        asking.note(arrived)
+        return arrived
+
+    def invited(self, fed: Federation, t: int, message: Any, asking: Asking) -> Process:
+        """Process whose value is the devices to invite in round t, in order."""
+        return asking.cohort(t, message)
+
+    @property
+    def events_depend_on_learning(self) -> bool:
+        """Whether the rule decides by losses."""
+        return self.selection.needs_losses
+
+    def participants(self, count: int) -> int:
+        """The largest number of devices, out of `count`, that the rule asks in a round."""
+        return self.selection.most(cohort_size(self.cohort, count), count)
+
+    def contradictions(self, count: int) -> Iterator[tuple[str, str]]:
+        """A rule that cannot choose so many of `count` devices, or asks what they do not know, as (key, what)."""
+        if problem := self.selection.problem(cohort_size(self.cohort, count)):
+            yield "selection", f"{problem}; choose others"
+        if self.selection.polls and "polls" not in self.uses:
+            yield (
+                "selection",
+                "asks devices for the loss of a model that is sent to all, which there is not; choose another",
+            )
+
+    def conflicts_with_sums(self) -> Iterator[tuple[str, str]]:
+        """A rule that asks devices, or relies on single uploads, and answers to single devices, as (key, what)."""
+        yield from super().conflicts_with_sums()
+        if self.selection.single_uploads:
+            yield "selection", f"{getattr(self.selection, 'kind', '?')} {self.selection.single_uploads}"
+        if self.retries:
+            yield "retries", f"no upload can be sent again by itself, got {self.retries}"

@@ -13,36 +13,26 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from fednet_emu.algorithms.averaging import Averaging, average
-from fednet_emu.federation import Deferred, Device, Federation, Process, Summed, Upload
+from fednet_emu.algorithms.base import Synchronous
+from fednet_emu.algorithms.server import ServerSettings
+from fednet_emu.federation import Deferred, Device, Federation, Process
 
-__all__ = ["FedAvg", "average"]
 
-
-class FedAvg(Averaging):
+class FedAvg(ServerSettings, Synchronous):
     """Each round a cohort trains locally, random unless chosen otherwise, and the server averages what arrives."""
 
     kind = "fedavg"
-    moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
+    uses: ClassVar[frozenset[str]] = Synchronous.uses | {"sums"}
 
     def run(self, fed: Federation) -> Process:
         """The server: invite a cohort, wait for its models, average them."""
-        w, memory = fed.initial_model(), None
-        asking = self.asking(fed, down=w.size, up=w.size)
+        w, server = fed.initial_model(), self.server(fed)
         for t in fed.rounds():
-            w = fed.published(w)
-            cohort = yield from asking.cohort(t, w)
-            clients = (self.client(fed, k, w, t) for k in cohort)
-            summed: Summed = yield fed.uplink_sum(w, clients, self.deadline_s)
-            arrived = asking.arrived(cohort, summed.replies)
-            if arrived:
-                w, memory = self.moved(fed, w, memory, arrived, summed.mean)
-            fed.end_of_round(w, invited=len(cohort), arrived=len(arrived))
+            arrived = yield from self.round(fed, t, w, self.client)
+            w = server.step(arrived)
+            fed.end_of_round(w)
 
     def client(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
-        """A device: receive the model, train, have the result ready to send."""
-        got = yield fed.downlink(k, w)
-        if got.lost:
-            return got
-        trained = yield k.compute(fed.train(k, got.payload, self.plan, t))
-        return Upload(k, trained.params, since=got.payload, attempts=1 + self.retries)
+        """A device: train the received model, send the result."""
+        trained = yield k.train(w, self.plan, t)
+        return trained.params

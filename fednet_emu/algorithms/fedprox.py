@@ -19,22 +19,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from fednet_emu.algorithms.averaging import Averaging
-from fednet_emu.algorithms.partial_work import AnyPartialWork, FullWork, Invitation, UntilDeadline
-from fednet_emu.federation import Device, Federation, Process, Summed, Upload
+from fednet_emu.algorithms.base import Synchronous
+from fednet_emu.algorithms.partial_work import AnyPartialWork, FullWork, UntilDeadline
+from fednet_emu.algorithms.server import ServerSettings
+from fednet_emu.federation import Deferred, Device, Federation, Process
 from fednet_emu.federation.payload import BIT_PER_SCALAR
 
 
-class FedProx(Averaging):
+class FedProx(ServerSettings, Synchronous):
     """Each round a random cohort trains around the received model, as far as it gets, and the server averages."""
 
     kind = "fedprox"
-    moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
+    uses: ClassVar[frozenset[str]] = Synchronous.uses | {"sums"}
     mu: float = Field(0.01, ge=0)
     """Factor of the proximal term mu/2 ||w - w^t||^2 that keeps devices near the model they received (mu); 0 is
     federated averaging."""
@@ -55,42 +56,36 @@ class FedProx(Averaging):
 
     def run(self, fed: Federation) -> Process:
         """The server: invite a cohort, average what it made of the model, adapt mu."""
-        w, memory = fed.initial_model(), None
-        pull = fed.defer(Pull, self.mu, None, 0, size=3) if self.adaptive else None
-        asking = self.asking(fed, down=w.size + self.adaptive, up=w.size + self.adaptive)
+        w, server = fed.initial_model(), self.server(fed)
+        pull = fed.defer(Pull, self.mu, None, 0, size=3) if self.adaptive else w
         for t in fed.rounds():
-            w = fed.published(w)
-            cohort = yield from asking.cohort(t, w)
-            message = w if pull is None else fed.shared((w, fed.defer(_MU, pull, size=1)))
-            ends_s = None if self.deadline_s is None else fed.now_s + self.deadline_s
-            upload_bit = fed.links.movement_bit(w.size) + BIT_PER_SCALAR * self.adaptive
-            round_ = Invitation(t, cohort, ends_s, upload_bit)
-            clients = (self.client(fed, k, message, round_) for k in cohort)
-            summed: Summed = yield fed.uplink_sum(w, clients, self.deadline_s)
-            arrived = asking.arrived(cohort, summed.replies)
-            if arrived and pull is not None:
-                losses, weights = [loss for _, (_, loss) in arrived], [self.weight(k) for k, _ in arrived]
-                pull = fed.defer(adapted, pull, losses, weights, self.mu_step, self.falls)
-                arrived = [(k, w_k) for k, (w_k, _) in arrived]
-            if arrived:
-                w, memory = self.moved(fed, w, memory, arrived, summed.mean)
-            fed.end_of_round(w, invited=len(cohort), arrived=len(arrived))
-            if pull is not None and not fed.timing_only:
+            if self.adaptive:
+                mu = fed.defer(_MU, pull, size=1)
+                arrived = yield from self.round(fed, t, (w, mu), self.client)
+                if arrived:
+                    weights = arrived.weights(self.weighting)
+                    pull = fed.defer(adapted, pull, arrived.part(1), weights, self.mu_step, self.falls)
+            else:
+                arrived = yield from self.round(fed, t, w, self.unadaptive)
+            w = server.step(arrived)
+            fed.end_of_round(w)
+            if self.adaptive and not fed.timing_only:
                 fed.ledger.record("proximal", round=fed.round, mu=fed.read(fed.defer(_MU, pull, size=1)))
 
-    def client(self, fed: Federation, k: Device, message: Any, round_: Invitation) -> Process:
-        """A device: receive the model, and mu if it is adaptive; train as far as it gets; have the result ready."""
-        got = yield fed.downlink(k, message)
-        if got.lost:
-            return got
-        w, mu = got.payload if self.adaptive else (got.payload, self.mu)
-        plan = self.partial_work.plan(fed, k, self.plan, round_)
+    def client(self, fed: Federation, k: Device, w: Deferred, mu: Deferred | float, t: int) -> Process:
+        """A device: train as far as it gets, send the result, and the loss if mu is adaptive."""
+        upload_bit = fed.links.movement_bit(w.size) + BIT_PER_SCALAR * self.adaptive
+        plan = self.partial_work.plan(fed, k, self.plan, t, upload_bit)
         if type(self.partial_work) is not FullWork:
-            done = {"steps": plan.n_steps(k.n_samples), "of": self.plan.n_steps(k.n_samples)}
-            fed.ledger.record("partial_work", round=round_.t + 1, device=k.index, **done)
-        trained = yield k.compute(fed.train(k, w, plan, round_.t, prox=mu))
-        reply, since = ((trained.params, trained.loss), (w, None)) if self.adaptive else (trained.params, w)
-        return Upload(k, reply, since=since, attempts=1 + self.retries)
+            fed.record(
+                "partial_work", device=k.index, steps=plan.n_steps(k.n_samples), of=self.plan.n_steps(k.n_samples)
+            )
+        trained = yield k.train(w, plan, t, prox=mu)
+        return (trained.params, trained.loss) if self.adaptive else trained.params
+
+    def unadaptive(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
+        """A device that knows mu."""
+        return self.client(fed, k, w, self.mu, t)
 
     def conflicts_with_sums(self) -> Iterator[tuple[str, str]]:
         """A rule for mu, or for the work, that needs more of a device than its update, as (key, what is wrong)."""
@@ -98,7 +93,7 @@ class FedProx(Averaging):
         if self.adaptive:
             yield "adaptive", "mu follows losses that single devices send, got true"
         if isinstance(self.partial_work, UntilDeadline):
-            yield "partial_work", "a device reckons with the rate of its own upload, got deadline"
+            yield "partial_work", "a device estimates its own upload time, got deadline"
 
 
 class Pull(NamedTuple):

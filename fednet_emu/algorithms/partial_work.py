@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 from abc import abstractmethod
 from bisect import bisect_right
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 from pydantic import Field
 
@@ -16,35 +15,24 @@ from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.federation import Device, Federation, SgdPlan
 
 
-class Invitation(NamedTuple):
-    """What the members of a cohort know of their round: its number, who they are, and when it ends (None: when all do).
-
-    `upload_bit` is what each of them will upload, headers aside.
-    """
-
-    t: int
-    cohort: Sequence[Device]
-    ends_s: float | None
-    upload_bit: int
-
-
 class PartialWork(Component):
     """A rule for the local work of a device in a round."""
 
     @abstractmethod
-    def steps(self, fed: Federation, k: Device, plan: SgdPlan, round_: Invitation) -> int:
+    def steps(self, fed: Federation, k: Device, plan: SgdPlan, t: int, upload_bit: int) -> int:
         """Number of steps that the device makes, at least one, when it begins to train now.
 
         Args:
             fed: the federation.
-            k: the device, which has samples.
+            k: the device, which has samples and an invitation.
             plan: all that it should do.
-            round_: the round.
+            t: the round.
+            upload_bit: what it will upload, headers aside.
         """
 
-    def plan(self, fed: Federation, k: Device, plan: SgdPlan, round_: Invitation) -> SgdPlan:
+    def plan(self, fed: Federation, k: Device, plan: SgdPlan, t: int, upload_bit: int) -> SgdPlan:
         """The first steps of a plan, as many as the device makes of it."""
-        steps = self.steps(fed, k, plan, round_)
+        steps = self.steps(fed, k, plan, t, upload_bit)
         return plan if steps == plan.n_steps(k.n_samples) else replace(plan, epochs=None, steps=steps)
 
 
@@ -53,7 +41,7 @@ class FullWork(PartialWork):
 
     kind = "full"
 
-    def steps(self, fed: Federation, k: Device, plan: SgdPlan, round_: Invitation) -> int:
+    def steps(self, fed: Federation, k: Device, plan: SgdPlan, t: int, upload_bit: int) -> int:
         """All steps."""
         return plan.n_steps(k.n_samples)
 
@@ -70,13 +58,13 @@ class UntilDeadline(PartialWork):
     """Time that is kept for the upload, as a multiple of what it takes alone in the band, at the mean rate and without
     headers."""
 
-    def steps(self, fed: Federation, k: Device, plan: SgdPlan, round_: Invitation) -> int:
+    def steps(self, fed: Federation, k: Device, plan: SgdPlan, t: int, upload_bit: int) -> int:
         """The largest number of steps that end in time."""
         most = plan.n_steps(k.n_samples)
-        if round_.ends_s is None:
+        if k.invitation.ends_s is None:
             return most
-        upload_s = self.reserve * round_.upload_bit / max(k.expected_rate_bps, sys.float_info.min)
-        samples = (round_.ends_s - fed.now_s - upload_s) * k.flop_per_s / fed.task.model.flop_per_sample
+        upload_s = self.reserve * upload_bit / max(k.expected_rate_bps, sys.float_info.min)
+        samples = (k.invitation.ends_s - fed.now_s - upload_s) * k.flop_per_s / fed.task.model.flop_per_sample
 
         def processed(steps: int) -> int:
             return replace(plan, epochs=None, steps=steps).n_samples_processed(k.n_samples)
@@ -91,12 +79,12 @@ class RandomWork(PartialWork):
     share: float = Field(ge=0, le=1)
     """Share of the cohort that makes a part only; 0, 0.5 and 0.9 in the paper. The others do all."""
 
-    def steps(self, fed: Federation, k: Device, plan: SgdPlan, round_: Invitation) -> int:
+    def steps(self, fed: Federation, k: Device, plan: SgdPlan, t: int, upload_bit: int) -> int:
         """All steps, or those of a random number of epochs; of a random number where the plan counts steps."""
-        rng, n = fed.streams("partial_work", round_.t), len(round_.cohort)
+        rng, n = fed.streams("partial_work", t), len(k.invitation.cohort)
         drawn = rng.integers(1, (plan.epochs or plan.steps or 1) + 1, n)
         few = rng.permutation(n)[: round(self.share * n)]
-        place = round_.cohort.index(k)
+        place = k.invitation.cohort.index(k)
         if place not in few:
             return plan.n_steps(k.n_samples)
         return int(drawn[place]) * (plan.steps_per_epoch(k.n_samples) if plan.epochs else 1)

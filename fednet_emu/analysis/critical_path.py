@@ -26,7 +26,8 @@ import numpy as np
 import pandas as pd
 
 from fednet_emu.arrays import IntArray
-from fednet_emu.records.ledger import DIRECTIONS, SERVER, SEVERAL
+from fednet_emu.records.ledger import SERVER, SEVERAL
+from fednet_emu.records.rows import DIRECTIONS
 
 NS_PER_S = 1_000_000_000
 COMPUTE, WAITING, DEADLINE, IDLE = "compute", "waiting", "deadline", "idle"

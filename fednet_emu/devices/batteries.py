@@ -18,6 +18,7 @@ from fednet_emu.devices.powers import PerDevice
 from fednet_emu.kernel.clock import FOREVER_NS, Clock, Timer
 from fednet_emu.kernel.streams import Streams, mix, uniform
 from fednet_emu.records.ledger import Ledger
+from fednet_emu.records.rows import BatteryRow
 
 
 class Batteries:
@@ -164,8 +165,21 @@ class Batteries:
 
     def _record(self, device: int) -> None:
         charge = self._charges[device]
-        amounts = charge.charge_j, charge.harvested_j, charge.spilled_j, *charge.used_j
-        self._ledger.batteries.append((device, charge.since_ns, *amounts, int(charge.on)))
+        computing_j, sending_j, receiving_j, idle_j = charge.used_j
+        self._ledger.batteries.append(
+            BatteryRow(
+                device=device,
+                simulated_ns=charge.since_ns,
+                charge_j=charge.charge_j,
+                harvested_j=charge.harvested_j,
+                spilled_j=charge.spilled_j,
+                computing_j=computing_j,
+                sending_j=sending_j,
+                receiving_j=receiving_j,
+                idle_j=idle_j,
+                state=int(charge.on),
+            )
+        )
 
     def close(self) -> None:
         """Record all charges at the end of the run."""

@@ -20,7 +20,9 @@ from fednet_emu.kernel.clock import NS_PER_S, Clock, Timer, to_ns
 from fednet_emu.kernel.events import Completion, not_awaited
 from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.radio.energy import ComputeEnergy
-from fednet_emu.records.ledger import CODE, NEVER_NS, SERVER, Ledger, device_label
+from fednet_emu.records.ledger import NEVER_NS, SERVER, Ledger, device_label
+from fednet_emu.records.reasons import CODE
+from fednet_emu.records.rows import ComputeRow
 
 MOST_PAUSES = 1 << 16
 """Largest number of times that a computation stops for want of charge; more would take minutes of computing time."""
@@ -302,7 +304,8 @@ class Processors:
         self._unload(computation, energy_j)
         self._ledger.energy_j += energy_j
         made = -1 if stopped == "empty" else made  # the rest follows, and makes it
-        self._ledger.computes.append((device, started_ns, ended_ns, flop, energy_j, given, made, CODE[stopped]))
+        row = ComputeRow(device, started_ns, ended_ns, flop, energy_j, input=given, result=made, stopped=CODE[stopped])
+        self._ledger.computes.append(row)
 
     def _unload(self, computation: Computation, energy_j: float) -> None:
         """End the load of a computation, if its device has a battery."""

@@ -144,7 +144,7 @@ class Saver:
         started = time.monotonic()
         with fed.graph.host.part("records"):
             try:
-                self.write(fed.checkpoint())
+                self.write(fed.learner.checkpoint())
             except NotPlain as error:
                 LOG.warning("no checkpoints are saved: a value of the run is %s; use tensors and named tuples", error)
                 self._every_s = None

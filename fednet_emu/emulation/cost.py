@@ -64,7 +64,7 @@ class Cost:
             ScenarioError: the model cannot be built for the data, or it is too large for any machine.
         """
         count, parameters = scenario.devices.count, _parameters(scenario, extent)
-        sends_models = "uplink" in scenario.algorithm.moves
+        sends_models = "uplink-compression" in scenario.algorithm.uses
         return cls(
             devices=count,
             rounds=scenario.stop.rounds,

@@ -19,14 +19,11 @@ from fednet_emu.files.data_folder import data_folder
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.data.datasets.base import Extent
 from fednet_emu.network.air.band import Band
-from fednet_emu.network.links.links import Sky
-from fednet_emu.network.links.station_links import network_links
-from fednet_emu.network.medium.patience import Patience
-from fednet_emu.network.network import Pair
+from fednet_emu.network.air.patience import Patience
+from fednet_emu.network.links.links import CellLinks, Sky, network_links
 from fednet_emu.network.settings import Uplink
 from fednet_emu.radio.fading import Fading
 from fednet_emu.radio.receiver.combining import ONE_ANTENNA
-from fednet_emu.records.ledger import SERVER
 from fednet_emu.scenario.model import Problem, Scenario
 from fednet_emu.units import linear_to_db
 
@@ -156,8 +153,8 @@ def expected_s(scenario: Scenario, way: Uplink, links: AtStart, size_bit: int) -
     channel = scenario.channel
     reception = scenario.network.reception if way.DIRECTION == "uplink" else ONE_ANTENNA
     law = channel.medium_rate(reception.branches(1), narrows=way.narrows)
-    band = Band.of(channel.usable_hz, way.access, law, channel.medium_fading, reception=reception)
-    patience = Patience(band)
+    band = Band.of(channel.usable_hz, law, channel.medium_fading, reception=reception)
+    patience = Patience(way.access.on(band))
     alike = (patience.expected_s(size_bit, links.mean_snr, los=los) for los in (True, False))
     return np.where(links.in_sight, *alike)
 
@@ -165,10 +162,10 @@ def expected_s(scenario: Scenario, way: Uplink, links: AtStart, size_bit: int) -
 def serving_cells(scenario: Scenario) -> IntArray:
     """Number of the cell that serves each device at its initial position, [devices]."""
     links, _ = _links_at_start(scenario)
-    return np.array([-1 - min(links.radios(device, SERVER)) for device in range(scenario.devices.count)], np.int64)
+    return np.array([-1 - links.station_of(device) for device in range(scenario.devices.count)], np.int64)
 
 
-def _links_at_start(scenario: Scenario) -> Pair:
+def _links_at_start(scenario: Scenario) -> tuple[CellLinks, CellLinks]:
     streams, devices, network = Streams(scenario.seed), scenario.devices, scenario.network
     xy_m = devices.placement.positions_m(devices.count, streams("placement"))
     sky = Sky(scenario.channel, streams, network.power_control, antennas=network.reception.antennas)

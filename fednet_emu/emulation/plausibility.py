@@ -17,9 +17,8 @@ from fednet_emu.devices.profiles import DeviceClass, Profile
 from fednet_emu.emulation.hardware import law_of
 from fednet_emu.emulation.outlook import AtStart, Outlook, expected_s
 from fednet_emu.learning.graph.optimizers import Adam, Momentum
-from fednet_emu.radio.energy import CmosEnergy, ComputeEnergy, PublishedEnergy
+from fednet_emu.radio.energy import KAPPA, CmosEnergy, ComputeEnergy, PublishedEnergy
 from fednet_emu.radio.numerology import FR1_TOP_HZ
-from fednet_emu.radio.presets import ENERGY_PRESETS
 from fednet_emu.radio.profiles import Mark
 from fednet_emu.scenario.model import Problem, Scenario
 from fednet_emu.units import linear_to_db
@@ -190,7 +189,7 @@ def _clock(scenario: Scenario) -> Iterator[Problem]:
     law, path = scenario.devices.compute_energy, ("devices", "compute_energy")
     if isinstance(law, CmosEnergy | PublishedEnergy):
         yield from BOUNDS["clock"].judge((*path, "clock_hz"), law.clock_hz)
-        kappa = law.kappa if isinstance(law, CmosEnergy) else ENERGY_PRESETS[law.preset].kappa_j_s2
+        kappa = law.kappa if isinstance(law, CmosEnergy) else KAPPA[law.preset]
         if kappa > 0:
             yield from BOUNDS["kappa"].judge((*path, "kappa" if isinstance(law, CmosEnergy) else "preset"), kappa)
 

@@ -120,4 +120,4 @@ def _resume(fed: Federation, folder: RunFolder | None, belongs: dict[str, Any]) 
     checkpoint = None if folder is None else load_checkpoint(folder.path, belongs)
     if checkpoint is not None:
         LOG.info("going on from a checkpoint: %d values were read before", len(checkpoint.readings))
-        fed.resume(checkpoint)
+        fed.learner.resume(checkpoint)

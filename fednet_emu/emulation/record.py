@@ -18,14 +18,16 @@ from fednet_emu.emulation.signals import graceful
 from fednet_emu.errors import DataError, Diverged
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.streams import Streams
+from fednet_emu.network.air.queue import TurnQueue
 from fednet_emu.records.fairness import asking
 from fednet_emu.records.folder.manifest import FINISHED
 from fednet_emu.records.folder.store import LOG_FILE, RunFolder
 from fednet_emu.records.idle import idle_s
 from fednet_emu.records.laws.charge import empty_s
 from fednet_emu.records.laws.verify import verify
-from fednet_emu.records.ledger import KINDS, SERVER, Ledger, scores_in
+from fednet_emu.records.ledger import SERVER, Ledger, scores_in
 from fednet_emu.records.losses import messages
+from fednet_emu.records.rows import KINDS
 from fednet_emu.scenario.model import Scenario
 
 LOG = logging.getLogger("fednet_emu")
@@ -165,7 +167,7 @@ def _totals(fed: Federation, scenario: Scenario) -> dict[str, Any]:
         "verified": not any(laws.values()),
         "broken_laws": {law: broken for law, broken in laws.items() if broken},
         "events_depend_on_learning": scenario.events_depend_on_learning,
-        "nominal_values": fed.nominal,
+        "nominal_values": fed.learner.nominal,
         "transfers": len(ledger.transfers),
         **messages(ledger),
         "wavefronts": fed.graph.statistics.wavefronts,
@@ -220,11 +222,16 @@ def _laws(ledger: Ledger, scenario: Scenario) -> dict[str, str]:
     exclusive = frozenset(  # recorded links are each device's own
         kind
         for kind, used in access.items()
-        if kind in one_cell and used is not None and used.trace is None and used.access.one_at_a_time
+        if kind in one_cell and used is not None and used.trace is None and _takes_turns(used.access.queue(1))
     )
-    side = network.sidelink
-    in_turns = side is not None and (side.access.clustered or side.access.one_at_a_time)
+    queue = None if network.sidelink is None else network.sidelink.access.queue(1)
+    in_turns = queue is not None and (queue.clustered or _takes_turns(queue))
     return verify(ledger, exclusive, frozenset({"sidelink"} if in_turns else ()))
+
+
+def _takes_turns(queue: TurnQueue) -> bool:
+    """Whether only one burst of a cell is on the air at a time."""
+    return queue.places == 1 and not queue.clustered
 
 
 def _last_evaluation(fed: Federation) -> dict[str, float | None]:

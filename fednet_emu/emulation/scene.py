@@ -66,7 +66,7 @@ def scene(scenario: Scenario, until_s: float, data_dir: Path | str | None = None
     folder, streams, devices = data_folder(data_dir), Streams(scenario.seed), scenario.devices
     presence = Presence(devices.availability, streams.key("availability"), devices.count)
     network = build_network(scenario, Clock(), Ledger(), streams, presence, folder)
-    changes = network.moving or network.uplink.rules.rates is not None or network.downlink.rules.rates is not None
+    changes = network.moving or network.uplink.rates is not None or network.downlink.rates is not None
     count = max(2, min(MOST_TIMES, MOST_PLACES // devices.count)) if changes and until_s > 0 else 1
     times_s = np.linspace(0.0, until_s, count) if count > 1 else np.zeros(1)
     xy_m, cell, snr, up_bps, down_bps = map(np.stack, zip(*map(network.picture, times_s.tolist()), strict=True))

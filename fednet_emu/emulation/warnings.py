@@ -15,7 +15,7 @@ from fednet_emu.arrays import Array, Mask
 from fednet_emu.emulation.outlook import AtStart, Needed, Outlook, expected_s
 from fednet_emu.emulation.plausibility import PLAUSIBLE
 from fednet_emu.errors import ScenarioWarning
-from fednet_emu.network.medium.patience import LEAST_S, MOST_S, TIMES
+from fednet_emu.network.air.patience import LEAST_S, MOST_S, TIMES
 from fednet_emu.network.settings import Uplink
 from fednet_emu.records.ledger import device_label
 from fednet_emu.scenario.model import Problem, Scenario

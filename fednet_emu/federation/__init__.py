@@ -2,13 +2,14 @@
 
 from fednet_emu.devices.processors import Computation, Work
 from fednet_emu.federation.cohort import CohortSize, cohort_size
-from fednet_emu.federation.device import Device
+from fednet_emu.federation.device import Device, Statistic
 from fednet_emu.federation.edge_servers import EdgeServers
+from fednet_emu.federation.exchange import Arrived, Reply, average
 from fednet_emu.federation.federation import Federation
+from fednet_emu.federation.learner import Evaluated
 from fednet_emu.federation.learning_task import LearningTask
 from fednet_emu.federation.payload import Shared
-from fednet_emu.federation.retry import Retry
-from fednet_emu.federation.sums import MeanOf, Summed, Upload, mean_update
+from fednet_emu.federation.sums import MeanOf, mean_update
 from fednet_emu.kernel.clock import Process
 from fednet_emu.kernel.inbox import Inbox
 from fednet_emu.kernel.streams import Streams
@@ -28,6 +29,7 @@ __all__ = [
     "AnyAugmentation",
     "AnyOptimizer",
     "AnySchedule",
+    "Arrived",
     "CohortSize",
     "Computation",
     "Constant",
@@ -36,23 +38,24 @@ __all__ = [
     "Device",
     "Digraph",
     "EdgeServers",
+    "Evaluated",
     "Federation",
     "Inbox",
     "LearningTask",
     "MeanOf",
     "Momentum",
     "Process",
-    "Retry",
+    "Reply",
     "Sgd",
     "SgdPlan",
     "Shared",
+    "Statistic",
     "Streams",
-    "Summed",
     "TrainData",
     "Trained",
-    "Upload",
     "Work",
     "accumulated",
+    "average",
     "cohort_size",
     "mean_update",
     "of_means",

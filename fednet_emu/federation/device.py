@@ -2,41 +2,59 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
 
-from fednet_emu.devices.processors import Computation, Processors, Work
-from fednet_emu.federation.learning_task import LearningTask
-from fednet_emu.network.network import Network
+from fednet_emu.arrays import IntArray
+from fednet_emu.devices.processors import Computation, Work
+from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.learning.graph.jobs import SgdPlan, TrainData
 from fednet_emu.records.ledger import device_label
 
+Fed = Any
+"""A `Federation`, whose file imports this one."""
 
-class Fleet(Protocol):
-    """The part of the federation that a device needs."""
+Statistic = Literal["loss", "square", "samples"]
+"""One number about a device's training, which it sends on request.
 
-    @property
-    def task(self) -> LearningTask:
-        """The learning task: the model and each device's samples."""
+loss: the mean loss of its steps; square: the mean of the squared losses of all samples of all steps, each before its
+step; samples: how many of its samples, each counted once, these were.
+"""
 
-    @property
-    def processors(self) -> Processors:
-        """The processors of all devices and of the server."""
 
-    @property
-    def network(self) -> Network:
-        """The network with its links."""
+class Invitation(NamedTuple):
+    """What a device knows of the exchange in which it takes part.
 
-    def asks(self) -> None:
-        """Note that the algorithm asks for something."""
+    Attributes:
+        cohort: who takes part.
+        ends_s: when the server stops waiting, in simulated s; None when all have answered.
+        statistics: numbers about its training that a device sends with its reply.
+    """
+
+    cohort: Sequence[Device] = ()
+    ends_s: float | None = None
+    statistics: tuple[Statistic, ...] = ()
+
+
+_ALONE = Invitation()
 
 
 class Device:
-    """One device, or the server (whose `index` is -1). Views on the same device are equal, so they serve as keys."""
+    """One device, or the server (whose `index` is -1). Views on the same device are equal, so they serve as keys.
 
-    __slots__ = ("_federation", "index")
+    Attributes:
+        index: its number.
+        invitation: the exchange in which it takes part.
+        measured: the statistics of its latest training in that exchange, in the order in which they were asked for.
+    """
 
-    def __init__(self, federation: Fleet, index: int) -> None:
+    __slots__ = ("_federation", "index", "invitation", "measured")
+
+    def __init__(self, federation: Fed, index: int, invitation: Invitation | None = None) -> None:
         self._federation = federation
         self.index = index
+        self.invitation = invitation or _ALONE
+        self.measured: tuple[Deferred | int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -46,27 +64,89 @@ class Device:
     @property
     def n_samples(self) -> int:
         """Number of the device's own training samples."""
-        return self._federation.task.n_samples_of(self.index)
+        return int(self._federation.task.n_samples_of(self.index))
 
     @property
     def flop_per_s(self) -> float:
         """Computing speed in FLOP/s."""
-        return self._federation.processors.flop_per_s(self.index)
+        return float(self._federation.processors.flop_per_s(self.index))
 
     @property
     def expected_rate_bps(self) -> float:
         """Rate in bit/s of the device's uplink, alone in the band, at its present mean SNR, without future fading."""
-        return self._federation.network.expected_uplink_bps(self.index)
+        return float(self._federation.network.expected_uplink_bps(self.index))
 
     @property
     def expected_downlink_rate_bps(self) -> float:
         """Rate in bit/s of the server's downlink to this device, defined as for `expected_rate_bps`."""
-        return self._federation.network.expected_downlink_bps(self.index)
+        return float(self._federation.network.expected_downlink_bps(self.index))
+
+    def train(self, w: Deferred, plan: SgdPlan, *key: Any, **what: Any) -> Computation:
+        """Event of local training on the device's own samples; its value is a `Trained` (params, loss).
+
+        The arguments are those of `training`: for example `yield k.train(w, plan, t)`.
+        """
+        return self.compute(self.training(w, plan, *key, **what))
+
+    def training(
+        self,
+        w: Deferred,
+        plan: SgdPlan,
+        *key: Any,
+        subset: IntArray | None = None,
+        data: TrainData | None = None,
+        difference: bool = False,
+        **terms: Any,
+    ) -> Work:
+        """Local training as work for `compute`.
+
+        Args:
+            w: the parameters to start from.
+            plan: steps and batches.
+            key: names the batches' random stream beside the device, for example the round.
+            subset: the device's samples to use, by their place among its own; all when None.
+            data: what stands for `task.data`, row by row, for example with other labels; that when None.
+            difference: whether the result is the trained parameters minus w instead; neither of the two is then held.
+            terms: further terms of the local objective, as `TrainJob` has them: scale, linear, drift, prox, anchor, l1,
+                loss, augment, mask.
+        """
+        asked, fed = self.invitation.statistics, self._federation
+        squares = "square" in asked
+        work: Work = fed.learner.train(self, w, plan, key, fed.round, subset, data, squares=squares, **terms)
+        if asked:
+            n = self.n_samples if subset is None else len(subset)
+            seen = min(n, plan.n_samples_processed(n))
+            self.measured = tuple(seen if name == "samples" else getattr(work.result, name) for name in asked)
+        if not difference:
+            return work
+        moved = work.result.params - w
+        return work._replace(result=moved, output=moved.number)
+
+    def evaluate(self, models: Deferred | Sequence[Deferred]) -> Computation:
+        """Event of a forward pass over all samples of the device; its value is an `Evaluated` (loss, accuracy).
+
+        Of several models it is a list of them, and one computation. Nothing is drawn at random: there is no dropout.
+        """
+        return self.compute(self._federation.learner.evaluate(self, models))
+
+    def loss(self, w: Deferred, *key: Any, batch_size: int | None = None) -> Computation:
+        """Event of a forward pass over one batch, as in training; its value is the mean loss.
+
+        Args:
+            w: the model.
+            key: names the batch's random stream beside the device, for example the round.
+            batch_size: samples of the batch; None for all.
+        """
+        plan = SgdPlan(lr=0.0, batch_size=batch_size, steps=1)
+        loss = self.training(w, plan, *key).result.loss
+        flop = self._federation.task.model.forward_flop_per_sample * plan.batch_width(self.n_samples)
+        return self.compute(Work(flop, loss, w.number, loss.number))
 
     def compute(self, work: Work) -> Computation:
         """Do some work as soon as the processor is free; the event's value is the work's result."""
         self._federation.asks()
-        return self._federation.processors.run(self.index, work)
+        computation: Computation = self._federation.processors.run(self.index, work)
+        return computation
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Device):

@@ -11,18 +11,19 @@ from simpy.events import Process as Started
 
 from fednet_emu.arrays import IntArray
 from fednet_emu.devices.availability import Presence
-from fednet_emu.devices.processors import Processors, Work
+from fednet_emu.devices.processors import Processors
 from fednet_emu.errors import Deadlock
 from fednet_emu.federation.cohort import Cohort, cohort_size
 from fednet_emu.federation.device import Device
+from fednet_emu.federation.exchange import Client, Exchange, asked, exchange
 from fednet_emu.federation.learner import Learner
 from fednet_emu.federation.learning_task import LearningTask
 from fednet_emu.federation.links import Links
 from fednet_emu.federation.movements import Since
 from fednet_emu.federation.observer import Models, Observer
 from fednet_emu.federation.payload import Shared
-from fednet_emu.federation.readings import Checkpoint, Kept, NothingKept
-from fednet_emu.federation.retry import PATIENCE_S, PAUSE_S, Limits, Retry, Send
+from fednet_emu.federation.readings import Kept, NothingKept
+from fednet_emu.federation.retry import BEYOND_REACH, GONE, PATIENCE_S, PAUSE_S, Send, retrying
 from fednet_emu.federation.rounds import PAUSE, Rounds
 from fednet_emu.federation.stop import COSTS, Evaluation, Stop
 from fednet_emu.federation.sums import Sums
@@ -35,7 +36,6 @@ from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.accumulation import Accumulation
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.graph import Graph
-from fednet_emu.learning.graph.jobs import SgdPlan, TrainData
 from fednet_emu.network.air.transfer import Delivery, Transfer
 from fednet_emu.network.network import Network
 from fednet_emu.network.topology import Digraph
@@ -54,7 +54,8 @@ class Federation:
         presence: when the devices are there.
         timing_only: whether nothing is trained or evaluated.
         observers: called at the end of every round; they must not change the run.
-        reports: what devices tell of their training with what they upload; nothing unless asked.
+        learner: the learning plane.
+        memory: what parts of an algorithm remember during the run, by names of their own.
         kept: values that an algorithm with its own learning keeps in case the run is cut off.
         workers: number of processes in which such an algorithm may train.
         asks: is called for every transfer and computation that the algorithm asks for.
@@ -79,19 +80,20 @@ class Federation:
         self.clock, self.streams, self.ledger, self.graph = clock, streams, ledger, graph
         self._task, self.network, self.processors = task, network, processors
         self.timing_only, self.workers = timing_only, workers
-        self._learner = Learner(graph, task, streams, timing_only=timing_only)
+        self.learner = Learner(graph, task, streams, timing_only=timing_only)
         self._rounds = Rounds(
             clock, ledger, presence.count, moving=network.moving, ends_by_time=stop.simulated_s is not None
         )
         self.asks = self._rounds.request
-        self.reports, self.server = self._learner.reports, Device(self, SERVER)
+        self.server, self.memory = Device(self, SERVER), dict[str, Any]()
         self.presence, self._stop = presence, stop
         self._able = presence if task is None else presence.only(np.flatnonzero(task.n_samples))
-        self.links = Links(network, graph, streams, self._learner.read, self.reports)
-        self._sums = Sums(clock, self.links, network.superposition, streams, ledger, self._rounds)
+        self.links = Links(network, graph, streams, self.learner.read)
+        air = network.superposition
+        self.sums = None if air is None else Sums(clock, self.links, air, streams, self.record)
         self.observers: list[Callable[[Federation], None]] = []
         self.kept: Kept = NothingKept()
-        score = None if timing_only or task is None else lambda model: self._learner.score(model, evaluation)
+        score = None if timing_only or task is None else lambda model: self.learner.score(model, evaluation)
         self._observer = Observer(clock, ledger, evaluation, score)
         stop.refuse_only_accuracy(timing_only=timing_only, regression=not (task is None or task.model.has_accuracy))
 
@@ -123,6 +125,10 @@ class Federation:
         able = self._able if among is None else self.presence.only(among)
         return Cohort(self.clock, able, cohort_size(size, self.n_devices), self.streams("cohort", *key), self.device)
 
+    def somebody_there(self) -> Cohort:
+        """Event: a device with training samples is there."""
+        return self.cohort(1)
+
     # ---- links -------------------------------------------------------------------------------------------------------
 
     def shared(self, payload: Any) -> Shared:
@@ -142,9 +148,9 @@ class Federation:
         return self.links.downlink(device.index, payload, size_bit)
 
     def published(self, model: Deferred) -> Deferred:
-        """The server's model as the devices read it that are sent it; with compression, what the server goes on from.
+        """The server's model as devices read it; with compression another one, from which the server goes on.
 
-        With it, devices that have what was published before are sent the compressed movement, and all others the model.
+        Devices that have what was published before are then sent the compressed movement, and all others the model.
         """
         return self.links.published(model)
 
@@ -159,14 +165,30 @@ class Federation:
         self.asks()
         return self.links.uplink(device.index, payload, size_bit, power_part, since)
 
-    def uplink_sum(self, w: Deferred, clients: Iterable[Process], deadline_s: float | None = None) -> Event:
-        """Event with the `Summed` uploads of processes that start from w and return an `Upload`, or a lost `Delivery`.
+    def exchange(self, cohort: Iterable[Device], message: Any, client: Client, *args: Any, **how: Any) -> Process:
+        """Send a message to every device, let each do what `client` says, and collect the replies.
 
-        A device sends by itself once it is ready. Over the air all send at once, when the last one is ready or at the
-        last moment before the deadline, and the mean that the server makes of their sum has noise.
+        For example `arrived = yield from fed.exchange(cohort, w, self.client, t)`; the value is what has `Arrived`.
+
+        Args:
+            cohort: the devices.
+            message: a value or a tuple of parts, which may be broadcast; or a function that gives that of a device.
+            client: process `client(fed, k, *parts, *args)` of a device k that has received the parts of the message.
+                What it returns is sent: the first part of it, where the uplink compresses, as a movement from the first
+                part of the message. What is to be sent in another way is a `Reply`.
+            args: further arguments of `client`.
+            how: `deadline_s`, `retries` and what else an `Exchange` has.
         """
-        self._rounds.deadline_s = deadline_s
-        return self._sums.of(w, clients, deadline_s)
+        self._rounds.deadline_s = how.get("deadline_s")
+        return exchange(self, cohort, message, client, args, Exchange(**how))
+
+    def ask(self, device: Device, message: Any, client: Client, *args: Any) -> Process:
+        """An exchange with one device, whose value is the `Delivery` of its reply; it does not count as invited."""
+        return asked(self, device, message, client, args, Exchange())
+
+    def answered(self, invited: int, arrived: int) -> None:
+        """Count devices that were invited in this round, and replies that have arrived; `exchange` does so itself."""
+        self._rounds.answered(invited, arrived)
 
     def sidelink(
         self, sender: Device, receivers: Sequence[Device], payload: Any, size_bit: int | None = None, cluster: int = 0
@@ -187,10 +209,10 @@ class Federation:
         *,
         patience_s: float = PATIENCE_S,
         to_the_gone: bool = True,
-    ) -> Retry:
-        """Send until it has arrived; the event's value is that of the last attempt, lost only when that was, too.
+    ) -> Process:
+        """Send until it has arrived; the value is that of the last attempt, lost only when that was, too.
 
-        For example `yield fed.retry(lambda: fed.uplink(k, w), attempts=3)`.
+        For example `got = yield from fed.retry(lambda: fed.uplink(k, w), attempts=3)`.
 
         Args:
             send: function that makes one attempt, or a sequence of them, which run at the same time; those that were
@@ -200,8 +222,8 @@ class Federation:
             patience_s: timeout in s: no attempt begins later than this after the first one. The default is a week.
             to_the_gone: whether to go on when a device is away; synchronous rounds do better with False.
         """
-        limits = Limits(attempts, pause_s, patience_s, to_the_gone, beyond_reach=self.network.moving)
-        return Retry(self.clock, [send] if callable(send) else send, limits, alone=callable(send))
+        hopeless = (frozenset() if to_the_gone else GONE) | (frozenset() if self.network.moving else {BEYOND_REACH})
+        return retrying(self.clock, send, attempts, pause_s, patience_s, hopeless)
 
     def digraph(self, *name: int) -> Digraph:
         """Who can send to whom from device to device now; `name` names the draw, the number of the round first.
@@ -221,35 +243,19 @@ class Federation:
 
     def initial_model(self) -> Deferred:
         """The model before training; it is evaluated as round 0."""
-        model = self._learner.initial()
+        model = self.learner.initial()
         self.ledger.given.add(model.number)
         self._observer.see(model, after_round=0)
         return model
 
-    def train(
-        self,
-        device: Device,
-        params: Deferred,
-        plan: SgdPlan,
-        *key: Any,
-        subset: IntArray | None = None,
-        data: TrainData | None = None,
-        **terms: Any,
-    ) -> Work:
-        """Local training as work for `device.compute`; its result is a `Trained` (params, loss).
+    @property
+    def n_trainers(self) -> int:
+        """Number of devices that have training samples."""
+        return int(np.count_nonzero(self.task.n_samples))
 
-        Args:
-            device: whose samples are used; it may be the server.
-            params: the parameters to start from.
-            plan: steps and batches.
-            key: names the batches' random stream beside the device, for example the round.
-            subset: the device's samples to use, by their place among its own; all when None.
-            data: what stands for `task.data`, row by row, for example with other labels; that when None.
-            terms: further terms of the local objective, as `TrainJob` has them: scale, linear, drift, prox, anchor, l1,
-                loss, augment, mask.
-        """
-        number = self.round + 1
-        return self._learner.train(device, params, plan, key, subset=subset, data=data, number=number, terms=terms)
+    def zeros(self) -> Deferred:
+        """A zero for each parameter of the model that is trained."""
+        return self.learner.zeros()
 
     def defer(self, function: Callable[..., Any], *args: Any, size: int | None = None) -> Deferred:
         """The result of a cheap pure function of deferred values; `size` scalars, that of the first one by default."""
@@ -268,14 +274,9 @@ class Federation:
     def read(self, value: Deferred, nominal: Any = None) -> Any:
         """Return the computed value of a deferred value.
 
-        A timing-only run does not compute it: it returns `nominal` instead and sets the attribute `nominal`.
+        A timing-only run does not compute it: it returns `nominal` instead and sets `learner.nominal`.
         """
-        return self._learner.read(value, nominal)
-
-    @property
-    def nominal(self) -> bool:
-        """Whether a nominal value has replaced one that a timing-only run does not compute."""
-        return self._learner.nominal
+        return self.learner.read(value, nominal)
 
     # ---- flow --------------------------------------------------------------------------------------------------------
 
@@ -324,20 +325,28 @@ class Federation:
             self._rounds.turn()
             yield self.round
 
-    def end_of_round(self, model: Models | None, *, invited: int, arrived: int) -> None:
+    def end_of_round(self, model: Models | None, *, invited: int | None = None, arrived: int | None = None) -> None:
         """Record a round (or a step of the server) that has ended with this global model; evaluate it when due.
 
         Where each device has a model of its own, give them all, in the order of the devices; each is evaluated on its
         test samples. An algorithm that brings its own learning gives None and reports scores by `report`. What is no
-        model, and a round that has not waited for anything, is an `AlgorithmError`.
+        model, and a round that has not waited for anything, is an `AlgorithmError`. `invited` and `arrived` are those
+        of the exchanges of the round unless they are given.
         """
-        self._learner.check(model, "fed.end_of_round")
+        self.learner.check(model, "fed.end_of_round")
         self._rounds.refuse_unheard(self.network.unheard())
         self._rounds.end(invited=invited, arrived=arrived)
         if model is not None:
             self._observer.see(model, after_round=self.round)
         for observer in self.observers:
             observer(self)
+
+    def record(self, series: str, **values: Any) -> None:
+        """Add a row to a series of the records, with the number of the present round (from 1) and the simulated time.
+
+        Either is left out that the row gives itself.
+        """
+        self.ledger.record(series, **{"round": self.round + 1, "simulated_s": self.now_s} | values)
 
     def report(self, after_round: int, *, loss: float | None, accuracy: float | None) -> None:
         """Record scores that an algorithm with its own learning has measured itself; None is unknown."""
@@ -353,8 +362,6 @@ class Federation:
         costs = self.round, self.clock.now_s, sum(self.ledger.sent_bit), self.ledger.spent_j(self.clock.now)
         return self._stop.reached(dict(zip(COSTS, costs, strict=True)), self.accuracy)
 
-    # ---- measuring ---------------------------------------------------------------------------------------------------
-
     @property
     def accuracy(self) -> float | None:
         """The latest pooled accuracy, if any was measured."""
@@ -364,14 +371,6 @@ class Federation:
     def latest(self) -> Models | None:
         """The latest global model, or the latest models of all devices, for observers; None before the first."""
         return self._observer.latest
-
-    def checkpoint(self) -> Checkpoint:
-        """Return what `resume` needs to continue from here; possible at any moment of a run."""
-        return self._learner.checkpoint()
-
-    def resume(self, checkpoint: Checkpoint) -> None:
-        """Reuse the values in a checkpoint of the same scenario instead of computing them; call it before `run`."""
-        self._learner.resume(checkpoint)
 
     @rare_garbage_collection()
     def run(self, algorithm: Any) -> Models | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from operator import attrgetter
+from typing import Any, NamedTuple, final
 
+import torch
 from torch import Tensor
 
 from fednet_emu.arrays import IntArray
@@ -14,13 +16,28 @@ from fednet_emu.federation.device import Device
 from fednet_emu.federation.learning_task import LearningTask, Scores
 from fednet_emu.federation.observer import Models
 from fednet_emu.federation.readings import Checkpoint, Readings
-from fednet_emu.federation.reports import Reports
 from fednet_emu.federation.stop import Evaluation
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.deferred import Deferred
-from fednet_emu.learning.graph.graph import Graph, Measured, Trained
+from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
-from fednet_emu.records.ledger import SERVER
+from fednet_emu.learning.models.evaluate import Metrics, score_samples
+from fednet_emu.learning.models.flat import FlatModel
+
+
+class Evaluated(NamedTuple):
+    """Mean loss and accuracy of a model on the samples of a device (deferred); no accuracy (None) for a regression."""
+
+    loss: Deferred
+    accuracy: Deferred
+
+
+_LOSS, _ACCURACY = attrgetter("loss"), attrgetter("accuracy")
+
+
+def scored(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor) -> Metrics:
+    """The metrics of a model with parameters [P] on samples x [n, ...] and y [n]; nan without samples."""
+    return score_samples(model, vector, x, y).pooled()
 
 
 @final
@@ -29,7 +46,6 @@ class Learner:
 
     Attributes:
         nominal: whether a nominal value has replaced one that a timing-only run does not compute.
-        reports: what devices tell of their training with what they upload.
     """
 
     def __init__(self, graph: Graph, task: LearningTask | None, streams: Streams, *, timing_only: bool) -> None:
@@ -38,12 +54,20 @@ class Learner:
             self._task = task
         self._readings = Readings()
         self._plans: set[SgdPlan] = set()
-        self.nominal, self.reports = False, Reports()
+        self.nominal = False
+        self._zeros: Deferred | None = None
 
     def initial(self) -> Deferred:
         """The model before training."""
         model = self._task.model
         return self._graph.call(_never, size=model.size) if self._timing_only else self._graph.constant(model.initial())
+
+    def zeros(self) -> Deferred:
+        """A zero for each parameter that is trained, the same value for everybody."""
+        n = self._task.model.n_trainable
+        if self._zeros is None:
+            self._zeros = self._graph.call(torch.Tensor.new_zeros, self.initial(), n, size=n)
+        return self._zeros
 
     def train(
         self,
@@ -51,41 +75,55 @@ class Learner:
         params: Deferred,
         plan: SgdPlan,
         key: tuple[Any, ...],
+        t: int,
+        subset: IntArray | None = None,
+        data: TrainData | None = None,
         *,
-        subset: IntArray | None,
-        data: TrainData | None,
-        number: int,
-        terms: dict[str, Any],
+        squares: bool = False,
+        **terms: Any,
     ) -> Work:
-        """Local training of a device in the round with this number, as `Federation.train` says."""
+        """Local training of a device in round t, as `Device.training` says."""
         if not isinstance(params, Deferred):
             raise TypeError(f"{device.name}: params is no value, got {params!r}; look at `lost` before using a payload")
-        self.check(params, "fed.train")
+        self.check(params, "k.train")
         model, mine = self._task.model, self._task.slice_of(device.index)
         n_samples = mine.stop - mine.start if subset is None else len(subset)
         if n_samples and model.least_batch > 1:
             self._check_batches(plan, {device.name: n_samples}, everybody=subset is None)
         flop = model.flop_per_sample * plan.n_samples_processed(n_samples)
         if self._timing_only and n_samples:
-            trained = self._graph.untrained(model.size, squares="square" in self.reports.asked)
-            self._note(device, plan, n_samples, trained)
+            trained = self._graph.untrained(model.size, squares=squares)
             return Work(flop, trained, params.number, trained.params.number)
-        plan = plan.in_round(number - 1)
         job = TrainJob(
             model=model,
             data=data or self._task.data,
             indices=mine if subset is None else mine.start + subset,
             params=params,
-            plan=plan,
+            plan=plan.in_round(t),
             streams=self._streams,
             rng_key=("batch", device.index, *key),
-            label=f"{device.name}, round {number}",
-            squares="square" in self.reports.asked,
+            label=f"{device.name}, round {t + 1}",
+            squares=squares,
             **terms,
         )
         trained = self._graph.train(job)
-        self._note(device, plan, n_samples, trained)
         return Work(flop, trained, params.number, trained.params.number)
+
+    def evaluate(self, device: Device, models: Deferred | Sequence[Deferred]) -> Work:
+        """A forward pass of models over the samples of a device, as `Device.evaluate` says."""
+        self.check(models, "k.evaluate")
+        rows = self._task.slice_of(device.index)
+        flop = self._task.model.forward_flop_per_sample * (rows.stop - rows.start)
+        if not isinstance(models, Deferred):
+            return Work(len(models) * flop, [self._scored(w, rows) for w in models])
+        scores = self._scored(models, rows)
+        return Work(flop, scores, models.number, scores.loss.number)
+
+    def _scored(self, w: Deferred, rows: slice) -> Evaluated:
+        metrics = self._graph.call(
+            scored, self._task.model, w, self._task.data.x[rows], self._task.data.y[rows], size=2
+        )
+        return Evaluated(self._graph.call(_LOSS, metrics, size=1), self._graph.call(_ACCURACY, metrics, size=1))
 
     def check(self, models: Models | None, verb: str) -> None:
         """Check that an algorithm gives a model, or several.
@@ -103,10 +141,6 @@ class Learner:
             if model.size != size:
                 what = f"got a value of {model.size} numbers, the model of the scenario has {size} parameters"
                 raise AlgorithmError(verb, what, "give a model of its shape, or say `size` where it is made")
-
-    def _note(self, device: Device, plan: SgdPlan, n_samples: int, trained: Trained | Measured) -> None:
-        if self.reports.asked and device.index != SERVER:
-            self.reports.note(device.index, trained, min(n_samples, plan.n_samples_processed(n_samples)))
 
     def _check_batches(self, plan: SgdPlan, n_samples: dict[str, int], *, everybody: bool) -> None:
         """Raise an error for batches that the model cannot train on; a new plan for all devices is checked for all."""

@@ -11,7 +11,6 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.device import Device
 from fednet_emu.federation.movements import Compressor, Publications, Read, Since, Uploads
 from fednet_emu.federation.payload import Shared, parcel
-from fednet_emu.federation.reports import Reports
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.graph import Graph
@@ -32,11 +31,9 @@ class Links:
         graph: makes deferred values.
         streams: the randomness of the run.
         read: reads the bits of a message that depend on its values.
-        reports: what devices tell with their uploads.
     """
 
-    def __init__(self, network: Network, graph: Graph, streams: Streams, read: Read, reports: Reports) -> None:
-        self._reports = reports
+    def __init__(self, network: Network, graph: Graph, streams: Streams, read: Read) -> None:
         self._network, self._overhead, self._shared = network, network.settings.overhead, 0
         self.grants: dict[int, Grant] = {}
         self._up, down = network.settings.uplink.compression, network.settings.downlink.compression
@@ -75,8 +72,7 @@ class Links:
         if uploads is not None:
             read, size_bit = uploads.message(device, payload, since)
         grant = self.grants.get(device)
-        more_bit = self._reports.bit(device) if self._reports.asked else 0
-        payload, _, number, bits = parcel(payload, size_bit, self._overhead, more_bit)
+        payload, _, number, bits = parcel(payload, size_bit, self._overhead)
         arrives = payload if uploads is None else read
         transfer = self._network.uplink.send(device, SERVER, arrives, number, bits, power_part=power_part, grant=grant)
         if uploads is not None:
@@ -108,11 +104,6 @@ class Links:
     def published(self, model: Deferred) -> Deferred:
         """The server's model as the devices read it that are sent it."""
         return model if self._publications is None else self._publications.publish(model)
-
-    @property
-    def moving(self) -> bool:
-        """Whether devices move, so that a device out of reach may come back into reach."""
-        return self._network.moving
 
     @property
     def compresses_uploads(self) -> bool:

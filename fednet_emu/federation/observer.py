@@ -15,6 +15,7 @@ from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.models.evaluate import Metrics
 from fednet_emu.records.divergence import divergence
 from fednet_emu.records.ledger import Ledger
+from fednet_emu.records.rows import EvaluationRow
 
 Models = Deferred | Sequence[Deferred]
 """One global model, or every device's own, in the order of the devices."""
@@ -108,11 +109,22 @@ class Observer:
         self._recorded_ns = self._clock.now
         ledger, pooled, accuracies = self._ledger, scores.pooled, scores.accuracies
         accuracy = np.nan if pooled.accuracy is None else pooled.accuracy
-        spread = (accuracies.min(), accuracies.std()) if len(accuracies) else (np.nan, np.nan)
-        more = (scores.worst_train_loss, scores.attack_success)
-        costs = (*ledger.sent_bit, ledger.spent_j(self._clock.now))
-        own = (pooled.metrics.get(name, np.nan) for name in ledger.metrics)
-        ledger.add_evaluation(self._latest_round, self._clock.now, *costs, pooled.loss, accuracy, *spread, *more, *own)
+        uplink_bit, downlink_bit, sidelink_bit = ledger.sent_bit
+        row = EvaluationRow(
+            round=self._latest_round,
+            simulated_ns=self._clock.now,
+            uplink_bit=uplink_bit,
+            downlink_bit=downlink_bit,
+            sidelink_bit=sidelink_bit,
+            energy_j=ledger.spent_j(self._clock.now),
+            loss=pooled.loss,
+            accuracy=accuracy,
+            worst_accuracy=accuracies.min() if len(accuracies) else np.nan,
+            std_accuracy=accuracies.std() if len(accuracies) else np.nan,
+            worst_train_loss=scores.worst_train_loss,
+            attack_success=scores.attack_success,
+        )
+        ledger.add_evaluation(row, (pooled.metrics.get(name, np.nan) for name in ledger.metrics))
 
     def _record_devices(self, scores: Scores) -> None:
         if scores.by_device is not None:

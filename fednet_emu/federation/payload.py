@@ -49,13 +49,8 @@ def whole_bit(size_bit: float) -> int:
     return int(size_bit)
 
 
-def parcel(
-    payload: Any, size_bit: int | None, overhead: Overhead, more_bit: int = 0
-) -> tuple[Any, int | None, int, int]:
-    """What is delivered, the group of its broadcast, its number in the records, and the bits on the air.
-
-    `more_bit` is the size of what travels beside the payload.
-    """
+def parcel(payload: Any, size_bit: int | None, overhead: Overhead) -> tuple[Any, int | None, int, int]:
+    """What is delivered, the group of its broadcast, its number in the records, and the bits on the air."""
     group = None
     if isinstance(payload, Shared):
         payload, group = payload.payload, -payload.number
@@ -65,4 +60,4 @@ def parcel(
         if group is None:
             group = number
     bits = n_scalars(payload) * BIT_PER_SCALAR if size_bit is None else whole_bit(size_bit)
-    return payload, group, number, overhead.wire_bit(bits + more_bit)
+    return payload, group, number, overhead.wire_bit(bits)

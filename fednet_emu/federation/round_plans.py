@@ -18,7 +18,7 @@ from fednet_emu.network.network import Network
 from fednet_emu.network.planning import Planner
 from fednet_emu.network.planning.base import Grants, Round
 from fednet_emu.radio.rates.ergodic import ErgodicRate
-from fednet_emu.records.ledger import SERVER, Ledger
+from fednet_emu.records.ledger import Ledger
 from fednet_emu.units import db_to_linear
 
 
@@ -35,9 +35,9 @@ class RoundPlans:
 
     def __init__(self, network: Network, processors: Processors, links: Links, ledger: Ledger) -> None:
         self._network, self._processors, self._links, self._ledger = network, processors, links, ledger
-        access, rules = network.uplink.rules.band.access, network.uplink.rules
-        self._planner: Planner | None = access.planner if isinstance(access, Planned) and rules.rates is None else None
-        law = rules.band.law
+        uplink, access = network.uplink, network.uplink.settings.access
+        self._planner: Planner | None = access.planner if isinstance(access, Planned) and uplink.rates is None else None
+        law = uplink.band.law
         self._law = law.law if isinstance(law, ErgodicRate) else law
         self._told = False
 
@@ -120,18 +120,17 @@ class RoundPlans:
     def _after_download(self, round_: Round, there: Mask) -> Round:
         """The round if the model is sent to these of its devices: a broadcast takes as long as the slowest needs."""
         download_s = round_.ready_s
-        if not self._network.downlink.rules.multicast:
+        if not self._network.downlink.settings.broadcasts:
             return round_
         reached = np.isfinite(download_s)
         return replace(round_, ready_s=np.where(reached, download_s.max(initial=0.0, where=reached & there), np.inf))
 
     def _round(self, numbers: IntArray, download_s: Array, flop: Array, n_samples: IntArray, up_bit: int) -> Round:
-        rules, processors = self._network.uplink.rules, self._processors
-        radio = rules.radio
-        assert radio is not None, "an uplink knows the radio of its senders"
+        uplink, processors = self._network.uplink, self._processors
+        radio, circuit_w = uplink.radios.sender, uplink.radios.circuit_w
         assert self._planner is not None, "only planned rounds come here"
         devices = numbers.tolist()
-        links, full_w = rules.links, radio.tx_power_w
+        links, full_w = uplink.links.now(), radio.tx_power_w
         powers_w = [links.power_w(device) for device in devices]
         costs = [processors.nominal(device, work) for device, work in zip(devices, flop.tolist(), strict=True)]
         compute_s, compute_j, least_clock = np.array(costs).T
@@ -141,15 +140,15 @@ class RoundPlans:
             compute_j=compute_j,
             least_clock=least_clock,
             size_bit=up_bit,
-            snr=np.array([links.snr(*links.radios(device, SERVER)) for device in devices])
+            snr=np.array([links.snr(device, links.station_of(device)) for device in devices])
             / db_to_linear(self._planner.margin_db),
             power_w=np.array([full_w if power_w is None else power_w for power_w in powers_w]),
             amplifier_efficiency=radio.efficiency,
-            circuit_w=(radio.stated_circuit_w or 0.0) if rules.circuit_w is None else rules.circuit_w.of(numbers),
+            circuit_w=(radio.stated_circuit_w or 0.0) if circuit_w is None else circuit_w.of(numbers),
             weight=n_samples.astype(float),
-            bandwidth_hz=rules.band.bandwidth_hz,
+            bandwidth_hz=uplink.band.bandwidth_hz,
             law=self._law,
-            bits_j=rules.transmit_j_per_bit * up_bit,
+            bits_j=uplink.radios.transmit_j_per_bit * up_bit,
         )
 
 

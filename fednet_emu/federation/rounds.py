@@ -8,6 +8,7 @@ from fednet_emu.errors import AlgorithmError, Deadlock
 from fednet_emu.kernel.clock import NS_PER_S, Clock
 from fednet_emu.network.air.transfer import Unheard
 from fednet_emu.records.ledger import Ledger
+from fednet_emu.records.rows import RoundRow
 
 MAX_FRUITLESS_ROUNDS = 1000
 """A run ends after this many rounds in a row in which nothing arrives, because it would never end otherwise."""
@@ -53,6 +54,7 @@ class Rounds:
         self.deadline_s: float | None = None
         self.trusted = False
         self._started_ns = 0
+        self._answered: tuple[int, int] | None = None  # devices invited and replies arrived, once counted
         self._fruitless = self._fruitful_ns = 0
         self._work, self._turns, self._requests, self._counted_ns = 0, 0, 0.0, 0  # since the end of a round
         self._most, self._ends_by_time = MAX_REQUESTS * max(n_devices, 1), ends_by_time
@@ -112,21 +114,31 @@ class Rounds:
             remedy = "write `yield` before the verbs that send, compute and gather"
             raise AlgorithmError("fed.end_of_round", what, remedy)
 
-    def end(self, *, invited: int, arrived: int) -> None:
-        """Record a round that ends now; the next one starts.
+    def answered(self, invited: int, arrived: int) -> None:
+        """Count devices that were invited in this round, and replies that have arrived."""
+        known = self._answered or (0, 0)
+        self._answered = known[0] + invited, known[1] + arrived
+
+    def end(self, *, invited: int | None = None, arrived: int | None = None) -> None:
+        """Record a round that ends now; the next one starts. Numbers that are not given are those counted.
 
         Raises:
-            AlgorithmError: nothing that the algorithm has asked for can have ended.
+            AlgorithmError: nothing that the algorithm has asked for can have ended, or nobody knows the numbers.
             Deadlock: nothing has arrived for too many rounds.
         """
-        now_ns = self._clock.now
+        now_ns, counted = self._clock.now, self._answered
         if not now_ns:
             self._refuse_unawaited()
-        self._ledger.add_round(self.ended + 1, self._started_ns, now_ns, invited, arrived)
+        if counted is None and (invited is None or arrived is None):
+            what = f"who was invited in round {self.ended + 1} is unknown, got no exchange and no numbers"
+            raise AlgorithmError("fed.end_of_round", what, "give invited= and arrived=, or use fed.exchange")
+        invited = counted[0] if counted and invited is None else invited or 0
+        arrived = counted[1] if counted and arrived is None else arrived or 0
+        self._ledger.add_round(RoundRow(self.ended + 1, self._started_ns, now_ns, invited, arrived))
         self.ended += 1
         self._watch_for_standstill(fruitless=arrived == 0, took_s=(now_ns - self._started_ns) / NS_PER_S)
         self._started_ns = self._counted_ns = now_ns
-        self._work, self._turns, self._requests = 0, 0, 0.0
+        self._work, self._turns, self._requests, self._answered = 0, 0, 0.0, None
 
     def _watch_for_standstill(self, *, fruitless: bool, took_s: float) -> None:
         """Detect runs that would never end because all their transfers fail or miss their deadline."""

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from fednet_emu.component.component import Component, ExactlyOne
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.metrics import AnyMetric
-from fednet_emu.records.ledger import DEVICE_EVALUATIONS, EVALUATIONS
+from fednet_emu.records.rows import DeviceEvaluationRow, EvaluationRow
 
 COSTS = ("rounds", "simulated_s", "bits", "energy_j")
 """What a run spends."""
@@ -117,7 +117,7 @@ class Evaluation(Component):
     def _each_metric_has_its_own_column(self) -> Evaluation:
         columns = self.columns
         for place, name in enumerate(columns):
-            if name in columns[:place] or name in {*EVALUATIONS, *DEVICE_EVALUATIONS}:
+            if name in columns[:place] or name in {*EvaluationRow._fields, *DeviceEvaluationRow._fields}:
                 raise ValueError(f"metrics: two columns of one name, got {name} again; leave one of them out")
         return self
 

@@ -10,7 +10,9 @@ from fednet_emu.kernel.events import Completion
 from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.network.edge_servers import BackhaulSettings
-from fednet_emu.records.ledger import CODE, DIRECTIONS, NEVER_NS, SERVER, Ledger
+from fednet_emu.records.ledger import NEVER_NS, SERVER, Ledger
+from fednet_emu.records.reasons import CODE
+from fednet_emu.records.rows import DIRECTIONS, BackhaulRow
 
 _RATE = "network.edges.backhaul.rate_bps"
 
@@ -122,7 +124,7 @@ class Backhaul:
             message.timer = self.clock.call_at(arrives_ns, lambda _: self._arrive(message))
 
     def _arrive(self, message: Message) -> None:
-        lost, now_ns = "erased" if self._is_erased(message) else "", self.clock.now
+        lost, now_ns = self._fate(message), self.clock.now
         message.complete(
             Delivery(
                 SERVER,
@@ -138,10 +140,10 @@ class Backhaul:
         self._record(message, message.size_bit, lost)
         self.clock.trigger_now([message])
 
-    def _is_erased(self, message: Message) -> bool:
+    def _fate(self, message: Message) -> str:
         line = (message.edge, message.up)
         count = self._sent[line] = self._sent.get(line, -1) + 1
-        return self.settings.loss.erases(uniform(mix(mix(self._loss_key, message.edge), int(message.up)), count))
+        return self.settings.loss.fate(message, uniform(mix(mix(self._loss_key, message.edge), int(message.up)), count))
 
     def _record(self, message: Message, sent_bit: int, lost: str) -> None:
         del self._under_way[message]
@@ -149,8 +151,18 @@ class Backhaul:
         ledger.backhaul_bit += sent_bit
         ledger.backhaul_j += energy_j
         ledger.energy_j += energy_j
-        ledger.backhaul.append((
-            DIRECTIONS.index("up" if message.up else "down"), message.edge, message.size_bit, message.number,
-            message.requested_ns, message.started_ns, self.clock.now, sent_bit, 0 if lost else message.size_bit,
-            CODE[lost], energy_j,
-        ))  # fmt: skip
+        ledger.backhaul.append(
+            BackhaulRow(
+                direction=DIRECTIONS.index("up" if message.up else "down"),
+                edge=message.edge,
+                size_bit=message.size_bit,
+                payload=message.number,
+                requested_ns=message.requested_ns,
+                started_ns=message.started_ns,
+                ended_ns=self.clock.now,
+                sent_bit=sent_bit,
+                delivered_bit=0 if lost else message.size_bit,
+                lost=CODE[lost],
+                energy_j=energy_j,
+            )
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from fednet_emu.component.component import Component
-from fednet_emu.network.medium.loss import AnyLoss, NoLoss
+from fednet_emu.network.faults import AnyLoss, NoLoss
 
 
 class BackhaulSettings(Component):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -15,31 +16,26 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.access.contention import Noma, Shared
-from fednet_emu.network.access.over_the_air import OverTheAir
+from fednet_emu.network.access.over_the_air import OverTheAir, Superposition
 from fednet_emu.network.air.band import Band
-from fednet_emu.network.air.sums import Superposition
 from fednet_emu.network.air.transfer import Unheard
 from fednet_emu.network.backhaul import Backhaul
 from fednet_emu.network.edge_servers import EdgeServers
 from fednet_emu.network.links.asymmetry import Asymmetry, OneWay
-from fednet_emu.network.links.links import CellLinks, Links, PairLinks, Sky
+from fednet_emu.network.links.links import CellLinks, Links, LinksOverTime, PairLinks, Sky, network_links
 from fednet_emu.network.links.moving import MovingLinks
-from fednet_emu.network.links.station_links import StationLinks, network_links
 from fednet_emu.network.medium.medium import Medium
-from fednet_emu.network.medium.rules import Rules
+from fednet_emu.network.medium.radios import Radios
 from fednet_emu.network.picture import Picture
-from fednet_emu.network.settings import Downlink, NetworkSettings, Sidelink, Uplink
+from fednet_emu.network.settings import NetworkSettings, Sidelink, Uplink
 from fednet_emu.network.topology import Digraph, Graphs, World
 from fednet_emu.network.traces.assign import device_rates
 from fednet_emu.radio.admission import Rivals
-from fednet_emu.radio.channel import Channel, Terminal
+from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.receiver.combining import ONE_ANTENNA
 from fednet_emu.radio.receiver.power_control import FullPower
-from fednet_emu.records.ledger import KINDS, SERVER, Ledger
+from fednet_emu.records.ledger import Ledger
 from fednet_emu.units import db_to_linear
-
-Pair = tuple[CellLinks | StationLinks, CellLinks | StationLinks]
-"""Uplinks and downlinks."""
 
 
 class Network:
@@ -84,10 +80,10 @@ class Network:
         self._stations_m = settings.cells.positions_m()
         moving = paths.speed_m_s > 0
         self._sky = Sky(channel, streams, settings.power_control, moving, settings.reception.antennas)
-        self._known: tuple[float, Pair] | None = None
+        self._cell_links = lru_cache(maxsize=1)(self._links_at)  # both directions ask for the same time
         self.up_links, self.down_links = self._cell_links(0.0)
-        up: Links = self.up_links
-        down: Links = self.down_links
+        up: LinksOverTime = self.up_links
+        down: LinksOverTime = self.down_links
         if moving:
             up = self._moving(lambda at_s: self._cell_links(at_s)[0])
             down = self._moving(lambda at_s: self._cell_links(at_s)[1])
@@ -113,8 +109,7 @@ class Network:
             return PairLinks(side.channel, xy_m, self._streams, one_way)
 
         still = pair_links(0.0)
-        links, learn = (self._moving(pair_links), None) if moving else (still, still.learn)
-        self.sidelink = self._medium("sidelink", side, side.channel, links, learn=learn)
+        self.sidelink = self._medium("sidelink", side, side.channel, self._moving(pair_links) if moving else still)
         if side.topology is not None and self._recorded:
             links_at = pair_links if moving else lambda _at_s: still
             world = World(len(self._everybody), self._streams, self._paths, links_at, self._data_dir)
@@ -123,12 +118,9 @@ class Network:
     def _moving(self, links_at: Callable[[float], Links]) -> MovingLinks:
         return MovingLinks(self._clock, self.settings.movement_s, links_at)
 
-    def _cell_links(self, at_s: float) -> Pair:
-        """Uplinks and downlinks at a time in s; the result is kept, because both directions request the same time."""
-        if self._known is None or self._known[0] != at_s:
-            xy_m = self._paths.positions_m(self._everybody, at_s)
-            self._known = (at_s, network_links(self._sky, xy_m, self._stations_m))
-        return self._known[1]
+    def _links_at(self, at_s: float) -> tuple[CellLinks, CellLinks]:
+        """Uplinks and downlinks at a time in s."""
+        return network_links(self._sky, self._paths.positions_m(self._everybody, at_s), self._stations_m)
 
     def losses(self) -> list[str]:
         """List the settings by which server messages may be lost, as `key: value`, including absent devices."""
@@ -149,22 +141,12 @@ class Network:
 
     def expected_bps(self, devices: IntArray, *, down: bool) -> Array:
         """Rates in bit/s [n] of the uplinks, or downlinks, of some devices, each as `expected_uplink_bps` has it."""
-        rules = (self.downlink if down else self.uplink).rules
-        if rules.rates is not None:
-            return rules.rates.rates_bps(devices, self._clock.now_s)
-        station, share = self._stations(devices), rules.band.access.share(1)
-        snr = rules.links.snrs(station, devices) if down else rules.links.snrs(devices, station)
-        return np.asarray(rules.band.rates_bps(snr / share, share), np.float64)
-
-    def _stations(self, devices: IntArray) -> IntArray:
-        """Radios [n] of the base stations that serve some devices now."""
-        if len(self._stations_m) == 1:
-            return np.full(len(devices), SERVER)
-        return np.array([-1 - self.serving_cell(device) for device in devices.tolist()], np.int64)
+        medium = self.downlink if down else self.uplink
+        return medium.expected_bps(devices, medium.links.now(), self._clock.now_s)
 
     def serving_cell(self, device: int) -> int:
         """Number of the cell that serves a device now, if it has no transfer under way that keeps it in another."""
-        return -1 - min(self.uplink.rules.links.radios(device, SERVER))
+        return -1 - self.uplink.links.now().station_of(device)
 
     @property
     def moving(self) -> bool:
@@ -174,16 +156,12 @@ class Network:
     def picture(self, at_s: float) -> Picture:
         """The network as it is at a time in s, whatever the clock says."""
         up, down = self._cell_links(at_s)
-        cell = np.array([-1 - min(up.radios(device, SERVER)) for device in self._everybody.tolist()], np.int64)
-        up_bps, down_bps = self._all_bps(self.uplink.rules, up, at_s), self._all_bps(self.downlink.rules, down, at_s)
+        cell = np.array([-1 - up.station_of(device) for device in self._everybody.tolist()], np.int64)
+        up_bps, down_bps = (
+            medium.expected_bps(self._everybody, links, at_s)
+            for medium, links in ((self.uplink, up), (self.downlink, down))
+        )
         return Picture(self._paths.positions_m(self._everybody, at_s), cell, up.mean_snr, up_bps, down_bps)
-
-    def _all_bps(self, rules: Rules, links: CellLinks | StationLinks, at_s: float) -> Array:
-        """Rates in bit/s [devices] of links to the server, each alone in the band."""
-        if rules.rates is not None:
-            return rules.rates.rates_bps(self._everybody, at_s)
-        share = rules.band.access.share(1)
-        return np.asarray(rules.band.rates_bps(links.mean_snr / share, share), np.float64)
 
     def digraph(self, *name: int) -> Digraph:
         """Present device-to-device graph; `name` identifies the random draw, beginning with the number of the round.
@@ -202,39 +180,36 @@ class Network:
         kind: str,
         settings: Uplink,
         channel: Channel,
-        links: Links,
+        links: LinksOverTime,
         cells: int = 1,
-        learn: Callable[[IntArray, IntArray], None] | None = None,
     ) -> Medium:
-        access_key = self._streams.key("access", kind)
-        sender: Terminal = channel.base_station if kind == "downlink" else channel.device
-        circuit_w = None if kind == "downlink" else self._powers.circuit_w(channel.device)
-        receive_w = None if kind == "uplink" else self._powers.receive_w(channel.device)
+        streams, sends_up = self._streams, kind != "downlink"
         rates = None
         if settings.trace is not None and self._recorded:
-            rates = device_rates(settings.trace, len(self._everybody), self._streams, self._data_dir)
+            rates = device_rates(settings.trace, len(self._everybody), streams, self._data_dir)
         reception = self.settings.reception if kind == "uplink" else ONE_ANTENNA
         law = channel.medium_rate(reception.branches(1), narrows=settings.narrows)
-        band = Band.of(channel.usable_hz, settings.access, law, channel.medium_fading, access_key, reception)
-        rules = Rules(
-            band=band,
-            links=links,
-            loss=settings.loss,
-            loss_key=self._streams.key("loss", kind),
-            drawn_w=sender.drawn_w(sender.tx_power_w, circuit_w[0] if circuit_w else None),
-            multicast=isinstance(settings, Downlink) and settings.mode == "broadcast",
-            timeout_s=settings.timeout_s,
-            cells=cells,
-            receive_w=receive_w or None,
-            circuit_w=circuit_w,
-            transmit_j_per_bit=0.0 if kind == "downlink" else channel.device.stated("transmit_j_per_bit") or 0.0,
-            receive_j_per_bit=0.0 if kind == "uplink" else channel.device.stated("receive_j_per_bit") or 0.0,
-            rates=rates,
-            radio=sender,
+        band = Band.of(channel.usable_hz, law, channel.medium_fading, streams.key("access", kind), reception)
+        radios = Radios(
+            channel.device if sends_up else channel.base_station,
+            self._powers.circuit_w(channel.device) if sends_up else None,
+            (self._powers.receive_w(channel.device) or None) if kind != "uplink" else None,
+            (channel.device.stated("transmit_j_per_bit") or 0.0) if sends_up else 0.0,
+            (channel.device.stated("receive_j_per_bit") or 0.0) if kind != "uplink" else 0.0,
             controlled=rates is None and self._powers_differ(settings),
-            learn=learn,
         )
-        return Medium(self._clock, self._ledger, self._presence, KINDS.index(kind), rules)
+        return Medium(
+            self._clock,
+            self._ledger,
+            self._presence,
+            settings,
+            settings.access.on(band),
+            links,
+            radios,
+            loss_key=streams.key("loss", kind),
+            cells=cells,
+            rates=rates,
+        )
 
     def _powers_differ(self, settings: Uplink) -> bool:
         """Whether devices have different transmit powers, by power control or by differences of their radios."""
@@ -252,16 +227,16 @@ class Network:
         Raises:
             ScenarioError: this uplink never has several senders on the air together, or nothing gives a threshold.
         """
-        band, links, rates = self.uplink.rules.band, self.uplink.rules.links, self.uplink.rules.rates
-        access = band.access
+        band, links, rates = self.uplink.band, self.uplink.links.now(), self.uplink.rates
+        access = self.uplink.settings.access
         if not isinstance(access, Shared | Noma) or rates is not None:
             got = access.kind if rates is None else "recorded rates"
             raise ScenarioError(
                 f"network.uplink.access: its senders are never on the air together, got {got}; choose shared or noma"
             )
-        receiver = [links.radios(device, SERVER)[1] for device in self._everybody.tolist()]
+        receiver = [links.station_of(device) for device in self._everybody.tolist()]
         gain = links.snrs(self._everybody[None, :], np.array(receiver)[:, None])
-        lowest = max(band.law.min_sinr, access.threshold)
+        lowest = max(band.law.min_sinr, band.threshold)
         target = lowest if sinr_db is None else db_to_linear(sinr_db)
         if target == 0:
             raise ScenarioError(

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import ClassVar, Literal
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
+from typing_extensions import override
 
 from fednet_emu.component.component import Component
 from fednet_emu.compression import AnyCompression, Compression, NoCompression
 from fednet_emu.network.access import ACCESSES, Access, AnyAccess, Planned, Tdma
 from fednet_emu.network.cells import AnyCells, SingleCell
 from fednet_emu.network.edge_servers import EdgeServers
+from fednet_emu.network.faults import AnyLoss, NoLoss
 from fednet_emu.network.links.asymmetry import Asymmetry
-from fednet_emu.network.medium.loss import AnyLoss, NoLoss
 from fednet_emu.network.topology import Topology
 from fednet_emu.network.traces import AnyRateTraces
 from fednet_emu.radio.channel import Channel
@@ -40,9 +41,14 @@ class Uplink(Component):
     to take more than 3600 s is not tried, and lost as `unreachable`."""
 
     @property
+    def broadcasts(self) -> bool:
+        """Whether the same payload for several receivers is sent once."""
+        return False
+
+    @property
     def narrows(self) -> bool:
         """Whether senders that are too weak for their part of the band may use less of it: devices, in parts apart."""
-        return self.DIRECTION != "downlink" and self.access.separate
+        return self.DIRECTION != "downlink" and not self.access.overlapping
 
     @field_validator("access")
     @classmethod
@@ -63,6 +69,11 @@ class Downlink(Uplink):
     mode: Literal["broadcast", "unicast"] = "broadcast"
     """Sending the same payload to several devices in one instant: `broadcast` uses one transmission, as long as the
     worst receiver needs; `unicast` uses one transmission per device."""
+
+    @property
+    @override
+    def broadcasts(self) -> bool:
+        return self.mode == "broadcast"
 
 
 class Sidelink(Downlink):
@@ -116,6 +127,16 @@ class NetworkSettings(Component):
     """Header bits that are added to each payload."""
     movement_s: float = Field(1.0, gt=0)
     """Period in s after which links are recomputed when devices move; they are computed only when used."""
+
+    @field_validator("power_control", mode="before")
+    @classmethod
+    def _has_another_name(cls, given: Any) -> Any:
+        if "foschini-miljanic" in (given, given.get("kind") if isinstance(given, Mapping) else None):
+            raise ValueError(
+                "kind: each sender aims at an SNR over noise alone, got foschini-miljanic, which no kind is called; "
+                "write {kind: target-snr, target_snr_db: ...}"
+            )
+        return given
 
     def conflicts_with_sums(self) -> Iterator[tuple[str, str]]:
         """Settings that are invalid when the server receives nothing but sums of uploads, as (key, what is wrong)."""

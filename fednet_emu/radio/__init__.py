@@ -6,7 +6,7 @@
     narrowing the rate of a sender that may use part of its band; ergodic averages over fading
     noise, interference, power_control, reception                                        SINR
     numerology, retransmission, overhead                                                 what the standard adds
-    energy, presets                                                                      J
+    energy                                                                               J
     channel   the component that holds one choice of each; survey looks at its rates over distance
 
 Every random quantity enters as an argument (a uniform or a standard normal), so this package owns no generator. Scalar

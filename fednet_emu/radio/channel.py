@@ -272,22 +272,15 @@ class Channel(Component):
         """The fading that `medium_rate` leaves: all of it, or none."""
         return self.fading if self.long_transfers == "walk" else NoFading()
 
-    def mean_gain(self, hop: Hop, draws: Array | LinkDraws) -> Array:
-        """Power gain of each link (received over sent, linear), averaged over fading, in the broadcast shape.
+    def large_scale(self, hop: Hop, draws: Array | LinkDraws) -> LargeScale:
+        """Gain, line of sight and shadowing correlation of each link, in the broadcast shape.
 
-        Ignored here: fading, which multiplies this gain block by block.
+        Ignored here: fading, which multiplies the gain block by block.
 
         Args:
             hop: geometry of the links.
             draws: the random numbers of each link, or only one standard normal of shadowing for each: then every link
                 is in its likelier state. Draw one per pair of places to keep links reciprocal.
-        """
-        return self.large_scale(hop, draws).gain
-
-    def large_scale(self, hop: Hop, draws: Array | LinkDraws) -> LargeScale:
-        """Gain, line of sight and shadowing correlation of each link; the arguments are those of `mean_gain`.
-
-        Ignored here: fading.
         """
         draws = draws if isinstance(draws, LinkDraws) else LinkDraws.typical(draws)
         state = self.path_loss.propagate(hop, self.carrier_hz, draws)

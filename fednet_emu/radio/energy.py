@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot, kinds
-from fednet_emu.radio.presets import ENERGY_PRESETS, PresetName
 
 
 def transmit_energy_j(tx_power_w: float, duration_s: float, amplifier_efficiency: float, circuit_w: float) -> float:
@@ -76,15 +75,24 @@ class CmosEnergy(ComputeEnergy):
         return compute_energy_j(flop / self.flop_per_cycle, self.clock_hz * clock, self.kappa)
 
 
+KAPPA = {
+    "tran-2019": 1e-28,  # INFOCOM 2019, read in nhatminh/FEDL-INFOCOM: E = (alpha / 2) c D f^2, alpha = 2e-28, 1 GHz
+    "chen-2021-code": 1e-27,  # IEEE TWC 2021, read in mzchen0/Wireless-FL: 40 cycles per bit of the model, not the data
+    "chen-2021-paper": 1e-27,  # arXiv 1909.07972, parameter table, recalled: check before quoting
+    "yang-2021": 1e-28,  # arXiv 1911.02417, parameter table, recalled: 1e4 to 3e4 cycles per sample, 2 GHz
+}
+"""Effective switched capacitance in J s^2 of publications, in the convention E = kappa x cycles x f^2."""
+
+
 class PublishedEnergy(ComputeEnergy):
-    """Dynamic energy with the kappa of a publication, `presets.ENERGY_PRESETS`.
+    """Dynamic energy with the kappa of a publication, of the table `KAPPA`.
 
     Ignored here: what `cmos` ignores.
     """
 
     kind = "published"
 
-    preset: PresetName
+    preset: Literal[tran - 2019, chen - 2021 - code, chen - 2021 - paper, yang - 2021]
     """Name of the publication whose constant kappa is used."""
 
     clock_hz: float = Field(ge=1e3, le=1e11)
@@ -95,8 +103,7 @@ class PublishedEnergy(ComputeEnergy):
 
     def energy_j(self, flop: float, duration_s: float, clock: float = 1.0) -> float:
         """Dynamic energy of the cycles, however long they took."""
-        kappa = ENERGY_PRESETS[self.preset].kappa_j_s2
-        return compute_energy_j(flop / self.flop_per_cycle, self.clock_hz * clock, kappa)
+        return compute_energy_j(flop / self.flop_per_cycle, self.clock_hz * clock, KAPPA[self.preset])
 
 
 class MeasuredEnergy(ComputeEnergy):

@@ -14,7 +14,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fednet_emu.records.idle_energy import IdleEnergy
-from fednet_emu.records.table import Column, Table
+from fednet_emu.records.rows import (
+    KINDS,
+    ROWS,
+    BackhaulRow,
+    BatteryRow,
+    ComputeRow,
+    DeviceEvaluationRow,
+    EvaluationRow,
+    ReceptionRow,
+    RoundRow,
+    TransferRow,
+)
+from fednet_emu.records.table import MEASURE, Table, columns_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,106 +38,12 @@ SEVERAL = -2
 NEVER_NS = -1
 """The start of a transfer that never went on the air."""
 
-KINDS = ("uplink", "downlink", "sidelink")
-DIRECTIONS = ("down", "up")
-"""Directions on the backhaul: from the cloud to an edge server, and back."""
-REASONS = ("", "erased", "outage", "unreachable", "away", "left", "timeout", "deadline", "end", "empty")
-"""Why a transfer was lost; the empty reason means delivered.
-
-erased: random loss; outage: SINR, or gain over the air, below the threshold; unreachable: the link never carries a bit,
-or is expected to take over an hour; away: the device was not there when it was its turn; left: it went away in the
-middle; timeout: on the air for too long; deadline: the algorithm stopped waiting; end: the run ended; empty: the
-battery of an end ran out in the middle.
-"""
-CODE = {reason: code for code, reason in enumerate(REASONS)}
-
-_time = Column(np.int64, seconds=True)
-_number = Column(np.int64)
-_device = Column(np.int32)
-_measure = Column(np.float64, digest=False)
-_reason = Column(np.int8, words=REASONS)
-
-TRANSFERS = {
-    "kind": Column(np.int8, words=KINDS),
-    "sender": _device,
-    "receiver": _device,
-    "receivers": _device,
-    "size_bit": _number,
-    "payload": Column(np.int64, digest=False),
-    "requested_ns": _time,
-    "started_ns": _time,
-    "ended_ns": _time,
-    "air_bit": _measure,
-    "delivered_bit": _number,
-    "lost": _reason,
-    "energy_j": _measure,
-    "receive_j": _measure,
-    "cell": Column(np.int32, digest=False),
-}
-RECEPTIONS = {"transfer": _number, "receiver": _device, "lost": _reason}
-BACKHAUL = {
-    "direction": Column(np.int8, words=DIRECTIONS),
-    "edge": _device,
-    "size_bit": _number,
-    "payload": Column(np.int64, digest=False),
-    "requested_ns": _time,
-    "started_ns": _time,
-    "ended_ns": _time,
-    "sent_bit": _number,
-    "delivered_bit": _number,
-    "lost": _reason,
-    "energy_j": _measure,
-}
-COMPUTES = {
-    "device": _device,
-    "started_ns": _time,
-    "ended_ns": _time,
-    "flop": _measure,
-    "energy_j": _measure,
-    "input": Column(np.int64, digest=False),
-    "result": Column(np.int64, digest=False),
-    "stopped": _reason,
-}
-ROUNDS = {"round": _number, "started_ns": _time, "ended_ns": _time, "invited": _device, "arrived": _device}
-EVALUATIONS = {
-    "round": _number,
-    "simulated_ns": _time,
-    "uplink_bit": _number,
-    "downlink_bit": _number,
-    "sidelink_bit": _number,
-    "energy_j": _measure,
-    "loss": _measure,
-    "accuracy": _measure,
-    "worst_accuracy": _measure,
-    "std_accuracy": _measure,
-    "worst_train_loss": _measure,
-    "attack_success": _measure,
-}
 SCORES = ("loss", "accuracy", "worst_accuracy", "std_accuracy", "worst_train_loss", "attack_success")
 """The columns of `evaluations` that say how good a model is, beside those of further metrics."""
-_NO_SCORES = frozenset({*EVALUATIONS, "simulated_s", "total_bit"} - {*SCORES})
-DEVICE_EVALUATIONS = {
-    "round": _number,
-    "device": _device,
-    "samples": _number,
-    "loss": _measure,
-    "accuracy": _measure,
-}
-BATTERIES = {
-    "device": _device,
-    "simulated_ns": _time,
-    "charge_j": _measure,
-    "harvested_j": _measure,
-    "spilled_j": _measure,
-    "computing_j": _measure,
-    "sending_j": _measure,
-    "receiving_j": _measure,
-    "idle_j": _measure,
-    "state": Column(np.int8, words=("empty", "on")),
-}
+_NO_SCORES = frozenset({*EvaluationRow._fields, "simulated_s", "total_bit"} - {*SCORES})
 WHERE_USED = ("backhaul", "batteries")
 """Tables that only runs have that use a backhaul or batteries."""
-TABLES = ("transfers", "receptions", "computes", "rounds", "evaluations", "device_evaluations", *WHERE_USED)
+TABLES = tuple(ROWS)
 """Names of all tables."""
 
 
@@ -159,15 +77,15 @@ class Ledger:
 
     def __init__(self, metrics: Sequence[str] = ()) -> None:
         self.metrics = tuple(metrics)
-        measured = dict.fromkeys(metrics, _measure)
-        self.transfers = Table(TRANSFERS)
-        self.receptions = Table(RECEPTIONS)
-        self.backhaul = Table(BACKHAUL)
-        self.computes = Table(COMPUTES)
-        self.rounds = Table(ROUNDS)
-        self.evaluations = Table({**EVALUATIONS, **measured})
-        self.device_evaluations = Table({**DEVICE_EVALUATIONS, **measured})
-        self.batteries = Table(BATTERIES)
+        measured = dict.fromkeys(metrics, MEASURE)
+        self.transfers: Table[TransferRow] = Table(columns_of(TransferRow))
+        self.receptions: Table[ReceptionRow] = Table(columns_of(ReceptionRow))
+        self.backhaul: Table[BackhaulRow] = Table(columns_of(BackhaulRow))
+        self.computes: Table[ComputeRow] = Table(columns_of(ComputeRow))
+        self.rounds: Table[RoundRow] = Table(columns_of(RoundRow))
+        self.evaluations: Table[tuple[float, ...]] = Table(columns_of(EvaluationRow) | measured)
+        self.device_evaluations: Table[DeviceEvaluationRow] = Table(columns_of(DeviceEvaluationRow) | measured)
+        self.batteries: Table[BatteryRow] = Table(columns_of(BatteryRow))
         self.series: dict[str, list[dict[str, Any]]] = {}
         self.asked: Counter[int] = Counter()
         self.given: set[int] = set()  # numbers of values that all devices know from the start
@@ -199,17 +117,18 @@ class Ledger:
         self.series.setdefault(series, []).append(values)
         self._tell(series, values)
 
-    def add_round(self, *row: Any) -> None:
+    def add_round(self, row: RoundRow) -> None:
         """Add a row to the table `rounds`."""
         self.rounds.append(row)
         if self.listeners:
-            self._tell("rounds", dict(zip(ROUNDS, row, strict=True)))
+            self._tell("rounds", row._asdict())
 
-    def add_evaluation(self, *row: Any) -> None:
-        """Add a row to the table `evaluations`."""
-        self.evaluations.append(row)
+    def add_evaluation(self, row: EvaluationRow, measured: Iterable[float]) -> None:
+        """Add a row to the table `evaluations`, with the values of the further columns."""
+        values = (*row, *measured)
+        self.evaluations.append(values)
         if self.listeners:
-            self._tell("evaluations", dict(zip(self.evaluations.columns, row, strict=True)))
+            self._tell("evaluations", dict(zip(self.evaluations.columns, values, strict=True)))
 
     def _tell(self, table: str, row: Mapping[str, Any]) -> None:
         for listener in self.listeners:

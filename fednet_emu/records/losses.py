@@ -7,14 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fednet_emu.records.ledger import REASONS, SEVERAL, Ledger
-
-IN_WORDS = {
-    "erased": "lost at random", "outage": "in outage", "unreachable": "out of reach", "away": "away at their turn",
-    "left": "away in the middle", "timeout": "timed out", "deadline": "given up at a deadline",
-    "end": "cut off by the end of the run", "empty": "with an empty battery",
-}  # fmt: skip
-"""Each reason of a loss, as it follows a number of messages."""
+from fednet_emu.records.ledger import SEVERAL, Ledger
+from fednet_emu.records.reasons import MEANINGS, REASONS
 
 
 def messages(ledger: Ledger) -> dict[str, Any]:
@@ -38,5 +32,6 @@ def losses_in_words(summary: Mapping[str, Any]) -> str:
     losses = summary.get("losses")
     if not losses:
         return ""
-    total, each = sum(losses.values()), ", ".join(f"{count:,} {IN_WORDS[why]}" for why, count in losses.items())
+    in_words = {why: MEANINGS[why].in_words if why in MEANINGS else f"lost by {why}" for why in losses}
+    total, each = sum(losses.values()), ", ".join(f"{count:,} {in_words[why]}" for why, count in losses.items())
     return f"of {summary['messages']:,} messages {total:,} {'was' if total == 1 else 'were'} lost: {each}"

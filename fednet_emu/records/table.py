@@ -14,7 +14,7 @@ from hashlib import blake2b
 from itertools import starmap
 from pathlib import Path
 from struct import Struct
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Generic, TypeVar, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +57,20 @@ class Column:
         return pd.Categorical.from_codes(values.astype(np.int64), pd.Index(self.words)) if self.words else values
 
 
-class Table:
+MEASURE = Column(np.float64, digest=False)
+"""What is measured rather than counted."""
+
+
+def columns_of(row: type[tuple[Any, ...]]) -> dict[str, Column]:
+    """Return the columns of a row class, a named tuple whose fields are annotated with a `Column` each."""
+    hints = get_type_hints(row, include_extras=True)
+    return {name: next(its for its in hints[name].__metadata__ if isinstance(its, Column)) for name in hints}
+
+
+Row = TypeVar("Row", bound=tuple[Any, ...])
+
+
+class Table(Generic[Row]):
     """A growing table. `append` takes one row, a tuple in the order of the columns.
 
     Attributes:
@@ -67,7 +80,7 @@ class Table:
 
     def __init__(self, columns: Mapping[str, Column]) -> None:
         self.columns = dict(columns)
-        self._rows: list[tuple[Any, ...]] = []
+        self._rows: list[Row] = []
         self._record = np.dtype([(name, column.dtype) for name, column in columns.items()])
         self._format = Struct("=" + "".join(_FORMATS[column.dtype] for column in columns.values()))
         self._packed: list[Rows] = []
@@ -79,7 +92,7 @@ class Table:
     def __len__(self) -> int:
         return self._filed_rows + self._packed_rows + len(self._rows)
 
-    def append(self, row: tuple[Any, ...]) -> None:
+    def append(self, row: Row) -> None:
         """Add one row."""
         self._rows.append(row)
         if len(self._rows) >= CHUNK_ROWS:

@@ -20,14 +20,14 @@ def documented_fields(model_class: type[BaseModel]) -> dict[str, FieldInfo]:
     texts: dict[str, str] = {}
     for owner in reversed(model_class.__mro__):
         if issubclass(owner, BaseModel):
-            texts |= _docstrings(owner)
+            texts |= docstrings(owner)
     for name, info in model_class.model_fields.items():
         info.description = info.description or texts.get(name)
     return model_class.model_fields
 
 
 @cache
-def _docstrings(owner: type) -> dict[str, str]:
+def docstrings(owner: type) -> dict[str, str]:
     """Return the docstrings below the fields that a class itself declares; none where its source is not known."""
     try:
         source = textwrap.dedent(inspect.getsource(owner))

@@ -301,9 +301,9 @@ class Scenario(Component):
 
     def _nothing_to_compress(self) -> Iterator[Problem]:
         """Find links whose compression would never be used."""
-        kind, moves = self.algorithm.kind, self.algorithm.moves
+        kind, uses = self.algorithm.kind, self.algorithm.uses
         for link in (self.network.uplink, self.network.downlink):
-            if not isinstance(link.compression, NoCompression) and link.DIRECTION not in moves:
+            if not isinstance(link.compression, NoCompression) and f"{link.DIRECTION}-compression" not in uses:
                 yield (
                     ("network", link.DIRECTION, "compression"),
                     f"the algorithm {kind} has nothing to compress on the {link.DIRECTION}, no movement since a model "
@@ -334,8 +334,8 @@ class Scenario(Component):
             return
         path = ("network", "uplink", "access")
         kind, law = (part.kind for part in (self.algorithm, self.channel.rate))
-        if not self.algorithm.plans_rounds:
-            able = ", ".join(name for name, algorithm in ALGORITHMS.items() if algorithm.plans_rounds)
+        if "plans" not in self.algorithm.uses:
+            able = ", ".join(name for name, algorithm in ALGORITHMS.items() if "plans" in algorithm.uses)
             what = f"the algorithm {kind} does not say who takes part when a round starts, got planned"
             yield path, f"{what}; choose another access, or one of {able}"
         if not isinstance(self.channel.rate, Shannon):

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from fednet_emu.errors import ScenarioError
-from fednet_emu.records.ledger import EVALUATIONS
+from fednet_emu.records.rows import EvaluationRow
 from fednet_emu.scenario.overrides import Setting
 from fednet_emu.scenario.tree import KeyPath, Node, Place, problem_text, show
 from fednet_emu.scenario.yaml_text import parse_value
 
-RESERVED = frozenset({"cell", "status", "reason", "seed", "rounds", "simulated_s", "total_bit", *EVALUATIONS})
+RESERVED = frozenset({"cell", "status", "reason", "seed", "rounds", "simulated_s", "total_bit", *EvaluationRow._fields})
 """Columns of the result tables, whose names an axis must not have."""
 
 

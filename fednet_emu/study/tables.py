@@ -13,8 +13,7 @@ import pandas as pd
 
 from fednet_emu.analysis.targets import Measure, first_reached, with_total_bits
 from fednet_emu.files.writing import write_table
-from fednet_emu.records.ledger import EVALUATIONS, SCORES
-from fednet_emu.records.table import Table
+from fednet_emu.records.ledger import SCORES, Ledger
 from fednet_emu.study.model import Target
 from fednet_emu.study.runs import StudyRun
 
@@ -106,7 +105,7 @@ def _evaluations(cells: Sequence[StudyRun], finished: Sequence[tuple[int, Path]]
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    none = pa.Table.from_pandas(Table(EVALUATIONS).frame(), preserve_index=False)
+    none = pa.Table.from_pandas(Ledger().evaluations.frame(), preserve_index=False)
     tables = [pq.ParquetFile(folder / "evaluations.parquet").read(use_threads=False) for _, folder in finished]
     together = pa.concat_tables(tables or [none], promote_options="permissive").replace_schema_metadata()
     rows = np.repeat([place for place, _ in finished], [len(table) for table in tables]).astype(int)

@@ -307,13 +307,13 @@ def resumed_every_round(rounds: int, *settings: str) -> tuple[Federation, Models
     for after_round in range(1, rounds + 1):
         part = small_federation(*settings)
         if data:
-            part.resume(from_bytes(data, {}))
+            part.learner.resume(from_bytes(data, {}))
         part.observers.append(cut(after_round))
         with pytest.raises(KeyboardInterrupt):
             part.run(small_scenario(*settings).algorithm)
-        data = to_bytes(part.checkpoint(), {})
+        data = to_bytes(part.learner.checkpoint(), {})
     last = small_federation(*settings)
-    last.resume(from_bytes(data, {}))
+    last.learner.resume(from_bytes(data, {}))
     return last, last.run(small_scenario(*settings).algorithm)
 
 

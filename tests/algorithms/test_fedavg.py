@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from torch import Tensor
 
-from fednet_emu.algorithms.fedavg import FedAvg, average
-from fednet_emu.federation import accumulated
+from fednet_emu.algorithms.fedavg import FedAvg
+from fednet_emu.federation import accumulated, average
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.records.laws.verify import verify

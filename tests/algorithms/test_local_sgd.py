@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fednet_emu.algorithms import ALGORITHMS
-from fednet_emu.algorithms.local_sgd import LocalWork
+from fednet_emu.algorithms.base import LocalTraining
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import Deferred
 from fednet_emu.federation.federation import Federation
@@ -16,7 +16,7 @@ from fednet_emu.kernel.streams import Streams
 from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.algorithms.test_conformance import ALGORITHM_SETTINGS, settings_of
 
-TRAINED = sorted(kind for kind, found in ALGORITHMS.items() if issubclass(found, LocalWork))
+TRAINED = sorted(kind for kind, found in ALGORITHMS.items() if issubclass(found, LocalTraining))
 OWN = {
     "momentum": "algorithm.local_optimizer={kind: momentum, beta: 0.5, nesterov: true, weight_decay: 0.01}",
     "adam": "algorithm.local_optimizer=adam",

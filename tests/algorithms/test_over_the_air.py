@@ -34,9 +34,8 @@ def problems(*settings: str) -> list[tuple[tuple[str, ...], str]]:
 
 
 def test_who_asks_for_sums() -> None:
-    """All others say what their servers do with single uploads."""
-    assert {kind for kind, its in ALGORITHMS.items() if not its.single_uploads} == set(BY_SUMS)
-    assert all(its.single_uploads != "reads every upload by itself" for its in ALGORITHMS.values())
+    """The algorithms whose servers need the mean of the uploads only."""
+    assert {kind for kind, its in ALGORITHMS.items() if "sums" in its.uses} == set(BY_SUMS)
 
 
 @pytest.mark.parametrize("kind", sorted(set(ALGORITHM_SETTINGS) - set(BY_SUMS)))
@@ -44,7 +43,7 @@ def test_who_needs_single_uploads_is_refused_with_the_reason(kind: str) -> None:
     """Before the run, at the key of the access; over another access nothing is wrong."""
     [(_, what)] = problems(*ALGORITHM_SETTINGS[kind], *AIR)
 
-    assert f"not enough for {kind}: its server {ALGORITHMS[kind].single_uploads}; got over-the-air, choose" in what
+    assert f"not enough for {kind}: its server reads every upload by itself; got over-the-air, choose" in what
     assert problems(*ALGORITHM_SETTINGS[kind]) == []
 
 
@@ -58,7 +57,7 @@ def test_who_needs_single_uploads_is_refused_with_the_reason(kind: str) -> None:
         ("fedavg", "selection=oort", "losses that single devices report"),
         ("fedavg", "selection=power-of-choice", "losses of single devices"),
         ("fedprox", "adaptive=true", "mu follows losses"),
-        ("fedprox", "partial_work=deadline", "the rate of its own upload"),
+        ("fedprox", "partial_work=deadline", "its own upload time"),
     ],
 )
 def test_settings_that_need_single_uploads_are_refused_with_the_reason(kind: str, setting: str, what: str) -> None:

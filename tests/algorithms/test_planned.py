@@ -9,8 +9,18 @@ from fednet_emu.testing import run_small, small_scenario
 
 PLANNED = "network.uplink.access={{kind: planned, planner: {}}}"
 CHANNEL = "channel={include: urban-micro, bandwidth_hz: 3e5}"
-MORE = {"feddyn": "alpha: 0.5, ", "q-ffl": "q: 0.5, ", "fedprox": "mu: 0.1, "}
-ABLE = sorted(kind for kind, algorithm in ALGORITHMS.items() if algorithm.plans_rounds)
+MORE = {
+    "cfl": "stationary: 1e-9, split: 1.0, ",
+    "ditto": "pull: 0.1, ",
+    "feddyn": "alpha: 0.5, ",
+    "fedprox": "mu: 0.1, ",
+    "fedper": "private: ['*.bias'], ",
+    "fedrep": "head_epochs: 1, private: ['*.bias'], ",
+    "frank-wolfe-clustering": "alpha: 1.0, dual_lr: 0.01, ",
+    "ifca": "clusters: 2, ",
+    "q-ffl": "q: 0.5, ",
+}
+ABLE = sorted(kind for kind, algorithm in ALGORITHMS.items() if "plans" in algorithm.uses)
 TROUBLE = (
     "network.uplink.loss={kind: random, probability: 0.3}",
     "devices.straggler={kind: shifted-exponential, mean_factor: 0.5}",
@@ -26,7 +36,8 @@ def settings_of(algorithm: str, planner: str, *more: str) -> tuple[str, ...]:
 
 def test_cohorts_can_be_planned() -> None:
     """All algorithms whose cohort can be chosen."""
-    assert ABLE == ["fedavg", "feddyn", "fednova", "fedprox", "q-ffl", "scaffold"]
+    personal = ["cfl", "ditto", "fedper", "fedrep", "frank-wolfe-clustering", "ifca"]
+    assert sorted({"fedavg", "feddyn", "fednova", "fedprox", "q-ffl", "scaffold", *personal}) == ABLE
 
 
 @pytest.mark.parametrize("planner", PLANNERS)

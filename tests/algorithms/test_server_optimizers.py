@@ -218,7 +218,7 @@ def test_it_goes_on_from_a_checkpoint(kind: str) -> None:
     with pytest.raises(KeyboardInterrupt):
         part.run(small_scenario(*settings).algorithm)
     last = small_federation(*settings)
-    last.resume(from_bytes(to_bytes(part.checkpoint(), {}), {}))
+    last.learner.resume(from_bytes(to_bytes(part.learner.checkpoint(), {}), {}))
     w = last.run(small_scenario(*settings).algorithm)
 
     assert torch.equal(last.read(w), expected)

@@ -89,12 +89,12 @@ def test_wavefronts_of_a_resumed_run_are_those_of_the_whole(limit_byte: int) -> 
     for after_round, fed in enumerate(parts, 1):
         fed.graph._pending_limit_byte = limit_byte
         if checkpoint is not None:
-            fed.resume(checkpoint)
+            fed.learner.resume(checkpoint)
         fed.observers.append(Interruption(after_round))
         if after_round < 8:
             with pytest.raises(KeyboardInterrupt):
                 fed.run(algorithm)
-            checkpoint = fed.checkpoint()
+            checkpoint = fed.learner.checkpoint()
     parts[-1].observers.clear()
     parts[-1].run(algorithm)
 
@@ -174,7 +174,7 @@ def test_values_that_steer_the_flow_are_remembered() -> None:
     first.observers.append(Interruption(3))
     with pytest.raises(KeyboardInterrupt):
         first.run(Steered())
-    second.resume(first.checkpoint())
+    second.learner.resume(first.learner.checkpoint())
     second.run(Steered())
 
     assert second.ledger.rounds.digest() == whole.ledger.rounds.digest()

@@ -31,9 +31,9 @@ def test_beyond_three_devices_are_counted():
     small = {f"dev-{device}": 3 for device in range(4)}
 
     with pytest.raises(ScenarioError, match="remain for dev-0, dev-1, dev-2 and 1 more; "):
-        fed._learner._check_batches(plan, small, everybody=False)
+        fed.learner._check_batches(plan, small, everybody=False)
     with pytest.raises(ScenarioError, match="remain for dev-0, dev-1, dev-2; "):
-        fed._learner._check_batches(plan, dict([*small.items()][:3]), everybody=False)
+        fed.learner._check_batches(plan, dict([*small.items()][:3]), everybody=False)
 
 
 def test_batches_of_one_that_are_never_reached_are_allowed():

@@ -103,7 +103,7 @@ def test_the_server_has_no_samples() -> None:
 
     assert (fed.server.name, fed.server.n_samples) == ("server", 0)
     with pytest.raises(ScenarioError, match=r"^server, round 1: nothing to train on, got 0 samples"):
-        fed.train(fed.server, fed.initial_model(), SgdPlan(lr=0.1, steps=1))
+        fed.server.training(fed.initial_model(), SgdPlan(lr=0.1, steps=1))
 
 
 def test_training_costs_its_floating_point_operations() -> None:
@@ -112,7 +112,7 @@ def test_training_costs_its_floating_point_operations() -> None:
     device, model = fed.device(0), fed.initial_model()
 
     def flop(plan: SgdPlan, **terms: Any) -> float:
-        return fed.train(device, model, plan, 0, **terms).flop
+        return device.training(model, plan, 0, **terms).flop
 
     assert flop(SgdPlan(lr=0.1, batch_size=8, epochs=2)) == 36 * 40
     assert flop(SgdPlan(lr=0.1, batch_size=8, steps=4)) == 36 * (8 + 8 + 4 + 8)
@@ -123,7 +123,7 @@ def test_a_subset_counts_places_among_the_devices_own_samples() -> None:
     """Training device 1 on its samples 3 and 5 follows the gradient of just those two."""
     fed = small_federation()
     device, model = fed.device(1), fed.initial_model()
-    work = fed.train(device, model, SgdPlan(lr=0.1, steps=1), 0, subset=np.array([3, 5]))
+    work = device.training(model, SgdPlan(lr=0.1, steps=1), 0, subset=np.array([3, 5]))
 
     rows = torch.tensor([20 + 3, 20 + 5])
     x, y = fed.task.data.x[rows].double(), fed.task.data.y[rows].double()
@@ -246,7 +246,7 @@ def test_reading_gives_the_number_behind_a_deferred_value() -> None:
 
     assert (n_scalars(norm), n_scalars(fed.defer(torch.neg, model))) == (1, 10)
     assert fed.read(norm) == pytest.approx(float(fed.task.model.initial().norm()))
-    assert not fed.nominal
+    assert not fed.learner.nominal
 
 
 def test_a_timing_only_run_takes_the_nominal_value_and_is_marked() -> None:
@@ -256,9 +256,9 @@ def test_a_timing_only_run_takes_the_nominal_value_and_is_marked() -> None:
 
     with pytest.raises(ScenarioError, match="timing-only run: a computed value is read"):
         fed.read(gap)
-    assert not fed.nominal
+    assert not fed.learner.nominal
     assert fed.read(gap, nominal=3) == 3
-    assert fed.nominal
+    assert fed.learner.nominal
 
 
 def test_training_that_diverges_names_device_round_step_and_lr() -> None:
@@ -350,7 +350,7 @@ class Cheat:
         """One round of cheating."""
         w = fed.defer(lambda v: v * 0.5, fed.initial_model())
         got = yield fed.downlink(fed.device(0), w)
-        trained = yield fed.device(0).compute(fed.train(fed.device(0), w, SgdPlan(lr=0.1, steps=1), 0))
+        trained = yield fed.device(0).train(w, SgdPlan(lr=0.1, steps=1), 0)
         if self.how == "pass on":
             yield fed.uplink(fed.device(1), trained.params)
         fed.end_of_round(w, invited=1, arrived=int(not got.lost))

@@ -15,9 +15,9 @@ def test_without_training_no_weight_is_ever_made(monkeypatch: pytest.MonkeyPatch
     fed, trained = small_federation(timing_only=True), small_federation()
     monkeypatch.setattr(FlatModel, "initial", lambda _model: pytest.fail("weights were made"))
 
-    assert fed._learner.initial().size == 10
+    assert fed.learner.initial().size == 10
     with pytest.raises(pytest.fail.Exception, match="weights were made"):
-        trained._learner.initial()
+        trained.learner.initial()
 
 
 def test_whoever_trains_first_is_named_first() -> None:
@@ -27,4 +27,4 @@ def test_whoever_trains_first_is_named_first() -> None:
     plan = SgdPlan(lr=0.1, batch_size=2, epochs=1)
 
     with pytest.raises(ScenarioError, match=f"remain for {', '.join(['server', *odd][:3])}"):
-        fed._learner._check_batches(plan, {"server": 3}, everybody=True)
+        fed.learner._check_batches(plan, {"server": 3}, everybody=True)

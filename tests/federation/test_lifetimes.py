@@ -34,7 +34,7 @@ def test_memory_does_not_grow_with_rounds_that_meet_their_deadline() -> None:
     def look(fed: Federation) -> None:
         if fed.round in (20, 1000):
             file = io.BytesIO()
-            torch.save(fed.checkpoint().snapshot.values, file)
+            torch.save(fed.learner.checkpoint().snapshot.values, file)
             seen.append((alive(Deferred), len(fed.clock._queue), len(file.getvalue())))
 
     fed = small_federation("algorithm.deadline_s=3600", "stop.rounds=1000", "evaluation.every_rounds=10")
@@ -132,11 +132,11 @@ def test_an_upload_that_was_cut_lets_go_of_what_it_carried(how: str) -> None:
     held: list[weakref.ref[Deferred]] = []
 
     def client() -> Process:
-        model = fed.train(fed.device(0), fed.initial_model(), SgdPlan(lr=0.1, steps=1), 0).result.params
+        model = fed.device(0).training(fed.initial_model(), SgdPlan(lr=0.1, steps=1), 0).result.params
         held.append(weakref.ref(model))
         if how == "one of several":
             return (yield fed.all_of([fed.uplink(fed.device(0), model)]))
-        return (yield fed.retry(lambda: fed.uplink(fed.device(0), model)))
+        return (yield from fed.retry(lambda: fed.uplink(fed.device(0), model)))
 
     def server() -> Process:
         yield fed.gather([client()], deadline_s=1e-9)
@@ -156,7 +156,7 @@ def test_a_computation_that_was_cut_lets_go_of_its_work() -> None:
     held: list[weakref.ref[Deferred]] = []
 
     def client() -> Process:
-        work = fed.train(fed.device(0), fed.initial_model(), SgdPlan(lr=0.1, steps=1), 0)
+        work = fed.device(0).training(fed.initial_model(), SgdPlan(lr=0.1, steps=1), 0)
         held.append(weakref.ref(work.result.params))
         yield fed.device(0).compute(work)
 
@@ -177,7 +177,7 @@ def test_a_computation_on_a_battery_lets_go_of_its_work(capacity_j: float) -> No
     held: list[weakref.ref[Deferred]] = []
 
     def client() -> Process:
-        work = fed.train(fed.device(0), fed.initial_model(), SgdPlan(lr=0.1, steps=1), 0)
+        work = fed.device(0).training(fed.initial_model(), SgdPlan(lr=0.1, steps=1), 0)
         held.append(weakref.ref(work.result.params))
         yield fed.device(0).compute(work)
 

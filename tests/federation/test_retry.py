@@ -47,7 +47,7 @@ def test_the_pause_between_attempts_doubles() -> None:
 
     def flow(fed: Federation) -> Process:
         w = fed.initial_model()
-        return (yield fed.retry(lambda: fed.uplink(fed.device(0), w), attempts=4, pause_s=1e-3))
+        return (yield from fed.retry(lambda: fed.uplink(fed.device(0), w), attempts=4, pause_s=1e-3))
 
     sent, fed = play(flow, LOSSY)
 
@@ -60,7 +60,7 @@ def test_what_arrives_is_not_sent_again() -> None:
 
     def flow(fed: Federation) -> Process:
         w = fed.initial_model()
-        return (yield fed.retry(lambda: fed.uplink(fed.device(0), w))), fed.now_s
+        return (yield from fed.retry(lambda: fed.uplink(fed.device(0), w))), fed.now_s
 
     (sent, now_s), fed = play(flow)
 
@@ -83,7 +83,7 @@ def test_of_many_sends_only_the_lost_ones_are_sent_again() -> None:
         def lost() -> Any:
             return fed.start(fails(fed))
 
-        return (yield fed.retry([lambda place=place: send(place) for place in range(3)], attempts=5, pause_s=0))
+        return (yield from fed.retry([lambda place=place: send(place) for place in range(3)], attempts=5, pause_s=0))
 
     def fails(fed: Federation) -> Process:
         yield fed.sleep(1.0)
@@ -102,7 +102,7 @@ def test_a_deadline_stops_the_attempts() -> None:
 
     def device(fed: Federation, k: int, pause_s: float) -> Process:
         w = fed.initial_model()
-        return (yield fed.retry(lambda: fed.uplink(fed.device(k), w, 500_000), pause_s=pause_s))
+        return (yield from fed.retry(lambda: fed.uplink(fed.device(k), w, 500_000), pause_s=pause_s))
 
     def flow(fed: Federation) -> Process:
         values = yield fed.gather((device(fed, 0, 0.0), device(fed, 1, 60.0)), deadline_s=2.1)
@@ -125,7 +125,7 @@ def test_who_is_gone_may_be_given_up(to_the_gone: bool, attempts: int) -> None:
         yield fed.sleep(1.0)
         w = fed.initial_model()
         send = lambda: fed.uplink(fed.device(0), w)  # noqa: E731
-        return (yield fed.retry(send, attempts=4, pause_s=1.0, to_the_gone=to_the_gone))
+        return (yield from fed.retry(send, attempts=4, pause_s=1.0, to_the_gone=to_the_gone))
 
     sent, fed = play(flow, "devices.availability={kind: windows, devices: {0: [[0, 0.5]]}}")
 
@@ -141,7 +141,7 @@ def test_the_failure_of_an_attempt_is_that_of_the_whole() -> None:
         yield
 
     def flow(fed: Federation) -> Process:
-        return (yield fed.retry(lambda: fed.start(wrong(fed))))
+        return (yield from fed.retry(lambda: fed.start(wrong(fed))))
 
     with pytest.raises(RuntimeError, match="no such thing"):
         play(flow)
@@ -160,7 +160,7 @@ def test_expected_rates_are_those_of_the_mean_snr() -> None:
 
     (up, down), _ = play(flow, radio)
     k = still.device(2)
-    rate_bps = still.network.uplink.rules.band.bandwidth_hz * math.log2(1 + still.network.up_links.snr(2, -1))
+    rate_bps = still.network.uplink.band.bandwidth_hz * math.log2(1 + still.network.up_links.snr(2, -1))
 
     assert k.expected_rate_bps == pytest.approx(rate_bps)
     assert k.expected_rate_bps == pytest.approx(1e6 / up.latency_s, rel=1e-6)
@@ -203,7 +203,7 @@ def test_a_pause_of_a_second_is_waited_for() -> None:
 
     def flow(fed: Federation) -> Process:
         w = fed.initial_model()
-        return (yield fed.retry(lambda: fed.uplink(fed.device(0), w), attempts=3, pause_s=1.0, patience_s=100.0))
+        return (yield from fed.retry(lambda: fed.uplink(fed.device(0), w), attempts=3, pause_s=1.0, patience_s=100.0))
 
     _, fed = play(flow, LOSSY)
 
@@ -215,7 +215,7 @@ def test_an_attempt_may_begin_when_patience_ends() -> None:
 
     def flow(fed: Federation) -> Process:
         w = fed.initial_model()
-        return (yield fed.retry(lambda: fed.uplink(fed.device(0), w), pause_s=0.5, patience_s=MODEL_S + 0.5))
+        return (yield from fed.retry(lambda: fed.uplink(fed.device(0), w), pause_s=0.5, patience_s=MODEL_S + 0.5))
 
     _, fed = play(flow, LOSSY)
 
@@ -235,7 +235,7 @@ FAR = (
 def far_upload(fed: Federation) -> Process:
     """Send from the device that is 50 km away, for two minutes at most."""
     w = fed.initial_model()
-    return (yield fed.retry(lambda: fed.uplink(fed.device(0), w), patience_s=120.0))
+    return (yield from fed.retry(lambda: fed.uplink(fed.device(0), w), patience_s=120.0))
 
 
 def test_where_nobody_moves_a_device_out_of_reach_is_sent_to_once() -> None:

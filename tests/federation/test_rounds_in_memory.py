@@ -75,8 +75,8 @@ def test_a_resumed_run_trains_nothing_again(name: str) -> None:
     cut.observers.append(interrupt)
     with pytest.raises(KeyboardInterrupt):
         cut.run(algorithm)
-    checkpoint = cut.checkpoint()
-    resumed.resume(checkpoint)
+    checkpoint = cut.learner.checkpoint()
+    resumed.learner.resume(checkpoint)
     expected, found = whole.run(algorithm), resumed.run(algorithm)
 
     known = checkpoint.snapshot.values.values()

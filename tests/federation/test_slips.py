@@ -32,7 +32,7 @@ class Sound(fe.Algorithm):
     def client(self, fed: fe.Federation, k: fe.Device, w: Any, t: int) -> fe.Process:
         """Receive, train, send."""
         got = yield fed.downlink(k, w)
-        trained = yield k.compute(fed.train(k, got.payload, PLAN, t))
+        trained = yield k.train(got.payload, PLAN, t)
         return (yield fed.uplink(k, trained.params))
 
     def mean(self, fed: fe.Federation, arrived: list[Any]) -> Any:
@@ -172,7 +172,7 @@ class TakesAComputation(Sound):
     def client(self, fed: fe.Federation, k: fe.Device, w: Any, t: int) -> fe.Process:
         """Forgets the second `yield`."""
         got = yield fed.downlink(k, w)
-        trained = k.compute(fed.train(k, got.payload, PLAN, t))
+        trained = k.train(got.payload, PLAN, t)
         return (yield fed.uplink(k, trained.params))
 
 
@@ -318,14 +318,14 @@ def test_training_from_a_model_of_another_shape() -> None:
     class Promises(Sound):
         def client(self, fed: fe.Federation, k: fe.Device, w: Any, t: int) -> fe.Process:
             half = fed.defer(lambda x: x[:5], w, size=5)
-            return (yield k.compute(fed.train(k, half, PLAN, t)))
+            return (yield k.train(half, PLAN, t))
 
     class Makes(Sound):
         def client(self, fed: fe.Federation, k: fe.Device, w: Any, t: int) -> fe.Process:
-            trained = yield k.compute(fed.train(k, fed.defer(lambda x: x[:5], w), PLAN, t))
+            trained = yield k.train(fed.defer(lambda x: x[:5], w), PLAN, t)
             return (yield fed.uplink(k, trained.params))
 
-    assert "fed.train: got a value of 5 numbers, the model of the scenario has 10 parameters" in told(Promises)
+    assert "k.train: got a value of 5 numbers, the model of the scenario has 10 parameters" in told(Promises)
     assert "training (dev-0, round 1): starts from 5 numbers, got a model of 10 parameters" in told(Makes)
 
 

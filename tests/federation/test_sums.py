@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
 import torch
 from scipy.special import exp1
-from simpy.events import Event
 
 from fednet_emu.errors import ScenarioError
-from fednet_emu.federation import Federation, Upload, accumulated, mean_update
+from fednet_emu.federation import Deferred, Device, Federation, Process, accumulated, mean_update
 from fednet_emu.federation.sums import NoisyMean
 from fednet_emu.kernel.streams import Streams, uniform
 from fednet_emu.radio.energy import transmit_energy_j
@@ -50,7 +48,8 @@ def test_all_send_in_one_burst_when_the_last_is_ready(timing_only) -> None:
     assert rows["ended_s"].to_numpy() == pytest.approx(np.full(4, DOWN_S + 6.6e-3))
     assert rows["size_bit"].tolist() == rows["delivered_bit"].tolist() == [320] * 4
     assert fed.ledger.series["over_the_air"][0] | {"snr": 0, "relative_error": 0} == {
-        "round": 1, "ready": 4, "summed": 4, "burst_s": 0.003, "snr": 0, "relative_error": 0,
+        "round": 1, "simulated_s": pytest.approx(DOWN_S + 6.6e-3),
+        "ready": 4, "summed": 4, "burst_s": 0.003, "snr": 0, "relative_error": 0,
     }  # fmt: skip
 
 
@@ -104,7 +103,7 @@ def test_energy_is_that_of_the_inverted_channels() -> None:
         block = int(row.requested_s / 0.01 + 1e-9)
         gain = -math.log1p(-uniform(links.fading_key(row.sender, SERVER), block))
         radiated_w = device.tx_power_w * eta / (links.mean_snr[row.sender] * gain)
-        due_j = transmit_energy_j(radiated_w, 0.003, device.amplifier_efficiency, circuit_w=0.0)
+        due_j = transmit_energy_j(radiated_w, 0.003, device.efficiency, circuit_w=0.0)
         assert (row.lost == "outage") == (gain < 0.2)
         assert row.energy_j == pytest.approx(0.0 if row.lost else due_j, rel=1e-4)
     assert 0 < (rows["lost"] == "outage").sum() < 40
@@ -123,7 +122,7 @@ def test_the_mean_is_over_those_that_have_sent() -> None:
     arrived = uplinks(fed).query("lost == ''")["sender"].tolist()
     w = alone.initial_model()
     plan = small_scenario(*settings).algorithm.plan
-    models = [alone.read(alone.train(alone.device(k), w, plan, 0).result.params) for k in arrived]
+    models = [alone.read(alone.device(k).training(w, plan, 0).result.params) for k in arrived]
     weights = [alone.device(k).n_samples for k in arrived]
 
     assert torch.allclose(final(fed), w.value + accumulated(mean_update(w.value, weights), models), atol=1e-5)
@@ -175,14 +174,14 @@ def test_channels_are_misjudged_anew_in_every_burst() -> None:
         fed = small_federation(wrong, "channel.device.tx_power_dbm=120")
         w, read = fed.initial_model(), []
 
-        def client() -> Iterator[Upload]:
-            return Upload(fed.device(0), fed.defer(torch.add, w, 1))
+        def client(fed: Federation, _k: Device, w: Deferred) -> Process:
+            return fed.defer(torch.add, w, 1)
             yield
 
-        def bursts() -> Iterator[Event]:
+        def bursts() -> Process:
             for _ in range(2):
-                summed = yield fed.uplink_sum(w, [client()])
-                read.append(accumulated(summed.mean(w.value, [1]), [w.value + 1])[0].item())
+                arrived = yield from fed.exchange([fed.device(0)], w, client, sums=True)
+                read.append(accumulated(arrived.mean(w.value, [1]), [w.value + 1])[0].item())
 
         fed.clock.run_process(bursts())
         return read

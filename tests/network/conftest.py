@@ -1,60 +1,24 @@
 """A cell with hand-made links, on which a test plays requests and reads deliveries and rows."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from fednet_emu.devices.availability import Always, Availability, Presence
-from fednet_emu.devices.powers import PerDevice
 from fednet_emu.kernel.clock import Clock
-from fednet_emu.kernel.streams import mix, mixes, uniform
+from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.network.access import Access, Tdma
-from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.transfer import Delivery
-from fednet_emu.network.medium.loss import Loss, NoLoss
-from fednet_emu.network.medium.medium import Medium, Rules
+from fednet_emu.network.faults import Loss
+from fednet_emu.network.medium.radios import Radios
 from fednet_emu.radio.fading import Fading, NoFading
 from fednet_emu.radio.rates.shannon import FixedRate, RateLaw
 from fednet_emu.radio.receiver.combining import ONE_ANTENNA, Reception
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.ledger import SERVER, Ledger
-
-FADING_KEY = 0x5EED
-
-
-class HandMadeLinks:
-    """Given SNRs, one per device; the fading key of device k is item k of a family."""
-
-    def __init__(self, snr: Sequence[float]) -> None:
-        self._snr = snr
-
-    def snr(self, sender: int, receiver: int) -> float:
-        """SNR of whichever end is a device."""
-        return self._snr[max(sender, receiver)]
-
-    def fading_key(self, sender: int, receiver: int) -> int:
-        """Key of whichever end is a device."""
-        return mix(FADING_KEY, max(sender, receiver))
-
-    def snrs(self, sender: Any, receiver: Any) -> Any:
-        """SNRs of whichever ends are devices."""
-        return np.asarray(self._snr, float)[np.maximum(sender, receiver)]
-
-    def fading_keys(self, sender: Any, receiver: Any) -> Any:
-        """Keys of whichever ends are devices."""
-        return mixes(FADING_KEY, np.maximum(sender, receiver))
-
-    def radios(self, sender: int, receiver: int) -> tuple[int, int]:
-        """The ends themselves: there is one cell."""
-        return sender, receiver
-
-    def period(self) -> int:
-        """Nobody moves."""
-        return 0
+from tests.network.media import FADING_KEY, HandMadeLinks, medium_of
 
 
 class Cell:
@@ -75,16 +39,35 @@ class Cell:
         receive_w: float = 0.0,
         availability: Availability | None = None,
         reception: Reception = ONE_ANTENNA,
+        radios: Radios | None = None,
+        cells: int = 1,
     ) -> None:
         self.clock, self.ledger = Clock(), Ledger()
         access = access or Tdma()
         laws = law or FixedRate(bit_rate_bps=1e6), fading or NoFading()
-        self.band = Band.of(bandwidth_hz, access, *laws, reception=reception)
-        self.exclusive = frozenset({"uplink"} if access.capacity == 1 else ())
-        rules = Rules(self.band, HandMadeLinks(snr), loss or NoLoss(), 77, drawn_w, multicast, timeout_s)
-        rules = replace(rules, receive_w=PerDevice((receive_w,), bytes(len(snr))) if receive_w else None)
-        presence = Presence(availability or Always(), 99, len(snr))
-        self.medium = Medium(self.clock, self.ledger, presence, 0, rules)
+        self.exclusive = frozenset({"downlink" if multicast else "uplink"} if access.capacity == 1 else ())
+        self.presence = Presence(availability or Always(), 99, len(snr))
+        self.medium = medium_of(
+            access,
+            laws[0],
+            HandMadeLinks(snr),
+            len(snr),
+            way="downlink" if multicast else "uplink",
+            clock=self.clock,
+            ledger=self.ledger,
+            presence=self.presence,
+            fading=laws[1],
+            multicast=multicast,
+            timeout_s=timeout_s,
+            loss=loss,
+            drawn_w=drawn_w,
+            receive_w=receive_w,
+            radios=radios,
+            cells=cells,
+            bandwidth_hz=bandwidth_hz,
+            reception=reception,
+        )
+        self.band = self.medium.band
 
     def play(self, *requests: tuple[float, int, int], payload: Any = "payload") -> list[Delivery]:
         """Send (at_s, device, size_bit) to the server, or from it with `multicast`; deliveries in the given order."""
@@ -100,8 +83,9 @@ class Cell:
     def _send(self, request: tuple[float, int, int], payload: Any) -> Any:
         at_s, device, size_bit = request
         yield self.clock.sleep(at_s)
-        ends = (SERVER, device) if self.medium.rules.multicast else (device, SERVER)
-        return (yield self.medium.send(*ends, payload, 0, size_bit, group=0 if self.medium.rules.multicast else None))
+        together = self.medium.settings.broadcasts
+        ends = (SERVER, device) if together else (device, SERVER)
+        return (yield self.medium.send(*ends, payload, 0, size_bit, group=0 if together else None))
 
     def close(self) -> None:
         """Close the books; every law must hold."""

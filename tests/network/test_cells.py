@@ -13,20 +13,17 @@ from fednet_emu.devices.mobility.base import StillPaths
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.access import Noma, Ofdma, Shared, SlottedAloha, Tdma
-from fednet_emu.network.air.band import Band
 from fednet_emu.network.cells import HexagonalCells, ListedCells, SingleCell
-from fednet_emu.network.links.links import Sky, cell_links
-from fednet_emu.network.links.station_links import StationLinks, network_links
-from fednet_emu.network.medium.loss import NoLoss
-from fednet_emu.network.medium.medium import Medium, Rules
+from fednet_emu.network.links.links import CellLinks, Sky, network_links
 from fednet_emu.network.network import Network
 from fednet_emu.network.settings import Downlink, NetworkSettings
 from fednet_emu.radio.channel import Channel
-from fednet_emu.radio.fading import NoFading, Rayleigh
+from fednet_emu.radio.fading import Rayleigh
 from fednet_emu.radio.rates.shannon import Shannon
 from fednet_emu.radio.receiver.power_control import FullPower, OpenLoop
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.ledger import SERVER, Ledger
+from tests.network.media import medium_of
 
 MBIT = 1_000_000
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
@@ -44,10 +41,9 @@ class World:
 
     def __init__(self, access, *, fading=None, downlink=False, snr=SNR):
         self.clock, self.ledger = Clock(), Ledger()
-        links = StationLinks(snr, snr.argmax(axis=0), [11, 12])
-        band = Band.of(1e6, access, CAPACITY, fading or NoFading(), 3)
-        rules = Rules(band, links, NoLoss(), 0, 1.0, downlink, 3600.0, len(snr))
-        self.medium = Medium(self.clock, self.ledger, Presence(Always(), 0, snr.shape[1]), int(downlink), rules)
+        more = {"clock": self.clock, "ledger": self.ledger, "fading": fading, "key": 3, "drawn_w": 1.0}
+        more |= {"way": "downlink", "multicast": True} if downlink else {}
+        self.medium = medium_of(access, CAPACITY, CellLinks(snr, [11, 12]), snr.shape[1], cells=len(snr), **more)
 
     def play(self, *requests):
         """Uplinks (at_s, device, size_bit); deliveries in the given order."""
@@ -103,8 +99,8 @@ def test_without_shadowing_the_nearest_station_serves():
     up, down = network_links(Sky(Channel.model_validate(CHANNEL), Streams(1), FullPower()), xy_m, stations_m)
     nearest = np.hypot(*(xy_m[:, None] - stations_m[None, :]).transpose(2, 0, 1)).argmin(axis=1)
 
-    assert [-1 - up.radios(device, SERVER)[1] for device in range(60)] == nearest.tolist()
-    assert [-1 - down.radios(SERVER, device)[0] for device in range(60)] == nearest.tolist()
+    assert [-1 - up.station_of(device) for device in range(60)] == nearest.tolist()
+    assert [-1 - down.station_of(device) for device in range(60)] == nearest.tolist()
     assert up.mean_snr.tolist() == [up.snr(device, -1 - cell) for device, cell in enumerate(nearest.tolist())]
 
 
@@ -127,7 +123,7 @@ def test_more_stations_change_no_link_of_the_first():
     """Common random numbers: the links of the station at the origin are those of a network that has only it."""
     xy_m = np.random.default_rng(3).uniform(-500, 500, (10, 2))
     channel, devices = Channel.model_validate(SHADOWED), np.arange(10)
-    alone, _ = cell_links(Sky(channel, Streams(4), FullPower()), xy_m)
+    alone, _ = network_links(Sky(channel, Streams(4), FullPower()), xy_m, np.zeros((1, 2)))
     many, _ = network_links(Sky(channel, Streams(4), FullPower()), xy_m, np.array([[0.0, 0.0], [400.0, 0.0]]))
     single, _ = network_links(Sky(channel, Streams(4), FullPower()), xy_m, SingleCell().positions_m())
 

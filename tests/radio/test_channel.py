@@ -42,7 +42,7 @@ def uplink(*distances_2d_m, of):
 
 def loss_db(of, *distances_2d_m):
     """Loss of uplinks with median shadowing."""
-    gains = of.mean_gain(uplink(*distances_2d_m, of=of), np.zeros(len(distances_2d_m)))
+    gains = of.large_scale(uplink(*distances_2d_m, of=of), np.zeros(len(distances_2d_m))).gain
     return -10 * np.log10(gains)
 
 
@@ -52,7 +52,7 @@ def test_gain_is_path_loss_and_shadowing_together():
     shadowed = channel(path_loss=law, shadowing={"kind": "log-normal", "sigma_db": 8})
     flat = Hop(np.array([100.0, 100.0]), tx_height_m=np.array(1.5), rx_height_m=np.array(1.5))
 
-    gains = shadowed.mean_gain(flat, np.array([2.0, 0.0]))
+    gains = shadowed.large_scale(flat, np.array([2.0, 0.0])).gain
 
     assert gains == pytest.approx([10**-7.6, 10**-6.0])
 
@@ -64,8 +64,8 @@ def test_gain_is_the_same_both_ways():
     draw = np.array([0.7])
 
     up, down = (
-        micro.mean_gain(Hop.between(device_m, station_m), draw),
-        micro.mean_gain(Hop.between(station_m, device_m), draw),
+        micro.large_scale(Hop.between(device_m, station_m), draw).gain,
+        micro.large_scale(Hop.between(station_m, device_m), draw).gain,
     )
 
     np.testing.assert_array_equal(up, down)
@@ -87,7 +87,7 @@ def test_shadowing_fading_and_rate_may_be_left_out():
     assert isinstance(plain.fading, NoFading)
     assert plain.rate == Shannon()
     np.testing.assert_array_equal(
-        loss_db(plain, 80.0), -10 * np.log10(plain.mean_gain(uplink(80.0, of=plain), np.ones(1)))
+        loss_db(plain, 80.0), -10 * np.log10(plain.large_scale(uplink(80.0, of=plain), np.ones(1)).gain)
     )
 
 
@@ -102,7 +102,7 @@ def test_draws_pick_the_state_and_its_shadowing():
 
     np.testing.assert_array_equal(links.los, [True, False])
     np.testing.assert_array_equal(links.correlation_m, [10.0, 13.0])
-    shadow_db = 10 * np.log10(micro.mean_gain(hop, median) / links.gain)
+    shadow_db = 10 * np.log10(micro.large_scale(hop, median).gain / links.gain)
     assert shadow_db == pytest.approx([4.0, 7.82])
 
 

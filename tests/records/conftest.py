@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from fednet_emu.records.ledger import CODE, NEVER_NS, SERVER, SEVERAL, Ledger
+from fednet_emu.records.ledger import NEVER_NS, SERVER, SEVERAL, Ledger
+from fednet_emu.records.reasons import CODE
 
 DOWN, UP = 1, 0
 S = 1_000_000_000

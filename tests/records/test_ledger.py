@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from fednet_emu.records.ledger import CODE, KINDS, REASONS, TABLES, Ledger
+from fednet_emu.records.ledger import TABLES, Ledger
+from fednet_emu.records.reasons import CODE, REASONS
+from fednet_emu.records.rows import KINDS
 
 
 def test_tables_are_in_seconds_and_words(rows, make_ledger):
@@ -93,6 +95,6 @@ def test_the_digest_does_not_see_what_was_learnt(rows, make_ledger, table, chang
 
 def test_reasons_and_kinds_have_the_codes_of_published_runs():
     """The order is part of the digest: new words go to the end."""
-    assert REASONS[:9] == ("", "erased", "outage", "unreachable", "away", "left", "timeout", "deadline", "end")
+    assert REASONS[:9] == ["", "erased", "outage", "unreachable", "away", "left", "timeout", "deadline", "end"]
     assert KINDS[:3] == ("uplink", "downlink", "sidelink")
     assert [CODE[reason] for reason in REASONS] == list(range(len(REASONS)))

@@ -7,8 +7,9 @@ import fednet_emu as fe
 from fednet_emu.analysis.summary import summary_rows
 from fednet_emu.cli.app import app
 from fednet_emu.draw.page.run import Played, run_document
-from fednet_emu.records.ledger import CODE, REASONS, SEVERAL, Ledger
-from fednet_emu.records.losses import IN_WORDS, losses_in_words, messages
+from fednet_emu.records.ledger import SEVERAL, Ledger
+from fednet_emu.records.losses import losses_in_words, messages
+from fednet_emu.records.reasons import CODE, MEANINGS, REASONS
 from fednet_emu.scenario.document import from_text
 from fednet_emu.testing import SMALL
 
@@ -38,7 +39,8 @@ def test_a_broadcast_is_a_message_for_each_receiver():
 
 def test_every_reason_has_words():
     """Numbers have their separators, one loss its singular; no losses, or a summary without them, say nothing."""
-    assert set(IN_WORDS) == set(REASONS) - {""}
+    assert list(MEANINGS) == REASONS
+    assert all(reason.meaning and reason.in_words for reason in MEANINGS.values())
     assert losses_in_words({"messages": 1010, "losses": {"timeout": 2}}) == (
         "of 1,010 messages 2 were lost: 2 timed out"
     )

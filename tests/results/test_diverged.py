@@ -4,7 +4,8 @@ import pytest
 
 import fednet_emu as fe
 from fednet_emu.records.divergence import divergence
-from fednet_emu.records.ledger import EVALUATIONS, Ledger
+from fednet_emu.records.ledger import Ledger
+from fednet_emu.records.rows import EvaluationRow
 from fednet_emu.scenario.document import from_text
 from fednet_emu.testing import SMALL
 
@@ -29,7 +30,7 @@ def test_what_counts_as_diverged(losses, words):
     """The last loss does: not finite, or more than ten times the first."""
     ledger = Ledger()
     for number, loss in enumerate(losses):
-        row = {**dict.fromkeys(EVALUATIONS, 0), "round": number, "loss": loss}
+        row = {**dict.fromkeys(EvaluationRow._fields, 0), "round": number, "loss": loss}
         ledger.evaluations.append(tuple(row.values()))
 
     assert words in divergence(ledger)

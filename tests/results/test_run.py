@@ -32,7 +32,7 @@ class OneByOne(fe.Algorithm):
             devices = yield fed.cohort(self.cohort, t)
             for k in devices:
                 got = yield fed.downlink(k, w)
-                trained = yield k.compute(fed.train(k, got.payload, plan, t))
+                trained = yield k.train(got.payload, plan, t)
                 w = (yield fed.uplink(k, trained.params)).payload
             fed.end_of_round(w, invited=len(devices), arrived=len(devices))
 

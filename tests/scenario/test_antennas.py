@@ -96,7 +96,7 @@ def test_planned_uploads_end_when_they_were_planned_to() -> None:
 
 def test_controlled_powers_are_lower_by_the_gain() -> None:
     """The power that reaches a target over noise is a quarter with four antennas, at the same SNR."""
-    control = "network.power_control={kind: foschini-miljanic, target_sinr_db: 10}"
+    control = "network.power_control={kind: target-snr, target_snr_db: 10}"
     one, four = (small_federation(CAPACITY, control, more).network.up_links for more in ("seed=0", MRC))
 
     for device in range(4):

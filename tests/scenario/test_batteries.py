@@ -290,7 +290,7 @@ def test_a_run_that_was_cut_goes_on_with_the_same_charges() -> None:
     part.observers.append(cut)
     with pytest.raises(KeyboardInterrupt):
         part.run(small_scenario(*settings).algorithm)
-    rest.resume(from_bytes(to_bytes(part.checkpoint(), {}), {}))
+    rest.learner.resume(from_bytes(to_bytes(part.learner.checkpoint(), {}), {}))
     rest.run(small_scenario(*settings).algorithm)
 
     frames, expected = rest.ledger.frames(), whole.ledger.frames()

@@ -138,7 +138,7 @@ def resumed(scenario: Scenario, after_round: int) -> Play:
         with in_time():
             first.run(scenario.algorithm)
     except KeyboardInterrupt:
-        again.resume(from_bytes(to_bytes(first.checkpoint(), {}), {}))
+        again.learner.resume(from_bytes(to_bytes(first.learner.checkpoint(), {}), {}))
     return _end(again, scenario)
 
 

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from pydantic import Field
 from simpy.events import Process as Started
 
-from fednet_emu.algorithms.local_sgd import LocalWork
+from fednet_emu.algorithms.base import Algorithm, LocalTraining
 from fednet_emu.errors import Deadlock
 from fednet_emu.federation import Deferred, Delivery, Device, Federation, Process
+from fednet_emu.federation.exchange import Client
 from fednet_emu.federation.rounds import is_standstill
 
-Client = Callable[[Device, int], Process]
-"""What a device does when it is asked for the nth time, from 0; the result of the process is its answer's delivery."""
 
+class Concurrent(Algorithm, LocalTraining):
+    """An algorithm that keeps some devices at work all the time, each with the model it was given."""
 
-class Concurrent(LocalWork):
-    """Settings of algorithms that keep some devices at work all the time, each with the model it was given."""
+    uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "downlink-compression"})
 
     deadline_s: float | None = Field(None, gt=0)
     """Longest time from asking a device to its answer (simulated s); then it is cancelled, and another one is asked.
@@ -32,6 +31,17 @@ class Concurrent(LocalWork):
     def participants(self, count: int) -> int:
         """The devices in flight."""
         return min(self.concurrency, count)
+
+    def next(self, fed: Federation, t: int, w: Deferred, client: Client) -> Process:
+        """Keep devices at work on model w, of version t, until one answers: the process's value is its `Arrival`.
+
+        A device does `client(fed, k, w, n)` when it is asked for the nth time, from 0.
+        """
+        if "dispatcher" not in fed.memory:
+            fed.memory["dispatcher"] = Dispatcher(fed, self.concurrency, self.deadline_s)
+        arrival: Arrival = yield from fed.memory["dispatcher"].next(t, w, client)
+        fed.answered(arrival.tries, 1)
+        return arrival
 
 
 class Arrival(NamedTuple):
@@ -72,13 +82,13 @@ class Dispatcher:
         self._started: list[Started] = []  # trips, of which some may be over
         self._since: dict[int, int] = {}  # by device at work: how many trips had ended when it was asked
 
-    def next(self, version: int, client: Client) -> Process:
-        """Keep devices at work on `client`, with the model of this version, until there is an `Arrival`: the result.
+    def next(self, version: int, w: Deferred, client: Client) -> Process:
+        """Keep devices at work on `client`, with the model w of this version, until there is an `Arrival`: the result.
 
         Raises:
             Deadlock: nobody's answer has arrived for too many tries.
         """
-        self._version, self._client = version, client
+        self._version, self._asked_to = version, (w, client)
         while not self._came:
             if not self._left:
                 raise Deadlock(self._fed.now_s, "the server waits for an answer; all devices are out of reach")
@@ -110,7 +120,7 @@ class Dispatcher:
         version, number = self._version, self._asked[k.index]
         self._asked[k.index] += 1
         self._since[k.index] = self._ended
-        [answer] = yield self._fed.gather([self._client(k, number)], self._deadline_s)
+        [answer] = yield self._fed.gather([self._fed.ask(k, *self._asked_to, number)], self._deadline_s)
         del self._since[k.index]
         if answer.lost != "unreachable" or self._fed.network.moving:
             self._idle.add(k.index)

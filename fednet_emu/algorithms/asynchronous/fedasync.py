@@ -4,7 +4,7 @@ Xie, Koyejo, Gupta: "Asynchronous Federated Optimization", 2019, https://arxiv.o
 
 - a worker receives (w_t, t), minimises f(w) + rho / 2 |w - w_t|^2 by SGD on its own samples: `client`;
 - whenever a worker answers, w <- (1 - alpha_t) w + alpha_t w_k with alpha_t = alpha s(staleness): `run`;
-- the scheduler triggers further workers meanwhile: `Dispatcher`.
+- the scheduler triggers further workers meanwhile: `next`.
 
 Differences from the paper:
 
@@ -16,13 +16,10 @@ Differences from the paper:
 
 from __future__ import annotations
 
-from functools import partial
-from typing import ClassVar
-
 import torch
 from pydantic import Field
 
-from fednet_emu.algorithms.asynchronous.dispatcher import Concurrent, Dispatcher, record_arrival
+from fednet_emu.algorithms.asynchronous.dispatcher import Concurrent, record_arrival
 from fednet_emu.algorithms.asynchronous.staleness import AnyStaleness, Constant
 from fednet_emu.federation import Deferred, Device, Federation, Process
 
@@ -31,8 +28,6 @@ class FedAsync(Concurrent):
     """The server mixes each model that arrives into its own, the less the staler it is; a round is one such update."""
 
     kind = "fedasync"
-    single_uploads: ClassVar[str] = "mixes every model into its own when that comes"
-    moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     alpha: float = Field(0.6, ge=0, le=1)
     """Mixing weight of a fresh model; 0.6 in the paper's experiments."""
     staleness: AnyStaleness = Constant()
@@ -46,21 +41,17 @@ class FedAsync(Concurrent):
 
     def run(self, fed: Federation) -> Process:
         """The server: mix whatever arrives."""
-        w, dispatcher = fed.initial_model(), Dispatcher(fed, self.concurrency, self.deadline_s)
+        w = fed.initial_model()
         for t in fed.rounds():
             w = fed.published(w)
-            arrival = yield from dispatcher.next(t, partial(self.client, fed, w))
+            arrival = yield from self.next(fed, t, w, self.client)
             alpha_t = self.alpha * self.staleness.weight(record_arrival(fed, t, arrival))
             w = fed.defer(torch.lerp, w, arrival.payload, alpha_t)  # (1 - alpha_t) w + alpha_t w_k
-            fed.end_of_round(w, invited=arrival.tries, arrived=1)
+            fed.end_of_round(w)
 
-    def client(self, fed: Federation, w: Deferred, k: Device, n: int) -> Process:
-        """A worker: receive the model, train near it, send the result."""
-        got = yield fed.downlink(k, w)
-        if got.lost:
-            return got
-        work = fed.train(k, got.payload, self.plan, n, prox=self.rho)
-        since = got.payload if fed.links.compresses_uploads else None
-        del w, got  # a model is in memory no longer than the training needs it
-        trained = yield k.compute(work)
-        return (yield fed.uplink(k, trained.params, since=since))
+    def client(self, fed: Federation, k: Device, w: Deferred, n: int) -> Process:
+        """A worker: train near the received model, send the result."""
+        training = k.train(w, self.plan, n, prox=self.rho)
+        del w  # a model is in memory no longer than the training needs it
+        trained = yield training
+        return trained.params

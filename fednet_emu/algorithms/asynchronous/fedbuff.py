@@ -5,7 +5,7 @@ AISTATS 2022, https://proceedings.mlr.press/v151/nguyen22b.html, Algorithm 1:
 
 - a client receives w, makes local steps of SGD, and sends the difference delta of the two models: `client`;
 - the server adds up deltas until it has K, then w <- w + server_lr (sum of s(staleness) delta) / K: `run`, `step`;
-- clients are sampled asynchronously, so that `concurrency` of them are at work: `Dispatcher`.
+- clients are sampled asynchronously, so that `concurrency` of them are at work: `next`.
 
 Differences from the paper:
 
@@ -17,24 +17,20 @@ Differences from the paper:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
-from typing import ClassVar
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from fednet_emu.algorithms.asynchronous.dispatcher import Arrival, Concurrent, Dispatcher, record_arrival
+from fednet_emu.algorithms.asynchronous.dispatcher import Arrival, Concurrent, record_arrival
 from fednet_emu.algorithms.asynchronous.staleness import AnyStaleness, Polynomial
-from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Process
+from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Process, Reply
 
 
 class FedBuff(Concurrent):
     """The server takes a step along the mean of every `buffer_size` updates that arrive; a round is one such step."""
 
     kind = "fedbuff"
-    single_uploads: ClassVar[str] = "weights every update by its staleness when that comes"
-    moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     buffer_size: int = Field(10, gt=0)
     """The paper's K: updates that make a step of the server; 10 in its experiments."""
     server_lr: float = Field(1.0, ge=0)
@@ -49,26 +45,21 @@ class FedBuff(Concurrent):
 
     def run(self, fed: Federation) -> Process:
         """The server: fill the buffer, take a step, empty the buffer."""
-        w, dispatcher = fed.initial_model(), Dispatcher(fed, self.concurrency, self.deadline_s)
+        w = fed.initial_model()
         for t in fed.rounds():
-            w = fed.published(w)
-            buffer: list[Arrival] = []
+            w, buffer = fed.published(w), list[Arrival]()
             while len(buffer) < self.buffer_size:
-                buffer.append((yield from dispatcher.next(t, partial(self.client, fed, w))))
+                buffer.append((yield from self.next(fed, t, w, self.client)))
             weights = [self.staleness.weight(record_arrival(fed, t, arrival)) for arrival in buffer]
             w = fed.accumulate(step, [arrival.payload for arrival in buffer], w, weights, self.server_lr)
-            fed.end_of_round(w, invited=sum(arrival.tries for arrival in buffer), arrived=len(buffer))
+            fed.end_of_round(w)
 
-    def client(self, fed: Federation, w: Deferred, k: Device, n: int) -> Process:
-        """A client: receive the model, train, send the difference."""
-        got = yield fed.downlink(k, w)
-        if got.lost:
-            return got
-        work = fed.train(k, got.payload, self.plan, n)
-        delta = fed.defer(torch.sub, work.result.params, got.payload)
-        del w, got  # a model is in memory no longer than delta needs it
-        yield k.compute(work._replace(result=None, output=delta.number))
-        return (yield fed.uplink(k, delta, since=0))
+    def client(self, fed: Federation, k: Device, w: Deferred, n: int) -> Process:
+        """A client: train the received model, send the difference."""
+        training = k.train(w, self.plan, n, difference=True)
+        del w  # a model is in memory no longer than the difference needs it
+        delta = yield training
+        return Reply(delta, since=0)
 
 
 def step(w: Tensor, weights: Sequence[float], server_lr: float = 1.0) -> Accumulation:

@@ -29,13 +29,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from pydantic import Field
 from simpy.events import Process as Started
 from torch import Tensor
 
-from fednet_emu.algorithms.local_sgd import LocalWork
+from fednet_emu.algorithms.base import Algorithm, LocalTraining
 from fednet_emu.federation import Deferred, Delivery, Device, Federation, Inbox, Process
 
 
@@ -68,10 +67,9 @@ Came = tuple[Client, Delivery]
 """A device whose model came in time, and the delivery of it."""
 
 
-class Safa(LocalWork):
+class Safa(Algorithm, LocalTraining):
     """Each round ends when a quota of models has come, and slow devices go on across rounds, up to a lag."""
 
-    single_uploads: ClassVar[str] = "keeps the latest model of every device"
     deadline_s: float | None = Field(None, gt=0)
     """Longest time of a round, the paper's T_lim (simulated s). Who is late goes on, and counts in a later round. Null
     waits until the quota is met or nobody is at work."""
@@ -130,7 +128,7 @@ class Safa(LocalWork):
                 client.w, client.version, client.base = answer.payload, t - 1, t - 1
         if answer is None or not answer.lost:
             number, client.trips = client.trips, client.trips + 1
-            trained = yield k.compute(fed.train(k, client.w, self.plan, number))
+            trained = yield k.train(client.w, self.plan, number)
             client.w = trained.params
             answer = yield fed.uplink(k, client.w)
         client.at_work = None

@@ -18,21 +18,19 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from fednet_emu.algorithms.base import Synchronous
 from fednet_emu.algorithms.clustered.clusters import record_clusters
-from fednet_emu.algorithms.fedavg import average
-from fednet_emu.algorithms.local_sgd import LocalSgd
 from fednet_emu.arrays import Mask
-from fednet_emu.federation import Deferred, Device, Federation, Process, accumulated
+from fednet_emu.federation import Deferred, Device, Federation, Process, accumulated, average
 
 Cluster = tuple[int, ...]
 """A cluster: the numbers of its devices, in ascending order."""
 
 
-class Cfl(LocalSgd):
+class Cfl(Synchronous):
     """Each cluster averages its own model; a cluster whose mean is stationary but whose members are not is split."""
 
-    single_uploads: ClassVar[str] = "splits devices by the angles between their updates"
-    moves: ClassVar[frozenset[str]] = frozenset({"uplink"})
+    uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "plans"})
     stationary: float = Field(gt=0)
     """Largest norm of a cluster's mean update at which the cluster counts as stationary (epsilon_1); only stationary
     clusters are split."""
@@ -49,28 +47,22 @@ class Cfl(LocalSgd):
     def run(self, fed: Federation) -> Process:
         """The server: average within each cluster, and split the clusters whose members disagree."""
         w = fed.initial_model()
-        able = tuple(k.index for k in fed.devices() if k.n_samples)
-        models: dict[Cluster, Deferred] = {able: w}
+        models: dict[Cluster, Deferred] = {tuple(k.index for k in fed.devices() if k.n_samples): w}
+        own = [w] * fed.n_devices
         for t in fed.rounds():
-            cohort = yield fed.cohort(self.cohort, t)
+            arrived = yield from self.round(fed, t, lambda k, own=own: own[k.index], self.client)
+            came = dict(arrived)
+            models = dict(part for old, w_old in models.items() for part in self.after(fed, old, w_old, came))
             given = {device: w_c for cluster, w_c in models.items() for device in cluster}
-            replies = yield fed.gather((self.client(fed, k, given[k.index], t) for k in cohort), self.deadline_s)
-            arrived = {k: r.payload for k, r in zip(cohort, replies, strict=True) if not r.lost}
-            halved = [part for old, w_old in models.items() for part in self.after(fed, old, w_old, arrived)]
-            models = dict(halved)
-            own = {device: w_c for cluster, w_c in models.items() for device in cluster}
-            own_models = [own.get(k.index, w) for k in fed.devices()]
-            fed.end_of_round(own_models, invited=len(cohort), arrived=len(arrived))
+            own = [given.get(k.index, w) for k in fed.devices()]
+            fed.end_of_round(own)
             if fed.round % self.record_every == 0:
                 _record(fed, list(models))
 
     def client(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
-        """A device: receive its cluster's model, train, send the update."""
-        got = yield fed.downlink(k, w)
-        if got.lost:
-            return got
-        trained = yield k.compute(fed.train(k, got.payload, self.plan, t))
-        return (yield fed.uplink(k, trained.params, since=got.payload))
+        """A device: train its cluster's model, send the result."""
+        trained = yield k.train(w, self.plan, t)
+        return trained.params
 
     def after(
         self, fed: Federation, cluster: Cluster, w: Deferred, arrived: dict[Device, Deferred]
@@ -84,8 +76,7 @@ class Cfl(LocalSgd):
             return [(cluster, fed.accumulate(average, params, w, weights))]
         new = fed.defer(mean_of, w, params, weights)  # all at once, since they are compared with each other
         mean, longest = fed.read(fed.defer(lengths, w, params, weights, size=2), (np.inf, 0.0))
-        now = {"round": fed.round + 1, "simulated_s": fed.now_s}
-        fed.ledger.record("updates", **now, first=cluster[0], members=len(cluster), mean=mean, longest=longest)
+        fed.record("updates", first=cluster[0], members=len(cluster), mean=mean, longest=longest)
         if not (mean < self.stationary and longest > self.split):
             return [(cluster, new)]
         second = fed.read(fed.defer(halves, w, params, size=len(came)))

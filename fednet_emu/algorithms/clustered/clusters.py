@@ -40,9 +40,9 @@ def record_clusters(fed: Federation, devices: Sequence[int], labels: Sequence[in
     `clusters` has one row per device; `agreement` one row per record, with the adjusted Rand index against the
     scenario's true groups, or NaN when it has none.
     """
-    now = {"round": fed.round, "simulated_s": fed.now_s}
+    now = {"round": fed.round}
     groups = fed.task.groups
     for device, label in zip(devices, labels, strict=True):
-        fed.ledger.record("clusters", **now, device=device, cluster=int(label))
+        fed.record("clusters", **now, device=device, cluster=int(label))
     index = float("nan") if groups is None else adjusted_rand_index(labels, groups[list(devices)])
-    fed.ledger.record("agreement", **now, n_clusters=len(set(map(int, labels))), rand_index=index)
+    fed.record("agreement", **now, n_clusters=len(set(map(int, labels))), rand_index=index)

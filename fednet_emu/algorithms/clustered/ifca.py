@@ -17,18 +17,17 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from fednet_emu.algorithms.base import Synchronous
 from fednet_emu.algorithms.clustered.clusters import record_clusters
-from fednet_emu.algorithms.local_sgd import LocalSgd
-from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Process, Shared, Work
+from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Process, Reply
 from fednet_emu.learning.models.evaluate import score_samples
 from fednet_emu.learning.models.flat import FlatModel
 
 
-class Ifca(LocalSgd):
+class Ifca(Synchronous):
     """Each round a cohort receives all models; each device trains the one that fits it best and reports its number."""
 
-    single_uploads: ClassVar[str] = "sorts models by the clusters that devices choose"
-    moves: ClassVar[frozenset[str]] = frozenset({"uplink"})
+    uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "plans"})
     clusters: int = Field(gt=0)
     """Number of models, one per cluster."""
     record_every: int = Field(10, gt=0)
@@ -40,30 +39,23 @@ class Ifca(LocalSgd):
         others = (fed.defer(shuffled, model, w, fed.streams("ifca", j)) for j in range(1, self.clusters))
         models = (w, *others)
         for t in fed.rounds():
-            cohort = yield fed.cohort(self.cohort, t)
-            message = fed.shared(models)
-            replies = yield fed.gather((self.client(fed, k, message, t) for k in cohort), self.deadline_s)
-            arrived = [reply.payload for reply in replies if not reply.lost]
+            arrived = yield from self.round(fed, t, (models,), self.client, up=w.size + 1)
             if arrived:
-                chosen, trained = zip(*arrived, strict=True)
+                chosen, trained = arrived.part(0), arrived.part(1)
                 models = tuple(fed.accumulate(averaged, trained, w_j, j, chosen) for j, w_j in enumerate(models))
             choices = [self.choice(fed, k, models) for k in fed.devices()]
-            own = [fed.defer(picked, choice, models, size=w.size) for choice in choices]
-            fed.end_of_round(own, invited=len(cohort), arrived=len(arrived))
+            fed.end_of_round([fed.defer(picked, choice, models, size=w.size) for choice in choices])
             if fed.round % self.record_every == 0 and not fed.timing_only:
                 able = [k.index for k in fed.devices() if k.n_samples]
                 record_clusters(fed, able, [fed.read(choices[index]) for index in able])
 
-    def client(self, fed: Federation, k: Device, models: Shared, t: int) -> Process:
+    def client(self, fed: Federation, k: Device, models: tuple[Deferred, ...], t: int) -> Process:
         """A device: evaluate all models, train the best one, send it with its number."""
-        got = yield fed.downlink(k, models)
-        if got.lost:
-            return got
-        flop = self.clusters * fed.task.model.forward_flop_per_sample * k.n_samples
-        choice = yield k.compute(Work(flop, self.choice(fed, k, got.payload)))
-        start = fed.defer(picked, choice, got.payload, size=got.payload[0].size)
-        trained = yield k.compute(fed.train(k, start, self.plan, t))
-        return (yield fed.uplink(k, (choice, trained.params), since=(None, start)))
+        scores = yield k.evaluate(models)
+        choice = fed.defer(lowest, [score.loss for score in scores], size=1)
+        start = fed.defer(picked, choice, models, size=models[0].size)
+        trained = yield k.train(start, self.plan, t)
+        return Reply((choice, trained.params), since=(None, start))
 
     def choice(self, fed: Federation, k: Device, models: tuple[Deferred, ...]) -> Deferred:
         """The number of the model with the smallest loss on a device's samples (deferred)."""
@@ -71,11 +63,16 @@ class Ifca(LocalSgd):
         return fed.defer(best, fed.task.model, models, data.x[rows], data.y[rows], size=1)
 
 
+def lowest(losses: Sequence[float]) -> int:
+    """The number of the smallest loss; 0 if none is known."""
+    return int(np.argmin(losses))
+
+
 def best(model: FlatModel, vectors: Sequence[Tensor], x: Tensor, y: Tensor) -> int:
     """The number of the vector with the smallest mean loss on the samples x [n, ...] and y [n]; 0 without samples."""
     if not len(y):
         return 0
-    return int(np.argmin([score_samples(model, vector, x, y).pooled().loss for vector in vectors]))
+    return lowest([score_samples(model, vector, x, y).pooled().loss for vector in vectors])
 
 
 def picked(choice: int, vectors: Sequence[Tensor]) -> Tensor:

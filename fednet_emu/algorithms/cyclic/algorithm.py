@@ -21,13 +21,13 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from fednet_emu.algorithms.base import RoundBased
+from fednet_emu.algorithms.base import Algorithm
 from fednet_emu.algorithms.cyclic.groups import parts_of, seats_of
 from fednet_emu.algorithms.cyclic.structures import AnyGroupStructure
 from fednet_emu.algorithms.cyclic.theory import Theory, check_convex
 from fednet_emu.arrays import IntArray
 from fednet_emu.errors import ScenarioError
-from fednet_emu.federation import Accumulation, Deferred, Federation, Process, SgdPlan
+from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Process, Reply, SgdPlan
 
 
 class Member(NamedTuple):
@@ -59,12 +59,11 @@ class Turn(NamedTuple):
         return self.groups[self.group]
 
 
-class CyclicFedAvg(RoundBased):
+class CyclicFedAvg(Algorithm):
     """Groups of devices train in turn; a device may be in several groups and split its samples among them."""
 
     kind = "cyclic-fedavg"
-    single_uploads: ClassVar[str] = "moves by sums of groups, for which its bounds know no noise"
-    moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
+    uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "downlink-compression"})
     structure: AnyGroupStructure
     """How groups are formed: which devices train and transmit in the same turn."""
     data: Literal["split", "no-split", "no-split-reweighted"] = "split"
@@ -85,6 +84,9 @@ class CyclicFedAvg(RoundBased):
     slot_s: float | None = Field(None, gt=0)
     """Length of a turn (simulated s), counted from the start of the downlink; answers not decoded by then are lost.
     Null ends a turn when all members have answered, or at the deadline."""
+    deadline_s: float | None = Field(None, gt=0)
+    """Longest time that the server waits for the devices of a round (simulated s); late devices are cancelled and left
+    out of the round. Null waits for all devices."""
     l2: float = Field(0.0, ge=0)
     """Factor l2 of the regulariser l2 / 2 |w|^2 in every device's loss."""
     bounds: bool = False
@@ -135,7 +137,7 @@ class CyclicFedAvg(RoundBased):
         w, theory = fed.initial_model(), None
         for r, turn in zip(fed.rounds(), self.turns(fed), strict=False):
             w = fed.published(w)
-            yield fed.cohort(1, r)  # wait until at least one device is present
+            yield fed.somebody_there()
             if self.bounds and turn.group == 0:
                 if turn.cycle == 0:
                     check_convex(fed.task.model, self.l2)
@@ -145,32 +147,25 @@ class CyclicFedAvg(RoundBased):
                     theory.record(fed, w, turn.cycle)
             started_s = fed.now_s
             slot = None if self.slot_s is None else fed.sleep(self.slot_s)
-            replies = yield fed.gather((self.client(fed, member, w, r) for member in turn.members), self._patience_s)
+            members = {fed.device(member.device): member for member in turn.members}
+            arrived = yield from fed.exchange(members, w, self.client, r, members, deadline_s=self._patience_s)
             if slot is not None:
                 yield slot
-            arrived = [reply.payload for reply in replies if not reply.lost]
             if theory is not None and len(arrived) < len(turn.members):
                 theory.holds = False
             if arrived:
                 rho = self.server_lr(turn.groups, len(arrived))
-                w = fed.accumulate(server_step, arrived, w, len(arrived), rho)
+                w = fed.accumulate(server_step, arrived.models, w, len(arrived), rho)
             self._record_turn(fed, turn, started_s)
-            fed.end_of_round(w, invited=len(turn.members), arrived=len(arrived))
+            fed.end_of_round(w)
 
-    def client(self, fed: Federation, member: Member, w: Deferred, r: int) -> Process:
-        """A device: receive, train on the group's samples, send its model."""
-        device = fed.device(member.device)
-        got = yield fed.downlink(device, w)
-        if got.lost:
-            return got
-        plan = SgdPlan(lr=self.lr, batch_size=self.batch_size, steps=self._steps, epochs=self.local_epochs)
+    def client(self, fed: Federation, k: Device, w: Deferred, r: int, members: Mapping[Device, Member]) -> Process:
+        """A device: train on the group's samples, send its model."""
+        own, plan = members[k], SgdPlan(self.lr, self.batch_size, steps=self._steps, epochs=self.local_epochs)
         origin = fed.defer(torch.zeros_like, w) if self.l2 else None
-        work = fed.train(device, got.payload, plan, r, subset=member.samples, prox=self.l2, anchor=origin)
-        trained = yield device.compute(work)
-        mine = trained.params
-        if member.factor != 1:
-            mine = fed.defer(part_of_the_way, got.payload, mine, member.factor)
-        return (yield fed.uplink(device, mine, power_part=member.power, since=got.payload))
+        trained = yield k.train(w, plan, r, subset=own.samples, prox=self.l2, anchor=origin)
+        mine = trained.params if own.factor == 1 else fed.defer(part_of_the_way, w, trained.params, own.factor)
+        return Reply(mine, since=w, power_part=own.power)
 
     def server_lr(self, groups: Sequence[Sequence[Member]], arrived: int) -> float:
         """The server's step size rho when `arrived` members of a group have answered."""
@@ -178,7 +173,7 @@ class CyclicFedAvg(RoundBased):
         return {"mean": 1 / arrived, "const": len(groups) / len(devices), "sum": 1.0}[self.agg]
 
     def _record_turn(self, fed: Federation, turn: Turn, started_s: float) -> None:
-        ways = {"structure": self.structure, "access": fed.network.uplink.rules.band.access}
+        ways = {"structure": self.structure, "access": fed.network.uplink.settings.access}
         fed.ledger.record(
             "cyclic_turns",
             round=fed.round + 1,

@@ -17,7 +17,7 @@ from typing import Annotated, ClassVar, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from fednet_emu.algorithms.base import RoundBased
+from fednet_emu.algorithms.base import Algorithm
 from fednet_emu.algorithms.d2d.colrel_weights import best_weights, variance
 from fednet_emu.algorithms.d2d.round import ClusterRounds, Pushed, mixed_update, stepped
 from fednet_emu.arrays import Array, Mask
@@ -27,16 +27,18 @@ from fednet_emu.federation import Deferred, Delivery, Digraph, Federation, Proce
 Probability = Annotated[float, Field(gt=0, le=1)]
 
 
-class Colrel(RoundBased):
+class Colrel(Algorithm):
     """Devices relay weighted sums of their neighbours' updates, so that the server's update is unbiased.
 
     The scenario needs `network.sidelink.topology`, which determines who sends to whom in each round.
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"sidelink"})
-    single_uploads: ClassVar[str] = "is sent mixtures by relays as they are ready"
     cohort: int = Field(gt=0)
     """Number of devices invited to upload per round; fewer if fewer are present."""
+    deadline_s: float | None = Field(None, gt=0)
+    """Longest time that the server waits for the devices of a round (simulated s); late devices are cancelled and left
+    out of the round. Null waits for all devices."""
     lr: float = Field(ge=0)
     """Step size of the devices."""
     batch_size: int | None = Field(gt=0)
@@ -56,7 +58,7 @@ class Colrel(RoundBased):
 
     def demands(self) -> Iterator[tuple[str, str, int]]:
         """Settings that need a minimum number of devices, as (key, what is wrong with fewer, that minimum)."""
-        yield "cohort", "invites more devices than there are", self.cohort
+        yield from super().demands()
         if isinstance(self.uplink_arrives, tuple):
             yield "uplink_arrives", "has more entries than there are devices", len(self.uplink_arrives)
 
@@ -70,7 +72,7 @@ class Colrel(RoundBased):
         a = self.relay_weights(fed, takes_part)
         x = fed.initial_model()
         for t in fed.rounds():
-            yield fed.cohort(1, t)  # wait until at least one device is present
+            yield fed.somebody_there()
             graph = fed.digraph(t).among(takes_part)
             invited = devices[np.argsort(fed.streams("sample", t).random(fed.n_devices)[devices])][: self.cohort]
             rounds, chosen = ClusterRounds(fed, graph, x, t, plan, retries=0), set(invited.tolist())
@@ -83,9 +85,8 @@ class Colrel(RoundBased):
             uploads = [update for cluster in done for update in cluster.uploads]
             if uploads:
                 x = fed.accumulate(stepped, uploads, x, [1.0 / len(devices)] * len(uploads))
-            fed.ledger.record(
+            fed.record(
                 "relaying",
-                round=t + 1,
                 sampled=len(invited),
                 uploads=len(uploads),
                 d2d_senders=sum(cluster.senders for cluster in done),

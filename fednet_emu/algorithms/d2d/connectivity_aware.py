@@ -13,27 +13,29 @@ whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
-from fednet_emu.algorithms.base import RoundBased
+from fednet_emu.algorithms.base import Algorithm
 from fednet_emu.algorithms.d2d import connectivity_bounds as theory
 from fednet_emu.algorithms.d2d.round import NOTHING, ClusterRound, ClusterRounds, edges_of, stepped
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.federation import Delivery, Digraph, Federation, Process, SgdPlan, Streams
 
 
-class ConnectivityAware(RoundBased):
+class ConnectivityAware(Algorithm):
     """Devices mix updates within their clusters; the server samples as few devices as `phi_max` allows.
 
     The scenario needs `network.sidelink.topology`, which determines who sends to whom in each round.
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"sidelink"})
-    single_uploads: ClassVar[str] = "asks one device of a cluster after the other when that is ready"
+    deadline_s: float | None = Field(None, gt=0)
+    """Longest time that the server waits for the devices of a round (simulated s); late devices are cancelled and left
+    out of the round. Null waits for all devices."""
     lr: float = Field(ge=0)
     """Step size of the devices (eta)."""
     batch_size: int | None = Field(gt=0)
@@ -57,11 +59,6 @@ class ConnectivityAware(RoundBased):
     snapshot_every: int | None = Field(None, gt=0)
     """Number of rounds between two records of who sent to whom, for plots; null for no records."""
 
-    def demands(self) -> Iterator[tuple[str, str, int]]:
-        """Settings that need a minimum number of devices, as (key, what is wrong with fewer, that minimum)."""
-        if self.cohort is not None:
-            yield "cohort", "samples more devices than there are", self.cohort
-
     def run(self, fed: Federation) -> Process:
         """The server: sample devices, wait for the clusters, update the model, choose the next number of samples."""
         plan, takes_part = (
@@ -71,7 +68,7 @@ class ConnectivityAware(RoundBased):
         n = int(takes_part.sum())
         x, m = fed.initial_model(), min(self.cohort or n, n)
         for t in fed.rounds():
-            yield fed.cohort(1, t)  # wait until at least one device is present
+            yield fed.somebody_there()
             graph = fed.digraph(t).among(takes_part)
             play = ClusterRounds(fed, graph, x, t, plan, self.retries).play
             chosen = sampled(graph, m, fed.streams, t)
@@ -99,9 +96,8 @@ class ConnectivityAware(RoundBased):
     ) -> None:
         n, mean_phi = int(heard.sizes.sum()), theory.mean_factor(heard.sizes, phi)
         mean_psi = theory.mean_factor(heard.sizes, psi)
-        fed.ledger.record(
+        fed.record(
             "connectivity",
-            round=fed.round + 1,
             m=m,
             sampled=sum(map(len, chosen)),
             uploads=sum(len(cluster.uploads) for cluster in done),
@@ -149,10 +145,8 @@ def snapshot(fed: Federation, heard: Digraph, chosen: Sequence[Sequence[int]]) -
     xy_m, cluster_of = fed.network.positions_m(), heard.cluster[heard.sender]
     for cluster, members in enumerate(heard.members):
         mine = cluster_of == cluster
-        fed.ledger.record(
+        fed.record(
             "d2d_clusters",
-            round=fed.round + 1,
-            simulated_s=fed.now_s,
             cluster=cluster,
             devices=members.tolist(),
             x_m=xy_m[members, 0].tolist(),

@@ -16,7 +16,7 @@ from simpy.events import Event
 from torch import Tensor
 
 from fednet_emu.arrays import Array
-from fednet_emu.federation import Accumulation, Deferred, Device, Digraph, Federation, Process, Retry, SgdPlan
+from fednet_emu.federation import Accumulation, Deferred, Device, Digraph, Federation, Process, SgdPlan
 
 INTEGER_BIT = 32
 """Size of a device number or a degree in control messages (bit)."""
@@ -102,7 +102,7 @@ class ClusterRounds:
         shares = equal_shares(models, edges)
         ready = [i for i in chosen if i in models and i not in unaware]
         summary_bit = 2 * INTEGER_BIT * len(members)
-        told, *sent = yield self.persist(
+        told, *sent = yield from self.persist(
             [
                 lambda: fed.uplink(fed.device(point), None, summary_bit),
                 *(partial(fed.uplink, fed.device(i), self.mixed(models, shares[i])) for i in ready),
@@ -119,7 +119,7 @@ class ClusterRounds:
         got = yield self.fed.downlink(k, self.model)
         if got.lost:
             return Pushed(None, ())
-        trained = yield k.compute(self.fed.train(k, got.payload, self.plan, self.number))
+        trained = yield k.train(got.payload, self.plan, self.number)
         receivers = [self.fed.device(i) for i in self.graph.receivers(k.index)]
         deliveries = yield self.fed.sidelink(k, receivers, trained.params, cluster=cluster)
         return Pushed(trained.params, [delivery.receiver for delivery in deliveries if not delivery.lost])
@@ -133,7 +133,7 @@ class ClusterRounds:
             in_degree[i] += 1
         reporters = [i for i in members if i != point]
         to = [self.fed.device(point)]
-        sent = yield self.persist(
+        sent = yield from self.persist(
             [
                 partial(self.fed.sidelink, self.fed.device(i), to, None, INTEGER_BIT * in_degree[i], cluster)
                 for i in reporters
@@ -152,7 +152,7 @@ class ClusterRounds:
             missing = [delivery.receiver for delivery in deliveries if delivery.lost]
         return set(missing)
 
-    def persist(self, sends: Sequence[Callable[[], Event]]) -> Retry:
+    def persist(self, sends: Sequence[Callable[[], Event]]) -> Process:
         """Send all of these messages, and send lost ones again at once, at most `retries` times."""
         return self.fed.retry(sends, attempts=1 + self.retries, pause_s=0)
 

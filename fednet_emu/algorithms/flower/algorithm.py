@@ -28,7 +28,6 @@ class FlowerApp(Algorithm):
     """An app of the framework Flower; data, partition and model are the app's own."""
 
     own_learning: ClassVar[bool] = True
-    single_uploads: ClassVar[str] = "gets the messages of an app one by one"
     movable: ClassVar[bool] = True
     run_config: dict[str, Any] = Field(default_factory=dict)
     """Changes of the app's run configuration, as with `flwr run --run-config`."""

@@ -15,6 +15,7 @@ from fednet_emu.algorithms.flower.turns import Turns
 from fednet_emu.algorithms.flower.versions import FIRST_NODE
 from fednet_emu.algorithms.flower.work import EXAMPLES
 from fednet_emu.federation import Federation
+from fednet_emu.records.rows import DeviceEvaluationRow
 
 _PLACES = ("", "eval_", "test_", "val_", "valid_", "validation_", "evaluate_", "centralized_", "central_", "server_")
 ACCURACY = frozenset(f"{place}{name}" for place in _PLACES for name in ("accuracy", "acc"))
@@ -70,7 +71,7 @@ class Scores:
         loss, accuracy = found(metrics, LOSS), found(metrics, ACCURACY)
         if loss is not None or accuracy is not None:
             scores = (float("nan") if score is None else score for score in (loss, accuracy))
-            row = (self._turns.number, device, int(_examples(metrics)), *scores)
+            row = DeviceEvaluationRow(self._turns.number, device, int(_examples(metrics)), *scores)
             self._fed.ledger.device_evaluations.append(row)
 
     def _report(self, metrics: Metrics) -> None:

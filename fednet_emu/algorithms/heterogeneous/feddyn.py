@@ -16,26 +16,24 @@ averaged.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from collections import defaultdict
+from typing import Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from fednet_emu.algorithms.chosen import ChosenCohort
-from fednet_emu.algorithms.fedavg import average
+from fednet_emu.algorithms.base import Synchronous
 from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Process
 
 
-class FedDyn(ChosenCohort):
+class FedDyn(Synchronous):
     """Each device remembers the gradient at its last model, and the server the mean of these gradients.
 
     Only models travel: as many bits as FedAvg.
     """
 
     kind = "feddyn"
-    single_uploads: ClassVar[str] = "corrects the mean by a memory, in which the noise of a sum would add up"
-    moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     alpha: float = Field(0.01, gt=0)
     """Factor of the proximal term, and of the memories of the gradients (alpha)."""
     evaluated: Literal["mean", "server"] = "mean"
@@ -45,35 +43,23 @@ class FedDyn(ChosenCohort):
     def run(self, fed: Federation) -> Process:
         """The server: average what arrives, and correct the mean by the mean of all remembered gradients."""
         w = mean = fed.initial_model()
-        size = fed.task.model.n_trainable
-        h = zero = fed.defer(torch.Tensor.new_zeros, w, size, size=size)
-        minus_g: dict[int, Deferred] = {}  # -g_k of the devices that have taken part
-        m = sum(k.n_samples > 0 for k in fed.devices())
-        asking = self.asking(fed, down=w.size, up=w.size)
+        h, m = fed.zeros(), fed.n_trainers
+        minus_g: dict[Device, Deferred] = defaultdict(fed.zeros)  # -g_k of the devices that have taken part
         for t in fed.rounds():
-            w = fed.published(w)
-            cohort = yield from asking.cohort(t, w)
-            clients = (self.client(fed, k, w, minus_g.get(k.index, zero), t) for k in cohort)
-            replies = yield fed.gather(clients, self.deadline_s)
-            arrived = asking.arrived(cohort, replies)
+            arrived = yield from self.round(fed, t, w, self.client, minus_g)
+            w = arrived.model
             if arrived:
                 for k, v in arrived:
-                    minus_g[k.index] = fed.defer(remembered, minus_g.get(k.index, zero), v, w, self.alpha)
-                models = [v for _, v in arrived]
-                h = fed.accumulate(drifted, models, h, w, len(models), self.alpha / m)
-                mean = fed.accumulate(average, models, w, [1] * len(models))
+                    minus_g[k] = fed.defer(remembered, minus_g[k], v, w, self.alpha)
+                h = fed.accumulate(drifted, arrived.models, h, w, len(arrived), self.alpha / m)
+                mean = arrived.average("uniform")
                 w = fed.defer(corrected, mean, h, self.alpha)
-            shown = mean if self.evaluated == "mean" else w
-            fed.end_of_round(shown, invited=len(cohort), arrived=len(arrived))
+            fed.end_of_round(mean if self.evaluated == "mean" else w)
 
-    def client(self, fed: Federation, k: Device, w: Deferred, minus_g: Deferred, t: int) -> Process:
-        """A device: receive the model, approach the minimum of the dynamic objective, send where it came to."""
-        got = yield fed.downlink(k, w)
-        if got.lost:
-            return got
-        work = fed.train(k, got.payload, self.plan, t, linear=minus_g, prox=self.alpha)
-        trained = yield k.compute(work)
-        return (yield fed.uplink(k, trained.params, since=got.payload))
+    def client(self, fed: Federation, k: Device, w: Deferred, t: int, minus_g: dict[Device, Deferred]) -> Process:
+        """A device: train on the dynamic objective, send the result."""
+        trained = yield k.train(w, self.plan, t, linear=minus_g[k], prox=self.alpha)
+        return trained.params
 
 
 def remembered(minus_g: Tensor, v: Tensor, w: Tensor, alpha: float) -> Tensor:

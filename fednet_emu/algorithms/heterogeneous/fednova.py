@@ -18,23 +18,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import ClassVar, Self
+from typing import Self
 
 import numpy as np
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from fednet_emu.algorithms.chosen import ChosenCohort
+from fednet_emu.algorithms.base import Synchronous
 from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Momentum, Process, Sgd, SgdPlan
 
 
-class FedNova(ChosenCohort):
+class FedNova(Synchronous):
     """Devices may make different numbers of local steps without pulling the model towards those who make many."""
 
     kind = "fednova"
-    single_uploads: ClassVar[str] = "weights every update by the steps behind it"
-    moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     prox: float = Field(0.0, ge=0)
     """Factor mu of the proximal term mu / 2 |w - w_t|^2 of the local steps; 0 for none, at most 1 / lr."""
 
@@ -59,30 +57,22 @@ class FedNova(ChosenCohort):
 
     def run(self, fed: Federation) -> Process:
         """The server: invite a cohort, wait for models and numbers of steps, take the normalised mean."""
-        w = fed.initial_model()
-        size = fed.task.model.n_trainable
-        asking = self.asking(fed, down=w.size, up=w.size + 1)
+        w, n = fed.initial_model(), fed.task.model.n_trainable
         for t in fed.rounds():
-            w = fed.published(w)
-            cohort = yield from asking.cohort(t, w)
-            replies = yield fed.gather((self.client(fed, k, w, t) for k in cohort), self.deadline_s)
-            arrived = [(k, *payload) for k, payload in asking.arrived(cohort, replies)]
+            arrived = yield from self.round(fed, t, w, self.client, up=w.size + 1)
+            w = arrived.model
             if arrived:
                 plan = self.plan.in_round(t)
-                weights = [gradient_weight(plan, steps, self.prox) for _, _, steps in arrived]
-                plain = [gradient_weight(self.plan, steps) for _, _, steps in arrived]
-                samples, models = [k.n_samples for k, _, _ in arrived], [w_k for _, w_k, _ in arrived]
-                w = fed.accumulate(normalised_average, models, w, samples, plain, weights, size)
-            fed.end_of_round(w, invited=len(cohort), arrived=len(arrived))
+                weights = [gradient_weight(plan, steps, self.prox) for steps in arrived.part(1)]
+                plain = [gradient_weight(self.plan, steps) for steps in arrived.part(1)]
+                samples = arrived.weights("samples")
+                w = fed.accumulate(normalised_average, arrived.models, w, samples, plain, weights, n)
+            fed.end_of_round(w)
 
     def client(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
-        """A device: receive the model, train, send the result and the number of steps."""
-        got = yield fed.downlink(k, w)
-        if got.lost:
-            return got
-        trained = yield k.compute(fed.train(k, got.payload, self.plan, t, prox=self.prox))
-        reply = trained.params, self.plan.n_steps(k.n_samples)
-        return (yield fed.uplink(k, reply, since=(got.payload, None)))
+        """A device: train, send the result and the number of steps."""
+        trained = yield k.train(w, self.plan, t, prox=self.prox)
+        return trained.params, self.plan.n_steps(k.n_samples)
 
 
 @lru_cache(1024)

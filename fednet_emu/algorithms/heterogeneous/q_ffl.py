@@ -15,28 +15,24 @@ devices that are present; updates that do not arrive are left out of both sums.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from fednet_emu.algorithms.chosen import ChosenCohort
+from fednet_emu.algorithms.base import Synchronous
 from fednet_emu.algorithms.selection.asking import Asking
 from fednet_emu.algorithms.selection.plain import Uniform
-from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Process, SgdPlan, Work, cohort_size
+from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Process, cohort_size
 
-_LOSS = SgdPlan(lr=0.0, steps=1)
-"""All samples, and no step."""
 _LEAST_LOSS = 1e-10
 
 
-class QFfl(ChosenCohort):
+class QFfl(Synchronous):
     """Federated averaging that minimises the mean of F_k^(q + 1): the larger q, the more even the losses of devices."""
 
-    single_uploads: ClassVar[str] = "weights every update by its loss"
-    moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     plain_steps: ClassVar[bool] = True
     q: float = Field(1.0, ge=0)
     """Power of the losses that weighs the devices; 0 weighs all alike, as FedAvg with uniform weighting does."""
@@ -56,35 +52,29 @@ class QFfl(ChosenCohort):
     def run(self, fed: Federation) -> Process:
         """The server: draw a cohort, wait for models and losses, make the step whose size follows from them."""
         w = fed.initial_model()
-        asking = self.asking(fed, down=w.size, up=w.size + 1)
         for t in fed.rounds():
-            w = fed.published(w)
-            cohort = yield from asking.cohort(t, w) if self.sampling == "uniform" else self.drawn(fed, t, asking)
-            replies = yield fed.gather((self.client(fed, k, w, t) for k in cohort), self.deadline_s)
-            arrived = [payload for _, payload in asking.arrived(cohort, replies)]
+            arrived = yield from self.round(fed, t, w, self.client, up=w.size + 1)
+            w = arrived.model
             if arrived:
-                parts = [part for w_k, loss in arrived for part in (loss, w_k)]
+                parts = [part for _, (w_k, loss) in arrived for part in (loss, w_k)]
                 w = fed.accumulate(fair_step, parts, w, len(arrived), self.q, self.lr)
-            fed.end_of_round(w, invited=len(cohort), arrived=len(arrived))
+            fed.end_of_round(w)
 
-    def drawn(self, fed: Federation, t: int, asking: Asking) -> Process:
+    def client(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
+        """A device: compute the loss of the model, train it, send the result and the loss."""
+        loss = yield k.loss(w, t, "loss")
+        trained = yield k.train(w, self.plan, t)
+        return trained.params, loss
+
+    def invited(self, fed: Federation, t: int, message: Any, asking: Asking) -> Process:
         """The cohort of a round by numbers of samples, in the order of numbers."""
+        if self.sampling == "uniform":
+            return (yield from super().invited(fed, t, message, asking))
         there = yield fed.cohort(fed.n_devices, t)
         share = np.array([k.n_samples for k in there], dtype=float)
         size = min(cohort_size(self.cohort, fed.n_devices), len(there))
         places = fed.streams("q-ffl", t).choice(len(there), size, replace=False, p=share / share.sum())
         return asking.planned(t, [there[place] for place in np.sort(places)])
-
-    def client(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
-        """A device: receive the model, compute its loss, train, send the result and the loss."""
-        got = yield fed.downlink(k, w)
-        if got.lost:
-            return got
-        loss = fed.train(k, got.payload, _LOSS, t, "loss").result.loss
-        flop = fed.task.model.forward_flop_per_sample * k.n_samples
-        yield k.compute(Work(flop, loss, got.payload.number, loss.number))
-        trained = yield k.compute(fed.train(k, got.payload, self.plan, t))
-        return (yield fed.uplink(k, (trained.params, loss), since=(got.payload, None)))
 
 
 def fair_step(w: Tensor, count: int, q: float, lr: float) -> Accumulation:

@@ -21,25 +21,36 @@ mean gradient. Weight decay is part of g_i. With a schedule of the step size, lr
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Self
+from collections import defaultdict
+from typing import Literal, Self
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from fednet_emu.algorithms.chosen import ChosenCohort
-from fednet_emu.algorithms.fedavg import average
-from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Momentum, Process, Sgd, SgdPlan, Shared
+from fednet_emu.algorithms.base import Synchronous
+from fednet_emu.federation import (
+    Accumulation,
+    AnyOptimizer,
+    Deferred,
+    Device,
+    Federation,
+    Momentum,
+    Process,
+    Sgd,
+    SgdPlan,
+)
+
+Variates = defaultdict[Device, Deferred]
+"""The control variates c_i of the devices; 0 at first."""
 
 
-class Scaffold(ChosenCohort):
+class Scaffold(Synchronous):
     """Each device corrects its steps by the difference of the server's control variate and its own.
 
     Model and control variate travel in both directions: twice the bits of FedAvg. Control variates are not compressed.
     """
 
-    single_uploads: ClassVar[str] = "receives models and control variates, which no common scale suits"
-    moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     option: Literal["I", "II"] = "II"
     """The new control variate of a device: `I` is its gradient at the server's model, for which it passes over all its
     samples once more; `II` is the mean gradient of its local steps, which costs nothing."""
@@ -57,54 +68,33 @@ class Scaffold(ChosenCohort):
 
     def run(self, fed: Federation) -> Process:
         """The server: send model and control variate, move both by what arrives."""
-        w = fed.initial_model()
-        size = fed.task.model.n_trainable
-        c = zero = fed.defer(torch.Tensor.new_zeros, w, size, size=size)
-        own: dict[int, Deferred] = {}  # c_i of the devices that have taken part
-        n = sum(k.n_samples > 0 for k in fed.devices())
-        asking = self.asking(fed, down=w.size + size, up=w.size + size)
+        x, c, n = fed.initial_model(), fed.zeros(), fed.n_trainers
+        own: Variates = defaultdict(fed.zeros)  # c_i of the devices that have taken part
         for t in fed.rounds():
-            w = fed.published(w)
-            cohort = yield from asking.cohort(t, w)
-            state = fed.shared((w, c))
-            clients = (self.client(fed, k, state, own.get(k.index, zero), t) for k in cohort)
-            replies = yield fed.gather(clients, self.deadline_s)
-            arrived = asking.arrived(cohort, replies)
-            if arrived:
-                for k, (_, change) in arrived:
-                    own[k.index] = fed.defer(torch.add, own.get(k.index, zero), change)
-                c = fed.accumulate(moved, [change for _, (_, change) in arrived], c, len(arrived), 1 / n)
-                w = fed.accumulate(average, [y for _, (y, _) in arrived], w, [1] * len(arrived), self.server_lr)
-            fed.end_of_round(w, invited=len(cohort), arrived=len(arrived))
+            arrived = yield from self.round(fed, t, (x, c), self.client, own)
+            for k, (_, change) in arrived:
+                own[k] = own[k] + change
+            c = fed.accumulate(moved, arrived.part(1), c, len(arrived), 1 / n)
+            x = arrived.average("uniform", self.server_lr)
+            fed.end_of_round(x)
 
-    def client(self, fed: Federation, k: Device, state: Shared, c_i: Deferred, t: int) -> Process:
-        """A device: receive model and control variate, train, send the model and the change of its control variate."""
-        got = yield fed.downlink(k, state)
-        if got.lost:
-            return got
-        x, c = got.payload
-        correction: dict[str, Any] = {self._term: fed.defer(torch.sub, c, c_i)}
+    def client(self, fed: Federation, k: Device, x: Deferred, c: Deferred, t: int, own: Variates) -> Process:
+        """A device: train, send the model and the change of its control variate."""
+        term = "linear" if isinstance(self.local_optimizer, Sgd) else "drift"  # not the same with momentum
         if self.option == "I":
-            at_x = yield k.compute(fed.train(k, x, self._one_gradient, t, "control"))
-            trained = yield k.compute(fed.train(k, x, self.plan, t, **correction))
-            change = fed.defer(control_change, x, at_x.params, c_i, 1.0, size=c.size)
+            at_x = yield k.train(x, one_gradient(self.local_optimizer), t, "control")
+        trained = yield k.train(x, self.plan, t, **{term: c - own[k]})
+        if self.option == "I":
+            way = at_x.params, own[k], 1.0
         else:
-            trained = yield k.compute(fed.train(k, x, self.plan, t, **correction))
-            distance = self.plan.n_steps(k.n_samples) * self.plan.in_round(t).lr
-            change = fed.defer(control_change, x, trained.params, c, distance, size=c.size)
-        return (yield fed.uplink(k, (trained.params, change), since=(x, None)))
+            way = trained.params, c, self.plan.n_steps(k.n_samples) * self.plan.in_round(t).lr
+        return trained.params, fed.defer(control_change, x, *way, size=c.size)
 
-    @property
-    def _term(self) -> Literal["linear", "drift"]:
-        """Where the correction is added: to the gradient or, which with momentum is not the same, to the step."""
-        return "linear" if isinstance(self.local_optimizer, Sgd) else "drift"
 
-    @property
-    def _one_gradient(self) -> SgdPlan:
-        """One step of size 1 on all samples: it goes from x to x - g_i(x)."""
-        own = self.local_optimizer
-        decay = own.weight_decay if isinstance(own, Sgd | Momentum) else 0.0
-        return SgdPlan(lr=1.0, steps=1, optimizer=Sgd(weight_decay=decay))
+def one_gradient(own: AnyOptimizer) -> SgdPlan:
+    """One step of size 1 on all samples: it goes from x to x - g_i(x), with the weight decay of the own optimizer."""
+    decay = own.weight_decay if isinstance(own, Sgd | Momentum) else 0.0
+    return SgdPlan(lr=1.0, steps=1, optimizer=Sgd(weight_decay=decay))
 
 
 def control_change(x: Tensor, y: Tensor, known: Tensor, distance: float) -> Tensor:

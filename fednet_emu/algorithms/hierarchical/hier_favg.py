@@ -36,17 +36,26 @@ from pydantic import Field
 from simpy.events import Event
 from torch import Tensor
 
-from fednet_emu.algorithms.local_sgd import LocalSgd
-from fednet_emu.federation import Accumulation, Deferred, Device, EdgeServers, Federation, Process, Retry, mean_update
+from fednet_emu.algorithms.base import Algorithm, LocalTraining
+from fednet_emu.federation import (
+    Accumulation,
+    CohortSize,
+    Deferred,
+    Device,
+    EdgeServers,
+    Federation,
+    Process,
+    mean_update,
+)
 
 
-class HierFAvg(LocalSgd):
+class HierFAvg(Algorithm, LocalTraining):
     """Devices train, edge servers average them several times, and then the cloud averages the edge servers."""
 
     kind = "hier-favg"
-    moves: ClassVar[frozenset[str]] = frozenset({"uplink"})
-    uses: ClassVar[frozenset[str]] = frozenset({"edges"})
-    single_uploads: ClassVar[str] = "lets every edge server average its own devices"
+    uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "edges"})
+    cohort: CohortSize = 0.5
+    """Number of devices invited per round, or, below 1, their share of all devices; fewer if fewer are present."""
     deadline_s: float | None = Field(None, gt=0)
     """Longest time that an edge server waits for its devices in an edge round (simulated s); late devices are cancelled
     and left out of it. Null waits for all."""
@@ -74,7 +83,7 @@ class HierFAvg(LocalSgd):
 
     def edge(self, fed: Federation, edges: EdgeServers, e: int, w: Deferred, interval: Interval) -> Process:
         """An edge server: receive the cloud's model, average those of the devices k2 times, send the movement."""
-        got = yield self.resent(fed, partial(edges.down, e, w))
+        got = yield from self.resent(fed, partial(edges.down, e, w))
         if got.lost:
             return EdgeReply()
         movement, weight, count = None, 0, 0
@@ -82,44 +91,36 @@ class HierFAvg(LocalSgd):
             w_e = got.payload if movement is None else fed.defer(torch.add, got.payload, movement)
             here = interval.invite([k for k in interval.cohort if edges.of(k) == e])
             number = interval.t * self.edge_rounds + r
-            replies = yield fed.gather((self.client(fed, edges, e, k, w_e, number) for k in here), self.deadline_s)
+            arrived = yield from fed.exchange(here, w_e, self.client, edges, e, number, deadline_s=self.deadline_s)
             interval.free(here)
-            arrived = [(k, reply.payload) for k, reply in zip(here, replies, strict=True) if not reply.lost]
             if arrived:
-                weights = [k.n_samples if self.weighting == "samples" else 1 for k, _ in arrived]
-                movement = fed.accumulate(
-                    moved_further, [w_k for _, w_k in arrived], w_e, movement, weights, size=w.size
-                )
+                weights = arrived.weights(self.weighting)
+                movement = fed.accumulate(moved_further, arrived.models, w_e, movement, weights, size=w.size)
                 weight, count = weight + sum(weights), count + len(arrived)
-            fed.ledger.record(
-                "edge_rounds", round=interval.t + 1, edge=e, edge_round=r + 1, invited=len(here), arrived=len(arrived)
-            )
+            fed.record("edge_rounds", edge=e, edge_round=r + 1, invited=len(here), arrived=len(arrived))
         if movement is None:
             return EdgeReply()
-        sent = yield self.resent(fed, partial(edges.up, e, movement))
+        sent = yield from self.resent(fed, partial(edges.up, e, movement))
         return EdgeReply() if sent.lost else EdgeReply(sent.payload, weight, count)
 
-    def client(self, fed: Federation, edges: EdgeServers, e: int, k: Device, w_e: Deferred, number: int) -> Process:
-        """A device: receive the model of its edge server, train, send the result, which may take a detour."""
-        got = yield fed.downlink(k, w_e)
-        if got.lost:
-            return got
-        trained = yield k.compute(fed.train(k, got.payload, self.plan, number))
+    def client(self, fed: Federation, k: Device, w_e: Deferred, edges: EdgeServers, e: int, number: int) -> Process:
+        """A device: train the model of its edge server, send the result, which may take a detour."""
+        trained = yield k.train(w_e, self.plan, number)
         reached = e
 
         def send() -> Event:
             nonlocal reached
             reached = edges.of(k)
-            return fed.uplink(k, trained.params, since=got.payload)
+            return fed.uplink(k, trained.params, since=w_e)
 
-        sent = yield fed.retry(send, attempts=1 + self.retries, pause_s=0)
+        sent = yield from fed.retry(send, attempts=1 + self.retries, pause_s=0)
         if not sent.lost and reached != e:
-            sent = yield self.resent(fed, partial(edges.up, reached, sent.payload))
+            sent = yield from self.resent(fed, partial(edges.up, reached, sent.payload))
             if not sent.lost:
-                sent = yield self.resent(fed, partial(edges.down, e, sent.payload))
+                sent = yield from self.resent(fed, partial(edges.down, e, sent.payload))
         return sent
 
-    def resent(self, fed: Federation, send: Callable[[], Event]) -> Retry:
+    def resent(self, fed: Federation, send: Callable[[], Event]) -> Process:
         """A message on the backhaul, sent again while it is lost, as often as `backhaul_retries` allows."""
         return fed.retry(send, attempts=1 + self.backhaul_retries, pause_s=0)
 

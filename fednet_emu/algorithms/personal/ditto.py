@@ -13,16 +13,14 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from fednet_emu.algorithms.fedavg import average
-from fednet_emu.algorithms.local_sgd import LocalSgd
-from fednet_emu.federation import Deferred, Device, Federation, Process, Upload
+from fednet_emu.algorithms.base import Synchronous
+from fednet_emu.federation import Deferred, Device, Federation, Process
 
 
-class Ditto(LocalSgd):
+class Ditto(Synchronous):
     """Personal models v_i minimise f_i(v_i) + pull / 2 ||v_i - w||^2 around the global model w."""
 
-    single_uploads: ClassVar[str] = ""
-    moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
+    uses: ClassVar[frozenset[str]] = Synchronous.uses | {"sums"}
     pull: float = Field(ge=0)
     """Factor of the proximal term that keeps a personal model close to the global one (lambda); with 0 every device
     trains its personal model alone."""
@@ -32,22 +30,13 @@ class Ditto(LocalSgd):
         w = fed.initial_model()
         own = [w] * fed.n_devices
         for t in fed.rounds():
-            w = fed.published(w)
-            cohort = yield fed.cohort(self.cohort, t)
-            clients = (self.client(fed, k, w, own, t) for k in cohort)
-            replies, mean = yield fed.uplink_sum(w, clients, self.deadline_s)
-            arrived = [(k, reply.payload) for k, reply in zip(cohort, replies, strict=True) if not reply.lost]
-            if arrived:
-                models, weights = [w_k for _, w_k in arrived], [k.n_samples for k, _ in arrived]
-                w = fed.accumulate(average, models, w, weights, 1.0, mean)
-            fed.end_of_round(list(own), invited=len(cohort), arrived=len(arrived))
+            arrived = yield from self.round(fed, t, w, self.client, own)
+            w = arrived.average()
+            fed.end_of_round(list(own))
 
-    def client(self, fed: Federation, k: Device, w: Deferred, own: list[Deferred], t: int) -> Process:
+    def client(self, fed: Federation, k: Device, w: Deferred, t: int, own: list[Deferred]) -> Process:
         """A device: train the global model, then the personal model around it; send only the global one."""
-        got = yield fed.downlink(k, w)
-        if got.lost:
-            return got
-        trained = yield k.compute(fed.train(k, got.payload, self.plan, t))
-        mine = fed.train(k, own[k.index], self.plan, t, "own", prox=self.pull, anchor=got.payload)
-        own[k.index] = (yield k.compute(mine)).params
-        return Upload(k, trained.params, since=got.payload)
+        trained = yield k.train(w, self.plan, t)
+        mine = yield k.train(own[k.index], self.plan, t, "own", prox=self.pull, anchor=w)
+        own[k.index] = mine.params
+        return trained.params

@@ -14,18 +14,16 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from fednet_emu.algorithms.fedavg import average
-from fednet_emu.algorithms.local_sgd import LocalSgd
-from fednet_emu.federation import Deferred, Device, Federation, Process, Upload
+from fednet_emu.algorithms.base import Synchronous
+from fednet_emu.federation import Deferred, Device, Federation, Process
 from fednet_emu.learning.models.layers import LayerName, Layers
 
 
-class FedRep(LocalSgd):
+class FedRep(Synchronous):
     """Each device fits its head with the representation frozen, then trains the representation with the head frozen."""
 
     kind = "fedrep"
-    single_uploads: ClassVar[str] = ""
-    moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
+    uses: ClassVar[frozenset[str]] = Synchronous.uses ^ {"sums", "polls"}
     private: tuple[LayerName, ...] = (-1,)
     """The head: layers that stay on the device, by name, pattern or index; -1 is the last layer."""
     head_epochs: int = Field(gt=0)
@@ -33,31 +31,20 @@ class FedRep(LocalSgd):
 
     def run(self, fed: Federation) -> Process:
         """The server: average the representation, with equal weights for all devices."""
-        layers = Layers(fed.task.model, self.private)
-        w = fed.initial_model()
+        layers, w = Layers(fed.task.model, self.private), fed.initial_model()
         own, body = [w] * fed.n_devices, fed.defer(layers.take, w, size=layers.n_shared)
         for t in fed.rounds():
-            body = fed.published(body)
-            cohort = yield fed.cohort(self.cohort, t)
-            clients = (self.client(fed, k, body, own, layers, t) for k in cohort)
-            replies, mean = yield fed.uplink_sum(body, clients, self.deadline_s)
-            arrived = [reply.payload for reply in replies if not reply.lost]
-            if arrived:
-                body = fed.accumulate(average, arrived, body, [1] * len(arrived), 1.0, mean)
-            whole = [fed.defer(layers.put, mine, body) for mine in own]
-            fed.end_of_round(whole, invited=len(cohort), arrived=len(arrived))
+            arrived = yield from self.round(fed, t, body, self.client, own, layers)
+            body = arrived.average("uniform")
+            fed.end_of_round([fed.defer(layers.put, mine, body) for mine in own])
 
     def client(
-        self, fed: Federation, k: Device, body: Deferred, own: list[Deferred], layers: Layers, t: int
+        self, fed: Federation, k: Device, body: Deferred, t: int, own: list[Deferred], layers: Layers
     ) -> Process:
         """A device: fit the head to the new representation, then train the representation and send it."""
-        got = yield fed.downlink(k, body)
-        if got.lost:
-            return got
-        start = fed.defer(layers.put, own[k.index], got.payload)
+        start = fed.defer(layers.put, own[k.index], body)
         head = replace(self.plan, steps=None, epochs=self.head_epochs)
-        fitted = yield k.compute(fed.train(k, start, head, t, "head", mask=layers.private))
-        trained = yield k.compute(fed.train(k, fitted.params, self.plan, t, mask=layers.shared))
+        fitted = yield k.train(start, head, t, "head", mask=layers.private)
+        trained = yield k.train(fitted.params, self.plan, t, mask=layers.shared)
         own[k.index] = trained.params
-        mine = fed.defer(layers.take, trained.params, size=layers.n_shared)
-        return Upload(k, mine, since=got.payload)
+        return fed.defer(layers.take, trained.params, size=layers.n_shared)

@@ -10,7 +10,6 @@ and its weight stays the same. This also holds for a device that is absent when 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -18,18 +17,16 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fednet_emu.algorithms.base import RoundBased
-from fednet_emu.algorithms.retry import ROUND_S, Patience
+from fednet_emu.algorithms.base import ROUND_S, Algorithm, Patience
 from fednet_emu.algorithms.robust.simplex import project
 from fednet_emu.arrays import Array
-from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Process, SgdPlan
+from fednet_emu.federation import Accumulation, Arrived, Deferred, Device, Federation, Process, SgdPlan
 
 
-class Afl(RoundBased):
+class Afl(Algorithm):
     """All devices send a gradient and a loss at the same model; the weights of devices with a large loss increase."""
 
-    single_uploads: ClassVar[str] = "weights every device by its loss"
-    moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
+    uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "downlink-compression"})
     lr: float = Field(ge=0)
     """Step size of the model (gamma_w)."""
     lr_weights: float = Field(ge=0)
@@ -38,37 +35,35 @@ class Afl(RoundBased):
     """Samples per gradient; null takes all of the device's samples."""
     averaged: bool = True
     """Whether the evaluated model is the mean over all rounds so far, as in the paper, instead of the latest one."""
+    deadline_s: float | None = Field(None, gt=0)
+    """Longest time that the server waits for the devices of a round (simulated s); late devices are cancelled and left
+    out of the round. Null waits for all devices."""
     patience_s: Patience = ROUND_S
     """How long a lost message is sent again before the round continues without its device (simulated s)."""
 
     def run(self, fed: Federation) -> Process:
         """The server: collect gradients and losses of all devices; descend in the model, ascend in the weights."""
-        place = {k.index: j for j, k in enumerate(k for k in fed.devices() if k.n_samples)}
+        place = {k: j for j, k in enumerate(k for k in fed.devices() if k.n_samples)}
         n = len(place)
         w = mean = fed.initial_model()
         weights = fed.defer(np.full, n, 1.0 / n, size=n)
         for t in fed.rounds():
             w = fed.published(w)
             present = yield fed.cohort(n, t)
-            replies = yield fed.gather((self.client(fed, k, w, t) for k in present), self.deadline_s)
-            told = zip(present, replies, strict=True)
-            arrived = {place[k.index]: reply.payload for k, reply in told if not reply.lost}
-            places = list(arrived)
-            if places:
-                w = fed.accumulate(weighted_step, [w_j for w_j, _ in arrived.values()], w, weights, places)
-                weights = fed.defer(climbed, weights, places, [loss for _, loss in arrived.values()], self.lr_weights)
+            arrived: Arrived = yield from fed.exchange(
+                present, w, self.client, t, deadline_s=self.deadline_s, patience_s=self.patience_s
+            )
+            if arrived:
+                places = [place[k] for k in arrived.devices]
+                w = fed.accumulate(weighted_step, arrived.models, w, weights, places)
+                weights = fed.defer(climbed, weights, places, arrived.part(1), self.lr_weights)
                 mean = fed.defer(running_mean, mean, w, t) if self.averaged else w
-            fed.end_of_round(mean, invited=len(present), arrived=len(places))
+            fed.end_of_round(mean)
 
     def client(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
-        """A device: receive the model, compute one gradient, send it with the loss."""
-        got = yield fed.retry(lambda: fed.downlink(k, w), patience_s=self.patience_s, to_the_gone=False)
-        if got.lost:
-            return got
-        plan = SgdPlan(lr=self.lr, batch_size=self.batch_size, steps=1)
-        trained = yield k.compute(fed.train(k, got.payload, plan, t))
-        send = partial(fed.uplink, k, (trained.params, trained.loss), since=(got.payload, None))
-        return (yield fed.retry(send, patience_s=self.patience_s, to_the_gone=False))
+        """A device: compute one gradient, send the model after it with the loss."""
+        trained = yield k.train(w, SgdPlan(lr=self.lr, batch_size=self.batch_size, steps=1), t)
+        return trained.params, trained.loss
 
 
 def weighted_step(w: Tensor, weights: Array, places: Sequence[int]) -> Accumulation:

@@ -12,9 +12,8 @@ import numpy as np
 from fednet_emu.algorithms.selection.base import Jobs, Seen, Selection
 from fednet_emu.algorithms.selection.plain import Uniform
 from fednet_emu.arrays import Array, IntArray
-from fednet_emu.federation import Deferred, Delivery, Device, Federation, Process, SgdPlan, Work
+from fednet_emu.federation import Arrived, Deferred, Device, Federation, Process, SgdPlan, Statistic
 from fednet_emu.federation.payload import BIT_PER_SCALAR
-from fednet_emu.federation.reports import Told
 from fednet_emu.federation.round_plans import RoundPlans
 
 NOMINAL_LOSS = 1.0
@@ -55,13 +54,13 @@ class Asking:
             self._history = _History(fed, selection.reports)
             self._memory = selection.start(fed.n_devices)
 
-    def cohort(self, t: int, w: Deferred) -> Process:
-        """Process whose value is the devices to ask in round t, in order; w is the server's model."""
+    def cohort(self, t: int, message: Any) -> Process:
+        """Process whose value is the devices to ask in round t, in order; the message begins with the model."""
         self._plans.clear()
         if self._history is None:
             cohort = yield self._fed.cohort(self._size, t)
         else:
-            cohort = yield from self._chosen(t, w, self._history)
+            cohort = yield from self._chosen(t, message, self._history)
         cohort = self.planned(t, cohort)
         if self._history is not None:
             self._history.begin(t, cohort)
@@ -77,53 +76,37 @@ class Asking:
         asked = self._plans.plan(numbers, jobs.flop, jobs.n_samples, BIT_PER_SCALAR * jobs.down, up_bit, t)
         return [self._fed.device(number) for number in asked]
 
-    def arrived(self, cohort: Sequence[Device], replies: Sequence[Delivery]) -> list[tuple[Device, Any]]:
-        """The devices whose answers have arrived, with what they have sent."""
-        self._fed.ledger.asked.update([k.index for k in cohort])
+    def note(self, arrived: Arrived) -> None:
+        """See what has come of a cohort, when the round ends."""
+        self._fed.ledger.asked.update([k.index for k in arrived.cohort])
         if self._history is not None:
-            self._history.note(cohort, replies)
-        return [(k, reply.payload) for k, reply in zip(cohort, replies, strict=True) if not reply.lost]
+            self._history.note(arrived, self._rule.reports)
 
-    def _chosen(self, t: int, w: Deferred, history: _History) -> Process:
+    def _chosen(self, t: int, message: Any, history: _History) -> Process:
         fed, rule = self._fed, self._rule
-        fed.reports.ask()
         there = yield fed.cohort(fed.n_devices, t)
         seen = history.seen(t, self._size, np.array([k.index for k in there]), self._memory, self._jobs)
         if rule.polls:
             polled = rule.poll(seen)
-            losses = yield from self._asked_for_losses([fed.device(number) for number in polled], w, t)
+            w = message[0] if isinstance(message, tuple) else message
+            told = yield from fed.exchange(
+                [fed.device(number) for number in polled], w, self._loss, t, deadline_s=self._deadline_s, counts=False
+            )
+            losses = np.full(fed.n_devices, np.nan)
+            for k, loss in told:
+                losses[k.index] = fed.read(loss, NOMINAL_LOSS)
             seen = replace(seen, now_s=fed.now_s, polled=np.array(polled, np.int64), polled_loss=losses)
-        cohort = rule.chosen(seen, there)
-        fed.reports.ask(*rule.reports)
-        return cohort
+        return rule.chosen(seen, there)
 
-    def _asked_for_losses(self, devices: Sequence[Device], w: Deferred, t: int) -> Process:
-        """Process whose value is the losses [N] of w that arrive, nan for all others."""
-        fed = self._fed
-        replies = yield fed.gather((self._ask_for_loss(k, w, t) for k in devices), self._deadline_s)
-        losses = np.full(fed.n_devices, np.nan)
-        for k, reply in zip(devices, replies, strict=True):
-            if not reply.lost:
-                losses[k.index] = fed.read(reply.payload, NOMINAL_LOSS)
-        return losses
-
-    def _ask_for_loss(self, k: Device, w: Deferred, t: int) -> Process:
-        """A device: receive the model, compute its loss by a forward pass, send that."""
-        fed = self._fed
-        got = yield fed.downlink(k, w)
-        if got.lost:
-            return got
-        plan = SgdPlan(lr=0.0, batch_size=self._rule.poll_batch(self._jobs.plan), steps=1)
-        loss = fed.train(k, got.payload, plan, t, "poll").result.loss
-        flop = fed.task.model.forward_flop_per_sample * plan.batch_width(k.n_samples)
-        yield k.compute(Work(flop, loss, got.payload.number, loss.number))
-        return (yield fed.uplink(k, loss))
+    def _loss(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
+        """A device: compute the loss of the model by a forward pass."""
+        return (yield k.loss(w, t, "poll", batch_size=self._rule.poll_batch(self._jobs.plan)))
 
 
 class _History:
     """What the server has seen of earlier rounds, by device."""
 
-    def __init__(self, fed: Federation, reports: Sequence[Told]) -> None:
+    def __init__(self, fed: Federation, reports: Sequence[Statistic]) -> None:
         n, self._fed = fed.n_devices, fed
         never = partial(np.full, n, -1, dtype=np.int64)
         self._asked: IntArray = np.zeros(n, np.int64)
@@ -131,8 +114,8 @@ class _History:
         self._last_asked: IntArray = never()
         self._last_arrived: IntArray = never()
         self._took_s: Array = np.full(n, np.nan)
-        self._told: dict[Told, Array] = {name: np.full(n, np.nan) for name in reports}
-        self._unread: list[tuple[int, Told, Deferred | int]] = []
+        self._told: dict[Statistic, Array] = {name: np.full(n, np.nan) for name in reports}
+        self._unread: list[tuple[int, Statistic, Deferred | int]] = []
         self._t, self._asked_s = -1, 0.0
 
     def begin(self, t: int, cohort: Sequence[Device]) -> None:
@@ -142,18 +125,17 @@ class _History:
         self._asked[numbers] += 1
         self._last_asked[numbers] = t
 
-    def note(self, cohort: Sequence[Device], replies: Sequence[Delivery]) -> None:
+    def note(self, arrived: Arrived, reports: Sequence[Statistic]) -> None:
         """This has come of them, when the round ends."""
-        for k, reply in zip(cohort, replies, strict=True):
+        for k, reply in zip(arrived.cohort, arrived.replies, strict=True):
             took_s = reply.ended_s - self._asked_s
             if not reply.lost:
                 self._arrived[k.index] += 1
                 self._last_arrived[k.index] = self._t
-                self._unread += [(k.index, name, value) for name, value in self._fed.reports.of(k.index).items()]
+                self._unread += [(k.index, name, value) for name, value in zip(reports, k.measured, strict=False)]
             if reply.lost in ("", "deadline"):
                 self._took_s[k.index] = took_s
-            seen = {"arrived": not reply.lost, "took_s": took_s}
-            self._fed.ledger.record("selection", round=self._t + 1, device=k.index, **seen)
+            self._fed.record("selection", device=k.index, arrived=not reply.lost, took_s=took_s)
 
     def seen(self, t: int, size: int, there: IntArray, memory: Any, jobs: Jobs) -> Seen:
         """What the server knows now; the losses that have arrived are read."""

@@ -25,9 +25,8 @@ import numpy as np
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.component.component import Component
 from fednet_emu.errors import ScenarioError
-from fednet_emu.federation import Device, Federation, SgdPlan
+from fednet_emu.federation import Device, Federation, SgdPlan, Statistic
 from fednet_emu.federation.payload import BIT_PER_SCALAR
-from fednet_emu.federation.reports import Told
 
 
 class Jobs:
@@ -110,7 +109,7 @@ class Seen:
     arrived: IntArray
     last_arrived: IntArray
     took_s: Array
-    told: dict[Told, Array]
+    told: dict[Statistic, Array]
     polled: IntArray
     polled_loss: Array
     memory: Any
@@ -160,7 +159,7 @@ class Selection(Component):
     """What the rule does with the upload of one device; empty if nothing, so that sums of uploads suffice."""
 
     @property
-    def reports(self) -> tuple[Told, ...]:
+    def reports(self) -> tuple[Statistic, ...]:
         """Numbers that devices tell with their uploads, 32 bit each; none by default."""
         return ()
 

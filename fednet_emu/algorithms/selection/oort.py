@@ -35,7 +35,7 @@ from pydantic import Field, model_validator
 
 from fednet_emu.algorithms.selection.base import Seen, Selection, weighted
 from fednet_emu.arrays import Array, IntArray
-from fednet_emu.federation.reports import Told
+from fednet_emu.federation import Statistic
 
 
 @dataclass
@@ -83,7 +83,7 @@ class Oort(Selection):
         return self
 
     @property
-    def reports(self) -> tuple[Told, ...]:
+    def reports(self) -> tuple[Statistic, ...]:
         """The mean square of the losses, and the number of samples."""
         return ("square", "samples")
 

@@ -25,8 +25,7 @@ import numpy as np
 from pydantic import Field
 
 from fednet_emu.algorithms.selection.base import Seen, Selection, highest, weighted
-from fednet_emu.federation import SgdPlan
-from fednet_emu.federation.reports import Told
+from fednet_emu.federation import SgdPlan, Statistic
 
 
 class PowerOfChoice(Selection):
@@ -42,7 +41,7 @@ class PowerOfChoice(Selection):
     """Samples of a batch for `cpow-d`; null for the algorithm's `batch_size`."""
 
     @property
-    def reports(self) -> tuple[Told, ...]:
+    def reports(self) -> tuple[Statistic, ...]:
         """The mean loss of the local steps, for `rpow-d`."""
         return ("loss",) if self.variant == "rpow-d" else ()
 

@@ -12,15 +12,14 @@ from its own weights: `m2_mode` offers both. Averaging the clients' models, miss
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
 from torch import Tensor
 
-from fednet_emu.algorithms.base import RoundBased
-from fednet_emu.algorithms.fedavg import average
+from fednet_emu.algorithms.base import Algorithm
 from fednet_emu.algorithms.unlabelled.fedul_theory import (
     LossMode,
     SurrogateLoss,
@@ -42,11 +41,10 @@ from fednet_emu.federation import (
     SgdPlan,
     TrainData,
     Trained,
-    Upload,
 )
 
 
-class FedUL(RoundBased):
+class FedUL(Algorithm):
     """Clients train a classifier on unlabelled sets: they predict a sample's set, through a known class-to-set matrix.
 
     The partition must make sets (`surrogate-sets`). Only the model f is sent; priors, data and surrogate labels stay
@@ -55,15 +53,16 @@ class FedUL(RoundBased):
     """
 
     kind = "fedul"
-    uses: ClassVar[frozenset[str]] = frozenset({"server"})
-    single_uploads: ClassVar[str] = ""
-    moves: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
+    uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "downlink-compression", "sums", "server"})
     lr: float = Field(ge=0)
     """Step size of the clients and of the server's own training (alpha_l)."""
     batch_size: int | None = Field(gt=0)
     """Samples per gradient step; null takes all of the device's samples."""
     local_epochs: int = Field(1, gt=0)
     """Passes over a client's samples per round."""
+    deadline_s: float | None = Field(None, gt=0)
+    """Longest time that the server waits for the devices of a round (simulated s); late devices are cancelled and left
+    out of the round. Null waits for all devices."""
     cohort: int | None = Field(None, gt=0)
     """Number of clients invited per round; null invites all that are present."""
     optimizer: AnyOptimizer = Adam()
@@ -90,11 +89,6 @@ class FedUL(RoundBased):
     """Where the server's model f' of M2 starts in each round. fresh: from the global model; persistent: from its own
     weights of the round before."""
 
-    def demands(self) -> Iterable[tuple[str, str, int]]:
-        """At least as many devices as `cohort` invites."""
-        if self.cohort is not None:
-            yield "cohort", "invites more devices than there are", self.cohort
-
     def run(self, fed: Federation) -> Process:
         """The server: invite clients, average their models, train on its labelled samples, keep the best model."""
         method = self.supervision if self.server_epochs else "none"
@@ -109,11 +103,11 @@ class FedUL(RoundBased):
             if method == "M2":
                 beside = self.supervise(fed, own if self.m2_mode == "persistent" else f, t)
             seen: dict[Device, Deferred] = {}
-            clients = (self.client(fed, k, f, t, unlabelled, losses[k], seen) for k in cohort)
-            replies, mean = yield fed.uplink_sum(f, clients, self.deadline_s)
-            arrived = [reply.payload for reply in replies if not reply.lost]
-            if arrived:
-                f = fed.accumulate(average, arrived, f, [1.0] * len(arrived), self.alpha_g, mean)
+            clients = (unlabelled, losses, seen)
+            arrived = yield from fed.exchange(
+                cohort, f, self.client, t, *clients, deadline_s=self.deadline_s, sums=True
+            )
+            f = arrived.average("uniform", self.alpha_g)
             supervised = None
             if method == "M1":
                 supervised = yield self.supervise(fed, f, t)
@@ -124,7 +118,7 @@ class FedUL(RoundBased):
                 f = fed.defer(mix, f, own, self.h)
             best = better(fed, best, f)
             record(fed, best, [seen[k] for k in cohort if k in seen], supervised)
-            fed.end_of_round(best.model, invited=len(cohort), arrived=len(arrived))
+            fed.end_of_round(best.model)
         return best.model
 
     def client(
@@ -134,24 +128,20 @@ class FedUL(RoundBased):
         f: Deferred,
         t: int,
         unlabelled: TrainData,
-        loss: SurrogateLoss,
+        losses: dict[Device, SurrogateLoss],
         seen: dict[Device, Deferred],
     ) -> Process:
-        """A device: receive the model, train on surrogate labels, send it; its mean loss is recorded but not sent."""
-        got = yield fed.downlink(k, f)
-        if got.lost:
-            return got
-        terms: dict[str, Any] = {"loss": loss, "l1": self.l1, "augment": self.augment}
-        work = fed.train(k, got.payload, self._plan(self.local_epochs), t, data=unlabelled, **terms)
-        trained = yield k.compute(work)
+        """A device: train on surrogate labels, send the model; its mean loss is recorded but not sent."""
+        terms: dict[str, Any] = {"loss": losses[k], "l1": self.l1, "augment": self.augment}
+        trained = yield k.train(f, self._plan(self.local_epochs), t, data=unlabelled, **terms)
         seen[k] = trained.loss
-        return Upload(k, trained.params, since=got.payload)
+        return trained.params
 
     def supervise(self, fed: Federation, f: Deferred, t: int) -> Computation:
         """Start the server's training on its labelled samples now; the value of the returned event is a `Trained`."""
         loss = ce_on_probs if self.loss_mode == "ce_on_probs" else None
         plan = self._plan(self.server_epochs)
-        return fed.server.compute(fed.train(fed.server, f, plan, t, loss=loss, augment=self.augment))
+        return fed.server.train(f, plan, t, loss=loss, augment=self.augment)
 
     def _plan(self, epochs: int) -> SgdPlan:
         return SgdPlan(self.lr, self.batch_size, epochs=epochs, drop_last=self.drop_last, optimizer=self.optimizer)
@@ -205,9 +195,8 @@ def record(fed: Federation, best: Best, losses: Sequence[Deferred], supervised: 
     if fed.timing_only:
         return
     surrogate = [fed.read(loss) for loss in losses]
-    fed.ledger.record(
+    fed.record(
         "fedul",
-        round=fed.round + 1,
         surrogate_loss=float(np.mean(surrogate)) if surrogate else np.nan,
         supervised_loss=np.nan if supervised is None else fed.read(supervised.loss),
         validation_error=np.nan if best.latest_error is None else fed.read(best.latest_error),

@@ -24,7 +24,9 @@ from fednet_emu.draw.page.timeline import timeline
 from fednet_emu.draw.page.words import turn_s, words
 from fednet_emu.errors import DataError
 from fednet_emu.records.folder.manifest import read_manifest, versions
-from fednet_emu.records.ledger import KINDS, REASONS, SEVERAL, TABLES, scores_in
+from fednet_emu.records.ledger import SEVERAL, TABLES, scores_in
+from fednet_emu.records.reasons import REASONS
+from fednet_emu.records.rows import KINDS
 
 SCRIPTS = (
     "run_story.js", "run_curves.js", "run_data.js", "timeline_bars.js", "timeline_paint.js", "timeline.js",

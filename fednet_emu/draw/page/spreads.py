@@ -9,7 +9,7 @@ import pandas as pd
 
 from fednet_emu.arrays import Array
 from fednet_emu.draw.page.records import Records
-from fednet_emu.records.ledger import KINDS
+from fednet_emu.records.rows import KINDS
 
 BINS = 40
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,9 @@ from fednet_emu.analysis.crowd import spread
 from fednet_emu.analysis.quantities import format_seconds
 from fednet_emu.arrays import IntArray, Mask
 from fednet_emu.draw.page.records import Records
-from fednet_emu.records.ledger import KINDS, REASONS, SEVERAL
+from fednet_emu.records.ledger import SEVERAL
+from fednet_emu.records.reasons import REASONS
+from fednet_emu.records.rows import KINDS
 
 MOST_DEVICES = 2_000
 MOST_ROWS = 2_500_000
@@ -113,5 +115,5 @@ def _whole(times_s: pd.Series[float], unit_s: float) -> IntArray:
     return np.asarray(np.rint(times_s.to_numpy(np.float64) / unit_s), np.int64)
 
 
-def _codes(words: pd.Series[str], of: tuple[str, ...]) -> IntArray:
+def _codes(words: pd.Series[str], of: Sequence[str]) -> IntArray:
     return np.asarray(pd.Categorical(words, categories=list(of)).codes, np.int64)

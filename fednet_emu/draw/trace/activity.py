@@ -15,7 +15,8 @@ from fednet_emu.draw.trace.slices import COMPUTING, SIDELINK, UPLINK, WAITING, R
 from fednet_emu.draw.trace.slices import ON_AIR as TRANSFER
 from fednet_emu.draw.trace.tracks import Tracks
 from fednet_emu.draw.trace.wire import Bytes, interleaved
-from fednet_emu.records.ledger import KINDS, NEVER_NS, SEVERAL
+from fednet_emu.records.ledger import NEVER_NS, SEVERAL
+from fednet_emu.records.rows import KINDS
 
 TOLD = {
     TRANSFER: ("transfer", "size_bit", "rate_bps", "energy_j"),

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.draw.trace.feed import Part
-from fednet_emu.records.ledger import KINDS, NEVER_NS
+from fednet_emu.records.ledger import NEVER_NS
+from fednet_emu.records.rows import KINDS
 
 SENDERS, QUEUE, BITS = range(3)
 """Counters of each cell and kind of link; transfers on the air, transfers that wait for it, bits on the air so far."""

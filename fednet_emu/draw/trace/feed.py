@@ -10,7 +10,9 @@ import pandas as pd
 
 from fednet_emu.analysis.run import RunView
 from fednet_emu.arrays import IntArray
-from fednet_emu.records.ledger import KINDS, NEVER_NS, REASONS, SEVERAL
+from fednet_emu.records.ledger import NEVER_NS, SEVERAL
+from fednet_emu.records.reasons import REASONS
+from fednet_emu.records.rows import KINDS
 
 PART_ROWS = 1 << 14
 """Rows of a table that are read at once."""

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from fednet_emu.arrays import IntArray
-from fednet_emu.records.ledger import KINDS, REASONS, device_label
+from fednet_emu.records.ledger import device_label
+from fednet_emu.records.reasons import REASONS
+from fednet_emu.records.rows import KINDS
 
 # ---- tracks: a number is the kind of track, the index of what it belongs to, and the lane ---------------------------
 
@@ -34,23 +36,23 @@ _DIRECTIONS = ("uplink", "downlink", "sidelink out", "downlink", "downlink", "si
 """What a sender's and what a receiver's slice is called, for each kind of transfer; the server is no device."""
 
 
+_REASONS = 28
+"""Room for this many reasons of losses, those of plug-ins included."""
+
+
 def _variants(name: str, word: str) -> list[str]:
-    return [name if not reason else f"{name}, {word}{reason}" for reason in REASONS]
+    return [name if not reason else f"{name}, {word}{reason}" for reason in REASONS] + [""] * (_REASONS - len(REASONS))
 
 
-TRANSFER_NAMES = [variant for name in _DIRECTIONS for variant in _variants(name, "lost: ")]
-COMPUTE_NAMES = _variants("computing", "stopped: ")
-WAIT_NAMES = _variants("waiting", "given up: ")
-_FIXED = ["", *TRANSFER_NAMES, *COMPUTE_NAMES, *WAIT_NAMES, "broadcast", "average", "turn"]
-_FIRST_COMPUTE = 1 + len(TRANSFER_NAMES)
-_FIRST_WAIT = _FIRST_COMPUTE + len(COMPUTE_NAMES)
-BROADCAST, AVERAGE, TURN = range(len(_FIXED) - 3, len(_FIXED))
+_FIRST_COMPUTE = 1 + len(_DIRECTIONS) * _REASONS
+_FIRST_WAIT = _FIRST_COMPUTE + _REASONS
+BROADCAST, AVERAGE, TURN = range(_FIRST_WAIT + _REASONS, _FIRST_WAIT + _REASONS + 3)
 _FIRST_ROUND, _FIRST_DEVICE = 1 << 8, 1 << 27
 
 
 def transfer_name(kind: IntArray, receives: IntArray, lost: IntArray) -> IntArray:
     """Number of the name of a transfer, at its sender or (`receives` is 1) at its receiver."""
-    return np.asarray(1 + (receives * len(KINDS) + kind) * len(REASONS) + lost)
+    return np.asarray(1 + (receives * len(KINDS) + kind) * _REASONS + lost)
 
 
 def compute_name(stopped: IntArray) -> IntArray:
@@ -75,7 +77,10 @@ def device_name(device: IntArray) -> IntArray:
 
 def fixed_names() -> list[tuple[int, str]]:
     """Names that every trace has, with their numbers."""
-    return list(enumerate(_FIXED))[1:]
+    transfers = [variant for name in _DIRECTIONS for variant in _variants(name, "lost: ")]
+    states = [*_variants("computing", "stopped: "), *_variants("waiting", "given up: ")]
+    names = ["", *transfers, *states, "broadcast", "average", "turn"]
+    return [(number, name) for number, name in enumerate(names) if name]
 
 
 def round_names(numbers: Sequence[int]) -> list[tuple[int, str]]:

@@ -22,7 +22,8 @@ from fednet_emu.draw.trace.names import (
 )
 from fednet_emu.draw.trace.slices import UPLINK
 from fednet_emu.draw.trace.tracks import Tracks
-from fednet_emu.records.ledger import CODE, SCORES, SERVER
+from fednet_emu.records.ledger import SCORES, SERVER
+from fednet_emu.records.reasons import CODE
 
 COLUMNS = ("round", "started_s", "ended_s", "arrived")
 ROUND_TRACK = int(track_number(ROUNDS))

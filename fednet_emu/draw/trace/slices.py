@@ -21,7 +21,9 @@ from fednet_emu.draw.trace.names import (
     used_flow,
     wait_name,
 )
-from fednet_emu.records.ledger import CODE, KINDS, NEVER_NS, SERVER, SEVERAL
+from fednet_emu.records.ledger import NEVER_NS, SERVER, SEVERAL
+from fednet_emu.records.reasons import CODE
+from fednet_emu.records.rows import KINDS
 
 ON_AIR, COMPUTING, WAITING = range(3)
 """Forms of slices, which differ in what is told about them."""

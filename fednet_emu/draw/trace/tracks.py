@@ -23,7 +23,8 @@ from fednet_emu.draw.trace.names import (
     track_number,
     track_parts,
 )
-from fednet_emu.records.ledger import KINDS, SCORES, SERVER, device_label
+from fednet_emu.records.ledger import SCORES, SERVER, device_label
+from fednet_emu.records.rows import KINDS
 
 
 class Tracks:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
+from typing_extensions import override
 
 from fednet_emu.arrays import Array, Mask
+from fednet_emu.kernel.clock import to_ns
 from fednet_emu.kernel.streams import mixes, uniforms
-from fednet_emu.network.access.base import Access, Allocation, RateInputs
+from fednet_emu.network.access.base import Access
+from fednet_emu.network.air.band import Band
+from fednet_emu.network.air.sharing import Allocation, RateInputs
 from fednet_emu.radio.receiver.interference import successive_cancellation, sum_of_others
 from fednet_emu.units import db_to_linear
 
 
 class WholeBand(Access):
     """All transmissions use the whole band at once."""
+
+    overlapping: ClassVar[bool] = True
 
     threshold_db: float | None = None
     """SINR in dB below which a block carries nothing, beside the rate law's own limit; null for no threshold."""
@@ -25,13 +32,8 @@ class WholeBand(Access):
         """`threshold_db` as a linear ratio."""
         return 0.0 if self.threshold_db is None else db_to_linear(self.threshold_db)
 
-    @property
-    def overlapping(self) -> bool:
-        """Always true."""
-        return True
-
+    @override
     def share(self, active: int) -> float:
-        """The whole band."""
         return 1.0
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
@@ -117,6 +119,7 @@ class SlottedAloha(Access):
     """
 
     DIRECTIONS: ClassVar[frozenset[str]] = frozenset({"uplink", "sidelink"})
+    overlapping: ClassVar[bool] = True
 
     slot_s: float = Field(gt=0)
     """Duration of a slot in s."""
@@ -128,34 +131,28 @@ class SlottedAloha(Access):
     """Capture threshold: lowest SINR in dB at which a receiver decodes a transmission despite the others."""
 
     @property
+    @override
     def capacity(self) -> int | None:
-        """No limit."""
         return None
+
+    @override
+    def share(self, active: int) -> float:
+        return 1.0
 
     @property
     def threshold(self) -> float:
         """`capture_db` as a linear ratio."""
         return db_to_linear(self.capture_db)
 
-    @property
-    def turn_s(self) -> float:
-        """Duration of a slot in s."""
-        return self.slot_s
-
-    @property
-    def overlapping(self) -> bool:
-        """Always true."""
-        return True
-
-    def share(self, active: int) -> float:
-        """The whole band."""
-        return 1.0
+    @override
+    def on(self, band: Band) -> Band:
+        return replace(super().on(band), slot_ns=to_ns(self.slot_s))
 
     def power(self, inputs: RateInputs) -> Array:
         """1 in slots in which a sender transmits, shared by its bursts, else 0; draws are keyed by sender and slot."""
         active = inputs.active
         probability = self.probability or 1.0 / len(active.radio)
-        draws = uniforms(mixes(inputs.key, active.radio)[:, None], inputs.numbers[None, :])
+        draws = uniforms(mixes(inputs.band.access_key, active.radio)[:, None], inputs.numbers[None, :])
         on: Array = (draws < probability)[active.sender] * active.part[:, None]
         return on
 

@@ -8,8 +8,9 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from fednet_emu.arrays import Array
-from fednet_emu.network.access.base import Access, Allocation, RateInputs
+from fednet_emu.network.access.base import Access
 from fednet_emu.network.access.schedulers import best_of_each_block, equal_finish_shares
+from fednet_emu.network.air.sharing import Allocation, RateInputs
 
 
 class Tdma(Access):
@@ -70,7 +71,7 @@ class Ofdma(Access):
 
     def power(self, inputs: RateInputs) -> Array | None:
         """1 in blocks that a burst has won and 0 in others if proportional-fair with fading; else None."""
-        if self.scheduler != "proportional-fair" or inputs.constant:
+        if self.scheduler != "proportional-fair" or inputs.band.constant:
             return None
         active = inputs.active
         winner = best_of_each_block(inputs.own, active.of_legs(active.mean), active.first_leg)
@@ -89,7 +90,7 @@ class Ofdma(Access):
             weakest = np.minimum.reduceat(snr, active.first_leg)
             left_bit = np.maximum.reduceat(active.left_bit, active.first_leg)
             return on_parts(
-                inputs, equal_finish_shares(weakest, left_bit, inputs.law, inputs.bandwidth_hz)[active.burst]
+                inputs, equal_finish_shares(weakest, left_bit, inputs.band.law, inputs.band.bandwidth_hz)[active.burst]
             )
         return on_parts(inputs, self.share(len(active.sender)))
 

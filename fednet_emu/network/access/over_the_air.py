@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple, final
 
+import numpy as np
 from pydantic import Field
+from typing_extensions import override
 
-from fednet_emu.arrays import Array
-from fednet_emu.network.access.base import Access, Allocation, RateInputs
-from fednet_emu.radio.receiver.over_the_air import n_slots
+from fednet_emu.arrays import Array, IntArray
+from fednet_emu.compression.base import FLOAT_BIT
+from fednet_emu.errors import ScenarioError
+from fednet_emu.kernel.clock import FOREVER_NS, to_ns
+from fednet_emu.kernel.streams import Streams
+from fednet_emu.network.access.base import Access
+from fednet_emu.network.air.band import Band
+from fednet_emu.network.air.separate import Air, SeparateAir
+from fednet_emu.network.air.sharing import Allocation, RateInputs
+from fednet_emu.network.air.transfer import Burst
+from fednet_emu.network.links.links import LinksOverTime
+from fednet_emu.radio.channel import Channel
+from fednet_emu.radio.receiver.over_the_air import mean_inverse, misalignment, n_slots
+from fednet_emu.records.ledger import SERVER
+from fednet_emu.units import db_to_linear
 
 
 class OverTheAir(Access):
@@ -22,6 +36,8 @@ class OverTheAir(Access):
     """
 
     DIRECTIONS: ClassVar[frozenset[str]] = frozenset({"uplink"})
+    overlapping: ClassVar[bool] = True
+    only_sums: ClassVar[bool] = True
 
     slot_s: float = Field(1e-3, gt=0)
     """Duration of a slot in s."""
@@ -44,29 +60,120 @@ class OverTheAir(Access):
     """Part of the channel's power that devices do not know, as it has changed since they measured it."""
 
     @property
+    @override
     def capacity(self) -> int | None:
-        """No limit."""
         return None
 
-    @property
-    def disturbed(self) -> bool:
-        """False: signals add up, and none takes longer for that."""
-        return False
-
-    @property
-    def only_sums(self) -> bool:
-        """Always true."""
-        return True
-
+    @override
     def share(self, active: int) -> float:
-        """The whole band."""
         return 1.0
 
+    @override
+    def air(self, band: Band, links: LinksOverTime, cells: int) -> Air:
+        return SeparateAir(SlotWalker(self, band.bandwidth_hz))
+
+    @override
+    def patience(self, band: Band, cells: int, devices: int) -> None:
+        return None
+
+    @override
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """SNR of each leg alone on the whole band; nothing is carried at rates, so that it is never needed."""
-        return Allocation(inputs.own / inputs.noise[inputs.active.receiver], 1.0, inputs.own)
+        raise NotImplementedError("signals add up, none is received at a rate of its own")
 
     def burst_s(self, entries: int, bandwidth_hz: float) -> float:
         """Duration in s of a burst of so many entries: whole slots."""
         symbols = self.symbols_per_slot or max(1, int(bandwidth_hz * self.slot_s * (1 + 1e-12)))
         return n_slots(entries, symbols) * self.slot_s
+
+
+_TIE = 1 + 1e-12
+
+
+class Sending(NamedTuple):
+    """What devices do in a burst.
+
+    Attributes:
+        silent: [devices] why each does not send: "outage" in a deep fade, "unreachable" if its budget never suffices;
+            empty for those that send.
+        power_part: [devices] power of each that sends, as a multiple of the full power of its radio.
+        factor: [devices] factor with which each signal arrives; 1 if devices know their channels.
+        snr: eta / sigma^2, linear, at which each signal should arrive.
+    """
+
+    silent: list[str]
+    power_part: Array
+    factor: Array
+    snr: float
+
+
+@final
+class Superposition:
+    """The uplink of one cell on which signals add up.
+
+    Args:
+        access: the settings.
+        channel: the radio environment.
+        links: the links of the devices to the server.
+        streams: randomness.
+
+    Raises:
+        ScenarioError: no link ever reaches the cutoff.
+    """
+
+    def __init__(self, access: OverTheAir, channel: Channel, links: LinksOverTime, streams: Streams) -> None:
+        self._access, self._links, self._streams = access, links, streams
+        self._band = Band.of(channel.usable_hz, channel.rate, channel.fading)
+        self._inverse = np.array([mean_inverse(channel.fading, access.cutoff, los=los) for los in (False, True)])
+        if not self._inverse.any():
+            raise ScenarioError(
+                f"network.uplink.access.cutoff: no link ever has that gain, got {access.cutoff:g} with links that do "
+                "not fade; must be at most 1"
+            )
+
+    def burst_s(self, entries: int) -> float:
+        """Duration in s of a burst of vectors of so many entries."""
+        return self._access.burst_s(entries, self._band.bandwidth_hz)
+
+    def sending(self, devices: IntArray, now_ns: int, burst: int) -> Sending:
+        """What these devices [devices], at least one, do in a burst that starts now; `burst` is its number."""
+        access, server = self._access, np.full(len(devices), SERVER)
+        links = self._links.now()
+        keys = links.fading_keys(devices, server)
+        mean_snr, los = links.snrs(devices, server), (keys & np.uint64(1)).astype(np.int64)
+        gain = self._band.gains(keys, np.array([now_ns // self._band.coherence_ns]))
+        drawn = self._inverse[los]  # mean power over eta, 0 for links that never reach the cutoff
+        bound = np.full(len(drawn), 1.0 / access.cutoff) if access.budget == "peak" else drawn
+        most = np.divide(mean_snr, bound, out=np.zeros(len(drawn)), where=drawn > 0)
+        within = most > 0
+        snr = float(most[within].min(initial=np.inf)) if access.snr_db is None else db_to_linear(access.snr_db)
+        within &= most * _TIE >= snr
+        sends = within & (gain >= access.cutoff)
+        silent = np.where(sends, "", np.where(within, "outage", "unreachable")).tolist()
+        power = np.divide(snr, mean_snr * gain, out=np.zeros(len(gain)), where=sends)
+        factor = np.ones(len(gain))
+        if access.csi_error:
+            own = self._streams.many([("over-the-air", "csi", device, burst) for device in devices.tolist()])
+            factor = misalignment(gain, access.csi_error, np.array([rng.standard_normal() for rng in own]))
+        return Sending(silent, power, factor, snr)
+
+
+@final
+class SlotWalker:
+    """Carries analogue bursts: whole slots at a fixed number of symbols, whatever the link."""
+
+    ahead_ns = FOREVER_NS
+
+    def __init__(self, access: OverTheAir, bandwidth_hz: float) -> None:
+        self._access, self._bandwidth_hz = access, bandwidth_hz
+
+    def walk(self, burst: Burst, start_ns: int, horizon_ns: int) -> int:
+        """Follow each leg to the end of its last slot, or to its timeout or the departure of one of its ends."""
+        last_ns = start_ns
+        for leg in burst:
+            needed_ns = to_ns(self._access.burst_s(leg.size_bit // FLOAT_BIT, self._bandwidth_hz))
+            end_ns, leg.air_bit = start_ns + needed_ns, float(leg.size_bit)
+            if end_ns > leg.until_ns:
+                end_ns, leg.lost = leg.until_ns, leg.until_reason
+                leg.air_bit *= (end_ns - start_ns) / needed_ns
+            last_ns = max(last_ns, end_ns)
+        return last_ns

@@ -5,10 +5,17 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 import numpy as np
+from typing_extensions import override
 
 from fednet_emu.arrays import Array
-from fednet_emu.network.access.base import Access, Allocation, RateInputs
+from fednet_emu.network.access.base import Access
 from fednet_emu.network.access.orthogonal import on_parts
+from fednet_emu.network.air.band import Band
+from fednet_emu.network.air.patience import Patience
+from fednet_emu.network.air.separate import Air
+from fednet_emu.network.air.shared import SharedAir
+from fednet_emu.network.air.sharing import Allocation, RateInputs
+from fednet_emu.network.links.links import LinksOverTime
 from fednet_emu.network.planning import AnyPlanner, LeastTime
 
 
@@ -37,10 +44,15 @@ class Planned(Access):
         """One where the planner lets devices send in turns, else no limit."""
         return 1 if self.planner.IN_TURNS else None
 
-    @property
-    def planned(self) -> bool:
-        """True unless devices send in turns, each on the whole band."""
-        return not self.planner.IN_TURNS
+    @override
+    def air(self, band: Band, links: LinksOverTime, cells: int) -> Air:
+        if self.planner.IN_TURNS:
+            return super().air(band, links, cells)
+        return SharedAir(self, band, links, cells, planned=True)
+
+    @override
+    def patience(self, band: Band, cells: int, devices: int) -> Patience | None:
+        return super().patience(band, cells, devices) if self.planner.IN_TURNS else None
 
     def share(self, active: int) -> float:
         """The whole band in turns, else an equal part."""
@@ -54,7 +66,7 @@ class Planned(Access):
         share, noise = active.grants[active.burst].T
         whole = float(active.grants[:, 0].sum())
         if self.spare == "used" and whole < 1.0:
-            lowest = inputs.law.min_sinr * noise
+            lowest = inputs.band.law.min_sinr * noise
             snr = active.of_legs(active.mean) * active.part[active.burst]
             widest = np.divide(snr, lowest, out=np.ones(len(snr)), where=lowest > 0)
             share = np.maximum(share, np.minimum(share / whole, widest))

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+from typing_extensions import override
+
 from fednet_emu.network.access.contention import WholeBand
+from fednet_emu.network.air.band import Band
+from fednet_emu.network.air.patience import Patience
+from fednet_emu.network.air.queue import TurnQueue
+from fednet_emu.network.air.separate import Air, BandWalker, SeparateAir
+from fednet_emu.network.air.shared import SharedAir
+from fednet_emu.network.links.links import LinksOverTime
 
 
 class SpatialReuse(WholeBand):
@@ -31,12 +39,16 @@ class SpatialReuse(WholeBand):
         """One per cluster, or no limit other than the colouring."""
         return 1 if self.turns == "cluster" else None
 
-    @property
-    def clustered(self) -> bool:
-        """Always true."""
-        return True
+    @override
+    def queue(self, cells: int) -> TurnQueue:
+        return TurnQueue(self.capacity, None)
 
-    @property
-    def disturbed(self) -> bool:
-        """True if `interference` is."""
-        return self.interference
+    @override
+    def air(self, band: Band, links: LinksOverTime, cells: int) -> Air:
+        if self.interference:
+            return SharedAir(self, band, links, cells)
+        return SeparateAir(BandWalker(band), looks_up=True)
+
+    @override
+    def patience(self, band: Band, cells: int, devices: int) -> Patience:
+        return Patience(band, disturbed=self.interference)

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from fednet_emu.arrays import Array, IntArray, Mask
 from fednet_emu.kernel.work import BIT, SCALE
-from fednet_emu.network.access.base import Active
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.link_gains import LinkGains
+from fednet_emu.network.air.sharing import Active
 from fednet_emu.network.air.transfer import Burst, Grant, Transfer
-from fednet_emu.network.links.links import Links
+from fednet_emu.network.links.links import LinksOverTime
 
 _ALL = slice(None)
 LEG = np.dtype([
@@ -57,8 +57,8 @@ class ActiveSet:
         cells: the part of each cell; see `gather`.
     """
 
-    def __init__(self, band: Band, links: Links, cells: int) -> None:
-        self._links, self._several_cells, self._planned = links, cells > 1, band.access.planned
+    def __init__(self, band: Band, links: LinksOverTime, cells: int, *, planned: bool = False) -> None:
+        self._several_cells, self._planned = cells > 1, planned
         self.gains = LinkGains(band, links)
         self._clear()
 

@@ -18,7 +18,6 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, to_ns
 from fednet_emu.kernel.streams import uniform, uniforms
 from fednet_emu.kernel.work import BIT, SCALE, work_per_ns
-from fednet_emu.network.access.base import Access
 from fednet_emu.radio.fading import Fading
 from fednet_emu.radio.rates.base import RateLaw
 from fednet_emu.radio.receiver.combining import ONE_ANTENNA, Reception
@@ -55,36 +54,39 @@ in ns, and whether there is no fading."""
 
 @dataclass(frozen=True)
 class Band:
-    """A band with its access scheme, rate law and block fading; block k lasts from k to k + 1 coherence times.
+    """A band with its rate law and block fading; block k lasts from k to k + 1 coherence times.
 
-    `fading` is that of one antenna. SNRs of links are those of all antennas of the receiver combined.
+    SNRs of links are those of all antennas of the receiver combined.
+
+    Attributes:
+        bandwidth_hz: its width.
+        law: the rate law, from SINR and bandwidth to bit/s.
+        fading: the fading at one antenna.
+        coherence_ns: length of a fading block.
+        access_key: key of the random draws of random access.
+        reception: what the receiver makes of the signals of its antennas.
+        share: fraction of the band that a lone burst has.
+        threshold: SINR (linear) below which a block carries nothing, beside the rate law's own limit.
+        slot_ns: length of the access scheme's slots; endless without slots.
     """
 
     bandwidth_hz: float
-    access: Access
     law: RateLaw
     fading: Fading
     coherence_ns: int
-    slot_ns: int = FOREVER_NS
     access_key: int = 0
     reception: Reception = ONE_ANTENNA
+    share: float = 1.0
+    threshold: float = 0.0
+    slot_ns: int = FOREVER_NS
 
     @classmethod
     def of(
-        cls,
-        bandwidth_hz: float,
-        access: Access,
-        law: RateLaw,
-        fading: Fading,
-        access_key: int = 0,
-        reception: Reception = ONE_ANTENNA,
+        cls, bandwidth_hz: float, law: RateLaw, fading: Fading, key: int = 0, reception: Reception = ONE_ANTENNA
     ) -> Band:
-        """A band whose blocks last for the fading's coherence time; `access_key` keys the draws of random access."""
-        coherence_ns, slot_ns = (
-            FOREVER_NS if np.isinf(duration_s) else to_ns(duration_s)
-            for duration_s in (fading.coherence_s, access.turn_s)
-        )
-        return cls(bandwidth_hz, access, law, fading, coherence_ns, slot_ns, access_key, reception)
+        """A band whose blocks last for the fading's coherence time, all of which each burst may use."""
+        coherence_ns = FOREVER_NS if np.isinf(fading.coherence_s) else to_ns(fading.coherence_s)
+        return cls(bandwidth_hz, law, fading, coherence_ns, key, reception)
 
     @cached_property
     def constant(self) -> bool:
@@ -97,11 +99,6 @@ class Band:
         return self.law.outage_sinr
 
     @cached_property
-    def threshold(self) -> float:
-        """The SINR below which the access scheme lets a block carry nothing."""
-        return self.access.threshold
-
-    @cached_property
     def slotted(self) -> bool:
         """Whether the access scheme has its own slots, which then replace the fading blocks."""
         return self.slot_ns < FOREVER_NS
@@ -112,7 +109,7 @@ class Band:
 
         A rate law that loses in outage sends at any SINR.
         """
-        fading, share = self.fading.combined(self.reception.branches(1)), self.access.share(1)
+        fading, share = self.fading.combined(self.reception.branches(1)), self.share
         needed = max(0.0 if self.outage_sinr > 0 else self.law.min_sinr, self.threshold)
         return needed * share / min(fading.peak(los) for los in (False, True)) * (1 + ROUGHLY)
 
@@ -126,9 +123,8 @@ class Band:
 
     @cached_property
     def _alone(self) -> _Alone:
-        share = self.access.share(1)
         laws = self.fading.combined(self.reception.branches(1)).gain, self.law.rate_bps
-        return share, self.bandwidth_hz * share, self.threshold, *laws, self.coherence_ns, self.constant
+        return self.share, self.bandwidth_hz * self.share, self.threshold, *laws, self.coherence_ns, self.constant
 
     def alone(self, snr: float, fading_key: int, size_bit: int, start_ns: int, until_ns: int = FOREVER_NS) -> Walk:
         """Send bits over a link that is alone in the band, until all are carried or until `until_ns`.
@@ -211,12 +207,15 @@ class Band:
     def pace(self, snr: Array, fading_key: Keys, from_ns: int, blocks: int) -> tuple[IntArray, Array, Array]:
         """Edges in ns [blocks + 1], SINRs and rates in bit/s [links, blocks] of links, each alone in the band."""
         edges_ns, numbers = self.blocks(from_ns, blocks)
-        share = self._alone[0]
         gain = self.gains(fading_key[:, None], numbers[None, :], self.reception.branches(1))
-        sinr = snr[:, None] * gain / share
-        return edges_ns, sinr, self.rates_bps(sinr, share)
+        sinr = snr[:, None] * gain / self.share
+        return edges_ns, sinr, self.rates_bps(sinr, self.share)
 
     # ---- shared by all -----------------------------------------------------------------------------------------------
+
+    def mean_bps(self, snr: Array) -> Array:
+        """Rates in bit/s of links that are alone in the band, at their mean SNRs."""
+        return np.asarray(self.rates_bps(snr / self.share, self.share), np.float64)
 
     def rates_bps(self, sinr: Array, share: Array | float) -> Array:
         """Rates in bit/s on shares of the band; zero below the SINR threshold of the access scheme."""

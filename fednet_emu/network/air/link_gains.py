@@ -6,7 +6,7 @@ import numpy as np
 
 from fednet_emu.arrays import Array, IntArray, Keys, Mask
 from fednet_emu.network.air.band import Band
-from fednet_emu.network.links.links import Links
+from fednet_emu.network.links.links import LinksOverTime
 
 Places = IntArray | slice
 """Which rows or columns of an array."""
@@ -26,7 +26,7 @@ class LinkGains:
             over fading; 0 if both are one radio.
     """
 
-    def __init__(self, band: Band, links: Links) -> None:
+    def __init__(self, band: Band, links: LinksOverTime) -> None:
         self._band, self._links = band, links
         self.clear()
 
@@ -139,15 +139,16 @@ class LinkGains:
         return same if same.any() else None
 
     def _pairs(self, senders: IntArray, receivers: IntArray) -> tuple[Array, Keys]:
+        links = self._links.now()
         if len(senders) == len(receivers) == 1 and senders[0] != receivers[0]:
-            link = int(senders[0]), int(receivers[0])
-            return np.array([[self._links.snr(*link)]]), np.array([[self._links.fading_key(*link)]], np.uint64)
+            snr, key = links.link(int(senders[0]), int(receivers[0]))
+            return np.array([[snr]]), np.array([[key]], np.uint64)
         sender, receiver = senders[None, :], receivers[:, None]
         alone = sender == receiver
         if not alone.any():
-            return self._links.snrs(sender, receiver), self._links.fading_keys(sender, receiver)
+            return links.snrs(sender, receiver), links.fading_keys(sender, receiver)
         mean, keys = np.zeros(alone.shape), np.zeros(alone.shape, np.uint64)
         row, column = np.nonzero(~alone)
-        mean[row, column] = self._links.snrs(senders[column], receivers[row])
-        keys[row, column] = self._links.fading_keys(senders[column], receivers[row])
+        mean[row, column] = links.snrs(senders[column], receivers[row])
+        keys[row, column] = links.fading_keys(senders[column], receivers[row])
         return mean, keys

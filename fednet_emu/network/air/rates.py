@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from fednet_emu.arrays import Array, IntArray, Mask
-from fednet_emu.network.access.base import RateInputs
 from fednet_emu.network.air.active_set import ActiveSet, Cell
 from fednet_emu.network.air.band import Band
+from fednet_emu.network.air.sharing import RateInputs, Sharing
 
 
 class Rated(NamedTuple):
@@ -35,13 +35,14 @@ class Rated(NamedTuple):
 _QUIET = np.ones((1, 1))
 
 
-def rate_cells(on_air: ActiveSet, band: Band, heard: Array, numbers: IntArray) -> Rated:
+def rate_cells(on_air: ActiveSet, sharing: Sharing, band: Band, heard: Array, numbers: IntArray) -> Rated:
     """Compute the rates of everything on the air.
 
     Senders of other cells count as noise, with the power they radiate in each block, spread evenly over the band.
 
     Args:
         on_air: the bursts on the air.
+        sharing: how the bursts of a cell share the band.
         band: the band, used by every cell (reuse 1).
         heard: [receivers, senders, blocks] power of each sender at one antenna over the receiver's noise, linear.
         numbers: [blocks] numbers of the blocks.
@@ -49,39 +50,31 @@ def rate_cells(on_air: ActiveSet, band: Band, heard: Array, numbers: IntArray) -
     quiet = _QUIET if len(heard) == 1 else np.ones((len(heard), 1))
 
     def inputs(cell: Cell) -> RateInputs:
-        own, others = _after_combining(on_air, band, cell, heard[cell.rows][:, cell.columns], numbers)
-        return RateInputs(
-            cell.active,
-            own,
-            others,
-            quiet[cell.rows],
-            numbers,
-            band.bandwidth_hz,
-            band.law,
-            band.constant,
-            band.access_key,
-        )
+        branches = _branches(sharing, band, cell)
+        own, others = _after_combining(on_air, band, cell, heard[cell.rows][:, cell.columns], numbers, branches)
+        return RateInputs(cell.active, own, others, quiet[cell.rows], numbers, band)
 
     cells = on_air.cells
     alone = [inputs(cell) for cell in cells]
-    powers = [band.access.power(each) for each in alone]
-    dead = [_dead(on_air, band, *of_cell) for of_cell in zip(cells, alone, powers, strict=True)]
+    powers = [sharing.power(each) for each in alone]
+    dead = [_dead(on_air, sharing, *of_cell) for of_cell in zip(cells, alone, powers, strict=True)]
     if len(cells) == 1:
-        return _rated(band, alone[0], powers[0], dead[0])
+        return _rated(sharing, alone[0], powers[0], dead[0])
     noise = _noise_and_other_cells(cells, powers, heard)
     parts = [
-        _rated(band, replace(each, noise=noise[cell.rows]), power, its_dead)
+        _rated(sharing, replace(each, noise=noise[cell.rows]), power, its_dead)
         for cell, each, power, its_dead in zip(cells, alone, powers, dead, strict=True)
     ]
     return _together(on_air, parts, heard.shape[2])
 
 
-def _after_combining(on_air: ActiveSet, band: Band, cell: Cell, heard: Array, numbers: IntArray) -> tuple[Array, Array]:
+def _after_combining(
+    on_air: ActiveSet, band: Band, cell: Cell, heard: Array, numbers: IntArray, branches: int
+) -> tuple[Array, Array]:
     """Each leg's own signal [legs, blocks], and what senders add to each other's noise [receivers, senders, blocks].
 
     Both are SNRs; `heard` is that of each sender at one antenna.
     """
-    branches = _branches(band, cell)
     if branches == 1:
         own = cell.active.of_legs(heard)
     else:
@@ -89,9 +82,9 @@ def _after_combining(on_air: ActiveSet, band: Band, cell: Cell, heard: Array, nu
     return own, np.zeros_like(heard) if band.reception.NULLS else heard
 
 
-def _branches(band: Band, cell: Cell) -> int:
+def _branches(sharing: Sharing, band: Band, cell: Cell) -> int:
     """How many antennas' gains add up in each signal of a cell."""
-    return band.reception.branches(len(cell.active.radio) if band.access.overlapping else 1)
+    return band.reception.branches(len(cell.active.radio) if sharing.overlapping else 1)
 
 
 def _pairs(on_air: ActiveSet, cell: Cell) -> tuple[IntArray, IntArray]:
@@ -100,24 +93,25 @@ def _pairs(on_air: ActiveSet, cell: Cell) -> tuple[IntArray, IntArray]:
     return on_air.leg["row"][cell.legs], columns[cell.legs]
 
 
-def _dead(on_air: ActiveSet, band: Band, cell: Cell, inputs: RateInputs, power: Array | None) -> Mask | None:
+def _dead(on_air: ActiveSet, sharing: Sharing, cell: Cell, inputs: RateInputs, power: Array | None) -> Mask | None:
     """Mask [legs] of the legs that never carry anything, see `Rated`; None if all do."""
-    active, branches = cell.active, _branches(band, cell)
+    active, band = cell.active, inputs.band
+    branches = _branches(sharing, band, cell)
     mean = active.of_legs(active.mean) * (branches / band.reception.antennas)
-    if not band.access.planned and (mean * active.part[active.burst]).min() > band.doubtful_snr:
+    if active.grants is None and (mean * active.part[active.burst]).min() > band.doubtful_snr:
         return None
     fading = band.fading.combined(branches)
     best = mean * np.where(on_air.gains.in_sight(*_pairs(on_air, cell)), fading.peak(True), fading.peak(False))
     heard, noise, numbers = inputs.heard[:, :, :1], inputs.noise[:, :1], inputs.numbers[:1]
     at_best = replace(inputs, own=best[:, None], heard=heard, noise=noise, numbers=numbers)
-    allocation = band.access.allocate(at_best, None if power is None else power[:, :1])
+    allocation = sharing.allocate(at_best, None if power is None else power[:, :1])
     dead: Mask = band.rates_bps(allocation.clear, allocation.share)[:, 0] == 0
     return dead if dead.any() else None
 
 
-def _rated(band: Band, inputs: RateInputs, power: Array | None, dead: Mask | None) -> Rated:
+def _rated(sharing: Sharing, inputs: RateInputs, power: Array | None, dead: Mask | None) -> Rated:
     """The rates of one cell."""
-    allocation = band.access.allocate(inputs, power)
+    allocation, band = sharing.allocate(inputs, power), inputs.band
     rate_bps, carries = band.rates_bps(allocation.sinr, allocation.share), allocation.carries
     if carries is not None:
         rate_bps = np.where(carries, rate_bps, 0.0)

@@ -44,7 +44,13 @@ class Rates(NamedTuple):
 
 
 class Air(Protocol):
-    """The transmissions of one band that are under way."""
+    """The transmissions of one band that are under way.
+
+    Attributes:
+        looks_up: whether the mean SNR and the fading key of each transfer must be known before it starts.
+    """
+
+    looks_up: bool
 
     def next_end_ns(self) -> int:
         """Time in ns of the next `advance` if nothing changes, usually an end; `FOREVER_NS` when the air is empty."""
@@ -86,7 +92,8 @@ class Walker(Protocol):
 class SeparateAir:
     """Bursts that do not affect each other: only a cancellation can change an end time."""
 
-    def __init__(self, walker: Walker) -> None:
+    def __init__(self, walker: Walker, *, looks_up: bool = False) -> None:
+        self.looks_up = looks_up
         self._walk, self._ahead_ns = walker.walk, walker.ahead_ns
         self._ends: list[tuple[int, int, Burst]] = []
         self._started = 0
@@ -98,14 +105,14 @@ class SeparateAir:
     def start(self, burst: Burst, now_ns: int) -> None:
         """Compute the end of each leg; the burst ends with its slowest leg."""
         self._started += 1
-        heappush(self._ends, (self._end_ns(burst, now_ns), self._started, burst))
+        heappush(self._ends, (self._end_ns(burst, now_ns, now_ns + self._ahead_ns), self._started, burst))
 
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
         """Recompute the end of the burst without this leg; if it was the last leg, the burst ends now."""
         place = next(place for place, entry in enumerate(self._ends) if entry[2] is burst)
         for other in burst:
             other.lost = ""
-        self._ends[place] = (self._end_ns(burst, now_ns), self._ends[place][1], burst)
+        self._ends[place] = (self._end_ns(burst, now_ns, self._horizon_ns(burst, now_ns)), self._ends[place][1], burst)
         heapify(self._ends)
 
     def advance(self, now_ns: int) -> list[Burst]:
@@ -114,7 +121,7 @@ class SeparateAir:
         while ends and ends[0][0] <= now_ns:
             burst = ends[0][2]
             if now_ns - burst[0].started_ns >= self._ahead_ns and _is_on_air(burst):
-                heapreplace(ends, (self._end_ns(burst, now_ns), ends[0][1], burst))
+                heapreplace(ends, (self._end_ns(burst, now_ns, self._horizon_ns(burst, now_ns)), ends[0][1], burst))
             else:
                 ended.append(heappop(ends)[2])
         return ended
@@ -127,11 +134,17 @@ class SeparateAir:
         """None: the mean rate of a burst is known from its start on."""
         return ()
 
-    def _end_ns(self, burst: Burst, now_ns: int) -> int:
+    def _horizon_ns(self, burst: Burst, now_ns: int) -> int:
+        """Time up to which a burst is computed that has been on the air for some time."""
+        started_ns = burst[0].started_ns
+        return started_ns + max(_AHEAD * (now_ns - started_ns), self._ahead_ns)
+
+    def _end_ns(self, burst: Burst, now_ns: int, horizon_ns: int) -> int:
         """End of a burst, or a later time than now up to which it was computed."""
         started_ns = burst[0].started_ns
-        horizon_ns = started_ns + max(_AHEAD * (now_ns - started_ns), self._ahead_ns)
-        end_ns = max(self._walk(burst, started_ns, horizon_ns), now_ns)
+        end_ns = self._walk(burst, started_ns, horizon_ns)
+        if end_ns < now_ns:
+            end_ns = now_ns
         burst[0].power_s = (end_ns - started_ns) / NS_PER_S
         return end_ns
 

@@ -19,8 +19,9 @@ from fednet_emu.network.air.active_set import ActiveSet
 from fednet_emu.network.air.band import Band, needed_ns, passed
 from fednet_emu.network.air.rates import Rated, rate_cells
 from fednet_emu.network.air.separate import Power, Rates
+from fednet_emu.network.air.sharing import Sharing
 from fednet_emu.network.air.transfer import Burst, Transfer
-from fednet_emu.network.links.links import Links
+from fednet_emu.network.links.links import LinksOverTime
 
 _BLOCKS = 8
 _MOST_BLOCKS = 2048
@@ -47,11 +48,23 @@ class Plan(NamedTuple):
 
 @final
 class SharedAir:
-    """The transmissions of one band, in one cell or in several that disturb each other."""
+    """The transmissions of one band, in one cell or in several that disturb each other.
 
-    def __init__(self, band: Band, links: Links, cells: int = 1) -> None:
-        self._band = band
-        self._on_air = ActiveSet(band, links, cells)
+    Args:
+        sharing: how the bursts of a cell share the band.
+        band: the band, used by every cell (reuse 1).
+        links: the links.
+        cells: number of cells.
+        planned: whether bursts have shares of the band that were planned before they started.
+    """
+
+    looks_up = False
+
+    def __init__(
+        self, sharing: Sharing, band: Band, links: LinksOverTime, cells: int = 1, *, planned: bool = False
+    ) -> None:
+        self._sharing, self._band = sharing, band
+        self._on_air = ActiveSet(band, links, cells, planned=planned)
         self._new: list[Burst] = []
         self._changed = False
         self._plan: Plan | None = None
@@ -184,7 +197,7 @@ class SharedAir:
         band.check_blocks(on_air.legs[0].started_ns, since_ns)
         room = _MOST_GAINS // on_air.gains.mean.size
         edges_ns, numbers = band.blocks(since_ns, max(1, min(self._blocks, room)))
-        rated = rate_cells(on_air, band, on_air.gains.heard(numbers), numbers)
+        rated = rate_cells(on_air, self._sharing, band, on_air.gains.heard(numbers), numbers)
         if band.slotted and since_ns % band.slot_ns:
             rated = self._resume_slot(rated)
         on_air.leg["dead"] = False if rated.dead is None else rated.dead

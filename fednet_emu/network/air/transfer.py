@@ -8,7 +8,8 @@ from weakref import ref
 
 from fednet_emu.kernel.clock import FOREVER_NS, Clock
 from fednet_emu.kernel.events import Completion, not_awaited
-from fednet_emu.records.ledger import KINDS, NEVER_NS, SERVER, device_label
+from fednet_emu.records.ledger import NEVER_NS, SERVER, device_label
+from fednet_emu.records.rows import KINDS
 
 
 class Delivery(NamedTuple):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
+from typing_extensions import override
 
 from fednet_emu.arrays import Array, IntArray, Keys, Mask
 from fednet_emu.kernel.streams import Streams, mix, mixes, uniforms
@@ -15,79 +18,132 @@ from fednet_emu.radio.channel import Channel, LargeScale
 from fednet_emu.radio.propagation.draws import LinkDraws
 from fednet_emu.radio.propagation.geometry import Hop
 from fednet_emu.radio.receiver.power_control import PowerControl
+from fednet_emu.records.ledger import SERVER
 
 
-class Links(Protocol):
-    """The link properties that a medium needs."""
+class Links(ABC):
+    """Links during one period of movement. The server stands for the base station that serves the device."""
 
+    @abstractmethod
     def snr(self, sender: int, receiver: int) -> float:
         """SNR (linear) of the link alone on the whole band, averaged over fading."""
 
+    @abstractmethod
     def fading_key(self, sender: int, receiver: int) -> int:
         """Key of the link's fading draws (one draw per coherence block); odd for a link with line of sight."""
 
+    def link(self, sender: int, receiver: int) -> tuple[float, int]:
+        """SNR and fading key of a link."""
+        return self.snr(sender, receiver), self.fading_key(sender, receiver)
+
+    @abstractmethod
     def snrs(self, sender: IntArray, receiver: IntArray) -> Array:
         """Mean SNRs of many links, in the broadcast shape of senders and receivers."""
 
+    @abstractmethod
     def fading_keys(self, sender: IntArray, receiver: IntArray) -> Keys:
         """Fading keys of many links, in the broadcast shape of senders and receivers."""
 
     def power_w(self, sender: int) -> float | None:
-        """Present transmit power of a device in W; None for the full power of its radio."""
+        """Transmit power of a device in W; None for the full power of its radio."""
+        return None
 
-    def radios(self, sender: int, receiver: int) -> tuple[int, int]:
-        """Numbers of the sending and the receiving radio of a transfer, as the other methods take them.
+    def learn(self, ends: Iterable[tuple[int, int]]) -> None:
+        """Compute the links of these (sender, receiver) in one vectorised call, before they are used one by one."""
+        return
 
-        A device's radio has the device's number; for the server it is -1 - cell of the base station that serves the
-        device.
-        """
+    def station_of(self, device: int) -> int:
+        """Radio of the base station that serves a device: -1 - its cell."""
+        return SERVER
+
+    def now(self) -> Self:
+        """The links of the present period."""
+        return self
+
+    def period(self) -> int:
+        """Number of the present period of movement; always 0 if no device moves."""
+        return 0
+
+
+class LinksOverTime(Protocol):
+    """Links of devices at rest, or of moving devices."""
+
+    def now(self) -> Links:
+        """The links of the present period."""
 
     def period(self) -> int:
         """Number of the present period of movement, during which no link changes; always 0 if no device moves."""
 
 
-class CellLinks:
-    """Links between one base station and the devices around it, in one direction.
+class CellLinks(Links):
+    """Links of every device with every base station in one direction; radio -1 - c is the base station of cell c.
 
     Both directions share path loss and shadowing (reciprocity); their fading is independent (frequency division).
+
+    Args:
+        snr: [stations, devices] mean SNR (linear) of every link, alone on the whole band.
+        keys: [stations] fading key of each station's links.
+        serving: [devices] the cell of each device; None for the one whose `snr` is highest.
+        los: [stations, devices] whether each link has line of sight; None for no link.
+        power_w: [devices] transmit power of each device in W if power control sets it, else None.
+
+    Attributes:
+        mean_snr: [devices] SNR of each device's link with the station that serves it.
+        in_sight: [devices] whether that link has line of sight.
     """
 
-    def __init__(self, snr: Array, fading_key: int, los: Mask | None = None, power_w: Array | None = None) -> None:
-        self.mean_snr = snr
-        self._power_w = power_w
-        self.key = fading_key
-        self._snr: list[float] = snr.tolist()
-        self.in_sight = np.zeros(len(snr), np.bool_) if los is None else los
-        self._keys: list[int] = marked(mixes(fading_key, np.arange(len(snr))), self.in_sight).tolist()
+    def __init__(
+        self,
+        snr: Array,
+        keys: Sequence[int],
+        serving: IntArray | None = None,
+        los: Mask | None = None,
+        power_w: Array | None = None,
+    ) -> None:
+        serving, own = snr.argmax(axis=0) if serving is None else serving, np.arange(snr.shape[1])
+        self._snr, self._los = snr, np.zeros(snr.shape, np.bool_) if los is None else los
+        self._keys, self._power_w = np.array(keys, np.uint64), power_w
+        self.mean_snr: Array = snr[serving, own]
+        self.in_sight: Mask = self._los[serving, own]
+        self._station: list[int] = (-1 - serving).tolist()
+        self._snr_of: list[float] = []  # links of one station, which lists find faster than arrays
+        self._key_of: list[int] = []
+        if len(snr) == 1:
+            self._snr_of = self.mean_snr.tolist()
+            self._key_of = marked(mixes(keys[0], own), self.in_sight).tolist()
 
+    @override
     def snr(self, sender: int, receiver: int) -> float:
-        """Mean SNR (linear) between the base station and the end that is a device."""
-        return self._snr[sender if receiver < 0 else receiver]
+        return float(self._snr[-1 - min(sender, receiver), max(sender, receiver)])
 
+    @override
     def fading_key(self, sender: int, receiver: int) -> int:
-        """Fading key of the link between the base station and the end that is a device."""
-        return self._keys[sender if receiver < 0 else receiver]
+        station, device = -1 - min(sender, receiver), max(sender, receiver)
+        return mix(int(self._keys[station]), device) & ~1 | bool(self._los[station, device])
 
+    @override
+    def link(self, sender: int, receiver: int) -> tuple[float, int]:
+        if self._key_of:
+            device = sender if receiver < 0 else receiver
+            return self._snr_of[device], self._key_of[device]
+        return super().link(sender, receiver)
+
+    @override
     def snrs(self, sender: IntArray, receiver: IntArray) -> Array:
-        """Mean SNRs (linear) between the base station and the ends that are devices."""
-        return self.mean_snr[np.maximum(sender, receiver)]
+        return np.asarray(self._snr[-1 - np.minimum(sender, receiver), np.maximum(sender, receiver)])
 
+    @override
     def fading_keys(self, sender: IntArray, receiver: IntArray) -> Keys:
-        """Fading keys of the links of whichever ends are devices."""
-        device = np.maximum(sender, receiver)
-        return marked(mixes(self.key, device), self.in_sight[device])
+        station, device = -1 - np.minimum(sender, receiver), np.maximum(sender, receiver)
+        return marked(mixes(self._keys[station], device), self._los[station, device])
 
+    @override
     def power_w(self, sender: int) -> float | None:
-        """Power that a device sends with, where power control chose it."""
         return None if self._power_w is None else float(self._power_w[sender])
 
-    def radios(self, sender: int, receiver: int) -> tuple[int, int]:
-        """The device and the one base station."""
-        return sender, receiver
-
-    def period(self) -> int:
-        """Nobody moves."""
-        return 0
+    @override
+    def station_of(self, device: int) -> int:
+        return self._station[device]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,29 +165,40 @@ class Sky:
     antennas: int = 1
 
 
-def cell_links(sky: Sky, xy_m: Array, cell: int = 0) -> tuple[CellLinks, CellLinks]:
-    """Compute uplinks and downlinks between devices at coordinates [devices, 2] in m and the base station of a cell.
+def network_links(sky: Sky, xy_m: Array, stations_m: Array) -> tuple[CellLinks, CellLinks]:
+    """Compute uplinks and downlinks between devices [devices, 2] and base stations [stations, 2], coordinates in m.
 
-    The base station is at the origin of these coordinates; each cell's links have their own shadowing and fading.
+    A device is served by the station with the strongest signal, including shadowing and averaged over fading; in a tie
+    by the first. Each cell's links have their own shadowing and fading; those of the first station are the same as in a
+    network with this station only.
     """
-    channel, name = sky.channel, (cell,) if cell else ()
+    channel = sky.channel
+    # divided by the antennas, so that SNRs have the array's gain
+    noise_w = channel.noise_w(channel.base_station, channel.usable_hz) / sky.antennas
+    states = [_states(sky, xy_m - station_m, cell) for cell, station_m in enumerate(stations_m)]
+    gain, los = np.stack([state.gain for state in states]), np.stack([state.los for state in states])
+    most_w = np.full(len(xy_m), channel.device.tx_power_w)
+    power_w = np.stack([sky.power_control.powers_w(most_w, each, noise_w, channel.usable_hz) for each in gain])
+    down_snr = gain * channel.base_station.tx_power_w / channel.noise_w(channel.device, channel.usable_hz)
+    serving = down_snr.argmax(axis=0)
+    up_keys, down_keys = (
+        [sky.streams.key("fading", direction, *((cell,) if cell else ())) for cell in range(len(states))]
+        for direction in ("uplink", "downlink")
+    )
+    return (
+        CellLinks(gain * power_w / noise_w, up_keys, serving, los, power_w[serving, np.arange(len(xy_m))]),
+        CellLinks(down_snr, down_keys, serving, los),
+    )
+
+
+def _states(sky: Sky, xy_m: Array, cell: int) -> LargeScale:
+    """The large-scale state of the links of devices with the base station of a cell, at their coordinates' origin."""
+    channel = sky.channel
     devices_m = np.column_stack([xy_m, np.full(len(xy_m), channel.device.height_m)])
     hop = Hop.between(devices_m, np.array([0.0, 0.0, channel.base_station.height_m]))
     if sky.moving:
-        draws = moving_draws(channel, hop, xy_m, sky.streams, cell)
-    else:
-        draws = still_draws(sky.streams, len(xy_m), cell)
-    state = channel.large_scale(hop, draws)
-    gain = state.gain
-    # divided by the antennas, so that SNRs have the array's gain
-    noise_w = channel.noise_w(channel.base_station, channel.usable_hz) / sky.antennas
-    most_w = np.full(len(xy_m), channel.device.tx_power_w)
-    power_w = sky.power_control.lone_powers_w(most_w, gain, noise_w, channel.usable_hz)
-    down_snr = gain * channel.base_station.tx_power_w / channel.noise_w(channel.device, channel.usable_hz)
-    return (
-        CellLinks(gain * power_w / noise_w, sky.streams.key("fading", "uplink", *name), state.los, power_w),
-        CellLinks(down_snr, sky.streams.key("fading", "downlink", *name), state.los),
-    )
+        return channel.large_scale(hop, moving_draws(channel, hop, xy_m, sky.streams, cell))
+    return channel.large_scale(hop, still_draws(sky.streams, len(xy_m), cell))
 
 
 def marked(keys: Keys, los: Mask) -> Keys:
@@ -139,7 +206,7 @@ def marked(keys: Keys, los: Mask) -> Keys:
     return keys & ~np.uint64(1) | los.astype(np.uint64)
 
 
-class PairLinks:
+class PairLinks(Links):
     """Links between devices, computed when first used.
 
     Path loss and shadowing are symmetric (keyed by the unordered pair); fading is drawn per direction, and all other
@@ -155,15 +222,14 @@ class PairLinks:
         self._known: dict[int, tuple[float, bool]] = {}
 
     def _link(self, sender: int, receiver: int) -> tuple[float, bool]:
-        pair = sender << 32 | receiver if sender < receiver else receiver << 32 | sender
+        pair = _pair(sender, receiver)
         if pair not in self._known:
-            self.learn(np.array([sender]), np.array([receiver]))
+            self.learn([(sender, receiver)])
         return self._known[pair]
 
-    def learn(self, sender: IntArray, receiver: IntArray) -> None:
-        """Compute these links in one vectorised call, before they are used one by one."""
-        pairs = np.minimum(sender, receiver) << 32 | np.maximum(sender, receiver)
-        new = list(set(pairs.tolist()) - self._known.keys())
+    @override
+    def learn(self, ends: Iterable[tuple[int, int]]) -> None:
+        new = [*{_pair(*both) for both in ends} - self._known.keys()]
         if new:
             pairs = np.array(new)
             state = self._states(pairs >> 32, pairs & 0xFFFFFFFF)
@@ -183,36 +249,33 @@ class PairLinks:
         channel = self._channel
         return state.gain * channel.device.tx_power_w / channel.noise_w(channel.device, channel.usable_hz)
 
+    @override
     def snr(self, sender: int, receiver: int) -> float:
-        """Mean SNR (linear) of the link from one device to another."""
         snr = self._link(sender, receiver)[0]
         if self._one_way is None:
             return snr
         return snr * float(self._one_way.factors(np.array(sender), np.array(receiver)))
 
+    @override
     def snrs(self, sender: IntArray, receiver: IntArray) -> Array:
-        """Mean SNRs (linear) of many links, in the broadcast shape of senders and receivers."""
         snr = self._snr_of(self._states(sender, receiver))
         return snr if self._one_way is None else snr * self._one_way.factors(sender, receiver)
 
+    @override
     def fading_key(self, sender: int, receiver: int) -> int:
-        """Key of the fading in this direction."""
         return mix(mix(self._fading_key, sender), receiver) & ~1 | self._link(sender, receiver)[1]
 
+    @override
     def fading_keys(self, sender: IntArray, receiver: IntArray) -> Keys:
-        """Keys of the fading in these directions."""
         return marked(mixes(mixes(self._fading_key, sender), receiver), self._states(sender, receiver).los)
 
+    @override
     def power_w(self, sender: int) -> float | None:
-        """Transmit power of the device's own radio in W if radios differ, else None."""
         if self._one_way is None:
             return None
         return self._channel.device.tx_power_w * float(self._one_way.tx[sender])
 
-    def radios(self, sender: int, receiver: int) -> tuple[int, int]:
-        """The devices themselves."""
-        return sender, receiver
 
-    def period(self) -> int:
-        """Nobody moves."""
-        return 0
+def _pair(one: int, other: int) -> int:
+    """The number of an unordered pair of devices."""
+    return one << 32 | other if one < other else other << 32 | one

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fednet_emu.arrays import Array, IntArray, Keys
 from fednet_emu.kernel.clock import NS_PER_S, Clock, to_ns
 from fednet_emu.network.links.links import Links
 
@@ -38,27 +37,3 @@ class MovingLinks:
     def period(self) -> int:
         """The number of this period."""
         return self._clock.now // self._period_ns
-
-    def snr(self, sender: int, receiver: int) -> float:
-        """Mean SNR (linear) of a link now."""
-        return self.now().snr(sender, receiver)
-
-    def fading_key(self, sender: int, receiver: int) -> int:
-        """Key of a link's fading."""
-        return self.now().fading_key(sender, receiver)
-
-    def snrs(self, sender: IntArray, receiver: IntArray) -> Array:
-        """Mean SNRs (linear) of links now."""
-        return self.now().snrs(sender, receiver)
-
-    def fading_keys(self, sender: IntArray, receiver: IntArray) -> Keys:
-        """Keys of the fading of links."""
-        return self.now().fading_keys(sender, receiver)
-
-    def power_w(self, sender: int) -> float | None:
-        """Present transmit power of a device in W if power control sets it, else None."""
-        return self.now().power_w(sender)
-
-    def radios(self, sender: int, receiver: int) -> tuple[int, int]:
-        """Radios of sender and receiver of a transfer that starts now."""
-        return self.now().radios(sender, receiver)

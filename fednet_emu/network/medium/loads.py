@@ -10,7 +10,7 @@ from fednet_emu.devices.battery import RECEIVING, SENDING, Load
 from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.network.air.separate import Power, Rates
 from fednet_emu.network.air.transfer import Burst, Transfer
-from fednet_emu.network.medium.rules import Rules
+from fednet_emu.network.medium.radios import Radios
 from fednet_emu.records.ledger import SERVER
 
 
@@ -22,12 +22,12 @@ class Drain:
 
     Args:
         batteries: the batteries of all devices.
-        rules: the powers that receivers draw beside their idle power, and the energies of bits.
+        radios: the powers that receivers draw beside their idle power, and the energies of bits.
         lose: loses these legs of one burst now, because the battery of an end is empty.
     """
 
-    def __init__(self, batteries: Batteries, rules: Rules, lose: Callable[[Burst], None]) -> None:
-        self._batteries, self._rules, self._lose = batteries, rules, lose
+    def __init__(self, batteries: Batteries, radios: Radios, lose: Callable[[Burst], None]) -> None:
+        self._batteries, self._radios, self._lose = batteries, radios, lose
         self._sending: dict[Transfer, Load] = {}  # by the first leg of the burst
         self._receiving: dict[Transfer, Load] = {}
         self._sent_bits: dict[Transfer, Load] = {}
@@ -35,17 +35,17 @@ class Drain:
 
     def start(self, burst: Burst) -> None:
         """Draw for a burst that starts: its sender's power, and that of each device that receives it."""
-        first, load, rules = burst[0], self._batteries.load, self._rules
+        first, load, radios = burst[0], self._batteries.load, self._radios
         if first.sender != SERVER:
             self._sending[first] = load(first.sender, SENDING, first.drawn_w, partial(self._lose, burst))
-            if rules.transmit_j_per_bit:
-                bits_w = rules.transmit_j_per_bit * _mean_bps(burst, first.power_s)
+            if radios.transmit_j_per_bit:
+                bits_w = radios.transmit_j_per_bit * _mean_bps(burst, first.power_s)
                 self._sent_bits[first] = load(first.sender, SENDING, bits_w, _lose_nothing)
         for leg in burst:
             if leg.receiver != SERVER:
                 self._receiving[leg] = load(leg.receiver, RECEIVING, self._power_w(leg), partial(self._lose, [leg]))
-                if rules.receive_j_per_bit:
-                    bits_w = rules.receive_j_per_bit * _mean_bps([leg], first.power_s)
+                if radios.receive_j_per_bit:
+                    bits_w = radios.receive_j_per_bit * _mean_bps([leg], first.power_s)
                     self._received_bits[leg] = load(leg.receiver, RECEIVING, bits_w, _lose_nothing)
 
     def follow(self, powers: Iterable[Power]) -> None:
@@ -58,14 +58,14 @@ class Drain:
         """Let bits draw from now on at the rates that are planned for the next blocks."""
         if not self._sent_bits and not self._received_bits:
             return
-        change, rules = self._batteries.change, self._rules
+        change, radios = self._batteries.change, self._radios
         for burst, from_ns, bps in rates:
             if burst[0] in self._sent_bits:
-                powers_w = rules.transmit_j_per_bit * bps.max(axis=0)
+                powers_w = radios.transmit_j_per_bit * bps.max(axis=0)
                 change(self._sent_bits[burst[0]], from_ns, powers_w.tolist())
             for leg, its_bps in zip(burst, bps, strict=True):
                 if leg in self._received_bits:
-                    change(self._received_bits[leg], from_ns, (rules.receive_j_per_bit * its_bps).tolist())
+                    change(self._received_bits[leg], from_ns, (radios.receive_j_per_bit * its_bps).tolist())
 
     def end(self, burst: Burst, energy_j: float, bits_j: float, now_ns: int) -> float:
         """End the loads of a burst, which has taken its sender these energies; return what it has taken its receivers.
@@ -84,12 +84,12 @@ class Drain:
                 unload(load, own_j)
                 receive_j += own_j
             if leg in self._received_bits:
-                unload(self._received_bits.pop(leg), self._rules.receive_j_per_bit * leg.air_bit)
+                unload(self._received_bits.pop(leg), self._radios.receive_j_per_bit * leg.air_bit)
         return receive_j
 
     def _power_w(self, leg: Transfer) -> float:
         """Power in W that the receiver of a leg draws for it."""
-        receive_w = self._rules.receive_w
+        receive_w = self._radios.receive_w
         return 0.0 if receive_w is None else receive_w[leg.receiver]
 
 

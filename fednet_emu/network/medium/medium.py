@@ -10,15 +10,24 @@ from typing import Any
 import numpy as np
 from simpy.events import Event
 
+from fednet_emu.arrays import Array, IntArray
 from fednet_emu.devices.availability import Presence
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Clock, Timer, to_ns
-from fednet_emu.kernel.streams import mix, uniform
+from fednet_emu.network.air.band import Band
+from fednet_emu.network.air.patience import LEAST_S, MOST_S, Patience
+from fednet_emu.network.air.queue import TurnQueue
+from fednet_emu.network.air.separate import Air, SeparateAir
+from fednet_emu.network.air.traced import TraceWalker
 from fednet_emu.network.air.transfer import Burst, Delivery, Grant, Transfer, Unheard
+from fednet_emu.network.faults import Faults
+from fednet_emu.network.links.links import Links, LinksOverTime
 from fednet_emu.network.medium.loads import Drain
-from fednet_emu.network.medium.loss import NoLoss
-from fednet_emu.network.medium.patience import LEAST_S, MOST_S, Patience
-from fednet_emu.network.medium.rules import Rules, air_of, patience_of, turns_of
-from fednet_emu.records.ledger import CODE, NEVER_NS, SEVERAL, Ledger, device_label
+from fednet_emu.network.medium.radios import Radios
+from fednet_emu.network.settings import Uplink
+from fednet_emu.network.traces.assign import DeviceRates
+from fednet_emu.records.ledger import NEVER_NS, SEVERAL, Ledger, device_label
+from fednet_emu.records.reasons import CODE
+from fednet_emu.records.rows import KINDS, ReceptionRow, TransferRow
 
 NOTICE_S = 1.0
 """Time in s after which a sender knows that its receiver is out of reach, unless its timeout is shorter: the default of
@@ -29,37 +38,52 @@ meanwhile. It is above 0, so that a sender that tries again at once does not do 
 class Medium:
     """One shared band in one direction: uplink, downlink or sidelink, in one cell or several."""
 
-    def __init__(self, clock: Clock, ledger: Ledger, presence: Presence, kind: int, rules: Rules) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        ledger: Ledger,
+        presence: Presence,
+        settings: Uplink,
+        band: Band,
+        links: LinksOverTime,
+        radios: Radios,
+        *,
+        loss_key: int = 0,
+        cells: int = 1,
+        rates: DeviceRates | None = None,
+    ) -> None:
         self.clock = clock
-        self.kind = kind
-        self.rules = rules
+        self.settings, self.band, self.links, self.radios, self.rates = settings, band, links, radios, rates
+        self.kind = KINDS.index(settings.DIRECTION)
         self._ledger = ledger
-        self._presence = presence
-        self._air, self._looks_up = air_of(rules)
-        self._fades = not rules.band.constant
-        self._turns = turns_of(rules)
-        self._clustered = rules.band.access.clustered
-        self._several_cells = rules.cells > 1
+        access, timeout_s = settings.access, settings.timeout_s
+        self._patience = None
+        if rates is not None:
+            self._air: Air = SeparateAir(TraceWalker(rates))
+            self._turns = TurnQueue(None)
+        else:
+            self._air, self._turns = access.air(band, links, cells), access.queue(cells)
+            if timeout_s is None:
+                self._patience = access.patience(band, cells, presence.count)
+        self._looks_up = self._air.looks_up
+        self._several_cells = cells > 1
         self._requests: list[Transfer] = []
         self._on_air: dict[Transfer, Burst] = {}
         self._came: list[Event] = []
         self.unheard: list[Unheard] = []
         self._timer: Timer | None = None
         self._due_ns = FOREVER_NS
-        self._timeout_ns = to_ns(MOST_S if rules.timeout_s is None else rules.timeout_s)
+        self._timeout_ns = to_ns(MOST_S if timeout_s is None else timeout_s)
         self._notice_ns = min(to_ns(NOTICE_S), self._timeout_ns)
         self._untold: dict[Transfer, Timer] = {}
-        self._patience = patience_of(rules, presence.count)
         if self._patience is not None:
             self._timeout_ns = to_ns(LEAST_S)
-        self._lossy = type(rules.loss) is not NoLoss
-        differ = rules.controlled or (rules.circuit_w is not None and rules.circuit_w.differ)
-        self._powers_differ = differ and rules.radio is not None
-        self._sent: dict[tuple[int, int], int] = {}
+        self._faults = Faults(presence, settings.loss, loss_key)
+        self._powers_differ, self._drawn_w = radios.differ, radios.full_w
         self._under_way: dict[int, dict[Transfer, int]] = defaultdict(dict)  # by device, with their cells
         self._stop = self.cancel
         batteries = presence.batteries
-        self._drain = None if batteries is None else Drain(batteries, rules, self._lose)
+        self._drain = None if batteries is None else Drain(batteries, radios, self._lose)
 
     def send(
         self,
@@ -93,7 +117,7 @@ class Medium:
             raise ValueError(f"{device_label(sender)} sends to itself; leave it out of the receivers")
         ends = sender, receiver
         transfer = Transfer(self.clock, self.kind, self._stop, ends, payload, number, size_bit, group)
-        if self._clustered:
+        if self._turns.clustered:
             transfer.cell = cluster
         if grant is not None:
             transfer.grant, power_part = grant, power_part * grant.power_part
@@ -142,6 +166,16 @@ class Medium:
         for transfer in [*self._on_air, *self._turns.waiting(), *self._requests]:
             self.cancel(transfer, "end")
 
+    def expected_bps(self, devices: IntArray, links: Links, at_s: float) -> Array:
+        """Rates in bit/s [n] between the server and some devices, each alone in the band at its mean SNR.
+
+        With recorded rates, those at this time in s.
+        """
+        if self.rates is not None:
+            return self.rates.rates_bps(devices, at_s)
+        stations = np.array([links.station_of(device) for device in devices.tolist()], np.int64)
+        return self.band.mean_bps(links.snrs(devices, stations))
+
     def _settle_at(self, time_ns: int) -> None:
         """Schedule `_settle` at an instant that is not later than the one scheduled now."""
         if self._due_ns != time_ns:
@@ -178,10 +212,8 @@ class Medium:
         if len(requests) == 1:
             self._turns.add(requests)
             return
-        if self.rules.learn is not None:
-            ends = np.array([(transfer.sender, transfer.receiver) for transfer in requests], np.int64)
-            self.rules.learn(ends[:, 0], ends[:, 1])
-        if not self.rules.multicast:
+        self.links.now().learn((transfer.sender, transfer.receiver) for transfer in requests)
+        if not self.settings.broadcasts:
             for transfer in requests:
                 self._turns.add([transfer])
             return
@@ -199,7 +231,8 @@ class Medium:
         if under_way:
             transfer.cell = next(iter(under_way.values()))
         else:
-            transfer.cell = -1 - min(self.rules.links.radios(transfer.sender, transfer.receiver))
+            device = max(transfer.sender, transfer.receiver)
+            transfer.cell = -1 - self.links.now().station_of(device)
         if not transfer.cancelled:
             under_way[transfer] = transfer.cell
 
@@ -210,21 +243,19 @@ class Medium:
     def _start(self, burst: Burst) -> bool:
         """Put a burst on the air, without the transfers one of whose ends is away; False if none is left."""
         now_ns: int = self.clock.now
-        latest_ns, always, on_air, some_are_gone = now_ns + self._timeout_ns, self._presence.always, self._on_air, False
-        patience = self._patience
+        latest_ns, on_air, some_are_gone = now_ns + self._timeout_ns, self._on_air, False
+        patience, faults = self._patience, self._faults.ending
         for transfer in burst:
             if transfer.cancelled:
                 some_are_gone = True
                 continue
             transfer.until_ns = latest_ns
             if self._looks_up:
-                links = self.rules.links
-                transfer.snr = links.snr(transfer.sender, transfer.receiver) * transfer.power_part
-                if self._fades:
-                    transfer.fading_key = links.fading_key(transfer.sender, transfer.receiver)
+                snr, transfer.fading_key = self.links.now().link(transfer.sender, transfer.receiver)
+                transfer.snr = snr * transfer.power_part
             if patience is not None and transfer.snr < patience.ample[transfer.size_bit.bit_length()]:
                 self._limit(transfer, patience)
-            if not (always or self._is_there(transfer, now_ns)):
+            if faults and not self._may_start(transfer, now_ns):
                 some_are_gone = True
                 continue
             transfer.started_ns = now_ns
@@ -235,7 +266,7 @@ class Medium:
                 return False
         first = burst[0]
         self._air.start(burst, now_ns)
-        first.drawn_w = self._draw_of(first) if self._powers_differ or first.power_part != 1.0 else self.rules.drawn_w
+        first.drawn_w = self._draw_of(first) if self._powers_differ or first.power_part != 1.0 else self._drawn_w
         if self._drain is not None:
             self._drain.start(burst)
         return True
@@ -244,10 +275,10 @@ class Medium:
         """Choose how long a transfer that starts now may take; one that is not worth trying ends at once."""
         snr, key = transfer.snr, transfer.fading_key
         if not self._looks_up:
-            links, station = self.rules.links, -1 - transfer.cell
+            station = -1 - transfer.cell
             sender, receiver = (end if end >= 0 else station for end in (transfer.sender, transfer.receiver))
-            snr = links.snr(sender, receiver) * transfer.power_part
-            key = links.fading_key(sender, receiver) if self._fades else 0
+            snr, key = self.links.now().link(sender, receiver)
+            snr *= transfer.power_part
         limit_ns = patience.limit_ns(transfer.size_bit, snr, los=key & 1 == 1)
         transfer.until_ns = self.clock.now + limit_ns
         if not limit_ns:
@@ -255,24 +286,20 @@ class Medium:
 
     def _draw_of(self, transfer: Transfer) -> float:
         """Power in W that a sender draws from its battery at the transmit power it uses."""
-        radio = self.rules.radio
-        if radio is None:
-            return self.rules.drawn_w
-        power_w = self.rules.links.power_w(transfer.sender)
-        radiated_w = (radio.tx_power_w if power_w is None else power_w) * transfer.power_part
-        circuit_w = self.rules.circuit_w
-        return radio.drawn_w(radiated_w, None if circuit_w is None else circuit_w[transfer.sender])
+        power_w = self.links.now().power_w(transfer.sender)
+        return self.radios.drawn_w(transfer.sender, power_w, transfer.power_part)
 
-    def _is_there(self, transfer: Transfer, now_ns: int) -> bool:
-        """Whether both ends are present; sets `until_ns` to the time one of them leaves, if before the timeout."""
-        leaves_ns = min(self._presence.until_ns(end, now_ns) for end in (transfer.sender, transfer.receiver))
-        if leaves_ns <= now_ns:
-            self._record_unsent(transfer, "away")
-            transfer.lost = "away"
-            self._deliver(transfer, now_ns)
-            return False
-        if leaves_ns < transfer.until_ns:
-            transfer.until_ns, transfer.until_reason = leaves_ns, "left"
+    def _may_start(self, transfer: Transfer, now_ns: int) -> bool:
+        """Whether no fault keeps a transfer from starting; sets `until_ns` if one ends it before the timeout."""
+        for fault in self._faults.ending:
+            until_ns = fault.until_ns(transfer, now_ns)
+            if until_ns <= now_ns:
+                transfer.lost = fault.unsent
+                self._record_unsent(transfer, transfer.lost)
+                self._deliver(transfer, now_ns)
+                return False
+            if until_ns < transfer.until_ns:
+                transfer.until_ns, transfer.until_reason = until_ns, fault.reason
         return True
 
     def _end(self, burst: Burst, now_ns: int) -> None:
@@ -284,8 +311,8 @@ class Medium:
             if transfer.cancelled:
                 transfer.lost = transfer.cancelled
                 continue
-            if (self._lossy or transfer.grant is not None) and not transfer.lost and self._is_erased(transfer):
-                transfer.lost = "erased"
+            if (self._faults.losing or transfer.grant is not None) and not transfer.lost:
+                transfer.lost = self._faults.fate(transfer)
             if transfer.lost == "unreachable" and now_ns < transfer.started_ns + self._notice_ns:
                 self._tell_later(transfer)
             else:
@@ -301,14 +328,6 @@ class Medium:
             self._settle_at(self.clock.now)
 
         self._untold[transfer] = self.clock.call_at(transfer.started_ns + self._notice_ns, tell)
-
-    def _is_erased(self, transfer: Transfer) -> bool:
-        link = (transfer.sender, transfer.receiver)
-        count = self._sent[link] = self._sent.get(link, -1) + 1
-        key = mix(mix(self.rules.loss_key, transfer.sender + 1), transfer.receiver + 1)
-        if transfer.grant is not None and uniform(mix(key, 1), count) < transfer.grant.error:
-            return True
-        return self.rules.loss.erases(uniform(key, count))
 
     def _deliver(self, transfer: Transfer, now_ns: int) -> None:
         started_ns, lost = transfer.started_ns, transfer.lost
@@ -329,7 +348,7 @@ class Medium:
 
     def _record(self, burst: Burst, now_ns: int) -> None:
         """Record one row for a burst that was on the air, delivered or lost."""
-        ledger, rules, first, count = self._ledger, self.rules, burst[0], len(burst)
+        ledger, radios, first, count = self._ledger, self.radios, burst[0], len(burst)
         receiver, requested_ns, air_bit, lost = first.receiver, first.requested_ns, first.air_bit, first.lost
         size_bit, started_ns = first.size_bit, first.started_ns
         arrived = 0 if lost else 1
@@ -340,19 +359,19 @@ class Medium:
             arrived = sum([not transfer.lost for transfer in burst])
             row, add = len(ledger.transfers), ledger.receptions.append
             for transfer in burst:
-                add((row, transfer.receiver, CODE[transfer.lost]))
-        energy_j, bits_j = first.drawn_w * first.power_s, rules.transmit_j_per_bit * air_bit
-        receive_j, receive_w = 0.0, rules.receive_w
+                add(ReceptionRow(row, transfer.receiver, CODE[transfer.lost]))
+        energy_j, bits_j = first.drawn_w * first.power_s, radios.transmit_j_per_bit * air_bit
+        receive_j, receive_w = 0.0, radios.receive_w
         if self._drain is not None:
             receive_j = self._drain.end(burst, energy_j, bits_j, now_ns)
         elif receive_w is not None:
             receive_j = sum([receive_w[leg.receiver] for leg in burst]) * (now_ns - started_ns) / NS_PER_S
-        if rules.receive_j_per_bit:
-            receive_j += rules.receive_j_per_bit * sum([leg.air_bit for leg in burst])
+        if radios.receive_j_per_bit:
+            receive_j += radios.receive_j_per_bit * sum([leg.air_bit for leg in burst])
         energy_j += bits_j
         ledger.sent_bit[self.kind] += size_bit if air_bit >= size_bit else round(air_bit)
         ledger.energy_j += energy_j + receive_j
-        ledger.transfers.append((
+        ledger.transfers.append(TransferRow(  # by position: keywords take three times as long
             self.kind, first.sender, receiver, count, size_bit, first.number, requested_ns, started_ns, now_ns,
             air_bit, size_bit * arrived, CODE[lost], energy_j, receive_j, first.cell,
         ))  # fmt: skip
@@ -360,10 +379,25 @@ class Medium:
     def _record_unsent(self, transfer: Transfer, reason: str) -> None:
         if self._several_cells:
             self._release(transfer)
-        now_ns, code = self.clock.now, CODE[reason]
-        ends = (self.kind, transfer.sender, transfer.receiver, 1, transfer.size_bit, transfer.number)
-        row = (*ends, transfer.requested_ns, NEVER_NS, now_ns, 0.0, 0, code, 0.0, 0.0, transfer.cell)
-        self._ledger.transfers.append(row)
+        self._ledger.transfers.append(
+            TransferRow(
+                kind=self.kind,
+                sender=transfer.sender,
+                receiver=transfer.receiver,
+                receivers=1,
+                size_bit=transfer.size_bit,
+                payload=transfer.number,
+                requested_ns=transfer.requested_ns,
+                started_ns=NEVER_NS,
+                ended_ns=self.clock.now,
+                air_bit=0.0,
+                delivered_bit=0,
+                lost=CODE[reason],
+                energy_j=0.0,
+                receive_j=0.0,
+                cell=transfer.cell,
+            )
+        )
 
 
 _new = tuple.__new__  # half the time of the named tuple's own constructor

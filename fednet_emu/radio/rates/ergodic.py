@@ -212,12 +212,3 @@ def require_mean(law: RateLaw, fading: Fading) -> None:
             "one average cannot hold for links with and without line of sight, got fading by-line-of-sight; "
             "choose rician or rayleigh, or long_transfers: walk"
         )
-
-
-def ergodic_rate_bps(law: RateLaw, fading: AnyFading, snr: Array, bandwidth_hz: Array | float) -> Array:
-    """Mean rate over the fading distribution at each mean SNR, in the broadcast shape.
-
-    Builds the table anew at each call (some 20 ms): keep an `ErgodicRate` for more than one.
-    Ignored here: what `ErgodicRate` ignores.
-    """
-    return ErgodicRate(law=law, fading=fading).rates_bps(snr, bandwidth_hz)

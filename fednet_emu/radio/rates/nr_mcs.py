@@ -137,11 +137,3 @@ def mcs_table(table: int) -> list[Scheme]:
         for row in rows("nr_mcs.csv")
         if int(row["table"]) == table
     ]
-
-
-def cqi(efficiency_bps_hz: float, table: int = 1) -> int:
-    """Channel quality indicator of a link: the highest whose efficiency it reaches, 0 when it reaches none.
-
-    Ignored here: the quantisation to four digits in the standard's own efficiency column.
-    """
-    return sum(bits * rate / 1024 <= efficiency_bps_hz for bits, rate in CQI_RATES_X1024[table])

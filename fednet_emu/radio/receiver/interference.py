@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -48,14 +47,6 @@ def sinr_of_pairs(power_w: Array, gain: Array, noise_w: Array | float) -> Array:
     return np.asarray(np.diagonal(gain) * power_w / (noise_w + power_w @ cross.T))
 
 
-def sinr_at_one_receiver(received_w: Array, noise_w: Array | float) -> Array:
-    """SINR of each of the last axis' transmissions at their common receiver, all others being noise to it.
-
-    Ignored here: several antennas, spreading gain, and any attempt to cancel interference.
-    """
-    return np.asarray(received_w / (noise_w + sum_of_others(received_w)))
-
-
 def successive_cancellation(
     received_w: Array, noise_w: Array | float, threshold: float = 0.0, residual: float = 0.0
 ) -> Decoded:
@@ -98,15 +89,3 @@ def _before(sorted_w: Array) -> Array:
     before_w = np.zeros_like(sorted_w)
     np.add.accumulate(sorted_w[:, :-1], axis=1, out=before_w[:, 1:])
     return before_w
-
-
-def most_at_one_receiver(threshold: float, snr: float) -> int:
-    """How many transmissions of equal received power one receiver can decode together without cancellation.
-
-    The most K with SNR / (1 + (K - 1) SNR) >= threshold, floor(1 + 1 / threshold - 1 / SNR): at most one from a
-    threshold of 1 (0 dB) on, as soon as there is any noise. Thresholds are above 0.
-    Ignored here: unequal powers, with which fewer get through.
-    """
-    if snr < threshold:
-        return 0
-    return max(1, math.floor(1.0 + 1.0 / threshold - 1.0 / snr + 1e-12))

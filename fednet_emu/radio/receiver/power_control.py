@@ -7,6 +7,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 from pydantic import Field
+from typing_extensions import override
 
 from fednet_emu.arrays import Array, power
 from fednet_emu.component.component import Component
@@ -20,19 +21,15 @@ class PowerControl(Component):
     """Determines the transmit powers of senders that share a band."""
 
     @abstractmethod
-    def powers_w(self, max_power_w: Array, gain: Array, noise_w: Array, bandwidth_hz: float) -> Array:
-        """Radiated power of each of n senders.
+    def powers_w(self, max_power_w: Array, gain: Array, noise_w: float, bandwidth_hz: float) -> Array:
+        """Radiated powers in W [n], each chosen from the sender's own link as if it were alone.
 
         Args:
             max_power_w: [n] cap of each sender.
-            gain: [n, n] mean power gain to receiver i from sender j; the diagonal holds each sender's own link.
-            noise_w: [n] noise power of each receiver.
+            gain: [n] mean power gain of each sender's link.
+            noise_w: noise power of the receiver.
             bandwidth_hz: width that each transmission occupies.
         """
-
-    @abstractmethod
-    def lone_powers_w(self, max_power_w: Array, gain: Array, noise_w: float, bandwidth_hz: float) -> Array:
-        """Radiated power in W of each of n senders, chosen from its own link's power gain [n] as if alone."""
 
 
 class FullPower(PowerControl):
@@ -40,12 +37,8 @@ class FullPower(PowerControl):
 
     kind = "none"
 
-    def powers_w(self, max_power_w: Array, gain: Array, noise_w: Array, bandwidth_hz: float) -> Array:
-        """The caps."""
-        return max_power_w
-
-    def lone_powers_w(self, max_power_w: Array, gain: Array, noise_w: float, bandwidth_hz: float) -> Array:
-        """The caps."""
+    @override
+    def powers_w(self, max_power_w: Array, gain: Array, noise_w: float, bandwidth_hz: float) -> Array:
         return max_power_w
 
 
@@ -63,37 +56,24 @@ class OpenLoop(PowerControl):
     compensation: float = Field(default=1.0, ge=0, le=1)
     """Share alpha of the path loss that is made up for; 0.8 favours the cell centre, 1 treats all alike."""
 
-    def powers_w(self, max_power_w: Array, gain: Array, noise_w: Array, bandwidth_hz: float) -> Array:
-        """Open-loop powers, each from its own link only."""
-        return self.lone_powers_w(max_power_w, np.diagonal(gain), 0.0, bandwidth_hz)
-
-    def lone_powers_w(self, max_power_w: Array, gain: Array, noise_w: float, bandwidth_hz: float) -> Array:
-        """Open-loop powers."""
+    @override
+    def powers_w(self, max_power_w: Array, gain: Array, noise_w: float, bandwidth_hz: float) -> Array:
         blocks = bandwidth_hz / RESOURCE_BLOCK_HZ
         return np.minimum(max_power_w, db_to_linear(self.target_dbm - 30.0) * blocks * power(gain, -self.compensation))
 
 
-class FoschiniMiljanic(PowerControl):
-    """The lowest powers with which all senders reach the same SINR; senders that cannot reach it use maximum power.
+class TargetSnr(PowerControl):
+    """The power with which each sender reaches the same SNR, at most its maximum power: truncated channel inversion.
 
-    The fixed point of the capped iteration p <- min(cap, target / SINR p) (Foschini and Miljanic 1993; Yates 1995).
-    Ignored here: fading between iterations, and the time they take.
+    Ignored here: interference, which takes no part in the choice, and the error of path-loss estimates.
     """
 
-    target_sinr_db: float
-    """SINR in dB that every sender aims at."""
+    target_snr_db: float
+    """SNR in dB over noise alone, averaged over fading, that every sender aims at."""
 
-    iterations: int = Field(default=1000, gt=0)
-    """Bound on the iterations; they stop once no power moves by more than 1e-12 of itself."""
-
-    def powers_w(self, max_power_w: Array, gain: Array, noise_w: Array, bandwidth_hz: float) -> Array:
-        """Capped powers after convergence."""
-        target = np.full_like(max_power_w, db_to_linear(self.target_sinr_db))
-        return foschini_miljanic(target, gain, noise_w, max_power_w, self.iterations)
-
-    def lone_powers_w(self, max_power_w: Array, gain: Array, noise_w: float, bandwidth_hz: float) -> Array:
-        """The powers that reach the target over noise alone; groups that send together are for `powers_w`."""
-        return np.minimum(max_power_w, db_to_linear(self.target_sinr_db) * noise_w / gain)
+    @override
+    def powers_w(self, max_power_w: Array, gain: Array, noise_w: float, bandwidth_hz: float) -> Array:
+        return np.minimum(max_power_w, db_to_linear(self.target_snr_db) * noise_w / gain)
 
 
 class Feasibility(NamedTuple):
@@ -102,24 +82,6 @@ class Feasibility(NamedTuple):
     feasible: bool
     spectral_radius: float
     power_w: Array
-
-
-def foschini_miljanic(target: Array, gain: Array, noise_w: Array, max_power_w: Array, iterations: int = 1000) -> Array:
-    """Powers after iterating p <- min(cap, target / SINR p), starting at the caps, until convergence or `iterations`.
-
-    It converges geometrically with the spectral radius of `feasibility`; if the targets cannot all be met, senders that
-    miss theirs end at their caps.
-    Ignored here: fading between iterations.
-    """
-    own = np.diagonal(gain)
-    coupling = relative_interference(gain)
-    power_w = max_power_w
-    for _ in range(iterations):
-        moved_w = np.minimum(max_power_w, target * (coupling @ power_w + noise_w / own))
-        if np.all(np.abs(moved_w - power_w) <= 1e-12 * power_w):
-            return moved_w
-        power_w = moved_w
-    return power_w
 
 
 def feasibility(target: Array, gain: Array, noise_w: Array, max_power_w: Array | float = np.inf) -> Feasibility:
@@ -144,15 +106,6 @@ def feasibility(target: Array, gain: Array, noise_w: Array, max_power_w: Array |
     return Feasibility(bool(np.all(power_w <= max_power_w)), radius, power_w)
 
 
-def best_common_sinr(gain: Array) -> float:
-    """The SINR that all pairs can approach together with unlimited power, 1 / spectral radius of F.
-
-    Ignored here: noise and caps, which only lower it.
-    """
-    radius = spectral_radius(relative_interference(gain))
-    return 1.0 / radius if radius > 0 else np.inf
-
-
 def relative_interference(gain: Array) -> Array:
     """The matrix F of interfering gains over each receiver's own, zero on the diagonal.
 
@@ -170,6 +123,6 @@ def spectral_radius(matrix: Array) -> float:
     return float(np.abs(np.linalg.eigvals(matrix)).max())
 
 
-POWER_CONTROLS: dict[str, type[PowerControl]] = kinds(FullPower, OpenLoop, FoschiniMiljanic)
+POWER_CONTROLS: dict[str, type[PowerControl]] = kinds(FullPower, OpenLoop, TargetSnr)
 
 AnyPowerControl = Annotated[PowerControl, Slot("power_control", POWER_CONTROLS)]

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fednet_emu.arrays import IntArray
-from fednet_emu.records.ledger import CODE, Ledger
+from fednet_emu.records.ledger import Ledger
+from fednet_emu.records.reasons import CODE
 from fednet_emu.records.table import BLOCK_ROWS, Rows
 
 if TYPE_CHECKING:

@@ -15,7 +15,9 @@ from fednet_emu.arrays import IntArray, Mask
 from fednet_emu.records.laws.charge import charge_problem
 from fednet_emu.records.laws.overlaps import Busy
 from fednet_emu.records.laws.payloads import used_before_there, with_receptions
-from fednet_emu.records.ledger import CODE, KINDS, NEVER_NS, Ledger
+from fednet_emu.records.ledger import NEVER_NS, Ledger
+from fednet_emu.records.reasons import CODE
+from fednet_emu.records.rows import KINDS
 from fednet_emu.records.table import Rows, Table
 
 DELIVERED = CODE[""]
@@ -62,12 +64,12 @@ def _rows(blocks: Iterable[Mask], name: str) -> str:
     return _told(count, total, first, name)
 
 
-def _each(table: Table, wrong: Callable[[Rows], Mask], name: str) -> str:
+def _each(table: Table[Any], wrong: Callable[[Rows], Mask], name: str) -> str:
     """Name the first rows that break a law which looks at every row by itself."""
     return _rows(map(wrong, table.blocks()), name)
 
 
-def _sum(table: Table, *names: str) -> float:
+def _sum(table: Table[Any], *names: str) -> float:
     """The sum of some columns."""
     return sum(float(block[name].sum()) for block in table.blocks() for name in names)
 
@@ -180,7 +182,7 @@ def _order(ledger: Ledger) -> str:
 
 
 def _monotone(ledger: Ledger) -> str:
-    written = {
+    written: dict[str, tuple[Table[Any], str]] = {
         "transfers": (ledger.transfers, "ended_ns"),
         "computations": (ledger.computes, "ended_ns"),
         "rounds": (ledger.rounds, "ended_ns"),
@@ -193,7 +195,7 @@ def _monotone(ledger: Ledger) -> str:
     return ""
 
 
-def _back(table: Table, column: str) -> Iterator[Mask]:
+def _back(table: Table[Any], column: str) -> Iterator[Mask]:
     """Masks of the rows, block by block, that are earlier than the row before."""
     before = None
     for rows in table.blocks():
@@ -235,7 +237,7 @@ def _one_at_a_time(ledger: Ledger) -> str:
 def _used_before_there(ledger: Ledger) -> str:
     """Check that a payload is used at its maker only after it was made, and elsewhere, if sent, only after arrival."""
     computes, sends = used_before_there(ledger)
-    found = {
+    found: dict[str, tuple[IntArray, Table[Any]]] = {
         "computations start before their input has come": (computes, ledger.computes),
         "transfers are asked for before their payload is there": (sends, ledger.transfers),
     }

@@ -213,9 +213,11 @@ def test_a_run_goes_on_from_a_checkpoint() -> None:
     """A run that takes the server's state and the models from a checkpoint of round 25 ends with the same weights."""
     settings = (*TOY, graph(), "stop.rounds=40")
     first, second, saved = small_federation(*settings), small_federation(*settings), []
-    first.observers.append(lambda fed: saved.append(to_bytes(fed.checkpoint(), {})) if fed.round == 25 else None)
+    first.observers.append(
+        lambda fed: saved.append(to_bytes(fed.learner.checkpoint(), {})) if fed.round == 25 else None
+    )
     first.run(small_scenario(*settings).algorithm)
-    second.resume(from_bytes(saved[0], {}))
+    second.learner.resume(from_bytes(saved[0], {}))
     second.run(small_scenario(*settings).algorithm)
 
     assert second.graph.statistics == first.graph.statistics

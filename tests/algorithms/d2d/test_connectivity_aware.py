@@ -298,7 +298,7 @@ def test_snapshots_name_every_device_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cohort", "demands"), [(None, []), (7, [("cohort", "samples more devices than there are", 7)])]
+    ("cohort", "demands"), [(None, []), (7, [("cohort", "invites more devices than there are", 7)])]
 )
 def test_a_first_sample_needs_its_devices(cohort, demands):
     """A scenario with fewer devices than that is refused; all devices are never too many."""

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from fednet_emu.algorithms.base import Synchronous
 from fednet_emu.algorithms.heterogeneous.feddyn import FedDyn
 from fednet_emu.algorithms.heterogeneous.fednova import gradient_weight, normalised_average
 from fednet_emu.algorithms.heterogeneous.q_ffl import fair_step
@@ -97,28 +98,26 @@ class Memories:
         self.sent = sent
 
 
-class WatchedScaffold(Scaffold):
+class Watched(Synchronous):
+    """Notes what each device holds that is invited."""
+
+    kind = "watched"
+    seen: Any
+
+    def round(self, fed: Any, t: int, message: Any, client: Any, own: Any, **more: Any) -> Any:
+        """As in the method; the last argument of the client is what devices hold."""
+        arrived = yield from super().round(fed, t, message, client, own, **more)
+        for k in arrived.cohort:
+            self.seen.note(t, k.index, own[k], arrived.sent)
+        return arrived
+
+
+class WatchedScaffold(Watched, Scaffold):
     """Notes the control variates."""
 
-    kind = "watched"
-    seen: Any
 
-    def client(self, fed: Any, k: Any, state: Any, c_i: Any, t: int) -> Any:
-        """As in SCAFFOLD."""
-        self.seen.note(t, k.index, c_i, state.payload)
-        return super().client(fed, k, state, c_i, t)
-
-
-class WatchedFedDyn(FedDyn):
+class WatchedFedDyn(Watched, FedDyn):
     """Notes the remembered gradients."""
-
-    kind = "watched"
-    seen: Any
-
-    def client(self, fed: Any, k: Any, w: Any, minus_g: Any, t: int) -> Any:
-        """As in FedDyn."""
-        self.seen.note(t, k.index, minus_g, w)
-        return super().client(fed, k, w, minus_g, t)
 
 
 def watched(watch: type, *settings: str) -> tuple[Federation, Memories]:

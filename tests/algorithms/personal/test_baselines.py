@@ -65,7 +65,7 @@ def local_steps_alone() -> list[torch.Tensor]:
     plan = small_scenario(*TOY, algorithm("local")).algorithm.plan  # type: ignore[attr-defined]
     own = [fed.graph.constant(fed.task.model.initial()) for _ in range(8)]
     for t in range(5):
-        own = [fed.train(k, own[k.index], plan, t, "own").result.params for k in fed.devices()]
+        own = [k.training(own[k.index], plan, t, "own").result.params for k in fed.devices()]
     return [fed.read(w) for w in own]
 
 
@@ -165,8 +165,8 @@ def test_fedrep_alone_is_training_by_turns() -> None:
     k, w, layers = fed.device(0), fed.graph.constant(fed.task.model.initial()), Layers(fed.task.model, ("*.bias",))
     for t in range(2):
         head, body = (SgdPlan(lr=0.05, batch_size=5, **steps) for steps in ({"epochs": 1}, {"steps": 2}))
-        w = fed.train(k, w, head, t, "head", mask=layers.private).result.params
-        w = fed.train(k, w, body, t, mask=layers.shared).result.params
+        w = k.training(w, head, t, "head", mask=layers.private).result.params
+        w = k.training(w, body, t, mask=layers.shared).result.params
 
     assert torch.allclose(found, fed.read(w), atol=1e-6)
 

@@ -12,7 +12,7 @@ from simpy.events import Event
 from fednet_emu.algorithms.robust.afl import climbed, running_mean, weighted_step
 from fednet_emu.algorithms.robust.drfa import moved
 from fednet_emu.errors import Deadlock
-from fednet_emu.federation import Federation, Process, SgdPlan, accumulated
+from fednet_emu.federation import Device, Federation, Process, SgdPlan, accumulated
 from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.testing import run_small, small_federation, small_scenario
 
@@ -94,7 +94,7 @@ def test_drfa_makes_two_round_trips() -> None:
     fed = run_small(DRFA, UNICAST, "stop.rounds=6", timing_only=True)
     trained = fed.ledger.rounds.column("invited").sum()
 
-    assert fed.nominal
+    assert fed.learner.nominal
     assert fed.ledger.sent_bit[0] == 32 * (20 * trained + 6 * 3)
     assert fed.ledger.sent_bit[1] == 32 * (11 * trained + 6 * 3 * 10)
 
@@ -209,7 +209,7 @@ def test_no_attempt_begins_after_patience() -> None:
             return fed.clock.event().succeed(Delivery(0, -1, None, 320, *[fed.clock.now_s] * 3, "erased"))
 
         def server(fed: Federation = fed, send: Callable[[], Event] = lost, patience_s: float = patience_s) -> Process:
-            yield fed.retry(send, patience_s=patience_s)
+            yield from fed.retry(send, patience_s=patience_s)
 
         fed.clock.run_process(server())
 
@@ -257,7 +257,7 @@ def test_one_device_goes_from_batch_to_batch(kind: str, more: str, steps: int) -
     fed, other = small_federation(*settings), small_federation(*settings)
     model, w = fed.read(fed.run(small_scenario(*settings).algorithm)), other.graph.constant(other.task.model.initial())
     for t in range(3):
-        w = other.train(other.device(0), w, SgdPlan(lr=0.1, batch_size=5, steps=steps), t).result.params
+        w = other.device(0).training(w, SgdPlan(lr=0.1, batch_size=5, steps=steps), t).result.params
 
     assert torch.allclose(model, other.read(w), atol=1e-6)
 
@@ -275,8 +275,8 @@ def test_drfa_draws_batches_by_the_names_that_runs_are_reproduced_by(monkeypatch
     """Round and part of the training, then round and `loss`: other names are other batches for the same seed."""
     fed = small_federation(DRFA)
     keys: set[tuple[object, ...]] = set()
-    train = fed.train
-    monkeypatch.setattr(fed, "train", lambda k, w, plan, *key: keys.add(key) or train(k, w, plan, *key))
+    training = Device.training
+    monkeypatch.setattr(Device, "training", lambda k, w, plan, *key: keys.add(key) or training(k, w, plan, *key))
     fed.run(small_scenario(DRFA).algorithm)
 
     assert {(t, part) for t in range(3) for part in (0, "loss")} <= keys

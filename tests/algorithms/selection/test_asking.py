@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from fednet_emu.algorithms import ALGORITHMS
-from fednet_emu.algorithms.chosen import ChosenCohort
+from fednet_emu.algorithms.base import Synchronous
 from fednet_emu.algorithms.selection.base import Jobs
 from fednet_emu.algorithms.selection.table import SELECTIONS
 from fednet_emu.federation import SgdPlan
@@ -25,7 +25,9 @@ KINDS = {
     "tight fedcs": "{kind: fedcs, round_s: 0.003}",
     "short oort": "{kind: oort, window: 1, most_rounds: 2}",
 }
-WITH_SLOT = sorted(kind for kind in ALGORITHMS if issubclass(ALGORITHMS[kind], ChosenCohort))
+WITH_SLOT = sorted(kind for kind in ALGORITHMS if issubclass(ALGORITHMS[kind], Synchronous))
+OTHERS = set(WITH_SLOT) - {"fedavg", "cfl", "frank-wolfe-clustering"}  # what the last two read decides events, too
+POLLED = {kind for kind in WITH_SLOT if "polls" in ALGORITHMS[kind].uses}
 HARD = {
     **CONDITIONS,
     "a deadline": (
@@ -49,13 +51,18 @@ def settings_of(algorithm: str, selection: str, condition: str) -> tuple[str, ..
 
 
 def test_who_has_the_slot() -> None:
-    """The synchronous methods with one server model for all."""
-    assert WITH_SLOT == ["fedavg", "feddyn", "fednova", "fedprox", "q-ffl", "scaffold"]
+    """The synchronous methods that invite a cohort and make local steps."""
+    personal = ["cfl", "ditto", "fedper", "fedrep", "frank-wolfe-clustering", "ifca"]
+    assert sorted({"fedavg", "feddyn", "fednova", "fedprox", "q-ffl", "scaffold", *personal}) == WITH_SLOT
 
 
 @pytest.mark.parametrize(
     ("algorithm", "selection", "condition"),
-    [*product(["fedavg"], KINDS, HARD), *product(WITH_SLOT[1:], ["oort", "power-of-choice", "age"], ["30 % loss"])],
+    [
+        *product(["fedavg"], KINDS, HARD),
+        *product(sorted(OTHERS), ["oort", "age"], ["30 % loss"]),
+        *product(sorted(OTHERS & POLLED), ["power-of-choice"], ["30 % loss"]),
+    ],
 )
 def test_it_conforms(algorithm: str, selection: str, condition: str) -> None:
     """Rounds end, laws hold, and how training is run changes no event; without training neither, but for losses."""
@@ -67,7 +74,7 @@ def test_it_conforms(algorithm: str, selection: str, condition: str) -> None:
     assert fed.round == timed.round == ROUNDS
     assert not any(verify(fed.ledger, frozenset({"uplink", "downlink"})).values())
     assert fed.ledger.event_digest() == batched.ledger.event_digest()
-    assert rule.needs_losses == timed.nominal
+    assert rule.needs_losses == timed.learner.nominal
     assert rule.needs_losses or fed.ledger.event_digest() == timed.ledger.event_digest()
     assert (fed.ledger.rounds.column("invited") <= rule.most(2, 4)).all()
 
@@ -152,7 +159,7 @@ def test_losses_and_reports_of_lost_uploads_are_not_known() -> None:
     lossy = "network.uplink.loss={kind: random, probability: 0.999999}"
     fed = run_small("algorithm.cohort=2", "algorithm.selection=oort", lossy, "stop.rounds=5", timing_only=True)
 
-    assert not fed.nominal  # nothing was read
+    assert not fed.learner.nominal  # nothing was read
     assert not fed.ledger.frames()["selection"]["arrived"].any()
 
 

@@ -34,19 +34,15 @@ def test_the_reported_square_is_that_of_all_samples_of_all_steps() -> None:
     """Two steps on batches of 8 of 20 samples each, worked out by hand from the batches that the job draws."""
     settings = ("algorithm={kind: fedavg, cohort: 4, lr: 0.1, batch_size: 8, local_epochs: 2, selection: oort}",)
     for engine in ("serial", "batched"):
-        fed = small_federation(*settings, f"training.engine={engine}", "stop.rounds=2")
-        told = {}
+        fed, client = small_federation(f"training.engine={engine}"), small_scenario(*settings).algorithm.client
+        w = fed.initial_model()
+        exchange = fed.exchange(fed.devices(), w, client, 0, statistics=("square", "samples"))
+        arrived = fed.clock.run_process(exchange)
+        told = {k.index: k.measured for k in arrived.devices}
 
-        def listen(fed, told=told):
-            for k in range(4):
-                mine = fed.reports.of(k)
-                told[fed.round, k] = fed.read(mine["square"]), mine["samples"]
-
-        fed.observers.append(listen)
-        fed.run(small_scenario(*settings).algorithm)
-        w = fed.task.model.initial()
         for k in range(4):
-            assert told[1, k] == (pytest.approx(by_hand(fed, k, w), rel=1e-5), 20)
+            square, samples = told[k]
+            assert (fed.read(square), samples) == (pytest.approx(by_hand(fed, k, w.value), rel=1e-5), 20)
 
 
 def by_hand(fed, k: int, w: torch.Tensor) -> float:
@@ -160,6 +156,6 @@ def test_a_timing_only_run_is_marked() -> None:
     """Losses decide: with nominal ones the run is an approximation, and says so."""
     fed = run_small("algorithm.selection=oort", timing_only=True)
 
-    assert fed.nominal
+    assert fed.learner.nominal
     assert small_scenario("algorithm.selection=oort").events_depend_on_learning
     assert not small_scenario("algorithm.selection=age").events_depend_on_learning

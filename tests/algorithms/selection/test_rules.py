@@ -14,7 +14,7 @@ from fednet_emu.algorithms.selection.power_of_choice import PowerOfChoice
 from fednet_emu.algorithms.selection.rates import BestChannel, ProportionalFair
 from fednet_emu.algorithms.selection.table import SELECTIONS
 from fednet_emu.errors import ScenarioError
-from fednet_emu.testing import run_small
+from fednet_emu.testing import run_small, small_scenario
 from tests.algorithms.selection.knowledge import known
 
 
@@ -202,19 +202,28 @@ def test_two_draws_are_refused() -> None:
 
 
 def test_algorithms_with_rules_of_their_own_have_no_such_slot() -> None:
-    """A clustered algorithm refuses the setting."""
+    """DRFA draws by its weights, and refuses the setting."""
+    drfa = "{kind: drfa, cohort: 3, lr: 0.1, lr_weights: 0.1, batch_size: 8, local_steps: 1, selection: age}"
     with pytest.raises(ScenarioError, match="selection"):
-        run_small(
-            "algorithm={kind: ifca, cohort: 3, clusters: 2, lr: 0.1, batch_size: 8, local_steps: 1, selection: age}"
-        )
+        run_small(f"algorithm={drfa}")
+
+
+@pytest.mark.parametrize("variant", ["pow-d", "cpow-d", "rpow-d"])
+def test_nobody_is_asked_for_the_loss_of_a_model_that_is_not_sent_to_all(variant: str) -> None:
+    """IFCA sends several models: a rule that polls one is refused, one that reads reported losses is not."""
+    rule = f"{{kind: power-of-choice, variant: {variant}}}"
+    ifca = f"{{kind: ifca, cohort: 2, clusters: 2, lr: 0.1, batch_size: 8, local_steps: 1, selection: {rule}}}"
+    found = [".".join(path) for path, _ in small_scenario(f"algorithm={ifca}").contradictions()]
+
+    assert found == ([] if variant == "rpow-d" else ["algorithm.selection"])
 
 
 def test_uniform_alone_costs_nothing() -> None:
-    """`uniform` records no series, asks for no reports, and is the same object for all."""
+    """`uniform` records no series, asks for no statistics, and is the same object for all."""
     fed = run_small("algorithm.selection=uniform", timing_only=True)
 
     assert "selection" not in fed.ledger.series
-    assert fed.reports.asked == ()
+    assert Uniform().reports == ()
     assert Uniform() == Uniform()
 
 

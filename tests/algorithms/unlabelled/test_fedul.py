@@ -14,6 +14,7 @@ from fednet_emu.algorithms.unlabelled.fedul import Best, better, pick, record
 from fednet_emu.algorithms.unlabelled.fedul_theory import ce_on_probs
 from fednet_emu.emulation.build import build
 from fednet_emu.errors import ScenarioError
+from fednet_emu.federation import Device
 from fednet_emu.federation.federation import Federation
 from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.partitions import Partition
@@ -242,12 +243,15 @@ def test_the_smaller_error_is_picked(error: float, picked: float) -> None:
 class Bench:
     """Stands for a federation that computes at once: the models are their own validation errors."""
 
-    timing_only, round = False, 4
+    timing_only = False
 
     def __init__(self) -> None:
         self.task = SimpleNamespace(n_validation=10, validation_error=lambda f: f)
         self.rows: list[tuple[str, dict[str, float]]] = []
-        self.ledger = SimpleNamespace(record=lambda name, **row: self.rows.append((name, row)))
+
+    def record(self, name: str, **row: float) -> None:
+        """Keep a row."""
+        self.rows.append((name, row))
 
     def defer(self, function: Callable[..., Any], *args: Any, size: int = 1) -> Any:
         """The value itself."""
@@ -269,11 +273,11 @@ def test_the_best_model_is_kept_with_its_error() -> None:
 
 
 def test_a_row_has_the_round_its_losses_and_both_errors() -> None:
-    """The mean of the surrogate losses, the supervised loss and the errors, in the round that is about to end."""
+    """The mean of the surrogate losses, the supervised loss and the errors."""
     bench = Bench()
     best = Best(cast("Any", 0.2), cast("Any", 0.2), cast("Any", 0.4))
     record(cast("Any", bench), best, cast("Any", [1.0, 2.0]), cast("Any", SimpleNamespace(loss=0.7)))
-    expected = {"round": 5, "surrogate_loss": 1.5, "supervised_loss": 0.7}
+    expected = {"surrogate_loss": 1.5, "supervised_loss": 0.7}
 
     assert bench.rows == [("fedul", {**expected, "validation_error": 0.4, "best_validation_error": 0.2})]
 
@@ -283,14 +287,14 @@ def test_the_server_trains_with_the_loss_of_the_mode(mode: str, loss: object, mo
     """The negative log-likelihood is the model's own loss; the public code's second softmax is asked for by name."""
     settings = (*SETTINGS, f"algorithm.loss_mode={mode}", "algorithm.supervision=M1", "stop.rounds=1")
     fed, asked = small_federation(*settings), []
-    train = fed.train
+    training = Device.training
 
     def spy(device: Any, *args: Any, **terms: Any) -> Any:
         if device is fed.server:
             asked.append(terms["loss"])
-        return train(device, *args, **terms)
+        return training(device, *args, **terms)
 
-    monkeypatch.setattr(fed, "train", spy)
+    monkeypatch.setattr(Device, "training", spy)
     fed.run(small_scenario(*settings).algorithm)
 
     assert asked == [loss]

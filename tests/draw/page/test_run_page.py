@@ -12,7 +12,8 @@ from fednet_emu.draw.page.run import SCRIPTS, Played, run_document
 from fednet_emu.draw.page.timeline import timeline
 from fednet_emu.draw.page.words import turn_s
 from fednet_emu.emulation.scene import scene
-from fednet_emu.records.ledger import KINDS, REASONS
+from fednet_emu.records.reasons import REASONS
+from fednet_emu.records.rows import KINDS
 from fednet_emu.results.data_split import holdings
 
 CHANGES = ["stop.rounds=6", "network.uplink.loss={kind: random, probability: 0.2}", "channel.device.receive_w=0.1"]

@@ -8,7 +8,8 @@ import pytest
 from fednet_emu.draw.trace.counters import steps
 from fednet_emu.draw.trace.feed import Part
 from fednet_emu.draw.trace.slices import device_slices
-from fednet_emu.records.ledger import KINDS, SERVER, SEVERAL
+from fednet_emu.records.ledger import SERVER, SEVERAL
+from fednet_emu.records.rows import KINDS
 
 BROADCAST, UPLOAD, GOSSIP = range(3)
 SENT = {

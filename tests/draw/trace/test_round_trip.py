@@ -14,7 +14,9 @@ import pytest
 from fednet_emu.draw.trace import feed
 from fednet_emu.emulation.given import scenario_of
 from fednet_emu.emulation.play import play
-from fednet_emu.records.ledger import KINDS, REASONS, SERVER, SEVERAL, Ledger, device_label
+from fednet_emu.records.ledger import SERVER, SEVERAL, Ledger, device_label
+from fednet_emu.records.reasons import REASONS
+from fednet_emu.records.rows import KINDS
 from fednet_emu.results.run import Run
 
 Trace = Any
@@ -258,7 +260,7 @@ def test_one_process_per_cell_with_the_devices_it_serves(tmp_path: Path, read_tr
     shown = {one.track[-1]: one.track[:2] for one in of_devices(trace)}
     assert len({track[0] for track in shown.values()}) > 3
     for device in range(run.scenario.devices.count):
-        cell = -1 - network.up_links.radios(device, SERVER)[1]
+        cell = -1 - network.up_links.station_of(device)
         if device_label(device) in shown:
             assert shown[device_label(device)] == (f"cell {cell}", "devices")
 

@@ -11,7 +11,8 @@ import pytest
 from fednet_emu.emulation.build import build
 from fednet_emu.errors import Deadlock
 from fednet_emu.federation.federation import Federation
-from fednet_emu.records.ledger import KINDS, REASONS
+from fednet_emu.records.reasons import REASONS
+from fednet_emu.records.rows import KINDS
 from fednet_emu.records.table import Table
 from fednet_emu.testing import small_scenario
 

@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from fednet_emu.algorithms.averaging import average
-from fednet_emu.federation import mean_update
+from fednet_emu.federation import average, mean_update
 from fednet_emu.federation.sums import NoisyMean
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.engines.serial import SerialEngine

@@ -15,9 +15,11 @@ from fednet_emu.network.access import (
     SpatialReuse,
     Tdma,
 )
-from fednet_emu.network.access.base import Active, RateInputs
+from fednet_emu.network.air.band import Band
+from fednet_emu.network.air.sharing import Active, RateInputs
 from fednet_emu.network.planning import Fedl
 from fednet_emu.network.settings import Downlink, Sidelink, Uplink
+from fednet_emu.radio.fading import NoFading
 from fednet_emu.radio.rates.shannon import Shannon
 
 ONE_OF_EACH = [
@@ -53,7 +55,7 @@ def uplink_inputs(*snr):
         plain=True,
     )
     law = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
-    return RateInputs(active, heard[0], heard, np.ones((1, 1)), np.array([0]), 1e6, law, constant=True, key=0)
+    return RateInputs(active, heard[0], heard, np.ones((1, 1)), np.array([0]), Band.of(1e6, law, NoFading()))
 
 
 def sum_rate(access, *snr):

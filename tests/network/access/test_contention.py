@@ -7,16 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fednet_emu.devices.availability import Always, Presence
 from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.network.access import Noma, Ofdma, Shared, SlottedAloha, Tdma
-from fednet_emu.network.access.base import Active, RateInputs
 from fednet_emu.network.air.band import Band
-from fednet_emu.network.medium.loss import NoLoss
-from fednet_emu.network.medium.medium import Medium, Rules
-from fednet_emu.radio.fading import Rayleigh
+from fednet_emu.network.air.sharing import Active, RateInputs
+from fednet_emu.radio.fading import NoFading, Rayleigh
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
-from fednet_emu.records.ledger import SERVER, Ledger
+from fednet_emu.records.ledger import SERVER
+from tests.network.media import Pairs, medium_of
 
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
 MBIT = 1_000_000
@@ -234,43 +232,12 @@ def test_a_slot_is_settled_at_its_start(cell):
 # ---- device to device ------------------------------------------------------------------------------------------------
 
 
-class Pairs:
-    """SNRs [receivers, senders] by hand, without fading."""
-
-    def __init__(self, snr):
-        self._snr = np.array(snr, float)
-
-    def snr(self, sender, receiver):
-        """As given."""
-        return float(self._snr[receiver, sender])
-
-    def fading_key(self, sender, receiver):
-        """Of no use here."""
-        return 0
-
-    def snrs(self, sender, receiver):
-        """As given."""
-        return self._snr[receiver, sender]
-
-    def fading_keys(self, sender, receiver):
-        """Of no use here."""
-        return np.zeros(np.broadcast_shapes(sender.shape, receiver.shape), np.uint64)
-
-    def period(self):
-        """Nobody moves."""
-        return 0
-
-    def radios(self, sender, receiver):
-        """The devices."""
-        return sender, receiver
-
-
 def play_pairs(cell, access, snr, sends, *, timeout_s=10.0):
     """Send (sender, receiver) at once, a megabit each; deliveries."""
     world = cell(access, CAPACITY)
-    band = Band.of(1e6, access, CAPACITY, world.band.fading, 5)
-    rules = Rules(band, Pairs(snr), NoLoss(), 0, 0.2, False, timeout_s)
-    medium = Medium(world.clock, Ledger(), Presence(Always(), 0, len(snr)), 2, rules)
+    medium = medium_of(
+        access, CAPACITY, Pairs(snr), len(snr), way="sidelink", clock=world.clock, key=5, timeout_s=timeout_s
+    )
     transfers = [medium.send(*ends, None, 0, MBIT) for ends in sends]
     world.clock.run()
     return [transfer.value for transfer in transfers]
@@ -308,7 +275,8 @@ def as_heard(rows, **changes):
     deaf = changes.pop("deaf", None)
     active = Active(legs, legs, legs, legs, np.ones(2), np.ones(2), heard, deaf, plain=False)
     own = np.diagonal(heard)[:, None]
-    return RateInputs(active, own, heard[:, :, None], np.ones((2, 1)), np.zeros(1, np.int64), 1e6, CAPACITY, True, 0)
+    band = Band.of(1e6, CAPACITY, NoFading())
+    return RateInputs(active, own, heard[:, :, None], np.ones((2, 1)), np.zeros(1, np.int64), band)
 
 
 def test_rows_of_one_receiver_are_decoded_each_for_itself():

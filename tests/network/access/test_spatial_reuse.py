@@ -11,18 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fednet_emu.devices.availability import Always, Presence
 from fednet_emu.kernel.all_of import AllOf
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.network.access import SpatialReuse
-from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.transfer import Delivery
-from fednet_emu.network.medium.loss import NoLoss
-from fednet_emu.network.medium.medium import Medium, Rules
-from fednet_emu.radio.fading import NoFading
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.records.laws.verify import verify
-from fednet_emu.records.ledger import KINDS, Ledger
+from fednet_emu.records.ledger import Ledger
+from tests.network.media import Pairs, medium_of
 
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
 SIDELINK = frozenset({"sidelink"})
@@ -32,48 +28,13 @@ Push = tuple[int, Sequence[int], int]
 """Sender, receivers and cluster."""
 
 
-class Pairs:
-    """SNRs [sender, receiver] by hand; nothing fades."""
-
-    def __init__(self, snr: np.ndarray) -> None:
-        self._snr = snr
-
-    def snr(self, sender: int, receiver: int) -> float:
-        """From the matrix."""
-        return float(self._snr[sender, receiver])
-
-    def fading_key(self, sender: int, receiver: int) -> int:
-        """Of no use."""
-        return 0
-
-    def snrs(self, sender: Any, receiver: Any) -> Any:
-        """From the matrix."""
-        return self._snr[sender, receiver]
-
-    def fading_keys(self, sender: Any, receiver: Any) -> Any:
-        """Of no use."""
-        return np.zeros(np.broadcast_shapes(np.shape(sender), np.shape(receiver)), np.uint64)
-
-    def power_w(self, sender: int) -> float | None:
-        """Full power."""
-        return None
-
-    def radios(self, sender: int, receiver: int) -> tuple[int, int]:
-        """The devices themselves."""
-        return sender, receiver
-
-    def period(self) -> int:
-        """Nobody moves."""
-        return 0
-
-
 def play(access: SpatialReuse, pushes: Sequence[Push], law: Any = None, snr: Any = None) -> tuple[Ledger, list[Any]]:
     """All pushes of one megabit, asked for at once: the books and the deliveries."""
     clock, ledger = Clock(), Ledger()
     matrix = np.full((12, 12), 10.0) if snr is None else np.asarray(snr, float)
-    band = Band.of(1e6, access, law or FixedRate(bit_rate_bps=1e6), NoFading())
-    rules = Rules(band, Pairs(matrix), NoLoss(), 0, 0.2, multicast=True, timeout_s=3600.0)
-    medium = Medium(clock, ledger, Presence(Always(), 0, len(matrix)), KINDS.index("sidelink"), rules)
+    law = law or FixedRate(bit_rate_bps=1e6)
+    more = {"way": "sidelink", "clock": clock, "ledger": ledger, "multicast": True}
+    medium = medium_of(access, law, Pairs(matrix.T), len(matrix), **more)
 
     def everything() -> Any:
         events = []
@@ -201,8 +162,7 @@ def test_who_sends_is_not_forgotten_when_others_start() -> None:
 def test_a_multicast_says_what_it_waits_for() -> None:
     """In a deadlock the transfers are named."""
     clock = Clock()
-    rules = Rules(Band.of(1e6, QUIET, CAPACITY, NoFading()), Pairs(np.ones((4, 4))), NoLoss(), 0, 0.2, True, 9.0)
-    medium = Medium(clock, Ledger(), Presence(Always(), 0, 4), KINDS.index("sidelink"), rules)
+    medium = medium_of(QUIET, CAPACITY, Pairs(np.ones((4, 4))), 4, way="sidelink", clock=clock, multicast=True)
     event = AllOf(clock, [medium.send(0, k, None, -1, MBIT, group=0) for k in (1, 2, 3)])
 
     assert event.describe() == "3 of 3 events: " + "; ".join(f"the sidelink from dev-0 to dev-{k}" for k in (1, 2, 3))

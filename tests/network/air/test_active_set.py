@@ -10,9 +10,9 @@ from fednet_emu.network.air.transfer import Transfer
 
 def test_who_has_left_listens_no_longer(cell):
     """Of 0 to 1 and 2 to 3 the first ends: one row and one column remain, and the second leg has row 0."""
-    rules, clock = cell(Ofdma()).medium.rules, Clock()
+    medium, clock = cell(Ofdma()).medium, Clock()
     first, second = ([Transfer(clock, 2, print, ends, None, -1, 8, None)] for ends in ((0, 1), (2, 3)))
-    on_air = ActiveSet(rules.band, rules.links, 1)
+    on_air = ActiveSet(medium.band, medium.links, 1)
     on_air.add([first, second])
     assert on_air.gains.receivers.tolist() == [1, 3]
 

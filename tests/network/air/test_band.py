@@ -25,12 +25,12 @@ KEY = 0xFADE
 
 def band_of(fading, law=CAPACITY, access=None):
     """A band of 1 MHz."""
-    return Band.of(1e6, access or Tdma(), law, fading)
+    return (access or Tdma()).on(Band.of(1e6, law, fading))
 
 
 def test_a_band_keeps_the_key_of_its_draws():
     """What random access draws is keyed by it; 0 if nothing is drawn."""
-    assert Band.of(1e6, Tdma(), CAPACITY, NoFading(), 77).access_key == 77
+    assert Band.of(1e6, CAPACITY, NoFading(), 77).access_key == 77
     assert band_of(NoFading()).access_key == 0
 
 
@@ -153,8 +153,8 @@ def test_walking_blocks_and_the_ergodic_rate_agree():
     """Over thousands of blocks the two ways of `long_transfers` take the same time within 2 %, for two rate laws."""
     fading = Rayleigh(coherence_s=0.01)
     for law in (Shannon(), Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)):
-        walked = Band.of(1e6, Tdma(), law, fading)
-        ergodic = Band.of(1e6, Tdma(), ErgodicRate(law=law, fading=fading), NoFading())
+        walked = Band.of(1e6, law, fading)
+        ergodic = Band.of(1e6, ErgodicRate(law=law, fading=fading), NoFading())
         ends_ns = [band.alone(3.0, 11, 100_000_000, 0)[0] for band in (walked, ergodic)]
 
         assert ends_ns[0] > 3000 * walked.coherence_ns

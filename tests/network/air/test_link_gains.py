@@ -6,8 +6,8 @@ from fednet_emu.network.air.link_gains import LinkGains
 
 def test_a_radio_does_not_hear_itself(cell):
     """Device 1 sends to 0 and then is sent to by 2: the hand-made SNR is that of the larger number, or 0 to itself."""
-    rules = cell(Ofdma(), snr=[5.0, 7.0, 11.0]).medium.rules
-    gains = LinkGains(rules.band, rules.links)
+    medium = cell(Ofdma(), snr=[5.0, 7.0, 11.0]).medium
+    gains = LinkGains(medium.band, medium.links)
 
     gains.add([1], [1.0])
     gains.listen([1])

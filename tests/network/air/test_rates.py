@@ -3,17 +3,12 @@
 import numpy as np
 import pytest
 
-from fednet_emu.devices.availability import Always, Presence
-from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.network.access import SlottedAloha
-from fednet_emu.network.air.band import Band
-from fednet_emu.network.links.station_links import StationLinks
-from fednet_emu.network.medium.loss import NoLoss
-from fednet_emu.network.medium.medium import Medium, Rules
-from fednet_emu.radio.fading import NoFading
+from fednet_emu.network.links.links import CellLinks
 from fednet_emu.radio.rates.shannon import FixedRate
-from fednet_emu.records.ledger import SERVER, Ledger
+from fednet_emu.records.ledger import SERVER
+from tests.network.media import medium_of
 
 SLOT_S = 0.01
 ALOHA = SlottedAloha(slot_s=SLOT_S, probability=0.5, capture_db=6.0)
@@ -23,13 +18,10 @@ KEY = 12
 
 def ends_s(snr, size_bit):
     """When and how uplinks of all devices at SNRs [cells, devices] end that start at 0."""
-    clock, ledger = Clock(), Ledger()
-    links = StationLinks(snr, snr.argmax(axis=0), [11, 12][: len(snr)])
-    band = Band.of(1e6, ALOHA, LAW, NoFading(), KEY)
-    presence = Presence(Always(), 0, snr.shape[1])
-    medium = Medium(clock, ledger, presence, 0, Rules(band, links, NoLoss(), 0, 1.0, False, 3600.0, len(snr)))
+    links = CellLinks(snr, [11, 12][: len(snr)])
+    medium = medium_of(ALOHA, LAW, links, snr.shape[1], key=KEY, cells=len(snr))
     sent = [medium.send(device, SERVER, None, -1, size_bit) for device in range(snr.shape[1])]
-    clock.run()
+    medium.clock.run()
     return [(one.value.ended_s, one.value.lost) for one in sent]
 
 

@@ -93,7 +93,7 @@ def legs(snr, keys, size_bit):
 @pytest.mark.parametrize("size_bit", [1000, 50_000])
 def test_a_broadcast_to_many_is_the_same_as_to_each(law, size_bit):
     """40 receivers, many of which are sure to hear everything early: each has its own fate, the slowest the end."""
-    walker = BandWalker(Band.of(1e6, Tdma(), law, Rayleigh(coherence_s=0.01)))
+    walker = BandWalker(Band.of(1e6, law, Rayleigh(coherence_s=0.01)))
     snr, keys = [SNR[k % 6] for k in range(40)], [mix(5, k) for k in range(40)]
     assert min(keys) < 2**63 < max(keys)
 
@@ -107,7 +107,7 @@ def test_a_broadcast_to_many_is_the_same_as_to_each(law, size_bit):
 
 def test_a_long_broadcast_to_equals_ends_with_them_all():
     """20 receivers of 10 Mbit at 1 Mbit/s take 10 s, in which rounding is larger than a nanosecond."""
-    walker = BandWalker(Band.of(1e6, Tdma(), FixedRate(bit_rate_bps=1e6), NoFading()))
+    walker = BandWalker(Band.of(1e6, FixedRate(bit_rate_bps=1e6), NoFading()))
     burst = legs([1.0] * 20, range(20), 10_000_000)
 
     assert walker.walk(burst, 3, FOREVER_NS) == 10 * NS_PER_S + 3
@@ -144,7 +144,7 @@ def on_air(snr, size_bit, until_ns, start_ns):
 def test_what_is_computed_a_part_at_a_time_is_what_is_computed_at_once(snr, size_bit, until_ns, threshold_db):
     """Bursts over up to thousands of blocks have the same end, bits, outcomes and time on the air."""
     law = CAPACITY if threshold_db is None else FixedRate(bit_rate_bps=1e4, threshold_db=threshold_db)
-    walker = BandWalker(Band.of(1e4, Tdma(), law, Rayleigh(coherence_s=0.001)))
+    walker = BandWalker(Band.of(1e4, law, Rayleigh(coherence_s=0.001)))
     start_ns = 12_345_678
     whole = on_air(snr, size_bit, until_ns, start_ns)
     end_ns = walker.walk(whole, start_ns, FOREVER_NS)
@@ -163,7 +163,7 @@ def test_what_is_computed_a_part_at_a_time_is_what_is_computed_at_once(snr, size
 
 def test_a_transfer_that_is_soon_cut_is_not_computed_to_an_end_that_never_comes():
     """Of a million blocks, 256 are computed when it starts, and those until the cut; without a cut four times more."""
-    walker = Counting(BandWalker(Band.of(1e4, Tdma(), CAPACITY, Rayleigh(coherence_s=0.001))))
+    walker = Counting(BandWalker(Band.of(1e4, CAPACITY, Rayleigh(coherence_s=0.001))))
     air, ahead_ns = SeparateAir(walker), 256_000_000
     (leg,) = burst = on_air([1.0], 10**7, FOREVER_NS, 0)
 

@@ -80,11 +80,11 @@ def test_a_walk_changes_the_serving_station():
     """Half-way between two base stations the next upload goes to the other one."""
     cells = ListedCells(xy_m=((0.0, 0.0), (200.0, 0.0)))
     network = wire(Straight([[10.0, 1.0]]), cells=cells)
-    links = network.uplink.rules.links
+    links = network.uplink.links
 
-    assert links.radios(0, SERVER) == (0, -1)
+    assert links.now().station_of(0) == -1
     upload(network, 0, 100.0)
-    assert links.radios(0, SERVER) == (0, -2)
+    assert links.now().station_of(0) == -2
 
 
 def test_shadowing_is_a_function_of_place():

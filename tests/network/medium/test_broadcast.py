@@ -12,7 +12,7 @@ from fednet_emu.kernel.clock import COLLECT, NS_PER_S
 from fednet_emu.network.access import Ofdma, Tdma
 from fednet_emu.network.air import separate as air
 from fednet_emu.network.air.transfer import Delivery
-from fednet_emu.network.medium.loss import RandomLoss
+from fednet_emu.network.faults import RandomLoss
 from fednet_emu.radio.fading import NoFading, Rayleigh
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.records.ledger import SERVER, SEVERAL
@@ -42,7 +42,7 @@ def test_a_broadcast_ends_with_its_slowest_receiver(cell, access):
     assert (row["delivered_bit"], row["lost_bit"]) == (4 * MBIT, 0)
     assert row["air_bit"] == pytest.approx(MBIT, rel=1e-9)
     assert row["energy_j"] == pytest.approx(0.2 * end_s)
-    assert world.ledger.sent_bit[0] == MBIT
+    assert world.ledger.sent_bit == [0, MBIT, 0]
     assert world.ledger.frames()["receptions"].values.tolist() == [[0, device, ""] for device in range(4)]
 
 

@@ -10,7 +10,7 @@ from fednet_emu.kernel.all_of import gather
 from fednet_emu.kernel.clock import COLLECT, NS_PER_S, SETTLE
 from fednet_emu.network.access import Ofdma, Tdma
 from fednet_emu.network.air.transfer import Delivery
-from fednet_emu.network.medium.loss import RandomLoss
+from fednet_emu.network.faults import RandomLoss
 from fednet_emu.radio.fading import Rayleigh
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.records.ledger import SERVER

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from fednet_emu.network.medium.loss import NoLoss, RandomLoss
+from fednet_emu.network.faults import NoLoss, RandomLoss
 
 
 @given(
@@ -13,8 +13,8 @@ from fednet_emu.network.medium.loss import NoLoss, RandomLoss
 )
 def test_a_transfer_is_erased_below_its_probability(uniform, probability):
     """Quantile by quantile: more loss only ever adds to what is lost."""
-    assert RandomLoss(probability=probability).erases(uniform) == (uniform < probability)
-    assert not NoLoss().erases(uniform)
+    assert RandomLoss(probability=probability).fate(None, uniform) == ("erased" if uniform < probability else "")
+    assert NoLoss().fate(None, uniform) == ""
 
 
 @pytest.mark.parametrize("probability", [-0.1, 1.0, 30.0])

@@ -18,7 +18,7 @@ from fednet_emu.network.access import Noma, Ofdma, Shared, SlottedAloha, Spatial
 from fednet_emu.network.air.separate import BandWalker, SeparateAir
 from fednet_emu.network.air.shared import SharedAir
 from fednet_emu.network.air.transfer import Delivery
-from fednet_emu.network.medium.medium import air_of
+from fednet_emu.network.medium.radios import Radios
 from fednet_emu.radio.channel import Terminal
 from fednet_emu.radio.fading import NoFading, Rayleigh
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
@@ -46,7 +46,7 @@ def test_a_lone_sender_gets_what_the_general_path_gives(cell, access, law, coher
     for shared in (False, True):
         world = cell(access, law, fading, snr=(snr,), timeout_s=timeout_s)
         if shared:
-            world.medium._air, world.medium._looks_up = SharedAir(world.band, world.medium.rules.links), False
+            world.medium._air, world.medium._looks_up = SharedAir(access, world.band, world.medium.links), False
         (delivery,) = world.play((0.0013, 0, size_bit))
         row = world.rows.iloc[0]
         books.append((delivery.ended_s, delivery.lost, round(row["air_bit"], 3), round(row["energy_j"], 12)))
@@ -95,9 +95,8 @@ def test_a_fading_block_below_the_threshold_carries_nothing(cell):
 @pytest.mark.parametrize("access", [Ofdma(), Shared()])
 def test_a_second_burst_draws_the_power_at_which_its_sender_is_on_the_air(cell, access):
     """At 1 W and then, asked for while that goes on, at a tenth: both draw what the sender radiates, half each."""
-    world = cell(access, FixedRate(bit_rate_bps=1e6), drawn_w=2.0)
     radio = Terminal(tx_power_dbm=30.0, noise_figure_db=0.0, height_m=1.0, amplifier_efficiency=0.5, circuit_w=0.0)
-    object.__setattr__(world.medium.rules, "radio", radio)
+    world = cell(access, FixedRate(bit_rate_bps=1e6), radios=Radios(radio))
     send = world.medium.send
     first = send(0, SERVER, "x", 0, MBIT)
     world.clock.call_at(NS_PER_S // 2, lambda _event: send(0, SERVER, "x", 0, MBIT, power_part=0.1))
@@ -178,7 +177,7 @@ def test_too_many_blocks_are_an_error_that_names_the_setting(cell, monkeypatch, 
 def test_the_choice_of_air_follows_from_who_can_disturb_whom(cell):
     """Turns of one cell and clusters apart walk alone; everything else shares."""
     chosen = {
-        access: type(air_of(cell(access).medium.rules)[0])
+        access: type(cell(access).medium._air)
         for access in (Tdma(), Shared(max_senders=1), SpatialReuse(interference=False), SpatialReuse(), Ofdma(), Noma())
     }
 
@@ -195,8 +194,10 @@ from fednet_emu.network.access import Ofdma, Shared, Tdma
 from fednet_emu.devices.availability import Always, Presence
 from fednet_emu.network.links.links import CellLinks
 from fednet_emu.network.air.band import Band
-from fednet_emu.network.medium.loss import NoLoss
-from fednet_emu.network.medium.medium import Medium, Rules
+from fednet_emu.network.medium.medium import Medium
+from fednet_emu.network.medium.radios import Radios
+from fednet_emu.network.settings import Uplink
+from fednet_emu.radio.channel import DeviceRadio
 from fednet_emu.radio.fading import FADINGS
 from fednet_emu.radio.rates.shannon import FiniteBlocklength, Shannon
 from fednet_emu.records.ledger import SERVER, Ledger
@@ -209,10 +210,9 @@ for kind, law in FADINGS.items():
         found[f"{kind}, {rate.kind}"] = hashlib.sha256(rate.rates_bps(gains, 1e6).tobytes()).hexdigest()
     for access in (Tdma(), Ofdma(), Shared()):
         clock, ledger, streams = Clock(), Ledger(), Streams(0)
-        links = CellLinks(np.array([3.0, 10.0, 40.0]), streams.key("fading"))
-        band = Band.of(1e6, access, Shannon(), fading)
-        rules = Rules(band, links, NoLoss(), 0, drawn_w=0.2, multicast=False, timeout_s=3600.0)
-        medium = Medium(clock, ledger, Presence(Always(), 0, 3), 0, rules)
+        links = CellLinks(np.array([[3.0, 10.0, 40.0]]), [streams.key("fading")])
+        band, settings = access.on(Band.of(1e6, Shannon(), fading)), Uplink(access=access, timeout_s=3600.0)
+        medium = Medium(clock, ledger, Presence(Always(), 0, 3), settings, band, links, Radios(DeviceRadio()))
 
         def device(index):
             while clock.now_s < int(sys.argv[1]) * 86_400:

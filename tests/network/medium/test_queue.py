@@ -3,7 +3,7 @@
 import sys
 from types import SimpleNamespace
 
-from fednet_emu.network.medium.queue import TurnQueue
+from fednet_emu.network.air.queue import TurnQueue
 
 
 def burst(sender, receiver, cell=0):
@@ -35,7 +35,7 @@ def test_every_place_that_is_given_back_is_free_again():
 
 def test_whoever_sends_or_receives_does_nothing_else_meanwhile():
     """In three clusters 0 sends to 1 and 3 to 4; 1 to 2, between them, waits until 1 has received."""
-    queue, bursts = TurnQueue(1, None, exclusive=True), [burst(0, 1, 0), burst(1, 2, 1), burst(3, 4, 2)]
+    queue, bursts = TurnQueue(1, None), [burst(0, 1, 0), burst(1, 2, 1), burst(3, 4, 2)]
     for one in bursts:
         queue.add(one)
 

@@ -1,16 +1,13 @@
 """Claims about links that never carry a bit: known in a second, whatever the band is shared with."""
 
 import math
-from dataclasses import replace
 
 import pytest
 
 from fednet_emu.kernel.clock import COLLECT, NS_PER_S
 from fednet_emu.network.access import Noma, Ofdma, SlottedAloha, Tdma
 from fednet_emu.network.access.contention import Shared
-from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.transfer import Delivery
-from fednet_emu.network.medium.rules import patience_of
 from fednet_emu.radio.fading import FadingByLineOfSight, Nakagami, NoFading, Rayleigh, Rician
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.records.ledger import SERVER
@@ -188,19 +185,16 @@ def test_waiting_for_a_turn_does_not_count(cell):
 @pytest.mark.parametrize(("cells", "limit_s"), [(1, 60), (2, 3600)])
 def test_other_cells_disturb_even_those_who_take_turns(cell, cells, limit_s):
     """In one cell 1 kbit has a minute; where another cell sends in the same band, nobody knows how long it takes."""
-    rules = replace(open_ended(cell, Tdma(), [2.0]).medium.rules, cells=cells)
+    patience = open_ended(cell, Tdma(), [2.0], cells=cells).medium._patience
 
-    assert patience_of(rules, 1).limit_ns(1000, 2.0, los=False) == limit_s * NS_PER_S
+    assert patience.limit_ns(1000, 2.0, los=False) == limit_s * NS_PER_S
 
 
 @pytest.mark.parametrize("snr_db", [-15.0, -12.0, -9.0, -3.0, 10.0])
 @pytest.mark.parametrize("size_bit", [100, 100_000])
 def test_the_timeout_is_generous(cell, snr_db, size_bit):
     """Where fading leaves one block in some or thousands, two hundred transfers all arrive in time."""
-    world = open_ended(cell, Tdma(), [10 ** (snr_db / 10)] * 8)
-    rules = replace(world.medium.rules, band=Band.of(1e6, Tdma(), Shannon(), Rayleigh(coherence_s=0.01)))
-    faded = type(world.medium)(world.clock, world.ledger, world.medium._presence, 0, rules)
-    world.medium = faded
+    world = cell(Tdma(), Shannon(), Rayleigh(coherence_s=0.01), snr=[10 ** (snr_db / 10)] * 8, timeout_s=None)
     deliveries = world.play(*((0.0, number % 8, size_bit) for number in range(200)))
 
     assert {delivery.lost for delivery in deliveries} == {""}

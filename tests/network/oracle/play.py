@@ -15,15 +15,16 @@ from fednet_emu.devices.availability import Presence, Windows
 from fednet_emu.kernel.clock import COLLECT, Clock
 from fednet_emu.kernel.streams import mix, mixes, uniform
 from fednet_emu.network.access import Access, Noma, Ofdma, Shared, SlottedAloha, SpatialReuse, Tdma
-from fednet_emu.network.air.band import Band
-from fednet_emu.network.medium.loss import NoLoss
-from fednet_emu.network.medium.medium import Medium, Rules
+from fednet_emu.network.links.links import Links
+from fednet_emu.network.medium.radios import Radios
 from fednet_emu.radio.channel import Terminal
 from fednet_emu.radio.fading import Fading, NoFading, Rayleigh
 from fednet_emu.radio.rates.base import RateLaw
 from fednet_emu.radio.rates.narrowing import narrowed
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
-from fednet_emu.records.ledger import KINDS, REASONS, Ledger
+from fednet_emu.records.ledger import Ledger
+from fednet_emu.records.reasons import REASONS
+from tests.network.media import medium_of
 
 from .script import Cancel, Law, Row, Script, Send, World
 
@@ -74,7 +75,7 @@ class RootLaw(RateLaw):
         return 0.0
 
 
-class TableLinks:
+class TableLinks(Links):
     """The links of a world, as they are at the clock's time."""
 
     def __init__(self, world: World, clock: Clock) -> None:
@@ -101,19 +102,14 @@ class TableLinks:
         """One for each ordered pair."""
         return mixes(mixes(FADING_KEY, np.asarray(sender) + FIRST_RADIO), np.asarray(receiver) + FIRST_RADIO)
 
-    def power_w(self, sender: int) -> float | None:
-        """All that the radio has."""
-        return None
-
     def period(self) -> int:
         """The number of this period of movement."""
         return self._period
 
-    def radios(self, sender: int, receiver: int) -> tuple[int, int]:
-        """The base station of a device's cell in the server's place."""
-        world, device = self._world, max(sender, receiver)
-        station = -1 - world.serving[self._period % len(world.serving)][device] if world.cells > 1 else -1
-        return (sender if sender >= 0 else station), (receiver if receiver >= 0 else station)
+    def station_of(self, device: int) -> int:
+        """The base station of a device's cell."""
+        world = self._world
+        return -1 - world.serving[self._period % len(world.serving)][device] if world.cells > 1 else -1
 
 
 def link_key(link: tuple[int, int]) -> int:
@@ -144,20 +140,25 @@ class Play:
             tx_power_dbm=30.0, noise_figure_db=0, height_m=1, amplifier_efficiency=efficiency, circuit_w=circuit_w
         )
         access, law = access_of(world), law_of(world.law)
-        if world.narrowest_hz is not None and access.separate and world.kind != "downlink":
+        if world.narrowest_hz is not None and not access.overlapping and world.kind != "downlink":
             law = narrowed(law, world.narrowest_hz)
-        rules = Rules(
-            band=Band.of(float(world.hertz), access, law, fading_of(world), ACCESS_KEY),
-            links=TableLinks(world, self.clock),
-            loss=NoLoss(),
-            loss_key=0,
-            drawn_w=float(world.full_w + world.circuit_w),
+        self.medium = medium_of(
+            access,
+            law,
+            TableLinks(world, self.clock),
+            world.devices,
+            way=world.kind,
+            clock=self.clock,
+            ledger=self.ledger,
+            presence=presence,
+            fading=fading_of(world),
+            key=ACCESS_KEY,
             multicast=world.kind != "uplink",
             timeout_s=world.timeout_ns / 1e9,
+            radios=Radios(radio),
             cells=world.cells,
-            radio=radio,
+            bandwidth_hz=float(world.hertz),
         )
-        self.medium = Medium(self.clock, self.ledger, presence, KINDS.index(world.kind), rules)
         self.asked: dict[tuple[int, int], Any] = {}
 
     def rows(self) -> list[Row]:

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import exp1
 
 from fednet_emu.radio.fading import Nakagami, Rayleigh, Rician
-from fednet_emu.radio.rates.ergodic import ErgodicRate, ergodic_rate_bps
+from fednet_emu.radio.rates.ergodic import ErgodicRate
 from fednet_emu.radio.rates.finite_blocklength import FiniteBlocklength
 from fednet_emu.radio.rates.nr_mcs import NrMcs
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
@@ -27,7 +27,7 @@ def test_rayleigh_capacity_has_a_closed_form():
     snr = 10 ** (np.arange(-20, 70.1, 0.613) / 10)
     expected = math.log2(math.e) * np.exp(1 / snr) * exp1(1 / snr)
 
-    np.testing.assert_allclose(ergodic_rate_bps(CAPACITY, Rayleigh(), snr, 1.0), expected, rtol=1e-6)
+    np.testing.assert_allclose(ErgodicRate(law=CAPACITY, fading=Rayleigh()).rates_bps(snr, 1.0), expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("fading", [Rayleigh(), Rician(k_db=9), Nakagami(m=0.5)], ids=lambda law: law.kind)

@@ -9,10 +9,9 @@ from scipy.stats import kstest
 
 from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.streams import mix, uniforms
-from fednet_emu.network.access import Tdma
 from fednet_emu.network.air.band import Band
 from fednet_emu.radio.fading import Fading, FadingByLineOfSight, Nakagami, NoFading, Rayleigh, Rician
-from fednet_emu.radio.rates.ergodic import ErgodicRate, ergodic_rate_bps
+from fednet_emu.radio.rates.ergodic import ErgodicRate
 from fednet_emu.radio.rates.shannon import Shannon
 from fednet_emu.radio.receiver.combining import MaximumRatio, SingleAntenna, ZeroForcing
 
@@ -85,7 +84,7 @@ def test_a_law_without_a_sum_is_refused() -> None:
 
 def block_gains(reception, senders: int, count: int = 4000) -> np.ndarray:
     """The emulator's own gains of a signal in consecutive blocks, with so many senders in its part of the band."""
-    band, branches = Band.of(1e6, Tdma(), CAPACITY, Rayleigh(), reception=reception), reception.branches(senders)
+    band, branches = Band.of(1e6, CAPACITY, Rayleigh(), reception=reception), reception.branches(senders)
     return branches * band.gains(np.array([mix(7, 1)], np.uint64), np.arange(count), branches)
 
 
@@ -129,7 +128,7 @@ def test_capacity_with_maximum_ratio_has_a_closed_form(antennas: int) -> None:
     orders = np.arange(1, antennas + 1)[:, None]
     expected = math.log2(math.e) * np.exp(1 / snr) * expn(orders, 1 / snr).sum(axis=0)
 
-    rate = ergodic_rate_bps(CAPACITY, Rayleigh().combined(antennas), antennas * snr, 1.0)
+    rate = ErgodicRate(law=CAPACITY, fading=Rayleigh().combined(antennas)).rates_bps(antennas * snr, 1.0)
 
     np.testing.assert_allclose(rate, expected, rtol=1e-6)
 

@@ -17,25 +17,26 @@ multipliers of pairs that never agree would grow without limit.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
+from fednet_emu.algorithms.base import Synchronous
 from fednet_emu.algorithms.clustered.clusters import record_clusters
 from fednet_emu.algorithms.clustered.frank_wolfe.server import Rule, State, deployed, pull_of, shortened, shortening_of
 from fednet_emu.algorithms.clustered.frank_wolfe.updates import pairs_of
-from fednet_emu.algorithms.local_sgd import LocalSgd
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import Deferred, Device, Federation, Process
 from fednet_emu.learning.models.evaluate import gradient_norm
 from fednet_emu.learning.models.layers import LayerName, Layers
 
 
-class FrankWolfeClustering(LocalSgd):
+class FrankWolfeClustering(Synchronous):
     """Clients train with a linear term that couples them to others; the server learns which pairs to couple."""
 
-    single_uploads: ClassVar[str] = "weights the update of every device for every cluster"
+    uses: ClassVar[frozenset[str]] = frozenset({"plans"})
     plain_steps: ClassVar[bool] = True
     private: tuple[LayerName, ...] = ()
     """Layers that stay on the device, by name, pattern or index; all others are shared within a cluster."""
@@ -68,7 +69,7 @@ class FrankWolfeClustering(LocalSgd):
     @property
     def events_depend_on_learning(self) -> bool:
         """True with a tolerance, because the run then ends when the weights have converged."""
-        return self.tolerance is not None
+        return self.tolerance is not None or super().events_depend_on_learning
 
     def demands(self) -> Iterator[tuple[str, str, int]]:
         """Settings that need a minimum number of devices, as (key, what is wrong with fewer, that minimum)."""
@@ -92,45 +93,40 @@ class FrankWolfeClustering(LocalSgd):
         state = fed.defer(rule.start, seen, size=rule.n_scalars(layers.n_shared))
         _record(fed, members, rule, state, own)
         for t in fed.rounds():
-            cohort = yield fed.cohort(self.cohort, t)
-            messages = [self._message(fed, state, place[k], layers) for k in cohort]
-            told = zip(cohort, messages, strict=True)
-            clients = (self.client(fed, k, own, message, layers, t) for k, message in told)
-            replies = yield fed.gather(clients, self.deadline_s)
-            arrived = [(k, reply.payload) for k, reply in zip(cohort, replies, strict=True) if not reply.lost]
+            message = partial(self._message, fed, state, place, layers)
+            size = layers.n_shared
+            arrived = yield from self.round(fed, t, message, self.client, own, layers, down=size + 1, up=size)
             for k, shared in arrived:
                 seen[place[k]] = shared
-            state = fed.defer(rule.advance, state, list(seen), t, [place[k] for k, _ in arrived])
+            state = fed.defer(rule.advance, state, list(seen), t, [place[k] for k in arrived.devices])
             models = list(own)
             if self.deploy == "cluster-mean":
                 for k in members:
                     models[k.index] = fed.defer(deployed, own[k.index], state, rule, place[k], layers)
-            fed.end_of_round(models, invited=len(cohort), arrived=len(arrived))
+            fed.end_of_round(models)
             if fed.round % self.record_every == 0:
                 _record(fed, members, rule, state, own)
             if self.tolerance is not None and fed.read(fed.defer(_far, state, size=1), np.inf) < self.tolerance:
                 return
 
     def client(
-        self, fed: Federation, k: Device, own: list[Deferred], message: tuple[Deferred, ...], layers: Layers, t: int
+        self, fed: Federation, k: Device, message: tuple[Deferred, ...], t: int, own: list[Deferred], layers: Layers
     ) -> Process:
         """A device: train with the linear term that it receives; send the shared parameters."""
-        got = yield fed.downlink(k, message)
-        if got.lost:
-            return got
-        pull, *factor = got.payload
+        pull, *factor = message
         if factor:
             pull = fed.defer(shortened, pull, factor[0])
         linear = fed.defer(layers.pad, pull, size=layers.size)
-        scale = factor[0] if factor else 1.0
-        trained = yield k.compute(fed.train(k, own[k.index], self.plan, t, linear=linear, scale=scale))
+        trained = yield k.train(own[k.index], self.plan, t, linear=linear, scale=factor[0] if factor else 1.0)
         own[k.index] = trained.params
-        return (yield fed.uplink(k, fed.defer(layers.take, trained.params, size=layers.n_shared)))
+        return fed.defer(layers.take, trained.params, size=layers.n_shared)
 
-    def _message(self, fed: Federation, state: Deferred, place: int, layers: Layers) -> tuple[Deferred, ...]:
+    def _message(
+        self, fed: Federation, state: Deferred, place: dict[Device, int], layers: Layers, k: Device
+    ) -> tuple[tuple[Deferred, ...]]:
         """The message to a client: its linear term c_i, and with the norm coupling also the factor of its step size."""
-        pull = fed.defer(pull_of, state, place, size=layers.n_shared)
-        return (pull, fed.defer(shortening_of, state, place, size=1)) if self.norm_coupling else (pull,)
+        pull = fed.defer(pull_of, state, place[k], size=layers.n_shared)
+        return ((pull, fed.defer(shortening_of, state, place[k], size=1)) if self.norm_coupling else (pull,),)
 
     def _require_members(self, count: int) -> None:
         if self.n_clusters is not None and self.n_clusters > count:
@@ -162,13 +158,13 @@ def _record(fed: Federation, members: Sequence[Device], rule: Rule, state: Defer
     if fed.timing_only:
         return
     known: State = fed.read(state)
-    now, devices = {"round": fed.round, "simulated_s": fed.now_s}, [k.index for k in members]
+    now, devices = {"round": fed.round}, [k.index for k in members]
     for i, j, weight in zip(*pairs_of(len(devices)), known.weights, strict=True):
-        fed.ledger.record("weights", **now, i=devices[i], j=devices[j], weight=float(weight))
+        fed.record("weights", **now, i=devices[i], j=devices[j], weight=float(weight))
     record_clusters(fed, devices, rule.labels(known.weights))
     norms = []
     for k in members:
         rows, data = fed.task.slice_of(k.index), fed.task.data
         norm = fed.defer(gradient_norm, fed.task.model, own[k.index], data.x[rows], data.y[rows], size=1)
         norms.append(fed.read(norm))
-    fed.ledger.record("convergence", **now, gap=known.gap, moved=known.moved, gradient_norm=max(norms))
+    fed.record("convergence", **now, gap=known.gap, moved=known.moved, gradient_norm=max(norms))

@@ -25,13 +25,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from fednet_emu.algorithms.base import Algorithm
-from fednet_emu.algorithms.retry import ALONE_S, Patience
+from fednet_emu.algorithms.base import ALONE_S, Algorithm, Patience
 from fednet_emu.algorithms.robust.aspire.adaptive import Adaptive, AdaptivePace, Pace, SteadyPace
 from fednet_emu.algorithms.robust.aspire.log import Log
 from fednet_emu.algorithms.robust.aspire.master import Coordinator
@@ -56,7 +55,6 @@ class Aspire(Algorithm):
     ASPIRE-EASE(-) with `active: null`, ASPIRE-EASEper with `local_steps` above 1, ASPIRE-ADP with `adaptive`.
     """
 
-    single_uploads: ClassVar[str] = "acts on the first reports"
     planes: Upkeep = "ease"
     """ease: worst cases become planes and idle planes go; cp: planes stay while there is room; fixed: the prior is the
     only plane and its multiplier stays 1, so that every worker keeps its prior weight."""

@@ -95,7 +95,7 @@ class Coordinator:
     def gap(self, devices: Sequence[Device], lr: float, steps: Steps) -> float:
         """The squared stationarity gap now, from one full gradient of every worker; an observation."""
         fed, plan = self._fed, SgdPlan(lr=1.0, steps=1)
-        tried = [fed.train(k, w, plan, "gap").result for k, w in zip(devices, self.models, strict=True)]
+        tried = [k.training(w, plan, "gap").result for k, w in zip(devices, self.models, strict=True)]
         descended, losses = [trained.params for trained in tried], [trained.loss for trained in tried]
         known = (self.models, descended, losses, self.duals)
         return float(fed.read(fed.defer(squared_gap, self._state, *known, self.planes.p, lr, steps, size=1)))

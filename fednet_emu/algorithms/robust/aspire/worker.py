@@ -82,12 +82,12 @@ class Worker:
         k, z, steps = self.device, message.z, message.steps
         share = self._share_in(fed, message)
         reply = message.payload if wire == "paper" else (z, share)
-        got = yield fed.retry(lambda: fed.downlink(k, reply), patience_s=patience_s)
+        got = yield from fed.retry(lambda: fed.downlink(k, reply), patience_s=patience_s)
         if got.lost:
             return
         self.learn(message, share, wire)
         self.slope = fed.defer(slope_step, self.slope, z, self.w, steps)
-        work = fed.train(k, self.w, plan, message.t, scale=self.share, linear=self.slope, prox=steps.prox, anchor=z)
+        work = k.training(self.w, plan, message.t, scale=self.share, linear=self.slope, prox=steps.prox, anchor=z)
         if loss_of == "result":  # one more forward pass over all samples
             work = work._replace(flop=work.flop + fed.task.model.forward_flop_per_sample * k.n_samples)
         params, loss = yield k.compute(work)
@@ -95,7 +95,7 @@ class Worker:
         if loss_of == "result":
             loss = fed.defer(fed.task.train_loss, self.w, k.index, size=1)
         report = (self.w, loss)
-        sent = yield fed.retry(lambda: fed.uplink(k, report), patience_s=patience_s)
+        sent = yield from fed.retry(lambda: fed.uplink(k, report), patience_s=patience_s)
         if not sent.lost:
             inbox.put(k.index, Report(self.place, self.w, loss, fed.now_s))
 
@@ -103,7 +103,7 @@ class Worker:
         """Receive a new list of planes, for the next activation."""
         share, size_bit = self._share_in(fed, message), refresh_bit(wire, n_workers, len(message.planes.p))
         payload = message.dual if wire == "paper" else share
-        got = yield fed.retry(lambda: fed.downlink(self.device, payload, size_bit), patience_s=patience_s)
+        got = yield from fed.retry(lambda: fed.downlink(self.device, payload, size_bit), patience_s=patience_s)
         if not got.lost and message.t >= self.told:
             self.planes, self.share, self.told = message.planes, share, message.t
 

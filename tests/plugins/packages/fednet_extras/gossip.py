@@ -13,11 +13,13 @@ class FirstOnly(fe.Algorithm):
 
     def run(self, fed: fe.Federation) -> fe.Process:
         """The server's process."""
-        w, plan = fed.initial_model(), fe.SgdPlan(lr=self.lr, batch_size=10, epochs=1)
+        w = fed.initial_model()
         for t in fed.rounds():
-            device = fed.device(t % fed.n_devices)
-            got = yield fed.downlink(device, w)
-            trained = yield device.compute(fed.train(device, got.payload, plan, t))
-            sent = yield fed.uplink(device, trained.params)
-            w = sent.payload
-            fed.end_of_round(w, invited=1, arrived=1)
+            arrived = yield from fed.exchange([fed.device(t % fed.n_devices)], w, self.client, t)
+            w = arrived.models[0]
+            fed.end_of_round(w)
+
+    def client(self, fed: fe.Federation, k: fe.Device, w, t: int) -> fe.Process:
+        """A device: train."""
+        trained = yield k.train(w, fe.SgdPlan(lr=self.lr, batch_size=10, epochs=1), t)
+        return trained.params

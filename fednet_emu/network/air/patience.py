@@ -53,7 +53,8 @@ class Patience:
 
     Args:
         band: the band.
-        crowd: largest number of bursts on the air at once.
+        least_share: fraction of the band that a burst has when as many as possible are on the air; None for that of a
+            lone burst.
         disturbed: whether the signals of others are noise.
 
     Attributes:
@@ -61,8 +62,9 @@ class Patience:
             infinity as long as that is not known.
     """
 
-    def __init__(self, band: Band, crowd: int = 1, *, disturbed: bool = False) -> None:
-        self._band, self._crowd, self._disturbed = band, crowd, disturbed
+    def __init__(self, band: Band, least_share: float | None = None, *, disturbed: bool = False) -> None:
+        self._band, self._disturbed = band, disturbed
+        self._shares = sorted({band.share, band.share if least_share is None else least_share})
         self.ample = [math.inf] * (_DIGITS + 1)
         self._known: set[int] = set()
 
@@ -104,12 +106,11 @@ class Patience:
     def _paces(self) -> list[list[Pace]]:
         """The paces [levels] without and with line of sight, with the least and with the largest share of the band."""
         band = self._band
-        shares = sorted({band.access.share(1), band.access.share(self._crowd)})
         fading = band.fading.combined(band.reception.branches(1))
         states = (False, True) if fading.peak(False) != fading.peak(True) else (False,)
         block_s = math.inf if band.constant else min(band.coherence_ns, band.slot_ns) / NS_PER_S
-        plain = Band(band.bandwidth_hz, band.access, band.law, fading, band.coherence_ns)
-        paces = [[_pace(plain, share, block_s, los) for share in shares] for los in states]
+        plain = Band(band.bandwidth_hz, band.law, fading, band.coherence_ns, threshold=band.threshold)
+        paces = [[_pace(plain, share, block_s, los) for share in self._shares] for los in states]
         return paces * (2 // len(paces))
 
 

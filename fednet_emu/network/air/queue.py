@@ -15,20 +15,22 @@ class TurnQueue:
 
     Args:
         places: largest number of bursts of one cell on the air at once; None for no limit.
-        cells: number of cells; None when cells are added as bursts name them.
-        exclusive: whether a burst also waits while one of its ends takes part in another transmission, in any cell.
+        cells: number of cells; None for clusters of devices, as bursts name them: then a burst also waits while one of
+            its ends takes part in another transmission, in any cluster.
 
     Attributes:
+        places: the largest number.
+        clustered: whether bursts name clusters.
         left: free places in all cells together; at 0 nothing can start before a burst ends.
     """
 
-    def __init__(self, places: int | None, cells: int | None, *, exclusive: bool = False) -> None:
+    def __init__(self, places: int | None, cells: int | None = 1) -> None:
+        self.places, self.clustered = places, cells is None
         each = sys.maxsize if places is None else places
         self.left = sys.maxsize if cells is None else each * cells
         self._free: dict[int, int] = defaultdict(lambda: each)
         self._queues: dict[int, deque[Burst]] = defaultdict(deque)
         self._changed: set[int] = set()
-        self._exclusive = exclusive
         self._engaged: set[int] = set()
         self._blocked: dict[int, list[tuple[int, Burst]]] = {}  # keyed by an end that takes part in a transmission
         self._unblocked: dict[int, list[tuple[int, Burst]]] = defaultdict(list)  # one heap per cell
@@ -37,7 +39,7 @@ class TurnQueue:
     def add(self, burst: Burst) -> None:
         """Append a burst to the queue of its cell."""
         cell = burst[0].cell
-        if self._exclusive:
+        if self.clustered:
             self._added += 1
             self._unblocked[cell].append((self._added, burst))  # still a heap, because the numbers increase
         else:
@@ -60,7 +62,7 @@ class TurnQueue:
             start: puts a burst on the air; False if nobody was there and its place stays free.
         """
         changed, self._changed = self._changed, set()
-        if self._exclusive:
+        if self.clustered:
             self._start_by_request(changed, start)
             return
         for cell in sorted(changed) if len(changed) > 1 else changed:
@@ -96,7 +98,7 @@ class TurnQueue:
         self._free[cell] += 1
         self.left += 1
         self._changed.add(cell)
-        if not self._exclusive:
+        if not self.clustered:
             return
         ends = _ends(burst)
         self._engaged -= ends

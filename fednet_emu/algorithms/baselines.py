@@ -1,0 +1,67 @@
+"""Baselines without a paper: every device trains alone, or one does. Nothing is sent."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from fednet_emu.algorithms.base import Algorithm, LocalTraining
+from fednet_emu.federation import CohortSize, Deferred, Delivery, Device, Federation, Process, SgdPlan
+
+
+class LocalOnly(Algorithm, LocalTraining):
+    """In each round a random cohort trains, each device its own model on its own samples."""
+
+    kind = "local"
+    cohort: CohortSize = 0.5
+    """Number of devices that train in a round, or, below 1, their share of all devices; fewer if fewer are present."""
+    deadline_s: float | None = Field(None, gt=0)
+    """Longest time that the server waits for the devices of a round (simulated s); late devices are cancelled and left
+    out of the round. Null waits for all devices."""
+
+    def run(self, fed: Federation) -> Process:
+        """Rounds without a server, for comparison at equal local work; a device that is late keeps its old model."""
+        models = [fed.initial_model()] * fed.n_devices
+        for t in fed.rounds():
+            cohort = yield fed.cohort(self.cohort, t)
+            ended = yield fed.gather((self.client(fed, k, models[k.index], t) for k in cohort), self.deadline_s)
+            trained = [(k, own) for k, own in zip(cohort, ended, strict=True) if not isinstance(own, Delivery)]
+            for k, own in trained:
+                models[k.index] = own
+            fed.end_of_round(list(models), invited=len(cohort), arrived=len(trained))
+
+    def client(self, fed: Federation, k: Device, own: Deferred, t: int) -> Process:
+        """A device: continue training its own model."""
+        trained = yield k.train(own, self.plan, t)
+        return trained.params
+
+
+class Individual(Algorithm):
+    """One device trains on its own samples only; nothing is sent, and its model is evaluated on the samples of all.
+
+    A study over `device` j gives the paper's Ind_j; the largest of their worst-case accuracies is its max Ind_j.
+    """
+
+    device: int = Field(ge=0)
+    """Number of the device that trains, from 0."""
+    lr: float = Field(ge=0)
+    """Step size."""
+    batch_size: int | None = Field(gt=0)
+    """Samples per gradient step; null takes all of the device's samples."""
+    local_steps: int = Field(gt=0)
+    """Gradient steps per round."""
+
+    def demands(self) -> list[tuple[str, str, int]]:
+        """Settings that need a minimum number of devices, as (key, what is wrong with fewer, that minimum)."""
+        return [("device", "counted from 1 is more than there are", self.device + 1)]
+
+    def run(self, fed: Federation) -> Process:
+        """Train the device locally, round after round, until its battery is empty for good."""
+        w, k = fed.initial_model(), fed.device(self.device)
+        plan = SgdPlan(lr=self.lr, batch_size=self.batch_size, steps=self.local_steps)
+        for t in fed.rounds():
+            computation = k.train(w, plan, t)
+            trained = yield computation
+            if computation.stopped:
+                return
+            w = trained.params
+            fed.end_of_round(w, invited=1, arrived=1)

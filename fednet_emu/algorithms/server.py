@@ -1,0 +1,86 @@
+"""The server of averaging algorithms: it moves its model by what it makes of the updates that arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from operator import itemgetter
+from typing import Literal, Self, final
+
+from pydantic import Field, model_validator
+
+from fednet_emu.algorithms.aggregation import AnyAggregation, Mean
+from fednet_emu.algorithms.base import Algorithm
+from fednet_emu.algorithms.server_optimizers import AnyServerOptimizer, ServerOptimizer, ServerSgd
+from fednet_emu.federation import Arrived, Deferred, Federation
+
+
+class ServerSettings(Algorithm):
+    """Settings of a server that moves its model by what it makes of the updates that arrive, to inherit."""
+
+    weighting: Literal["samples", "uniform"] = "samples"
+    """Weight of a device in the mean update: its number of samples, as in the paper, or the same for all devices."""
+    aggregation: AnyAggregation = Mean()
+    """What the server makes of the updates that arrive. Any kind but the mean counts them alike, holds all models
+    of a round in memory, and leaves the model as it is in a round with fewer than it needs."""
+    server_optimizer: AnyServerOptimizer | None = None
+    """How the server moves its model by the aggregated update; null makes plain steps of size `server_lr`."""
+    server_lr: float | None = Field(None, ge=0)
+    """Step size of plain steps of the server: the factor of the update; null is 1. Any other server optimizer has
+    its own `lr`."""
+
+    @model_validator(mode="after")
+    def _one_step_size_of_the_server(self) -> Self:
+        if self.server_optimizer is not None and self.server_lr is not None:
+            raise ValueError(
+                f"server_lr and server_optimizer both set the server's step size, got {self.server_lr:g} and "
+                f"{type(self.server_optimizer).__name__}; leave out server_lr and give server_optimizer.lr"
+            )
+        return self
+
+    def server(self, fed: Federation) -> Server:
+        """The server of a run."""
+        return Server(fed, self)
+
+    @property
+    def optimizer(self) -> ServerOptimizer:
+        """How the server moves its model."""
+        return self.server_optimizer or ServerSgd(lr=1.0 if self.server_lr is None else self.server_lr)
+
+    def contradictions(self, count: int) -> Iterator[tuple[str, str]]:
+        """An aggregation that needs more updates than a round can have, as (key, what is wrong)."""
+        yield from super().contradictions(count)
+        most, least = self.participants(count), self.aggregation.least
+        if least > most:
+            yield "aggregation", f"never has enough updates, got at most {most} a round; must be at least {least}"
+
+    def conflicts_with_sums(self) -> Iterator[tuple[str, str]]:
+        """A rule that compares single updates, as (key, what is wrong)."""
+        yield from super().conflicts_with_sums()
+        if type(self.aggregation) is not Mean:
+            yield "aggregation", f"{getattr(self.aggregation, 'kind', '?')} compares single updates"
+
+
+@final
+class Server:
+    """The server of a run, and what its optimizer keeps between rounds."""
+
+    def __init__(self, fed: Federation, settings: ServerSettings) -> None:
+        self._fed, self._settings, self._optimizer = fed, settings, settings.optimizer
+        self._memory: Deferred | None = None
+
+    def step(self, arrived: Arrived) -> Deferred:
+        """The model after a round: that which was sent, moved by what has arrived, which is given away."""
+        own, server, fed, w = self._settings, self._optimizer, self._fed, arrived.model
+        if len(arrived) < own.aggregation.least:
+            return w
+        if type(own.aggregation) is Mean and type(server) is ServerSgd:  # one sum and no memory
+            return arrived.average(own.weighting, server.lr)
+        update = own.aggregation.of(fed, arrived, arrived.weights(own.weighting))
+        if self._memory is None:
+            self._memory = fed.defer(server.start, w, size=server.vectors * w.size)
+        after = fed.defer(server.step, w, update, self._memory, size=(1 + server.vectors) * w.size)
+        self._memory = fed.defer(_SECOND, after, size=server.vectors * w.size)
+        return fed.defer(_FIRST, after, size=w.size)
+
+
+_FIRST, _SECOND = itemgetter(0), itemgetter(1)

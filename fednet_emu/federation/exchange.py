@@ -1,0 +1,207 @@
+"""An exchange: a message to each device of a cohort, what each does with it, and the replies that arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import repeat
+from typing import Any, Literal, NamedTuple
+
+from torch import Tensor
+
+from fednet_emu.federation.device import Device, Fed, Invitation, Statistic
+from fednet_emu.federation.movements import Since
+from fednet_emu.federation.retry import Send
+from fednet_emu.federation.sums import MeanOf, mean_update
+from fednet_emu.kernel.clock import Process
+from fednet_emu.kernel.events import Completion, not_awaited
+from fednet_emu.learning.graph.accumulation import Accumulation, of_means
+from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.learning.graph.graph import Graph
+from fednet_emu.network.air.transfer import Delivery
+
+Client = Callable[..., Process]
+"""What a device does: `client(fed, k, *parts of the message, *arguments)`, a process that returns the reply to send. A
+`Delivery` is the outcome of what it has sent by itself."""
+
+
+class Reply(NamedTuple):
+    """A reply that is not sent as usual, for a client to return in the place of the payload.
+
+    Attributes:
+        payload: what the server receives.
+        since: the model, known to the server, that the payload is a movement from, as for `Federation.uplink`.
+        power_part: part of the device's power with which it is sent.
+    """
+
+    payload: Any
+    since: Since = None
+    power_part: float = 1.0
+
+
+class Exchange(NamedTuple):
+    """How an exchange goes.
+
+    Attributes:
+        deadline_s: longest time in s that the server waits; who is late is cancelled and left out.
+        retries: number of times that a lost reply is sent again at once.
+        patience_s: time in s for which lost messages are sent again, in both directions; None for not at all.
+        sums: whether the server needs the mean of the replies only, so that they may add up over the air.
+        statistics: numbers about its training that each device sends with its reply.
+        counts: whether these devices count as invited in the round.
+    """
+
+    deadline_s: float | None = None
+    retries: int = 0
+    patience_s: float | None = None
+    sums: bool = False
+    statistics: tuple[Statistic, ...] = ()
+    counts: bool = True
+
+
+class Arrived(list[tuple[Device, Any]]):
+    """The replies of an exchange that have arrived: (device, payload), in the order of the cohort.
+
+    Attributes:
+        cohort: who was invited; `measured` of a device holds the statistics that it has sent.
+        replies: the deliveries of all replies, lost ones too, in that order.
+        sent: the message that the devices started from.
+        mean: makes the weighted mean of the differences to a model of the models that have arrived.
+    """
+
+    def __init__(
+        self, graph: Graph, cohort: Sequence[Device], replies: Sequence[Delivery], sent: Any, mean: MeanOf
+    ) -> None:
+        super().__init__((k, reply.payload) for k, reply in zip(cohort, replies, strict=True) if not reply.lost)
+        self._graph, self.cohort, self.replies, self.sent, self.mean = graph, cohort, replies, sent, mean
+
+    @property
+    def devices(self) -> list[Device]:
+        """The devices whose replies have arrived."""
+        return [k for k, _ in self]
+
+    def part(self, number: int) -> list[Any]:
+        """This part of every reply, of those that have several."""
+        return [payload[number] for _, payload in self]
+
+    @property
+    def models(self) -> list[Deferred]:
+        """The first part of every reply, or all of it."""
+        return [payload[0] if isinstance(payload, tuple) else payload for _, payload in self]
+
+    @property
+    def model(self) -> Deferred:
+        """The model that was sent, the first part of the message."""
+        w: Deferred = self.sent[0] if isinstance(self.sent, tuple) else self.sent
+        return w
+
+    def average(
+        self, weighting: Literal["samples", "uniform"] | Sequence[float] = "samples", lr: float = 1.0
+    ) -> Deferred:
+        """The model that was sent, moved by lr times the weighted mean of the differences to it of those that came.
+
+        It is the model that was sent, bit for bit, if none came or all equal it. The models are given away, as by
+        `Federation.accumulate`.
+
+        Args:
+            weighting: `samples` weights devices by their numbers of samples; or a weight for each reply.
+            lr: step size.
+        """
+        if not self:
+            return self.model
+        weights = self.weights(weighting) if isinstance(weighting, str) else weighting
+        return self._graph.accumulate(average, self.models, self.model, weights, lr, self.mean)
+
+    def weights(self, weighting: Literal["samples", "uniform"]) -> list[int]:
+        """The weight of every reply: the number of samples of its device, or 1."""
+        return [k.n_samples if weighting == "samples" else 1 for k in self.devices]
+
+
+@of_means
+def average(w: Tensor, weights: Sequence[float], lr: float = 1.0, mean: MeanOf = mean_update) -> Accumulation:
+    """Move w [P] by lr times the weighted mean of the differences to it of the models that come one by one.
+
+    Summing differences instead of models leaves w bit-identical when all models equal w.
+    """
+    update = yield from mean(w, weights)
+    return w + lr * update
+
+
+def exchange(
+    fed: Fed, cohort: Iterable[Device], message: Any, client: Client, args: Sequence[Any], how: Exchange
+) -> Process:
+    """Process whose value is what has `Arrived`, as `Federation.exchange` says."""
+    cohort = list(cohort)
+    ends_s = None if how.deadline_s is None else fed.now_s + how.deadline_s
+    invitation = Invitation(cohort, ends_s, how.statistics)
+    invited = [Device(fed, k.index, invitation) for k in cohort]
+    if callable(message):
+        messages: Iterable[Any] = map(message, cohort)
+    else:
+        messages = repeat(message if isinstance(message, Deferred) else fed.shared(message))
+    superposed = how.sums and fed.sums is not None
+    clients = (
+        asked(fed, k, own, client, args, how, superposed=superposed) for k, own in zip(invited, messages, strict=False)
+    )
+    if superposed and fed.sums is not None:
+        size = message[0].size if isinstance(message, tuple) else message.size
+        replies, mean = yield from fed.sums.of(size, clients, how.deadline_s)
+    else:
+        replies, mean = (yield fed.gather(clients, how.deadline_s)), mean_update
+    arrived = Arrived(fed.graph, invited, replies, message, mean)
+    if how.counts:
+        fed.answered(len(cohort), len(arrived))
+    return arrived
+
+
+def asked(
+    fed: Fed,
+    k: Device,
+    message: Any,
+    client: Client,
+    args: Sequence[Any],
+    how: Exchange,
+    *,
+    superposed: bool = False,
+) -> Process:
+    """A device: receive the message, do what `client` says, send the reply; if superposed, have it ready to send."""
+    receive = partial(fed.downlink, k, message)
+    got = (yield receive()) if how.patience_s is None else (yield from _resent(fed, receive, how))
+    if got.lost:
+        return got
+    parts = got.payload if isinstance(got.payload, tuple) else (got.payload,)
+    base = parts[0] if fed.links.compresses_uploads else None
+    working = client(fed, k, *parts, *args)
+    del got, parts, message, receive  # a model is in memory no longer than the client needs it
+    reply = yield from working
+    if isinstance(reply, Completion):
+        raise not_awaited(reply, "its value")
+    if superposed or isinstance(reply, Delivery):
+        return reply if isinstance(reply, Delivery) else (k, reply)
+    payload, since, power_part = reply if isinstance(reply, Reply) else Reply(reply, _since(base, reply))
+    several, n = isinstance(payload, tuple), len(k.measured)
+    if n:
+        payload = (*(payload if several else (payload,)), *k.measured)
+        since = (*(since if isinstance(since, tuple) else (since,) * (len(payload) - n)), *(None,) * n)
+    sent = yield from _resent(fed, partial(fed.uplink, k, payload, since=since, power_part=power_part), how)
+    if n and not sent.lost:
+        payload = sent.payload[:-n]
+        sent = sent._replace(payload=payload if several else payload[0])
+    return sent
+
+
+def _resent(fed: Fed, send: Send, how: Exchange) -> Process:
+    """Send, and again while it is lost and that is allowed."""
+    if how.patience_s is not None:
+        return (yield from fed.retry(send, patience_s=how.patience_s, to_the_gone=False))
+    if how.retries:
+        return (yield from fed.retry(send, attempts=1 + how.retries, pause_s=0.0))
+    return (yield send())
+
+
+def _since(base: Any, reply: Any) -> Since:
+    """The first part of a reply is a movement from the first part of the message, if they are of one size."""
+    first = reply[0] if isinstance(reply, tuple) else reply
+    if not (isinstance(base, Deferred) and isinstance(first, Deferred) and base.size == first.size):
+        return None
+    return (base, *(None,) * (len(reply) - 1)) if isinstance(reply, tuple) else base

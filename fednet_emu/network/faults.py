@@ -1,0 +1,136 @@
+"""Faults: what loses transfers beside their links; the medium asks one after the other, and the first verdict counts.
+
+A fault has its say twice: when a transfer starts, until when it may last, and when the radio has delivered it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Protocol, final
+
+from pydantic import Field
+from typing_extensions import override
+
+from fednet_emu.component.component import Component
+from fednet_emu.component.slot import Slot, kinds
+from fednet_emu.devices.availability import Presence
+from fednet_emu.kernel.clock import FOREVER_NS
+from fednet_emu.kernel.streams import mix, uniform
+from fednet_emu.network.air.transfer import Transfer
+from fednet_emu.records.reasons import add_reason
+
+
+class Sent(Protocol):
+    """What every message has, over the air or on the backhaul."""
+
+    size_bit: int
+    requested_ns: int
+    started_ns: int
+
+
+class Fault:
+    """Something that loses transfers."""
+
+    reason: ClassVar[str]
+    """Why a transfer was lost, as the records have it; a word of its own needs no entry anywhere else."""
+
+    @classmethod
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "reason" in vars(cls):
+            add_reason(cls.reason, (cls.__doc__ or cls.reason).partition("\n")[0].rstrip("."))
+
+    @property
+    def unsent(self) -> str:
+        """The reason of a transfer that it does not let start; by default the same."""
+        return self.reason
+
+    def until_ns(self, transfer: Transfer, now_ns: int) -> int:
+        """When it ends a transfer over the air that would start now; now, and the transfer is never on the air."""
+        return FOREVER_NS
+
+    def fate(self, transfer: Sent, draw: float) -> str:
+        """`reason` for a transfer that is lost although it was delivered; empty for one that arrives.
+
+        Args:
+            transfer: the transfer, over the air or on the backhaul.
+            draw: uniform in (0, 1), of this link and transfer.
+        """
+        return ""
+
+
+@final
+class Absence(Fault):
+    """The device went away in the middle."""
+
+    reason: ClassVar[str] = "left"
+
+    def __init__(self, presence: Presence) -> None:
+        self._presence = presence
+
+    @property
+    @override
+    def unsent(self) -> str:
+        return "away"
+
+    @override
+    def until_ns(self, transfer: Transfer, now_ns: int) -> int:
+        return min(self._presence.until_ns(end, now_ns) for end in (transfer.sender, transfer.receiver))
+
+
+class Loss(Fault, Component):
+    """A fault that a scenario asks for: it loses transfers although the radio delivers them."""
+
+    reason: ClassVar[str] = "erased"
+
+
+class NoLoss(Loss):
+    """No random loss: transfers are lost by the radio only."""
+
+    kind = "none"
+
+
+class RandomLoss(Loss):
+    """Each transfer is lost with the same probability, independently; its airtime and energy are spent nevertheless."""
+
+    kind = "random"
+    probability: float = Field(ge=0, lt=1)
+
+    @override
+    def fate(self, transfer: Sent, draw: float) -> str:
+        return self.reason if draw < self.probability else ""
+
+
+LOSSES = kinds(NoLoss, RandomLoss)
+AnyLoss = Annotated[Loss, Slot("loss", LOSSES)]
+
+
+@final
+class Faults:
+    """The faults of one medium, in the order in which they are asked.
+
+    Args:
+        presence: which devices are there.
+        loss: the fault that the scenario asks for.
+        key: key of the random draws.
+
+    Attributes:
+        ending: those that may end a transfer before its time.
+        losing: those that may lose a transfer that was delivered.
+    """
+
+    def __init__(self, presence: Presence, loss: Loss, key: int) -> None:
+        faults = [*([] if presence.always else [Absence(presence)]), loss]
+        self.ending = [fault for fault in faults if type(fault).until_ns is not Fault.until_ns]
+        self.losing = [fault for fault in faults if type(fault).fate is not Fault.fate]
+        self._key = key
+        self._sent: dict[tuple[int, int], int] = {}
+
+    def fate(self, transfer: Transfer) -> str:
+        """Why a transfer is lost that the radio has delivered, by the first verdict; empty if it arrives."""
+        link = (transfer.sender, transfer.receiver)
+        count = self._sent[link] = self._sent.get(link, -1) + 1
+        key = mix(mix(self._key, transfer.sender + 1), transfer.receiver + 1)
+        if transfer.grant is not None and uniform(mix(key, 1), count) < transfer.grant.error:
+            return RandomLoss.reason
+        draw = uniform(key, count)
+        return next(filter(None, (fault.fate(transfer, draw) for fault in self.losing)), "")

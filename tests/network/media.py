@@ -1,0 +1,123 @@
+"""Media with hand-made links: what all tests of the medium build."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fednet_emu.devices.availability import Always, Presence
+from fednet_emu.devices.powers import PerDevice
+from fednet_emu.kernel.clock import Clock
+from fednet_emu.kernel.streams import mix, mixes
+from fednet_emu.network.access import Access
+from fednet_emu.network.air.band import Band
+from fednet_emu.network.faults import Loss, NoLoss
+from fednet_emu.network.links.links import Links, LinksOverTime
+from fednet_emu.network.medium.medium import Medium
+from fednet_emu.network.medium.radios import Radios
+from fednet_emu.network.settings import Downlink, Sidelink, Uplink
+from fednet_emu.radio.fading import NoFading
+from fednet_emu.radio.rates.base import RateLaw
+from fednet_emu.records.ledger import Ledger
+
+FADING_KEY = 0x5EED
+WAYS = {"uplink": Uplink, "downlink": Downlink, "sidelink": Sidelink}
+
+
+class HandMadeLinks(Links):
+    """Given SNRs, one per device; the fading key of device k is item k of a family."""
+
+    def __init__(self, snr: Sequence[float]) -> None:
+        self._snr = snr
+
+    def snr(self, sender: int, receiver: int) -> float:
+        """SNR of whichever end is a device."""
+        return self._snr[max(sender, receiver)]
+
+    def fading_key(self, sender: int, receiver: int) -> int:
+        """Key of whichever end is a device."""
+        return mix(FADING_KEY, max(sender, receiver))
+
+    def snrs(self, sender: Any, receiver: Any) -> Any:
+        """SNRs of whichever ends are devices."""
+        return np.asarray(self._snr, float)[np.maximum(sender, receiver)]
+
+    def fading_keys(self, sender: Any, receiver: Any) -> Any:
+        """Keys of whichever ends are devices."""
+        return mixes(FADING_KEY, np.maximum(sender, receiver))
+
+
+class Pairs(Links):
+    """Given SNRs [receivers, senders] between devices, without fading."""
+
+    def __init__(self, snr: Any) -> None:
+        self._snr = np.asarray(snr, float)
+
+    def snr(self, sender: int, receiver: int) -> float:
+        """What the receiver hears of the sender."""
+        return float(self._snr[receiver, sender])
+
+    def fading_key(self, sender: int, receiver: int) -> int:
+        """Of no use here."""
+        return 0
+
+    def snrs(self, sender: Any, receiver: Any) -> Any:
+        """What the receivers hear of the senders."""
+        return self._snr[receiver, sender]
+
+    def fading_keys(self, sender: Any, receiver: Any) -> Any:
+        """Of no use here."""
+        return np.zeros(np.broadcast_shapes(np.shape(sender), np.shape(receiver)), np.uint64)
+
+
+@dataclass(frozen=True)
+class PlainRadios(Radios):
+    """Senders that draw the same at any power."""
+
+    sender: Any = None
+    full_w: float = 0.2  # type: ignore[assignment]
+
+    def drawn_w(self, device: int, power_w: float | None, part: float) -> float:
+        """The same for all."""
+        return self.full_w
+
+
+def medium_of(
+    access: Access,
+    law: RateLaw,
+    links: LinksOverTime,
+    devices: int,
+    *,
+    way: str = "uplink",
+    clock: Clock | None = None,
+    ledger: Ledger | None = None,
+    presence: Presence | None = None,
+    fading: Any = None,
+    key: int = 0,
+    multicast: bool = False,
+    timeout_s: float | None = 3600.0,
+    loss: Loss | None = None,
+    drawn_w: float = 0.2,
+    receive_w: float = 0.0,
+    radios: Radios | None = None,
+    cells: int = 1,
+    **of_band: Any,
+) -> Medium:
+    """A medium over 1 MHz, without fading and loss unless told otherwise; what is absent is made."""
+    settings: dict[str, Any] = {"access": access, "loss": loss or NoLoss(), "timeout_s": timeout_s}
+    if way != "uplink":
+        settings["mode"] = "broadcast" if multicast else "unicast"
+    band = Band.of(of_band.pop("bandwidth_hz", 1e6), law, fading or NoFading(), key, **of_band)
+    receivers = PerDevice((receive_w,), bytes(devices)) if receive_w else None
+    return Medium(
+        clock or Clock(),
+        ledger or Ledger(),
+        presence or Presence(Always(), 0, devices),
+        WAYS[way].model_construct(**settings),
+        access.on(band),
+        links,
+        radios or PlainRadios(full_w=drawn_w, receive_w=receivers),
+        loss_key=77,
+        cells=cells,
+    )
