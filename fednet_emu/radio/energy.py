@@ -92,7 +92,7 @@ class PublishedEnergy(ComputeEnergy):
 
     kind = "published"
 
-    preset: Literal[tran - 2019, chen - 2021 - code, chen - 2021 - paper, yang - 2021]
+    preset: Literal["tran-2019", "chen-2021-code", "chen-2021-paper", "yang-2021"]
     """Name of the publication whose constant kappa is used."""
 
     clock_hz: float = Field(ge=1e3, le=1e11)
