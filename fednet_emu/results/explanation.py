@@ -105,8 +105,8 @@ def _replayed(scenario: Scenario, remedy: Remedy) -> Remedy:
     from fednet_emu.emulation.play import play
 
     try:
-        name, changed = scenario_of(scenario, remedy.settings)
-        took_s = float(play(changed, name, None, timing_only=True).summary["simulated_s"])
+        name, outlook = scenario_of(scenario, remedy.settings)
+        took_s = float(play(outlook.scenario, name, None, timing_only=True).summary["simulated_s"])
     except FednetError as error:
         return replace(remedy, problem=" ".join(str(error).split()))
     return replace(remedy, simulated_s=took_s)

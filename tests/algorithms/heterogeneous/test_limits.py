@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -101,7 +101,7 @@ class Memories:
 class Watched(Synchronous):
     """Notes what each device holds that is invited."""
 
-    kind: Any = "watched"
+    kind = "watched"
     seen: Any
 
     def round(self, fed: Any, t: int, message: Any, client: Any, own: Any, **more: Any) -> Any:
@@ -212,7 +212,7 @@ def test_a_proximal_term_must_not_overshoot() -> None:
 class HeavyBall(Optimizer):
     """SGD with a momentum of 0.9."""
 
-    kind: Literal["heavy-ball"] = "heavy-ball"
+    kind = "heavy-ball"
 
     def start(self, weights: Tensor, lr: float) -> Callable[[Tensor], None]:
         """The step function, with a velocity of zero."""
