@@ -101,7 +101,6 @@ class Memories:
 class Watched(Synchronous):
     """Notes what each device holds that is invited."""
 
-    kind = "watched"
     seen: Any
 
     def round(self, fed: Any, t: int, message: Any, client: Any, own: Any, **more: Any) -> Any:
@@ -124,7 +123,7 @@ def watched(watch: type, *settings: str) -> tuple[Federation, Memories]:
     """A run whose devices' memories were noted."""
     given = small_scenario(*settings).algorithm.model_dump()
     fed, seen = small_federation(*settings), Memories()
-    fed.run(watch(**{**given, "kind": "watched"}, seen=seen))
+    fed.run(watch(**given, seen=seen))
     return fed, seen
 
 
