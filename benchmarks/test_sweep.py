@@ -1,4 +1,4 @@
-"""Speed of a sweep: cells per hour of two workers against one, and what thousands of cells cost beside their runs."""
+"""Speed of a sweep: runs per hour of two workers against one, and what thousands of runs cost beside their runs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from fednet_emu.study.attempt import CellJob, attempted
-from fednet_emu.study.cells import LoadedStudy, load_study
-from fednet_emu.study.local import News, run_locally
+from fednet_emu.study.attempt import Job, attempted
+from fednet_emu.study.runners import Event, run_locally
+from fednet_emu.study.runs import LoadedStudy, load_study
 from fednet_emu.study.sweep import sweep
 
 CELLS = 6
@@ -22,7 +22,7 @@ CELLS = 6
 def cells_per_hour(out: Path, workers: int) -> float:
     """Host speed of a part of the example study; the first call of a process also starts the server of processes."""
     study = load_study("quickstart_access", ["stop.rounds=60"])
-    loaded = replace(study, cells=study.cells[:CELLS])
+    loaded = replace(study, runs=study.runs[:CELLS])
     started_s = time.perf_counter()
     progress = sweep(loaded, out, lambda tasks: run_locally(tasks, workers))
     assert len(progress.done) == CELLS
@@ -31,20 +31,20 @@ def cells_per_hour(out: Path, workers: int) -> float:
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two cores")
 def test_two_workers_are_nearly_twice_as_fast(tmp_path: Path) -> None:
-    """On two idle cores two workers finish at least 1.7 times as many cells per hour as one."""
+    """On two idle cores two workers finish at least 1.7 times as many runs per hour as one."""
     study = load_study("quickstart_access", ["stop.rounds=1"])
-    sweep(replace(study, cells=study.cells[:1]), tmp_path / "warm", lambda tasks: run_locally(tasks, 1))
+    sweep(replace(study, runs=study.runs[:1]), tmp_path / "warm", lambda tasks: run_locally(tasks, 1))
 
     one, two = (cells_per_hour(tmp_path / str(workers), workers) for workers in (1, 2))
 
-    print(f"{one:.0f} cells per hour with one worker, {two:.0f} with two: {two / one:.2f} times")
+    print(f"{one:.0f} runs per hour with one worker, {two:.0f} with two: {two / one:.2f} times")
     assert two >= 1.7 * one
 
 
-def study_of(cells: int, folder: Path) -> LoadedStudy:
-    """A study of the quickstart with a hundred seeds and as many bandwidths as make this many cells."""
-    bandwidths = [1e6 + 1e4 * level for level in range(cells // 100)]
-    path = folder / f"study{cells}.yaml"
+def study_of(runs: int, folder: Path) -> LoadedStudy:
+    """A study of the quickstart with a hundred seeds and as many bandwidths as make this many runs."""
+    bandwidths = [1e6 + 1e4 * level for level in range(runs // 100)]
+    path = folder / f"study{runs}.yaml"
     lines = [
         "base: quickstart",
         "set: {stop.rounds: 10}",
@@ -55,12 +55,12 @@ def study_of(cells: int, folder: Path) -> LoadedStudy:
     return load_study(path)
 
 
-def around_s(cells: int, folder: Path) -> tuple[float, float]:
-    """Processor time until the first of many cells starts, and of a sweep that finds all finished and writes tables."""
+def around_s(runs: int, folder: Path) -> tuple[float, float]:
+    """Processor time until the first of many runs starts, and of a sweep that finds all finished and writes tables."""
     started_s, first_s = time.process_time(), 0.0
-    loaded, out = study_of(cells, folder), folder / f"out{cells}"
+    loaded, out = study_of(runs, folder), folder / f"out{runs}"
 
-    def none(jobs: Sequence[CellJob]) -> Generator[News, None, None]:
+    def none(jobs: Sequence[Job]) -> Generator[Event, None, None]:
         nonlocal first_s
         first_s = time.process_time() - started_s
         yield from ()
@@ -68,20 +68,20 @@ def around_s(cells: int, folder: Path) -> tuple[float, float]:
     sweep(loaded, out, none)
     run = folder / "run"
     if not run.exists():
-        attempted(CellJob(loaded.cells[0].scenario, "run", run, None, False, loaded.study.limits))
-    for cell in loaded.cells:
-        shutil.copytree(run, out / "cells" / cell.name, copy_function=os.link)
+        attempted(Job(loaded.runs[0].scenario, "run", run, None, False, loaded.study.limits))
+    for copy in loaded.runs:
+        shutil.copytree(run, out / "cells" / copy.name, copy_function=os.link)
     started_s = time.process_time()
-    assert len(sweep(loaded, out, none).done) == cells
+    assert len(sweep(loaded, out, none).done) == runs
     return first_s, time.process_time() - started_s
 
 
 def test_many_cells_cost_as_much_more_as_they_are_more(tmp_path: Path) -> None:
-    """Four times as many cells take at most six times as long to start, and to be found finished and tabled."""
-    few, many = (around_s(cells, tmp_path) for cells in (2500, 10_000))
+    """Four times as many runs take at most six times as long to start, and to be found finished and tabled."""
+    few, many = (around_s(runs, tmp_path) for runs in (2500, 10_000))
 
     print(
-        f"10,000 cells: {many[0]:.1f} s until the first starts, {many[1]:.1f} s to check all files and write the tables"
+        f"10,000 runs: {many[0]:.1f} s until the first starts, {many[1]:.1f} s to check all files and write the tables"
     )
     assert many[0] < 6 * few[0]
     assert many[1] < 6 * few[1]

@@ -21,8 +21,8 @@ MAX_CHAIN = 50
 """Largest number of files that include each other one by one."""
 MAX_RECORDING_BYTE = 2**30
 """Largest size of a file or archive of recorded data, unpacked."""
-MAX_CELLS = 10_000
-"""Largest number of cells of a study."""
+MAX_RUNS = 10_000
+"""Largest number of runs of a study."""
 MAX_INTEGER = 2**63 - 1
 """Largest whole number."""
 SMALLEST, LARGEST = 1e-40, 1e40

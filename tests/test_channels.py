@@ -10,7 +10,7 @@ import pytest
 
 from fednet_emu.emulation.build import build
 from fednet_emu.emulation.load import load_scenario
-from fednet_emu.emulation.play import run_scenario
+from fednet_emu.emulation.play import play
 from fednet_emu.records.laws.verify import verify
 
 ROOT = Path(__file__).parents[1]
@@ -30,7 +30,7 @@ def test_channel_carries_a_round(path: Path, tmp_path: Path) -> None:
     """Everybody within 40 m gets the model and answers, and every conservation law holds."""
     scenario = load_scenario(QUICKSTART, [*NEAR, f"channel={path.stem}"])
 
-    summary = run_scenario(scenario, path.stem, tmp_path / "run", timing_only=True)
+    summary = play(scenario, path.stem, tmp_path / "run", timing_only=True).summary
 
     assert summary["status"] == "done"
     assert summary["verified"] is True

@@ -17,7 +17,7 @@ from fednet_emu.emulation.load import load_scenario
 load_scenario('quickstart', ['data={kind: torchvision, name: CIFAR10}'])
 load_scenario('quickstart', ['data={kind: hugging-face, path: x, input: a, target: b}'])
 """,
-    "the commands": "import fednet_emu.cli.app, fednet_emu.study.on_ray",
+    "the commands": "import fednet_emu.cli.app, fednet_emu.study.runners",
     "figures": "import fednet_emu.draw.figures.run_figures",
     "operations": """
 import torch
@@ -62,7 +62,7 @@ def test_no_library_of_an_extra_is_imported_before_it_is_used(modules: dict[str,
 
 def test_nothing_imports_ray_unasked(modules: dict[str, set[str]]) -> None:
     """Whoever does not say --ray does not wait for it, even where it is installed."""
-    assert "fednet_emu.study.on_ray" in modules["the commands"]
+    assert "fednet_emu.study.runners" in modules["the commands"]
     assert "ray" not in modules["the commands"]
 
 

@@ -60,7 +60,7 @@ def test_a_folder_to_write_need_not_exist(tmp_path: Path) -> None:
         f"| whole numbers | ±(2^{(limits.MAX_INTEGER + 1).bit_length() - 1} − 1) |",
         f"| other numbers | 0, or {limits.SMALLEST:g} to {limits.LARGEST:g} in magnitude |".replace("+", ""),
         f"| levels in decibels | ±{limits.MAX_DECIBEL:g} |",
-        f"| cells of a study | {limits.MAX_CELLS:,} |",
+        f"| runs of a study | {limits.MAX_RUNS:,} |",
         f"| problems explained | {MAX_PROBLEMS} |",
         f"| memory | that of the host | {BYTE_PER_DEVICE} bytes for each device, the samples, three copies",
     ],

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from fednet_emu.emulation.load import load_scenario
-from fednet_emu.emulation.play import run_scenario
+from fednet_emu.emulation.play import play
 from fednet_emu.learning.data.datasets.base import Dataset, Samples
 from fednet_emu.network.topology.contacts import Contacts
 
@@ -109,7 +109,7 @@ def test_scenario_runs(path: Path, tmp_path: Path) -> None:
     timing_only = needs_a_gpu(path)
     scenario = load_scenario(path, [*changes, NO_GPU] if timing_only else changes)
 
-    summary = run_scenario(scenario, path.stem, tmp_path / "run", timing_only=timing_only)
+    summary = play(scenario, path.stem, tmp_path / "run", timing_only=timing_only).summary
 
     assert summary["status"] == "done"
     assert summary["rounds"] == 1
@@ -129,7 +129,7 @@ def test_scenario_runs_on_its_own_data(path: Path, tmp_path: Path, monkeypatch: 
         pytest.skip(f"no {folder} in {data_dir().name}: set FEDNET_DATA to a folder that has it")
 
     with_few_tests(type(scenario.data), monkeypatch)
-    summary = run_scenario(scenario, path.stem, tmp_path / "run", data_dir=data_dir())
+    summary = play(scenario, path.stem, tmp_path / "run", data_dir=data_dir()).summary
 
     assert summary["status"] == "done"
 
@@ -146,6 +146,6 @@ def test_the_example_recordings_are_found_from_anywhere(tmp_path: Path, monkeypa
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("FEDNET_DATA", raising=False)
 
-    summary = run_scenario(load_scenario("recorded_links", SMOKE), "recorded", tmp_path / "run", timing_only=True)
+    summary = play(load_scenario("recorded_links", SMOKE), "recorded", tmp_path / "run", timing_only=True).summary
 
     assert summary["verified"] is True

@@ -1,4 +1,4 @@
-"""Every study in scenarios/studies says how it is run, and all its cells are possible."""
+"""Every study in scenarios/studies says how it is run, and all its runs are possible."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 from fednet_emu.errors import FednetError
 from fednet_emu.scenario.library import STUDIES, names
-from fednet_emu.study.cells import load_study, study_file
 from fednet_emu.study.reproduce import fitting_studies
+from fednet_emu.study.runs import load_study, study_file
 from fednet_emu.study.search.search import load_search
 
 FOLDER = Path(__file__).parents[1] / "scenarios" / "studies"
@@ -29,12 +29,12 @@ def test_the_header_says_command_time_and_what_to_see(path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted(set(FILES) - SEARCHED), ids=lambda path: path.stem)
 def test_cells_are_possible(path: Path) -> None:
-    """Every cell is a valid scenario, no two are the same, and each has a title to be drawn under."""
+    """Every run is a valid scenario, no two are the same, and each has a title to be drawn under."""
     if "kind: flower" in path.read_text(encoding="utf-8"):
         pytest.importorskip("flwr", reason="flwr is not installed; make test-flower installs it")
     loaded = load_study(path)
 
-    assert len({cell.digest for cell in loaded.cells}) == len(loaded.cells)
+    assert len({run.digest for run in loaded.runs}) == len(loaded.runs)
     assert loaded.study.title
 
 

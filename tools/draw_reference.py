@@ -24,17 +24,17 @@ from fednet_emu.draw.figures.study_curves import Layout
 from fednet_emu.draw.figures.study_differences import difference_figure
 from fednet_emu.draw.figures.study_final import final_figure
 from fednet_emu.draw.style import paper_style
-from fednet_emu.study.cells import LoadedStudy, load_study
 from fednet_emu.study.reproduce import is_kept
+from fednet_emu.study.runs import LoadedStudy, load_study
 
 REFERENCE = Path(__file__).parents[1] / "results/reference"
 
 
-def view_of(loaded: LoadedStudy, cells: pd.DataFrame) -> StudyRecords:
+def view_of(loaded: LoadedStudy, runs: pd.DataFrame) -> StudyRecords:
     """A study without evaluations, from the table of its runs."""
     axes = {axis.name: [level.columns[axis.name] for level in axis.levels] for axis in loaded.axes}
     wanted = loaded.study.target.model_dump(exclude_none=True) if loaded.study.target else {}
-    known = cells.reindex(columns=[*cells.columns, *(name for name in TO_TARGET if name not in cells)])
+    known = runs.reindex(columns=[*runs.columns, *(name for name in TO_TARGET if name not in runs)])
     return StudyRecords(loaded.name, axes, wanted, pd.DataFrame(), known.assign(status="done"), ())
 
 

@@ -148,7 +148,7 @@ def _shape(info: FieldInfo) -> Shape:
 
 
 def _keys(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    return {info.alias or name: info for name, info in documented_fields(model).items() if name != "kind"}
+    return {info.alias or name: info for name, info in documented_fields(model).items()}
 
 
 def _all_below(path: str, shape: Shape) -> Iterator[str]:

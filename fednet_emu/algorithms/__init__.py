@@ -28,38 +28,37 @@ from fednet_emu.algorithms.personal.fedrep import FedRep
 from fednet_emu.algorithms.robust.afl import Afl
 from fednet_emu.algorithms.robust.aspire.algorithm import Aspire
 from fednet_emu.algorithms.robust.drfa import Drfa
-from fednet_emu.algorithms.robust.uncertainty import worst_case_weights
 from fednet_emu.algorithms.unlabelled.fedul import FedUL
-from fednet_emu.component.slot import Slot
+from fednet_emu.component.slot import Slot, kinds
 
-ALGORITHMS: dict[str, type[Algorithm]] = {
-    "afl": Afl,
-    "aspire": Aspire,
-    "cfl": Cfl,
-    "colrel": Colrel,
-    "connectivity-aware": ConnectivityAware,
-    "cyclic-fedavg": CyclicFedAvg,
-    "ditto": Ditto,
-    "drfa": Drfa,
-    "fedasync": FedAsync,
-    "fedavg": FedAvg,
-    "fedbuff": FedBuff,
-    "feddyn": FedDyn,
-    "fednova": FedNova,
-    "fedper": FedPer,
-    "fedprox": FedProx,
-    "fedrep": FedRep,
-    "fedul": FedUL,
-    "flower": Flower,
-    "frank-wolfe-clustering": FrankWolfeClustering,
-    "hier-favg": HierFAvg,
-    "ifca": Ifca,
-    "individual": Individual,
-    "local": LocalOnly,
-    "q-ffl": QFfl,
-    "safa": Safa,
-    "scaffold": Scaffold,
-}
+ALGORITHMS: dict[str, type[Algorithm]] = kinds(
+    Afl,
+    Aspire,
+    Cfl,
+    Colrel,
+    ConnectivityAware,
+    CyclicFedAvg,
+    Ditto,
+    Drfa,
+    FedAsync,
+    FedAvg,
+    FedBuff,
+    FedDyn,
+    FedNova,
+    FedPer,
+    FedProx,
+    FedRep,
+    FedUL,
+    Flower,
+    FrankWolfeClustering,
+    HierFAvg,
+    Ifca,
+    Individual,
+    LocalOnly,
+    QFfl,
+    Safa,
+    Scaffold,
+)
 _SLOT = Slot("algorithm", ALGORITHMS)
 AnyAlgorithm = Annotated[Algorithm, _SLOT]
 
@@ -69,6 +68,3 @@ def brings_own_learning(algorithm: Any) -> bool:
     kind = algorithm.get("kind") if isinstance(algorithm, Mapping) else algorithm
     found = _SLOT.get(kind) if isinstance(kind, str | type) else type(kind)
     return bool(getattr(found, "own_learning", False))
-
-
-__all__ = ["ALGORITHMS", "AnyAlgorithm", "brings_own_learning", "worst_case_weights"]

@@ -16,14 +16,14 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
 from fednet_emu.component.component import Component
-from fednet_emu.component.slot import Slot
+from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.federation import Arrived, Deferred, Federation
 
 
@@ -47,8 +47,6 @@ class Aggregation(Component):
 class Mean(Aggregation):
     """The mean, weighted as the algorithm says; one bad update can move it anywhere."""
 
-    kind: Literal["mean"] = "mean"
-
     def of(self, fed: Federation, arrived: Arrived, weights: Sequence[float]) -> Deferred:
         """The weighted mean, to which the models are added one by one."""
         return fed.accumulate(arrived.mean, arrived.models, arrived.model, weights)
@@ -61,8 +59,6 @@ class Mean(Aggregation):
 class Median(Aggregation):
     """The median of each parameter; of an even number of updates, the mean of the two in the middle."""
 
-    kind: Literal["median"] = "median"
-
     def update(self, w: Tensor, models: Sequence[Tensor]) -> Tensor:
         """The coordinate-wise median."""
         ordered, n = _updates(w, models).sort(0).values, len(models)
@@ -72,7 +68,6 @@ class Median(Aggregation):
 class TrimmedMean(Aggregation):
     """The mean of each parameter without its largest and its smallest values."""
 
-    kind: Literal["trimmed-mean"] = "trimmed-mean"
     share: float | None = Field(None, ge=0, lt=0.5)
     """Share of the updates that is left out at either end, rounded down to a number; give this or `count`. Null with a
     null `count` is 0.1."""
@@ -118,8 +113,6 @@ class DistanceBased(Aggregation):
 class Krum(DistanceBased):
     """The one update that is closest to its nearest neighbours."""
 
-    kind: Literal["krum"] = "krum"
-
     def update(self, w: Tensor, models: Sequence[Tensor]) -> Tensor:
         """The update with the smallest score."""
         return self.best(_updates(w, models), 1)[0]
@@ -128,7 +121,6 @@ class Krum(DistanceBased):
 class MultiKrum(DistanceBased):
     """The mean of the m updates that are closest to their nearest neighbours."""
 
-    kind: Literal["multi-krum"] = "multi-krum"
     m: int | None = Field(None, gt=0)
     """Number of updates in the mean (m); all when fewer arrive. Null takes n - f of n."""
 
@@ -149,13 +141,7 @@ def _updates(w: Tensor, models: Sequence[Tensor]) -> Tensor:
     return torch.stack([w_k - w for w_k in models])
 
 
-AGGREGATIONS: dict[str, type[Aggregation]] = {
-    "krum": Krum,
-    "mean": Mean,
-    "median": Median,
-    "multi-krum": MultiKrum,
-    "trimmed-mean": TrimmedMean,
-}
+AGGREGATIONS: dict[str, type[Aggregation]] = kinds(Krum, Mean, Median, MultiKrum, TrimmedMean)
 """Every kind of aggregation that is built in."""
 
 AnyAggregation = Annotated[Aggregation, Slot("aggregation", AGGREGATIONS)]

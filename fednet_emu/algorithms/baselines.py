@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field
 
 from fednet_emu.algorithms.base import Algorithm, LocalTraining
@@ -13,7 +11,7 @@ from fednet_emu.federation import CohortSize, Deferred, Delivery, Device, Federa
 class LocalOnly(Algorithm, LocalTraining):
     """In each round a random cohort trains, each device its own model on its own samples."""
 
-    kind: Literal["local"] = "local"
+    kind = "local"
     cohort: CohortSize = 0.5
     """Number of devices that train in a round, or, below 1, their share of all devices; fewer if fewer are present."""
     deadline_s: float | None = Field(None, gt=0)
@@ -43,7 +41,6 @@ class Individual(Algorithm):
     A study over `device` j gives the paper's Ind_j; the largest of their worst-case accuracies is its max Ind_j.
     """
 
-    kind: Literal["individual"] = "individual"
     device: int = Field(ge=0)
     """Number of the device that trains, from 0."""
     lr: float = Field(ge=0)

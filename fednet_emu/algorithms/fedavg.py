@@ -11,7 +11,7 @@ FedYogi). It may ask others than a random cohort (`selection`).
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from fednet_emu.algorithms.base import Synchronous
 from fednet_emu.algorithms.server import ServerSettings
@@ -21,7 +21,7 @@ from fednet_emu.federation import Deferred, Device, Federation, Process
 class FedAvg(ServerSettings, Synchronous):
     """Each round a cohort trains locally, random unless chosen otherwise, and the server averages what arrives."""
 
-    kind: Literal["fedavg"] = "fedavg"
+    kind = "fedavg"
     uses: ClassVar[frozenset[str]] = Synchronous.uses | {"sums"}
 
     def run(self, fed: Federation) -> Process:

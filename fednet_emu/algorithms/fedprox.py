@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
-from typing import ClassVar, Literal, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -34,7 +34,7 @@ from fednet_emu.federation.payload import BIT_PER_SCALAR
 class FedProx(ServerSettings, Synchronous):
     """Each round a random cohort trains around the received model, as far as it gets, and the server averages."""
 
-    kind: Literal["fedprox"] = "fedprox"
+    kind = "fedprox"
     uses: ClassVar[frozenset[str]] = Synchronous.uses | {"sums"}
     mu: float = Field(0.01, ge=0)
     """Factor of the proximal term mu/2 ||w - w^t||^2 that keeps devices near the model they received (mu); 0 is

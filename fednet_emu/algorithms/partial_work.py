@@ -6,12 +6,12 @@ import sys
 from abc import abstractmethod
 from bisect import bisect_right
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
 from fednet_emu.component.component import Component
-from fednet_emu.component.slot import Slot
+from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.federation import Device, Federation, SgdPlan
 
 
@@ -39,7 +39,7 @@ class PartialWork(Component):
 class FullWork(PartialWork):
     """All of it; who is late is left out."""
 
-    kind: Literal["full"] = "full"
+    kind = "full"
 
     def steps(self, fed: Federation, k: Device, plan: SgdPlan, t: int, upload_bit: int) -> int:
         """All steps."""
@@ -53,7 +53,7 @@ class UntilDeadline(PartialWork):
     fading) nor who else will send, so that it may be late all the same. It makes one step at least.
     """
 
-    kind: Literal["deadline"] = "deadline"
+    kind = "deadline"
     reserve: float = Field(1.0, ge=0)
     """Time that is kept for the upload, as a multiple of what it takes alone in the band, at the mean rate and without
     headers."""
@@ -75,7 +75,7 @@ class UntilDeadline(PartialWork):
 class RandomWork(PartialWork):
     """A random part for a share of the cohort, as in the experiments of FedProx: x epochs of E, x uniform from 1 on."""
 
-    kind: Literal["random"] = "random"
+    kind = "random"
     share: float = Field(ge=0, le=1)
     """Share of the cohort that makes a part only; 0, 0.5 and 0.9 in the paper. The others do all."""
 
@@ -90,7 +90,7 @@ class RandomWork(PartialWork):
         return int(drawn[place]) * (plan.steps_per_epoch(k.n_samples) if plan.epochs else 1)
 
 
-PARTIAL_WORKS: dict[str, type[PartialWork]] = {"deadline": UntilDeadline, "full": FullWork, "random": RandomWork}
+PARTIAL_WORKS: dict[str, type[PartialWork]] = kinds(UntilDeadline, FullWork, RandomWork)
 """Every kind of partial work that is built in."""
 
 AnyPartialWork = Annotated[PartialWork, Slot("partial_work", PARTIAL_WORKS)]

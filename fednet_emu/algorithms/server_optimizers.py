@@ -16,14 +16,14 @@ whatever the aggregation makes of the devices' updates, which need not be a mean
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from fednet_emu.component.component import Component
-from fednet_emu.component.slot import Slot
+from fednet_emu.component.slot import Slot, kinds
 
 Memory = tuple[Tensor, ...]
 """What a server optimizer keeps between rounds: vectors [P]."""
@@ -47,7 +47,7 @@ class ServerOptimizer(Component):
 class ServerSgd(ServerOptimizer):
     """The update, times a step size: federated averaging."""
 
-    kind: Literal["sgd"] = "sgd"
+    kind = "sgd"
     lr: float = Field(1.0, ge=0)
     """Step size of the server: the factor of the update."""
 
@@ -59,7 +59,7 @@ class ServerSgd(ServerOptimizer):
 class ServerMomentum(ServerOptimizer):
     """A decaying sum of the updates, times a step size: FedAvgM."""
 
-    kind: Literal["momentum"] = "momentum"
+    kind = "momentum"
     lr: float = Field(1.0, ge=0)
     """Step size of the server; 1 in the paper of FedAvgM."""
     beta: float = Field(0.9, ge=0, lt=1)
@@ -105,7 +105,7 @@ class AdaptiveServer(ServerOptimizer):
 class ServerAdagrad(AdaptiveServer):
     """The sum of squared updates in the denominator: FedAdagrad."""
 
-    kind: Literal["adagrad"] = "adagrad"
+    kind = "adagrad"
     beta1: float = Field(0.0, ge=0, lt=1)
     """Decay rate of the running mean of the updates (beta_1); 0 in the experiments of the paper."""
 
@@ -117,7 +117,7 @@ class ServerAdagrad(AdaptiveServer):
 class ServerAdam(AdaptiveServer):
     """A running mean of squared updates in the denominator: FedAdam."""
 
-    kind: Literal["adam"] = "adam"
+    kind = "adam"
     beta2: float = Field(0.99, ge=0, lt=1)
     """Decay rate of the running mean of the squared updates (beta_2)."""
 
@@ -129,7 +129,7 @@ class ServerAdam(AdaptiveServer):
 class ServerYogi(AdaptiveServer):
     """As Adam, but the denominator moves by amounts that do not depend on its own size: FedYogi."""
 
-    kind: Literal["yogi"] = "yogi"
+    kind = "yogi"
     beta2: float = Field(0.99, ge=0, lt=1)
     """Decay rate of the squared updates (beta_2)."""
 
@@ -138,13 +138,9 @@ class ServerYogi(AdaptiveServer):
         return v - (1 - self.beta2) * square * torch.sign(v - square)
 
 
-SERVER_OPTIMIZERS: dict[str, type[ServerOptimizer]] = {
-    "adagrad": ServerAdagrad,
-    "adam": ServerAdam,
-    "momentum": ServerMomentum,
-    "sgd": ServerSgd,
-    "yogi": ServerYogi,
-}
+SERVER_OPTIMIZERS: dict[str, type[ServerOptimizer]] = kinds(
+    ServerAdagrad, ServerAdam, ServerMomentum, ServerSgd, ServerYogi
+)
 """Every kind of server optimizer that is built in."""
 
 AnyServerOptimizer = Annotated[ServerOptimizer, Slot("server_optimizer", SERVER_OPTIMIZERS)]

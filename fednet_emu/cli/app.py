@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -25,6 +24,7 @@ from fednet_emu.cli.options import (
     Latex,
     Overrides,
     Page,
+    Quiet,
     Rename,
     Size,
     TimingOnly,
@@ -38,8 +38,8 @@ from fednet_emu.errors import FednetError
 
 if TYPE_CHECKING:
     from fednet_emu.emulation.given import ScenarioLike
+    from fednet_emu.emulation.outlook import Outlook
     from fednet_emu.results.run import Timeline
-    from fednet_emu.scenario.model import Scenario
 
 app = typer.Typer(
     help="Discrete-event network emulator for wireless federated learning.",
@@ -49,15 +49,6 @@ app = typer.Typer(
 )
 
 
-class Engine(StrEnum):
-    """The choices of the option `--engine`: how training is run."""
-
-    BY_RULE = "by-rule"
-    SERIAL = "serial"
-    BATCHED = "batched"
-    RAY = "ray"
-
-
 ScenarioName = Annotated[
     str,
     typer.Argument(
@@ -65,10 +56,13 @@ ScenarioName = Annotated[
     ),
 ]
 RunOut = Annotated[Path | None, typer.Option("--out", help="The run folder. [default: results/NAME/seed-N]")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress, no table.")]
 Profile = Annotated[bool, typer.Option("--profile", help="Also say where the host's time went.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a run, when the new one has ended.")]
 Plots = Annotated[bool, typer.Option("--plots/--no-plots", help="Draw the figures of the run.")]
+Engine = Annotated[
+    str | None,
+    typer.Option("--engine", help="How training is run on this host: by-rule, serial, batched or ray."),
+]
 Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Seed, instead of the scenario's.")]
 
 
@@ -80,7 +74,7 @@ def run(
     overrides: Overrides = None,
     data_dir: DataDir = None,
     timing_only: TimingOnly = False,
-    engine: Annotated[Engine | None, typer.Option("--engine", help="How training is run on this host.")] = None,
+    engine: Engine = None,
     quiet: Quiet = False,
     profile: Profile = False,
     force: Force = False,
@@ -88,8 +82,8 @@ def run(
     track: Track = None,
 ) -> None:
     """Run a scenario; leave tables, figures and a summary in a run folder."""
-    settings = _all_overrides(overrides, seed, engine)
-    _run(scenario, None, settings, out, data_dir, timing_only, quiet, profile, force, plots, track)
+    options = RunOptions(out, data_dir, timing_only, quiet, profile, force, plots, track)
+    _run(scenario, None, _all_overrides(overrides, seed, engine), options)
 
 
 @app.command()
@@ -113,24 +107,26 @@ def flower(
         from fednet_emu.emulation.flower_app import app_in
 
         meant, name, changes = app_in(folder, scenario)
-    settings = [*changes, *_all_overrides(overrides, seed, None)]
-    _run(meant, name, settings, out, None, False, quiet, profile, force, plots, track)
+    options = RunOptions(out, None, False, quiet, profile, force, plots, track)
+    _run(meant, name, [*changes, *_all_overrides(overrides, seed, None)], options)
 
 
-def _run(
-    scenario: ScenarioLike,
-    name: str | None,
-    changes: list[str],
-    out: Path | None,
-    data_dir: Path | None,
-    timing_only: bool,
-    quiet: bool,
-    profile: bool,
-    force: bool,
-    plots: bool,
-    track: list[str] | None,
-) -> None:
+class RunOptions(NamedTuple):
+    """The options of a command that runs a scenario."""
+
+    out: Path | None
+    data_dir: Path | None
+    timing_only: bool
+    quiet: bool
+    profile: bool
+    force: bool
+    plots: bool
+    track: list[str] | None
+
+
+def _run(scenario: ScenarioLike, name: str | None, changes: list[str], options: RunOptions) -> None:
     """Run a scenario into a run folder, with progress, figures and the table of its totals."""
+    out, data_dir, timing_only, quiet, profile, force, plots, track = options
     folder = out
 
     def interrupted() -> str:
@@ -142,33 +138,25 @@ def _run(
         return f"interrupted; what was measured so far is in {latest}, the same command goes on from there"
 
     with outcome(interrupted):
-        import fednet_emu as fe
         from fednet_emu.analysis.summary import profile_rows, summary_rows
-        from fednet_emu.emulation.cost import cost_of
+        from fednet_emu.emulation.given import scenario_of
         from fednet_emu.emulation.record import APPROXIMATE
+        from fednet_emu.emulation.warnings import warn
         from fednet_emu.errors import Diverged
-        from fednet_emu.files.data_folder import data_folder
         from fednet_emu.files.paths import folder_to_write
-        from fednet_emu.scenario.library import run_name
+        from fednet_emu.results.running import ran
+        from fednet_emu.tracking.table import trackers_of
 
-        checked = fe.check(scenario, settings=changes)
-        if timing_only and checked.events_depend_on_learning:
+        known, outlook = scenario_of(scenario, changes, data_dir=data_dir)
+        warn(outlook)
+        if timing_only and outlook.scenario.events_depend_on_learning:
             ERRORS.print(APPROXIMATE)
         if not quiet:
-            ERRORS.print(str(cost_of(checked, data_folder(data_dir))))
-            _print_notes(checked)
-        default = Path("results") / (name or run_name(Path(str(scenario)))) / f"seed-{checked.seed}"
+            _print_outlook(outlook)
+        default = Path("results") / (name or known) / f"seed-{outlook.scenario.seed}"
         folder = default if out is None else folder_to_write(out, "--out")
-        ended = fe.run(
-            scenario,
-            settings=changes,
-            out=folder,
-            data_dir=data_dir,
-            timing_only=timing_only,
-            force=force,
-            track=track or (),
-            progress=not quiet,
-        )
+        trackers = trackers_of(track or ())
+        ended = ran(outlook, known, folder, timing_only=timing_only, force=force, track=trackers, progress=not quiet)
         if plots:
             _draw([folder], [], folder / "figures", {}, Page())
         rows = [] if quiet else [*summary_rows(ended.summary), ("run folder", str(folder))]
@@ -206,23 +194,22 @@ def check(
     seed: Seed = None,
     overrides: Overrides = None,
 ) -> None:
-    """Validate a scenario, every cell of a study, or the ends of a search, and print it with every default."""
+    """Validate a scenario, every run of a study, or the ends of a search, and print it with every default."""
     with outcome():
-        import fednet_emu as fe
-        from fednet_emu.emulation.cost import cost_of
+        from fednet_emu.emulation.given import scenario_of
+        from fednet_emu.emulation.warnings import warn
         from fednet_emu.scenario.document import dump
-        from fednet_emu.study.cells import is_study_file, load_study, study_file
+        from fednet_emu.study.runs import Sources, load_study, opened
 
-        changes = _all_overrides(overrides, seed, None)
-        if not is_study_file(name):
-            checked = fe.check(name, settings=changes)
-            OUTPUT.out(dump(checked), end="")
-            ERRORS.print(str(cost_of(checked)))
-            _print_notes(checked)
+        changes, sources = _all_overrides(overrides, seed, None), opened(name)
+        if not isinstance(sources, Sources):
+            _, outlook = scenario_of(sources, changes)
+            warn(outlook)
+            OUTPUT.out(dump(outlook.scenario), end="")
+            _print_outlook(outlook)
             return
-        sources = study_file(name)
         if sources.study.search is None:
-            extent = load_study(name, changes).extent
+            extent = load_study(sources, changes).extent
         else:
             from fednet_emu.study.search.search import load_search
 
@@ -358,20 +345,21 @@ def version(show: Annotated[bool, typer.Option("--version", help="Print the vers
 with_examples(app)
 
 
-def _all_overrides(overrides: list[str] | None, seed: int | None, engine: Engine | None) -> list[str]:
+def _all_overrides(overrides: list[str] | None, seed: int | None, engine: str | None) -> list[str]:
     changes = list(overrides or [])
     if seed is not None:
         changes.append(f"seed={seed}")
     if engine is not None:
-        changes.append(f"training.engine={engine.value}")
+        changes.append(f"training.engine={engine}")
     return changes
 
 
-def _print_notes(scenario: Scenario) -> None:
-    """Say what is not known of the devices, and how well the rest is."""
+def _print_outlook(outlook: Outlook) -> None:
+    """Print the cost of a run, what is not known of its devices, and how well the rest is known."""
     from fednet_emu.emulation.hardware import notes
 
-    for note in notes(scenario):
+    ERRORS.print(str(outlook.cost))
+    for note in notes(outlook.scenario):
         ERRORS.print(f"note: {note}")
 
 

@@ -44,6 +44,7 @@ Rename = Annotated[
         help="Of a study: another name for an axis, a level, AXIS=LEVEL or a metric; may be repeated.",
     ),
 ]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress, no table.")]
 TimingOnly = Annotated[bool, typer.Option("--timing-only", help="Time, bits and energy without training.")]
 Track = Annotated[
     list[str] | None,

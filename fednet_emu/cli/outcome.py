@@ -1,4 +1,4 @@
-"""Exit codes of commands: 0 done, 2 a user's mistake, 130 interrupted, 1 a bug, a failed app, or failed cells."""
+"""Exit codes of commands: 0 done, 2 a user's mistake, 130 interrupted, 1 a bug, a failed app, or failed runs."""
 
 from __future__ import annotations
 

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from fednet_emu.cli.options import OUTPUT, DataDir, Overrides, Page, TimingOnly, Track
+from fednet_emu.cli.options import OUTPUT, DataDir, Overrides, Page, Quiet, TimingOnly, Track
 from fednet_emu.cli.outcome import ERRORS, FAILED, outcome
-from fednet_emu.cli.studies import Quiet, StudyName, Workers
+from fednet_emu.cli.studies import StudyName, Workers
 
 
 def search(
@@ -33,8 +33,8 @@ def search(
     """Find the settings that reach a study's target at the least cost; leave them as scenario files in a folder."""
     with outcome(lambda: "interrupted; the same command goes on from here"):
         from fednet_emu.results.search import searched
-        from fednet_emu.results.sweeping import runner_of
-        from fednet_emu.study.cells import study_file
+        from fednet_emu.study.runners import runner_of
+        from fednet_emu.study.runs import study_file
         from fednet_emu.study.search.search import load_search
 
         loaded = load_search(study_file(study), overrides or [], trials=trials, timing_only=timing_only)
@@ -50,6 +50,6 @@ def search(
         for path in written if not quiet else ():
             OUTPUT.out(str(path))
         for place, reason in sorted(ended.failures.items()):
-            ERRORS.print(f"failed: {ended.cells[place].label}: {reason}\n  replay: {ended.replay(place)}")
+            ERRORS.print(f"failed: {ended.runs[place].label}: {reason}\n  replay: {ended.replay(place)}")
         if ended.failures:
             raise typer.Exit(FAILED)

@@ -9,7 +9,7 @@ from fednet_emu.study.slurm import run_element
 
 
 def main(folder: str, element: str, elements: str) -> None:
-    """Run the cells of an element, and print what becomes of each."""
+    """Run the jobs of an element, and print what becomes of each."""
     for name, outcome in run_element(Path(folder), int(element), int(elements)):
         print(f"{name}: {outcome.status} {outcome.reason}".rstrip(), flush=True)
 

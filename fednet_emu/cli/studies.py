@@ -18,6 +18,7 @@ from fednet_emu.cli.options import (
     Latex,
     Overrides,
     Page,
+    Quiet,
     Rename,
     Size,
     TimingOnly,
@@ -31,8 +32,8 @@ from fednet_emu.errors import FednetError
 if TYPE_CHECKING:
     from fednet_emu.analysis.study import StudyRecords
     from fednet_emu.results.study import Study
-    from fednet_emu.study.cells import LoadedStudy
-    from fednet_emu.study.sweep import Runner
+    from fednet_emu.study.runners import Runner
+    from fednet_emu.study.runs import LoadedStudy
 
 StudyName = Annotated[
     str,
@@ -42,8 +43,7 @@ StudyName = Annotated[
         autocompletion=study_names,
     ),
 ]
-Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Cells at a time. [default: one per core]")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress, no table.")]
+Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Runs at a time. [default: one per core]")]
 Accuracy = Annotated[
     float | None, typer.Option("--accuracy", min=0, max=1, help="Target accuracy, instead of the study's.")
 ]
@@ -61,7 +61,7 @@ def sweep(
     study: StudyName,
     out: Annotated[Path | None, typer.Option("--out", help="The study's folder. [default: results/NAME]")] = None,
     workers: Workers = None,
-    ray: Annotated[bool, typer.Option("--ray", help="Run the cells on a Ray cluster that is started here.")] = False,
+    ray: Annotated[bool, typer.Option("--ray", help="Run it on a Ray cluster that is started here.")] = False,
     ray_address: Annotated[
         str | None,
         typer.Option("--ray-address", metavar="ADDRESS", help="Run them on this Ray cluster ('auto': here)."),
@@ -79,17 +79,17 @@ def sweep(
     quiet: Quiet = False,
     plots: Annotated[bool, typer.Option("--plots/--no-plots", help="Draw the figures of the study.")] = True,
 ) -> None:
-    """Run the cells of a study that are not finished; leave its tables, figures and a CSV in a folder."""
+    """Run what a study has not finished; leave its tables, figures and a CSV in a folder."""
     with outcome(lambda: "interrupted; the same command goes on from here"):
         from fednet_emu.emulation.record import APPROXIMATE
-        from fednet_emu.study.cells import load_study
+        from fednet_emu.study.runs import load_study
 
         loaded = load_study(study, overrides or [], timing_only=timing_only)
-        if timing_only and any(cell.scenario.events_depend_on_learning for cell in loaded.cells):
+        if timing_only and any(run.scenario.events_depend_on_learning for run in loaded.runs):
             ERRORS.print(APPROXIMATE)
         cluster, folder = ray_address or ray, out or Path("results") / loaded.name
         if slurm + collect + bool(cluster) > 1:
-            raise FednetError("sweep: the cells run in one place, got several of --ray, --slurm, --collect; give one")
+            raise FednetError("sweep: a study runs in one place, got several of --ray, --slurm, --collect; give one")
         if slurm:
             again = _options(study, folder, overrides, data_dir, timing_only, track, plots)
             _to_slurm(loaded, folder, again, data_dir, track)
@@ -194,14 +194,14 @@ def reproduce(
         from fednet_emu.analysis.quantities import counted
         from fednet_emu.analysis.study import StudyRecords
         from fednet_emu.draw.figures.study_figures import study_figures
-        from fednet_emu.study.cells import load_study
         from fednet_emu.study.reproduce import fitting_studies, write_reference
+        from fednet_emu.study.runs import load_study
 
         whole = True
         for name, cost in fitting_studies(minutes).items():
             loaded, folder = load_study(name), Path("results") / name
             if not quiet:
-                ERRORS.print(f"{name}: {counted(len(loaded.cells), 'cell')}, about {cost:g} min on two cores")
+                ERRORS.print(f"{name}: {counted(len(loaded.runs), 'run')}, about {cost:g} min on two cores")
             done = _swept(loaded, folder, _runner(loaded, folder, workers), data_dir, quiet)
             if done:
                 view = StudyRecords.opened(folder)
@@ -228,7 +228,7 @@ def plot(
     rename: list[str] | None,
     page: Page,
 ) -> None:
-    """Draw the figures of a study, and say which cells are not in them."""
+    """Draw the figures of a study, and say which runs are not in them."""
     from fednet_emu.analysis.study import StudyRecords
     from fednet_emu.draw.figures.study_figures import study_figures
 
@@ -240,7 +240,7 @@ def plot(
 
 
 def _drawn(folder: Path, page: Page) -> list[Path]:
-    """Write `cells.csv`, one row for each finished cell, and all figures of a study, and return the files."""
+    """Write `cells.csv`, one row for each finished run, and all figures of a study, and return the files."""
     from fednet_emu.analysis.study import StudyRecords
     from fednet_emu.draw.figures.study_figures import study_figures
     from fednet_emu.study.reproduce import write_cells
@@ -254,7 +254,7 @@ def _drawn(folder: Path, page: Page) -> list[Path]:
 
 def _tell_unfinished(view: StudyRecords, use: str) -> None:
     if view.unfinished:
-        are = "cell is" if len(view.unfinished) == 1 else "cells are"
+        are = "run is" if len(view.unfinished) == 1 else "runs are"
         ERRORS.print(f"{len(view.unfinished)} {are} not finished and not {use}, {view.unfinished[0]} first")
     if view.diverged:
         ERRORS.print(f"diverged, so that no target is reached: {', '.join(view.diverged)}")
@@ -263,19 +263,17 @@ def _tell_unfinished(view: StudyRecords, use: str) -> None:
 def _runner(
     loaded: LoadedStudy, folder: Path, workers: int | None, ray: bool | str = False, collect: bool = False
 ) -> Runner:
-    """What runs the cells."""
-    from fednet_emu.results.sweeping import runner_of
+    """What runs the jobs of a study."""
+    from fednet_emu.study.runners import runner_of
     from fednet_emu.study.slurm import collected
 
-    return (
-        partial(collected, out=folder) if collect else runner_of([cell.scenario for cell in loaded.cells], workers, ray)
-    )
+    return partial(collected, out=folder) if collect else runner_of([run.scenario for run in loaded.runs], workers, ray)
 
 
 def _to_slurm(
     loaded: LoadedStudy, folder: Path, collect: list[str], data_dir: Path | None, track: list[str] | None
 ) -> None:
-    """Write the cells that are left as a job array, submit it, and say what to do where that is impossible."""
+    """Write the runs that are left as a job array, submit it, and say what to do where that is impossible."""
     from fednet_emu.analysis.quantities import counted
     from fednet_emu.study.slurm import Slurm, submit
     from fednet_emu.study.sweep import sweep as run_cells
@@ -283,9 +281,9 @@ def _to_slurm(
     slurm = Slurm(folder, collect)
     run_cells(loaded, folder, slurm, data_dir=data_dir, track=tuple(track or ()))
     if slurm.jobs is None:
-        OUTPUT.out(f"all {counted(len(loaded.cells), 'cell')} are finished; tables in {folder}")
+        OUTPUT.out(f"all {counted(len(loaded.runs), 'run')} are finished; tables in {folder}")
         return
-    OUTPUT.out(f"{counted(slurm.jobs.cells, 'cell')} to run: {slurm.jobs.array}")
+    OUTPUT.out(f"{counted(slurm.jobs.runs, 'run')} to run: {slurm.jobs.array}")
     numbers = submit(slurm.jobs)
     if numbers is not None:
         OUTPUT.out(f"submitted as {numbers[0]}; {numbers[1]} writes the tables after it")
@@ -319,18 +317,18 @@ def _swept(
     quiet: bool,
     track: list[str] | None = None,
 ) -> bool:
-    """Sweep a study, show how it goes, and say whether all cells are done."""
+    """Sweep a study, show how it goes, and say whether all runs are done."""
     from fednet_emu.analysis.quantities import counted
     from fednet_emu.results.sweeping import swept
 
     study = swept(loaded, folder, runner, data_dir=data_dir, track=track or (), progress=not quiet)
     if not quiet:
-        OUTPUT.out(f"{len(study.cells)} of {counted(len(loaded.cells), 'cell')} done; tables in {folder}")
+        OUTPUT.out(f"{len(study.cells)} of {counted(len(loaded.runs), 'run')} done; tables in {folder}")
     _report(study, folder, quiet)
     for failure in study.failures:
         ERRORS.print(f"failed: {failure.label}: {failure.reason}\n  replay: {failure.replay}")
-    for cell in study.diverged:
-        ERRORS.print(f"diverged: {cell}")
+    for run in study.diverged:
+        ERRORS.print(f"diverged: {run}")
     return not study.failures
 
 

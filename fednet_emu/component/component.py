@@ -1,6 +1,7 @@
 """Components: the frozen pydantic models that a scenario file is made of, and the slots that hold them.
 
-A component's fields are its YAML keys, `kind` picks its class from one plain table, and its methods are its behaviour.
+A component's fields are its YAML keys, its `kind` is the name of its class in a plain table, and its methods are its
+behaviour.
 """
 
 from __future__ import annotations
@@ -29,6 +30,18 @@ class Component(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
+    kind: ClassVar[str] = ""
+    """What scenario files call the class, where it is one of several kinds: `kinds` sets it from the name of the class,
+    unless the class says it itself. A class from outside this package has its own name instead."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        super().__pydantic_init_subclass__(**options)
+        if "kind" in cls.model_fields:
+            raise TypeError(f"{cls.__name__}: kind is no setting, got a field; write kind = '...', or leave it out")
+        if not is_ours(cls) and "kind" not in vars(cls):
+            cls.kind = cls.__name__
+
     if not TYPE_CHECKING:
 
         def __init__(self, /, *unnamed: Any, **settings: Any) -> None:
@@ -45,7 +58,7 @@ class Component(BaseModel):
             try:
                 self.__pydantic_validator__.validate_python(settings, self_instance=self)
             except ValidationError as error:
-                if type(self).__module__.startswith("fednet_emu."):
+                if is_ours(type(self)):
                     raise
                 raise ScenarioError(*_sentences(type(self), error)) from None
 
@@ -64,6 +77,11 @@ class Component(BaseModel):
         if _DECIBEL.search(str(info.field_name)) and not _is_moderate(value):
             raise PydanticCustomError("decibel", f"must be from -{MAX_DECIBEL:g} to {MAX_DECIBEL:g} decibels")
         return value
+
+
+def is_ours(component: type) -> bool:
+    """Whether a class belongs to this package."""
+    return component.__module__.startswith("fednet_emu.")
 
 
 class ExactlyOne(Component):
@@ -109,12 +127,12 @@ def _repeated(detail: ErrorDetails) -> InitErrorDetails:
 
 
 def _unnamed(component: type[BaseModel], count: int) -> list[str]:
-    return [f"{name}=..." for name in component.model_fields if name != "kind"][:count]
+    return [f"{name}=..." for name in component.model_fields][:count]
 
 
 def _sentences(component: type[BaseModel], error: ValidationError) -> list[str]:
     """Return a sentence for each problem of the settings with which a class was called."""
-    details, known = error.errors(include_url=False), [name for name in component.model_fields if name != "kind"]
+    details, known = error.errors(include_url=False), list(component.model_fields)
     unknown = [detail["loc"][-1] for detail in details if detail["type"] == "extra_forbidden"]
     meant = {name for word in unknown if (name := nearest(str(word), known))}
     sentences = []

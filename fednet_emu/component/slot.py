@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from inspect import isabstract, isclass
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeVar
 
-from pydantic import GetCoreSchemaHandler, SerializerFunctionWrapHandler, TypeAdapter, ValidatorFunctionWrapHandler
+from pydantic import GetCoreSchemaHandler, SerializerFunctionWrapHandler, TypeAdapter
 from pydantic_core import PydanticCustomError, core_schema
 
 from fednet_emu.component.component import Component
@@ -30,11 +31,10 @@ class Slot:
     """Annotation of a field that holds one component out of a table of kinds.
 
     `Annotated[Fading, Slot("fading", FADINGS)]` accepts `{kind: rayleigh, ...}`, the short form `rayleigh`, or a
-    component that was already built. In Python, `kind` may also be the class itself. `table` maps each kind to its
-    class, whose field `kind` has that default.
+    component that was already built. In Python, `kind` may also be the class itself. `table` is made by `kinds`.
 
     A kind that is not in the table is looked up when a scenario names it: among the entry points of installed packages,
-    or as the import path of a class. Such a class, and a component passed as an object, needs no field `kind`.
+    or as the import path of a class. All kinds are validated alike, by their classes.
     """
 
     def __init__(self, name: str, table: Mapping[str, type[Component]]) -> None:
@@ -87,65 +87,69 @@ class Slot:
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         if isclass(source) and issubclass(source, Component):
             self._base = source
-        union = core_schema.tagged_union_schema(
-            {kind: handler.generate_schema(component) for kind, component in self.table.items()},
-            discriminator=_kind_of,
-            custom_error_type="unknown_kind",
-            custom_error_message=f"expected a kind of {self.name}: {', '.join(self.table)}",
-        )
-        as_it_is = core_schema.wrap_serializer_function_ser_schema(self._dump, schema=core_schema.any_schema())
-        return core_schema.no_info_wrap_validator_function(self._validate, union, serialization=as_it_is)
+        dumped = core_schema.wrap_serializer_function_ser_schema(self._dump, schema=core_schema.any_schema())
+        return core_schema.no_info_plain_validator_function(self._validate, serialization=dumped)
 
-    def _validate(self, value: Any, table: ValidatorFunctionWrapHandler) -> Any:
-        if isinstance(value, self._base) and self._base is not Component:
+    def _validate(self, value: Any) -> Component:
+        if isinstance(value, self._base):
             return value
         given = {"kind": value} if isinstance(value, str) else value
-        kind = given.get("kind") if isinstance(given, Mapping) else None
+        settings = dict(given) if isinstance(given, Mapping) else {}
+        kind = settings.pop("kind", None)
         if isinstance(kind, type) and issubclass(kind, self._base):
-            given, kind = self._by_name(given, kind)
-        if not isinstance(kind, str) or kind in self.table:
-            return table(given)
+            named = self.name_of(kind)
+            self._given[named], kind = kind, named
         try:
-            component = self.find(kind)
+            component = self.find(kind) if isinstance(kind, str) else None
         except ScenarioError as error:
             raise PydanticCustomError("plug_in", "{problem}", {"problem": str(error)}) from error
         if component is None:
-            return table(given)
-        return _outsider(kind, component).validate_python({key: its for key, its in given.items() if key != "kind"})
+            raise PydanticCustomError("unknown_kind", f"expected a kind of {self.name}: {', '.join(self.table)}")
+        return _validator(kind, component).validate_python(settings)
 
-    def _by_name(self, settings: Mapping[str, Any], component: type[Component]) -> tuple[Mapping[str, Any], str]:
-        """Return settings whose kind is a class with the kind by which a scenario names it, and that kind."""
-        kind = next((kind for kind, its in self.table.items() if its is component), None)
-        if kind is None:
-            kind = kind_of(self.name, component)
-            self._given[kind] = component
-        return {**settings, "kind": kind}, kind
+    def name_of(self, component: type[Component]) -> str:
+        """Return the kind by which a scenario names a class: its kind in the table, else as a plug-in."""
+        if self.table.get(component.kind) is component:
+            return component.kind
+        return kind_of(self.name, component)
 
     def _dump(self, value: Any, handler: SerializerFunctionWrapHandler) -> Any:
         """Dump the settings of a component, with the kind from which a scenario finds its class again."""
         if isinstance(value, Component):
             type(value).model_rebuild()  # pydantic before 2.14 does not complete a deferred class here by itself
         settings = handler(value)
-        if not isinstance(value, Component) or type(value) in self.table.values():
-            return settings
-        return {**settings, "kind": kind_of(self.name, type(value))}
+        return {"kind": self.name_of(type(value)), **settings} if isinstance(value, Component) else settings
+
+
+Kind = TypeVar("Kind", bound=Component)
+
+
+def kinds(*components: type[Kind]) -> dict[str, type[Kind]]:
+    """Return the table of the kinds of a slot, and give each class its kind: `FixedRate` is `fixed-rate`.
+
+    A class that says `kind = "fixed"` itself keeps that.
+    """
+    for component in components:
+        if "kind" not in vars(component):
+            component.kind = _WORDS.sub("-", component.__name__).lower()
+    return {component.kind: component for component in components}
+
+
+_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+"""Where the words in the name of a class begin."""
 
 
 @cache
-def _outsider(kind: str, component: type[Component]) -> TypeAdapter[Component]:
-    """Build the validator for a class outside the table; error locations contain its kind, as for built-in kinds."""
+def _validator(kind: str, component: type[Component]) -> TypeAdapter[Component]:
+    """Build the validator of the settings of a class; the locations of its errors contain the kind."""
     return TypeAdapter(Annotated[component, _Only(kind)])  # type: ignore[arg-type]  # its class is known only now
 
 
 class _Only:
-    """Annotation of a component whose kind is already known, so that its settings need not contain `kind`."""
+    """Annotation of a component whose kind is known, so that its settings do not contain `kind`."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         return core_schema.tagged_union_schema({self.kind: handler(source)}, discriminator=lambda _: self.kind)
-
-
-def _kind_of(value: Any) -> Any:
-    return value.get("kind") if isinstance(value, Mapping) else getattr(value, "kind", None)

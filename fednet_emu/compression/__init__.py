@@ -2,14 +2,12 @@
 
 from typing import Annotated
 
-from fednet_emu.component.slot import Slot
+from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.compression.base import Compression, NoCompression
 from fednet_emu.compression.chain import STAGES, Chain
 
-COMPRESSIONS: dict[str, type[Compression]] = {"none": NoCompression, **STAGES, "chain": Chain}
+COMPRESSIONS: dict[str, type[Compression]] = kinds(NoCompression, *STAGES.values(), Chain)
 """Every kind of compression that is built in."""
 
 AnyCompression = Annotated[Compression, Slot("compression", COMPRESSIONS)]
 """Type of a field that holds one compression."""
-
-__all__ = ["COMPRESSIONS", "AnyCompression", "Compression", "NoCompression"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -57,7 +57,7 @@ class Compression(Component):
 class NoCompression(Compression):
     """Single precision: every number as it is."""
 
-    kind: Literal["none"] = "none"
+    kind = "none"
 
     def bit(self, n: int) -> int:
         """32 n."""

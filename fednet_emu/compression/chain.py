@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from fednet_emu.component.slot import Slot
+from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.compression.base import WHOLE, Compression, Message
 from fednet_emu.compression.rounding import BFloat16, Float16, Qsgd, Uniform
 from fednet_emu.compression.sign import Sign
 from fednet_emu.compression.sparse import RandomK, Sparse, TopK
 
-STAGES: dict[str, type[Compression]] = {
-    "qsgd": Qsgd,
-    "top-k": TopK,
-    "random-k": RandomK,
-    "sign": Sign,
-    "uniform": Uniform,
-    "float16": Float16,
-    "bfloat16": BFloat16,
-}
+STAGES: dict[str, type[Compression]] = kinds(Qsgd, TopK, RandomK, Sign, Uniform, Float16, BFloat16)
 """Kinds that a chain can be made of."""
 
 AnyStage = Annotated[Compression, Slot("compression stage", STAGES)]
@@ -36,14 +28,13 @@ class Chain(Compression):
     Data, Karakus, Diggavi: "Qsparse-local-SGD", NeurIPS 2019, https://arxiv.org/abs/1906.02367.
     """
 
-    kind: Literal["chain"] = "chain"
     stages: tuple[AnyStage, ...] = Field((TopK(), Qsgd()), min_length=1)
     """The stages in their order; all but the last choose entries (`top-k`, `random-k`). The sender remembers what is
     left out where one of them has `error_feedback`."""
 
     @model_validator(mode="after")
     def _only_the_last_writes(self) -> Self:
-        early = [getattr(stage, "kind", "?") for stage in self.stages[:-1] if not isinstance(stage, Sparse)]
+        early = [stage.kind for stage in self.stages[:-1] if not isinstance(stage, Sparse)]
         if early:
             raise ValueError(
                 f"all stages but the last must choose entries, got {early[0]} before another one; put it last, after "

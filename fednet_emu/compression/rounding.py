@@ -35,7 +35,6 @@ class Qsgd(Compression):
     follows, the shorter one, so that a message is never more than one bit longer than with fixed coding.
     """
 
-    kind: Literal["qsgd"] = "qsgd"
     levels: int = Field(15, gt=0, le=2**15)
     """The number s of levels above zero; 1, 3, 7, 15, ... use all of their 2, 3, 4, 5, ... bits."""
     coding: Literal["fixed", "elias"] = "fixed"
@@ -78,7 +77,6 @@ class Uniform(Compression):
     n / (2 (2^bits - 1)^2) of the squared norm.
     """
 
-    kind: Literal["uniform"] = "uniform"
     bits: Literal[2, 4, 8] = 8
     """Bits of an entry."""
 
@@ -105,8 +103,6 @@ class Float16(Compression):
     Numbers below 6e-5 have an absolute error of at most 2^-25.
     """
 
-    kind: Literal["float16"] = "float16"
-
     def bit(self, n: int) -> int:
         """16 n."""
         return 16 * n
@@ -119,7 +115,7 @@ class Float16(Compression):
 class BFloat16(Compression):
     """The first 16 bits of single precision: 16 n bits, the same range, a relative error of at most 2^-8."""
 
-    kind: Literal["bfloat16"] = "bfloat16"
+    kind = "bfloat16"
 
     def bit(self, n: int) -> int:
         """16 n."""

@@ -7,7 +7,7 @@ Compression Schemes", ICML 2019, https://arxiv.org/abs/1901.09847
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -23,7 +23,6 @@ class Sign(Compression):
     It is a contraction: |v - C(v)|^2 = |v|^2 - |v|_1^2 / n.
     """
 
-    kind: Literal["sign"] = "sign"
     error_feedback: bool = True
     """Whether the sender adds what was left out to the next message (EF-signSGD)."""
     magnitude: float | None = Field(None, gt=0)

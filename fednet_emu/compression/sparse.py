@@ -13,7 +13,6 @@ Differences from the papers: the entries need not be numbers of 32 bits; in a `c
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Literal
 
 import numpy as np
 import torch
@@ -70,7 +69,6 @@ class TopK(Sparse):
     Of a long Gaussian vector the largest 5 % hold 27.9 % of the energy.
     """
 
-    kind: Literal["top-k"] = "top-k"
     error_feedback: bool = True
     """Whether the sender adds what was left out to the next message."""
 
@@ -89,7 +87,6 @@ class RandomK(Sparse):
     Without error feedback the receiver multiplies them by n / k, which is unbiased; with it, it takes them as they are.
     """
 
-    kind: Literal["random-k"] = "random-k"
     error_feedback: bool = False
     """Whether the sender adds what was left out to the next message."""
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field, field_validator
 
 from fednet_emu.arrays import IntArray, Mask
 from fednet_emu.component.component import Component
-from fednet_emu.component.slot import Slot
+from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.devices.batteries import Batteries
 from fednet_emu.kernel.clock import FOREVER_NS, to_ns
 from fednet_emu.kernel.streams import uniform, uniforms
@@ -40,8 +40,6 @@ class Availability(Component):
 class Always(Availability):
     """Every device is always there."""
 
-    kind: Literal["always"] = "always"
-
     def until_ns(self, device: int, now_ns: int, key: int) -> int:
         """No end."""
         return FOREVER_NS
@@ -58,7 +56,6 @@ class Always(Availability):
 class Periodic(Availability):
     """Each device is present for `on_s`, away for `off_s`, and so on, starting at its own random phase."""
 
-    kind: Literal["periodic"] = "periodic"
     on_s: float = Field(gt=0)
     """Time in s for which a device is present in each cycle."""
     off_s: float = Field(gt=0)
@@ -89,7 +86,6 @@ class Periodic(Availability):
 class Windows(Availability):
     """Given windows [from_s, to_s) per device; a device that is not listed is always there."""
 
-    kind: Literal["windows"] = "windows"
     devices: dict[int, tuple[tuple[float, float], ...]]
     """Maps the number of a device to the windows [from, to] in s in which it is present."""
 
@@ -127,7 +123,7 @@ class Windows(Availability):
         return next(starts, FOREVER_NS)
 
 
-AVAILABILITIES = {"always": Always, "periodic": Periodic, "windows": Windows}
+AVAILABILITIES = kinds(Always, Periodic, Windows)
 AnyAvailability = Annotated[Availability, Slot("availability", AVAILABILITIES)]
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from bisect import bisect_right
-from typing import Annotated, Literal, NamedTuple, Protocol
+from typing import Annotated, NamedTuple, Protocol
 
 from pydantic import Field, field_validator
 
 from fednet_emu.component.component import Component
-from fednet_emu.component.slot import Slot
+from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.kernel.clock import FOREVER_NS, to_ns
 from fednet_emu.kernel.streams import uniform
 
@@ -86,7 +86,7 @@ class Harvesting(Component):
 class NoHarvesting(Harvesting):
     """Nothing charges the batteries: a device whose battery is empty never comes back."""
 
-    kind: Literal["none"] = "none"
+    kind = "none"
 
     @property
     def mean_w(self) -> float:
@@ -101,7 +101,7 @@ class NoHarvesting(Harvesting):
 class ConstantHarvesting(Harvesting):
     """A constant power."""
 
-    kind: Literal["constant"] = "constant"
+    kind = "constant"
     power_w: float = Field(default=0.1, ge=0, le=1e6)
     """Power in W."""
 
@@ -122,7 +122,7 @@ class PoissonHarvesting(Harvesting):
     https://arxiv.org/abs/2102.11274.
     """
 
-    kind: Literal["poisson"] = "poisson"
+    kind = "poisson"
     arrival_j: float = Field(default=1.0, gt=0, le=1e9)
     """Energy in J that arrives each time."""
     mean_interval_s: float = Field(default=10.0, ge=1e-3, le=1e7)
@@ -141,7 +141,7 @@ class PoissonHarvesting(Harvesting):
 class TraceHarvesting(Harvesting):
     """A list of powers, each for `step_s`; it starts again when it has ended."""
 
-    kind: Literal["trace"] = "trace"
+    kind = "trace"
     power_w: tuple[float, ...] = Field(min_length=1)
     """Powers in W, one after the other."""
     step_s: float = Field(default=60.0, ge=1e-2, le=1e7)
@@ -172,7 +172,7 @@ class SolarHarvesting(Harvesting):
     Ignored here: clouds, seasons, and differences between devices.
     """
 
-    kind: Literal["solar"] = "solar"
+    kind = "solar"
     peak_w: float = Field(default=1.0, ge=0, le=1e6)
     """Power in W at noon."""
     day_s: float = Field(default=86_400.0, ge=1.0, le=1e9)
@@ -193,11 +193,7 @@ class SolarHarvesting(Harvesting):
         return Steps((*day, *([0.0] * half)), to_ns(self.day_s / self.steps))
 
 
-HARVESTINGS: dict[str, type[Harvesting]] = {
-    "none": NoHarvesting,
-    "constant": ConstantHarvesting,
-    "poisson": PoissonHarvesting,
-    "solar": SolarHarvesting,
-    "trace": TraceHarvesting,
-}
+HARVESTINGS: dict[str, type[Harvesting]] = kinds(
+    NoHarvesting, ConstantHarvesting, PoissonHarvesting, SolarHarvesting, TraceHarvesting
+)
 AnyHarvesting = Annotated[Harvesting, Slot("harvesting", HARVESTINGS)]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from fednet_emu.arrays import Array, cos, sin
 from fednet_emu.component.component import Component
-from fednet_emu.component.slot import Slot
+from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.errors import ScenarioError
 
 
@@ -26,7 +26,6 @@ class Placement(Component):
 class Disc(Placement):
     """Uniform over a disc, or a ring, around the base station."""
 
-    kind: Literal["disc"] = "disc"
     radius_m: float = Field(gt=0, le=1e7)
     """Largest distance in m of a device from the base station."""
     inner_radius_m: float = Field(0.0, ge=0)
@@ -55,7 +54,7 @@ class Disc(Placement):
 class Listed(Placement):
     """Given coordinates, one pair per device."""
 
-    kind: Literal["list"] = "list"
+    kind = "list"
     xy_m: tuple[tuple[float, float], ...] = Field(min_length=1)
     """Coordinates [x, y] in m, one pair per device; the base station is at [0, 0]."""
 
@@ -72,5 +71,5 @@ class Listed(Placement):
         return np.array(self.xy_m, dtype=np.float64)
 
 
-PLACEMENTS = {"disc": Disc, "list": Listed}
+PLACEMENTS = kinds(Disc, Listed)
 AnyPlacement = Annotated[Placement, Slot("placement", PLACEMENTS)]

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from fednet_emu.arrays import Array, exp
 from fednet_emu.component.component import Component
-from fednet_emu.component.slot import Slot
+from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.errors import ScenarioError
 from fednet_emu.files.data_folder import locate
 from fednet_emu.files.flash import batch_times_s, benchmark_scores, user_scores
@@ -35,7 +35,7 @@ class Speeds(Component):
 class FixedSpeed(Speeds):
     """All devices are equally fast."""
 
-    kind: Literal["fixed"] = "fixed"
+    kind = "fixed"
     flop_per_s: Speed
     """Speed of every device in FLOP/s."""
 
@@ -47,7 +47,7 @@ class FixedSpeed(Speeds):
 class LogNormalSpeed(Speeds):
     """Speeds spread around a median: median exp(sigma Z), Z standard normal."""
 
-    kind: Literal["log-normal"] = "log-normal"
+    kind = "log-normal"
     median_flop_per_s: Speed | None = None
     """Median speed of the devices in FLOP/s; null takes the speed that `devices.profile` states."""
     sigma: float = Field(ge=0, le=10)
@@ -67,7 +67,7 @@ class LogNormalSpeed(Speeds):
 class ListedSpeeds(Speeds):
     """One speed per device."""
 
-    kind: Literal["list"] = "list"
+    kind = "list"
     flop_per_s: tuple[Speed, ...] = Field(min_length=1)
     """Speeds in FLOP/s, one per device, in the order of the devices."""
 
@@ -96,7 +96,7 @@ class FlashSpeed(Speeds):
     smartphone data", WWW 2021.
     """
 
-    kind: Literal["flash"] = "flash"
+    kind = "flash"
     median_flop_per_s: Speed
     """Median speed of the phone models in FLOP/s."""
     path: str = "device_flash"
@@ -119,5 +119,5 @@ class FlashSpeed(Speeds):
         return speeds
 
 
-SPEEDS = {"fixed": FixedSpeed, "log-normal": LogNormalSpeed, "list": ListedSpeeds, "flash": FlashSpeed}
+SPEEDS = kinds(FixedSpeed, LogNormalSpeed, ListedSpeeds, FlashSpeed)
 AnySpeeds = Annotated[Speeds, Slot("speed", SPEEDS)]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Annotated, Literal
+from typing import Annotated
 
 import scipy
 from pydantic import Field, model_validator
 
 from fednet_emu.component.component import Component
-from fednet_emu.component.slot import Slot
+from fednet_emu.component.slot import Slot, kinds
 
 
 class Straggler(Component):
@@ -31,7 +31,7 @@ class Straggler(Component):
 class NoStraggler(Straggler):
     """Computations take their nominal time."""
 
-    kind: Literal["none"] = "none"
+    kind = "none"
 
     def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:
         """The nominal time."""
@@ -44,7 +44,6 @@ class ShiftedExponential(Straggler):
     The usual law of coded computing (Lee et al., IEEE Trans. Inf. Theory 64(3), 2018): T = a D + Exp(mu / D).
     """
 
-    kind: Literal["shifted-exponential"] = "shifted-exponential"
     mean_factor: float = Field(ge=0)
     """Mean of the tail, as a share of the nominal time."""
 
@@ -56,7 +55,6 @@ class ShiftedExponential(Straggler):
 class LogNormal(Straggler):
     """Nominal time is the median: T = T0 exp(sigma Z), Z standard normal."""
 
-    kind: Literal["log-normal"] = "log-normal"
     sigma: float = Field(ge=0, le=10)
     """Standard deviation of the logarithm; 0 is nominal time."""
 
@@ -68,7 +66,6 @@ class LogNormal(Straggler):
 class Pareto(Straggler):
     """A heavy tail from nominal upwards: P(T > t) = (T0 / t)^alpha."""
 
-    kind: Literal["pareto"] = "pareto"
     alpha: float = Field(gt=1)
     """Exponent of the tail; the smaller, the heavier."""
 
@@ -80,7 +77,6 @@ class Pareto(Straggler):
 class SlowWindow(Straggler):
     """The listed devices are `factor` times slower from `from_s` to `to_s`, and nominal before and after."""
 
-    kind: Literal["slow-window"] = "slow-window"
     devices: tuple[int, ...] = Field(min_length=1)
     """Numbers of the slow devices, from 0."""
     factor: float = Field(gt=1)
@@ -110,11 +106,5 @@ class SlowWindow(Straggler):
         return before_s + inside_s + (nominal_s - before_s - inside_s / self.factor)
 
 
-STRAGGLERS = {
-    "none": NoStraggler,
-    "shifted-exponential": ShiftedExponential,
-    "log-normal": LogNormal,
-    "pareto": Pareto,
-    "slow-window": SlowWindow,
-}
+STRAGGLERS = kinds(NoStraggler, ShiftedExponential, LogNormal, Pareto, SlowWindow)
 AnyStraggler = Annotated[Straggler, Slot("straggler", STRAGGLERS)]

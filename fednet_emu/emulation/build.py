@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
-from fednet_emu.arrays import Array, IntArray, Mask
 from fednet_emu.devices.availability import Presence
 from fednet_emu.devices.batteries import Batteries
 from fednet_emu.devices.powers import DevicePowers, PerDevice
 from fednet_emu.devices.processors import Processors
-from fednet_emu.emulation.cost import unaffordable
 from fednet_emu.emulation.dealing import deal
-from fednet_emu.emulation.hardware import hardware, speeds, unfit
+from fednet_emu.emulation.hardware import hardware, speeds
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.federation.learning_task import LearningTask
@@ -34,18 +29,11 @@ from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.host_time import HostTime
 from fednet_emu.learning.models.flat import FlatModel
 from fednet_emu.learning.models.torch_seed import seeded_module
-from fednet_emu.network.air.band import Band
-from fednet_emu.network.air.patience import Patience
-from fednet_emu.network.links.links import CellLinks, Sky, network_links
 from fednet_emu.network.network import Network
-from fednet_emu.network.settings import Uplink
-from fednet_emu.radio.fading import Fading
-from fednet_emu.radio.receiver.combining import ONE_ANTENNA
 from fednet_emu.records.idle_energy import IdleEnergy
 from fednet_emu.records.ledger import DATA_SPLIT, Ledger
 from fednet_emu.scenario.model import Problem, Scenario, Training
 from fednet_emu.scenario.tree import path_text
-from fednet_emu.units import linear_to_db
 
 
 def build(
@@ -68,8 +56,6 @@ def build(
         DataError: the data cannot be read.
     """
     folder = data_folder(data_dir)
-    _refuse(unaffordable(scenario, folder))
-    _refuse(unfit(scenario))
     _refuse(scenario.untimed() if timing_only else iter(()))
     streams, clock, devices = Streams(scenario.seed), Clock(), scenario.devices
     ledger = Ledger(scenario.evaluation.columns)
@@ -166,115 +152,6 @@ def build_network(
     settings, channel = scenario.network, scenario.channel
     ledger.stations_w = settings.cells.count * (channel.base_station.stated("idle_w") or 0.0)
     return Network(clock, ledger, streams, presence, channel, paths, settings, data_dir=data_dir, powers=powers)
-
-
-@dataclass(frozen=True)
-class Needed:
-    """What a link of one direction needs to carry anything.
-
-    Attributes:
-        sinr: the least SINR (linear) of a fading block.
-        by_rate: whether the rate law needs it, rather than the threshold of the access scheme.
-        fading: the fading of all antennas of the receiver combined.
-    """
-
-    sinr: float
-    by_rate: bool
-    fading: Fading
-
-    @classmethod
-    def by(cls, scenario: Scenario, way: Uplink) -> Needed:
-        """What the links of a direction need."""
-        channel, reception = scenario.channel, scenario.network.reception
-        branches = reception.branches(1) if way.DIRECTION == "uplink" else 1
-        law, threshold = channel.block_rate(narrows=way.narrows), way.access.threshold
-        least = law.min_sinr * float(law.narrowest_part(channel.usable_hz))
-        return cls(max(least, threshold), least >= threshold, channel.fading.combined(branches))
-
-    @property
-    def by_whom(self) -> str:
-        """What needs it."""
-        return "the rate law" if self.by_rate else "the threshold of the access scheme"
-
-    def mean_snr(self, in_sight: Mask) -> Array:
-        """The mean SNR (linear) below which links [links] with or without line of sight never carry anything."""
-        return self.sinr / np.where(in_sight, self.fading.peak(True), self.fading.peak(False))
-
-
-def unreachable(scenario: Scenario) -> Iterator[Problem]:
-    """Find directions in which no device could ever deliver a message.
-
-    That is the case if no mean SNR at the initial positions suffices for the lowest SINR that the rate law and the
-    access scheme need, in the best fading block of 10^8. Recorded rates are ignored, so that no file is read.
-
-    Yields:
-        The key path of the setting to change, and what is wrong.
-    """
-    network = scenario.network
-    for way, links in zip((network.uplink, network.downlink), links_at_start(scenario), strict=True):
-        needed = Needed.by(scenario, way)
-        if (links.mean_snr < needed.mean_snr(links.in_sight)).all():
-            best_db, needed_db = linear_to_db(float(np.max(links.mean_snr))), linear_to_db(needed.sinr)
-            yield (
-                ("channel", "rate") if needed.by_rate else ("network", way.DIRECTION, "access"),
-                f"nobody can reach it on the {way.DIRECTION}, the best mean SNR is {best_db:.1f} dB, got "
-                f"{'a rate' if needed.by_rate else 'a threshold'} that needs {needed_db:.1f} dB; lower the threshold "
-                "or the distances, or raise the power",
-            )
-
-
-def serving_cells(scenario: Scenario) -> IntArray:
-    """Number of the cell that serves each device at its initial position, [devices]."""
-    links, _ = _links_at_start(scenario)
-    return np.array([-1 - links.station_of(device) for device in range(scenario.devices.count)], np.int64)
-
-
-class AtStart(NamedTuple):
-    """The links of one direction with all devices at their initial positions.
-
-    Attributes:
-        mean_snr: [devices] SNR (linear) alone on the whole band, averaged over fading.
-        in_sight: [devices] whether there is line of sight.
-    """
-
-    mean_snr: Array
-    in_sight: Mask
-
-
-_latest: list[tuple[tuple[Any, ...], tuple[AtStart, AtStart]]] = []
-"""The settings that `links_at_start` was last asked for, and what it has found: it is asked several times before a run,
-and takes seconds for a million devices."""
-
-
-def links_at_start(scenario: Scenario) -> tuple[AtStart, AtStart]:
-    """Uplinks and downlinks with all devices at their initial positions, which no data are read for."""
-    devices, network = scenario.devices, scenario.network
-    settings = devices.placement, scenario.channel, network.cells, network.power_control, network.reception
-    asked = scenario.seed, devices.count, *settings
-    for known, found in _latest:
-        if known == asked:
-            return found
-    up, down = (AtStart(links.mean_snr, links.in_sight) for links in _links_at_start(scenario))
-    _latest[:] = [(asked, (up, down))]
-    return up, down
-
-
-def _links_at_start(scenario: Scenario) -> tuple[CellLinks, CellLinks]:
-    streams, devices, network = Streams(scenario.seed), scenario.devices, scenario.network
-    xy_m = devices.placement.positions_m(devices.count, streams("placement"))
-    sky = Sky(scenario.channel, streams, network.power_control, antennas=network.reception.antennas)
-    return network_links(sky, xy_m, network.cells.positions_m())
-
-
-def expected_s(scenario: Scenario, way: Uplink, links: AtStart, size_bit: int) -> Array:
-    """How long a message is expected to take on each link [devices] alone in the band, at its mean rate."""
-    channel = scenario.channel
-    reception = scenario.network.reception if way.DIRECTION == "uplink" else ONE_ANTENNA
-    law = channel.medium_rate(reception.branches(1), narrows=way.narrows)
-    band = Band.of(channel.usable_hz, law, channel.medium_fading, reception=reception)
-    patience = Patience(way.access.on(band))
-    alike = (patience.expected_s(size_bit, links.mean_snr, los=los) for los in (True, False))
-    return np.where(links.in_sight, *alike)
 
 
 def unfit_augmentation(scenario: Scenario, input_shape: tuple[int, ...]) -> Iterator[Problem]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -21,7 +20,7 @@ from fednet_emu.learning.models.base import Model
 from fednet_emu.learning.models.given_module import GivenModule
 from fednet_emu.learning.models.torch_seed import seeded_module
 from fednet_emu.learning.models.user_module import UserModule
-from fednet_emu.scenario.model import Problem, Scenario
+from fednet_emu.scenario.model import Scenario
 
 BYTE_PER_DEVICE = 400
 """Memory that the network keeps of each device while it is built: measured at a million devices."""
@@ -57,6 +56,25 @@ class Cost:
     data_byte: int
     upload_bit: int | None = None
 
+    @classmethod
+    def of(cls, scenario: Scenario, extent: Extent | None) -> Cost:
+        """Estimate what a scenario takes; it may be too large to run.
+
+        Raises:
+            ScenarioError: the model cannot be built for the data, or it is too large for any machine.
+        """
+        count, parameters = scenario.devices.count, _parameters(scenario, extent)
+        sends_models = "uplink-compression" in scenario.algorithm.uses
+        return cls(
+            devices=count,
+            rounds=scenario.stop.rounds,
+            participants=scenario.algorithm.participants(count),
+            answers=scenario.algorithm.answers(count),
+            parameters=parameters,
+            data_byte=extent.byte if extent else 0,
+            upload_bit=scenario.network.uplink.compression.bit(parameters) if parameters and sends_models else None,
+        )
+
     @property
     def model_byte(self) -> int:
         """Memory of one vector of the size of the model, in float32."""
@@ -83,55 +101,10 @@ class Cost:
         if self.upload_bit is not None and self.upload_bit < 8 * self.model_byte:
             size += f" sent up in {self.upload_bit:,} bits"
         events = f"{EVENTS * self.answers:,} events a round" if self.events is None else f"{self.events:,} events"
-        memory = f"{_readable(self.least_byte)} of memory, with all records {_readable(self.most_byte)}"
+        memory = f"{readable(self.least_byte)} of memory, with all records {readable(self.most_byte)}"
         if self.least_byte == self.most_byte or self.events is None:
-            memory = f"{_readable(self.most_byte)} of memory"
+            memory = f"{readable(self.most_byte)} of memory"
         return f"cost: devices {self.devices:,}, {rounds}, {size}, about {events}, {memory} beside the program itself"
-
-
-def cost_of(scenario: Scenario, data_dir: Path | None = None) -> Cost:
-    """Estimate what a scenario takes.
-
-    Args:
-        scenario: the scenario; it may be too large to run.
-        data_dir: the folder with data sets; of files, at most the headers are read.
-
-    Raises:
-        ScenarioError: the model cannot be built for the data, or it is too large for any machine.
-    """
-    extent, count = scenario.extent(data_dir), scenario.devices.count
-    parameters, sends_models = _parameters(scenario, extent), "uplink-compression" in scenario.algorithm.uses
-    return Cost(
-        devices=count,
-        rounds=scenario.stop.rounds,
-        participants=scenario.algorithm.participants(count),
-        answers=scenario.algorithm.answers(count),
-        parameters=parameters,
-        data_byte=extent.byte if extent else 0,
-        upload_bit=scenario.network.uplink.compression.bit(parameters) if parameters and sends_models else None,
-    )
-
-
-def unaffordable(scenario: Scenario, data_dir: Path | None = None) -> Iterator[Problem]:
-    """Find the parts of a scenario that cannot fit into the memory of this host.
-
-    Yields:
-        The key path of the part that needs most, and what is wrong.
-    """
-    host_byte = host_memory_byte()
-    extent, count = scenario.extent(data_dir), scenario.devices.count
-    device_byte, data_byte = BYTE_PER_DEVICE * count, extent.byte if extent else 0
-    if device_byte > host_byte:
-        what = f"takes {_readable(device_byte)} of memory ({BYTE_PER_DEVICE} bytes a device), got {count}"
-        yield ("devices", "count"), _too_much(what, host_byte)
-    elif data_byte > host_byte:
-        what = f"takes {_readable(data_byte)} of memory, got {extent.samples if extent else 0} samples"
-        yield ("data",), _too_much(what, host_byte)
-    else:
-        cost = cost_of(scenario, data_dir)
-        if cost.least_byte > host_byte:
-            what = f"takes {_readable(cost.least_byte)} of memory with its data, got {cost.parameters} parameters"
-            yield ("model",), _too_much(what, host_byte)
 
 
 def host_memory_byte() -> float:
@@ -172,11 +145,8 @@ def _counted(kind: type[Model], settings: str, shape: tuple[int, ...], outputs: 
     return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
 
 
-def _too_much(what: str, host_byte: float) -> str:
-    return f"{what}; this host has {_readable(host_byte)}"
-
-
-def _readable(size_byte: float) -> str:
+def readable(size_byte: float) -> str:
+    """Return an amount of memory as text, `3.2 GB`."""
     for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
         if size_byte >= size:
             return f"{size_byte / size:,.3g} {unit}"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from fednet_emu.analysis.data_split import DataSplit, Part
 from fednet_emu.arrays import IntArray
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.learning.data.attacks import deal_poisoned
+from fednet_emu.learning.data.attacks.base import deal_poisoned
 from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.hold_out import Held, hold_out
 from fednet_emu.learning.data.partitions.base import Partitioned

@@ -11,8 +11,9 @@ from torch import nn
 from fednet_emu.algorithms import brings_own_learning
 from fednet_emu.algorithms.base import Algorithm
 from fednet_emu.algorithms.flower.algorithm import GivenFlower
-from fednet_emu.component.component import Component
-from fednet_emu.emulation.load import checked
+from fednet_emu.component.component import Component, is_ours
+from fednet_emu.emulation.load import UNNAMED, examined
+from fednet_emu.emulation.outlook import Outlook
 from fednet_emu.errors import FednetError
 from fednet_emu.learning.data.datasets.base import Dataset, Samples
 from fednet_emu.learning.data.datasets.given_samples import GivenSamples
@@ -22,6 +23,7 @@ from fednet_emu.scenario.document import Document, apply_overrides, filled, from
 from fednet_emu.scenario.library import run_name
 from fednet_emu.scenario.model import LEARNING, ON_OUR_DATA, Scenario
 from fednet_emu.scenario.overrides import Setting
+from fednet_emu.scenario.problems import validate
 from fednet_emu.scenario.tree import Place, node_of
 
 ScenarioLike = str | Path | Mapping[str, Any] | Scenario
@@ -30,12 +32,11 @@ Settings = Mapping[str, Any] | Iterable[str]
 """Changes as `{"algorithm.lr": 0.05}`, or as the texts `key.path=value` of `--set`."""
 Network = Model | nn.Module | Callable[..., nn.Module]
 """A model component, a PyTorch module, or a function or class that makes a module."""
-UNNAMED = "scenario"
 NOTHING = object()
 """A setting that an algorithm with its own learning replaces."""
 
 
-def named(scenario: ScenarioLike) -> tuple[str, Document]:
+def named(scenario: ScenarioLike | Document) -> tuple[str, Document]:
     """Return the name that records give to a scenario, and its document.
 
     Raises:
@@ -46,9 +47,9 @@ def named(scenario: ScenarioLike) -> tuple[str, Document]:
     if isinstance(scenario, Mapping):
         settings = {key: _component(key, value) for key, value in scenario.items()}
         return str(scenario.get("title") or UNNAMED), filled(from_mapping(settings, UNNAMED))
-    if isinstance(scenario, str | Path):
-        document = filled(load(scenario))
-        return run_name(document.path or Path(scenario)), document
+    document = filled(load(scenario)) if isinstance(scenario, str | Path) else scenario
+    if isinstance(document, Document):
+        return run_name(document.path) if document.path else UNNAMED, document
     wanted = "give a name, a path, a mapping or a Scenario"
     raise FednetError(f"scenario: expected what describes one, got {type(scenario).__name__}; {wanted}")
 
@@ -82,19 +83,32 @@ def changes(
             yield Setting(key, node_of(meant, Place(f"{key}=")))
 
 
-def scenario_of(scenario: ScenarioLike, settings: Settings | None = None, **given: Any) -> tuple[str, Scenario]:
-    """Return the name of a scenario, and the complete and checked scenario with the changes of `changes` applied.
+def scenario_of(
+    scenario: ScenarioLike | Document,
+    settings: Settings | None = None,
+    *,
+    data_dir: str | Path | None = None,
+    **given: Any,
+) -> tuple[str, Outlook]:
+    """Return the name of a scenario, and the outlook of the complete and checked scenario with `changes` applied.
+
+    A `Scenario` that nothing is changed in is valid already; only whether its parts go together is checked.
 
     Args:
-        scenario: a name of the library, a path, a mapping, or a `Scenario`.
+        scenario: a name of the library, a path, a mapping, a `Scenario`, or a document that was read.
         settings: settings to change.
+        data_dir: the folder with data sets.
         given: the arguments `seed`, `algorithm`, `model` and `data` of `changes`.
 
     Raises:
         ScenarioError: lists every problem of the scenario.
     """
+    changed = list(changes(settings, **given))
+    if isinstance(scenario, Scenario) and not changed:
+        return scenario.title or UNNAMED, examined(Outlook(scenario, data_dir))
     name, document = named(scenario)
-    return name, checked(apply_overrides(document, changes(settings, **given)))
+    document = apply_overrides(document, changed)
+    return name, examined(Outlook(validate(Scenario, document), data_dir), document)
 
 
 def _component(key: Any, value: Any) -> Any:
@@ -117,10 +131,10 @@ def _component(key: Any, value: Any) -> Any:
 def _plain(value: Any) -> Any:
     """Convert this package's components to plain settings, as in a file; components from elsewhere remain objects."""
     if isinstance(value, Component):
-        theirs = not type(value).__module__.startswith("fednet_emu.")
-        if theirs or isinstance(value, GivenModule | GivenSamples | GivenFlower):
+        if not is_ours(type(value)) or isinstance(value, GivenModule | GivenSamples | GivenFlower):
             return value
-        return {name: _plain(getattr(value, name)) for name in type(value).model_fields}
+        own = {name: _plain(getattr(value, name)) for name in type(value).model_fields}
+        return {"kind": value.kind, **own} if value.kind else own
     if isinstance(value, Mapping):
         return {str(key): _plain(part) for key, part in value.items()}
     return [_plain(part) for part in value] if isinstance(value, tuple | list) else value

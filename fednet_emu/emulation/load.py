@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from fednet_emu.emulation.build import unfit_augmentation, unreachable
-from fednet_emu.emulation.cost import unaffordable
+from fednet_emu.emulation.build import unfit_augmentation
 from fednet_emu.emulation.hardware import unfit
+from fednet_emu.emulation.outlook import Outlook, unaffordable, unreachable
 from fednet_emu.errors import ScenarioError
 from fednet_emu.scenario.document import Document, apply_overrides, filled, load
 from fednet_emu.scenario.model import Problem, Scenario
-from fednet_emu.scenario.problems import LOG, validate
-from fednet_emu.scenario.tree import problem_text
+from fednet_emu.scenario.problems import validate
+from fednet_emu.scenario.tree import Place, problem_text
+
+UNNAMED = "scenario"
+"""What a scenario without a file and a title is called."""
 
 
 def load_scenario(name: str | Path, overrides: Iterable[str] = ()) -> Scenario:
@@ -34,41 +37,60 @@ def checked(document: Document) -> Scenario:
     Raises:
         ScenarioError: lists every problem of the document with its place.
     """
-    scenario = valid(document)
-    refuse_unreachable(scenario, document)
-    return scenario
+    return examined(Outlook(validate(Scenario, document)), document).scenario
 
 
-def valid(document: Document, tell: Callable[[str], None] = LOG.warning) -> Scenario:
-    """Validate the keys of a document, its values, whether they fit into memory, and whether they go together.
+def examined(outlook: Outlook, document: Document | None = None) -> Outlook:
+    """Check everything about a scenario that its keys and values do not show one by one, and return its outlook.
 
-    Whether anybody can be reached is left to `refuse_unreachable`, as that alone depends on the seed. `tell` is that of
-    `validate`.
+    Args:
+        outlook: that of the scenario.
+        document: what the scenario was read from; None for one that was made in Python.
 
     Raises:
-        ScenarioError: lists every problem of the document with its place.
+        ScenarioError: lists every problem, with its place in the document.
     """
-    scenario = validate(Scenario, document, tell)
-    extent = scenario.extent(None)
-    problems = (
-        list(unaffordable(scenario))
+    refuse_contradictions(outlook, document)
+    refuse_unreachable(outlook, document)
+    return outlook
+
+
+def refuse_contradictions(outlook: Outlook, document: Document | None) -> None:
+    """Refuse a scenario that does not fit into memory, or whose parts do not go together, whatever its seed.
+
+    Raises:
+        ScenarioError: lists every problem, with its place in the document.
+    """
+    scenario = outlook.scenario
+    _refuse(
+        list(unaffordable(outlook))
         or list(unfit(scenario))
         or list(scenario.contradictions())
-        or list(unfit_augmentation(scenario, extent.input_shape) if extent else ())
+        or list(unfit_augmentation(scenario, outlook.extent.input_shape) if outlook.extent else ()),
+        document,
     )
-    _refuse(problems, document)
-    return scenario
 
 
-def refuse_unreachable(scenario: Scenario, document: Document) -> None:
-    """Refuse a valid scenario if nobody can be reached where its seed places the devices.
+def refuse_unreachable(outlook: Outlook, document: Document | None) -> None:
+    """Refuse a scenario if nobody can be reached where its seed places the devices.
 
     Raises:
         ScenarioError: names the settings, with their places in the document.
     """
-    _refuse(list(unreachable(scenario)), document)
+    _refuse(list(unreachable(outlook)), document)
 
 
-def _refuse(problems: Sequence[Problem], document: Document) -> None:
+def refuse_unaffordable(outlook: Outlook) -> None:
+    """Refuse a scenario that was checked on another host, if it does not fit into the memory of this one.
+
+    Raises:
+        ScenarioError: names the part that needs most.
+    """
+    _refuse(list(unaffordable(outlook)), None)
+
+
+def _refuse(problems: Sequence[Problem], document: Document | None) -> None:
     if problems:
-        raise ScenarioError(*(problem_text(document.place(path), path, what) for path, what in problems))
+        places = (Place(UNNAMED, 0) if document is None else document.place(path) for path, _ in problems)
+        texts = (problem_text(place, *problem) for place, problem in zip(places, problems, strict=True))
+        raise ScenarioError(*texts)

@@ -14,9 +14,8 @@ import numpy as np
 
 from fednet_emu.arrays import Array
 from fednet_emu.devices.profiles import DeviceClass, Profile
-from fednet_emu.emulation.build import AtStart, expected_s, links_at_start
-from fednet_emu.emulation.cost import cost_of
 from fednet_emu.emulation.hardware import law_of
+from fednet_emu.emulation.outlook import AtStart, Outlook, expected_s
 from fednet_emu.learning.graph.optimizers import Adam, Momentum
 from fednet_emu.radio.energy import KAPPA, CmosEnergy, ComputeEnergy, PublishedEnergy
 from fednet_emu.radio.numerology import FR1_TOP_HZ
@@ -167,9 +166,10 @@ _FLOAT_BYTE = 4
 # ---- devices ---------------------------------------------------------------------------------------------------------
 
 
-def computing(scenario: Scenario) -> Iterator[Problem]:
+def computing(outlook: Outlook) -> Iterator[Problem]:
     """Judge clocks, speeds and powers, and, where clock and speed are plausible, what they say together."""
-    devices, stated = scenario.devices, _stated_speeds(scenario)
+    scenario, devices = outlook.scenario, outlook.scenario.devices
+    stated = _stated_speeds(scenario)
     clock = list(_clock(scenario))
     yield from clock
     for profile in devices.profiles or (None,):
@@ -230,11 +230,12 @@ def _extremes(values: Array) -> list[float]:
     return sorted({float(values.min()), float(values.max())}) if len(values) else []
 
 
-def memory(scenario: Scenario) -> Iterator[Problem]:
+def memory(outlook: Outlook) -> Iterator[Problem]:
     """Find profiles whose memory does not hold the model, its gradient and the state of the local optimizer."""
+    scenario = outlook.scenario
     if not any(profile.memory_bytes for profile in scenario.devices.profiles):
         return
-    parameters = cost_of(scenario).parameters
+    parameters = outlook.cost.parameters
     if parameters is None:
         return
     optimizer = getattr(scenario.algorithm, "local_optimizer", None)
@@ -254,9 +255,9 @@ def memory(scenario: Scenario) -> Iterator[Problem]:
 # ---- radios ----------------------------------------------------------------------------------------------------------
 
 
-def radiated(scenario: Scenario) -> Iterator[Problem]:
+def radiated(outlook: Outlook) -> Iterator[Problem]:
     """Judge the radiated powers of devices and base stations by the rules of the band, and by their profiles."""
-    channel = scenario.channel
+    channel = outlook.scenario.channel
     exempt = next((name for low, high, name in _LICENCE_EXEMPT if low <= channel.carrier_hz <= high), None)
     beams = " above 24 GHz" if channel.carrier_hz >= _FR2_HZ else ""
     for key, terminal, licensed in (
@@ -271,18 +272,18 @@ def radiated(scenario: Scenario) -> Iterator[Problem]:
             yield from bound.judge(("channel", key, "tx_power_dbm"), terminal.tx_power_dbm)
 
 
-def width(scenario: Scenario) -> Iterator[Problem]:
+def width(outlook: Outlook) -> Iterator[Problem]:
     """Judge the width of the band by the narrowest and widest that there are around its carrier."""
-    carrier_hz = scenario.channel.carrier_hz
+    carrier_hz, bandwidth_hz = outlook.scenario.channel.carrier_hz, outlook.scenario.channel.bandwidth_hz
     above = "width above 7 GHz" if carrier_hz <= _FR2_TOP_HZ else "width above 52 GHz"
     name = next((name for top_hz, name in _WIDTH_TO_HZ if carrier_hz <= top_hz), above)
-    hint = ", given in Hz, not MHz" if scenario.channel.bandwidth_hz < 1e4 else ""
-    yield from BOUNDS[name].judge(("channel", "bandwidth_hz"), scenario.channel.bandwidth_hz, hint)
+    hint = ", given in Hz, not MHz" if bandwidth_hz < 1e4 else ""
+    yield from BOUNDS[name].judge(("channel", "bandwidth_hz"), bandwidth_hz, hint)
 
 
-def heights(scenario: Scenario) -> Iterator[Problem]:
+def heights(outlook: Outlook) -> Iterator[Problem]:
     """Judge the heights of antennas: base stations above devices, and near the heights of the path-loss law."""
-    channel, path = scenario.channel, ("channel", "base_station", "height_m")
+    channel, path = outlook.scenario.channel, ("channel", "base_station", "height_m")
     station_m, device_m = channel.base_station.height_m, channel.device.height_m
     if station_m < device_m:
         yield (
@@ -290,7 +291,7 @@ def heights(scenario: Scenario) -> Iterator[Problem]:
             f"is not plausible, got a base station at {station_m:g} m below the devices at {device_m:g} m; "
             "path-loss laws take the higher antenna as that of the base station",
         )
-    kind = getattr(channel.path_loss, "kind", "")
+    kind = channel.path_loss.kind
     for key, height_m in (("base_station", station_m), ("device", device_m)):
         bound = BOUNDS.get(f"{key} {kind}")
         if bound is not None:
@@ -300,10 +301,10 @@ def heights(scenario: Scenario) -> Iterator[Problem]:
 # ---- links and messages ----------------------------------------------------------------------------------------------
 
 
-def strong_links(scenario: Scenario) -> Iterator[Problem]:
+def strong_links(outlook: Outlook) -> Iterator[Problem]:
     """Find directions in which the mean SNR of the median device is beyond that of radios."""
-    network = scenario.network
-    for way, links in zip((network.uplink, network.downlink), links_at_start(scenario), strict=True):
+    network = outlook.scenario.network
+    for way, links in zip((network.uplink, network.downlink), outlook.links, strict=True):
         if way.trace is None:
             median = float(np.median(links.mean_snr))
             if median > 0:
@@ -311,12 +312,13 @@ def strong_links(scenario: Scenario) -> Iterator[Problem]:
                 yield from BOUNDS["snr"].judge(("network", way.DIRECTION), linear_to_db(median), got)
 
 
-def slots(scenario: Scenario) -> Iterator[Problem]:
+def slots(outlook: Outlook) -> Iterator[Problem]:
     """Find uploads that the median device sends in less than a slot, at the mean rate alone in the band."""
-    channel, uplink, size_bit = scenario.channel, scenario.network.uplink, cost_of(scenario).upload_bit
+    scenario, size_bit = outlook.scenario, outlook.cost.upload_bit
+    channel, uplink = scenario.channel, scenario.network.uplink
     if size_bit is None or uplink.trace is not None or uplink.access.only_sums:
         return
-    links, _ = links_at_start(scenario)
+    links, _ = outlook.links
     middle = len(links.mean_snr) // 2
     one = np.argpartition(links.mean_snr, middle)[middle : middle + 1]
     takes_s = float(expected_s(scenario, uplink, AtStart(links.mean_snr[one], links.in_sight[one]), size_bit)[0])
@@ -326,7 +328,7 @@ def slots(scenario: Scenario) -> Iterator[Problem]:
     yield from shorter.judge(("network", "uplink"), takes_s, f" for an upload of {size_bit:,} bits")
 
 
-PLAUSIBLE: tuple[Callable[[Scenario], Iterator[Problem]], ...] = (
+PLAUSIBLE: tuple[Callable[[Outlook], Iterator[Problem]], ...] = (
     computing,
     memory,
     radiated,

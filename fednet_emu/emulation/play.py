@@ -45,11 +45,6 @@ class Ended(NamedTuple):
     model: FinalModel | None
 
 
-def run_scenario(scenario: Scenario, name: str, out: Path, **options: Any) -> dict[str, Any]:
-    """Run a scenario into a folder and return its summary; the options are those of `play`."""
-    return play(scenario, name, out, **options).summary
-
-
 def play(
     scenario: Scenario,
     name: str,

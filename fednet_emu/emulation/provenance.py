@@ -16,7 +16,7 @@ from typing import Any
 from fednet_emu import __version__
 from fednet_emu.algorithms.base import Algorithm
 from fednet_emu.algorithms.flower.algorithm import Flower
-from fednet_emu.component.component import Component
+from fednet_emu.component.component import Component, is_ours
 from fednet_emu.files.data_folder import Read, checksum
 from fednet_emu.learning.models.user_module import UserModule
 from fednet_emu.records.folder.manifest import fingerprint, versions
@@ -91,7 +91,7 @@ def _git(*arguments: str) -> str | None:
 def _outside(part: Any) -> Iterator[str]:
     """Find the import paths of the classes in a scenario that do not belong to this package."""
     if isinstance(part, Component):
-        if not type(part).__module__.startswith("fednet_emu."):
+        if not is_ours(type(part)):
             yield f"{type(part).__module__}:{type(part).__qualname__}"
         if isinstance(part, UserModule):
             yield part.path

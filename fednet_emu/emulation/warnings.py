@@ -1,7 +1,7 @@
 """Warnings of scenarios that are valid but suspicious, told before a run by `fednet` and in Python.
 
-To add one, write a function from a valid scenario to the key path of the setting to look at and a sentence, and add it
-to `CHECKS`. It reads no data, and works on arrays, as there may be a million devices.
+To add one, write a function from the outlook of a valid scenario to the key path of the setting to look at and a
+sentence, and add it to `CHECKS`. It reads no data, and works on arrays, as there may be a million devices.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from fednet_emu.arrays import Array, Mask
-from fednet_emu.emulation.build import AtStart, Needed, expected_s, links_at_start
-from fednet_emu.emulation.cost import cost_of
+from fednet_emu.emulation.outlook import AtStart, Needed, Outlook, expected_s
 from fednet_emu.emulation.plausibility import PLAUSIBLE
 from fednet_emu.errors import ScenarioWarning
 from fednet_emu.network.air.patience import LEAST_S, MOST_S, TIMES
@@ -28,29 +27,28 @@ _FLOAT_BIT = 32
 _NO_SNR = 1e-40
 
 
-def warnings_of(scenario: Scenario) -> Iterator[Problem]:
+def warnings_of(outlook: Outlook) -> Iterator[Problem]:
     """Find what is suspicious in a valid scenario.
 
     Yields:
         The key path of the setting to look at, and a sentence that says what is suspicious and what would help.
     """
     for check in CHECKS:
-        yield from check(scenario)
+        yield from check(outlook)
 
 
-def warn(scenario: Scenario, stacklevel: int = 2) -> None:
+def warn(outlook: Outlook, stacklevel: int = 2) -> None:
     """Give the warnings of a scenario as `ScenarioWarning`; by default the line that called the caller is named."""
-    for path, sentence in warnings_of(scenario):
+    for path, sentence in warnings_of(outlook):
         warnings.warn(f"{path_text(path)}: {sentence}", ScenarioWarning, stacklevel=stacklevel + 1)
 
 
-def poor_links(scenario: Scenario) -> Iterator[Problem]:
+def poor_links(outlook: Outlook) -> Iterator[Problem]:
     """Find devices that are out of reach at their initial positions, or whose links are very slow there."""
-    cost, network = cost_of(scenario), scenario.network
+    scenario, cost, network = outlook.scenario, outlook.cost, outlook.scenario.network
     model_bit = _FLOAT_BIT * cost.parameters if cost.parameters else None
     sizes_bit = cost.upload_bit or model_bit, model_bit
-    links_of_both = links_at_start(scenario)
-    for way, links, size_bit in zip((network.uplink, network.downlink), links_of_both, sizes_bit, strict=True):
+    for way, links, size_bit in zip((network.uplink, network.downlink), outlook.links, sizes_bit, strict=True):
         if way.trace is None and not way.access.only_sums:
             yield from _poor_links(scenario, way, links, size_bit)
 
@@ -102,5 +100,5 @@ def _duration(duration_s: float) -> str:
 
 _HELP = "more power, shorter distances or more base stations would help"
 
-CHECKS: tuple[Callable[[Scenario], Iterator[Problem]], ...] = (poor_links, *PLAUSIBLE)
+CHECKS: tuple[Callable[[Outlook], Iterator[Problem]], ...] = (poor_links, *PLAUSIBLE)
 """What is looked at, in this order."""

@@ -15,7 +15,8 @@ from fednet_emu.federation.links import Links
 from fednet_emu.network.access import Planned
 from fednet_emu.network.air.transfer import Grant
 from fednet_emu.network.network import Network
-from fednet_emu.network.planning import Grants, Planner, Round
+from fednet_emu.network.planning import Planner
+from fednet_emu.network.planning.base import Grants, Round
 from fednet_emu.radio.rates.ergodic import ErgodicRate
 from fednet_emu.records.ledger import Ledger
 from fednet_emu.units import db_to_linear
@@ -78,7 +79,7 @@ class RoundPlans:
             kept += self._granted(planner, numbers, round_, t)
         if not kept and not self._told:
             self._told = True
-            kind = getattr(planner, "kind", type(planner).__name__)
+            kind = planner.kind
             text = f"lets none of the {len(devices)} devices of round {t + 1} upload; loosen its limits"
             warnings.warn(f"network.uplink.access: the planner {kind} {text}", stacklevel=2)
         return sorted(kept)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field, field_validator
 
 from fednet_emu.arrays import Array, cos, sin
 from fednet_emu.component.component import Component
-from fednet_emu.component.slot import Slot
+from fednet_emu.component.slot import Slot, kinds
 
 
 class Cells(Component):
@@ -30,7 +30,7 @@ class Cells(Component):
 class SingleCell(Cells):
     """One base station at the origin."""
 
-    kind: Literal["single"] = "single"
+    kind = "single"
 
     def positions_m(self) -> Array:
         """The origin."""
@@ -49,7 +49,7 @@ class HexagonalCells(Cells):
     those inside (no wrap-around).
     """
 
-    kind: Literal["hexagonal"] = "hexagonal"
+    kind = "hexagonal"
 
     rings: int = Field(ge=1, le=10)
     """Rings around the centre: 1 makes 7 stations, 2 make 19."""
@@ -78,7 +78,7 @@ class HexagonalCells(Cells):
 class ListedCells(Cells):
     """Base stations at given coordinates."""
 
-    kind: Literal["list"] = "list"
+    kind = "list"
 
     xy_m: tuple[tuple[float, float], ...] = Field(min_length=1)
     """Coordinates [x, y] in m, one pair per base station."""
@@ -101,6 +101,6 @@ class ListedCells(Cells):
         return len(self.xy_m)
 
 
-CELLS: dict[str, type[Cells]] = {"single": SingleCell, "hexagonal": HexagonalCells, "list": ListedCells}
+CELLS: dict[str, type[Cells]] = kinds(SingleCell, HexagonalCells, ListedCells)
 
 AnyCells = Annotated[Cells, Slot("cells", CELLS)]

@@ -5,13 +5,13 @@ A fault has its say twice: when a transfer starts, until when it may last, and w
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, Protocol, final
+from typing import Annotated, Any, ClassVar, Protocol, final
 
 from pydantic import Field
 from typing_extensions import override
 
 from fednet_emu.component.component import Component
-from fednet_emu.component.slot import Slot
+from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.devices.availability import Presence
 from fednet_emu.kernel.clock import FOREVER_NS
 from fednet_emu.kernel.streams import mix, uniform
@@ -86,13 +86,13 @@ class Loss(Fault, Component):
 class NoLoss(Loss):
     """No random loss: transfers are lost by the radio only."""
 
-    kind: Literal["none"] = "none"
+    kind = "none"
 
 
 class RandomLoss(Loss):
     """Each transfer is lost with the same probability, independently; its airtime and energy are spent nevertheless."""
 
-    kind: Literal["random"] = "random"
+    kind = "random"
     probability: float = Field(ge=0, lt=1)
 
     @override
@@ -100,7 +100,7 @@ class RandomLoss(Loss):
         return self.reason if draw < self.probability else ""
 
 
-LOSSES = {"none": NoLoss, "random": RandomLoss}
+LOSSES = kinds(NoLoss, RandomLoss)
 AnyLoss = Annotated[Loss, Slot("loss", LOSSES)]
 
 

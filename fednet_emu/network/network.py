@@ -10,7 +10,7 @@ import numpy as np
 
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.devices.availability import Presence
-from fednet_emu.devices.mobility import Paths
+from fednet_emu.devices.mobility.base import Paths
 from fednet_emu.devices.powers import DevicePowers
 from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.clock import Clock
@@ -230,7 +230,7 @@ class Network:
         band, links, rates = self.uplink.band, self.uplink.links.now(), self.uplink.rates
         access = self.uplink.settings.access
         if not isinstance(access, Shared | Noma) or rates is not None:
-            got = getattr(access, "kind", "?") if rates is None else "recorded rates"
+            got = access.kind if rates is None else "recorded rates"
             raise ScenarioError(
                 f"network.uplink.access: its senders are never on the air together, got {got}; choose shared or noma"
             )

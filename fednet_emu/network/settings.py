@@ -103,7 +103,7 @@ class Sidelink(Downlink):
     @classmethod
     def _whole(cls, compression: Compression) -> Compression:
         if type(compression) is not NoCompression:
-            kind = getattr(compression, "kind", "?")
+            kind = compression.kind
             raise ValueError(f"is for uplink and downlink, got {kind}; leave it out, sidelinks send everything whole")
         return compression
 

@@ -223,7 +223,7 @@ class Channel(Component):
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
         if isinstance(self.shadowing, ShadowingOfPathLoss) and not self.path_loss.STATES_SIGMA:
-            kind = getattr(self.path_loss, "kind", type(self.path_loss).__name__)
+            kind = self.path_loss.kind
             raise ValueError(
                 f"path_loss states no standard deviation of shadowing, got {kind} with shadowing: of-path-loss; "
                 "use kind: log-normal with its own sigma_db"

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from fednet_emu.component.component import Component
-from fednet_emu.component.slot import Slot
+from fednet_emu.component.slot import Slot, kinds
 
 
 def transmit_energy_j(tx_power_w: float, duration_s: float, amplifier_efficiency: float, circuit_w: float) -> float:
@@ -59,7 +59,7 @@ class CmosEnergy(ComputeEnergy):
     Ignored here: how long it took, leakage, memory, and everything else that draws power while the processor works.
     """
 
-    kind: Literal["cmos"] = "cmos"
+    kind = "cmos"
 
     clock_hz: float = Field(ge=1e3, le=1e11)
     """Clock frequency f in Hz at the speed that `devices.speed` states; 1e9 in most papers."""
@@ -90,7 +90,7 @@ class PublishedEnergy(ComputeEnergy):
     Ignored here: what `cmos` ignores.
     """
 
-    kind: Literal["published"] = "published"
+    kind = "published"
 
     preset: Literal["tran-2019", "chen-2021-code", "chen-2021-paper", "yang-2021"]
     """Name of the publication whose constant kappa is used."""
@@ -113,7 +113,7 @@ class MeasuredEnergy(ComputeEnergy):
     Ignored here: how the power varies with the kind of work.
     """
 
-    kind: Literal["measured"] = "measured"
+    kind = "measured"
 
     active_w: float = Field(ge=0)
     """Power in W that the whole device draws while it computes, its idle power included."""
@@ -127,10 +127,6 @@ class MeasuredEnergy(ComputeEnergy):
         return MeasuredEnergy(active_w=max(self.active_w - idle_w, 0.0))
 
 
-COMPUTE_ENERGIES: dict[str, type[ComputeEnergy]] = {
-    "cmos": CmosEnergy,
-    "published": PublishedEnergy,
-    "measured": MeasuredEnergy,
-}
+COMPUTE_ENERGIES: dict[str, type[ComputeEnergy]] = kinds(CmosEnergy, PublishedEnergy, MeasuredEnergy)
 
 AnyComputeEnergy = Annotated[ComputeEnergy, Slot("compute_energy", COMPUTE_ENERGIES)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import scipy
@@ -12,7 +12,7 @@ from pydantic import Field
 
 from fednet_emu.arrays import Array, Mask, expm1, log1p
 from fednet_emu.component.component import Component
-from fednet_emu.component.slot import Slot
+from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.errors import ScenarioError
 from fednet_emu.units import SPEED_OF_LIGHT_M_S, db_to_linear
 
@@ -63,7 +63,7 @@ class Fading(Component):
         """
         if branches == 1:
             return self
-        kind = getattr(self, "kind", type(self).__name__)
+        kind = self.kind
         raise ScenarioError(
             f"fading has no law of several antennas, got {kind} with {branches}; choose another one, a single antenna, "
             "or define its method `combined`"
@@ -73,7 +73,7 @@ class Fading(Component):
 class NoFading(Fading):
     """The gain of a link never fluctuates."""
 
-    kind: Literal["none"] = "none"
+    kind = "none"
 
     @property
     def coherence_s(self) -> float:
@@ -104,8 +104,6 @@ class Rayleigh(Fading):
     of dB values are 2.5 dB below the dB value of the average.
     """
 
-    kind: Literal["rayleigh"] = "rayleigh"
-
     coherence_s: float = Field(default=0.0435, gt=0)
     """Duration of a block; the default is that of 3 km/h at 3.5 GHz, see `coherence_time_s`."""
 
@@ -134,8 +132,6 @@ class Rician(Fading):
     line of sight.
     Ignored here: the spread of K between places (3.5 to 8 dB there), correlation between blocks and frequencies.
     """
-
-    kind: Literal["rician"] = "rician"
 
     k_db: float = Field(ge=-40, le=40)
     """Power of the dominant path over that of all others, in dB; -40 is Rayleigh, 40 hardly any fading."""
@@ -189,8 +185,6 @@ class Nakagami(Fading):
     Ignored here: correlation between successive blocks and between frequencies.
     """
 
-    kind: Literal["nakagami"] = "nakagami"
-
     m: float = Field(ge=0.5, le=1e6)
     """Shape; the variance of the power is 1 / m."""
 
@@ -220,7 +214,7 @@ class FadingByLineOfSight(Fading):
     Ignored here: correlation between successive blocks and between frequencies.
     """
 
-    kind: Literal["by-line-of-sight"] = "by-line-of-sight"
+    kind = "by-line-of-sight"
 
     k_db: float = Field(default=9.0, ge=-40, le=40)
     """K factor with line of sight; 9 dB is the mean in cities (TR 38.901 Table 7.5-6)."""
@@ -285,12 +279,6 @@ def coherence_time_s(speed_m_s: float, carrier_hz: float) -> float:
     return 0.423 / doppler_hz if doppler_hz > 0 else math.inf
 
 
-FADINGS: dict[str, type[Fading]] = {
-    "none": NoFading,
-    "rayleigh": Rayleigh,
-    "rician": Rician,
-    "nakagami": Nakagami,
-    "by-line-of-sight": FadingByLineOfSight,
-}
+FADINGS: dict[str, type[Fading]] = kinds(NoFading, Rayleigh, Rician, Nakagami, FadingByLineOfSight)
 
 AnyFading = Annotated[Fading, Slot("fading", FADINGS)]

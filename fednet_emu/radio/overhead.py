@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from fednet_emu.component.component import Component
-from fednet_emu.component.slot import Slot
+from fednet_emu.component.slot import Slot, kinds
 
 HEADER_BYTE = {
     "tcp-ipv4": 40,
@@ -32,7 +32,7 @@ class Overhead(Component):
 class NoOverhead(Overhead):
     """Payloads travel without headers, as in most papers."""
 
-    kind: Literal["none"] = "none"
+    kind = "none"
 
     def wire_bit(self, size_bit: int) -> int:
         """The payload itself."""
@@ -41,8 +41,6 @@ class NoOverhead(Overhead):
 
 class Header(Overhead):
     """Every message, an empty one too, carries a header of its own."""
-
-    kind: Literal["header"] = "header"
 
     header_bit: int = Field(ge=0)
     """Bits per message."""
@@ -57,8 +55,6 @@ class Packets(Overhead):
 
     Ignored here: acknowledgements, connection set-up, slow start, and retransmissions above the radio.
     """
-
-    kind: Literal["packets"] = "packets"
 
     headers: Literal["tcp-ipv4", "tcp-ipv4-timestamps", "tcp-ipv6", "udp-ipv4", "udp-ipv6"] = "tcp-ipv4"
     """Transport and network protocol, which say how many bytes of each packet are headers."""
@@ -84,6 +80,6 @@ class Packets(Overhead):
         return size_bit + 8 * packets * (header_byte + self.link_byte)
 
 
-OVERHEADS: dict[str, type[Overhead]] = {"none": NoOverhead, "header": Header, "packets": Packets}
+OVERHEADS: dict[str, type[Overhead]] = kinds(NoOverhead, Header, Packets)
 
 AnyOverhead = Annotated[Overhead, Slot("overhead", OVERHEADS)]

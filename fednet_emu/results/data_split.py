@@ -32,7 +32,7 @@ def data_split(scenario: Scenario, data_dir: Path | str | None = None) -> DataSp
         DataError: the data cannot be read.
     """
     if scenario.algorithm.own_learning:
-        kind = getattr(scenario.algorithm, "kind", type(scenario.algorithm).__name__)
+        kind = scenario.algorithm.kind
         raise FednetError(f"data: the algorithm brings its own data, got {kind}; choose a scenario with a partition")
     return deal(scenario, Streams(scenario.seed), data_folder(data_dir)).counts()
 
@@ -41,7 +41,7 @@ def scenario_in(source: ScenarioLike, settings: Settings | None = None) -> Scena
     """The scenario of a run folder, or any other that is meant, with some of its settings changed."""
     folder = Path(source) if isinstance(source, str | Path) else None
     kept = None if folder is None or not folder.is_dir() else folder / SCENARIO
-    return scenario_of(source if kept is None or not kept.is_file() else kept, settings)[1]
+    return scenario_of(source if kept is None or not kept.is_file() else kept, settings)[1].scenario
 
 
 def data_figures(scenario: Scenario, data_dir: Path | str | None = None) -> dict[str, Figure]:

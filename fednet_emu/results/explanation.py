@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,6 @@ from fednet_emu.records.ledger import device_label
 
 if TYPE_CHECKING:
     from fednet_emu.analysis.run import RunRecords
-    from fednet_emu.results.run import Run
     from fednet_emu.scenario.model import Devices, Scenario
 
 DROPPED = 3
@@ -23,8 +22,13 @@ DROPPED = 3
 SPEEDS = ("flop_per_s", "median_flop_per_s")
 
 
-def explained(run: Run, *, replay: bool = True) -> Explanation:
+def explained(run: RunRecords, scenario: Callable[[], Scenario], *, replay: bool = True) -> Explanation:
     """Explain a run; see `Run.explain`.
+
+    Args:
+        run: its records.
+        scenario: reads its scenario, which is needed for a replay only.
+        replay: whether to replay it with remedies.
 
     Raises:
         DataError: the run has no rounds, or a table is missing or unreadable.
@@ -33,7 +37,7 @@ def explained(run: Run, *, replay: bool = True) -> Explanation:
     if not replay:
         return path
     try:
-        meant = run.scenario
+        meant = scenario()
     except FednetError as error:
         return replace(path, no_remedies=f"its scenario cannot be read: {error}")
     problem = _not_replayed(run, meant)
@@ -105,8 +109,8 @@ def _replayed(scenario: Scenario, remedy: Remedy) -> Remedy:
     from fednet_emu.emulation.play import play
 
     try:
-        name, changed = scenario_of(scenario, remedy.settings)
-        took_s = float(play(changed, name, None, timing_only=True).summary["simulated_s"])
+        name, outlook = scenario_of(scenario, remedy.settings)
+        took_s = float(play(outlook.scenario, name, None, timing_only=True).summary["simulated_s"])
     except FednetError as error:
         return replace(remedy, problem=" ".join(str(error).split()))
     return replace(remedy, simulated_s=took_s)

@@ -27,9 +27,9 @@ def check(scenario: ScenarioLike, *, seed: int | None = None, settings: Settings
     Raises:
         ScenarioError: lists every problem of the scenario with its place.
     """
-    checked = scenario_of(scenario, settings, seed=seed)[1]
-    warn(checked)
-    return checked
+    _, outlook = scenario_of(scenario, settings, seed=seed)
+    warn(outlook)
+    return outlook.scenario
 
 
 def channels(names: Sequence[str] | None = None) -> pd.DataFrame:

@@ -239,7 +239,7 @@ class Run(RunRecords):
         """
         from fednet_emu.results.explanation import explained
 
-        return explained(self, replay=replay)
+        return explained(self, lambda: self.scenario, replay=replay)
 
     def cite(self) -> str:
         """Return BibTeX entries of the methods, models, data and standards that the run uses, and of the emulator."""

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fednet_emu.emulation.given import Network, ScenarioLike, Settings, scenario_of
+from fednet_emu.emulation.outlook import Outlook
 from fednet_emu.emulation.play import play
 from fednet_emu.emulation.side_effects import none_left_behind
 from fednet_emu.emulation.warnings import warn
 from fednet_emu.files.paths import folder_to_write
 from fednet_emu.results.run import Run
-from fednet_emu.screen.run_progress import live
+from fednet_emu.screen.progress import run_shown
 from fednet_emu.tracking.table import trackers_of
 from fednet_emu.tracking.tracker import Tracker
 
@@ -68,19 +69,35 @@ def run(
     """
     with none_left_behind():  # reading a scenario loads libraries, too
         trackers = trackers_of(track)
-        name, meant = scenario_of(scenario, settings, seed=seed, algorithm=algorithm, model=model, data=data)
-    warn(meant)
+        given = {"seed": seed, "algorithm": algorithm, "model": model, "data": data}
+        name, outlook = scenario_of(scenario, settings, data_dir=data_dir, **given)
+    warn(outlook)
     folder = None if out is None else folder_to_write(out, "out")
-    with live(meant.stop, progress) as on_round:
+    return ran(outlook, name, folder, timing_only=timing_only, force=force, track=trackers, progress=progress)
+
+
+def ran(
+    outlook: Outlook,
+    name: str,
+    folder: Path | None,
+    *,
+    timing_only: bool = False,
+    force: bool = False,
+    track: Sequence[Tracker] = (),
+    progress: bool | None = None,
+) -> Run:
+    """Run a scenario that has been checked, showing its progress, and return its results; see `run`."""
+    scenario = outlook.scenario
+    with run_shown(scenario.stop, progress) as on_round:
         ended = play(
-            meant,
+            scenario,
             name,
             folder,
-            data_dir=data_dir,
+            data_dir=outlook.data_dir,
             timing_only=timing_only,
             force=force,
             keep_model=True,
             on_round=on_round,
-            track=trackers,
+            track=track,
         )
-    return Run.ended(ended, meant, folder)
+    return Run.ended(ended, scenario, folder)

@@ -14,12 +14,13 @@ from fednet_emu.analysis.searched import SearchRecords
 from fednet_emu.emulation.given import ScenarioLike, Settings, changes, named
 from fednet_emu.errors import FednetError
 from fednet_emu.results.study import Home, Study
-from fednet_emu.results.sweeping import folder_of, runner_of, tracker_names
-from fednet_emu.screen.sweep_progress import live
-from fednet_emu.study.cells import is_study_file, study_file, study_values
+from fednet_emu.results.sweeping import folder_of, tracker_names
+from fednet_emu.screen.progress import sweep_shown
+from fednet_emu.study.runners import Runner, runner_of
+from fednet_emu.study.runs import Sources, opened, study_values
 from fednet_emu.study.search.search import LoadedSearch, load_search
 from fednet_emu.study.search.search import search as run_search
-from fednet_emu.study.sweep import Progress, Runner
+from fednet_emu.study.sweep import Sweep
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -121,14 +122,14 @@ def search(
     changed = [*changes(settings)]
     told = {"minimise": minimise, "maximise": maximise, "within": within}
     its = {key: list(value) if isinstance(value, tuple | set) else value for key, value in told.items() if value}
-    if isinstance(study, str | Path) and space is None and is_study_file(str(study)):
+    sources = opened(study) if isinstance(study, str | Path) and space is None else study
+    if isinstance(sources, Sources):
         if its or seeds is not None or target is not None:
             raise FednetError(f"search: what is searched is in the study's file, got more for '{study}'; change that")
-        sources = study_file(study)
     elif space is None:
         raise FednetError(f"search: a scenario needs a space, got none for '{study}'; give space={{key: levels}}")
     else:
-        name, base = named(study)
+        name, base = named(sources)
         keys = {
             "base": name,
             "search": {"space": space, **its},
@@ -149,9 +150,9 @@ def searched(
     data_dir: str | Path | None = None,
     track: str | Iterable[str] = (),
     progress: bool | None = None,
-) -> tuple[Search, Progress]:
+) -> tuple[Search, Sweep]:
     """Search, and open what came out."""
     names, folder = tracker_names(track), folder_of(out)
-    with live(progress) as show:
-        ended = run_search(loaded, folder, runner, data_dir=data_dir, track=names, on_news=show)
+    with sweep_shown(progress) as show:
+        ended = run_search(loaded, folder, runner, data_dir=data_dir, track=names, on_event=show)
     return Search.opened(folder, temporary=out is None, failures=len(ended.failures)), ended

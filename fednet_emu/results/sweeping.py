@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
-from fednet_emu.component.component import Component
 from fednet_emu.emulation.given import Network, ScenarioLike, Settings, changes, named
 from fednet_emu.errors import FednetError
 from fednet_emu.files.paths import folder_to_write
 from fednet_emu.results.study import Failure, Study
-from fednet_emu.scenario.model import Scenario
-from fednet_emu.screen.sweep_progress import live
-from fednet_emu.study.cells import LoadedStudy, is_study_file, load_study, make_study
-from fednet_emu.study.sweep import Runner
+from fednet_emu.screen.progress import sweep_shown
+from fednet_emu.study.runners import Runner, runner_of
+from fednet_emu.study.runs import LoadedStudy, Sources, load_study, opened, study_values
 from fednet_emu.study.sweep import sweep as run_cells
 from fednet_emu.tracking.table import trackers_of
 
@@ -50,19 +47,19 @@ def sweep(
         study: a scenario, as `run` takes it, whose settings the grid varies; or the name or path of a study file.
         grid: the axes, whose product is run: a list for one key, named variants, or lists that go together.
         seeds: so many from 0 on, or a list of them; 5 for a scenario.
-        settings: of every cell; the grid wins.
+        settings: of every run; the grid wins.
         target: what a run has to reach, `{"accuracy": 0.9}` or `{"loss": 0.1}`.
-        workers: cells at a time, each in a process of its own; one per core by default.
-        out: the folder of the study, as `fednet sweep` makes it; finished cells in it are not run again. None leaves no
+        workers: runs at a time, each in a process of its own; one per core by default.
+        out: the folder of the study, as `fednet sweep` makes it; finished runs in it are not run again. None leaves no
             folder behind.
         algorithm: as for `run`; objects whose class lives in a notebook or script cannot go to other processes, so
-            their cells run in this one, one after the other.
+            they run in this one, one after the other.
         model: as for `run`.
         data: as for `run`.
         data_dir: where data sets are.
         timing_only: whether to leave out training.
-        ray: whether to run the cells on a Ray cluster that is started here, or the address of one.
-        track: `tensorboard`, `mlflow`, `wandb`, or import paths of classes with their three methods; each cell is a run
+        ray: whether to run it on a Ray cluster that is started here, or the address of one.
+        track: `tensorboard`, `mlflow`, `wandb`, or import paths of classes with their three methods; each run is one
             of its own in a tracker, in a group called like the study.
         progress: whether to show how far the sweep is; None where somebody looks, in a terminal or a notebook.
 
@@ -71,26 +68,25 @@ def sweep(
         DataError: the folder holds something else, or another sweep or search writes to it.
     """
     changed = [*changes(settings, algorithm=algorithm, model=model, data=data)]
-    if isinstance(study, str | Path) and grid is None and is_study_file(str(study)):
-        if seeds is not None or target is not None:
-            raise FednetError(f"sweep: seeds and target are in the study's file, got them for '{study}'; change that")
-        loaded = load_study(Path(str(study)), changed, timing_only=timing_only)
-    else:
-        name, base = named(study)
-        told = {"base": name, "grid": grid or {}, "seeds": 5 if seeds is None else seeds, "target": target}
-        told = {key: value for key, value in told.items() if value is not None}
-        loaded = make_study(name, base, told, changed, timing_only=timing_only)
+    sources = opened(study) if isinstance(study, str | Path) and grid is None else study
+    if not isinstance(sources, Sources):
+        name, base = named(sources)
+        keys = {"base": name, "grid": grid or {}, "seeds": 5 if seeds is None else seeds, "target": target}
+        sources = study_values(name, base, {key: value for key, value in keys.items() if value is not None})
+    elif seeds is not None or target is not None:
+        raise FednetError(f"sweep: seeds and target are in the study's file, got them for '{study}'; change that")
+    loaded = load_study(sources, changed, timing_only=timing_only)
     found = swept(
         loaded,
         out,
-        runner_of([cell.scenario for cell in loaded.cells], workers, ray),
+        runner_of([run.scenario for run in loaded.runs], workers, ray),
         data_dir=data_dir,
         track=track,
         progress=progress,
     )
     if found.failures:
         first = found.failures[0]
-        text = f"{len(found.failures)} of {len(loaded.cells)} cells failed, first {first.label}: {first.reason}"
+        text = f"{len(found.failures)} of {len(loaded.runs)} runs failed, first {first.label}: {first.reason}"
         warnings.warn(text, stacklevel=2)
     return found
 
@@ -104,12 +100,12 @@ def swept(
     track: str | Iterable[str] = (),
     progress: bool | None = None,
 ) -> Study:
-    """Run the cells of a study that are not finished, and open it."""
+    """Run what a study has not finished, and open it."""
     names, folder = tracker_names(track), folder_of(out)
-    with live(progress) as show:
-        ended = run_cells(loaded, folder, runner, data_dir=data_dir, track=names, on_news=show)
+    with sweep_shown(progress) as show:
+        ended = run_cells(loaded, folder, runner, data_dir=data_dir, track=names, on_event=show)
     failures = [
-        Failure(ended.cells[place].label, reason, ended.replay(place))
+        Failure(ended.runs[place].label, reason, ended.replay(place))
         for place, reason in sorted(ended.failures.items())
     ]
     return Study.opened(folder, temporary=out is None, failures=failures)
@@ -127,30 +123,3 @@ def tracker_names(track: str | Iterable[str]) -> tuple[str, ...]:
 def folder_of(out: str | Path | None) -> Path:
     """The folder of a study that was asked for, or a new temporary one."""
     return folder_to_write(out, "out") if out is not None else Path(mkdtemp(prefix="fednet-"))
-
-
-def runner_of(scenarios: Iterable[Scenario], workers: int | None, ray: bool | str) -> Runner:
-    """What runs the cells: processes of this machine, a Ray cluster, or this very process where nothing else can."""
-    if ray:
-        from fednet_emu.study.on_ray import run_on_ray
-
-        return lambda tasks: run_on_ray(tasks, ray if isinstance(ray, str) else None, workers)
-    if any(map(_lives_here, scenarios)):
-        from fednet_emu.study.here import run_here
-
-        return run_here
-    from fednet_emu.study.local import run_locally
-
-    return lambda tasks: run_locally(tasks, workers or os.cpu_count() or 1)
-
-
-def _lives_here(part: object) -> bool:
-    """Whether a component, or an object in it, is of a class that only this process has."""
-    made_by = part if isinstance(part, type) or callable(part) else type(part)
-    if getattr(made_by, "__module__", "") == "__main__" or "<" in getattr(made_by, "__qualname__", ""):
-        return True
-    if type(part).__module__ == "__main__":
-        return True
-    if isinstance(part, Component):
-        return any(_lives_here(getattr(part, name)) for name in type(part).model_fields)
-    return isinstance(part, list | tuple) and any(map(_lives_here, part))

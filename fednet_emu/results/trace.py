@@ -10,7 +10,7 @@ from fednet_emu.analysis.run import RunRecords
 from fednet_emu.analysis.window import Window
 from fednet_emu.draw.trace.trace import Show, write_trace
 from fednet_emu.errors import FednetError
-from fednet_emu.screen.screen import Bar, screen
+from fednet_emu.screen.progress import Bar, screen
 
 
 def trace_run(run: RunRecords, path: Path, window: Window, *, progress: bool | None = None) -> Path:

@@ -16,7 +16,7 @@ from typing import Any
 
 from fednet_emu.errors import ScenarioError
 from fednet_emu.scenario.dump import dump
-from fednet_emu.scenario.includes import Reader, ShortForms
+from fednet_emu.scenario.includes import Reader, ShortForms, read_text
 from fednet_emu.scenario.library import Folder, another_kind, find, is_study, names
 from fednet_emu.scenario.overrides import Setting, overridden
 from fednet_emu.scenario.tree import KeyPath, Node, Place, file_text, node_of
@@ -33,6 +33,7 @@ __all__ = [
     "from_text",
     "load",
     "names",
+    "with_includes",
 ]
 
 SHORT_FORMS: ShortForms = {"channel": "channels", "profile": "profiles"}
@@ -81,22 +82,28 @@ def load(name: str | Path, folder: Folder = "scenarios", short_forms: ShortForms
         ScenarioError: There is no such file, or its text or that of an included file has problems; all are listed.
     """
     path = find(str(name), folder)
-    reader = Reader(short_forms, [])
-    root = reader.read(path)
-    if root is None or reader.problems:
-        raise ScenarioError(*reader.problems)
+    root = parse(read_text(path), file_text(path))
     if folder == "scenarios" and is_study(root):
         raise ScenarioError(f"{file_text(path)}: {another_kind(str(name), 'study')}")
-    return Document(root, path, short_forms)
+    return with_includes(root, path, short_forms)
+
+
+def with_includes(root: Node, path: Path | None = None, short_forms: ShortForms = SHORT_FORMS) -> Document:
+    """Return the document of a tree that was read from a file, or that comes from none, with its includes.
+
+    Raises:
+        ScenarioError: there are problems in the included files; all are listed.
+    """
+    reader = Reader(short_forms, [], () if path is None else (path,))
+    whole = reader.expand(root, ())
+    if reader.problems:
+        raise ScenarioError(*reader.problems)
+    return Document(whole, path, short_forms)
 
 
 def from_text(text: str, source: str = "scenario", short_forms: ShortForms = SHORT_FORMS) -> Document:
     """Like `load`, but from text; relative includes start at the working folder, and errors call the text `source`."""
-    reader = Reader(short_forms, [])
-    root = reader.expand(parse(text, source), ())
-    if reader.problems:
-        raise ScenarioError(*reader.problems)
-    return Document(root, None, short_forms)
+    return with_includes(parse(text, source), None, short_forms)
 
 
 def from_mapping(settings: Mapping[str, Any], source: str, short_forms: ShortForms = SHORT_FORMS) -> Document:
@@ -105,11 +112,7 @@ def from_mapping(settings: Mapping[str, Any], source: str, short_forms: ShortFor
     Raises:
         ScenarioError: a key is not text, or there are problems in included files.
     """
-    reader = Reader(short_forms, [])
-    root = reader.expand(node_of(settings, Place(source, 0)), ())
-    if reader.problems:
-        raise ScenarioError(*reader.problems)
-    return Document(root, None, short_forms)
+    return with_includes(node_of(settings, Place(source, 0)), None, short_forms)
 
 
 def apply_overrides(document: Document, overrides: Iterable[str | Setting]) -> Document:

@@ -37,22 +37,32 @@ def read_tree(path: Path, problems: list[str], *, quoted: bool = True) -> Node |
     Returns:
         None if the file has problems.
     """
+    try:
+        return parse(read_text(path, quoted=quoted), file_text(path), quoted=quoted)
+    except ScenarioError as error:
+        problems.extend(error.problems)
+    return None
+
+
+def read_text(path: Path, *, quoted: bool = True) -> str:
+    """Read the text of a file of settings.
+
+    Raises:
+        ScenarioError: it cannot be read, is too large, or is no text.
+    """
     source = file_text(path)
     try:
         with path.open("rb") as stream:
             content = stream.read(MAX_FILE_BYTE + 1)
         if len(content) > MAX_FILE_BYTE:
-            problems.append(f"{source}  the file is too large, got more than {MAX_FILE_BYTE} bytes; {_TABLES}")
-            return None
-        return parse(content.decode("utf-8-sig"), source, quoted=quoted)
-    except ScenarioError as error:
-        problems.extend(error.problems)
+            raise ScenarioError(f"{source}  the file is too large, got more than {MAX_FILE_BYTE} bytes; {_TABLES}")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         got = f", got byte {error.object[error.start]:#04x}" if quoted else ""
-        problems.append(f"{source}  the file must be UTF-8 text{got}")
+        raise ScenarioError(f"{source}  the file must be UTF-8 text{got}") from None
     except OSError as error:
-        problems.append(f"{source}  the file cannot be read, got '{error.strerror}'; check its permissions")
-    return None
+        what = f"the file cannot be read, got '{error.strerror}'; check its permissions"
+        raise ScenarioError(f"{source}  {what}") from None
 
 
 class Spent:

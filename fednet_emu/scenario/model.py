@@ -16,7 +16,8 @@ from fednet_emu.compression import NoCompression
 from fednet_emu.devices.availability import Always, AnyAvailability, Windows
 from fednet_emu.devices.battery import Battery
 from fednet_emu.devices.frequency import Frequency
-from fednet_emu.devices.mobility import AnyMobility, AnyRegion, DiscRegion, Region, Static
+from fednet_emu.devices.mobility import AnyMobility, Static
+from fednet_emu.devices.mobility.regions import AnyRegion, DiscRegion, Region
 from fednet_emu.devices.placement import AnyPlacement, Disc
 from fednet_emu.devices.profiles import Profile
 from fednet_emu.devices.speeds import AnySpeeds
@@ -207,11 +208,13 @@ class Scenario(Component):
 
     def _unlearnable(self) -> Iterator[Problem]:
         """Find what is given of data, partition and model though the algorithm brings its own, and what is missing."""
-        kind, own = getattr(self.algorithm, "kind", type(self.algorithm).__name__), self.algorithm.own_learning
+        kind, own = self.algorithm.kind, self.algorithm.own_learning
         for key in (*LEARNING, *(ON_OUR_DATA if own else ())):
             value = getattr(self, key)
             if own and value is not None:
-                what = f"the algorithm {kind} brings its own data and model, got {getattr(value, 'kind', value)!r}"
+                what = (
+                    f"the algorithm {kind} brings its own data and model, got {(value.kind or type(value).__name__)!r}"
+                )
                 yield (key,), f"{what}; leave it out"
             elif not own and value is None:
                 yield (key,), f"is required, the algorithm {kind} does not bring its own, got null; give one"
@@ -222,7 +225,7 @@ class Scenario(Component):
     def untimed(self) -> Iterator[Problem]:
         """Find why there can be no timing-only run."""
         if self.algorithm.own_learning:
-            kind = getattr(self.algorithm, "kind", type(self.algorithm).__name__)
+            kind = self.algorithm.kind
             what = f"the sizes and numbers of messages are known only when the clients run, got {kind}"
             yield ("timing_only",), f"{what}; run it with training"
 
@@ -298,7 +301,7 @@ class Scenario(Component):
 
     def _nothing_to_compress(self) -> Iterator[Problem]:
         """Find links whose compression would never be used."""
-        kind, uses = getattr(self.algorithm, "kind", type(self.algorithm).__name__), self.algorithm.uses
+        kind, uses = self.algorithm.kind, self.algorithm.uses
         for link in (self.network.uplink, self.network.downlink):
             if not isinstance(link.compression, NoCompression) and f"{link.DIRECTION}-compression" not in uses:
                 yield (
@@ -313,8 +316,8 @@ class Scenario(Component):
         access = self.network.uplink.access
         if not access.only_sums:
             return
-        got = getattr(access, "kind", type(access).__name__)
-        kind = getattr(self.algorithm, "kind", type(self.algorithm).__name__)
+        got = access.kind
+        kind = self.algorithm.kind
         for key, what in self.algorithm.conflicts_with_sums():
             where = kind if key == "kind" else f"algorithm.{key}"
             yield (
@@ -330,7 +333,7 @@ class Scenario(Component):
         if not isinstance(self.network.uplink.access, Planned):
             return
         path = ("network", "uplink", "access")
-        kind, law = (getattr(part, "kind", type(part).__name__) for part in (self.algorithm, self.channel.rate))
+        kind, law = (part.kind for part in (self.algorithm, self.channel.rate))
         if "plans" not in self.algorithm.uses:
             able = ", ".join(name for name, algorithm in ALGORITHMS.items() if "plans" in algorithm.uses)
             what = f"the algorithm {kind} does not say who takes part when a round starts, got planned"
@@ -344,7 +347,7 @@ class Scenario(Component):
         up, reception, path = self.network.uplink, self.network.reception, ("network", "reception")
         if isinstance(reception, SingleAntenna):
             return
-        kind, access = (getattr(part, "kind", type(part).__name__) for part in (reception, up.access))
+        kind, access = (part.kind for part in (reception, up.access))
         if isinstance(up.access, Noma):
             yield path, f"successive cancellation is that of one antenna, got {kind} with {access}; choose shared"
         if reception.NULLS and isinstance(up.access, SlottedAloha):

@@ -170,8 +170,8 @@ def _opened(node: Node) -> Node:
     component = node.value
     if not isinstance(component, Component):
         return node
-    own = {name: getattr(component, name) for name in component.model_fields_set if name != "kind"}
-    return node_of({"kind": type(component), **own}, node.place)
+    own = {name: getattr(component, name) for name in component.model_fields_set}
+    return node_of({"kind": type(component), **own} if component.kind else own, node.place)
 
 
 def _with_kind(settings: dict[str, Node], kind: Node) -> dict[str, Node]:

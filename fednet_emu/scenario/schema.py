@@ -90,7 +90,7 @@ class _Builder:
         needed = [] if partial else [name for name, field in fields.items() if field.is_required()]
         properties = {name: self._setting(name, field, partial=partial) for name, field in fields.items()}
         if kind is not None:
-            properties["kind"] = {"const": kind}
+            properties = {"kind": {"const": kind}, **properties}
         return {
             "type": "object",
             "description": model_class.__doc__ or "",
@@ -232,7 +232,7 @@ def _name_of_kind(kinds: list[str]) -> Schema:
 
 
 def _needed(component: type[BaseModel]) -> bool:
-    return any(field.is_required() for name, field in component.model_fields.items() if name != "kind")
+    return any(field.is_required() for field in component.model_fields.values())
 
 
 def _types_of(schema: Schema) -> Iterator[str]:

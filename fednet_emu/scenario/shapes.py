@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
+from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot
 from fednet_emu.scenario.tree import KeyPath
 
@@ -169,14 +170,17 @@ def short_default(value: Any) -> Any:
 
     Settings of a component that have their default value are left out; if only `kind` remains, its name is returned.
     """
+    if isinstance(value, list | tuple):
+        return [short_default(part) for part in value]
     if not isinstance(value, BaseModel):
         return to_jsonable_python(value)
     settings = {
         name: short_default(getattr(value, name))
         for name, field in type(value).model_fields.items()
-        if name == "kind" or getattr(value, name) != field.get_default(call_default_factory=True)
+        if getattr(value, name) != field.get_default(call_default_factory=True)
     }
-    return settings["kind"] if settings.keys() == {"kind"} else settings
+    kind = value.kind if isinstance(value, Component) else ""
+    return {"kind": kind, **settings} if kind and settings else kind or settings
 
 
 @dataclass(frozen=True)

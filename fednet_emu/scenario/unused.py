@@ -41,13 +41,13 @@ def unused(algorithm: Algorithm, given: Mapping[Key, Any]) -> Iterator[tuple[Key
     Yields:
         The key of a part, and what is wrong.
     """
-    kind = getattr(algorithm, "kind", None)
     for key, part in PARTS.items():
         if given[key] and part.name not in algorithm.uses:
             able = ", ".join(name for name, known in ALGORITHMS.items() if part.name in known.uses)
-            remedy = f"choose {able}" if kind else f"""say uses = frozenset({{"{part.name}"}}) in the class"""
-            name = kind or type(algorithm).__name__
-            yield (
-                key,
-                f"the algorithm {name} {part.without}, got {part.got.format(given[key])}; leave it out, or {remedy}",
+            remedy = (
+                f"choose {able}"
+                if algorithm.kind in ALGORITHMS
+                else f"""say uses = frozenset({{"{part.name}"}}) in the class"""
             )
+            what = f"the algorithm {algorithm.kind} {part.without}, got {part.got.format(given[key])}"
+            yield key, f"{what}; leave it out, or {remedy}"

@@ -82,7 +82,7 @@ def _choices(shape: Shape | None) -> str:
 
 def _unknown_setting(model_class: type[BaseModel], data: Any, spot: Spot) -> Problem:
     path, key = spot.path, str(spot.path[-1])
-    known = [name for name in spot.parent.settings if name != "kind"] if spot.parent else []
+    known = list(spot.parent.settings) if spot.parent else []
     close = difflib.get_close_matches(key, known, n=1)
     if close:
         return Problem(path, f"no such setting; did you mean '{close[0]}'?", path, rival=(*path[:-1], close[0]))
@@ -101,8 +101,9 @@ def _either(names: Iterable[str]) -> str:
 
 
 def _unknown_kind(slot: Slot, path: KeyPath, value: Any) -> Problem:
-    """Describe a component whose kind is missing, misspelt or unknown; a short form arrives expanded to a mapping."""
+    """Describe a component whose kind is missing, misspelt or unknown."""
     kinds = slot.names()
+    value = {"kind": value} if isinstance(value, str) else value
     if isinstance(value, type):
         name = value.__name__
         return Problem(path, f"expected an object, got the class {name}; make one, {name}(...)", path)
@@ -126,7 +127,7 @@ def _described(slot: Slot, word: str) -> str:
         return f"; write {{kind: {ending}, path: {word}}}"
     for kind, component in slot.table.items():
         for name, shape in Shape(component).settings.items():
-            for choice in shape.literals if name != "kind" else ():
+            for choice in shape.literals:
                 if _bare(str(choice)) == _bare(word):
                     return f"; write {{kind: {kind}, {name}: {choice}}}"
     return ""

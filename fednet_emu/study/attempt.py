@@ -1,7 +1,9 @@
-"""One attempt to run a cell in its own process; it always has an outcome, even if the process crashes or is killed."""
+"""One attempt to run a run in its own process; it always has an outcome, even if the process crashes or is killed."""
 
 from __future__ import annotations
 
+import json
+import logging
 import multiprocessing
 import os
 import time
@@ -11,27 +13,31 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from fednet_emu.emulation.play import run_scenario
-from fednet_emu.errors import FednetError
+from fednet_emu.emulation.load import refuse_unaffordable
+from fednet_emu.emulation.outlook import Outlook
+from fednet_emu.emulation.play import play
+from fednet_emu.errors import DataError, FednetError
 from fednet_emu.host import clean_context, end_with_parent, ending, main_left_out
-from fednet_emu.records.folder.manifest import FINISHED
+from fednet_emu.records.folder.manifest import FINISHED, read_manifest, require_sound
 from fednet_emu.records.folder.store import RunFolder
 from fednet_emu.scenario.model import Scenario
-from fednet_emu.study.finished import finished
 from fednet_emu.study.model import Limits
 from fednet_emu.tracking.table import trackers_of
 
 POLL_S = 0.05
 GRACE_S = 5.0
-"""Seconds of host time that a cell has to write its records after it is told to stop."""
+"""Seconds of host time that a run has to write its records after it is told to stop."""
+SUMMARY = "summary.json"
+LOG = logging.getLogger("fednet_emu")
+
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 @dataclass(frozen=True)
-class CellJob:
-    """The data that a process needs to run a cell.
+class Job:
+    """The data that a process needs to run a run.
 
     Attributes:
         scenario: the scenario to run.
@@ -56,7 +62,7 @@ class CellJob:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The state of an attempt to run a cell.
+    """The state of an attempt to run a run.
 
     Attributes:
         status: `begun`; `done`; `failed`; or `stopped`, because the sweep was stopped.
@@ -72,14 +78,14 @@ class Outcome:
 
 
 class Attempt:
-    """A cell that is running in its own process; `poll` tells whether it has ended, and enforces its limits."""
+    """A run that is running in its own process; `poll` tells whether it has ended, and enforces its limits."""
 
-    def __init__(self, task: CellJob) -> None:
+    def __init__(self, job: Job) -> None:
         context = clean_context("fednet_emu.study.fork_server")
-        self.limits = task.limits
+        self.limits = job.limits
         self._started_s = float("inf")
         self.results, sender = context.Pipe(duplex=False)
-        self._process = context.Process(target=_run, args=(task, sender))
+        self._process = context.Process(target=_run, args=(job, sender))
         with _one_thread_each(), main_left_out():
             self._process.start()
         sender.close()
@@ -87,7 +93,7 @@ class Attempt:
         self._patience_s = float("inf")
 
     def poll(self, wait_s: float = 0.0) -> Outcome | None:
-        """Wait at most `wait_s` seconds for the outcome; return None if the cell is still running."""
+        """Wait at most `wait_s` seconds for the outcome; return None if the run is still running."""
         outcome = self._received(wait_s)
         if outcome is None and self._process.is_alive():
             self._watch()
@@ -105,7 +111,7 @@ class Attempt:
         return replace(outcome, host_s=max(0.0, time.monotonic() - self._started_s))
 
     def stop(self, verdict: Outcome | None = None) -> None:
-        """Tell the cell to stop between two events; it is killed if it has not ended `GRACE_S` seconds later.
+        """Tell the run to stop between two events; it is killed if it has not ended `GRACE_S` seconds later.
 
         Args:
             verdict: the outcome to report; None reports `stopped`.
@@ -126,7 +132,7 @@ class Attempt:
         return outcome
 
     def _watch(self) -> None:
-        """Stop or kill the cell if it exceeds its limits."""
+        """Stop or kill the run if it exceeds its limits."""
         now_s, limits = time.monotonic(), self.limits
         if now_s > self._patience_s:
             self._process.kill()
@@ -140,9 +146,9 @@ class Attempt:
                 self._process.kill()  # immediately, since writing the records would need even more memory
 
 
-def complete(task: CellJob) -> Outcome:
-    """Run a cell and wait for its outcome."""
-    attempt = Attempt(task)
+def complete(job: Job) -> Outcome:
+    """Run a run and wait for its outcome."""
+    attempt = Attempt(job)
     while (outcome := attempt.poll(POLL_S)) is None:
         pass
     return outcome
@@ -178,23 +184,50 @@ def _death(process: multiprocessing.process.BaseProcess) -> Outcome:
     return Outcome("failed", f"its process {ending(code)}{' before the run did' if code >= 0 else ''}")
 
 
-def _run(task: CellJob, results: Connection) -> None:
-    """Run a cell and send its outcome; this is the main function of an attempt's process."""
+def _run(job: Job, results: Connection) -> None:
+    """Run a run and send its outcome; this is the main function of an attempt's process."""
     end_with_parent()
     results.send(Outcome("begun"))  # the start of the process does not count towards the limits
-    results.send(attempted(task))
+    results.send(attempted(job))
     results.close()
 
 
-def attempted(task: CellJob) -> Outcome:
-    """Run a cell in this process and return its outcome."""
-    if finished(task.folder) is not None:  # another process has finished it already
-        return Outcome("done")
-    damaged = RunFolder.status(task.folder) in FINISHED
-    options = {"data_dir": task.data_dir, "timing_only": task.timing_only, "force": damaged, "study": task.study}
+def finished(folder: Path) -> dict[str, Any] | None:
+    """Return the summary of the finished run in a folder.
+
+    Returns:
+        None if the run is not finished, or, with a warning that names the file, if one of its files is missing or
+        damaged, so that it has to be run again.
+    """
+    manifest = read_manifest(folder)
+    if manifest is None or manifest["status"] not in FINISHED:
+        return None
     try:
-        track = trackers_of(task.track)
-        summary = run_scenario(task.scenario, task.name, task.folder, track=track, **options)
+        require_sound(folder, [SUMMARY, *manifest["files"]], "the run is repeated")
+        summary: dict[str, Any] = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+    except DataError as error:
+        LOG.warning("%s", error)
+        return None
+    return summary
+
+
+def attempted(job: Job) -> Outcome:
+    """Run a run in this process and return its outcome."""
+    if finished(job.folder) is not None:  # another process has finished it already
+        return Outcome("done")
+    damaged = RunFolder.status(job.folder) in FINISHED
+    try:
+        refuse_unaffordable(Outlook(job.scenario, job.data_dir))  # this host may have less memory
+        summary = play(
+            job.scenario,
+            job.name,
+            job.folder,
+            data_dir=job.data_dir,
+            timing_only=job.timing_only,
+            force=damaged,
+            track=trackers_of(job.track),
+            study=job.study,
+        ).summary
     except FednetError as error:
         return Outcome("failed", " ".join(str(error).split()), traceback.format_exc())
     except KeyboardInterrupt:

@@ -1,7 +1,7 @@
-"""What the fork server imports before it forks the first cell: all cells share the memory, and none imports it again.
+"""What the fork server imports before it forks the first run: all runs share the memory, and none imports it again.
 
-Importing what runs import late, PyTorch's compiler among it, would take each cell longer than a short run. Frozen
-objects are left out of the garbage collections of the cells, which would otherwise copy their pages (see `gc.freeze` in
+Importing what runs import late, PyTorch's compiler among it, would take each run longer than a short run. Frozen
+objects are left out of the garbage collections of the runs, which would otherwise copy their pages (see `gc.freeze` in
 Python's manual).
 """
 

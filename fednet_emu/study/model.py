@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from fednet_emu.component.component import Component, ExactlyOne
-from fednet_emu.limits import MAX_CELLS
+from fednet_emu.limits import MAX_RUNS
 
 
 class Target(ExactlyOne):
@@ -22,15 +22,15 @@ class Target(ExactlyOne):
 
 
 class Limits(Component):
-    """Resources of the host that one cell may use; a cell that exceeds its time or memory fails."""
+    """Resources of the host that one run may use; a run that exceeds its time or memory fails."""
 
     time_s: float | None = Field(None, gt=0)
     """Longest host time of one attempt, in seconds; null for no limit. The next attempt continues from the last
     checkpoint."""
     memory_mb: float | None = Field(None, gt=0)
-    """Most resident memory, in 10^6 bytes; null for no limit. A Ray cluster also reserves this amount for each cell."""
+    """Most resident memory, in 10^6 bytes; null for no limit. A Ray cluster also reserves this amount for each run."""
     gpus: float = Field(0, ge=0)
-    """Number of GPUs that a Ray cluster reserves for each cell."""
+    """Number of GPUs that a Ray cluster reserves for each run."""
 
 
 Cost = Literal["time", "bits", "energy", "device-energy", "rounds"]
@@ -52,7 +52,7 @@ class Search(Component):
     """`accuracy` searches for the highest test accuracy within the limits instead, of the last evaluation there."""
     within: dict[Cost, Annotated[float, Field(gt=0)]] = Field({})
     """The largest amount of each limited cost that a run may spend, as `time: 60`."""
-    trials: int = Field(40, gt=0, le=MAX_CELLS)
+    trials: int = Field(40, gt=0, le=MAX_RUNS)
     """How many settings are tried."""
     batch: int = Field(4, gt=0)
     """How many settings are proposed together, before the outcome of any of them is known. The results depend on it,
@@ -99,7 +99,7 @@ class Study(Component):
     base: str
     """The scenario that the study varies: a path relative to the study file, or a name in scenarios/."""
     set: dict[str, Any] = Field({})
-    """Settings of every cell, as `key.path: value`; the grid overrides them."""
+    """Settings of every run, as `key.path: value`; the grid overrides them."""
     grid: dict[str, Any] = Field({})
     """The axes; every combination of their levels is run. An axis is a list of values for one key, a mapping of named
     variants, or a mapping of lists of equal length whose entries are used together."""
@@ -119,8 +119,8 @@ class Study(Component):
 
     @model_validator(mode="after")
     def _seeds_are_few_and_distinct(self) -> Study:
-        if isinstance(self.seeds, int) and self.seeds > MAX_CELLS:
-            raise ValueError(f"seeds: a study has at most {MAX_CELLS} cells, got {self.seeds} seeds; give fewer")
+        if isinstance(self.seeds, int) and self.seeds > MAX_RUNS:
+            raise ValueError(f"seeds: a study has at most {MAX_RUNS} runs, got {self.seeds} seeds; give fewer")
         seeds = self.all_seeds
         if not seeds or min(seeds) < 0 or len(set(seeds)) < len(seeds):
             raise ValueError(f"seeds: expected a number above 0 or different numbers from 0 on, got {self.seeds}")

@@ -1,6 +1,6 @@
-"""Run cells as a job array of SLURM: a file for each cell, a script for all of them, and a last job for the tables.
+"""Run a study as a job array of SLURM: a file for each run, a script for all of them, and a last job for the tables.
 
-Nothing waits while they run: each element of the array runs its cells as a sweep does, and leaves what has become of
+Nothing waits while they run: each element of the array runs its share as a sweep does, and leaves what has become of
 them in a file. `collected` takes that in.
 
     fednet sweep STUDY --slurm        # writes and submits
@@ -24,14 +24,14 @@ from typing import NamedTuple
 from fednet_emu.errors import FednetError
 from fednet_emu.files.writing import told, write_text
 from fednet_emu.scenario.model import Scenario
-from fednet_emu.study.attempt import CellJob, Outcome, complete
-from fednet_emu.study.local import News
+from fednet_emu.study.attempt import Job, Outcome, complete
 from fednet_emu.study.model import Limits
+from fednet_emu.study.runners import Event
 
 MOST_ELEMENTS = 1000
-"""Largest array; SLURM's own limit (`MaxArraySize`) is 1001 by default. Of more cells each element runs several."""
+"""Largest array; SLURM's own limit (`MaxArraySize`) is 1001 by default. Of more runs each element runs several."""
 SPARE_MB, SPARE_S = 1000, 300
-"""What a job asks for beyond the limits of its cells: memory of the process that watches them, and time to start."""
+"""What a job asks for beyond the limits of its runs: memory of the process that watches them, and time to start."""
 OUTCOMES = "outcomes"
 ELEMENT = "fednet_emu.cli.slurm_element"
 """The program of an element."""
@@ -41,14 +41,14 @@ class Jobs(NamedTuple):
     """The scripts of a job array.
 
     Attributes:
-        array: the script whose elements run the cells.
+        array: the script whose elements run the study.
         last: the script that writes the tables when all have ended.
-        cells: number of cells.
+        runs: number of runs.
     """
 
     array: Path
     last: Path
-    cells: int
+    runs: int
 
 
 class Slurm:
@@ -66,18 +66,18 @@ class Slurm:
         self._out, self._collect = out, collect
         self.jobs: Jobs | None = None
 
-    def __call__(self, tasks: Sequence[CellJob]) -> Generator[News, None, None]:
+    def __call__(self, tasks: Sequence[Job]) -> Generator[Event, None, None]:
         """Write the files of the tasks; there are no news of them yet."""
         if tasks:
             self.jobs = write_jobs(tasks, self._out, self._collect)
         yield from ()
 
 
-def write_jobs(tasks: Sequence[CellJob], out: Path, collect: Sequence[str]) -> Jobs:
+def write_jobs(tasks: Sequence[Job], out: Path, collect: Sequence[str]) -> Jobs:
     """Write the files of a job array into a new folder in `slurm/` of a study's folder.
 
     Args:
-        tasks: the cells to run, at least one.
+        tasks: what to run, at least one.
         out: the folder of the study, on a file system that all nodes share.
         collect: the command of the last job.
     """
@@ -115,47 +115,47 @@ def submit(jobs: Jobs) -> tuple[str, str] | None:
     return array, _sbatch(f"--dependency=afterany:{array}", jobs.last)
 
 
-def collected(tasks: Sequence[CellJob], out: Path) -> Generator[News, None, None]:
+def collected(tasks: Sequence[Job], out: Path) -> Generator[Event, None, None]:
     """Run nothing; yield the news of those tasks whose attempts have failed. What is done needs no news."""
     for place, task in enumerate(tasks):
         with suppress(OSError, ValueError, TypeError):
             text = (out / "slurm" / OUTCOMES / f"{task.folder.name}.json").read_text(encoding="utf-8")
             outcome = Outcome(**json.loads(text))
             if outcome.status == "failed":
-                yield News(place, outcome)
+                yield Event(place, outcome)
 
 
 def run_element(folder: Path, element: int, elements: int) -> Iterator[tuple[str, Outcome]]:
-    """Run the cells of one element of an array, every so-many-th file of its folder; yield what becomes of each."""
-    cells = folder / "cells"
-    for place in range(element, sum(1 for _ in cells.iterdir()), elements):
-        task = _task((cells / f"{place}.json").read_text(encoding="utf-8"))
+    """Run the jobs of one element of an array, every so-many-th file of its folder; yield what becomes of each."""
+    runs = folder / "cells"
+    for place in range(element, sum(1 for _ in runs.iterdir()), elements):
+        task = _task((runs / f"{place}.json").read_text(encoding="utf-8"))
         outcome = complete(task)
         write_text(folder.parent / OUTCOMES / f"{task.folder.name}.json", json.dumps(asdict(outcome)))
         yield task.name, outcome
 
 
-def _text(task: CellJob) -> str:
+def _text(task: Job) -> str:
     """A task as JSON."""
     limits, scenario = task.limits.model_dump(), task.scenario.model_dump(mode="json")
     return json.dumps({**vars(task), "scenario": scenario, "limits": limits}, default=str)
 
 
-def _task(text: str) -> CellJob:
+def _task(text: str) -> Job:
     """The task of a text by `_text`."""
     found = json.loads(text)
     name, out = found["study"]
     data_dir = found["data_dir"] and Path(found["data_dir"])
     whole = {"scenario": Scenario.model_validate(found["scenario"]), "limits": Limits(**found["limits"])}
     places = {"folder": Path(found["folder"]), "data_dir": data_dir, "study": (name, Path(out))}
-    return CellJob(**{**found, **whole, **places, "track": tuple(found["track"])})
+    return Job(**{**found, **whole, **places, "track": tuple(found["track"])})
 
 
-def _needs(limits: Limits, cells: int) -> list[str]:
-    """What SLURM is to reserve for an element that runs so many cells one after the other."""
+def _needs(limits: Limits, runs: int) -> list[str]:
+    """What SLURM is to reserve for an element that runs so many runs one after the other."""
     needs = []
     if limits.time_s is not None:
-        needs.append(f"--time={math.ceil((limits.time_s * cells + SPARE_S) / 60)}")
+        needs.append(f"--time={math.ceil((limits.time_s * runs + SPARE_S) / 60)}")
     if limits.memory_mb is not None:
         needs.append(f"--mem={math.ceil(limits.memory_mb + SPARE_MB)}M")
     if limits.gpus:

@@ -1,4 +1,4 @@
-"""A sweep: the cells of a study that are not there yet are run, and the study's tables are written."""
+"""A sweep: carry out the runs of a study that are not there yet, and write the study's tables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import math
 import os
 import shlex
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,53 +16,58 @@ from typing import Any
 from fednet_emu.files.data_folder import checksum
 from fednet_emu.files.writing import told, write_json, write_text
 from fednet_emu.records.folder.store import locked, require_free, tidy, unlock
-from fednet_emu.study.attempt import CellJob, Outcome
-from fednet_emu.study.cells import Cell, LoadedStudy
-from fednet_emu.study.finished import finished
-from fednet_emu.study.local import News
+from fednet_emu.study.attempt import Job, Outcome, finished
 from fednet_emu.study.model import Limits, Study
+from fednet_emu.study.runners import Runner
+from fednet_emu.study.runs import LoadedStudy, StudyRun
 from fednet_emu.study.tables import TABLES, aim, write_tables
 
 STUDY = "study.json"
 
-Runner = Callable[[Sequence[CellJob]], Generator[News, None, None]]
-"""Runs tasks somewhere; the news come as they happen."""
-
 
 @dataclass
-class Progress:
-    """How far a sweep is.
+class Sweep:
+    """The runs of a study: how they are run, and how far they are.
 
     Attributes:
-        cells: all cells of the study.
-        folder_of: the run folder of each cell.
+        name: name of the study.
+        out: the folder of the study.
+        limits: limits of each run.
+        timing_only: whether the runs leave out training.
+        runner: runs them.
         data_dir: where data sets are.
-        done: places of the finished cells.
-        running: places of the cells under way.
-        failures: why cells have failed.
-        host_s: host times of the finished cells, those of earlier sweeps included.
-        at_once: the most cells that were under way together, at most one for each core here.
+        track: names of the trackers that hear of every run.
+        on_event: called when a run starts or ends.
+        runs: all runs of the study.
+        folder_of: the run folder of each.
+        done: places of the finished runs.
+        running: places of the runs under way.
+        failures: why runs have failed.
+        host_s: host times of the finished runs, those of earlier sweeps included.
+        at_once: the most runs that were under way together, at most one for each core here.
     """
 
-    cells: list[Cell]
-    folder_of: list[Path]
+    name: str
+    out: Path
+    limits: Limits
+    timing_only: bool
+    runner: Runner
     data_dir: Path | str | None = None
+    track: tuple[str, ...] = ()
+    on_event: Callable[[Sweep], None] = lambda _sweep: None
+    runs: list[StudyRun] = field(default_factory=list)
+    folder_of: list[Path] = field(default_factory=list)
     done: set[int] = field(default_factory=set)
     running: set[int] = field(default_factory=set)
     failures: dict[int, str] = field(default_factory=dict)
     host_s: list[float] = field(default_factory=list)
     at_once: int = 0
 
-    def add(self, cells: Sequence[Cell], folder: Path) -> list[int]:
-        """Take in more cells, some of which may be finished already, and return their places.
-
-        Args:
-            cells: the cells.
-            folder: the folder of the run folders of all cells.
-        """
-        places = list(range(len(self.cells), len(self.cells) + len(cells)))
-        self.cells.extend(cells)
-        self.folder_of.extend(_folders(cells, folder))
+    def add(self, runs: Sequence[StudyRun]) -> list[int]:
+        """Take in more runs, some of which may be finished already, and return their places."""
+        places = list(range(len(self.runs), len(self.runs) + len(runs)))
+        self.runs.extend(runs)
+        self.folder_of.extend(_folders(runs, self.out / "cells"))
         for place in places:
             summary = finished(self.folder_of[place])
             if summary is None:
@@ -75,22 +80,63 @@ class Progress:
                 self.failures[place] = f"conservation laws are broken: {summary['broken_laws']}"
         return places
 
+    def finish(self) -> None:
+        """Run what has not ended."""
+        places = self.left
+        jobs = [
+            Job(
+                self.runs[place].scenario,
+                f"{self.name}: {self.runs[place].label}",
+                self.folder_of[place].resolve(),
+                Path(self.data_dir).resolve() if self.data_dir else None,
+                self.timing_only,
+                self.limits,
+                self.track,
+                (self.name, self.out.resolve()),
+            )
+            for place in places
+        ]
+        with closing(self.runner(jobs)) as events:
+            for index, outcome in events:
+                self._note(places[index], outcome)
+                self.on_event(self)
+
+    def _note(self, place: int, outcome: Outcome | None) -> None:
+        """Take in what has become of a run; a failure leaves a file with its reason and how to replay it."""
+        if outcome is None:
+            self.running.add(place)
+            self.at_once = max(self.at_once, min(len(self.running), os.cpu_count() or 1))
+            return
+        self.running.discard(place)
+        run, folder = self.runs[place], self.out / "failures"
+        report = folder / f"{run.name}.txt"
+        if outcome.status == "done":
+            self.done.add(place)
+            self.host_s.append(outcome.host_s)
+            with told(report, "deleted"):
+                report.unlink(missing_ok=True)
+        elif outcome.status == "failed":
+            self.failures[place] = outcome.reason
+            with told(folder, "made"):
+                folder.mkdir(exist_ok=True)
+            write_text(report, f"{run.label}\n{outcome.reason}\nreplay: {self.replay(place)}\n\n{outcome.details}")
+
     def replay(self, place: int) -> str:
-        """The command that runs a cell by itself; one that comes from Python, from what its run folder says."""
+        """The command that repeats a run by itself; of one that comes from Python, from what its folder says."""
         data = ["--data-dir", str(self.data_dir)] if self.data_dir else []
-        command = self.cells[place].command or ("fednet", "run", str(self.folder_of[place] / "scenario.yaml"))
+        command = self.runs[place].command or ("fednet", "run", str(self.folder_of[place] / "scenario.yaml"))
         return shlex.join([*command, *data])
 
     @property
     def left(self) -> list[int]:
-        """Places of the cells that have not ended."""
-        return [place for place in range(len(self.cells)) if place not in self.done | self.failures.keys()]
+        """Places of the runs that have not ended."""
+        return [place for place in range(len(self.runs)) if place not in self.done | self.failures.keys()]
 
     @property
     def left_s(self) -> float:
-        """Host time until the last cell ends, if cells take as long as the finished ones did on average.
+        """Host time until the last run ends, if runs take as long as the finished ones did on average.
 
-        Those under way are taken to be half done. NaN while no cell has been finished, or none has been started.
+        Those under way are taken to be half done. NaN while no run has been finished, or none has been started.
         """
         left = len(self.left)
         lanes = min(self.at_once, left)
@@ -100,113 +146,46 @@ class Progress:
 def sweep(
     loaded: LoadedStudy,
     out: Path,
-    run: Runner,
+    runner: Runner,
     *,
     data_dir: Path | str | None = None,
     track: tuple[str, ...] = (),
-    on_news: Callable[[Progress], None] = lambda _progress: None,
-) -> Progress:
+    on_event: Callable[[Sweep], None] = lambda _sweep: None,
+) -> Sweep:
     """Run what is missing of a study.
 
-    Finished cells are never run again; unfinished ones go on from their checkpoints; failed ones are tried again.
+    Finished runs are never repeated; unfinished ones go on from their checkpoints; failed ones are tried again.
     However the sweep ends, the tables hold what is finished by then.
 
     Args:
         loaded: the study.
         out: the folder of the study, made when it is not there.
-        run: runs the tasks.
+        runner: runs the jobs.
         data_dir: where data sets are.
-        track: names of the trackers that hear of every cell that runs.
-        on_news: called when a cell starts or ends.
+        track: names of the trackers that hear of every run.
+        on_event: called when a run starts or ends.
 
     Raises:
         DataError: the folder holds something else, or another sweep or search writes to it.
     """
-    work = Work(loaded.name, out, loaded.study.limits, loaded.timing_only, run, data_dir, track, on_news)
+    swept = Sweep(loaded.name, out, loaded.study.limits, loaded.timing_only, runner, data_dir, track, on_event)
     with study_folder(out):
         _describe(loaded, out, known_tables(out))
-        progress = Progress([], [], data_dir)
-        progress.add(loaded.cells, out / "cells")
-        on_news(progress)
+        swept.add(loaded.runs)
+        on_event(swept)
         try:
-            work.finish(progress)
+            swept.finish()
         finally:
-            folders = {place: progress.folder_of[place] for place in sorted(progress.done)}
-            write_tables(out, loaded.cells, folders, progress.failures, loaded.study.target)
+            folders = {place: swept.folder_of[place] for place in sorted(swept.done)}
+            write_tables(out, loaded.runs, folders, swept.failures, loaded.study.target)
             _describe(loaded, out, {name: checksum(out / name) for name in TABLES})
-    return progress
+    return swept
 
 
-@dataclass(frozen=True)
-class Work:
-    """How the cells of a study are run.
-
-    Attributes:
-        name: name of the study.
-        out: the folder of the study.
-        limits: limits of each cell.
-        timing_only: whether the cells leave out training.
-        run: runs the tasks.
-        data_dir: where data sets are.
-        track: names of the trackers that hear of every cell that runs.
-        on_news: called when a cell starts or ends.
-    """
-
-    name: str
-    out: Path
-    limits: Limits
-    timing_only: bool
-    run: Runner
-    data_dir: Path | str | None
-    track: tuple[str, ...]
-    on_news: Callable[[Progress], None]
-
-    def finish(self, progress: Progress) -> None:
-        """Run the cells that have not ended."""
-        places = progress.left
-        tasks = [
-            CellJob(
-                progress.cells[place].scenario,
-                f"{self.name}: {progress.cells[place].label}",
-                progress.folder_of[place].resolve(),
-                Path(self.data_dir).resolve() if self.data_dir else None,
-                self.timing_only,
-                self.limits,
-                self.track,
-                (self.name, self.out.resolve()),
-            )
-            for place in places
-        ]
-        with closing(self.run(tasks)) as news:
-            for index, outcome in news:
-                _note(progress, places[index], outcome, self.out / "failures")
-                self.on_news(progress)
-
-
-def _note(progress: Progress, place: int, outcome: Outcome | None, failures: Path) -> None:
-    """Take in what has become of a cell; a failure leaves a file with its reason and how to replay it."""
-    if outcome is None:
-        progress.running.add(place)
-        progress.at_once = max(progress.at_once, min(len(progress.running), os.cpu_count() or 1))
-        return
-    progress.running.discard(place)
-    cell, report = progress.cells[place], failures / f"{progress.cells[place].name}.txt"
-    if outcome.status == "done":
-        progress.done.add(place)
-        progress.host_s.append(outcome.host_s)
-        with told(report, "deleted"):
-            report.unlink(missing_ok=True)
-    elif outcome.status == "failed":
-        progress.failures[place] = outcome.reason
-        with told(failures, "made"):
-            failures.mkdir(exist_ok=True)
-        write_text(report, f"{cell.label}\n{outcome.reason}\nreplay: {progress.replay(place)}\n\n{outcome.details}")
-
-
-def _folders(cells: Iterable[Cell], folder: Path) -> list[Path]:
-    """The run folder of each cell: the one that has its digest, whatever the cell was called then."""
+def _folders(runs: Iterable[StudyRun], folder: Path) -> list[Path]:
+    """The run folder of each run: the one that has its digest, whatever the run was called then."""
     there = {path.name.rpartition("__")[2]: path for path in sorted(folder.glob("*__*"), reverse=True)}
-    return [there.get(cell.digest, folder / cell.name) for cell in cells]
+    return [there.get(run.digest, folder / run.name) for run in runs]
 
 
 def known_tables(out: Path) -> dict[str, str]:

@@ -16,8 +16,8 @@ from fednet_emu.analysis.study import DATA_SET, DEVICE_COUNT
 from fednet_emu.analysis.targets import Measure, first_reached, with_total_bits
 from fednet_emu.files.writing import write_table
 from fednet_emu.records.ledger import SCORES, Ledger
-from fednet_emu.study.cells import Cell
 from fednet_emu.study.model import Target
+from fednet_emu.study.runs import StudyRun
 
 TABLES = ("study.parquet", "cells.parquet")
 """The tables that figures and comparisons read; the host times beside them differ from sweep to sweep."""
@@ -30,7 +30,7 @@ BACKHAUL = ("backhaul_bit", "backhaul_j")
 
 def write_tables(
     folder: Path,
-    cells: Sequence[Cell],
+    cells: Sequence[StudyRun],
     finished: Mapping[int, Path],
     failures: Mapping[int, str],
     target: Target | None,
@@ -87,7 +87,7 @@ def aim(target: Target | None) -> tuple[Measure | None, float]:
     return "loss", target.loss or math.nan
 
 
-def _keys(cell: Cell) -> dict[str, Any]:
+def _keys(cell: StudyRun) -> dict[str, Any]:
     return {**cell.columns, "seed": cell.scenario.seed, "cell": cell.name}
 
 
@@ -106,7 +106,7 @@ def _summary(folder: Path) -> dict[str, Any]:
     return content
 
 
-def _evaluations(cells: Sequence[Cell], finished: Sequence[tuple[int, Path]]) -> pd.DataFrame:
+def _evaluations(cells: Sequence[StudyRun], finished: Sequence[tuple[int, Path]]) -> pd.DataFrame:
     """Return the evaluations of the finished cells as one table, whose first columns are the keys of each cell."""
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -59,7 +59,7 @@ def final(*changes: str) -> tuple[Federation, Tensor]:
 def test_no_kind_is_untested() -> None:
     """Every kind of the table has its settings here, under its own name."""
     assert set(KINDS) == set(AGGREGATIONS)
-    assert all(AGGREGATIONS[kind].model_fields["kind"].default == kind for kind in KINDS)
+    assert all(AGGREGATIONS[kind].kind == kind for kind in KINDS)
 
 
 # ---- the rules -------------------------------------------------------------------------------------------------------

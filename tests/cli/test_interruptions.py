@@ -20,7 +20,7 @@ from typer import Exit
 
 import fednet_emu.cli
 from fednet_emu.cli.outcome import outcome
-from fednet_emu.emulation.play import run_scenario
+from fednet_emu.emulation.play import play
 from fednet_emu.emulation.signals import Signals
 from fednet_emu.federation.federation import Federation
 from fednet_emu.records.folder.manifest import fingerprint
@@ -144,7 +144,7 @@ def test_an_interrupt_before_the_others_are_ignored(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(Signals, "ignore", late)
     with pytest.raises(KeyboardInterrupt):
-        run_scenario(small_scenario("stop.rounds=5"), "small", tmp_path / "run", on_round=press)
+        play(small_scenario("stop.rounds=5"), "small", tmp_path / "run", on_round=press)
 
     assert sent
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["status"] == "interrupted"

@@ -19,12 +19,12 @@ from fednet_emu.cli import main
 from fednet_emu.study import sweep as module
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell has processes in the background ignore
 sweep, number = module.sweep, int(sys.argv.pop())
-def sweep_and_die(*args, on_news, **more):
+def sweep_and_die(*args, on_event, **more):
     def told(progress):
-        on_news(progress)
+        on_event(progress)
         if len(progress.done) == 2:
             os.kill(os.getpid(), number)
-    return sweep(*args, on_news=told, **more)
+    return sweep(*args, on_event=told, **more)
 module.sweep = sweep_and_die
 main()
 """
@@ -40,7 +40,7 @@ target: {accuracy: 0.3}
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A study file of six short cells."""
+    """A study file of six short runs."""
     folder = tmp_path_factory.mktemp("study")
     base = SMALL.replace("data: {kind: synthetic-regression, n_samples: 80, n_test: 40, features: 9}", "data: digits")
     (folder / "small.yaml").write_text(base, encoding="utf-8")
@@ -54,7 +54,7 @@ def swept(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("swept") / "out"
     result = fednet("sweep", str(study), "--out", str(out), "--workers", "2")
     assert result.exit_code == 0, result.output
-    assert f"6 of 6 cells done; tables in {out}" in result.stdout
+    assert f"6 of 6 runs done; tables in {out}" in result.stdout
     assert f"report: {out}/report.html" in result.stdout
     assert re.search(r"5 of 6 done, [01] running, 0 failed, about", result.stderr)  # the last may be about to start
     return out
@@ -66,14 +66,14 @@ def tables(out: Path) -> list[bytes]:
 
 
 def test_check_says_what_a_study_would_run(study: Path) -> None:
-    """`fednet check STUDY` prints it as a study file with every default, and its cells as a comment."""
+    """`fednet check STUDY` prints it as a study file with every default, and its runs as a comment."""
     result = fednet("check", str(study))
     again = study.with_name("again.yaml")
     again.write_text(result.stdout, encoding="utf-8")
 
     assert result.exit_code == 0, result.output
     assert "gpus: 0.0" in result.stdout
-    assert result.stdout.endswith("# 6 cells, 2 access x 3 seeds: all possible\n")
+    assert result.stdout.endswith("# 6 runs, 2 access x 3 seeds: all possible\n")
     assert fednet("check", str(again)).stdout == result.stdout
 
 
@@ -99,7 +99,7 @@ def test_schema_of_studies() -> None:
 
 
 def done(out: Path) -> dict[Path, int]:
-    """The finished cells, and when each was finished."""
+    """The finished runs, and when each was finished."""
     manifests = (out / "cells").glob("*/manifest.json")
     return {path: path.stat().st_mtime_ns for path in manifests if json.loads(path.read_text())["status"] == "done"}
 
@@ -156,17 +156,17 @@ def test_one_cell_is_one_cell(study: Path, tmp_path: Path) -> None:
     lone = study.with_name("lone.yaml")
     lone.write_text("base: small\ngrid: {algorithm.lr: [0.1]}\nseeds: 1\n", encoding="utf-8")
 
-    assert "1 of 1 cell done" in fednet("sweep", str(lone), "--out", str(tmp_path / "out"), "--timing-only").stdout
+    assert "1 of 1 run done" in fednet("sweep", str(lone), "--out", str(tmp_path / "out"), "--timing-only").stdout
 
 
 def test_timing_only_sweeps_have_totals(study: Path, tmp_path: Path) -> None:
-    """Time, bits and energy are those of the cells that learn; nothing is evaluated."""
+    """Time, bits and energy are those of the runs that learn; nothing is evaluated."""
     out = tmp_path / "out"
     assert fednet("sweep", str(study), "--out", str(out), "--timing-only", "--quiet").exit_code == 0
 
-    cells = pd.read_parquet(out / "cells.parquet")
-    assert (cells["simulated_s"] > 0).all()
-    assert cells["accuracy"].isna().all()
+    runs = pd.read_parquet(out / "cells.parquet")
+    assert (runs["simulated_s"] > 0).all()
+    assert runs["accuracy"].isna().all()
     assert len(pd.read_parquet(out / "study.parquet")) == 0
     assert (
         "time of the run: with B, the run takes"
@@ -186,8 +186,8 @@ def test_plot_draws_a_study(swept: Path, tmp_path: Path) -> None:
     assert names - {"differences"} == costs | {"time-to-target", "bits-to-target", "energy-to-target", "pareto"}
     assert {path.name for path in (tmp_path / "one").iterdir()} == {"loss-bits.png"}
     assert one.exit_code == 0
-    cell = str(next((swept / "cells").iterdir()))
-    mixed = fednet("plot", cell, str(swept))
+    run = str(next((swept / "cells").iterdir()))
+    mixed = fednet("plot", run, str(swept))
     assert mixed.exit_code == 2
     assert "plot: a study is drawn by itself, got" in mixed.stderr
     assert "did you mean 'access'" in fednet("plot", str(swept), "--panels", "acces").stderr
@@ -216,26 +216,26 @@ def test_figures_are_written_as_asked_for(swept: Path, tmp_path: Path) -> None:
 
 def test_a_sweep_ends_with_figures_and_a_table(swept: Path) -> None:
     """`cells.csv` has the rows of the study, and the figures are beside it."""
-    table, cells = pd.read_csv(swept / "cells.csv"), pd.read_parquet(swept / "cells.parquet")
+    table, runs = pd.read_csv(swept / "cells.csv"), pd.read_parquet(swept / "cells.parquet")
 
-    assert table["accuracy"].to_numpy() == pytest.approx(cells["accuracy"].to_numpy(), rel=1e-5)
+    assert table["accuracy"].to_numpy() == pytest.approx(runs["accuracy"].to_numpy(), rel=1e-5)
     assert {"accuracy-time.png", "time-to-target.png", "pareto.png"} <= {p.name for p in (swept / "figures").iterdir()}
 
 
 def test_report_is_about_what_the_folders_hold(swept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A study, a run, or several runs overlaid; a study among others, or a folder that is neither, is a mistake."""
     monkeypatch.chdir(tmp_path)
-    cells = [str(cell) for cell in sorted((swept / "cells").iterdir())[:2]]
+    runs = [str(run) for run in sorted((swept / "cells").iterdir())[:2]]
 
     assert fednet("report", str(swept)).stdout.strip() == str(swept / "report.html")
-    assert fednet("report", *cells).stdout.strip() == "report.html"
-    assert fednet("report", cells[0], "--out", "run.html").stdout.strip() == "run.html"
+    assert fednet("report", *runs).stdout.strip() == "report.html"
+    assert fednet("report", runs[0], "--out", "run.html").stdout.strip() == "run.html"
     contents = [
         path.read_text(encoding="utf-8") for path in (swept / "report.html", Path("report.html"), Path("run.html"))
     ]
     assert ["function studyFronts" in each for each in contents] == [True, False, False]
     assert ["function overlaidCurves" in each for each in contents] == [False, True, False]
-    mixed, foreign, nothing = fednet("report", *cells, str(swept)), fednet("report", "."), fednet("report", "nowhere")
+    mixed, foreign, nothing = fednet("report", *runs, str(swept)), fednet("report", "."), fednet("report", "nowhere")
     assert [each.exit_code for each in (mixed, foreign, nothing)] == [2, 2, 2]
     assert "report: a study is drawn by itself" in mixed.stderr
     assert foreign.stderr.startswith(".: holds neither a run nor a study, got no summary.json; give a folder that")
@@ -243,7 +243,7 @@ def test_report_is_about_what_the_folders_hold(swept: Path, tmp_path: Path, monk
 
 
 def test_a_failed_report_loses_no_sweep(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tables are there, the exit code is that of the cells, and it is said what went wrong and how to go on."""
+    """The tables are there, the exit code is that of the runs, and it is said what went wrong and how to go on."""
 
     def fail(*_parts: object) -> None:
         raise ValueError("no ink")

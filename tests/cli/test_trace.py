@@ -12,7 +12,7 @@ from fednet_emu.cli.options import device_numbers
 from fednet_emu.draw.trace import feed
 from fednet_emu.errors import FednetError
 from fednet_emu.results import trace as tracing
-from fednet_emu.screen.screen import Bar
+from fednet_emu.screen.progress import Bar
 from tests.commands import fednet
 
 

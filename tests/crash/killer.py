@@ -23,14 +23,14 @@ from pathlib import Path
 from typing import Any
 
 from fednet_emu.emulation import checkpoints
-from fednet_emu.emulation.play import play, run_scenario
+from fednet_emu.emulation.play import play
 from fednet_emu.errors import DataError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.files.data_folder import checksum
 from fednet_emu.records.folder.manifest import FINISHED, read_manifest
 from fednet_emu.scenario.document import from_text
-from fednet_emu.study.cells import make_study
-from fednet_emu.study.here import run_here
+from fednet_emu.study.runners import run_here
+from fednet_emu.study.runs import load_study, study_values
 from fednet_emu.study.sweep import sweep
 from fednet_emu.testing import SMALL, small_scenario
 
@@ -56,11 +56,11 @@ def forced(folder: Path) -> None:
 
 
 def swept(folder: Path) -> None:
-    """The command `fednet sweep`, with its cells in this process."""
+    """The command `fednet sweep`, with its runs in this process."""
     settings = {"base": "small", "grid": {"stop.rounds": [2, 3]}, "seeds": 1, "target": {"loss": 1.0}}
-    ended = sweep(make_study("small", from_text(SMALL, "small"), settings, CHANGES[1:]), folder, run_here)
+    ended = sweep(load_study(study_values("small", from_text(SMALL, "small"), settings), CHANGES[1:]), folder, run_here)
     if ended.failures:
-        raise RuntimeError(f"cells failed: {ended.failures}")
+        raise RuntimeError(f"runs failed: {ended.failures}")
 
 
 def nothing(folder: Path) -> None:
@@ -86,12 +86,12 @@ def finished(folder: Path) -> None:
     def record(fed: Federation) -> None:
         fed.ledger.record("moods", step=fed.round, mood=1.0)
 
-    run_scenario(small_scenario("stop.rounds=3", "seed=5"), "other", folder, on_round=record)
+    play(small_scenario("stop.rounds=3", "seed=5"), "other", folder, on_round=record)
     (folder / NOTES).write_text("the best run so far")
 
 
 def stopped_sweep(folder: Path) -> None:
-    """A sweep that was interrupted in its second cell."""
+    """A sweep that was interrupted in its second run."""
     told = 0
 
     def stop(_progress: Any) -> None:
@@ -101,9 +101,9 @@ def stopped_sweep(folder: Path) -> None:
             raise KeyboardInterrupt
 
     settings = {"base": "small", "grid": {"stop.rounds": [2, 3]}, "seeds": 1, "target": {"loss": 1.0}}
-    study = make_study("small", from_text(SMALL, "small"), settings, CHANGES[1:])
+    study = load_study(study_values("small", from_text(SMALL, "small"), settings), CHANGES[1:])
     try:
-        sweep(study, folder, run_here, on_news=stop)
+        sweep(study, folder, run_here, on_event=stop)
     except KeyboardInterrupt:
         (folder / NOTES).write_text("it was late")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import fednet_emu as fe
-from fednet_emu.study.cells import study_file
+from fednet_emu.study.runs import study_file
 from fednet_emu.study.search.search import load_search
 from tests.commands import Forked
 

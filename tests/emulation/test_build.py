@@ -4,8 +4,9 @@ import math
 
 import numpy as np
 
-from fednet_emu.emulation.build import build, unreachable
+from fednet_emu.emulation.build import build
 from fednet_emu.emulation.load import load_scenario
+from fednet_emu.emulation.outlook import Outlook, unreachable
 from fednet_emu.testing import small_scenario
 
 
@@ -28,7 +29,7 @@ def test_out_of_reach_is_judged_by_the_part_of_the_band_that_a_device_may_use():
 
     def told(*changes):
         weak = small_scenario("devices.count=1", "algorithm.cohort=1", place, f"channel={channel}", *changes)
-        return [what for _, what in unreachable(weak)]
+        return [what for _, what in unreachable(Outlook(weak))]
 
     assert [what.split(",")[0] for what in told()] == ["nobody can reach it on the downlink"]
     assert len(told("channel.narrowing=off")) == 2

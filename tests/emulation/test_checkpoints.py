@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from fednet_emu.emulation import checkpoints, provenance
 from fednet_emu.emulation.checkpoints import Saver, from_bytes, load_checkpoint, to_bytes
-from fednet_emu.emulation.play import play, run_scenario
+from fednet_emu.emulation.play import play
 from fednet_emu.emulation.serialise import NotPlain, Reader, Writer
 from fednet_emu.federation.federation import Federation
 from fednet_emu.federation.readings import Checkpoint
@@ -206,7 +206,7 @@ def test_a_planted_pickle_is_not_run(tmp_path: Path) -> None:
         interrupted(folder, scenario)
         for name in (CHECKPOINT, "checkpoint.pt"):
             (folder / name).write_bytes(planted)
-        assert run_scenario(scenario, "small", folder)["status"] == "done"
+        assert play(scenario, "small", folder).summary["status"] == "done"
         for path in folder.iterdir():
             path.unlink()
 
@@ -221,7 +221,7 @@ def test_a_checkpoint_of_something_else_is_not_used(
 ) -> None:
     """Another seed, other source files or other packages: the run starts anew, says so, and ends as if undisturbed."""
     scenario = small_scenario(*CHANGES)
-    whole = run_scenario(scenario, "small", tmp_path / "whole")
+    whole = play(scenario, "small", tmp_path / "whole").summary
     interrupted(tmp_path / "run", scenario)
     if other == "scenario":
         interrupted(tmp_path / "other", small_scenario(*CHANGES, "seed=9"))
@@ -230,7 +230,7 @@ def test_a_checkpoint_of_something_else_is_not_used(
         monkeypatch.setattr(provenance, "source_hash", lambda: "0" * 32)
     else:
         monkeypatch.setattr(provenance, "versions", lambda: {"torch": "1.0"})
-    again = run_scenario(scenario, "small", tmp_path / "run")
+    again = play(scenario, "small", tmp_path / "run").summary
 
     log = (tmp_path / "run" / "log.txt").read_text()
     assert f"{CHECKPOINT}: belongs to another {other}; the run starts anew" in log

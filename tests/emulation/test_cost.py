@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 
 import fednet_emu as fe
 from fednet_emu.cli.app import app
-from fednet_emu.emulation import cost
-from fednet_emu.emulation.cost import Cost, cost_of
+from fednet_emu.emulation import cost, outlook
+from fednet_emu.emulation.cost import Cost
+from fednet_emu.emulation.outlook import Outlook
 from fednet_emu.errors import ScenarioError
 from fednet_emu.files import npz
 
@@ -22,7 +23,7 @@ LAYERS = (8 * 8 + 1) * 32 + (32 + 1) * 10
 
 def test_the_cost_of_the_quickstart_by_hand() -> None:
     """Twenty devices of 400 bytes, 1797 images of 64 floats and a label, three vectors; ten devices, three events."""
-    found = cost_of(fe.check("quickstart"))
+    found = Outlook(fe.check("quickstart")).cost
 
     assert (found.devices, found.rounds, found.participants, found.parameters) == (20, 60, 10, LAYERS)
     assert found.events == 60 * 10 * 3
@@ -43,7 +44,7 @@ def test_the_most_memory_by_hand() -> None:
 def test_the_events_are_those_of_the_run() -> None:
     """With replies one by one, the records of a run hold as many transfers and computations as were expected."""
     settings = {"stop.rounds": 3, "network.downlink.mode": "unicast", "evaluation.per_device": False}
-    expected = cost_of(fe.check("quickstart", settings=settings)).events
+    expected = Outlook(fe.check("quickstart", settings=settings)).cost.events
 
     run = fe.run("quickstart", settings=settings, timing_only=True)
 
@@ -56,7 +57,7 @@ def test_the_rounds_of_an_asynchronous_server_have_few_events(kind: str, answers
     algorithm = {"kind": kind, "concurrency": 8, "lr": 0.1, "batch_size": 10, "local_epochs": 1}
     settings = {"stop": {"rounds": 30}, "network.downlink.mode": "unicast"}
     settings["algorithm"] = algorithm | ({"buffer_size": answers} if kind == "fedbuff" else {})
-    expected = cost_of(fe.check("quickstart", settings=settings)).events
+    expected = Outlook(fe.check("quickstart", settings=settings)).cost.events
 
     run = fe.run("quickstart", settings=settings, timing_only=True)
 
@@ -75,7 +76,7 @@ def test_the_rounds_of_an_asynchronous_server_have_few_events(kind: str, answers
 )
 def test_the_model_is_counted_without_being_made(change: dict[str, object], size: int) -> None:
     """The number of parameters, for data that are not there too."""
-    assert cost_of(fe.check("quickstart", settings=change)).parameters == size
+    assert Outlook(fe.check("quickstart", settings=change)).cost.parameters == size
 
 
 def test_a_file_of_data_is_known_by_its_headers(tmp_path: Path) -> None:
@@ -85,24 +86,24 @@ def test_a_file_of_data_is_known_by_its_headers(tmp_path: Path) -> None:
     data = {"kind": "npz", "path": "x.npz", "classes": 3}
     scenario = fe.check("quickstart", settings={"data": data, "devices.count": 10})
 
-    found = cost_of(scenario, tmp_path)
+    found = Outlook(scenario, tmp_path).cost
 
     assert (found.parameters, found.data_byte) == (5 * 32 + 33 * 3, 100 * (4 * 4 + 8))
-    assert cost_of(scenario).parameters is None
+    assert Outlook(scenario).cost.parameters is None
 
 
 def test_what_does_not_fit_is_refused_and_what_just_fits_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit is the memory of the host, to the byte; the result of a run does not depend on it."""
-    needed = cost_of(fe.check("quickstart")).least_byte
+    needed = Outlook(fe.check("quickstart")).cost.least_byte
     settings = {"stop.rounds": 1}
     digest = fe.run("quickstart", settings=settings, timing_only=True).digest
 
-    monkeypatch.setattr(cost, "host_memory_byte", lambda: float(needed))
+    monkeypatch.setattr(outlook, "host_memory_byte", lambda: float(needed))
     assert fe.run("quickstart", settings=settings, timing_only=True).digest == digest
-    monkeypatch.setattr(cost, "host_memory_byte", lambda: float(needed - 1))
+    monkeypatch.setattr(outlook, "host_memory_byte", lambda: float(needed - 1))
     with pytest.raises(ScenarioError, match=r"model: takes \d+ kB of memory with its data, got 2410 parameters; this "):
         fe.check("quickstart")
-    monkeypatch.setattr(cost, "host_memory_byte", lambda: 20 * 400.0 - 1)
+    monkeypatch.setattr(outlook, "host_memory_byte", lambda: 20 * 400.0 - 1)
     with pytest.raises(
         ScenarioError, match=r"devices.count: takes 8 kB of memory \(400 bytes a device\), got 20; this"
     ):
@@ -116,7 +117,7 @@ def test_data_of_a_file_that_do_not_fit_are_refused_before_they_are_read(
     y = np.arange(5000) % 3
     np.savez(tmp_path / "x.npz", train_x=np.zeros((5000, 40)), train_y=y, test_x=np.zeros((50, 40)), test_y=y[:50])
     settings = {"data": {"kind": "npz", "path": "x.npz", "classes": 3}, "stop.rounds": 1}
-    monkeypatch.setattr(cost, "host_memory_byte", lambda: 100_000.0)
+    monkeypatch.setattr(outlook, "host_memory_byte", lambda: 100_000.0)
     monkeypatch.setattr(npz, "_array", None)
 
     with pytest.raises(ScenarioError, match=r"data: takes 848 kB of memory, got 5050 samples; this host has 100 kB"):

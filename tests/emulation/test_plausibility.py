@@ -23,8 +23,8 @@ NEAR = {"kind": "list", "xy_m": [[2.0 + k / 10, 0.0] for k in range(20)]}
 
 def told(settings, name="quickstart"):
     """What is found implausible, by key path."""
-    scenario = scenario_of(name, settings)[1]
-    return {".".join(path): sentence for check in PLAUSIBLE for path, sentence in check(scenario)}
+    outlook = scenario_of(name, settings)[1]
+    return {".".join(path): sentence for check in PLAUSIBLE for path, sentence in check(outlook)}
 
 
 def draws(active_w, flop_per_s):
@@ -308,7 +308,7 @@ def test_profiles_of_the_library_are_plausible(name):
 def calls(count):
     """How many functions of Python are called to judge so many devices."""
     many = {"devices.count": count, "partition": "iid", "data": {"kind": "synthetic"}}
-    scenario, number = scenario_of("quickstart", many)[1], 0
+    outlook, number = scenario_of("quickstart", many)[1], 0
 
     def note(_frame, event, _what):
         nonlocal number
@@ -317,7 +317,7 @@ def calls(count):
     sys.setprofile(note)
     try:
         for check in PLAUSIBLE:
-            list(check(scenario))
+            list(check(outlook))
     finally:
         sys.setprofile(None)
     return number

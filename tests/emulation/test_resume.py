@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fednet_emu.emulation.play import run_scenario
+from fednet_emu.emulation.play import play
 from fednet_emu.errors import DataError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.learning.engines.serial import SerialEngine
@@ -65,12 +65,12 @@ def test_interrupted_run_goes_on(tmp_path: Path, after_round: int, monkeypatch: 
     """Tables and summary of a resumed run equal those of an undisturbed one, and no training is done twice."""
     scenario = small_scenario(*CHANGES, "training.engine=serial")
     labels = trained(monkeypatch)
-    whole = run_scenario(scenario, "small", tmp_path / "whole")
+    whole = play(scenario, "small", tmp_path / "whole").summary
     once = sorted(labels)
     labels.clear()
     with pytest.raises(KeyboardInterrupt):
-        run_scenario(scenario, "small", tmp_path / "cut", on_round=Interruption(after_round))
-    resumed = run_scenario(scenario, "small", tmp_path / "cut")
+        play(scenario, "small", tmp_path / "cut", on_round=Interruption(after_round))
+    resumed = play(scenario, "small", tmp_path / "cut").summary
 
     assert_same_tables(tmp_path / "cut", tmp_path / "whole")
     assert without_host(resumed) == without_host(whole)
@@ -106,18 +106,18 @@ def test_forced_run_starts_anew_and_goes_on_by_itself(tmp_path: Path, monkeypatc
     """With --force nothing of the run in the folder is used, but a forced run that was interrupted goes on."""
     labels = trained(monkeypatch)
     changed = small_scenario(*CHANGES, "algorithm.lr=0.01", "training.engine=serial")
-    fresh = run_scenario(changed, "small", tmp_path / "fresh")
+    fresh = play(changed, "small", tmp_path / "fresh").summary
     once = sorted(labels)
     with pytest.raises(KeyboardInterrupt):
-        run_scenario(small_scenario(*CHANGES), "small", tmp_path / "run", on_round=Interruption(4))
+        play(small_scenario(*CHANGES), "small", tmp_path / "run", on_round=Interruption(4))
 
     with pytest.raises(DataError, match="holds an unfinished run of another scenario"):
-        run_scenario(changed, "small", tmp_path / "run")
+        play(changed, "small", tmp_path / "run")
     labels.clear()
     with pytest.raises(KeyboardInterrupt):
-        run_scenario(changed, "small", tmp_path / "run", force=True, on_round=Interruption(4))
+        play(changed, "small", tmp_path / "run", force=True, on_round=Interruption(4))
     assert RunFolder.status(tmp_path / "run") == RunFolder.status(tmp_path / "run" / STAGED) == "interrupted"
-    after = run_scenario(changed, "small", tmp_path / "run", force=True)
+    after = play(changed, "small", tmp_path / "run", force=True).summary
 
     assert without_host(after) == without_host(fresh)
     assert sorted(labels) == once
@@ -130,10 +130,10 @@ def test_interrupted_resumption_keeps_the_checkpoint(tmp_path: Path, monkeypatch
     scenario = small_scenario(*CHANGES, "training.engine=serial")
     for after_round in (6, 2):
         with pytest.raises(KeyboardInterrupt):
-            run_scenario(scenario, "small", tmp_path / "run", on_round=Interruption(after_round))
+            play(scenario, "small", tmp_path / "run", on_round=Interruption(after_round))
 
     labels = trained(monkeypatch)
-    run_scenario(scenario, "small", tmp_path / "run")
+    play(scenario, "small", tmp_path / "run")
     assert {label.split(", ")[1] for label in labels} == {"round 7", "round 8"}
 
 
@@ -142,17 +142,17 @@ def test_a_run_that_is_cut_off_in_a_computation_keeps_the_checkpoint_before_it(
 ) -> None:
     """A second Ctrl-C may come amid training: half of a wavefront is not saved, and the counts stay right."""
     scenario = small_scenario(*CHANGES, "training.engine=serial")
-    whole = run_scenario(scenario, "small", tmp_path / "whole")
+    whole = play(scenario, "small", tmp_path / "whole").summary
     with pytest.raises(KeyboardInterrupt):
-        run_scenario(scenario, "small", tmp_path / "run", on_round=Interruption(4))
+        play(scenario, "small", tmp_path / "run", on_round=Interruption(4))
     before = (tmp_path / "run" / CHECKPOINT).read_bytes()
     with monkeypatch.context() as patch:
         patch.setattr(SerialEngine, "run", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            run_scenario(scenario, "small", tmp_path / "run")
+            play(scenario, "small", tmp_path / "run")
 
     assert (tmp_path / "run" / CHECKPOINT).read_bytes() == before
-    assert without_host(run_scenario(scenario, "small", tmp_path / "run")) == without_host(whole)
+    assert without_host(play(scenario, "small", tmp_path / "run").summary) == without_host(whole)
 
 
 def test_values_that_steer_the_flow_are_remembered() -> None:

@@ -6,8 +6,9 @@ import pytest
 import fednet_emu as fe
 from fednet_emu.analysis.scene import Scene
 from fednet_emu.devices.availability import Presence
-from fednet_emu.emulation.build import build, build_network, serving_cells
+from fednet_emu.emulation.build import build, build_network
 from fednet_emu.emulation.load import load_scenario
+from fednet_emu.emulation.outlook import serving_cells
 from fednet_emu.emulation.scene import scene
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams

@@ -126,8 +126,8 @@ def test_commands_say_it_once(command, tmp_path, monkeypatch):
 
 def calls(settings):
     """How many functions of Python are called to find what there is to warn of."""
-    scenario = scenario_of("quickstart", {**settings, "partition": "iid", "data": {"kind": "synthetic"}})[1]
-    assert "devices are" in next(warnings_of(scenario))[1]
+    outlook = scenario_of("quickstart", {**settings, "partition": "iid", "data": {"kind": "synthetic"}})[1]
+    assert "devices are" in next(warnings_of(outlook))[1]
     count = 0
 
     def note(_frame, event, _what):
@@ -136,7 +136,7 @@ def calls(settings):
 
     sys.setprofile(note)
     try:
-        list(warnings_of(scenario))
+        list(warnings_of(outlook))
     finally:
         sys.setprofile(None)
     return count

@@ -10,7 +10,7 @@ import torch
 
 from fednet_emu.algorithms import ALGORITHMS
 from fednet_emu.compression import COMPRESSIONS
-from fednet_emu.emulation.cost import cost_of
+from fednet_emu.emulation.outlook import Outlook
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.clock import Process
@@ -215,7 +215,7 @@ def test_the_cost_counts_bits(kind: str) -> None:
     fed = run_small(UP + kind, "data.features=19")
     uploads = fed.ledger.frames()["transfers"].query("kind == 'uplink'")["size_bit"]
 
-    assert set(uploads) == {cost_of(small_scenario(UP + kind, "data.features=19")).upload_bit}
+    assert set(uploads) == {Outlook(small_scenario(UP + kind, "data.features=19")).cost.upload_bit}
 
 
 def test_none_is_as_if_there_were_no_setting() -> None:

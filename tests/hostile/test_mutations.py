@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fednet_emu.emulation.cost import cost_of
 from fednet_emu.emulation.load import checked
+from fednet_emu.emulation.outlook import Outlook
 from fednet_emu.errors import ScenarioError
 from fednet_emu.scenario.document import apply_overrides, dump, from_mapping, from_text, load
 
@@ -107,7 +107,7 @@ def test_a_changed_scenario_is_valid_or_told_what_is_wrong(data: dict[str, Any])
     """A valid scenario has a cost, and reads back as itself."""
     if not problems_of(lambda: checked(from_mapping(data, "mutant"))):
         scenario = checked(from_mapping(data, "mutant"))
-        assert cost_of(scenario).least_byte > 0
+        assert Outlook(scenario).cost.least_byte > 0
         assert checked(from_text(dump(scenario))) == scenario
 
 

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from fednet_emu.analysis.scales import OWN_METRICS
-from fednet_emu.learning.data.datasets import Samples
+from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.metrics import (
     METRICS,
     R2,
@@ -21,12 +21,12 @@ from fednet_emu.learning.metrics import (
     ExactMatch,
     MacroF1,
     Mae,
-    Measured,
     MicroF1,
     Perplexity,
     Rmse,
     TopK,
 )
+from fednet_emu.learning.metrics.base import Measured
 from fednet_emu.learning.models.evaluate import score_samples
 from fednet_emu.learning.models.flat import FlatModel
 

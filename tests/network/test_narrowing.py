@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fednet_emu.devices.availability import Always, Presence
-from fednet_emu.devices.mobility import StillPaths
+from fednet_emu.devices.mobility.base import StillPaths
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.access import ACCESSES

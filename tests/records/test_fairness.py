@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fednet_emu.emulation.play import run_scenario
+from fednet_emu.emulation.play import play
 from fednet_emu.records.fairness import asking, jain
 from fednet_emu.testing import small_scenario
 
@@ -28,9 +28,9 @@ def test_those_never_asked_count() -> None:
 
 def test_the_summary_has_both(tmp_path: Path) -> None:
     """Everybody in every round is 1 and 1; an algorithm that asks no cohort says nothing."""
-    every = run_scenario(small_scenario(), "small", tmp_path / "a", timing_only=True)
+    every = play(small_scenario(), "small", tmp_path / "a", timing_only=True).summary
     alone = small_scenario("algorithm={kind: individual, device: 0, lr: 0.1, local_steps: 2, batch_size: null}")
-    nobody = run_scenario(alone, "small", tmp_path / "b", timing_only=True)
+    nobody = play(alone, "small", tmp_path / "b", timing_only=True).summary
 
     assert (every["asked_jain"], every["asked_share"]) == (1.0, 1.0)
     assert (nobody["asked_jain"], nobody["asked_share"]) == (None, None)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fednet_emu.emulation.load import load_scenario
-from fednet_emu.emulation.play import run_scenario
+from fednet_emu.emulation.play import play
 from fednet_emu.records.idle import idle_s
 from fednet_emu.records.ledger import Ledger
 
@@ -53,7 +53,7 @@ def test_waiting_costs_idle_power_times_idle_time(tmp_path, idle_w, expected_j):
         *("channel=ideal", f"channel.device.idle_w={idle_w}", "algorithm.cohort=1", "stop={simulated_s: 10}"),
     ]
 
-    summary = run_scenario(load_scenario("quickstart", changes), "idle", tmp_path / "run", timing_only=True)
+    summary = play(load_scenario("quickstart", changes), "idle", tmp_path / "run", timing_only=True).summary
 
     assert summary["transfers"] > 10
     assert summary["waiting_j"] == pytest.approx(expected_j, abs=1e-6)

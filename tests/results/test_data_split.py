@@ -29,7 +29,7 @@ PARTITIONS = [
 @settings(deadline=None, max_examples=12)
 def test_it_is_what_devices_train_on(partition, groups, seed):
     """The labels of each device's rows in the emulation itself, as its group sees them."""
-    scenario = scenario_of("quickstart", {**SMALL, "partition": partition, "groups": groups, "seed": seed})[1]
+    scenario = scenario_of("quickstart", {**SMALL, "partition": partition, "groups": groups, "seed": seed})[1].scenario
     found, task = data_split(scenario).train, build(scenario, timing_only=True).task
 
     assert found.sizes.tolist() == task.n_samples.tolist()
@@ -41,7 +41,7 @@ def test_it_is_what_devices_train_on(partition, groups, seed):
 def test_natural_groups_and_noise(tmp_path):
     """Each of four devices has two octants of the cube, one of each class; noise moves no sample."""
     cube = {"data": "fcube", "partition": "group", "devices.count": 4, "feature_noise.variance": 0.1}
-    found = data_split(scenario_of("quickstart", {**SMALL, **cube})[1])
+    found = data_split(scenario_of("quickstart", {**SMALL, **cube})[1].scenario)
 
     assert found.train.counts.tolist() == [[500] * 4] * 2
     assert found.test.sizes.sum() == 1000
@@ -62,13 +62,13 @@ def test_what_has_no_such_figure_is_refused(tmp_path):
     """Two at once, a scenario that has not run for another figure, and an algorithm with its own data."""
     with pytest.raises(fe.FednetError, match=r"plot: 'data' shows the data of one run or scenario, got 2; give one"):
         fe.plot(["quickstart", "quickstart"], "data")
-    scenario = scenario_of("quickstart", SMALL)[1]
+    scenario = scenario_of("quickstart", SMALL)[1].scenario
     with pytest.raises(fe.FednetError, match="a scenario that has not run shows only data and data-test, got 'loss'"):
         fe.plot(scenario, "loss")
     samples = {"train_x": np.zeros((12, 2)), "train_y": np.arange(12) % 2, "train_group": np.arange(12) % 3}
     np.savez(tmp_path / "mine.npz", test_x=np.zeros((4, 2)), test_y=np.arange(4) % 2, **samples)
     mine = {"data": {"kind": "npz", "path": str(tmp_path / "mine.npz")}, "partition": "group", "devices.count": 3}
-    untested = scenario_of("quickstart", {**SMALL, **mine})[1]
+    untested = scenario_of("quickstart", {**SMALL, **mine})[1].scenario
     with pytest.raises(fe.FednetError, match=r"'data-test' has nothing to show, got no test samples at any device"):
         fe.plot(untested, "data-test")
 

@@ -5,7 +5,6 @@ import gc
 import json
 import os
 import threading
-from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -262,7 +261,7 @@ def test_a_series_is_asked_for_by_name():
 class Labelled(fe.Algorithm):
     """An algorithm whose `kind` is in no table: the class is what counts."""
 
-    kind: Literal["fedavg"] = "fedavg"
+    kind = "fedavg"
 
     def run(self, fed: fe.Federation) -> fe.Process:
         """One round in which nothing happens but time."""

@@ -11,7 +11,7 @@ import pytest
 import fednet_emu as fe
 from fednet_emu.emulation.given import changes
 from fednet_emu.scenario.document import load
-from fednet_emu.study.cells import make_study
+from fednet_emu.study.runs import load_study, study_values
 
 SHORT = {"stop.rounds": 2}
 
@@ -52,18 +52,18 @@ def test_another_kind_by_its_name(caplog: pytest.LogCaptureFixture) -> None:
     assert run.scenario.algorithm.lr == 0.1  # type: ignore[attr-defined]
 
 
-def cells(grid: dict[str, Any], **given: Any) -> dict[str, Any]:
-    """The algorithms of the cells of a study, by the labels of their levels; nothing runs."""
+def runs(grid: dict[str, Any], **given: Any) -> dict[str, Any]:
+    """The algorithms of the runs of a study, by the labels of their levels; nothing runs."""
     sources = {"base": "quickstart", "grid": grid, "seeds": 1}
-    study = make_study("quickstart", load("quickstart"), sources, [*changes(None, **given)])
-    return {cell.label.removesuffix(", seed=0"): cell.scenario.algorithm for cell in study.cells}
+    study = load_study(study_values("quickstart", load("quickstart"), sources), [*changes(None, **given)])
+    return {run.label.removesuffix(", seed=0"): run.scenario.algorithm for run in study.runs}
 
 
 @pytest.mark.parametrize("key", ["algorithm", "algorithm.kind"])
 def test_kinds_can_be_swept(key: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Every cell has the settings of the quickstart; what one lacks is told once for all cells."""
+    """Every run has the settings of the quickstart; what one lacks is told once for all runs."""
     with caplog.at_level(logging.WARNING, "fednet_emu.settings"):
-        found = cells({key: ["fedavg", "scaffold", "fedasync"], "algorithm.lr": [0.2, 0.1]})
+        found = runs({key: ["fedavg", "scaffold", "fedasync"], "algorithm.lr": [0.2, 0.1]})
 
     assert [(its.kind, its.lr, its.local_epochs) for its in found.values()] == [
         (kind, lr, 2) for kind in ("fedavg", "scaffold", "fedasync") for lr in (0.2, 0.1)
@@ -75,11 +75,11 @@ def test_kinds_can_be_swept(key: str, caplog: pytest.LogCaptureFixture) -> None:
 
 def test_fields_of_an_object_can_be_swept() -> None:
     """Two rounds of one second, or of three; a wrong field is the usual error."""
-    found = cells({"algorithm.clusters": [1, 3]}, algorithm=Clusters())
+    found = runs({"algorithm.clusters": [1, 3]}, algorithm=Clusters())
 
     assert [timed(algorithm=its).summary["simulated_s"] for its in found.values()] == [2.0, 6.0]
     with pytest.raises(fe.ScenarioError, match=r"algorithm\.clustrs: no such setting; did you mean 'clusters'\?"):
-        cells({"algorithm.clustrs": [1]}, algorithm=Clusters())
+        runs({"algorithm.clustrs": [1]}, algorithm=Clusters())
 
 
 def test_fields_of_an_object_of_a_local_class_can_be_swept() -> None:
@@ -88,7 +88,7 @@ def test_fields_of_an_object_of_a_local_class_can_be_swept() -> None:
     class Local(Clusters):
         pass
 
-    found = cells({"algorithm.clusters": [1, 3]}, algorithm=Local())
+    found = runs({"algorithm.clusters": [1, 3]}, algorithm=Local())
 
     assert [(type(its), its.clusters) for its in found.values()] == [(Local, 1), (Local, 3)]
 
@@ -97,8 +97,8 @@ def test_objects_can_be_swept_by_name() -> None:
     """Variants have names of their own; a list of objects is named by what they print as."""
     variants = {"one": {"algorithm": Clusters()}, "three": {"algorithm": Clusters(clusters=3)}}
 
-    assert cells({"pace": variants}) == {"pace=one": Clusters(), "pace=three": Clusters(clusters=3)}
-    assert [*cells({"algorithm": [Clusters(), Clusters(clusters=3)]})] == [
+    assert runs({"pace": variants}) == {"pace=one": Clusters(), "pace=three": Clusters(clusters=3)}
+    assert [*runs({"algorithm": [Clusters(), Clusters(clusters=3)]})] == [
         "algorithm=Clusters(clusters=1)",
         "algorithm=Clusters(clusters=3)",
     ]

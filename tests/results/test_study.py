@@ -177,7 +177,7 @@ def test_objects_that_only_this_process_has_are_swept_here():
 
 def test_failed_cells_are_warned_of_and_kept():
     """The others count; the reason and what replays the cell are there."""
-    with pytest.warns(UserWarning, match="1 of 2 cells failed, first devices.count=100, seed=0: partition: "):
+    with pytest.warns(UserWarning, match="1 of 2 runs failed, first devices.count=100, seed=0: partition: "):
         study = fe.sweep(MAPPING, grid={"devices.count": [4, 100]}, seeds=1, workers=1)
 
     assert len(study.cells) == 1

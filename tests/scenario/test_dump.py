@@ -1,6 +1,6 @@
 """Dump: a component as YAML text that reads back as the same component."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -18,14 +18,14 @@ from fednet_emu.scenario.problems import validate
 class Still(Component):
     """Has no settings."""
 
-    kind: Literal["none"] = "none"
+    kind = "none"
 
 
 class Waves(Component):
     """Has one, declared before its kind."""
 
     coherence_s: float = 0.1
-    kind: Literal["waves"] = "waves"
+    kind = "waves"
 
 
 AnyFading = Annotated[Still | Waves, Slot("fading", {"none": Still, "waves": Waves})]

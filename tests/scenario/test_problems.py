@@ -26,20 +26,20 @@ class Fading(Protocol):
 class NoFading(Component):
     """Has no settings."""
 
-    kind: Literal["none"] = "none"
+    kind = "none"
 
 
 class Rayleigh(Component):
     """Has one setting, with a default."""
 
-    kind: Literal["rayleigh"] = "rayleigh"
+    kind = "rayleigh"
     coherence_s: float = Field(default=0.1, gt=0)
 
 
 class Rician(Component):
     """Needs a setting; one setting has the name of another kind."""
 
-    kind: Literal["rician"] = "rician"
+    kind = "rician"
     k_db: float
     rayleigh: bool = False
 

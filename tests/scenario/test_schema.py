@@ -1,7 +1,7 @@
 """Schema: what an editor accepts is what the loader accepts."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -19,13 +19,13 @@ from fednet_emu.study.model import Study
 class NoFading(Component):
     """The gain never changes."""
 
-    kind: Literal["none"] = "none"
+    kind = "none"
 
 
 class Rician(Component):
     """One path dominates."""
 
-    kind: Literal["rician"] = "rician"
+    kind = "rician"
     k_db: float = Field(gt=0, description="Power of the dominant path over that of the others.")
 
 

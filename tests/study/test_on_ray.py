@@ -1,4 +1,4 @@
-"""The same cells on Ray: `pip install 'fednet-emu[ray]'`, then `make test-ray`."""
+"""The same runs on Ray: `pip install 'fednet-emu[ray]'`, then `make test-ray`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from importlib.util import find_spec
 import pytest
 
 from fednet_emu.errors import FednetError
-from fednet_emu.study import cells, on_ray
-from fednet_emu.study.cells import load_study
-from fednet_emu.study.local import run_locally
-from fednet_emu.study.on_ray import run_on_ray
+from fednet_emu.study import runs
+from fednet_emu.study.runners import run_locally, run_on_ray
+from fednet_emu.study.runs import load_study
 from fednet_emu.study.search.search import load_search, search
 from fednet_emu.study.sweep import sweep
 
@@ -30,7 +29,7 @@ def test_a_missing_ray_is_told_with_its_remedy(study_file, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_tables_are_those_of_a_local_sweep(study_file, moods, tmp_path, monkeypatch):
-    """Good cells give tables equal to the byte; bad ones, also one that never ends, fail for the same reasons.
+    """Good runs give tables equal to the byte; bad ones, also one that never ends, fail for the same reasons.
 
     Three minutes are a hundred times what the good ones take.
     """
@@ -53,7 +52,7 @@ def test_a_search_is_that_of_one_worker_here(study_file, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
     space = "{algorithm.local_steps: {low: 1, high: 5}, algorithm.lr: {low: 0.01, high: 0.2, log: true}}"
     path = study_file(f"target: {{loss: 0.6}}\nseeds: 3\nsearch: {{space: {space}, trials: 6, finalists: 2}}\n")
-    loaded = load_search(cells.study_file(path))
+    loaded = load_search(runs.study_file(path))
     search(loaded, tmp_path / "local", lambda tasks: run_locally(tasks, 1))
     search(loaded, tmp_path / "ray", lambda tasks: run_on_ray(tasks, None, 2))
 
@@ -67,4 +66,4 @@ def test_a_search_is_that_of_one_worker_here(study_file, tmp_path, monkeypatch):
 def test_a_wrong_address_is_a_mistake():
     """A cluster that is not there is an error in one sentence."""
     with pytest.raises(FednetError, match="--ray: no cluster can be used"):
-        next(on_ray.run_on_ray([], "nowhere:nothing", None))
+        next(run_on_ray([], "nowhere:nothing", None))

@@ -1,4 +1,4 @@
-"""The same cells as a job array of SLURM, which a script stands in for that has its options and runs jobs at once."""
+"""The same runs as a job array of SLURM, which a script stands in for that has its options and runs jobs at once."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from fednet_emu.cli.app import app
 from fednet_emu.errors import FednetError
 from fednet_emu.records.folder.store import RunFolder
 from fednet_emu.study import slurm
-from fednet_emu.study.cells import load_study
-from fednet_emu.study.local import run_locally
+from fednet_emu.study.runners import run_locally
+from fednet_emu.study.runs import load_study
 from fednet_emu.study.slurm import Slurm, collected, submit
 from fednet_emu.study.sweep import sweep
 
@@ -61,18 +61,18 @@ def test_one_command_submits_the_cells_and_the_tables(study_file, moods, tmp_pat
     told = CliRunner().invoke(app, ["sweep", str(path), "--out", str(tmp_path / "out"), "--slurm", "--no-plots"])
 
     assert told.exit_code == 0, told.output
-    assert "2 cells to run: " in told.output
+    assert "2 runs to run: " in told.output
     assert "submitted as 18; 19 writes the tables after it" in told.output
     log = tmp_path / "out" / "slurm" / "1" / "logs" / "tables.txt"
     assert tables(tmp_path / "out") == tables(tmp_path / "local"), log.read_text(encoding="utf-8")
     assert (tmp_path / "out" / "report.html").is_file()
-    failure = f"{here.cells[1].name}.txt"
+    failure = f"{here.runs[1].name}.txt"
     assert (tmp_path / "out" / "failures" / failure).is_file()
     assert "ZeroDivisionError: no way" in (tmp_path / "out" / "failures" / failure).read_text(encoding="utf-8")
 
 
 def test_an_array_runs_what_is_left(study_file, tmp_path, monkeypatch):
-    """Seven cells in three elements, in any order and twice: nothing is run twice, and the tables are the same."""
+    """Seven runs in three elements, in any order and twice: nothing is run twice, and the tables are the same."""
     monkeypatch.setattr(slurm, "MOST_ELEMENTS", 3)
     path, out = study_file("seeds: 7\nlimits: {time_s: 600, memory_mb: 2500, gpus: 0.5}\n"), tmp_path / "out"
     loaded = load_study(path)
@@ -81,9 +81,9 @@ def test_an_array_runs_what_is_left(study_file, tmp_path, monkeypatch):
     sweep(loaded, out, first)
 
     assert first.jobs is not None
-    assert first.jobs.cells == 7
+    assert first.jobs.runs == 7
     script = first.jobs.array.read_text(encoding="utf-8")
-    for option in ("--array=0-2", "--time=35", "--mem=3500M", "--gpus=1"):  # three cells of 10 min, and 5 min
+    for option in ("--array=0-2", "--time=35", "--mem=3500M", "--gpus=1"):  # three runs of 10 min, and 5 min
         assert f"#SBATCH {option}\n" in script
     order = [0, 1, 2] * 2
     random.Random(0).shuffle(order)
@@ -96,7 +96,7 @@ def test_an_array_runs_what_is_left(study_file, tmp_path, monkeypatch):
 
 
 def test_a_cell_that_was_never_run_waits(study_file, tmp_path):
-    """Collected before anything has run, a study has no failures, only cells that wait."""
+    """Collected before anything has run, a study has no failures, only runs that wait."""
     loaded, out = load_study(study_file("seeds: 2\n")), tmp_path / "out"
     sweep(loaded, out, Slurm(out, ["true"]))
     progress = sweep(loaded, out, lambda tasks: collected(tasks, out))
@@ -145,7 +145,7 @@ def test_one_place_at_a_time(study_file, tmp_path):
     told = CliRunner().invoke(app, ["sweep", str(study_file("seeds: 1\n")), "--ray", "--slurm"])
 
     assert told.exit_code == 2
-    assert "the cells run in one place, got several of --ray, --slurm, --collect" in told.output
+    assert "a study runs in one place, got several of --ray, --slurm, --collect" in told.output
 
 
 def test_scripts_pass_the_shell(study_file, tmp_path):

@@ -1,4 +1,4 @@
-"""Sweeps: what becomes of cells, good and bad, and of the tables."""
+"""Sweeps: what becomes of runs, good and bad, and of the tables."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ import pytest
 from fednet_emu.errors import DataError
 from fednet_emu.files.data_folder import checksum
 from fednet_emu.study import attempt
-from fednet_emu.study.cells import load_study
-from fednet_emu.study.local import run_locally
-from fednet_emu.study.sweep import Progress, sweep
+from fednet_emu.study.model import Limits
+from fednet_emu.study.runners import run_here, run_locally
+from fednet_emu.study.runs import load_study
+from fednet_emu.study.sweep import Sweep, sweep
 
 
 def swept(path, out, workers=2):
@@ -25,7 +26,7 @@ def swept(path, out, workers=2):
 
 
 def backwards(tasks):
-    """A runner that finishes cells in the opposite order."""
+    """A runner that finishes runs in the opposite order."""
     for news in run_locally(tasks[::-1], 1):
         yield news._replace(place=len(tasks) - 1 - news.place)
 
@@ -36,27 +37,27 @@ def tables(out: Path) -> list[bytes]:
 
 
 def test_tables_hold_every_evaluation_and_every_cell(study_file, tmp_path):
-    """One row for each evaluation with the varied keys, and one for each cell with what the target had cost."""
+    """One row for each evaluation with the varied keys, and one for each run with what the target had cost."""
     path = study_file("grid: {algorithm.lr: [0.0, 0.1], devices.count: [4, 5]}\nseeds: 2\ntarget: {loss: 5}\n")
     progress = swept(path, tmp_path / "out")
 
     assert progress.failures == {}
-    rows, cells = (pd.read_parquet(tmp_path / "out" / f"{name}.parquet") for name in ("study", "cells"))
+    rows, runs = (pd.read_parquet(tmp_path / "out" / f"{name}.parquet") for name in ("study", "cells"))
     assert len(rows) == 8 * 4  # the initial model and three rounds
     assert rows["devices.count"].dtype == "int64"
     assert rows["algorithm.lr"].dtype == "float64"
-    assert cells["seed"].tolist() == [0, 1] * 4
+    assert runs["seed"].tolist() == [0, 1] * 4
     assert (rows["total_bit"] == rows["uplink_bit"] + rows["downlink_bit"]).all()
-    first = rows[(rows["cell"] == cells["cell"][7]) & (rows["loss"] <= 5)].iloc[0]
-    assert cells["time_to_target_s"][7] == first["simulated_s"]
-    assert cells["bits_to_target"][7] == first["total_bit"]
-    assert cells["rounds_to_target"][7] == first["round"]
-    assert cells["time_to_target_s"][:4].isna().all()  # nothing is learnt with lr = 0
+    first = rows[(rows["cell"] == runs["cell"][7]) & (rows["loss"] <= 5)].iloc[0]
+    assert runs["time_to_target_s"][7] == first["simulated_s"]
+    assert runs["bits_to_target"][7] == first["total_bit"]
+    assert runs["rounds_to_target"][7] == first["round"]
+    assert runs["time_to_target_s"][:4].isna().all()  # nothing is learnt with lr = 0
 
 
 def test_the_time_left_is_told_by_the_finished_cells():
-    """Eight cells left at 10 s each on average, two at a time, two of them half done: 35 s; NaN before."""
-    progress = Progress(cells=[None] * 10, folder_of=[])
+    """Eight runs left at 10 s each on average, two at a time, two of them half done: 35 s; NaN before."""
+    progress = Sweep("study", Path(), Limits(), False, run_here, runs=[None] * 10)
     assert math.isnan(progress.left_s)
     progress.host_s, progress.done = [8.0, 12.0], {0, 1}
     assert math.isnan(progress.left_s)
@@ -75,9 +76,9 @@ def test_cells_of_an_earlier_sweep_tell_the_time_left(study_file, tmp_path):
     swept(path, tmp_path / "out")
     seen = []
     longer = load_study(study_file("grid: {algorithm.lr: [0.05, 0.1, 0.2]}\nseeds: 1\n"))
-    sweep(longer, tmp_path / "out", lambda tasks: run_locally(tasks, 1), on_news=lambda now: seen.append(now.left_s))
+    sweep(longer, tmp_path / "out", lambda tasks: run_locally(tasks, 1), on_event=lambda now: seen.append(now.left_s))
 
-    assert len(seen) == 3  # before anything, at the start of the third cell, at its end
+    assert len(seen) == 3  # before anything, at the start of the third run, at its end
     assert math.isnan(seen[0])
     assert seen[1] > 0
     assert math.isnan(seen[2])
@@ -94,7 +95,7 @@ def test_tables_do_not_depend_on_who_finished_first(study_file, tmp_path):
 
 
 class HourWhenHung:
-    """A clock by which an hour has passed as soon as a cell has told that it hangs, however fast the host is."""
+    """A clock by which an hour has passed as soon as a run has told that it hangs, however fast the host is."""
 
     def __init__(self, told: Path) -> None:
         self._told = told
@@ -121,18 +122,18 @@ def test_bad_cells_fail_with_their_reason_and_the_rest_complete(study_file, mood
     path = study_file(moods("raises", "grows", "calm") + "seeds: 1\nlimits: {memory_mb: 1500}\n")
     progress = swept(path, tmp_path / "out")
 
-    cells = pd.read_parquet(tmp_path / "out" / "cells.parquet").set_index("mood")
+    runs = pd.read_parquet(tmp_path / "out" / "cells.parquet").set_index("mood")
     assert progress.done == {2}
-    assert cells["status"].to_dict() == {"raises": "failed", "grows": "failed", "calm": "done"}
-    assert cells["reason"]["raises"] == "ZeroDivisionError: no way"
-    assert "MB of memory, more than limits.memory_mb, 1500" in cells["reason"]["grows"]
-    report = (tmp_path / "out" / "failures" / f"{cells['cell']['raises']}.txt").read_text()
+    assert runs["status"].to_dict() == {"raises": "failed", "grows": "failed", "calm": "done"}
+    assert runs["reason"]["raises"] == "ZeroDivisionError: no way"
+    assert "MB of memory, more than limits.memory_mb, 1500" in runs["reason"]["grows"]
+    report = (tmp_path / "out" / "failures" / f"{runs['cell']['raises']}.txt").read_text()
     assert "replay: fednet run" in report
     assert "raise ZeroDivisionError" in report
 
 
 def test_a_killed_worker_fails_alone_and_is_tried_again(study_file, moods, tmp_path):
-    """A process killed with -9 is a failure of that cell; the next sweep runs that one only."""
+    """A process killed with -9 is a failure of that run; the next sweep runs that one only."""
     path = study_file(moods("dies", "calm", once=str(tmp_path / "died")) + "seeds: 1\n")
     first = swept(path, tmp_path / "out")
     calm = first.folder_of[1] / "manifest.json"
@@ -149,7 +150,7 @@ def test_a_killed_worker_fails_alone_and_is_tried_again(study_file, moods, tmp_p
 
 
 def test_a_worker_that_others_interrupt_has_failed(study_file, moods, tmp_path):
-    """An interrupt that is not the sweep's own is told as a failure; the next sweep runs that cell."""
+    """An interrupt that is not the sweep's own is told as a failure; the next sweep runs that run."""
     path = study_file(moods("leaves", "calm", once=str(tmp_path / "left")) + "seeds: 1\n")
     first = swept(path, tmp_path / "out")
     assert (first.done, first.failures) == ({1}, {0: "its process was told to stop from outside"})
@@ -173,7 +174,7 @@ def test_finished_cells_never_run_again(study_file, tmp_path):
 
 
 def test_an_unfinished_sweep_says_what_is_waiting(study_file, tmp_path):
-    """Whoever stops a sweep finds the finished cells in the tables; the same call later runs the others."""
+    """Whoever stops a sweep finds the finished runs in the tables; the same call later runs the others."""
     path = study_file("seeds: 3\n")
 
     class EnoughError(Exception):
@@ -184,7 +185,7 @@ def test_an_unfinished_sweep_says_what_is_waiting(study_file, tmp_path):
             raise EnoughError
 
     with pytest.raises(EnoughError):
-        sweep(load_study(path), tmp_path / "out", lambda tasks: run_locally(tasks, 1), on_news=stop_after_one)
+        sweep(load_study(path), tmp_path / "out", lambda tasks: run_locally(tasks, 1), on_event=stop_after_one)
     assert pd.read_parquet(tmp_path / "out" / "cells.parquet")["status"].tolist() == ["done", "waiting", "waiting"]
 
     assert swept(path, tmp_path / "out").done == {0, 1, 2}
@@ -222,7 +223,7 @@ def test_cells_of_broken_laws_have_failed(study_file, tmp_path):
 
 
 def test_processes_have_one_thread_each_and_leave_the_environment_alone(study_file, tmp_path, monkeypatch):
-    """Limits on threads are given to the cells, not to this process."""
+    """Limits on threads are given to the runs, not to this process."""
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     swept(study_file("seeds: 1\n"), tmp_path / "out")
 
@@ -232,7 +233,7 @@ def test_processes_have_one_thread_each_and_leave_the_environment_alone(study_fi
 @pytest.mark.parametrize("name", ["summary.json", "evaluations.parquet", "rounds.parquet", "scenario.yaml"])
 @pytest.mark.parametrize("damage", [None, b"", b"{}", b"garbage"])
 def test_a_finished_cell_with_a_damaged_file_is_run_again(study_file, tmp_path, name, damage, caplog):
-    """The sweep names the file, repeats that cell only, and leaves the tables that it left before."""
+    """The sweep names the file, repeats that run only, and leaves the tables that it left before."""
     path, out = study_file("seeds: 2\n"), tmp_path / "out"
     folders = swept(path, out).folder_of
     before = [(out / table).read_bytes() for table in ("study.parquet", "cells.parquet")]
@@ -243,7 +244,7 @@ def test_a_finished_cell_with_a_damaged_file_is_run_again(study_file, tmp_path, 
     again = swept(path, out)
 
     problem = "no such file" if damage is None else "damaged, its content is not what was written"
-    assert f"{folders[0] / name}: {problem}; the cell is run again" in caplog.messages
+    assert f"{folders[0] / name}: {problem}; the run is repeated" in caplog.messages
     assert again.done == {0, 1}
     assert [(out / table).read_bytes() for table in ("study.parquet", "cells.parquet")] == before
     assert (folders[1] / "manifest.json").stat().st_mtime_ns == others

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fednet_emu.algorithms import ALGORITHMS
-from fednet_emu.emulation.build import serving_cells
+from fednet_emu.emulation.outlook import serving_cells
 from fednet_emu.records.ledger import Ledger
 from tests.swarm.draw import Settings, refusal
 from tests.swarm.plays import scenario_of

@@ -16,8 +16,6 @@ Differences from the paper:
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from pydantic import Field
 
@@ -29,7 +27,7 @@ from fednet_emu.federation import Deferred, Device, Federation, Process
 class FedAsync(Concurrent):
     """The server mixes each model that arrives into its own, the less the staler it is; a round is one such update."""
 
-    kind: Literal["fedasync"] = "fedasync"
+    kind = "fedasync"
     alpha: float = Field(0.6, ge=0, le=1)
     """Mixing weight of a fresh model; 0.6 in the paper's experiments."""
     staleness: AnyStaleness = Constant()

@@ -17,7 +17,6 @@ Differences from the paper:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import torch
 from pydantic import Field
@@ -31,7 +30,7 @@ from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Pr
 class FedBuff(Concurrent):
     """The server takes a step along the mean of every `buffer_size` updates that arrive; a round is one such step."""
 
-    kind: Literal["fedbuff"] = "fedbuff"
+    kind = "fedbuff"
     buffer_size: int = Field(10, gt=0)
     """The paper's K: updates that make a step of the server; 10 in its experiments."""
     server_lr: float = Field(1.0, ge=0)

@@ -29,7 +29,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from pydantic import Field
 from simpy.events import Process as Started
@@ -71,7 +70,6 @@ Came = tuple[Client, Delivery]
 class Safa(Algorithm, LocalTraining):
     """Each round ends when a quota of models has come, and slow devices go on across rounds, up to a lag."""
 
-    kind: Literal["safa"] = "safa"
     deadline_s: float | None = Field(None, gt=0)
     """Longest time of a round, the paper's T_lim (simulated s). Who is late goes on, and counts in a later round. Null
     waits until the quota is met or nobody is at work."""

@@ -6,12 +6,12 @@ Xie, Koyejo, Gupta: "Asynchronous Federated Optimization", 2019, https://arxiv.o
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
 from fednet_emu.component.component import Component
-from fednet_emu.component.slot import Slot
+from fednet_emu.component.slot import Slot, kinds
 
 
 class Staleness(Component):
@@ -25,8 +25,6 @@ class Staleness(Component):
 class Constant(Staleness):
     """Every update counts the same: s = 1."""
 
-    kind: Literal["constant"] = "constant"
-
     def weight(self, tau: int) -> float:
         """One."""
         return 1.0
@@ -35,7 +33,6 @@ class Constant(Staleness):
 class Polynomial(Staleness):
     """The weight falls as a power: s = (tau + 1)^-a."""
 
-    kind: Literal["polynomial"] = "polynomial"
     a: float = Field(0.5, ge=0)
     """Exponent; with 0.5 it is 1 / sqrt(1 + tau)."""
 
@@ -47,7 +44,6 @@ class Polynomial(Staleness):
 class Hinge(Staleness):
     """The weight is 1 up to a staleness of b, and 1 / (a (tau - b) + 1) from there on."""
 
-    kind: Literal["hinge"] = "hinge"
     a: float = Field(10.0, ge=0)
     """How fast the weight falls after b; 10 in the paper's experiments."""
     b: float = Field(4.0, ge=0)
@@ -58,7 +54,7 @@ class Hinge(Staleness):
         return 1.0 / (self.a * max(tau - self.b, 0.0) + 1.0)
 
 
-STALENESS: dict[str, type[Staleness]] = {"constant": Constant, "hinge": Hinge, "polynomial": Polynomial}
+STALENESS: dict[str, type[Staleness]] = kinds(Constant, Hinge, Polynomial)
 """Every staleness function that is built in."""
 
 AnyStaleness = Annotated[Staleness, Slot("staleness", STALENESS)]

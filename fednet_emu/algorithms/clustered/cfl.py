@@ -11,7 +11,7 @@ out, and the models before each split are not kept.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -30,7 +30,6 @@ Cluster = tuple[int, ...]
 class Cfl(Synchronous):
     """Each cluster averages its own model; a cluster whose mean is stationary but whose members are not is split."""
 
-    kind: Literal["cfl"] = "cfl"
     uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "plans"})
     stationary: float = Field(gt=0)
     """Largest norm of a cluster's mean update at which the cluster counts as stationary (epsilon_1); only stationary

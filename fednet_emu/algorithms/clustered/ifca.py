@@ -10,7 +10,7 @@ models are those of the first with the entries of each parameter shuffled, inste
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -27,7 +27,6 @@ from fednet_emu.learning.models.flat import FlatModel
 class Ifca(Synchronous):
     """Each round a cohort receives all models; each device trains the one that fits it best and reports its number."""
 
-    kind: Literal["ifca"] = "ifca"
     uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "plans"})
     clusters: int = Field(gt=0)
     """Number of models, one per cluster."""

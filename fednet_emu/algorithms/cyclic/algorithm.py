@@ -62,7 +62,7 @@ class Turn(NamedTuple):
 class CyclicFedAvg(Algorithm):
     """Groups of devices train in turn; a device may be in several groups and split its samples among them."""
 
-    kind: Literal["cyclic-fedavg"] = "cyclic-fedavg"
+    kind = "cyclic-fedavg"
     uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "downlink-compression"})
     structure: AnyGroupStructure
     """How groups are formed: which devices train and transmit in the same turn."""
@@ -180,7 +180,7 @@ class CyclicFedAvg(Algorithm):
             cycle=turn.cycle,
             group=turn.group,
             groups=len(turn.groups),
-            **{name: getattr(way, "kind", "?") for name, way in ways.items()},
+            **{name: way.kind for name, way in ways.items()},
             started_s=started_s,
             ended_s=fed.now_s,
         )

@@ -18,7 +18,7 @@ from fednet_emu.algorithms.cyclic.groups import (
     with_copies_of_neighbours,
 )
 from fednet_emu.component.component import Component
-from fednet_emu.component.slot import Slot
+from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import Federation
 from fednet_emu.radio.admission import coloured_groups, greedy_groups, with_further_seats
@@ -45,7 +45,7 @@ class GroupStructure(Component):
 class Separate(GroupStructure):
     """Scenario 1: consecutive groups whose sizes differ by at most one; every device is in one group."""
 
-    kind: Literal["scenario-1"] = "scenario-1"
+    kind = "scenario-1"
     groups: int = Field(gt=0)
     """Number of groups."""
 
@@ -61,7 +61,7 @@ class Separate(GroupStructure):
 class CommonDevice(GroupStructure):
     """Scenario 2, more clients: device 0 joins every group of scenario 1."""
 
-    kind: Literal["scenario-2"] = "scenario-2"
+    kind = "scenario-2"
     groups: int = Field(gt=0)
     """Number of groups."""
 
@@ -77,7 +77,7 @@ class CommonDevice(GroupStructure):
 class CopiedNeighbours(GroupStructure):
     """Scenario 3, more groups: each group's first device also joins the next group, whose last moves to a new group."""
 
-    kind: Literal["scenario-3"] = "scenario-3"
+    kind = "scenario-3"
     groups: int = Field(gt=1)
     """Number of groups before the new one."""
     variant: Variant = "cyclic"
@@ -105,7 +105,7 @@ class CopiedNeighbours(GroupStructure):
 class CommonDeviceAndNewGroup(GroupStructure):
     """Scenario 4, more groups: device 0 replaces a device of every other group; those form a new group with it."""
 
-    kind: Literal["scenario-4"] = "scenario-4"
+    kind = "scenario-4"
     groups: int = Field(gt=0)
     """Number of groups before the new one."""
 
@@ -121,7 +121,7 @@ class CommonDeviceAndNewGroup(GroupStructure):
 class ListedGroups(GroupStructure):
     """Groups given as lists; a device in none of them takes no part."""
 
-    kind: Literal["list"] = "list"
+    kind = "list"
     groups: tuple[tuple[int, ...], ...] = Field(min_length=1)
     """Numbers of the devices of each group, from 0."""
 
@@ -145,7 +145,7 @@ class ListedGroups(GroupStructure):
 class RandomGroups(GroupStructure):
     """Random groups, drawn again when re-formed; sizes differ by at most one if each device is in one group."""
 
-    kind: Literal["random"] = "random"
+    kind = "random"
     groups: int = Field(gt=0)
     """Number of groups."""
     seats: int = Field(1, gt=0)
@@ -177,7 +177,7 @@ class InterferenceGroups(GroupStructure):
     Fading is ignored; `margin_db` is the margin for it.
     """
 
-    kind: Literal["interference"] = "interference"
+    kind = "interference"
     method: Literal["greedy", "colouring"] = "greedy"
     """How groups are found. greedy: one after the other, each as large as possible; colouring: by colouring the graph
     of pairs that cannot transmit together, and splitting colours whose devices still cannot be decoded together."""
@@ -224,14 +224,8 @@ def _one_for_each(groups: int) -> Demands:
     yield "structure.groups", "has more groups than devices", groups
 
 
-STRUCTURES: dict[str, type[GroupStructure]] = {
-    "scenario-1": Separate,
-    "scenario-2": CommonDevice,
-    "scenario-3": CopiedNeighbours,
-    "scenario-4": CommonDeviceAndNewGroup,
-    "list": ListedGroups,
-    "random": RandomGroups,
-    "interference": InterferenceGroups,
-}
+STRUCTURES: dict[str, type[GroupStructure]] = kinds(
+    Separate, CommonDevice, CopiedNeighbours, CommonDeviceAndNewGroup, ListedGroups, RandomGroups, InterferenceGroups
+)
 
 AnyGroupStructure = Annotated[GroupStructure, Slot("structure", STRUCTURES)]

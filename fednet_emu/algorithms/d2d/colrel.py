@@ -12,7 +12,7 @@ without samples take no part; with a deadline, a late cluster is left out as a w
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -33,7 +33,6 @@ class Colrel(Algorithm):
     The scenario needs `network.sidelink.topology`, which determines who sends to whom in each round.
     """
 
-    kind: Literal["colrel"] = "colrel"
     uses: ClassVar[frozenset[str]] = frozenset({"sidelink"})
     cohort: int = Field(gt=0)
     """Number of devices invited to upload per round; fewer if fewer are present."""

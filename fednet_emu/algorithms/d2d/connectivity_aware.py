@@ -32,7 +32,6 @@ class ConnectivityAware(Algorithm):
     The scenario needs `network.sidelink.topology`, which determines who sends to whom in each round.
     """
 
-    kind: Literal["connectivity-aware"] = "connectivity-aware"
     uses: ClassVar[frozenset[str]] = frozenset({"sidelink"})
     deadline_s: float | None = Field(None, gt=0)
     """Longest time that the server waits for the devices of a round (simulated s); late devices are cancelled and left

@@ -83,7 +83,6 @@ class FlowerApp(Algorithm):
 class Flower(FlowerApp):
     """An app of the framework Flower, as its own folder describes it; data, partition and model are the app's own."""
 
-    kind: Literal["flower"] = "flower"
     app: str = Field(min_length=1)
     """The folder of the app, in which its `pyproject.toml` lies; a path from the current folder."""
 

@@ -33,7 +33,7 @@ class FedDyn(Synchronous):
     Only models travel: as many bits as FedAvg.
     """
 
-    kind: Literal["feddyn"] = "feddyn"
+    kind = "feddyn"
     alpha: float = Field(0.01, gt=0)
     """Factor of the proximal term, and of the memories of the gradients (alpha)."""
     evaluated: Literal["mean", "server"] = "mean"

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Literal, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -32,7 +32,7 @@ from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Mo
 class FedNova(Synchronous):
     """Devices may make different numbers of local steps without pulling the model towards those who make many."""
 
-    kind: Literal["fednova"] = "fednova"
+    kind = "fednova"
     prox: float = Field(0.0, ge=0)
     """Factor mu of the proximal term mu / 2 |w - w_t|^2 of the local steps; 0 for none, at most 1 / lr."""
 

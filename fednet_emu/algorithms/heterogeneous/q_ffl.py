@@ -33,7 +33,6 @@ _LEAST_LOSS = 1e-10
 class QFfl(Synchronous):
     """Federated averaging that minimises the mean of F_k^(q + 1): the larger q, the more even the losses of devices."""
 
-    kind: Literal["q-ffl"] = "q-ffl"
     plain_steps: ClassVar[bool] = True
     q: float = Field(1.0, ge=0)
     """Power of the losses that weighs the devices; 0 weighs all alike, as FedAvg with uniform weighting does."""

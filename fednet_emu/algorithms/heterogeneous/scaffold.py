@@ -51,7 +51,6 @@ class Scaffold(Synchronous):
     Model and control variate travel in both directions: twice the bits of FedAvg. Control variates are not compressed.
     """
 
-    kind: Literal["scaffold"] = "scaffold"
     option: Literal["I", "II"] = "II"
     """The new control variate of a device: `I` is its gradient at the server's model, for which it passes over all its
     samples once more; `II` is the mean gradient of its local steps, which costs nothing."""

@@ -52,7 +52,7 @@ from fednet_emu.federation import (
 class HierFAvg(Algorithm, LocalTraining):
     """Devices train, edge servers average them several times, and then the cloud averages the edge servers."""
 
-    kind: Literal["hier-favg"] = "hier-favg"
+    kind = "hier-favg"
     uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "edges"})
     cohort: CohortSize = 0.5
     """Number of devices invited per round, or, below 1, their share of all devices; fewer if fewer are present."""

@@ -9,7 +9,7 @@ same size.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -20,7 +20,6 @@ from fednet_emu.federation import Deferred, Device, Federation, Process
 class Ditto(Synchronous):
     """Personal models v_i minimise f_i(v_i) + pull / 2 ||v_i - w||^2 around the global model w."""
 
-    kind: Literal["ditto"] = "ditto"
     uses: ClassVar[frozenset[str]] = Synchronous.uses | {"sums"}
     pull: float = Field(ge=0)
     """Factor of the proximal term that keeps a personal model close to the global one (lambda); with 0 every device

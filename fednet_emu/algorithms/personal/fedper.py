@@ -8,7 +8,7 @@ Differences from the paper: a round may have a cohort of fewer than all devices.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from fednet_emu.algorithms.base import Synchronous
 from fednet_emu.federation import Deferred, Device, Federation, Process
@@ -18,7 +18,7 @@ from fednet_emu.learning.models.layers import LayerName, Layers
 class FedPer(Synchronous):
     """Each device trains base and personal layers together, and shares the base."""
 
-    kind: Literal["fedper"] = "fedper"
+    kind = "fedper"
     uses: ClassVar[frozenset[str]] = Synchronous.uses ^ {"sums", "polls"}
     private: tuple[LayerName, ...] = (-1,)
     """Layers that stay on the device, by name, pattern or index; -1 is the last layer."""

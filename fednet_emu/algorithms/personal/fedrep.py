@@ -10,7 +10,7 @@ the shared representation with the current head of its device, without fitting t
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -22,7 +22,7 @@ from fednet_emu.learning.models.layers import LayerName, Layers
 class FedRep(Synchronous):
     """Each device fits its head with the representation frozen, then trains the representation with the head frozen."""
 
-    kind: Literal["fedrep"] = "fedrep"
+    kind = "fedrep"
     uses: ClassVar[frozenset[str]] = Synchronous.uses ^ {"sums", "polls"}
     private: tuple[LayerName, ...] = (-1,)
     """The head: layers that stay on the device, by name, pattern or index; -1 is the last layer."""

@@ -10,7 +10,7 @@ and its weight stays the same. This also holds for a device that is absent when 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -26,7 +26,6 @@ from fednet_emu.federation import Accumulation, Arrived, Deferred, Device, Feder
 class Afl(Algorithm):
     """All devices send a gradient and a loss at the same model; the weights of devices with a large loss increase."""
 
-    kind: Literal["afl"] = "afl"
     uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "downlink-compression"})
     lr: float = Field(ge=0)
     """Step size of the model (gamma_w)."""

@@ -12,7 +12,7 @@ each round, not after each step.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -32,7 +32,6 @@ class Drfa(Algorithm):
     exchanges.
     """
 
-    kind: Literal["drfa"] = "drfa"
     uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "downlink-compression"})
     deadline_s: float | None = Field(None, gt=0)
     """Longest time that the server waits in each of the two exchanges of a round (simulated s); late devices are

@@ -12,7 +12,6 @@ random.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 from fednet_emu.algorithms.selection.base import Seen, Selection, highest
 
@@ -22,8 +21,6 @@ class Age(Selection):
 
     Unlike `round-robin` it asks a device again whose upload was lost.
     """
-
-    kind: Literal["age"] = "age"
 
     def choose(self, seen: Seen) -> Sequence[int]:
         """The largest ages, in rounds."""

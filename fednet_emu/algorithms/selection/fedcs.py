@@ -17,7 +17,7 @@ T_round bounds what is chosen by estimates; it ends no round (`deadline_s` does)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -30,7 +30,7 @@ from fednet_emu.federation.cohort import draw
 class FedCs(Selection):
     """The devices that add least to the estimated time of a round, as many as fit into it."""
 
-    kind: Literal["fedcs"] = "fedcs"
+    kind = "fedcs"
     single_uploads: ClassVar[str] = "fits in uploads that go one after the other"
     round_s: float = Field(180.0, gt=0)
     """Longest estimated time of a round in s (T_round); 3 minutes in the paper."""

@@ -7,15 +7,12 @@ Clients", FedEdge at MobiCom 2022, https://arxiv.org/abs/2208.04505.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 from fednet_emu.algorithms.selection.base import Seen, Selection, highest
 
 
 class MostCharged(Selection):
     """Those with most energy in their batteries now; ties at random, so without batteries it is a uniform draw."""
-
-    kind: Literal["most-charged"] = "most-charged"
 
     def choose(self, seen: Seen) -> Sequence[int]:
         """The highest charges."""

@@ -28,7 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -52,7 +52,6 @@ class Oort(Selection):
     Every device tells two numbers with its upload: the mean square of its samples' losses, and how many they were.
     """
 
-    kind: Literal["oort"] = "oort"
     single_uploads: ClassVar[str] = "reads the losses that single devices report"
     exploration: float = Field(0.9, ge=0, le=1)
     """Share of the cohort that is unexplored devices in the first round (epsilon); 0.9 in the paper."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 
@@ -14,8 +13,6 @@ from fednet_emu.federation.cohort import draw
 class Uniform(Selection):
     """A uniform draw among the devices that are there, as in McMahan et al., AISTATS 2017."""
 
-    kind: Literal["uniform"] = "uniform"
-
     def choose(self, seen: Seen) -> Sequence[int]:
         """Each subset is equally likely."""
         return draw(seen.there, seen.size, seen.rng)
@@ -24,7 +21,7 @@ class Uniform(Selection):
 class Everybody(Selection):
     """Every device that is there; `cohort` counts for nothing."""
 
-    kind: Literal["all"] = "all"
+    kind = "all"
 
     def most(self, cohort: int, n_devices: int) -> int:
         """All devices."""
@@ -41,8 +38,6 @@ class RoundRobin(Selection):
 
     While all devices are there, these are cyclic groups of `cohort` neighbours; who was away is asked when it is back.
     """
-
-    kind: Literal["round-robin"] = "round-robin"
 
     def choose(self, seen: Seen) -> Sequence[int]:
         """Those asked longest ago; among those asked in the same round, whoever was asked less often goes first."""

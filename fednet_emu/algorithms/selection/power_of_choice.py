@@ -31,7 +31,6 @@ from fednet_emu.federation import SgdPlan, Statistic
 class PowerOfChoice(Selection):
     """Draws `candidates` devices, and asks those of them whose losses are largest."""
 
-    kind: Literal["power-of-choice"] = "power-of-choice"
     single_uploads: ClassVar[str] = "reads the losses of single devices"
     variant: Literal["pow-d", "cpow-d", "rpow-d"] = "pow-d"
     """Where losses come from: `pow-d` asks the candidates for the loss of the present model on all their samples,

@@ -13,7 +13,7 @@ and the draw is uniform.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,8 +23,6 @@ from fednet_emu.arrays import Array, IntArray
 
 class BestChannel(Selection):
     """The devices with the highest expected uplink rates: fast rounds, and the far devices never take part."""
-
-    kind: Literal["best-channel"] = "best-channel"
 
     def choose(self, seen: Seen) -> Sequence[int]:
         """The highest rates."""
@@ -40,8 +38,6 @@ class Past(NamedTuple):
 
 class ProportionalFair(Selection):
     """The devices whose expected uplink rate is highest in proportion to its own mean over earlier rounds."""
-
-    kind: Literal["proportional-fair"] = "proportional-fair"
 
     def start(self, n_devices: int) -> Past:
         """No past."""

@@ -12,20 +12,11 @@ from fednet_emu.algorithms.selection.oort import Oort
 from fednet_emu.algorithms.selection.plain import Everybody, RoundRobin, Uniform
 from fednet_emu.algorithms.selection.power_of_choice import PowerOfChoice
 from fednet_emu.algorithms.selection.rates import BestChannel, ProportionalFair
-from fednet_emu.component.slot import Slot
+from fednet_emu.component.slot import Slot, kinds
 
-SELECTIONS: dict[str, type[Selection]] = {
-    "age": Age,
-    "all": Everybody,
-    "best-channel": BestChannel,
-    "fedcs": FedCs,
-    "most-charged": MostCharged,
-    "oort": Oort,
-    "power-of-choice": PowerOfChoice,
-    "proportional-fair": ProportionalFair,
-    "round-robin": RoundRobin,
-    "uniform": Uniform,
-}
+SELECTIONS: dict[str, type[Selection]] = kinds(
+    Age, Everybody, BestChannel, FedCs, MostCharged, Oort, PowerOfChoice, ProportionalFair, RoundRobin, Uniform
+)
 """Every rule that is built in."""
 
 AnySelection = Annotated[Selection, Slot("selection", SELECTIONS)]

@@ -52,7 +52,7 @@ class FedUL(Algorithm):
     these samples; otherwise it is the latest.
     """
 
-    kind: Literal["fedul"] = "fedul"
+    kind = "fedul"
     uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "downlink-compression", "sums", "server"})
     lr: float = Field(ge=0)
     """Step size of the clients and of the server's own training (alpha_l)."""

@@ -2,40 +2,15 @@
 
 from typing import Annotated
 
-from fednet_emu.component.slot import Slot
-from fednet_emu.devices.mobility.base import Mobility, Paths, Static, StillPaths
+from fednet_emu.component.slot import Slot, kinds
+from fednet_emu.devices.mobility.base import Mobility, Static
 from fednet_emu.devices.mobility.gauss_markov import GaussMarkov
 from fednet_emu.devices.mobility.random_direction import RandomDirection
 from fednet_emu.devices.mobility.random_waypoint import RandomWaypoint
-from fednet_emu.devices.mobility.regions import REGIONS, AnyRegion, BoxRegion, DiscRegion, Region
 from fednet_emu.devices.mobility.walks import TraceMobility
 
-MOBILITIES: dict[str, type[Mobility]] = {
-    "gauss-markov": GaussMarkov,
-    "random-direction": RandomDirection,
-    "random-waypoint": RandomWaypoint,
-    "static": Static,
-    "trace": TraceMobility,
-}
+MOBILITIES: dict[str, type[Mobility]] = kinds(GaussMarkov, RandomDirection, RandomWaypoint, Static, TraceMobility)
 """Every kind of mobility that is built in; random direction is the one to take when nothing speaks for another."""
 
 AnyMobility = Annotated[Mobility, Slot("mobility", MOBILITIES)]
 """Type of a field that holds one kind of mobility."""
-
-__all__ = [
-    "MOBILITIES",
-    "REGIONS",
-    "AnyMobility",
-    "AnyRegion",
-    "BoxRegion",
-    "DiscRegion",
-    "GaussMarkov",
-    "Mobility",
-    "Paths",
-    "RandomDirection",
-    "RandomWaypoint",
-    "Region",
-    "Static",
-    "StillPaths",
-    "TraceMobility",
-]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -63,8 +63,6 @@ class StillPaths:
 
 class Static(Mobility):
     """Nobody moves."""
-
-    kind: Literal["static"] = "static"
 
     def paths(self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None) -> StillPaths:
         """Everybody stays where the placement put them, in the region or not."""

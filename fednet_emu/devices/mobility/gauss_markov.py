@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import scipy
@@ -28,7 +27,6 @@ class GaussMarkov(Mobility):
     stay uniform. Time between two questions costs one vectorised step of work per `step_s`.
     """
 
-    kind: Literal["gauss-markov"] = "gauss-markov"
     alpha: float = Field(0.85, ge=0, lt=1)
     """Memory from step to step: 0 has none, 1 would be a straight line and is not allowed."""
     mean_speed_m_s: float = Field(1.0, gt=0)

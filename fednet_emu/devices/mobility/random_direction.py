@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -24,7 +23,6 @@ class RandomDirection(Mobility):
     (Nain, Towsley, Liu and Liu, "Properties of random direction models", INFOCOM 2005).
     """
 
-    kind: Literal["random-direction"] = "random-direction"
     min_speed_m_s: float = Field(0.5, ge=0)
     """Lowest speed in m/s."""
     max_speed_m_s: float = Field(1.5, gt=0)

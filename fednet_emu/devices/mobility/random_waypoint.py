@@ -29,7 +29,6 @@ class RandomWaypoint(Mobility):
     waypoint mobility model", IEEE Trans. Mobile Computing, 2004).
     """
 
-    kind: Literal["random-waypoint"] = "random-waypoint"
     min_speed_m_s: float = 0.5
     """Lowest speed in m/s."""
     max_speed_m_s: float = 1.5

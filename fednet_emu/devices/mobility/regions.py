@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field
 
 from fednet_emu.arrays import Array, Mask, cos, sin
 from fednet_emu.component.component import Component
-from fednet_emu.component.slot import Slot
+from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.errors import ScenarioError
 
 _SLACK = 1e-9
@@ -56,7 +56,7 @@ class Region(Component):
 class DiscRegion(Region):
     """A disc around the base station."""
 
-    kind: Literal["disc"] = "disc"
+    kind = "disc"
     radius_m: float = Field(gt=0)
     """Radius of the disc in m."""
 
@@ -105,7 +105,7 @@ class DiscRegion(Region):
 class BoxRegion(Region):
     """A rectangle with the base station in its middle: |x| <= width_m / 2 and |y| <= length_m / 2."""
 
-    kind: Literal["box"] = "box"
+    kind = "box"
     width_m: float = Field(gt=0)
     """Extent in x in m."""
     length_m: float = Field(gt=0)
@@ -182,10 +182,10 @@ def check_inside(region: Region, xy_m: Array) -> None:
     outside = np.flatnonzero(~region.holds(xy_m))
     if len(outside):
         x_m, y_m = xy_m[outside[0]]
-        size = ", ".join(f"{name} {value:g}" for name, value in region.model_dump(exclude={"kind"}).items())
+        size = ", ".join(f"{name} {value:g}" for name, value in region.model_dump().items())
         raise ScenarioError(
             f"devices.mobility: dev-{outside[0]} is placed outside the region it roams, got ({x_m:g}, {y_m:g}) m and a "
-            f"{getattr(region, 'kind', 'region')} of {size}; enlarge the region or move the device"
+            f"{region.kind} of {size}; enlarge the region or move the device"
         )
 
 
@@ -195,5 +195,5 @@ def _dot(a: Array, b: Array) -> Array:
     return products
 
 
-REGIONS: dict[str, type[Region]] = {"disc": DiscRegion, "box": BoxRegion}
+REGIONS: dict[str, type[Region]] = kinds(DiscRegion, BoxRegion)
 AnyRegion = Annotated[Region, Slot("region", REGIONS)]

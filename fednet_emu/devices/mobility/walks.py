@@ -26,7 +26,7 @@ class TraceMobility(Mobility):
     contain jumps of the receiver). At its end a walk is walked back the same way, and so on: nobody jumps.
     """
 
-    kind: Literal["trace"] = "trace"
+    kind = "trace"
     path: str = "mobility_kaist/kaist_92walks_30s_f32.npz.xz"
     """The file of walks; a relative path is sought in the data folder first."""
     assignment: Literal["in-turn", "random"] = "in-turn"

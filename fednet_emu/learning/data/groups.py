@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fednet_emu.arrays import IntArray
 from fednet_emu.component.component import Component
-from fednet_emu.component.slot import Slot
+from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.partitions.base import Partitioned
@@ -72,7 +72,6 @@ class Groups(Component):
 class Rotated(Groups):
     """Images turned by 360 / count degrees from one group to the next, as in rotated MNIST (Ghosh et al. 2020)."""
 
-    kind: Literal["rotated"] = "rotated"
     count: Literal[1, 2, 4]
     """Number of groups; only 1, 2 and 4, because only quarter turns map pixels to pixels."""
 
@@ -86,8 +85,6 @@ class Rotated(Groups):
 
 class LabelPermuted(Groups):
     """The same inputs with other labels: every group but the first permutes the classes at random."""
-
-    kind: Literal["label-permuted"] = "label-permuted"
 
     def views(self, samples: Samples, rng: np.random.Generator) -> list[View]:
         """Draw one permutation per group."""
@@ -103,7 +100,6 @@ class TiltedTargets(Groups):
     All the theta_k are equally far apart, in random directions.
     """
 
-    kind: Literal["tilted-targets"] = "tilted-targets"
     distance: float = Field(gt=0)
     """Euclidean distance between the coefficients theta_k of any two groups."""
 
@@ -141,11 +137,7 @@ def _tilted(tilt: Tensor) -> View:
     return lambda x, y: (x, y + x.flatten(1) @ tilt)
 
 
-GROUPS: dict[str, type[Groups]] = {
-    "label-permuted": LabelPermuted,
-    "rotated": Rotated,
-    "tilted-targets": TiltedTargets,
-}
+GROUPS: dict[str, type[Groups]] = kinds(LabelPermuted, Rotated, TiltedTargets)
 """Every kind of groups that is built in."""
 
 AnyGroups = Annotated[Groups, Slot("groups", GROUPS)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from math import radians
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import affine_grid, grid_sample
 
 from fednet_emu.component.component import Component
-from fednet_emu.component.slot import Slot
+from fednet_emu.component.slot import Slot, kinds
 
 
 class Augmentation(Component):
@@ -38,7 +38,6 @@ class Rotation(Augmentation):
     Pixels are interpolated bilinearly; pixels from outside the image repeat its border.
     """
 
-    kind: Literal["rotation"] = "rotation"
     max_degree: float = Field(20.0, ge=0, le=180)
     """Largest angle in either direction (degrees)."""
 
@@ -62,7 +61,7 @@ class Rotation(Augmentation):
         return grid_sample(x, affine_grid(theta, list(x.shape), align_corners=False), "bilinear", "border", False)
 
 
-AUGMENTATIONS: dict[str, type[Augmentation]] = {"rotation": Rotation}
+AUGMENTATIONS: dict[str, type[Augmentation]] = kinds(Rotation)
 """Every kind of augmentation that is built in."""
 
 AnyAugmentation = Annotated[Augmentation, Slot("augmentation", AUGMENTATIONS)]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
 from fednet_emu.component.component import Component
-from fednet_emu.component.slot import Slot
+from fednet_emu.component.slot import Slot, kinds
 
 
 class Optimizer(Component):
@@ -29,7 +29,6 @@ class Optimizer(Component):
 class Sgd(Optimizer):
     """A step is -lr times the gradient."""
 
-    kind: Literal["sgd"] = "sgd"
     weight_decay: float = Field(0.0, ge=0)
     """This factor times the parameters is added to the gradient; 0 for none."""
 
@@ -46,7 +45,6 @@ class Sgd(Optimizer):
 class Momentum(Optimizer):
     """SGD with momentum, as PyTorch has it: the velocity v <- beta v + gradient, zero at the start, times -lr."""
 
-    kind: Literal["momentum"] = "momentum"
     beta: float = Field(0.9, ge=0, lt=1)
     """The part of the velocity that is left in the next step (PyTorch's `momentum`)."""
     nesterov: bool = False
@@ -77,7 +75,6 @@ class Adam(Optimizer):
     Weight decay is added to the gradient before the moments are taken, as PyTorch's Adam does.
     """
 
-    kind: Literal["adam"] = "adam"
     beta1: float = Field(0.9, ge=0, lt=1)
     """Decay rate of the running mean of the gradients (beta_1)."""
     beta2: float = Field(0.999, ge=0, lt=1)
@@ -118,7 +115,7 @@ def clip(gradient: Tensor, clip_norm: float, mask: Tensor | None = None) -> None
     gradient.mul_((clip_norm / (norm + 1e-6)).clamp_(max=1.0))
 
 
-OPTIMIZERS: dict[str, type[Optimizer]] = {"adam": Adam, "momentum": Momentum, "sgd": Sgd}
+OPTIMIZERS: dict[str, type[Optimizer]] = kinds(Adam, Momentum, Sgd)
 """Every kind of optimizer that is built in."""
 
 STACKED = frozenset({Momentum, Sgd})

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
 from fednet_emu.component.component import Component
-from fednet_emu.component.slot import Slot
+from fednet_emu.component.slot import Slot, kinds
 
 
 class Schedule(Component):
@@ -23,8 +23,6 @@ class Schedule(Component):
 class Constant(Schedule):
     """The same step size in all rounds."""
 
-    kind: Literal["constant"] = "constant"
-
     def factor(self, t: int) -> float:
         """One."""
         return 1.0
@@ -33,7 +31,6 @@ class Constant(Schedule):
 class Step(Schedule):
     """A step size that falls from time to time, by the same factor."""
 
-    kind: Literal["step"] = "step"
     every_rounds: int = Field(gt=0)
     """Number of rounds between two falls."""
     gamma: float = Field(0.1, ge=0)
@@ -47,7 +44,6 @@ class Step(Schedule):
 class Exponential(Schedule):
     """A step size that falls in every round, by the same factor."""
 
-    kind: Literal["exponential"] = "exponential"
     gamma: float = Field(ge=0)
     """Factor from one round to the next."""
 
@@ -59,7 +55,6 @@ class Exponential(Schedule):
 class Cosine(Schedule):
     """A step size that falls along half a cosine wave and then stays."""
 
-    kind: Literal["cosine"] = "cosine"
     rounds: int = Field(gt=0)
     """Number of rounds until the end of the fall."""
     final_share: float = Field(0.0, ge=0)
@@ -71,12 +66,7 @@ class Cosine(Schedule):
         return self.final_share + (1 - self.final_share) * left
 
 
-SCHEDULES: dict[str, type[Schedule]] = {
-    "constant": Constant,
-    "cosine": Cosine,
-    "exponential": Exponential,
-    "step": Step,
-}
+SCHEDULES: dict[str, type[Schedule]] = kinds(Constant, Cosine, Exponential, Step)
 """Every kind of schedule that is built in."""
 
 AnySchedule = Annotated[Schedule, Slot("lr_schedule", SCHEDULES)]

@@ -30,7 +30,7 @@ class Metric(Component):
     @property
     def column(self) -> str:
         """Its name in the records."""
-        return str(getattr(self, "kind", type(self).__name__)).replace("-", "_")
+        return str(self.kind).replace("-", "_")
 
     def unfit(self, samples: Samples) -> str | None:
         """Return why it cannot measure a model of these samples; None if it can."""

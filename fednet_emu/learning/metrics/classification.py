@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -15,7 +15,6 @@ from fednet_emu.learning.metrics.base import Kept, Metric
 class TopK(Metric):
     """The share of samples whose class is among the k with the highest scores; its column is `top_5` for k = 5."""
 
-    kind: Literal["top-k"] = "top-k"
     k: int = Field(5, ge=2, le=10)
     """Number of classes among which the right one may be; less than there are."""
     suits: ClassVar[tuple[TaskName, ...]] = ("classification",)
@@ -46,7 +45,6 @@ class MacroF1(Metric):
     Classes that neither occur nor are predicted do not count.
     """
 
-    kind: Literal["macro-f1"] = "macro-f1"
     suits: ClassVar[tuple[TaskName, ...]] = ("classification",)
 
     def kept(self, outputs: Tensor, y: Tensor, losses: Tensor) -> Tensor:
@@ -63,7 +61,6 @@ class MacroF1(Metric):
 class BalancedAccuracy(Metric):
     """The share of samples of each class that are classified right, averaged over the classes that occur."""
 
-    kind: Literal["balanced-accuracy"] = "balanced-accuracy"
     suits: ClassVar[tuple[TaskName, ...]] = ("classification",)
 
     def kept(self, outputs: Tensor, y: Tensor, losses: Tensor) -> Tensor:
@@ -79,7 +76,6 @@ class BalancedAccuracy(Metric):
 class Perplexity(Metric):
     """The exponential of the mean loss (nats): between how many equally likely tokens the model hesitates."""
 
-    kind: Literal["perplexity"] = "perplexity"
     suits: ClassVar[tuple[TaskName, ...]] = ("classification",)
 
     def kept(self, outputs: Tensor, y: Tensor, losses: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,7 +13,6 @@ from fednet_emu.learning.metrics.base import Kept, Metric
 class MicroF1(Metric):
     """The F1 score of all labels of all samples together: 2 TP / (2 TP + FP + FN)."""
 
-    kind: Literal["micro-f1"] = "micro-f1"
     suits: ClassVar[tuple[TaskName, ...]] = ("multi-label",)
 
     def value(self, kept: Kept, y: Kept) -> float:
@@ -26,7 +25,6 @@ class MicroF1(Metric):
 class ExactMatch(Metric):
     """The share of samples of which all labels are right."""
 
-    kind: Literal["exact-match"] = "exact-match"
     suits: ClassVar[tuple[TaskName, ...]] = ("multi-label",)
 
     def value(self, kept: Kept, y: Kept) -> float:
@@ -37,7 +35,6 @@ class ExactMatch(Metric):
 class AveragePrecision(Metric):
     """The average precision (area under precision over recall) of each label, averaged over the labels that occur."""
 
-    kind: Literal["average-precision"] = "average-precision"
     suits: ClassVar[tuple[TaskName, ...]] = ("multi-label",)
 
     def value(self, kept: Kept, y: Kept) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,7 +13,6 @@ from fednet_emu.learning.metrics.base import Kept, Metric
 class Mae(Metric):
     """The mean absolute error, in the unit of the targets."""
 
-    kind: Literal["mae"] = "mae"
     suits: ClassVar[tuple[TaskName, ...]] = ("regression",)
 
     def value(self, kept: Kept, y: Kept) -> float:
@@ -24,7 +23,6 @@ class Mae(Metric):
 class Rmse(Metric):
     """The root of the mean squared error, in the unit of the targets."""
 
-    kind: Literal["rmse"] = "rmse"
     suits: ClassVar[tuple[TaskName, ...]] = ("regression",)
 
     def value(self, kept: Kept, y: Kept) -> float:
@@ -38,7 +36,6 @@ class R2(Metric):
     1 is perfect, 0 as good as the mean of the targets, and it is undefined where a target never varies.
     """
 
-    kind: Literal["r2"] = "r2"
     suits: ClassVar[tuple[TaskName, ...]] = ("regression",)
 
     def value(self, kept: Kept, y: Kept) -> float:

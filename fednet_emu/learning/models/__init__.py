@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fednet_emu.component.slot import Slot
+from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.learning.models.base import Model
 from fednet_emu.learning.models.digit_model import DigitModel
 from fednet_emu.learning.models.lenet import LeNet, NiidBenchCnn
@@ -14,41 +14,22 @@ from fednet_emu.learning.models.resnet import ResNet18, ResNet20
 from fednet_emu.learning.models.torchvision_model import TorchvisionModel
 from fednet_emu.learning.models.user_module import UserModule
 
-MODELS: dict[str, type[Model]] = {
-    "char-lstm": CharLstm,
-    "digit-model": DigitModel,
-    "lenet": LeNet,
-    "linear": Linear,
-    "mcmahan-cnn": McMahanCnn,
-    "mlp": Mlp,
-    "module": UserModule,
-    "niid-bench-cnn": NiidBenchCnn,
-    "resnet-18": ResNet18,
-    "resnet-20": ResNet20,
-    "softmax": Softmax,
-    "torchvision": TorchvisionModel,
-    "word-lstm": WordLstm,
-}
+MODELS: dict[str, type[Model]] = kinds(
+    CharLstm,
+    DigitModel,
+    LeNet,
+    Linear,
+    McMahanCnn,
+    Mlp,
+    UserModule,
+    NiidBenchCnn,
+    ResNet18,
+    ResNet20,
+    Softmax,
+    TorchvisionModel,
+    WordLstm,
+)
 """Every kind of model that is built in."""
 
 AnyModel = Annotated[Model, Slot("model", MODELS)]
 """Type of a field that holds one model."""
-
-__all__ = [
-    "MODELS",
-    "AnyModel",
-    "CharLstm",
-    "DigitModel",
-    "LeNet",
-    "Linear",
-    "McMahanCnn",
-    "Mlp",
-    "Model",
-    "NiidBenchCnn",
-    "ResNet18",
-    "ResNet20",
-    "Softmax",
-    "TorchvisionModel",
-    "UserModule",
-    "WordLstm",
-]

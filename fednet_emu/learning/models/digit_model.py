@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
@@ -22,7 +22,6 @@ class DigitModel(Model):
     14,219,210 parameters and 5,632 running statistics; small `channels` and `units` make a network for a CPU.
     """
 
-    kind: Literal["digit-model"] = "digit-model"
     channels: Annotated[tuple[PositiveInt, ...], Field(min_length=3, max_length=3)] = (64, 64, 128)
     """Number of output channels of each of the three convolutions."""
     units: Annotated[tuple[PositiveInt, ...], Field(min_length=2, max_length=2)] = (2048, 512)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from torch import nn
 
@@ -20,7 +20,7 @@ class _SixAndSixteen(Model):
         """The network for images [channels, height, width]."""
         smallest = 16 - 2 * self.PADDING
         if len(input_shape) != 3 or min(input_shape[1:]) < smallest:
-            kind = type(self).model_fields["kind"].default
+            kind = self.kind
             wanted = f"samples must be images [channels, height, width] of at least {smallest}x{smallest} pixels"
             remedy = "use image data, or a model such as mlp or softmax"
             raise ScenarioError(f"model: {wanted} for {kind}, got shape {list(input_shape)}; {remedy}")
@@ -50,7 +50,7 @@ class LeNet(_SixAndSixteen):
     """
 
     PADDING = 2
-    kind: Literal["lenet"] = "lenet"
+    kind = "lenet"
 
 
 class NiidBenchCnn(_SixAndSixteen):
@@ -60,4 +60,3 @@ class NiidBenchCnn(_SixAndSixteen):
     """
 
     PADDING = 0
-    kind: Literal["niid-bench-cnn"] = "niid-bench-cnn"

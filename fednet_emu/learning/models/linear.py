@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 from torch import nn
 
@@ -13,8 +12,6 @@ from fednet_emu.learning.models.base import Model
 class Softmax(Model):
     """Softmax (multinomial logistic) regression: one linear layer on the flattened sample, outputs are logits."""
 
-    kind: Literal["softmax"] = "softmax"
-
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
         """One linear layer on the flattened sample."""
         return _linear(input_shape, outputs)
@@ -23,7 +20,6 @@ class Softmax(Model):
 class Linear(Model):
     """Linear regression: one linear layer on the flattened sample."""
 
-    kind: Literal["linear"] = "linear"
     bias: bool = True
     """Whether the model has a constant term."""
 

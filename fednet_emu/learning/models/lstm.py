@@ -6,8 +6,6 @@ one is held at zero and is no parameter of the model.
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -22,7 +20,6 @@ class CharLstm(Model):
     818,402, which is often quoted for this task; with the 90 of Reddi et al. (ICLR 2021) 820,522.
     """
 
-    kind: Literal["char-lstm"] = "char-lstm"
     embedding: int = Field(8, gt=0)
     """Length of the vector that stands for a token."""
     units: int = Field(256, gt=0)
@@ -49,7 +46,6 @@ class WordLstm(Model):
     parameters.
     """
 
-    kind: Literal["word-lstm"] = "word-lstm"
     embedding: int = Field(96, gt=0)
     """Length of the vector that stands for a token."""
     units: int = Field(670, gt=0)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from torch import nn
 
 from fednet_emu.errors import ScenarioError
@@ -17,7 +15,7 @@ class McMahanCnn(Model):
     paper states.
     """
 
-    kind: Literal["mcmahan-cnn"] = "mcmahan-cnn"
+    kind = "mcmahan-cnn"
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
         """The network for images [channels, height, width] of at least 4x4 pixels."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, PositiveInt, model_validator
 from torch import nn
@@ -19,7 +19,6 @@ class Mlp(Model):
     The network of Wang, Yan and Oates (IJCNN 2017) has hidden [500, 500, 500] and dropout [0.1, 0.2, 0.2, 0.3].
     """
 
-    kind: Literal["mlp"] = "mlp"
     hidden: tuple[PositiveInt, ...] = (200,)
     """Number of units of each hidden layer."""
     dropout: tuple[Annotated[float, Field(ge=0, lt=1)], ...] = ()

@@ -66,7 +66,7 @@ class _ResNet(Model):
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
         """The network for images [channels, height, width] of any size."""
         if len(input_shape) != 3:
-            kind = type(self).model_fields["kind"].default
+            kind = self.kind
             wanted = f"samples must be images [channels, height, width] for {kind}"
             raise ScenarioError(f"model: {wanted}, got shape {list(input_shape)}; use image data, or mlp or softmax")
         widths, blocks = self.stages()
@@ -86,7 +86,7 @@ class ResNet18(_ResNet):
     Colour images and ten classes make 11,173,962 parameters.
     """
 
-    kind: Literal["resnet-18"] = "resnet-18"
+    kind = "resnet-18"
 
     def stages(self) -> tuple[tuple[int, ...], int]:
         """Four stages of two blocks."""
@@ -99,7 +99,7 @@ class ResNet20(_ResNet):
     Colour images and ten classes make 272,474 parameters.
     """
 
-    kind: Literal["resnet-20"] = "resnet-20"
+    kind = "resnet-20"
 
     def stages(self) -> tuple[tuple[int, ...], int]:
         """Three stages of three blocks."""

@@ -30,7 +30,7 @@ class TorchvisionModel(Model):
     little of small ones; see `resnet-18` and `resnet-20` for these.
     """
 
-    kind: Literal["torchvision"] = "torchvision"
+    kind = "torchvision"
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=100)
     """The architecture, a name that `torchvision.models.list_models()` has."""
     norm: Literal["batch", "group"] = "batch"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from pydantic import Field
@@ -20,7 +20,7 @@ class UserModule(Model):
     default) and map [n, *sample] to [n, outputs]; this is tried once on two samples of zeros.
     """
 
-    kind: Literal["module"] = "module"
+    kind = "module"
     path: str = Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$")
     """The class, as `package.module:Class`."""
     args: dict[str, Any] = Field(default_factory=dict)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -67,8 +67,6 @@ class Shared(UpTo):
     Ignored here: spreading gain, and any interference cancellation but that of `network.reception`.
     """
 
-    kind: Literal["shared"] = "shared"
-
 
 class Noma(UpTo):
     """Uplink non-orthogonal access with successive interference cancellation: the strongest is decoded first.
@@ -80,8 +78,6 @@ class Noma(UpTo):
     """
 
     DIRECTIONS: ClassVar[frozenset[str]] = frozenset({"uplink"})
-
-    kind: Literal["noma"] = "noma"
 
     residual: float = Field(default=0.0, ge=0, le=1)
     """Share of a decoded signal's power that remains as interference after cancellation: 0 is perfect cancellation."""
@@ -124,8 +120,6 @@ class SlottedAloha(Access):
 
     DIRECTIONS: ClassVar[frozenset[str]] = frozenset({"uplink", "sidelink"})
     overlapping: ClassVar[bool] = True
-
-    kind: Literal["slotted-aloha"] = "slotted-aloha"
 
     slot_s: float = Field(gt=0)
     """Duration of a slot in s."""

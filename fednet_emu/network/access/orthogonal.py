@@ -16,8 +16,6 @@ from fednet_emu.network.air.sharing import Allocation, RateInputs
 class Tdma(Access):
     """One transmission at a time, in the order of requests, each on the whole band."""
 
-    kind: Literal["tdma"] = "tdma"
-
     @property
     def capacity(self) -> int:
         """One at a time."""
@@ -40,8 +38,6 @@ class Ofdma(Access):
     Ignored here: frequency selectivity (a link's gain is the same in every part), and the resource block as the
     smallest part. Interference from other cells is spread evenly over the band, as with random hopping.
     """
-
-    kind: Literal["ofdma"] = "ofdma"
 
     subchannels: int | None = Field(default=None, gt=0)
     """Number of fixed parts of the band; null to divide the whole band among the present transmissions."""

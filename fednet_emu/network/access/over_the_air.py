@@ -39,8 +39,6 @@ class OverTheAir(Access):
     overlapping: ClassVar[bool] = True
     only_sums: ClassVar[bool] = True
 
-    kind: Literal["over-the-air"] = "over-the-air"
-
     slot_s: float = Field(1e-3, gt=0)
     """Duration of a slot in s."""
 

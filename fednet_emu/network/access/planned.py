@@ -31,8 +31,6 @@ class Planned(Access):
 
     DIRECTIONS: ClassVar[frozenset[str]] = frozenset({"uplink"})
 
-    kind: Literal["planned"] = "planned"
-
     planner: AnyPlanner = LeastTime()
     """How the band, the powers and the clocks of a round are divided."""
 

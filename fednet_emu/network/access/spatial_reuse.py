@@ -27,8 +27,6 @@ class SpatialReuse(WholeBand):
 
     DIRECTIONS: ClassVar[frozenset[str]] = frozenset({"sidelink"})
 
-    kind: Literal["spatial-reuse"] = "spatial-reuse"
-
     turns: Literal["cluster", "coloured"] = "cluster"
     """Which devices of a cluster may send at the same time: one (`cluster`), or all that share no device
     (`coloured`)."""

@@ -16,7 +16,7 @@ end sooner than the sum of both times.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -31,8 +31,6 @@ class Fedl(Planner):
     """Energy plus `j_per_s` times the time of the round, as little as possible; devices send in turns."""
 
     IN_TURNS: ClassVar[bool] = True
-
-    kind: Literal["fedl"] = "fedl"
 
     j_per_s: float = Field(1.0, gt=0)
     """Joules that a second of the round is worth (kappa in the paper)."""

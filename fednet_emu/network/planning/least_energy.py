@@ -19,7 +19,7 @@ efficiency. The number of local steps is the algorithm's.
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy
@@ -36,8 +36,6 @@ _TINY, _HUGE = 1e-30, 1e30
 
 class LeastEnergy(Planner):
     """The least energy with which all uploads arrive in time; the shortest round where that is too little time."""
-
-    kind: Literal["least-energy"] = "least-energy"
 
     round_s: float | None = Field(None, gt=0)
     """Time in s from the start of a round in which all uploads should arrive; null for `stretch`."""

@@ -11,8 +11,6 @@ no variable.
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 
 from fednet_emu.arrays import Array, expm1
@@ -22,8 +20,6 @@ from fednet_emu.network.planning.closed_forms import full_power_efficiency, leas
 
 class LeastTime(Planner):
     """The shortest possible round; whoever would be early sends on less of the band."""
-
-    kind: Literal["least-time"] = "least-time"
 
     def plan(self, round_: Round) -> Grants:
         """All at full power and clock, with parts of the band that end together."""

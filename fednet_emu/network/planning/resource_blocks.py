@@ -14,7 +14,7 @@ clocks.
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Self
 
 import numpy as np
 import scipy
@@ -27,8 +27,6 @@ from fednet_emu.units import db_to_linear
 
 class ResourceBlocks(Planner):
     """One block for each device, or none where there are too few: those are not asked in this round."""
-
-    kind: Literal["resource-blocks"] = "resource-blocks"
 
     blocks: int = Field(12, gt=0, le=10_000)
     """Number of resource blocks, equal parts of the band; 12 in the paper."""

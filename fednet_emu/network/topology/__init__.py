@@ -1,23 +1,16 @@
 """Device-to-device topologies: directed graphs that fall into clusters and change from round to round."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from fednet_emu.component.component import Component
-from fednet_emu.component.slot import Slot
+from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.network.topology.clusters import AnyClusters
 from fednet_emu.network.topology.contacts import Contacts
 from fednet_emu.network.topology.digraph import Digraph
 from fednet_emu.network.topology.edges import Edges, NoEdges, RandomRegular, World
 from fednet_emu.network.topology.geometric import Geometric
 
-EDGES: dict[str, type[Edges]] = {
-    "none": NoEdges,
-    "random-regular": RandomRegular,
-    "geometric": Geometric,
-    "contacts": Contacts,
-}
+EDGES: dict[str, type[Edges]] = kinds(NoEdges, RandomRegular, Geometric, Contacts)
 
 AnyEdges = Annotated[Edges, Slot("edges", EDGES)]
 
@@ -53,6 +46,3 @@ class Graphs:
         if clusters.split:
             return Digraph.of(graph.strong_components(), graph.sender, graph.receiver)
         return graph
-
-
-__all__ = ["EDGES", "AnyEdges", "Digraph", "Graphs", "Topology", "World"]

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 
 from fednet_emu.arrays import IntArray
 from fednet_emu.component.component import Component
-from fednet_emu.component.slot import Slot
+from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.errors import ScenarioError
 from fednet_emu.network.topology.edges import World
 
@@ -29,7 +29,7 @@ class Clusters(Component):
 class EqualClusters(Clusters):
     """Devices in order of their numbers, in clusters of equal size; the first ones may have one more."""
 
-    kind: Literal["equal"] = "equal"
+    kind = "equal"
 
     count: int = Field(gt=0)
     """Number of clusters."""
@@ -53,7 +53,7 @@ class EqualClusters(Clusters):
 class ListedClusters(Clusters):
     """Given sets of devices; a device in none of them is a cluster by itself."""
 
-    kind: Literal["sets"] = "sets"
+    kind = "sets"
 
     sets: tuple[tuple[int, ...], ...]
     """The devices of each cluster."""
@@ -86,7 +86,7 @@ class ListedClusters(Clusters):
 class StrongClusters(Clusters):
     """Clusters are the strongly connected components of the graph: devices that can reach each other over edges."""
 
-    kind: Literal["strongly-connected"] = "strongly-connected"
+    kind = "strongly-connected"
     split: Literal[True] = True
     """Clusters are the strongly connected components themselves, so this is always true."""
 
@@ -98,7 +98,7 @@ class StrongClusters(Clusters):
 class HeadClusters(Clusters):
     """Devices around cluster heads, each with the head that is nearest now; heads are drawn once for a run."""
 
-    kind: Literal["heads"] = "heads"
+    kind = "heads"
 
     count: int = Field(gt=0)
     """Number of heads."""
@@ -111,11 +111,6 @@ class HeadClusters(Clusters):
         return np.asarray(distance_m.argmin(axis=1), np.int64)
 
 
-CLUSTERS: dict[str, type[Clusters]] = {
-    "equal": EqualClusters,
-    "sets": ListedClusters,
-    "strongly-connected": StrongClusters,
-    "heads": HeadClusters,
-}
+CLUSTERS: dict[str, type[Clusters]] = kinds(EqualClusters, ListedClusters, StrongClusters, HeadClusters)
 
 AnyClusters = Annotated[Clusters, Slot("clusters", CLUSTERS)]

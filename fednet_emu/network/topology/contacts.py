@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from pydantic import Field
@@ -22,8 +21,6 @@ class Contacts(Edges):
 
     Device k is node k of the trace. A contact is an edge for as long as it lasts, and for `memory_s` after its end.
     """
-
-    kind: Literal["contacts"] = "contacts"
 
     path: str
     """The trace, plain or .gz; in the data folder, or where the program was started."""

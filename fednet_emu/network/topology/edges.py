@@ -6,14 +6,14 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 from pydantic import Field
 
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.component.component import Component
-from fednet_emu.devices.mobility import Paths
+from fednet_emu.devices.mobility.base import Paths
 from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.links.links import PairLinks
@@ -72,7 +72,7 @@ class Edges(Component):
 class NoEdges(Edges):
     """No edges: a network without device-to-device links, for comparison."""
 
-    kind: Literal["none"] = "none"
+    kind = "none"
 
     def source(self, world: World) -> EdgeSource:
         """No edges."""
@@ -90,8 +90,6 @@ class RandomRegular(Edges):
     steps ahead of it. Smaller groups are complete. This is the generator that the literature on semi-decentralised
     learning describes; the true number of random regular digraphs is larger.
     """
-
-    kind: Literal["random-regular"] = "random-regular"
 
     degree: int = Field(ge=1)
     """Number of receivers of each device, including itself, before edges fail."""

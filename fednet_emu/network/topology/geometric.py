@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from pydantic import Field
@@ -21,8 +20,6 @@ class Geometric(Edges):
     Links are those of the sidelink, with its asymmetry.
     Ignored here: fading, and senders beyond `reach_m`, as receivers and as interference.
     """
-
-    kind: Literal["geometric"] = "geometric"
 
     min_sinr_db: float
     """Lowest SINR in dB, averaged over fading, at which a link is an edge."""

@@ -2,8 +2,7 @@
 
 from typing import Annotated
 
-from fednet_emu.component.slot import Slot
-from fednet_emu.network.traces.assign import DeviceRates, device_rates
+from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.network.traces.base import RateTraces
 from fednet_emu.network.traces.csv_traces import CsvTraces
 from fednet_emu.network.traces.flash_traces import FlashTraces
@@ -11,32 +10,11 @@ from fednet_emu.network.traces.irish_5g import Irish5gTraces
 from fednet_emu.network.traces.lumos_5g import Lumos5gTraces
 from fednet_emu.network.traces.mahimahi import MahimahiTraces
 from fednet_emu.network.traces.pensieve import PensieveTraces
-from fednet_emu.network.traces.series import RateSeries
 
-RATE_TRACES: dict[str, type[RateTraces]] = {
-    "csv": CsvTraces,
-    "flash": FlashTraces,
-    "irish-5g": Irish5gTraces,
-    "lumos-5g": Lumos5gTraces,
-    "mahimahi": MahimahiTraces,
-    "pensieve": PensieveTraces,
-}
+RATE_TRACES: dict[str, type[RateTraces]] = kinds(
+    CsvTraces, FlashTraces, Irish5gTraces, Lumos5gTraces, MahimahiTraces, PensieveTraces
+)
 """Every format of rate traces that is built in."""
 
 AnyRateTraces = Annotated[RateTraces, Slot("trace", RATE_TRACES)]
 """Type of a field that holds one source of rate traces."""
-
-__all__ = [
-    "RATE_TRACES",
-    "AnyRateTraces",
-    "CsvTraces",
-    "DeviceRates",
-    "FlashTraces",
-    "Irish5gTraces",
-    "Lumos5gTraces",
-    "MahimahiTraces",
-    "PensieveTraces",
-    "RateSeries",
-    "RateTraces",
-    "device_rates",
-]

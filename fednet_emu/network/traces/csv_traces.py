@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -23,7 +22,7 @@ class CsvTraces(RateTraces):
     Times count from the first row.
     """
 
-    kind: Literal["csv"] = "csv"
+    kind = "csv"
     path: str
     """A file, or a folder or archive of them."""
     select: str = "*.csv*"

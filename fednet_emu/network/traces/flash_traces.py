@@ -22,7 +22,7 @@ class FlashTraces(RateTraces):
     Ignored here: the spread of a user's speed, for which FLASH draws anew for each transfer (`link_speeds` has it).
     """
 
-    kind: Literal["flash"] = "flash"
+    kind = "flash"
     path: str = "device_flash"
     """Folder of FLASH's files, in the data folder or in full."""
     direction: Literal["up", "down"]

@@ -27,7 +27,7 @@ class Irish5gTraces(RateTraces):
     time; rows of the same second are averaged; the last one holds for 1 s.
     """
 
-    kind: Literal["irish-5g"] = "irish-5g"
+    kind = "irish-5g"
     path: str = "net_5g_irish/5G-production-dataset.zip"
     """A folder or archive of them; a relative path is sought in the data folder first."""
     select: str = "*/Download/*.csv"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 from fednet_emu.files.data_folder import locate
 from fednet_emu.files.recordings import read_columns, read_texts
@@ -20,7 +19,7 @@ class Lumos5gTraces(RateTraces):
     line holds until the next time, and lines of the same second are averaged.
     """
 
-    kind: Literal["lumos-5g"] = "lumos-5g"
+    kind = "lumos-5g"
     path: str = "net_5g_umn/lumos5g_4g_5g_traces.tar.gz"
     """A folder or archive of them; a relative path is sought in the data folder first."""
     select: str = "*/5G/*"

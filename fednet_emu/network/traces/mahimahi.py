@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from pydantic import Field
@@ -27,7 +26,7 @@ class MahimahiTraces(RateTraces):
     is a link of one packet per millisecond. A line 0 counts in the first millisecond.
     """
 
-    kind: Literal["mahimahi"] = "mahimahi"
+    kind = "mahimahi"
     path: str = "net_mahimahi_cellular"
     """A folder or archive of them; a relative path is sought in the data folder first."""
     select: str = "*.down*"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 from fednet_emu.files.data_folder import locate
 from fednet_emu.files.recordings import read_columns, read_texts
@@ -18,7 +17,7 @@ class PensieveTraces(RateTraces):
     cars, ferries, metros, trains and trams around Oslo (Riiser et al., MMSys 2013) and fixed lines of the FCC.
     """
 
-    kind: Literal["pensieve"] = "pensieve"
+    kind = "pensieve"
     path: str = "net_fcc_norway3g/comyco_traces.tar.gz"
     """A folder or archive of them; a relative path is sought in the data folder first."""
     select: str = "cooked_traces/*.log"

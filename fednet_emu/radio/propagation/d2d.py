@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 
 from fednet_emu.arrays import Array, exp, log10
@@ -24,8 +22,6 @@ class D2dOutdoor(SitePathLoss):
     Below 3 m the loss is that of free space, below 1 m constant.
     Ignored here: the actual heights but for the 3D distance, streets, bodies that hold the handsets.
     """
-
-    kind: Literal["d2d-outdoor"] = "d2d-outdoor"
 
     def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
         """State of each link."""
@@ -51,8 +47,6 @@ class D2dIndoor(SitePathLoss):
     waves, so with line of sight it may be less than in free space. Fitted at 2 GHz.
     Ignored here: walls and floors one by one, and the carrier.
     """
-
-    kind: Literal["d2d-indoor"] = "d2d-indoor"
 
     @property
     def los_correlation_m(self) -> float:

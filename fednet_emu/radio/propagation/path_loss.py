@@ -7,13 +7,13 @@ Here are the classical laws and the table of all kinds; those of TR 38.901 are i
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field
 
 from fednet_emu.arrays import Array, log10
-from fednet_emu.component.slot import Slot
+from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.errors import ScenarioError
 from fednet_emu.radio.propagation.base import PathLoss, Propagation
 from fednet_emu.radio.propagation.d2d import D2dIndoor, D2dOutdoor
@@ -34,8 +34,6 @@ class FreeSpace(PathLoss):
     Ignored here: ground reflection, obstacles, atmospheric absorption, antenna gains.
     """
 
-    kind: Literal["free-space"] = "free-space"
-
     min_distance_m: float = Field(default=1.0, gt=0)
     """Distance in m below which the loss is constant, because the law diverges in the near field."""
 
@@ -54,8 +52,6 @@ class LogDistance(PathLoss):
     Ignored here: antenna heights other than through the 3D distance, breakpoints, and the carrier when
     `reference_loss_db` is given.
     """
-
-    kind: Literal["log-distance"] = "log-distance"
 
     exponent: float = Field(gt=0)
     """Path-loss exponent n."""
@@ -83,8 +79,6 @@ class MacroClassic(PathLoss):
     Ignored here: the carrier (other carriers would add 21 log10(f / 2 GHz)), antenna heights, line of sight.
     """
 
-    kind: Literal["macro-classic"] = "macro-classic"
-
     penetration_db: float = Field(default=0.0, ge=0)
     """Building penetration loss in dB, added to every link as some papers do; usually 20 dB."""
 
@@ -106,7 +100,7 @@ class TwoRayGround(PathLoss):
     Ignored here: the fluctuation of both waves' sum before the crossover, the conductivity of the ground, obstacles.
     """
 
-    kind: Literal["two-ray"] = "two-ray"
+    kind = "two-ray"
 
     min_distance_m: float = Field(default=1.0, gt=0)
     """Distance in m below which the loss is constant."""
@@ -131,19 +125,19 @@ def free_space_loss_db(distance_m: Array | np.float64, carrier_hz: float) -> Arr
     return np.asarray(20.0 * log10(4.0 * math.pi * distance_m * carrier_hz / SPEED_OF_LIGHT_M_S))
 
 
-PATH_LOSSES: dict[str, type[PathLoss]] = {
-    "free-space": FreeSpace,
-    "log-distance": LogDistance,
-    "two-ray": TwoRayGround,
-    "macro-classic": MacroClassic,
-    "3gpp-uma": UrbanMacro,
-    "3gpp-umi": UrbanMicro,
-    "3gpp-rma": RuralMacro,
-    "3gpp-inh": IndoorOffice,
-    "3gpp-inf": IndoorFactory,
-    "d2d-outdoor": D2dOutdoor,
-    "d2d-indoor": D2dIndoor,
-    "v2v": V2v,
-}
+PATH_LOSSES: dict[str, type[PathLoss]] = kinds(
+    FreeSpace,
+    LogDistance,
+    TwoRayGround,
+    MacroClassic,
+    UrbanMacro,
+    UrbanMicro,
+    RuralMacro,
+    IndoorOffice,
+    IndoorFactory,
+    D2dOutdoor,
+    D2dIndoor,
+    V2v,
+)
 
 AnyPathLoss = Annotated[PathLoss, Slot("path_loss", PATH_LOSSES)]

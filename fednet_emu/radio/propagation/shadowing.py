@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field
 
 from fednet_emu.arrays import Array
 from fednet_emu.component.component import Component
-from fednet_emu.component.slot import Slot
+from fednet_emu.component.slot import Slot, kinds
 
 
 class Shadowing(Component):
@@ -33,7 +33,7 @@ class Shadowing(Component):
 class NoShadowing(Shadowing):
     """Every link has exactly its mean path loss."""
 
-    kind: Literal["none"] = "none"
+    kind = "none"
 
     def loss_db(self, standard_normal: Array, stated_sigma_db: Array | float = 0.0) -> Array:
         """Zero dB for every link."""
@@ -51,7 +51,7 @@ class LogNormalShadowing(Shadowing):
     Ignored here: the correlation between the links of one device to several receivers.
     """
 
-    kind: Literal["log-normal"] = "log-normal"
+    kind = "log-normal"
 
     sigma_db: float = Field(ge=0)
     """Standard deviation in dB: 4 to 8 outdoors (TR 38.901 Table 7.4.1-1), 8 in most federated-learning papers."""
@@ -75,7 +75,7 @@ class ShadowingOfPathLoss(Shadowing):
     Ignored here: the correlation between the links of one device to several receivers.
     """
 
-    kind: Literal["of-path-loss"] = "of-path-loss"
+    kind = "of-path-loss"
 
     def loss_db(self, standard_normal: Array, stated_sigma_db: Array | float = 0.0) -> Array:
         """Gaussian loss in dB of the standard deviation that is stated for each link."""
@@ -86,10 +86,6 @@ class ShadowingOfPathLoss(Shadowing):
         return stated_m
 
 
-SHADOWINGS: dict[str, type[Shadowing]] = {
-    "none": NoShadowing,
-    "log-normal": LogNormalShadowing,
-    "of-path-loss": ShadowingOfPathLoss,
-}
+SHADOWINGS: dict[str, type[Shadowing]] = kinds(NoShadowing, LogNormalShadowing, ShadowingOfPathLoss)
 
 AnyShadowing = Annotated[Shadowing, Slot("shadowing", SHADOWINGS)]

@@ -37,8 +37,6 @@ class V2v(PathLoss):
 
     STATES_SIGMA: ClassVar[bool] = True
 
-    kind: Literal["v2v"] = "v2v"
-
     road: Literal["urban", "highway"]
     """The environment."""
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Self
+from typing import Self
 
 import numpy as np
 from pydantic import model_validator
@@ -35,7 +35,7 @@ class ErgodicRate(RateLaw):
     blocks leaves.
     """
 
-    kind: Literal["ergodic"] = "ergodic"
+    kind = "ergodic"
 
     law: AnyRateLaw
     """The law of one block."""
@@ -207,7 +207,7 @@ def require_mean(law: RateLaw, fading: Fading) -> None:
             "a rate law that loses transmissions in outage has no ergodic rate, got on_outage: lose; "
             "set on_outage: stall, or long_transfers: walk"
         )
-    if getattr(fading, "kind", None) == "by-line-of-sight":
+    if fading.kind == "by-line-of-sight":
         raise ValueError(
             "one average cannot hold for links with and without line of sight, got fading by-line-of-sight; "
             "choose rician or rayleigh, or long_transfers: walk"

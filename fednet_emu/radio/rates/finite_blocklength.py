@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 import scipy
@@ -21,8 +20,6 @@ class FiniteBlocklength(RateLaw):
     sent again, which leaves a share 1 - e of the rate; below the SINR where the formula is zero nothing gets through.
     Ignored here: the term log2(n) / (2 n) (0.02 bit at n = 200), the gap of real codes, the delay of retransmissions.
     """
-
-    kind: Literal["finite-blocklength"] = "finite-blocklength"
 
     block_symbols: int = Field(ge=100)
     """Complex symbols n per block; the approximation is good from about 100."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -41,8 +41,6 @@ class Narrowed(RateLaw):
     Ignored here: that resource blocks are whole, their width where a part serves to reach a higher step, and frequency
     selectivity, by which some parts of a band are better than others.
     """
-
-    kind: Literal["narrowed"] = "narrowed"
 
     law: AnyRateLaw
     """The law of a given part of the band."""

@@ -49,8 +49,6 @@ class NrMcs(RateLaw):
     reports and of retransmissions, other code block sizes.
     """
 
-    kind: Literal["nr-mcs"] = "nr-mcs"
-
     table: Literal[1, 2, 3] = 1
     """MCS table: 1 up to 64QAM, 2 up to 256QAM, 3 for low rates and high reliability."""
 

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from fednet_emu.arrays import Array, log1p
-from fednet_emu.component.slot import Slot
+from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.radio.rates.base import RateLaw
 from fednet_emu.radio.rates.finite_blocklength import FiniteBlocklength
 from fednet_emu.radio.rates.nr_mcs import NrMcs
@@ -34,8 +34,6 @@ class Shannon(RateLaw):
     `max_efficiency_bps_hz: null` and `min_efficiency_bps_hz: 0` this is the capacity of the channel.
     Ignored here: the steps of the table, retransmissions, pilots and control overhead, finite block length.
     """
-
-    kind: Literal["shannon"] = "shannon"
 
     gap_db: float = Field(default=2.0, ge=0)
     """SINR beyond Shannon's that the code needs; for uncoded M-QAM at a bit error rate b it is -ln(5 b) / 1.5."""
@@ -95,7 +93,7 @@ class FixedRate(RateLaw):
 
     PER_HERTZ: ClassVar[bool] = False
 
-    kind: Literal["fixed"] = "fixed"
+    kind = "fixed"
 
     bit_rate_bps: float = Field(gt=0, le=1e18)
     """Rate of every transmission in bit/s."""
@@ -127,11 +125,6 @@ class FixedRate(RateLaw):
         return np.where(sinrs < threshold, 0.0, self.bit_rate_bps)
 
 
-RATE_LAWS: dict[str, type[RateLaw]] = {
-    "shannon": Shannon,
-    "fixed": FixedRate,
-    "nr-mcs": NrMcs,
-    "finite-blocklength": FiniteBlocklength,
-}
+RATE_LAWS: dict[str, type[RateLaw]] = kinds(Shannon, FixedRate, NrMcs, FiniteBlocklength)
 
 AnyRateLaw = Annotated[RateLaw, Slot("rate", RATE_LAWS)]

@@ -7,14 +7,14 @@ Salz and Gitlin, IEEE Trans. Commun. 42, 1994).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.component.component import Component
-from fednet_emu.component.slot import Slot
+from fednet_emu.component.slot import Slot, kinds
 
 
 class Reception(Component):
@@ -59,7 +59,7 @@ class Reception(Component):
 class SingleAntenna(Reception):
     """One antenna."""
 
-    kind: Literal["single"] = "single"
+    kind = "single"
 
     @property
     def antennas(self) -> int:
@@ -77,7 +77,7 @@ class MaximumRatio(Reception):
     N. Others in the same band are noise, without a gain of the array.
     """
 
-    kind: Literal["mrc"] = "mrc"
+    kind = "mrc"
 
     antennas: int = Field(4, gt=0, le=1000)
     """Antennas of each base station (N)."""
@@ -92,7 +92,7 @@ class ZeroForcing(Reception):
 
     NULLS: ClassVar[bool] = True
 
-    kind: Literal["zf"] = "zf"
+    kind = "zf"
 
     antennas: int = Field(4, gt=0, le=1000)
     """Antennas of each base station (N), the most that may send in the same part of the band at once."""
@@ -102,6 +102,6 @@ class ZeroForcing(Reception):
         return self.antennas - senders + 1
 
 
-RECEPTIONS: dict[str, type[Reception]] = {"single": SingleAntenna, "mrc": MaximumRatio, "zf": ZeroForcing}
+RECEPTIONS: dict[str, type[Reception]] = kinds(SingleAntenna, MaximumRatio, ZeroForcing)
 
 AnyReception = Annotated[Reception, Slot("reception", RECEPTIONS)]

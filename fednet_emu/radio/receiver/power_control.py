@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from fednet_emu.arrays import Array, power
 from fednet_emu.component.component import Component
-from fednet_emu.component.slot import Slot
+from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.units import db_to_linear
 
 RESOURCE_BLOCK_HZ = 180e3
@@ -35,7 +35,7 @@ class PowerControl(Component):
 class FullPower(PowerControl):
     """Every sender uses its maximum power."""
 
-    kind: Literal["none"] = "none"
+    kind = "none"
 
     @override
     def powers_w(self, max_power_w: Array, gain: Array, noise_w: float, bandwidth_hz: float) -> Array:
@@ -49,8 +49,6 @@ class OpenLoop(PowerControl):
     serves every subcarrier spacing.
     Ignored here: closed-loop commands, the offset by transport format, and the error of path-loss estimates.
     """
-
-    kind: Literal["open-loop"] = "open-loop"
 
     target_dbm: float
     """Target P0 in dBm of the received power per resource block under full compensation; usually -80 to -110."""
@@ -69,8 +67,6 @@ class TargetSnr(PowerControl):
 
     Ignored here: interference, which takes no part in the choice, and the error of path-loss estimates.
     """
-
-    kind: Literal["target-snr"] = "target-snr"
 
     target_snr_db: float
     """SNR in dB over noise alone, averaged over fading, that every sender aims at."""
@@ -127,10 +123,6 @@ def spectral_radius(matrix: Array) -> float:
     return float(np.abs(np.linalg.eigvals(matrix)).max())
 
 
-POWER_CONTROLS: dict[str, type[PowerControl]] = {
-    "none": FullPower,
-    "open-loop": OpenLoop,
-    "target-snr": TargetSnr,
-}
+POWER_CONTROLS: dict[str, type[PowerControl]] = kinds(FullPower, OpenLoop, TargetSnr)
 
 AnyPowerControl = Annotated[PowerControl, Slot("power_control", POWER_CONTROLS)]

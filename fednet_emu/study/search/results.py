@@ -20,7 +20,7 @@ from fednet_emu.analysis.scales import COSTS
 from fednet_emu.files.data_folder import checksum
 from fednet_emu.files.writing import csv_text, told, write_json, write_text
 from fednet_emu.scenario.document import dump
-from fednet_emu.study.cells import Sources
+from fednet_emu.study.runs import Sources
 from fednet_emu.study.search.aim import values_of
 from fednet_emu.study.search.proposals import importance
 from fednet_emu.study.search.space import SETTING, Parameter
@@ -90,13 +90,13 @@ def write_results(
 
 
 def _write_tables(out: Path, trials: Trials, left: Sequence[Trial], sources: Sources) -> None:
-    places = [place for trial in left for place in trial.cells.values()]
-    progress = trials.progress
+    places = [place for trial in left for place in trial.runs.values()]
+    sweep = trials.sweep
     write_tables(
         out,
-        [progress.cells[place] for place in places],
-        {row: progress.folder_of[place] for row, place in enumerate(places) if place in progress.done},
-        {row: progress.failures[place] for row, place in enumerate(places) if place in progress.failures},
+        [sweep.runs[place] for place in places],
+        {row: sweep.folder_of[place] for row, place in enumerate(places) if place in sweep.done},
+        {row: sweep.failures[place] for row, place in enumerate(places) if place in sweep.failures},
         sources.study.target,
     )
 

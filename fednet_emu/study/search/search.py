@@ -24,15 +24,16 @@ from fednet_emu.analysis.confidence_set import confidence_set
 from fednet_emu.errors import FednetError, ScenarioError
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.overrides import Setting
-from fednet_emu.study.cells import Cell, CellMaker, Sources
 from fednet_emu.study.grid import Axis
 from fednet_emu.study.model import Search
+from fednet_emu.study.runners import Runner
+from fednet_emu.study.runs import RunMaker, Sources, StudyRun
 from fednet_emu.study.search.aim import Aim, costs_of, values_of
 from fednet_emu.study.search.proposals import STARTUP, proposals, require_optuna
 from fednet_emu.study.search.results import write_results
 from fednet_emu.study.search.space import Parameter, corners, label_of, levels_at, space_of
 from fednet_emu.study.search.trials import Dropped, Hurdle, Trial, Trials
-from fednet_emu.study.sweep import Progress, Runner, Work, describe, known_tables, study_folder
+from fednet_emu.study.sweep import Sweep, describe, known_tables, study_folder
 
 PARTS = (0.25, 0.5, 0.75)
 """The parts of a cap at which the accuracy of a trial is looked at."""
@@ -91,11 +92,11 @@ def load_search(
     parameters = space_of(sources.root.value["search"].value["space"])
     axes = [Axis(each.name, tuple(map(each.level, each.ends))) for each in parameters]
     common = sources.common(overrides, axes)
-    maker, problems, seen = CellMaker(sources.base, common, timing_only), list[str](), list[Cell]()
+    maker, problems, seen = RunMaker(sources.base, common, timing_only), list[str](), list[StudyRun]()
     for point in corners(parameters):
         settings = [setting for level in levels_at(parameters, point) for setting in level.settings]
         try:
-            seen += maker.cells(label_of(parameters, point), {}, settings, sources.study.all_seeds[:1])
+            seen += maker.runs(label_of(parameters, point), {}, settings, sources.study.all_seeds[:1])
         except ScenarioError as error:
             problems.extend(error.problems)
     if problems:
@@ -107,46 +108,46 @@ def load_search(
 def search(
     loaded: LoadedSearch,
     out: Path,
-    run: Runner,
+    runner: Runner,
     *,
     data_dir: Path | str | None = None,
     track: tuple[str, ...] = (),
-    on_news: Callable[[Progress], None] = lambda _progress: None,
-) -> Progress:
+    on_event: Callable[[Sweep], None] = lambda _sweep: None,
+) -> Sweep:
     """Search, and leave the tables of the finalists, of all trials, and the best scenarios in a folder.
 
     Args:
         loaded: the search.
         out: the folder, made when it is not there.
-        run: runs the tasks.
+        runner: runs the jobs.
         data_dir: where data sets are.
         track: names of the trackers that hear of every run.
-        on_news: called when a run starts or ends.
+        on_event: called when a run starts or ends.
 
     Raises:
         DataError: the folder holds something else, or another search or sweep writes to it.
     """
     study = loaded.sources.study
-    work = Work(loaded.sources.name, out, study.limits, loaded.timing_only, run, data_dir, track, on_news)
-    maker = CellMaker(loaded.sources.base, loaded.common, loaded.timing_only)
+    name, timing_only = loaded.sources.name, loaded.timing_only
+    swept = Sweep(name, out, study.limits, timing_only, runner, data_dir, track, on_event)
+    maker = RunMaker(loaded.sources.base, loaded.common, loaded.timing_only)
     with study_folder(out, "search or sweep"):
-        progress = Progress([], [], data_dir)
         aim = Aim.of(study)
         seeds = study.all_seeds[: loaded.told.trial_seeds]
-        trials = Trials(aim, loaded.parameters, maker, progress, out / "cells", seeds, loaded.timing_only)
-        describe(loaded.sources.name, study, {}, loaded.timing_only, out, known_tables(out))
+        trials = Trials(aim, loaded.parameters, maker, swept, seeds)
+        describe(name, study, {}, timing_only, out, known_tables(out))
         finalists: list[Trial] = []
         dropped: list[Dropped] = []
         try:
-            _explore(loaded, trials, work)
+            _explore(loaded, trials)
             finalists = finalists_of(loaded.told, trials)
-            dropped = _race(finalists, study.all_seeds[loaded.told.trial_seeds :], trials, work)
+            dropped = _race(finalists, study.all_seeds[loaded.told.trial_seeds :], trials)
         finally:
-            write_results(out, loaded.sources, loaded.parameters, trials, finalists, dropped, loaded.timing_only)
-    return progress
+            write_results(out, loaded.sources, loaded.parameters, trials, finalists, dropped, timing_only)
+    return swept
 
 
-def _explore(loaded: LoadedSearch, trials: Trials, work: Work) -> None:
+def _explore(loaded: LoadedSearch, trials: Trials) -> None:
     """Try settings, a batch at a time."""
     told = loaded.told
     while len(trials.all) < told.trials:
@@ -159,7 +160,7 @@ def _explore(loaded: LoadedSearch, trials: Trials, work: Work) -> None:
         hurdles = _hurdles(told, trials)
         for point in points:
             trials.begin(point, hurdles, told.least_rounds)
-        work.finish(trials.progress)
+        trials.sweep.finish()
 
 
 def _hurdles(told: Search, trials: Trials) -> Mapping[int, Hurdle]:
@@ -175,7 +176,7 @@ def _hurdles(told: Search, trials: Trials) -> Mapping[int, Hurdle]:
 def _milestones(behind: float | None, cap: float, trials: Trials, seed: int) -> dict[float, float]:
     """The quantile of the accuracies that the trials so far had with a seed, at some parts of a cap."""
     place = trials.seeds.index(seed)
-    runs = [trials.tried(trial)[place] for trial in trials.all if trial.cells]
+    runs = [trials.tried(trial)[place] for trial in trials.all if trial.runs]
     if behind is None or len(runs) < STARTUP:
         return {}
     least = {part * cap: [its.score_at(part * cap) for its in runs] for part in PARTS}
@@ -186,7 +187,7 @@ def _milestones(behind: float | None, cap: float, trials: Trials, seed: int) -> 
 def _ranked(trials: Trials) -> list[Trial]:
     """The trials all of whose runs reached the target, the best in the first cost first."""
     values = values_of(trials.aim, [trials.tried(trial) for trial in trials.all])
-    whole = [trial for trial in trials.all if trial.cells and all(its.reached for its in trials.tried(trial))]
+    whole = [trial for trial in trials.all if trial.runs and all(its.reached for its in trials.tried(trial))]
     return sorted(whole, key=lambda trial: values[trial.number])
 
 
@@ -216,7 +217,7 @@ def _dominates(first: Sequence[float], second: Sequence[float]) -> bool:
     return all(a <= b for a, b in zip(first, second, strict=True)) and tuple(first) != tuple(second)
 
 
-def _race(finalists: Sequence[Trial], seeds: Sequence[int], trials: Trials, work: Work) -> list[Dropped]:
+def _race(finalists: Sequence[Trial], seeds: Sequence[int], trials: Trials) -> list[Dropped]:
     """Run the finalists with one seed after the other, and drop those that cannot be the best.
 
     With several costs, those are dropped that another dominates in the end.
@@ -228,7 +229,7 @@ def _race(finalists: Sequence[Trial], seeds: Sequence[int], trials: Trials, work
             break
         for trial in left:
             trials.more(trial, seed)
-        work.finish(trials.progress)
+        trials.sweep.finish()
         if several:
             continue
         costs = np.concatenate(costs_of(trials.aim, [trials.raced(trial) for trial in left]), axis=1)
@@ -242,5 +243,5 @@ def _race(finalists: Sequence[Trial], seeds: Sequence[int], trials: Trials, work
     if several:
         values = values_of(trials.aim, [trials.raced(trial) for trial in left])
         beaten = [any(_dominates(other, own) for other in values) for own in values]
-        dropped += [Dropped(its, len(its.cells), math.nan) for its, worse in zip(left, beaten, strict=True) if worse]
+        dropped += [Dropped(its, len(its.runs), math.nan) for its, worse in zip(left, beaten, strict=True) if worse]
     return dropped

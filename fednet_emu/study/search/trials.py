@@ -5,18 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from fednet_emu.errors import ScenarioError
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.overrides import Setting
 from fednet_emu.scenario.tree import Place, node_of
-from fednet_emu.study.cells import Cell, CellMaker
+from fednet_emu.study.runs import RunMaker, StudyRun
 from fednet_emu.study.search.aim import Aim, Outcome, outcome_in
 from fednet_emu.study.search.bound import too_costly
 from fednet_emu.study.search.space import SETTING, Parameter, Point, label_of, levels_at
-from fednet_emu.study.sweep import Progress
+from fednet_emu.study.sweep import Sweep
 
 
 @dataclass
@@ -30,7 +29,7 @@ class Trial:
         columns: the same for tables.
         settings: what they change.
         scenario: its scenario with the first seed, without the limits of the search; None if it is none.
-        cells: the places of its runs in the progress, by their seeds.
+        runs: the places of its runs in the sweep, by their seeds.
         unable: why it was not run; empty if it was.
     """
 
@@ -40,7 +39,7 @@ class Trial:
     columns: Mapping[str, Any]
     settings: tuple[Setting, ...]
     scenario: Scenario | None = None
-    cells: dict[int, int] = field(default_factory=dict)
+    runs: dict[int, int] = field(default_factory=dict)
     unable: str = ""
 
 
@@ -77,25 +76,21 @@ class Trials:
     Args:
         aim: what the search is for.
         parameters: the space.
-        maker: makes cells.
-        progress: takes the cells in.
-        folder: the folder of the run folders of all cells.
+        maker: makes runs.
+        sweep: takes the runs in.
         seeds: the seeds with which every setting is tried.
-        timing_only: whether cells leave out training.
     """
 
     def __init__(
         self,
         aim: Aim,
         parameters: Sequence[Parameter],
-        maker: CellMaker,
-        progress: Progress,
-        folder: Path,
+        maker: RunMaker,
+        sweep: Sweep,
         seeds: Sequence[int],
-        timing_only: bool,
     ) -> None:
-        self.aim, self.progress, self.seeds, self.all = aim, progress, seeds, list[Trial]()
-        self._parameters, self._maker, self._folder, self._timing_only = parameters, maker, folder, timing_only
+        self.aim, self.sweep, self.seeds, self.all = aim, sweep, seeds, list[Trial]()
+        self._parameters, self._maker = parameters, maker
         self._known: dict[int, Outcome] = {}
 
     def begin(self, point: Point, hurdles: Mapping[int, Hurdle], least_rounds: int) -> Trial:
@@ -112,56 +107,56 @@ class Trials:
         trial = Trial(len(self.all), point, label, columns, settings)
         self.all.append(trial)
         try:
-            plain = [next(self._maker.cells(label, columns, settings, [seed])) for seed in self.seeds]
+            plain = [next(self._maker.runs(label, columns, settings, [seed])) for seed in self.seeds]
         except ScenarioError as error:
             trial.unable = f"invalid: {'; '.join(error.problems)}"
             return trial
         trial.scenario = plain[0].scenario
-        cells = [(cell, hurdles.get(cell.scenario.seed, Hurdle())) for cell in plain]
-        for cell, hurdle in cells if not self._timing_only else ():
-            why = too_costly(self.aim, cell.scenario, least_rounds, hurdle.cap, self.progress.data_dir)
+        runs = [(run, hurdles.get(run.scenario.seed, Hurdle())) for run in plain]
+        for run, hurdle in runs if not self.sweep.timing_only else ():
+            why = too_costly(self.aim, run.scenario, least_rounds, hurdle.cap, self.sweep.data_dir)
             if why:
                 trial.unable = f"too costly: {why}"
                 return trial
-        self._run(trial, cells)
+        self._run(trial, runs)
         return trial
 
     def more(self, trial: Trial, seed: int) -> None:
         """Take in one more run of a trial, with another seed."""
-        cell = next(self._maker.cells(trial.label, trial.columns, trial.settings, [seed]))
-        self._run(trial, [(cell, Hurdle())])
+        run = next(self._maker.runs(trial.label, trial.columns, trial.settings, [seed]))
+        self._run(trial, [(run, Hurdle())])
 
-    def _run(self, trial: Trial, cells: Sequence[tuple[Cell, Hurdle]]) -> None:
+    def _run(self, trial: Trial, runs: Sequence[tuple[StudyRun, Hurdle]]) -> None:
         """Take in runs of a trial, each with its hurdle."""
-        ended = [self._ended(trial, cell.scenario, hurdle) for cell, hurdle in cells]
-        places = self.progress.add(ended, self._folder)
-        trial.cells |= {cell.scenario.seed: place for cell, place in zip(ended, places, strict=True)}
+        ended = [self._ended(trial, run.scenario, hurdle) for run, hurdle in runs]
+        places = self.sweep.add(ended)
+        trial.runs |= {run.scenario.seed: place for run, place in zip(ended, places, strict=True)}
 
     def has_ended(self, trial: Trial) -> bool:
         """Whether all runs of a trial have ended."""
-        return all(place in self.progress.done or place in self.progress.failures for place in trial.cells.values())
+        return all(place in self.sweep.done or place in self.sweep.failures for place in trial.runs.values())
 
     def tried(self, trial: Trial) -> list[Outcome]:
         """Return the outcomes of the runs with which a setting was tried; none if it was not run."""
-        return [self._outcome(trial.cells[seed]) for seed in self.seeds if seed in trial.cells]
+        return [self._outcome(trial.runs[seed]) for seed in self.seeds if seed in trial.runs]
 
     def raced(self, trial: Trial) -> list[Outcome]:
         """Return the outcomes of all runs of a trial by seed, those of the race included."""
-        return [self._outcome(trial.cells[seed]) for seed in sorted(trial.cells)]
+        return [self._outcome(trial.runs[seed]) for seed in sorted(trial.runs)]
 
     def _outcome(self, place: int) -> Outcome:
         """What a run was worth; one that failed reached nothing."""
         if place not in self._known:
-            if place in self.progress.failures:
+            if place in self.sweep.failures:
                 lost = (math.inf,) * max(len(self.aim.costs), 1)
                 self._known[place] = Outcome(lost, math.nan, ("failed",))
             else:
-                devices = self.progress.cells[place].scenario.devices.count
-                self._known[place] = outcome_in(self.aim, self.progress.folder_of[place], devices)
+                devices = self.sweep.runs[place].scenario.devices.count
+                self._known[place] = outcome_in(self.aim, self.sweep.folder_of[place], devices)
         return self._known[place]
 
-    def _ended(self, trial: Trial, scenario: Scenario, hurdle: Hurdle) -> Cell:
-        """The cell of a scenario that ends when its outcome is known."""
+    def _ended(self, trial: Trial, scenario: Scenario, hurdle: Hurdle) -> StudyRun:
+        """The run of a scenario that ends when its outcome is known."""
         stops = self.aim.stops(scenario, *hurdle)
         settings = [Setting(f"stop.{name}", node_of(value, Place("search"))) for name, value in stops.items()]
-        return next(self._maker.cells(trial.label, trial.columns, (*trial.settings, *settings), [scenario.seed]))
+        return next(self._maker.runs(trial.label, trial.columns, (*trial.settings, *settings), [scenario.seed]))

@@ -13,7 +13,7 @@ import torch
 from fednet_emu.algorithms.clustered.frank_wolfe.tuning import choose_alpha
 from fednet_emu.emulation.checkpoints import from_bytes, to_bytes
 from fednet_emu.emulation.load import load_scenario
-from fednet_emu.emulation.play import run_scenario
+from fednet_emu.emulation.play import play
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.testing import run_small, small_federation, small_scenario
@@ -246,7 +246,7 @@ def test_groups_of_digits_are_recovered_with_a_tuned_alpha(tmp_path: Path) -> No
         for alpha in (0.00316, 0.01, 0.0316, 0.1):
             changes = [f"seed={seed}", f"algorithm.alpha={alpha}", "evaluation.every_rounds=200"]
             folder = tmp_path / f"{seed}-{alpha}"
-            run_scenario(load_scenario("clustered_mnist", changes), "digits", folder, data_dir=data_dir)
+            play(load_scenario("clustered_mnist", changes), "digits", folder, data_dir=data_dir)
             ratios[alpha] = _ratio(pd.read_parquet(folder / "convergence.parquet"))
             indices[alpha] = pd.read_parquet(folder / "agreement.parquet")["rand_index"].iloc[-1]
         found.append(indices[choose_alpha(ratios, 0.2)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -101,7 +101,6 @@ class Memories:
 class Watched(Synchronous):
     """Notes what each device holds that is invited."""
 
-    kind: Any = "watched"
     seen: Any
 
     def round(self, fed: Any, t: int, message: Any, client: Any, own: Any, **more: Any) -> Any:
@@ -124,7 +123,7 @@ def watched(watch: type, *settings: str) -> tuple[Federation, Memories]:
     """A run whose devices' memories were noted."""
     given = small_scenario(*settings).algorithm.model_dump()
     fed, seen = small_federation(*settings), Memories()
-    fed.run(watch(**{**given, "kind": "watched"}, seen=seen))
+    fed.run(watch(**given, seen=seen))
     return fed, seen
 
 
@@ -212,7 +211,7 @@ def test_a_proximal_term_must_not_overshoot() -> None:
 class HeavyBall(Optimizer):
     """SGD with a momentum of 0.9."""
 
-    kind: Literal["heavy-ball"] = "heavy-ball"
+    kind = "heavy-ball"
 
     def start(self, weights: Tensor, lr: float) -> Callable[[Tensor], None]:
         """The step function, with a velocity of zero."""

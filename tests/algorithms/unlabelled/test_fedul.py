@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -16,8 +16,9 @@ from fednet_emu.emulation.build import build
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import Device
 from fednet_emu.federation.federation import Federation
-from fednet_emu.learning.data.datasets import Samples
-from fednet_emu.learning.data.partitions import Partition, Partitioned
+from fednet_emu.learning.data.datasets.base import Samples
+from fednet_emu.learning.data.partitions import Partition
+from fednet_emu.learning.data.partitions.base import Partitioned
 from fednet_emu.testing import run_small, small_federation, small_scenario
 
 SETTINGS = (
@@ -94,7 +95,7 @@ def test_a_persistent_server_goes_on_from_its_own_weights() -> None:
 class ClassSets(Partition):
     """Equal parts in which set m holds class m: the sets say what the labels say."""
 
-    kind: Literal["class-sets"] = "class-sets"
+    kind = "class-sets"
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
         """Deal the samples of every class out in turn, so that all devices have the class shares of the test set."""

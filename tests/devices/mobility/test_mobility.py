@@ -9,16 +9,8 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 from scipy import stats
 
-from fednet_emu.devices.mobility import (
-    MOBILITIES,
-    AnyMobility,
-    BoxRegion,
-    DiscRegion,
-    GaussMarkov,
-    RandomDirection,
-    RandomWaypoint,
-    Static,
-)
+from fednet_emu.devices.mobility import MOBILITIES, AnyMobility, GaussMarkov, RandomDirection, RandomWaypoint, Static
+from fednet_emu.devices.mobility.regions import BoxRegion, DiscRegion
 from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.streams import Streams
 
@@ -58,7 +50,7 @@ def squares(region, xy_m):
 
 def test_every_kind_is_found_under_its_own_name():
     """The table's keys are the components' kinds, and a bare name gives the defaults."""
-    assert all(component.model_fields["kind"].default == kind for kind, component in MOBILITIES.items())
+    assert all(component.kind == kind for kind, component in MOBILITIES.items())
     assert TypeAdapter(AnyMobility).validate_python("random-direction") == RandomDirection()
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fednet_emu.devices.mobility import DiscRegion, TraceMobility
+from fednet_emu.devices.mobility import TraceMobility
+from fednet_emu.devices.mobility.regions import DiscRegion
 from fednet_emu.devices.mobility.walks import load_walks
 from fednet_emu.errors import DataError
 from fednet_emu.kernel.streams import Streams

@@ -37,7 +37,7 @@ STORIES: dict[str, tuple[str, int, dict[str, Any]]] = {
 def played(story: str) -> tuple[Run, Ledger]:
     """A short run without training, and its ledger."""
     name, rounds, settings = STORIES[story]
-    _, scenario = scenario_of(name, {"stop": {"rounds": rounds}, **settings})
+    scenario = scenario_of(name, {"stop": {"rounds": rounds}, **settings})[1].scenario
     ended = play(scenario, name, None, timing_only=True, keep_model=True)
     return Run.ended(ended, scenario, None), ended.ledger
 

@@ -12,7 +12,8 @@ from pydantic import BaseModel, ValidationError
 from torch import nn
 
 from fednet_emu.errors import DataError
-from fednet_emu.learning.data.datasets import DATASETS, AnyDataset, Digits, Samples, Synthetic, SyntheticRegression
+from fednet_emu.learning.data.datasets import DATASETS, AnyDataset, Digits, Synthetic, SyntheticRegression
+from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.text import LETTERS
 
 DATA = Path(os.environ.get("FEDNET_DATA", Path(__file__).parents[4] / "shared" / "data"))

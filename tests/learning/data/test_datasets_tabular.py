@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from fednet_emu.errors import DataError
-from fednet_emu.learning.data.datasets import Adult, Samples, UciHar
+from fednet_emu.learning.data.datasets import Adult, UciHar
+from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.datasets.uci_har import SIGNALS
 
 RNG = np.random.default_rng(0)

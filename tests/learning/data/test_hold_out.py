@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fednet_emu.errors import ScenarioError
-from fednet_emu.learning.data.datasets import Samples
+from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.hold_out import hold_out
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
 from fednet_emu.errors import ScenarioError
-from fednet_emu.learning.data.datasets import Samples
+from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.partitions import (
     PARTITIONS,
     AnyPartition,
@@ -20,11 +20,11 @@ from fednet_emu.learning.data.partitions import (
     LabelsPerDevice,
     OneClass,
     Partition,
-    Partitioned,
     QuantitySkew,
     Shards,
     SurrogateSets,
 )
+from fednet_emu.learning.data.partitions.base import Partitioned
 
 ALL = [
     Dirichlet(alpha=0.5),
@@ -95,7 +95,7 @@ def test_every_kind_is_in_the_list_of_these_tests():
     """The table has no untested entry, and each class carries its name as default."""
     assert {partition.kind: type(partition) for partition in ALL} == PARTITIONS
     for partition in ALL:
-        assert Holder.model_validate({"partition": partition.model_dump()}).partition == partition
+        assert Holder.model_validate(Holder(partition=partition).model_dump()).partition == partition
 
 
 @pytest.mark.parametrize("partition", ALL, ids=lambda partition: partition.kind)

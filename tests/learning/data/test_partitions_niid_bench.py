@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fednet_emu.errors import ScenarioError
-from fednet_emu.learning.data.datasets import Samples
-from fednet_emu.learning.data.partitions import LabelsPerDevice, Partition, Partitioned, QuantitySkew
+from fednet_emu.learning.data.datasets.base import Samples
+from fednet_emu.learning.data.partitions import LabelsPerDevice, Partition, QuantitySkew
+from fednet_emu.learning.data.partitions.base import Partitioned
 
 
 def balanced(per_class: int, classes: int = 10) -> Samples:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fednet_emu.algorithms.unlabelled.fedul_theory import empirical_priors, transition
 from fednet_emu.errors import ScenarioError
-from fednet_emu.learning.data.datasets import Samples
+from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.partitions import SurrogateSets
 from fednet_emu.learning.data.partitions.surrogate_sets import deal, device_priors, own_classes, set_priors
 

@@ -53,4 +53,4 @@ def test_a_plan_without_a_schedule_is_itself_in_every_round() -> None:
 
 def test_every_kind_is_found_by_its_name() -> None:
     """The table's names are those of the classes."""
-    assert all(found.model_fields["kind"].default == kind for kind, found in SCHEDULES.items())
+    assert all(found.kind == kind for kind, found in SCHEDULES.items())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from pydantic import Field
@@ -35,7 +35,7 @@ GAINS = (0.0, 0.25, 1.0, 1.0, 2.0, 4.0)
 class TableFading(Fading):
     """A gain out of a few, each as likely; products with them are exact, and equal gains are frequent."""
 
-    kind: Literal["table"] = "table"
+    kind = "table"
     coherence_s: float = Field(gt=0)
 
     def gain(self, uniform: float, los: bool = False) -> float:
@@ -54,7 +54,7 @@ class TableFading(Fading):
 class RootLaw(RateLaw):
     """B sqrt(SINR), with which shares that end together have a closed form."""
 
-    kind: Literal["root"] = "root"
+    kind = "root"
 
     def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
         """Rate of one transmission."""

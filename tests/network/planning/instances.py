@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.optimize import minimize
 
-from fednet_emu.network.planning import Round
+from fednet_emu.network.planning.base import Round
 from fednet_emu.radio.rates.shannon import Shannon
 
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fednet_emu.devices.mobility import StillPaths
+from fednet_emu.devices.mobility.base import StillPaths
 from fednet_emu.emulation.load import load_scenario
 from fednet_emu.errors import DataError, ScenarioError
 from fednet_emu.kernel.streams import Streams, mixes, uniforms

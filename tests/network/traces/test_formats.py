@@ -47,7 +47,7 @@ def rows_mbps(traces):
 
 def test_every_format_is_found_under_its_own_name():
     """The table's keys are the components' kinds."""
-    assert all(source.model_fields["kind"].default == kind for kind, source in RATE_TRACES.items())
+    assert all(source.kind == kind for kind, source in RATE_TRACES.items())
     assert TypeAdapter(AnyRateTraces).validate_python("mahimahi") == MahimahiTraces()
 
 

@@ -111,4 +111,4 @@ def test_the_kind_that_never_iterated_is_refused_with_its_new_name(given):
 
 def test_every_kind_of_power_control_has_claims_here():
     """The table and this file name the same kinds."""
-    assert set(POWER_CONTROLS) == {law.model_fields["kind"].default for law in (FullPower, OpenLoop, TargetSnr)}
+    assert set(POWER_CONTROLS) == {law.kind for law in (FullPower, OpenLoop, TargetSnr)}

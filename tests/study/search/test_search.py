@@ -19,10 +19,9 @@ from fednet_emu.analysis.searched import SearchRecords
 from fednet_emu.analysis.study import StudyRecords
 from fednet_emu.emulation.load import load_scenario
 from fednet_emu.errors import DataError, FednetError, ScenarioError
-from fednet_emu.study import cells
-from fednet_emu.study.cells import load_study
-from fednet_emu.study.here import run_here
-from fednet_emu.study.local import run_locally
+from fednet_emu.study import runs
+from fednet_emu.study.runners import run_here, run_locally
+from fednet_emu.study.runs import load_study
 from fednet_emu.study.search.search import load_search, search
 from fednet_emu.study.sweep import study_folder, sweep
 from fednet_emu.testing import SMALL
@@ -34,7 +33,7 @@ FILES = ("trials.csv", "search.json", "study.json", "study.parquet", "cells.parq
 
 def searched(path, out, run=run_here, **options):
     """The view of a search that has ended."""
-    search(load_search(cells.study_file(path), **options), out, run)
+    search(load_search(runs.study_file(path), **options), out, run)
     return SearchRecords.opened(out)
 
 
@@ -118,7 +117,7 @@ def test_an_interrupted_search_goes_on_as_if_nothing_had_been(searching, whole, 
             if place == 5:
                 raise KeyboardInterrupt
 
-    loaded = load_search(cells.study_file(searching))
+    loaded = load_search(runs.study_file(searching))
     for _ in range(40):
         try:
             search(loaded, tmp_path / "parts", three)
@@ -300,7 +299,7 @@ def test_settings_that_are_no_scenario_or_fail_are_told_and_left_out(study_file,
         "      calm: {model: {kind: module, path: 'moody:Net'}}\n"
         "      raises: {model: {kind: module, path: 'moody:Net', args: {mood: raises}}}\n"
     )
-    progress = search(load_search(cells.study_file(path)), tmp_path / "out", run_here)
+    progress = search(load_search(runs.study_file(path)), tmp_path / "out", run_here)
     view = SearchRecords.opened(tmp_path / "out")
 
     assert len(progress.failures) == 1
@@ -343,7 +342,7 @@ def test_a_limit_that_nobody_keeps_is_a_sentence(study_file, tmp_path):
 def test_mistakes_are_told_before_anything_runs(study_file, text, what):
     """Each in a sentence that says what is wrong."""
     with pytest.raises(FednetError) as caught:
-        load_search(cells.study_file(study_file(f"{text}\n")))
+        load_search(runs.study_file(study_file(f"{text}\n")))
 
     assert what in str(caught.value)
 
@@ -359,7 +358,7 @@ def test_a_timing_only_search_has_no_target(study_file):
     """Nothing is learnt that could reach it."""
     path = study_file(f"{SETTINGS}search: {{space: {{algorithm.lr: [1, 2]}}}}\n")
     with pytest.raises(FednetError, match="leave out target"):
-        load_search(cells.study_file(path), timing_only=True)
+        load_search(runs.study_file(path), timing_only=True)
 
 
 def test_a_race_among_equals_rarely_drops_one_of_them():

@@ -36,7 +36,6 @@ from fednet_emu.learning.models.layers import LayerName, Layers
 class FrankWolfeClustering(Synchronous):
     """Clients train with a linear term that couples them to others; the server learns which pairs to couple."""
 
-    kind: Literal["frank-wolfe-clustering"] = "frank-wolfe-clustering"
     uses: ClassVar[frozenset[str]] = frozenset({"plans"})
     plain_steps: ClassVar[bool] = True
     private: tuple[LayerName, ...] = ()

@@ -55,7 +55,6 @@ class Aspire(Algorithm):
     ASPIRE-EASE(-) with `active: null`, ASPIRE-EASEper with `local_steps` above 1, ASPIRE-ADP with `adaptive`.
     """
 
-    kind: Literal["aspire"] = "aspire"
     planes: Upkeep = "ease"
     """ease: worst cases become planes and idle planes go; cp: planes stay while there is room; fixed: the prior is the
     only plane and its multiplier stays 1, so that every worker keeps its prior weight."""

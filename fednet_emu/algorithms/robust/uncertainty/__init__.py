@@ -4,8 +4,6 @@ They are those of Table II in Jiao, Yang, Song: "Federated Distributionally Robu
 Objectives: Algorithm and Analysis", https://arxiv.org/abs/2307.14364, all kept within p >= 0 and sum(p) = 1.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import numpy as np
@@ -18,16 +16,9 @@ from fednet_emu.algorithms.robust.uncertainty.kl import KlBall
 from fednet_emu.algorithms.robust.uncertainty.polyhedron import Polyhedron
 from fednet_emu.algorithms.robust.uncertainty.wasserstein import Wasserstein
 from fednet_emu.arrays import Array
-from fednet_emu.component.slot import Slot
+from fednet_emu.component.slot import Slot, kinds
 
-UNCERTAINTY_SETS: dict[str, type[UncertaintySet]] = {
-    "box": Box,
-    "cd-norm": CdNorm,
-    "ellipsoid": Ellipsoid,
-    "kl": KlBall,
-    "polyhedron": Polyhedron,
-    "wasserstein": Wasserstein,
-}
+UNCERTAINTY_SETS: dict[str, type[UncertaintySet]] = kinds(Box, CdNorm, Ellipsoid, KlBall, Polyhedron, Wasserstein)
 """Every kind of uncertainty set that is built in."""
 
 AnyUncertaintySet = Annotated[UncertaintySet, Slot("uncertainty", UNCERTAINTY_SETS)]

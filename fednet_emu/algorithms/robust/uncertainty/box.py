@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 from pydantic import Field
 
@@ -16,7 +14,6 @@ from fednet_emu.errors import ScenarioError
 class Box(UncertaintySet):
     """lower <= p <= upper; with the default bounds it is the whole simplex, and the prior does not matter."""
 
-    kind: Literal["box"] = "box"
     lower: PerDevice = Field(0.0)
     """Least weight, one for all devices or one each."""
     upper: PerDevice = Field(1.0)

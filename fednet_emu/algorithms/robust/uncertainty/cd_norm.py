@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 from pydantic import Field
 
@@ -22,7 +20,6 @@ class CdNorm(UncertaintySet):
     both sides meet in its minimum after a few steps, O(N log N) each.
     """
 
-    kind: Literal["cd-norm"] = "cd-norm"
     budget: float = Field(ge=0)
     """The paper's Gamma: 0 leaves the prior alone, N makes it a box."""
     deviation: PerDevice | None = None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 from pydantic import Field, field_validator
 
@@ -15,7 +13,6 @@ from fednet_emu.arrays import Array
 class Ellipsoid(UncertaintySet):
     """sum_j (p_j - q_j)^2 / variance_j <= budget, with the matrix diagonal."""
 
-    kind: Literal["ellipsoid"] = "ellipsoid"
     budget: float = Field(ge=0)
     """How far from the prior the weights may be, in the measure above."""
     variance: PerDevice = 1.0

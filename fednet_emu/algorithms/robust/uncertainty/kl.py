@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import numpy as np
 from pydantic import Field
@@ -16,7 +15,7 @@ from fednet_emu.arrays import Array
 class KlBall(UncertaintySet):
     """sum_j p_j log(p_j / q_j) <= budget, in nats."""
 
-    kind: Literal["kl"] = "kl"
+    kind = "kl"
     budget: float = Field(ge=0)
     """Largest divergence from the prior, in nats."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 from pydantic import Field, model_validator
 
@@ -16,7 +14,6 @@ from fednet_emu.errors import ScenarioError
 class Polyhedron(UncertaintySet):
     """sum_j matrix_ij p_j <= bounds_i for every row i; the prior does not matter."""
 
-    kind: Literal["polyhedron"] = "polyhedron"
     matrix: tuple[tuple[float, ...], ...] = Field(min_length=1)
     """One row of coefficients for each inequality, one column for each device."""
     bounds: tuple[float, ...]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Literal
 
 import numpy as np
 from pydantic import Field
@@ -15,7 +14,6 @@ from fednet_emu.arrays import Array
 class Wasserstein(UncertaintySet):
     """Weights that the prior becomes when mass is moved, by worker numbers times mass at most `budget`."""
 
-    kind: Literal["wasserstein"] = "wasserstein"
     budget: float = Field(ge=0)
     """Largest sum of distance in worker numbers times mass."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field
 from torch import Tensor
 
@@ -20,7 +18,6 @@ class Backdoor(Attack):
     series, Dai, Chen and Li (IEEE Access 2019).
     """
 
-    kind: Literal["backdoor"] = "backdoor"
     patch: int = Field(4, gt=0)
     """Size of the trigger: side of the square (pixels), or number of entries in series and vectors."""
     value: float | None = None

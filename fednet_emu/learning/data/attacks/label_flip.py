@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -15,7 +13,6 @@ from fednet_emu.learning.data.datasets.base import Samples
 class LabelFlip(Attack):
     """Malicious samples of the source class carry the target label; success means that models predict it there."""
 
-    kind: Literal["label-flip"] = "label-flip"
     source: int | None = Field(None, ge=0)
     """Class whose labels are changed to the target; null takes all classes."""
 

@@ -2,9 +2,9 @@
 
 from typing import Annotated
 
-from fednet_emu.component.slot import Slot
+from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.learning.data.datasets.adult import Adult
-from fednet_emu.learning.data.datasets.base import Dataset, Samples
+from fednet_emu.learning.data.datasets.base import Dataset
 from fednet_emu.learning.data.datasets.chest_accelerometer import ChestAccelerometer
 from fednet_emu.learning.data.datasets.digits import Digits
 from fednet_emu.learning.data.datasets.fcube import Fcube
@@ -17,42 +17,22 @@ from fednet_emu.learning.data.datasets.text import Text
 from fednet_emu.learning.data.datasets.torchvision_images import TorchvisionImages
 from fednet_emu.learning.data.datasets.uci_har import UciHar
 
-DATASETS: dict[str, type[Dataset]] = {
-    "adult": Adult,
-    "chest-accelerometer": ChestAccelerometer,
-    "digits": Digits,
-    "fashion-mnist": FashionMnist,
-    "fcube": Fcube,
-    "hugging-face": HuggingFace,
-    "mnist": Mnist,
-    "npz": Npz,
-    "synthetic": Synthetic,
-    "synthetic-regression": SyntheticRegression,
-    "text": Text,
-    "torchvision": TorchvisionImages,
-    "uci-har": UciHar,
-}
+DATASETS: dict[str, type[Dataset]] = kinds(
+    Adult,
+    ChestAccelerometer,
+    Digits,
+    FashionMnist,
+    Fcube,
+    HuggingFace,
+    Mnist,
+    Npz,
+    Synthetic,
+    SyntheticRegression,
+    Text,
+    TorchvisionImages,
+    UciHar,
+)
 """Every kind of dataset that is built in."""
 
 AnyDataset = Annotated[Dataset, Slot("dataset", DATASETS)]
 """Type of a field that holds one dataset."""
-
-__all__ = [
-    "DATASETS",
-    "Adult",
-    "AnyDataset",
-    "ChestAccelerometer",
-    "Dataset",
-    "Digits",
-    "FashionMnist",
-    "Fcube",
-    "HuggingFace",
-    "Mnist",
-    "Npz",
-    "Samples",
-    "Synthetic",
-    "SyntheticRegression",
-    "Text",
-    "TorchvisionImages",
-    "UciHar",
-]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -34,7 +34,6 @@ class Adult(Dataset):
     (Mohri, Sivek, Suresh, ICML 2019): 0 for people with a doctorate, 1 for the others.
     """
 
-    kind: Literal["adult"] = "adult"
     path: str = "adult"
     """Folder of the files adult.data and adult.test, which may be compressed (.gz): a full path, or a path inside the
     data folder."""

@@ -30,7 +30,6 @@ class ChestAccelerometer(Dataset):
     and going up or down stairs; standing; walking; stairs; walking and talking; talking while standing.
     """
 
-    kind: Literal["chest-accelerometer"] = "chest-accelerometer"
     path: str = "chest_accelerometer"
     """Folder of the files 1.csv.gz to 15.csv.gz: a full path, or a path inside the data folder."""
     window: int = Field(104, gt=0, le=10_000)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,8 +22,6 @@ class Digits(Dataset):
 
     The split is always the same: stratified by class, a fifth for testing.
     """
-
-    kind: Literal["digits"] = "digits"
 
     def extent(self, data_dir: Path | None) -> Extent:
         """Always the same images."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import torch
@@ -25,7 +24,6 @@ class Fcube(Dataset):
     features, not in their labels. Each octant has equally many training samples, up to one; test samples are uniform.
     """
 
-    kind: Literal["fcube"] = "fcube"
     n_samples: PositiveInt = 4000
     """Number of training samples."""
     n_test: PositiveInt = 1000

@@ -51,7 +51,6 @@ class HuggingFace(Dataset):
     Needs the extra `hugging-face`.
     """
 
-    kind: Literal["hugging-face"] = "hugging-face"
     path: str
     """A Parquet, JSON, CSV or Arrow file, a folder of such files or one that `save_to_disk` wrote; a relative path is
     looked up in the data folder first, then in the current folder. Otherwise `owner/name` on the hub."""

@@ -108,7 +108,6 @@ class Mnist(_Images):
     """Handwritten digits in ten classes; a normalised pixel is (value / 255 - 0.1307) / 0.3081."""
 
     ARCHIVE = _MNIST
-    kind: Literal["mnist"] = "mnist"
     writers: bool = False
     """Whether each sample has its writer as group, for the partition `group`: 539 writers of the training images, and
     297 others of the test images. From the labels of QMNIST (Yadav and Bottou, NeurIPS 2019) in the folder
@@ -129,7 +128,6 @@ class FashionMnist(_Images):
     """Articles of clothing in ten classes; a normalised pixel is (value / 255 - 0.2860) / 0.3530."""
 
     ARCHIVE = _FASHION
-    kind: Literal["fashion-mnist"] = "fashion-mnist"
 
 
 def _load(archive: _Archive, data_dir: Path | None, *, normalise: bool, download: bool) -> Samples:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,7 +31,6 @@ class Npz(Dataset):
     looked up in the data folder first, then in the current folder.
     """
 
-    kind: Literal["npz"] = "npz"
     path: str
     """The .npz file; a relative path is looked up in the data folder first, then in the current folder."""
     classes: int | None = Field(default=None, ge=2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -25,7 +25,6 @@ class Synthetic(Dataset):
     shape of a sample, for example 784 or [1, 28, 28].
     """
 
-    kind: Literal["synthetic"] = "synthetic"
     n_samples: PositiveInt = 6000
     """Number of training samples."""
     n_test: PositiveInt = 1000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -21,7 +21,6 @@ class SyntheticRegression(Dataset):
     The optimum that comes with the samples is the least squares solution of the training set, not the w and b drawn.
     """
 
-    kind: Literal["synthetic-regression"] = "synthetic-regression"
     n_samples: PositiveInt = 1000
     """Number of training samples."""
     n_test: PositiveInt = 200

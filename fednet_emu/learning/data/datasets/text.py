@@ -31,7 +31,6 @@ class Text(Dataset):
     are for testing, as in McMahan et al. (AISTATS 2017), who took the roles of Shakespeare's plays.
     """
 
-    kind: Literal["text"] = "text"
     path: str
     """The text file in UTF-8, or the folder of .txt files; a relative path is looked up in the data folder first, then
     in the current folder. What stands before and behind Project Gutenberg's marks of begin and end is left out."""

@@ -70,7 +70,7 @@ class TorchvisionImages(Dataset):
     in its files. Needs the extra `torchvision`. MNIST and Fashion-MNIST are kinds of their own, which need no library.
     """
 
-    kind: Literal["torchvision"] = "torchvision"
+    kind = "torchvision"
     name: Literal["CIFAR10", "CIFAR100", "EMNIST", "KMNIST", "STL10", "SVHN", "USPS"]
     """The data set, by its name in `torchvision.datasets`."""
     path: str | None = None

@@ -35,7 +35,6 @@ class UciHar(Dataset):
     walking, walking upstairs, walking downstairs, sitting, standing, laying.
     """
 
-    kind: Literal["uci-har"] = "uci-har"
     path: str = "uci_har"
     """Folder of the data: as published, with the folders `train` and `test`, or with the file `uci_har_i16.npz.xz`; a
     full path, or a path inside the data folder."""

@@ -2,8 +2,8 @@
 
 from typing import Annotated
 
-from fednet_emu.component.slot import Slot
-from fednet_emu.learning.data.partitions.base import Partition, Partitioned
+from fednet_emu.component.slot import Slot, kinds
+from fednet_emu.learning.data.partitions.base import Partition
 from fednet_emu.learning.data.partitions.dirichlet import Dirichlet
 from fednet_emu.learning.data.partitions.group import Group
 from fednet_emu.learning.data.partitions.iid import Iid
@@ -13,32 +13,10 @@ from fednet_emu.learning.data.partitions.quantity_skew import QuantitySkew
 from fednet_emu.learning.data.partitions.shards import Shards
 from fednet_emu.learning.data.partitions.surrogate_sets import SurrogateSets
 
-PARTITIONS: dict[str, type[Partition]] = {
-    "dirichlet": Dirichlet,
-    "group": Group,
-    "iid": Iid,
-    "labels-per-device": LabelsPerDevice,
-    "one-class": OneClass,
-    "quantity-skew": QuantitySkew,
-    "shards": Shards,
-    "surrogate-sets": SurrogateSets,
-}
+PARTITIONS: dict[str, type[Partition]] = kinds(
+    Dirichlet, Group, Iid, LabelsPerDevice, OneClass, QuantitySkew, Shards, SurrogateSets
+)
 """Every kind of partition that is built in."""
 
 AnyPartition = Annotated[Partition, Slot("partition", PARTITIONS)]
 """Type of a field that holds one partition."""
-
-__all__ = [
-    "PARTITIONS",
-    "AnyPartition",
-    "Dirichlet",
-    "Group",
-    "Iid",
-    "LabelsPerDevice",
-    "OneClass",
-    "Partition",
-    "Partitioned",
-    "QuantitySkew",
-    "Shards",
-    "SurrogateSets",
-]

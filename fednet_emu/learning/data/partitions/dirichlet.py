@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 from pydantic import Field, NonNegativeInt
 
@@ -26,7 +24,6 @@ class Dirichlet(Partition):
     a class are shared in the same proportions.
     """
 
-    kind: Literal["dirichlet"] = "dirichlet"
     alpha: float = Field(gt=0)
     """Concentration of the Dirichlet distribution (alpha); the smaller it is, the fewer classes a device has."""
     min_samples: NonNegativeInt = 1

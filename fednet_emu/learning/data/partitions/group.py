@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 
 from fednet_emu.arrays import IntArray
@@ -19,8 +17,6 @@ class Group(Partition):
     distributed at random, and their numbers per device differ by at most one. Test samples follow their group; test
     samples of groups that are not in the training set, or of datasets without test groups, belong to no device.
     """
-
-    kind: Literal["group"] = "group"
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
         """Draw the device of each group, then assign training and test samples by group."""

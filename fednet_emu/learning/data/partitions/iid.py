@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 from pydantic import PositiveInt
 
@@ -16,7 +14,6 @@ from fednet_emu.learning.data.partitions.base import NOBODY, Partition, Partitio
 class Iid(Partition):
     """Samples drawn at random without replacement; numbers of samples per device differ by at most one."""
 
-    kind: Literal["iid"] = "iid"
     per_device: PositiveInt | None = None
     """Number of training samples of each device; the remaining ones are not used. Null distributes all samples."""
 

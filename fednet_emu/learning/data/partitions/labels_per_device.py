@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 from pydantic import PositiveInt
 
@@ -25,7 +23,6 @@ class LabelsPerDevice(Partition):
     device has, which is possible with fewer devices than labels, belong to nobody.
     """
 
-    kind: Literal["labels-per-device"] = "labels-per-device"
     labels: PositiveInt = 2
     """Number of labels of each device (k)."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 
 from fednet_emu.learning.data.datasets.base import Samples
@@ -21,8 +19,6 @@ class OneClass(Partition):
 
     With fewer devices than classes the samples of the last classes belong to no device.
     """
-
-    kind: Literal["one-class"] = "one-class"
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
         """Shuffle each class and cut it into equal shares."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 from pydantic import Field, NonNegativeInt
 
@@ -23,7 +21,6 @@ class QuantitySkew(Partition):
     drawn again until every device owns `min_samples` training samples. Test samples are shared likewise.
     """
 
-    kind: Literal["quantity-skew"] = "quantity-skew"
     beta: float = Field(0.5, gt=0)
     """Concentration of the Dirichlet distribution (beta); the smaller it is, the more sizes differ."""
     min_samples: NonNegativeInt = 1

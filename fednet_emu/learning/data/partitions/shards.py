@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 from pydantic import PositiveInt
 
@@ -19,7 +17,6 @@ class Shards(Partition):
     classes are equally frequent in them.
     """
 
-    kind: Literal["shards"] = "shards"
     shards_per_device: PositiveInt = 2
     """Number of shards of each device, which is about its number of classes."""
 

@@ -51,7 +51,6 @@ class SurrogateSets(Partition):
     in proportion. Samples drawn for no set are not used. The test samples are distributed iid.
     """
 
-    kind: Literal["surrogate-sets"] = "surrogate-sets"
     skew: Literal["iid", "non-iid"]
     """How samples are distributed among devices before the sets are drawn. iid: equal random parts; non-iid: mostly
     two classes per device."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field
 
 from fednet_emu.arrays import Array, Mask, log10
 from fednet_emu.component.component import Component
-from fednet_emu.component.slot import Slot
+from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.radio.propagation.base import carrier_ghz
 from fednet_emu.radio.propagation.draws import LinkDraws
 
@@ -42,7 +42,7 @@ class Buildings(Component):
 class NoBuildings(Buildings):
     """Every device is outdoors."""
 
-    kind: Literal["none"] = "none"
+    kind = "none"
 
     def enter(self, carrier_hz: float, draws: LinkDraws, depth_m: Array) -> Entry:
         """Nobody is indoors."""
@@ -56,7 +56,7 @@ class OutdoorToIndoor(Buildings):
     Ignored here: the floor that a device is on (give its height), and the correlation of devices in one building.
     """
 
-    kind: Literal["o2i"] = "o2i"
+    kind = "o2i"
 
     indoor_share: float = Field(default=1.0, ge=0, le=1)
     """Share of the devices that are indoors; 0.8 in the calibration of TR 38.901 for cities."""
@@ -84,7 +84,7 @@ class OutdoorToIndoorBelow6GHz(Buildings):
     Ignored here: the wall's material, the carrier, and any spread of the wall's loss.
     """
 
-    kind: Literal["o2i-single-frequency"] = "o2i-single-frequency"
+    kind = "o2i-single-frequency"
 
     indoor_share: float = Field(default=1.0, ge=0, le=1)
     """Share of the devices that are indoors."""
@@ -128,10 +128,6 @@ def _through(loss_db: float) -> float:
     return float(10.0 ** (-loss_db / 10.0))
 
 
-BUILDINGS: dict[str, type[Buildings]] = {
-    "none": NoBuildings,
-    "o2i": OutdoorToIndoor,
-    "o2i-single-frequency": OutdoorToIndoorBelow6GHz,
-}
+BUILDINGS: dict[str, type[Buildings]] = kinds(NoBuildings, OutdoorToIndoor, OutdoorToIndoorBelow6GHz)
 
 AnyBuildings = Annotated[Buildings, Slot("buildings", BUILDINGS)]

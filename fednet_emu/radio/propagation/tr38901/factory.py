@@ -44,7 +44,7 @@ class IndoorFactory(SitePathLoss):
     Ignored here: where the machines stand, moving vehicles, the size of the hall.
     """
 
-    kind: Literal["3gpp-inf"] = "3gpp-inf"
+    kind = "3gpp-inf"
 
     hall: Hall
     """Clutter and heights: SL, DL (base station within the clutter), SH, DH (above it), HH (both ends above)."""

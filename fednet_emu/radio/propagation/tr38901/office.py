@@ -20,7 +20,7 @@ class IndoorOffice(SitePathLoss):
     Ignored here: walls and floors one by one, antenna heights other than through the 3D distance.
     """
 
-    kind: Literal["3gpp-inh"] = "3gpp-inh"
+    kind = "3gpp-inh"
 
     layout: Literal["open", "mixed"] = "mixed"
     """An open-plan office, or one with rooms and corridors."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, Self
+from typing import Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -37,7 +37,7 @@ class RuralMacro(SitePathLoss):
     Ignored here: hills, forests and the curvature of the earth.
     """
 
-    kind: Literal["3gpp-rma"] = "3gpp-rma"
+    kind = "3gpp-rma"
 
     building_height_m: float = Field(default=5.0, ge=5, le=50)
     """Average height h of buildings."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 
 from fednet_emu.arrays import Array, Mask, exp, log10, power
@@ -28,7 +26,7 @@ class UrbanMacro(SitePathLoss):
     Ignored here: terrain, streets, antenna patterns, and the correlation of the environment height between devices.
     """
 
-    kind: Literal["3gpp-uma"] = "3gpp-uma"
+    kind = "3gpp-uma"
 
     buildings: AnyBuildings = NoBuildings()
     """Which devices are indoors, and the building entry loss."""
@@ -53,7 +51,7 @@ class UrbanMicro(SitePathLoss):
     Ignored here: the streets themselves (corners, crossings), vehicles, antenna patterns.
     """
 
-    kind: Literal["3gpp-umi"] = "3gpp-umi"
+    kind = "3gpp-umi"
 
     buildings: AnyBuildings = NoBuildings()
     """Which devices are indoors, and the building entry loss."""

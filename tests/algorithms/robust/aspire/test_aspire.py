@@ -11,16 +11,16 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from fednet_emu.algorithms import worst_case_weights
 from fednet_emu.algorithms.robust.aspire import algorithm as flow
 from fednet_emu.algorithms.robust.aspire.algorithm import Aspire
 from fednet_emu.algorithms.robust.aspire.master import Coordinator
 from fednet_emu.algorithms.robust.aspire.planes import Planes, renewed
 from fednet_emu.algorithms.robust.aspire.wire import iteration_bit
 from fednet_emu.algorithms.robust.aspire.worker import Worker
+from fednet_emu.algorithms.robust.uncertainty import worst_case_weights
 from fednet_emu.algorithms.robust.uncertainty.cd_norm import CdNorm
 from fednet_emu.arrays import Array
-from fednet_emu.emulation.play import run_scenario
+from fednet_emu.emulation.play import play
 from fednet_emu.federation.federation import Federation
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small, small_federation, small_scenario
@@ -55,7 +55,7 @@ def test_events_that_depend_on_planes_are_announced(tmp_path: Path) -> None:
     """With a multiplier per plane in each message, log and summary say that a timing-only run is an approximation."""
     settings = (ASPIRE, *TWO_PACES)
     trained, timed = run_small(*settings), run_small(*settings, timing_only=True)
-    summary = run_scenario(small_scenario(*settings), "aspire", tmp_path / "run", timing_only=True)
+    summary = play(small_scenario(*settings), "aspire", tmp_path / "run", timing_only=True).summary
     first, second, *_ = (tmp_path / "run" / "log.txt").read_text().splitlines()
 
     assert trained.ledger.event_digest() != timed.ledger.event_digest()

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from scipy.optimize import linprog, minimize
 
-from fednet_emu.algorithms import worst_case_weights
 from fednet_emu.algorithms.robust.simplex import project
-from fednet_emu.algorithms.robust.uncertainty import UNCERTAINTY_SETS, UncertaintySet
+from fednet_emu.algorithms.robust.uncertainty import UNCERTAINTY_SETS, UncertaintySet, worst_case_weights
 from fednet_emu.algorithms.robust.uncertainty.base import per_device
 from fednet_emu.algorithms.robust.uncertainty.box import Box
 from fednet_emu.algorithms.robust.uncertainty.cd_norm import CdNorm

@@ -1,7 +1,5 @@
 """An algorithm of its own."""
 
-from typing import Literal
-
 from pydantic import Field
 
 import fednet_emu as fe
@@ -10,7 +8,7 @@ import fednet_emu as fe
 class FirstOnly(fe.Algorithm):
     """Each round one device trains, in turn, and its model is taken."""
 
-    kind: Literal["first-only"] = "first-only"
+    kind = "first-only"
     lr: float = Field(gt=0)
 
     def run(self, fed: fe.Federation) -> fe.Process:

@@ -1,4 +1,4 @@
-"""From a study file to its cells."""
+"""From a study file to its runs."""
 
 from __future__ import annotations
 
@@ -10,68 +10,68 @@ import pytest
 from fednet_emu.emulation.load import load_scenario
 from fednet_emu.errors import ScenarioError
 from fednet_emu.scenario.document import dump
-from fednet_emu.study.cells import load_study
+from fednet_emu.study.runs import load_study
 
 
 def test_cells_are_the_product_in_the_order_of_the_file(study_file):
-    """The last axis and the seeds change fastest, and every cell has its settings and its seed."""
+    """The last axis and the seeds change fastest, and every run has its settings and its seed."""
     loaded = load_study(study_file("grid: {algorithm.lr: [0.1, 0.2], devices.count: [4, 5]}\nseeds: 2\n"))
 
-    assert [(cell.scenario.algorithm.lr, cell.scenario.devices.count, cell.scenario.seed) for cell in loaded.cells] == [
+    assert [(run.scenario.algorithm.lr, run.scenario.devices.count, run.scenario.seed) for run in loaded.runs] == [
         (lr, count, seed) for lr in (0.1, 0.2) for count in (4, 5) for seed in (0, 1)
     ]
-    assert loaded.cells[3].label == "algorithm.lr=0.1, devices.count=5, seed=1"
+    assert loaded.runs[3].label == "algorithm.lr=0.1, devices.count=5, seed=1"
 
 
 def test_replay_runs_the_very_same_scenario(study_file):
-    """The command told for a failed cell resolves to the scenario of the cell, nested settings and all."""
+    """The command told for a failed run resolves to the scenario of the run, nested settings and all."""
     path = study_file(
         "set: {stop.rounds: 2, devices.straggler: {kind: log-normal, sigma: 0.3}}\n"
         "grid:\n  air:\n    a: {network.uplink.access: ofdma}\n"
         "    b: {network.uplink: {loss: {kind: random, probability: 1e-2}}}\n"
     )
-    for cell in load_study(path).cells:
-        command = cell.command
+    for run in load_study(path).runs:
+        command = run.command
         overrides = [value for option, value in itertools.pairwise(command) if option == "--set"]
 
         again = load_scenario(command[2], [*overrides, f"seed={command[command.index('--seed') + 1]}"])
-        assert dump(again) == dump(cell.scenario)
+        assert dump(again) == dump(run.scenario)
 
 
 def test_a_variant_may_change_what_the_study_sets(study_file):
     """Settings under `set` are where every level starts from."""
-    cells = load_study(
+    runs = load_study(
         study_file("set: {algorithm.lr: 0.3}\ngrid: {pace: {a: {}, b: {algorithm.lr: 0.4}}}\nseeds: 1\n")
-    ).cells
+    ).runs
 
-    assert [cell.scenario.algorithm.lr for cell in cells] == [0.3, 0.4]
+    assert [run.scenario.algorithm.lr for run in runs] == [0.3, 0.4]
 
 
 def test_cells_are_known_by_what_they_run(study_file):
     """The digest covers every setting, the seed, and whether there is training; names of levels do not matter."""
     text = "grid: {{air: {{{}: {{network.uplink.access: ofdma}}}}}}\nseeds: 2\n"
-    first, other = load_study(study_file(text.format("x"))).cells
-    renamed = load_study(study_file(text.format("y"))).cells[0]
-    timed = load_study(study_file(text.format("x")), timing_only=True).cells[0]
-    changed = load_study(study_file(text.format("x")), ["stop.rounds=2"]).cells[0]
+    first, other = load_study(study_file(text.format("x"))).runs
+    renamed = load_study(study_file(text.format("y"))).runs[0]
+    timed = load_study(study_file(text.format("x")), timing_only=True).runs[0]
+    changed = load_study(study_file(text.format("x")), ["stop.rounds=2"]).runs[0]
 
     assert first.digest == renamed.digest
     assert len({first.digest, other.digest, timed.digest, changed.digest}) == 4
 
 
 def test_cells_repeat_bit_by_bit_beside_others(study_file):
-    """A cell uses one thread, unless the study or its base says otherwise."""
-    (cell,) = load_study(study_file("seeds: 1\n")).cells
-    assert (cell.scenario.training.threads, cell.scenario.training.engine) == (1, "serial")  # as the base has it
+    """A run uses one thread, unless the study or its base says otherwise."""
+    (run,) = load_study(study_file("seeds: 1\n")).runs
+    assert (run.scenario.training.threads, run.scenario.training.engine) == (1, "serial")  # as the base has it
 
-    (cell,) = load_study(study_file("set: {training.threads: 3}\nseeds: 1\n")).cells
-    assert cell.scenario.training.threads == 3
+    (run,) = load_study(study_file("set: {training.threads: 3}\nseeds: 1\n")).runs
+    assert run.scenario.training.threads == 3
 
     base = study_file("seeds: 1\n").with_name("small.yaml")
     for own, threads in (("threads: 2", 2), ("threads: null", 1), ("checkpoint_s: 1", 1)):
         base.write_text(re.sub(r"training: \{.*\}", f"training: {{{own}}}", base.read_text()))
-        (cell,) = load_study(study_file("seeds: 1\n")).cells
-        assert (cell.scenario.training.threads, cell.scenario.training.engine) == (threads, "by-rule")
+        (run,) = load_study(study_file("seeds: 1\n")).runs
+        assert (run.scenario.training.threads, run.scenario.training.engine) == (threads, "by-rule")
 
 
 def test_all_problems_come_before_anything_runs(study_file):
@@ -110,7 +110,7 @@ def test_all_problems_come_before_anything_runs(study_file):
             ["model.hidden=[8]"],
             "--set model.hidden  model.hidden: is varied by the axis 'model'",
         ),
-        ("grid: {algorithm.lr: [0.1, 0.1]}\n", [], "two cells are the same run, got algorithm.lr=0.1, seed=0 and"),
+        ("grid: {algorithm.lr: [0.1, 0.1]}\n", [], "two runs are the same run, got algorithm.lr=0.1, seed=0 and"),
         ("limits: {time_s: -1}\n", [], "limits.time_s: must be > 0, got -1"),
     ],
 )
@@ -126,9 +126,9 @@ def test_folders_of_cells_have_names_that_every_file_system_takes(study_file):
     """Labels may be long and in any script; names of files are limited in bytes (255 on most systems)."""
     first, second = load_study(
         study_file(f"grid: {{{'信' * 80}: {{'a/b': {{}}, '{'道' * 80}': {{stop.rounds: 9}}}}}}\nseeds: 1\n")
-    ).cells
+    ).runs
 
-    assert max(len(cell.name.encode()) for cell in (first, second)) < 200
+    assert max(len(run.name.encode()) for run in (first, second)) < 200
     assert "/" not in first.name
     assert first.name != second.name
 

@@ -1,4 +1,4 @@
-"""Make the cells of a study: every scenario of the product of axes and seeds is built and checked before any runs."""
+"""Make the runs of a study: each scenario of the product of axes and seeds is checked before the first one runs."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from fednet_emu.emulation.load import refuse_unreachable, valid
+from fednet_emu.emulation.load import refuse_contradictions, refuse_unreachable
+from fednet_emu.emulation.outlook import Outlook
 from fednet_emu.errors import ScenarioError
-from fednet_emu.limits import MAX_CELLS
-from fednet_emu.scenario.document import Document, apply_overrides, dump, filled, find, load
-from fednet_emu.scenario.includes import read_tree
+from fednet_emu.limits import MAX_RUNS
+from fednet_emu.scenario.document import Document, apply_overrides, dump, filled, find, load, with_includes
+from fednet_emu.scenario.includes import read_text
 from fednet_emu.scenario.library import STUDIES, another_kind, is_study, locate, no_such, run_name
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.overrides import Setting
 from fednet_emu.scenario.problems import LOG, validate
 from fednet_emu.scenario.tree import Node, Place, file_text, node_of, problem_text
+from fednet_emu.scenario.yaml_text import parse
 from fednet_emu.study.grid import Axis, axes_of, option_text, settings_of
 from fednet_emu.study.model import Study
 
@@ -29,7 +31,7 @@ NAME_LENGTH, DIGEST_LENGTH = 100, 12
 
 
 @dataclass(frozen=True)
-class Cell:
+class StudyRun:
     """One run of a study.
 
     Attributes:
@@ -69,41 +71,34 @@ class Cell:
 
 @dataclass(frozen=True)
 class LoadedStudy:
-    """A study whose cells have all been checked.
+    """A study whose runs have all been checked.
 
     Attributes:
         name: name of the study.
         text: the text of its file; for a study made in Python, the text that such a file would have.
         study: the validated study.
         axes: what is varied, in the order of the file.
-        cells: the cells, in the order of the product.
-        timing_only: whether the cells leave out training.
+        runs: the runs, in the order of the product.
+        timing_only: whether the runs leave out training.
     """
 
     name: str
     text: str
     study: Study
     axes: tuple[Axis, ...]
-    cells: tuple[Cell, ...]
+    runs: tuple[StudyRun, ...]
     timing_only: bool
 
     @property
     def extent(self) -> str:
-        """The number of cells and how it comes about: `6 cells, 2 access x 3 seeds: all possible`."""
+        """The number of runs and how it comes about: `6 runs, 2 access x 3 seeds: all possible`."""
         axes = [*((len(axis.levels), axis.name) for axis in self.axes), (len(self.study.all_seeds), "seeds")]
-        return f"{len(self.cells)} cells, {' x '.join(f'{size} {name}' for size, name in axes)}: all possible"
-
-
-def is_study_file(name: str) -> bool:
-    """Return whether a name refers to a study: its file has the key `base`. Scenarios take precedence over studies."""
-    path = locate(name, "scenarios") or locate(name, STUDIES)
-    tree = read_tree(path, []) if path else None
-    return tree is not None and is_study(tree)
+        return f"{len(self.runs)} runs, {' x '.join(f'{size} {name}' for size, name in axes)}: all possible"
 
 
 @dataclass(frozen=True)
 class Sources:
-    """A study as it was written, before any of its cells is made.
+    """A study as it was written, before any of its runs is made.
 
     Attributes:
         name: name of the study.
@@ -120,7 +115,7 @@ class Sources:
     study: Study
 
     def common(self, asked: Iterable[str | Setting], axes: Iterable[Axis]) -> tuple[Setting, ...]:
-        """Return the settings that all cells share: those that make them repeat, the study's own, and those asked for.
+        """Return the settings that all runs share: those that make them repeat, the study's own, and those asked for.
 
         Raises:
             ScenarioError: one of them is a seed, or is asked for and varied by an axis.
@@ -131,14 +126,35 @@ class Sources:
         return (*_repeatable(self.base), *own, *wanted)
 
 
+def opened(name: str | Path) -> Document | Sources:
+    """Read a scenario or a study by path or name, one without the key `base` as a scenario, which takes precedence.
+
+    Raises:
+        ScenarioError: there is no such file, or every problem of it; of a scenario also those of its includes.
+    """
+    path = locate(str(name), "scenarios") or locate(str(name), STUDIES) or find(str(name))
+    text = read_text(path)
+    root = parse(text, file_text(path))
+    return _study_of(path, text, root) if is_study(root) else filled(with_includes(root, path))
+
+
 def study_file(name: str | Path) -> Sources:
     """Read a study by path, or by the name of a file in scenarios/studies/.
 
     Raises:
         ScenarioError: every problem of the file itself, or its base is not there.
     """
-    path, root, study = read_study(name)
-    return Sources(run_name(path), path.read_text(encoding="utf-8-sig"), _base(root.value["base"], path), root, study)
+    path = find(str(name), STUDIES)
+    text = read_text(path)
+    return _study_of(path, text, parse(text, file_text(path)))
+
+
+def _study_of(path: Path, text: str, root: Node) -> Sources:
+    if not is_study(root) and set(root.value) & (set(Scenario.model_fields) - set(Study.model_fields)):
+        what = f"{another_kind(str(path), 'scenario')}; a study has it as base, and a grid"
+        raise ScenarioError(f"{file_text(path)}: {what}")
+    study = validate(Study, Document(root, path, {}))
+    return Sources(run_name(path), text, _base(root.value["base"], path), root, study)
 
 
 def study_values(name: str, base: Document, settings: Mapping[str, Any]) -> Sources:
@@ -157,77 +173,40 @@ def study_values(name: str, base: Document, settings: Mapping[str, Any]) -> Sour
     return Sources(name, dump(study), base, root, study)
 
 
-def load_study(name: str | Path, overrides: Iterable[str | Setting] = (), *, timing_only: bool = False) -> LoadedStudy:
-    """Read a study and make its cells.
+def load_study(
+    study: Sources | str | Path, overrides: Iterable[str | Setting] = (), *, timing_only: bool = False
+) -> LoadedStudy:
+    """Make the runs of a study.
 
     Args:
-        name: a path, or the name of a file in scenarios/studies/.
-        overrides: settings of every cell, for example as `key.path=value`; they override those under `set` in the
+        study: the study; or its path, or the name of a file in scenarios/studies/.
+        overrides: settings of every run, for example as `key.path=value`; they override those under `set` in the
             study, and must not be varied by its grid.
-        timing_only: whether the cells leave out training.
+        timing_only: whether the runs leave out training.
 
     Raises:
         ScenarioError: every problem of the study and of its scenarios, each with its line.
     """
-    return _with_cells(study_file(name), overrides, timing_only)
-
-
-def make_study(
-    name: str,
-    base: Document,
-    settings: Mapping[str, Any],
-    overrides: Iterable[str | Setting] = (),
-    *,
-    timing_only: bool = False,
-) -> LoadedStudy:
-    """Like `load_study`, but from Python values; see `study_values`.
-
-    Raises:
-        ScenarioError: every problem of the study and of its scenarios.
-    """
-    return _with_cells(study_values(name, base, settings), overrides, timing_only)
-
-
-def _with_cells(sources: Sources, overrides: Iterable[str | Setting], timing_only: bool) -> LoadedStudy:
-    name, text, study = sources.name, sources.text, sources.study
-    if study.search is not None:
+    sources = study if isinstance(study, Sources) else study_file(study)
+    name, text, its = sources.name, sources.text, sources.study
+    if its.search is not None:
         raise ScenarioError(f"{name}: is searched, not swept, got 'search' in place of a grid; fednet search {name}")
     axes = axes_of(sources.root.value.get("grid"))
     common = sources.common(overrides, axes)
-    size = math.prod(len(axis.levels) for axis in axes) * len(study.all_seeds)
-    if size > MAX_CELLS:
-        raise ScenarioError(f"grid: a study has at most {MAX_CELLS} cells, got {size}; remove levels or seeds")
-    cells = list(_cells(CellMaker(sources.base, common, timing_only), study.all_seeds, axes))
-    _refuse_twins(cells)
-    return LoadedStudy(name, text, study, tuple(axes), tuple(cells), timing_only)
+    size = math.prod(len(axis.levels) for axis in axes) * len(its.all_seeds)
+    if size > MAX_RUNS:
+        raise ScenarioError(f"grid: a study has at most {MAX_RUNS} runs, got {size}; remove levels or seeds")
+    runs = list(_runs(RunMaker(sources.base, common, timing_only), its.all_seeds, axes))
+    _refuse_twins(runs)
+    return LoadedStudy(name, text, its, tuple(axes), tuple(runs), timing_only)
 
 
-def read_study(name: str | Path) -> tuple[Path, Node, Study]:
-    """Read a study without making its cells.
-
-    Returns:
-        The path of the file, its content as a tree with places, and the validated study.
-
-    Raises:
-        ScenarioError: every problem of the file itself.
-    """
-    path = find(str(name), STUDIES)
-    problems: list[str] = []
-    root = read_tree(path, problems)
-    if root is None:
-        raise ScenarioError(*problems)
-    if not is_study(root) and set(root.value) & (set(Scenario.model_fields) - set(Study.model_fields)):
-        what = f"{another_kind(str(name), 'scenario')}; a study has it as base, and a grid"
-        raise ScenarioError(f"{file_text(path)}: {what}")
-    return path, root, validate(Study, Document(root, path, {}))
-
-
-def _refuse_twins(cells: Iterable[Cell]) -> None:
-    first: dict[str, Cell] = {}
-    for cell in cells:
-        twin = first.setdefault(cell.digest, cell)
-        if twin is not cell:
-            raise ScenarioError(f"grid: two cells are the same run, got {twin.label} and {cell.label}; remove a level")
+def _refuse_twins(runs: Iterable[StudyRun]) -> None:
+    first: dict[str, StudyRun] = {}
+    for run in runs:
+        twin = first.setdefault(run.digest, run)
+        if twin is not run:
+            raise ScenarioError(f"grid: two runs are the same run, got {twin.label} and {run.label}; remove a level")
 
 
 def _base(node: Node, study: Path) -> Document:
@@ -238,7 +217,7 @@ def _base(node: Node, study: Path) -> Document:
 
 
 def _repeatable(base: Document) -> Iterator[Setting]:
-    """Return the settings that make cells repeat bit by bit: one thread, unless the scenario has a number."""
+    """Return the settings that make runs repeat bit by bit: one thread, unless the scenario has a number."""
     training = base.data.get("training")
     if not isinstance(training, dict) or training.get("threads") is None:
         yield Setting("training.threads", Node(1, Place("study")))
@@ -265,13 +244,13 @@ def _check(own: Iterable[Setting], asked: Iterable[Setting], axes: Iterable[Axis
         raise ScenarioError(*problems)
 
 
-class CellMaker:
-    """Makes the cells of settings; settings that share devices, channel and network are checked once for reachability.
+class RunMaker:
+    """Makes the runs of settings; settings that share devices, channel and network are checked once for reachability.
 
     Args:
         base: the scenario that the study varies.
-        common: settings of all cells.
-        timing_only: whether the cells leave out training.
+        common: settings of all runs.
+        timing_only: whether the runs leave out training.
     """
 
     def __init__(self, base: Document, common: Iterable[Setting], timing_only: bool) -> None:
@@ -279,10 +258,10 @@ class CellMaker:
         self._reached: set[str] = set()
         self._told: set[str] = set()
 
-    def cells(
+    def runs(
         self, label: str, columns: Mapping[str, Any], settings: Iterable[Setting], seeds: Sequence[int]
-    ) -> Iterator[Cell]:
-        """Yield the cell of a setting with each seed.
+    ) -> Iterator[StudyRun]:
+        """Yield the run of a setting with each seed.
 
         Args:
             label: the setting as readable text.
@@ -299,27 +278,27 @@ class CellMaker:
             content = scenario.model_dump(mode="json")
             world = _digest([content[key] for key in _WORLD])
             if world not in self._reached:
-                refuse_unreachable(scenario, document)
+                refuse_unreachable(Outlook(scenario), document)
                 self._reached.add(world)
             digest = _digest([content, timing_only])
             where = ", ".join(part for part in (label, f"seed={scenario.seed}") if part)
-            yield Cell(where, columns, scenario, digest, self._base.path, asked, timing_only)
+            yield StudyRun(where, columns, scenario, digest, self._base.path, asked, timing_only)
 
     def _tell(self, line: str) -> None:
-        """Say what a changed kind leaves out of the base, once for all cells."""
+        """Say what a changed kind leaves out of the base, once for all runs."""
         if line not in self._told:
             self._told.add(line)
             LOG.warning(line)
 
 
-def _cells(maker: CellMaker, seeds: Sequence[int], axes: list[Axis]) -> Iterator[Cell]:
-    """Yield a cell for each combination of levels and seed, in the order of the file."""
+def _runs(maker: RunMaker, seeds: Sequence[int], axes: list[Axis]) -> Iterator[StudyRun]:
+    """Yield a run for each combination of levels and seed, in the order of the file."""
     problems: list[str] = []
     for levels in itertools.product(*(axis.levels for axis in axes)):
         label = ", ".join(f"{axis.name}={level.label}" for axis, level in zip(axes, levels, strict=True))
         columns = {name: value for level in levels for name, value in level.columns.items()}
         try:
-            yield from maker.cells(label, columns, [its for level in levels for its in level.settings], seeds)
+            yield from maker.runs(label, columns, [its for level in levels for its in level.settings], seeds)
         except ScenarioError as error:
             problems.extend(error.problems)
     if problems:
@@ -327,7 +306,7 @@ def _cells(maker: CellMaker, seeds: Sequence[int], axes: list[Axis]) -> Iterator
 
 
 _WORLD = ("seed", "devices", "channel", "network")
-"""Sections of a scenario that decide whether anybody can be reached; cells that share them are checked once."""
+"""Sections of a scenario that decide whether anybody can be reached; runs that share them are checked once."""
 
 
 def _seeded(document: Document, seeds: Sequence[int], tell: Callable[[str], None]) -> Iterator[Scenario]:
@@ -336,7 +315,9 @@ def _seeded(document: Document, seeds: Sequence[int], tell: Callable[[str], None
     Raises:
         ScenarioError: every problem of the document.
     """
-    first = valid(apply_overrides(document, [Setting("seed", Node(seeds[0], Place("seeds")))]), tell)
+    seeded = apply_overrides(document, [Setting("seed", Node(seeds[0], Place("seeds")))])
+    first = validate(Scenario, seeded, tell)
+    refuse_contradictions(Outlook(first), seeded)
     yield first
     for seed in seeds[1:]:
         yield first.model_copy(update={"seed": seed})

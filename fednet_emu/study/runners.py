@@ -1,0 +1,135 @@
+"""Run the runs of a study: in processes of this machine, on a Ray cluster, or in this process one after the other."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import replace
+from multiprocessing import connection
+from typing import Any, NamedTuple
+
+from fednet_emu.component.component import Component
+from fednet_emu.learning.engines.ray.cluster import connected
+from fednet_emu.scenario.model import Scenario
+from fednet_emu.study.attempt import POLL_S, Attempt, Job, Outcome, attempted, complete
+
+WAIT_S = 0.2
+
+
+class Event(NamedTuple):
+    """The outcome of the job number `place`, counted from 0; the outcome is None if the job has just started."""
+
+    place: int
+    outcome: Outcome | None
+
+
+Runner = Callable[[Sequence[Job]], Generator[Event, None, None]]
+"""Runs jobs somewhere, and yields an event when a job starts or ends."""
+
+
+def runner_of(scenarios: Iterable[Scenario], workers: int | None, ray: bool | str) -> Runner:
+    """What runs the jobs: processes of this machine, a Ray cluster, or this very process where nothing else can."""
+    if ray:
+        return lambda jobs: run_on_ray(jobs, ray if isinstance(ray, str) else None, workers)
+    if any(map(_lives_here, scenarios)):
+        return run_here
+    return lambda jobs: run_locally(jobs, workers or os.cpu_count() or 1)
+
+
+def _lives_here(part: object) -> bool:
+    """Whether a component, or an object in it, is of a class that only this process has."""
+    made_by = part if isinstance(part, type) or callable(part) else type(part)
+    if getattr(made_by, "__module__", "") == "__main__" or "<" in getattr(made_by, "__qualname__", ""):
+        return True
+    if type(part).__module__ == "__main__":
+        return True
+    if isinstance(part, Component):
+        return any(_lives_here(getattr(part, name)) for name in type(part).model_fields)
+    return isinstance(part, list | tuple) and any(map(_lives_here, part))
+
+
+def run_here(jobs: Sequence[Job]) -> Generator[Event, None, None]:
+    """Run jobs one by one in this process, for scenarios with objects that no other process could import.
+
+    Limits of time and memory are ignored, because they need a separate process for each job.
+    """
+    for place, job in enumerate(jobs):
+        yield Event(place, None)
+        started_s = time.monotonic()
+        outcome = attempted(job)
+        if outcome.status == "stopped":
+            raise KeyboardInterrupt
+        yield Event(place, replace(outcome, host_s=time.monotonic() - started_s))
+
+
+def run_locally(jobs: Sequence[Job], workers: int) -> Generator[Event, None, None]:
+    """Run jobs on this machine, `workers` at a time, each in its own process.
+
+    Closing the generator early stops the running jobs; each saves a checkpoint from which it can continue later.
+    """
+    waiting, running = deque(enumerate(jobs)), dict[int, Attempt]()
+    try:
+        while waiting or running:
+            while waiting and len(running) < workers:
+                place, job = waiting.popleft()
+                running[place] = Attempt(job)
+                yield Event(place, None)
+            connection.wait([attempt.results for attempt in running.values()], POLL_S)
+            yield from _ended(running)
+    finally:
+        for attempt in running.values():
+            attempt.stop()
+        while running:
+            connection.wait([attempt.results for attempt in running.values()], POLL_S)
+            list(_ended(running))
+
+
+def _ended(running: dict[int, Attempt]) -> Generator[Event, None, None]:
+    for place, attempt in list(running.items()):
+        outcome = attempt.poll()
+        if outcome is not None:
+            del running[place]
+            yield Event(place, outcome)
+
+
+def run_on_ray(jobs: Sequence[Job], address: str | None, workers: int | None) -> Generator[Event, None, None]:
+    """Run jobs on Ray, each on one CPU and with the memory and GPUs that its limits specify.
+
+    Ray does not report when a job starts, so all jobs count as started once they are submitted. Each of its tasks
+    supervises a process of its own, as on a single machine, so that limits have the same meaning.
+
+    Args:
+        jobs: what to run; their folders must be on a file system that the whole cluster shares.
+        address: address of an existing cluster, `auto` for the one that runs on this machine; None starts one here.
+        workers: number of CPUs of a cluster that is started here; None takes all.
+
+    Raises:
+        FednetError: Ray is not installed, or the cluster cannot be reached.
+    """
+    ray = connected("--ray", address, workers)
+    try:
+        refs = {ray.remote(complete).options(**_demands(job)).remote(job): place for place, job in enumerate(jobs)}
+        for place in refs.values():
+            yield Event(place, None)
+        while refs:
+            ended, _ = ray.wait(list(refs), timeout=WAIT_S)
+            for ref in ended:
+                yield Event(refs.pop(ref), _outcome(ray, ref))
+    finally:
+        ray.shutdown()
+
+
+def _demands(job: Job) -> dict[str, Any]:
+    limits = job.limits
+    memory = {} if limits.memory_mb is None else {"memory": limits.memory_mb * 1e6}
+    return {"num_cpus": 1, "num_gpus": limits.gpus, "max_retries": 0, **memory}
+
+
+def _outcome(ray: Any, ref: Any) -> Outcome:
+    try:
+        outcome: Outcome = ray.get(ref)
+    except ray.exceptions.RayError as error:
+        return Outcome("failed", f"Ray: {' '.join(str(error).split())[:300]}")
+    return outcome
